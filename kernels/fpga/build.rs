@@ -13,7 +13,9 @@ const SEEDS: [(u8, u8); 4] = [(2, 8), (3, 1), (4, 1), (8, 1)];
 
 fn main() {
     println!("cargo::rerun-if-changed=rtl");
-    println!("cargo::rerun-if-changed=sim");
+    for file in ["shim.cpp", "seed.cpp", "schedule.cpp", "schedule.sv", "lint.vlt"] {
+        println!("cargo::rerun-if-changed=sim/{file}");
+    }
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={PARAMETERS}");
     if env::var_os("CARGO_FEATURE_FPGA_SIM").is_none() {
@@ -31,24 +33,33 @@ fn main() {
     };
     let parameters = env::var(PARAMETERS).unwrap_or_default();
     let engine = Model {
-        top: "engine",
+        top: "rtl/engine.sv",
         prefix: "Vengine".into(),
         folder: "rtl",
         packages: ["layout_pkg.sv", "engine_pkg.sv"],
         parameters: parameters.split_whitespace().map(str::to_owned).collect(),
     };
-    let seeds = SEEDS.map(|(bits, units)| Model {
-        top: "unit",
+    let mut seeds = Vec::from(SEEDS.map(|(bits, units)| Model {
+        top: "rtl/seed/unit.sv",
         prefix: format!("Vseed{bits}"),
         folder: "rtl/seed",
         packages: ["seed_pkg.sv", "rom_pkg.sv"],
         parameters: vec![format!("-GBITS={bits}"), format!("-GCUS={units}")],
+    }));
+    seeds.push(Model {
+        top: "sim/schedule.sv",
+        prefix: "Vschedule".into(),
+        folder: "rtl/seed",
+        packages: ["seed_pkg.sv", "rom_pkg.sv"],
+        parameters: Vec::new(),
     });
-    compile(&engine.translate(&out), &seeds.map(|seed| seed.translate(&out)), &root);
+    let seeds: Vec<PathBuf> = seeds.iter().map(|seed| seed.translate(&out)).collect();
+    compile(&engine.translate(&out), &seeds, &root);
 }
 
 /// A module to simulate, with those that it is made of.
 struct Model {
+    /// Its source, which has its name.
     top: &'static str,
     /// Of the names of its C++ files and classes.
     prefix: String,
@@ -64,15 +75,17 @@ impl Model {
         let Self { top, prefix, folder, packages, parameters } = self;
         let made = out.join(prefix);
         fs::create_dir_all(&made).expect("the build folder is writable");
+        let name = Path::new(top).file_stem().expect("it is a file");
         let status = Command::new("verilator")
             .args(parameters)
             .args(["--cc", "-Wall", "-O3", "--x-assign", "fast", "--x-initial", "fast"])
-            .args(["--noassert", "--output-split", "8000", "--top-module", top])
-            .args(["--prefix", prefix, "--Mdir"])
+            .args(["--noassert", "--output-split", "8000", "--prefix", prefix, "--Mdir"])
             .arg(&made)
+            .arg("--top-module")
+            .arg(name)
             .args(["sim/lint.vlt", "-y", folder])
             .args(packages.map(|package| format!("{folder}/{package}")))
-            .arg(format!("{folder}/{top}.sv"))
+            .arg(top)
             .status()
             .expect("verilator runs, as it has just done");
         assert!(status.success(), "verilator has complaints about {folder}");
@@ -97,7 +110,7 @@ fn compile(engine: &Path, seeds: &[PathBuf], root: &Path) {
     };
     // Much code for few clocks: the compiler takes longer than the clocks.
     let mut build = compiler();
-    build.opt_level(1).includes(seeds).file("sim/seed.cpp");
+    build.opt_level(1).includes(seeds).files(["sim/seed.cpp", "sim/schedule.cpp"]);
     build.files(seeds.iter().flat_map(|folder| sources(folder))).compile("recoded_fpga_seed");
     let mut build = compiler();
     build.include(engine).file("sim/shim.cpp").files(sources(engine));

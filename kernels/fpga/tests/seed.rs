@@ -7,6 +7,7 @@ use rand_chacha::rand_core::Rng;
 use recoded_code::bats::{Batch, Code, PAPER_ROW_DEGREES, Params};
 use recoded_fpga::sim::seed::{
     BATCH_SIZE, BEAT_BYTES, ChannelModel, Encoded, Policy, SYMBOLS, SeedError, Setup, encode,
+    schedule,
 };
 use recoded_gf::Kernel;
 
@@ -109,4 +110,72 @@ fn what_cannot_be_simulated_is_refused() {
 fn nothing_to_make_takes_no_time() {
     let nothing = encodes(&setup(8, 8, 8), &block(1, 1), 0);
     assert_eq!(nothing.cycles, 0);
+}
+
+/// In units of a byte's products with one coefficient, as the paper's figure 5 counts: how long eight
+/// units take for 32 batches of 519 / 8 = 64.9 on average, and four for 16 of the longer graph.
+fn makespan(units: usize, policy: Policy, batches: u16) -> u64 {
+    let clocks = std::array::from_fn(|row| {
+        PAPER_ROW_DEGREES.get(row).map_or(0, |&degree| u32::from(degree) * CLOCKS_PER_DEGREE)
+    });
+    let schedule = schedule(units, policy, batches, &clocks).expect("it hands out every batch");
+    for (number, (_, row)) in schedule.batches.iter().enumerate() {
+        assert_eq!(usize::from(*row), number % PAPER_ROW_DEGREES.len(), "batch {number}");
+    }
+    schedule.clocks / u64::from(CLOCKS_PER_DEGREE)
+}
+
+/// So many that handing out takes no time.
+const CLOCKS_PER_DEGREE: u32 = 10_000;
+
+#[test]
+fn longest_first_ends_soonest() {
+    assert_eq!(makespan(8, Policy::InOrder, 32), 80);
+    assert_eq!(makespan(8, Policy::Mirrored, 32), 90);
+    let ours = makespan(8, Policy::LongestFirst, 32);
+    assert!(ours <= 67, "{ours}, and 65 is ideal");
+}
+
+/// Whatever the policy and however many batches, each is handed out once, in its row.
+#[test]
+fn every_batch_is_handed_out_once() {
+    for policy in [Policy::InOrder, Policy::Mirrored, Policy::LongestFirst] {
+        for units in [1, 2, 4, 8] {
+            for batches in [0, 1, 6, 31, 33, 100] {
+                makespan(units, policy, batches);
+            }
+        }
+    }
+}
+
+/// The paper's experiments A to J: compute units, ports, adapters, channels, whether load is
+/// balanced. `F` is without.
+fn experiment(name: char) -> Setup {
+    let (units, ports, adapters, channels) = match name {
+        'A' | 'F' => (8, 1, 8, 8),
+        'B' => (8, 1, 1, 1),
+        'C' => (8, 1, 2, 2),
+        'D' => (8, 1, 4, 4),
+        'E' => (8, 1, 4, 2),
+        'G' => (4, 1, 4, 4),
+        'H' => (2, 1, 2, 2),
+        'I' => (1, 1, 1, 1),
+        'J' => (8, 2, 8, 8),
+        _ => unreachable!("there are ten"),
+    };
+    let policy = if name == 'F' { Policy::InOrder } else { Policy::LongestFirst };
+    Setup { ports, policy, ..setup(units, adapters, channels) }
+}
+
+/// Table II: B < C < E <= D < A < J, F < A, I < H < G < A. Packets of 1,024 bytes.
+#[test]
+fn experiments_come_out_in_the_order_of_the_paper() {
+    let block = block(11, 32);
+    let cycles = |name| encode(&experiment(name), &block, 32).expect("it comes to an end").cycles;
+    let measured: Vec<(char, u64)> = ('A'..='J').map(|name| (name, cycles(name))).collect();
+    println!("clocks: {measured:?}");
+    let of = |name: char| measured[name as usize - 'A' as usize].1;
+    assert!(of('B') > of('C') && of('C') > of('E') && of('E') >= of('D'), "{measured:?}");
+    assert!(of('D') > of('A') && of('A') > of('J') && of('F') > of('A'), "{measured:?}");
+    assert!(of('I') > of('H') && of('H') > of('G') && of('G') > of('A'), "{measured:?}");
 }

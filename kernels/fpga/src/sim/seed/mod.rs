@@ -5,11 +5,13 @@
 
 mod memory;
 mod model;
+mod schedule;
 
 pub use memory::ChannelModel;
 use memory::Memory;
 pub use model::BEAT_BYTES;
 use model::{ADAPTERS, Inputs, Model, Order, Outputs, PORTS};
+pub use schedule::{Schedule, schedule};
 
 /// Source packets of a block.
 pub const SYMBOLS: usize = 256;
@@ -74,6 +76,9 @@ pub enum SeedError {
     /// Neither reads nor writes for a long time.
     #[error("nothing has moved for {CLOCKS_MAX} clocks, after {0}")]
     Stuck(u64),
+    /// A batch was handed out twice, or one was never.
+    #[error("the scheduler does not hand out every batch once")]
+    Schedule,
 }
 
 /// Lets the unit make the first batches of a block of [`SYMBOLS`] packets.

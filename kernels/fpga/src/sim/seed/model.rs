@@ -85,6 +85,29 @@ impl Drop for Model {
     }
 }
 
+/// Clocks that a schedule takes, 0 if it is none; of each batch, unit and row.
+pub fn makespan(
+    units_log2: u32,
+    policy: u32,
+    batches: u16,
+    clocks: &[u32; 8],
+) -> (u64, Vec<(u8, u8)>) {
+    let mut units = vec![0; batches.into()];
+    let mut rows = vec![0; batches.into()];
+    // SAFETY: reads 8 numbers, and writes as many bytes to both as there are batches.
+    let clocks = unsafe {
+        recoded_fpga_makespan(
+            units_log2,
+            policy,
+            batches,
+            clocks.as_ptr(),
+            units.as_mut_ptr(),
+            rows.as_mut_ptr(),
+        )
+    };
+    (clocks, units.into_iter().zip(rows).collect())
+}
+
 #[repr(C)]
 struct Opaque {
     _private: [u8; 0],
@@ -95,4 +118,12 @@ unsafe extern "C" {
     fn recoded_fpga_seed_free(unit: *mut Opaque);
     fn recoded_fpga_seed_order(unit: *mut Opaque, order: *const Order);
     fn recoded_fpga_seed_step(unit: *mut Opaque, inputs: *const Inputs, outputs: *mut Outputs);
+    fn recoded_fpga_makespan(
+        units_log2: u32,
+        policy: u32,
+        batches: u16,
+        clocks: *const u32,
+        units: *mut u8,
+        rows: *mut u8,
+    ) -> u64;
 }
