@@ -1,7 +1,7 @@
 //! The paper's unit: its experiments A to J (Table II), and schedules (Sec. III-C).
 
 use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngCore, SeedableRng};
 use recoded_code::bats::PAPER_ROW_DEGREES;
 use recoded_fpga::sim::seed::{BATCH_SIZE, ChannelModel, Policy, SYMBOLS, Setup, encode, schedule};
 use serde::Serialize;
@@ -114,7 +114,7 @@ pub fn table(rows: &[Row]) -> String {
     [head.to_owned()].into_iter().chain(rows.iter().map(line)).collect::<Vec<_>>().join("\n")
 }
 
-const fn name_of(policy: Policy) -> &'static str {
+fn name_of(policy: Policy) -> &'static str {
     match policy {
         Policy::InOrder => "in order",
         Policy::Mirrored => "mirrored",

@@ -62,14 +62,6 @@ fn every_width_of_coefficients_encodes_as_the_codec() {
     }
 }
 
-#[test]
-fn one_changed_coefficient_is_noticed() {
-    let block = block(5, 1);
-    let right = encode(&setup(1, 1, 1), &block, 7).expect("it comes to an end");
-    let other_width = reference(3, &block, 7);
-    assert!(right.coded != other_width, "other coefficients make other bytes");
-}
-
 /// Packets of one beat to more than two chunks; more batches than a round of shifts in the window.
 #[test]
 fn every_policy_and_setup_encodes_as_the_codec() {
