@@ -41,7 +41,7 @@ fn sizes(report: &Report) -> Panel {
     Panel {
         title: "LUTs per multiply-add a clock".into(),
         x: Axis::names("array", &names),
-        y: Axis::linear("LUTs", &[0.0, 20.0, 40.0, 60.0]),
+        y: Axis::linear("LUTs", &[0.0, 20.0, 40.0, 60.0, 80.0]),
         series: vec![Series { name: "synthesis".into(), style: Style::Bars, points }],
     }
 }

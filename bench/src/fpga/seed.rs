@@ -29,8 +29,8 @@ pub struct Row {
     pub waits_for_output: f64,
 }
 
-/// Name, units, ports, adapters, channels, policy, what the paper has. The last two are A with other
-/// schedules: the paper's, and none.
+/// Name, units, ports, adapters, channels, policy, what the paper has. The last is A with the
+/// paper's own schedule, as its text has it.
 type Experiment = (&'static str, usize, usize, usize, usize, Policy, Option<f64>);
 
 const EXPERIMENTS: [Experiment; 11] = [

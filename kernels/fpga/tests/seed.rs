@@ -1,5 +1,5 @@
-//! The paper's unit, simulated: what it makes is what the codec makes, in every setup and with every
-//! memory, and its experiments come out in the paper's order.
+//! The paper's unit, simulated: what it makes is what the codec makes, in every setup and with
+//! every memory, and its experiments come out in the paper's order.
 
 mod common;
 
@@ -104,8 +104,8 @@ fn nothing_to_make_takes_no_time() {
     assert_eq!(nothing.cycles, 0);
 }
 
-/// In units of a byte's products with one coefficient, as the paper's figure 5 counts: how long eight
-/// units take for 32 batches of 519 / 8 = 64.9 on average, and four for 16 of the longer graph.
+/// In units of a byte's products with one coefficient, as the paper's figure 5 counts: how long
+/// compute units take. 32 batches on eight of them are 519 / 8 = 64.9 on average.
 fn makespan(units: usize, policy: Policy, batches: u16) -> u64 {
     let clocks = std::array::from_fn(|row| {
         PAPER_ROW_DEGREES.get(row).map_or(0, |&degree| u32::from(degree) * CLOCKS_PER_DEGREE)

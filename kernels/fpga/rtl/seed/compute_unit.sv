@@ -1,4 +1,4 @@
-// Makes batches on its own: loads, multiplies and writes back at the same time, each in its own bank.
+// Makes batches on its own: loads, multiplies and writes back at once, each in its own bank.
 module compute_unit
   import seed_pkg::*;
   import rom_pkg::*;

@@ -1,5 +1,5 @@
-// Takes the array through a chunk: every tile of it, for each half of the batch, all packets in turn
-// and T clocks for the sums to leave. A tile of packets is used for both halves.
+// Takes the array through a chunk: every tile of it, for each half of the batch, all packets in
+// turn and T clocks for the sums to leave. A tile of packets is used for both halves.
 module feeder
   import seed_pkg::*;
   import rom_pkg::*;

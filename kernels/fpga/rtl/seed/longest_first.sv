@@ -1,5 +1,5 @@
-// Offers, of the next WINDOW batches, one with the highest degree. Rows of the base graph are in the
-// order of their degrees, so that counting the waiting batches of each row is enough.
+// Offers, of the next WINDOW batches, one with the highest degree. Rows of the base graph are in
+// the order of their degrees, so that counting the waiting batches of each row is enough.
 module longest_first
   import seed_pkg::*;
   import rom_pkg::*;

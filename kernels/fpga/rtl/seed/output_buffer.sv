@@ -1,6 +1,6 @@
-// Two banks of results (the paper's Alg. 2): while the array fills one, eight bytes of a coded packet
-// a clock, the other is written to memory, a packet's beats after the other's, as soon as the port
-// is granted.
+// Two banks of results (the paper's Alg. 2): while the array fills one, eight bytes of a coded
+// packet a clock, the other is written to memory, packet after packet, as soon as the port is
+// granted.
 module output_buffer
   import seed_pkg::*;
 (

@@ -1,5 +1,5 @@
-// Two banks of a chunk each (ping-pong): while one is loaded, beat by beat, the other is read, eight
-// bytes of a packet a clock.
+// Two banks of a chunk each (ping-pong): while one is loaded, beat by beat, the other is read,
+// eight bytes of a packet a clock.
 module tile_buffer
   import seed_pkg::*;
 (

@@ -1,5 +1,5 @@
 // Reads the packets of a batch, a chunk of each at a time (the paper's Alg. 1): of every packet a
-// burst of up to BURST_BEATS beats, from which many tiles are cut, rather than a tile's eight bytes.
+// burst of up to BURST_BEATS beats, from which many tiles are cut, rather than eight bytes.
 // It takes the next batch, and loads the next chunk, whenever a bank of the tile buffer is free.
 module tile_loader
   import seed_pkg::*;
