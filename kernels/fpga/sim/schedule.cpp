@@ -9,8 +9,8 @@
 extern "C" {
 
 // Writes the unit and the row of each batch, and returns clocks until the last is done: a batch
-// takes `clocks[row]`. 0 if a batch is handed out twice or one that was not asked for, or if none is for
-// a long time.
+// takes `clocks[row]`. 0 if a batch is handed out twice or one that was not asked for, or if none
+// is for a long time.
 uint64_t recoded_fpga_makespan(unsigned units_log2, unsigned policy, uint16_t batches,
                                const uint32_t clocks[8], uint8_t *units, uint8_t *rows) {
   VerilatedContext context;
