@@ -29,7 +29,7 @@ pub struct Row {
     pub waits_for_output: f64,
 }
 
-/// Name, units, ports, adapters, channels, policy, what the paper has. The last is A with the
+/// Name, units, ports, adapters, channels, policy, what the paper has. The last, A', is A with the
 /// paper's own schedule, as its text has it.
 type Experiment = (&'static str, usize, usize, usize, usize, Policy, Option<f64>);
 
@@ -44,7 +44,7 @@ const EXPERIMENTS: [Experiment; 11] = [
     ("H", 2, 1, 2, 2, Policy::LongestFirst, Some(7.5)),
     ("I", 1, 1, 1, 1, Policy::LongestFirst, Some(6.0)),
     ("J", 8, 2, 8, 8, Policy::LongestFirst, Some(27.0)),
-    ("A, Alg. 4", 8, 1, 8, 8, Policy::Mirrored, None),
+    ("A'", 8, 1, 8, 8, Policy::Mirrored, None),
 ];
 
 /// Packets that the figure is about; the paper's own length is not known.
