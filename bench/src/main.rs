@@ -35,6 +35,9 @@ mod bats;
 
 mod gpu;
 
+#[cfg(feature = "fpga-sim")]
+mod fpga;
+
 mod secure;
 
 use std::error::Error;
@@ -63,6 +66,8 @@ enum Bench {
     Figures(figures::Options),
     Bats(bats::Options),
     Gpu(gpu::Options),
+    #[cfg(feature = "fpga-sim")]
+    Fpga(fpga::Options),
     Secure(secure::Options),
 }
 
@@ -78,6 +83,8 @@ fn main() -> ExitCode {
         Bench::Figures(options) => figures::run(&options),
         Bench::Bats(options) => bats::run(&options),
         Bench::Gpu(options) => gpu::run(&options),
+        #[cfg(feature = "fpga-sim")]
+        Bench::Fpga(options) => fpga::run(&options),
         Bench::Secure(options) => secure::run(&options),
     };
     match outcome {

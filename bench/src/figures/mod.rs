@@ -30,7 +30,7 @@ mod stream_hops;
 #[path = "../../../dataplane/pipeline/tests/timed/mod.rs"]
 mod timed;
 
-mod chart;
+pub mod chart;
 mod explain;
 mod verdict;
 

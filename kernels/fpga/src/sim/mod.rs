@@ -5,6 +5,8 @@ mod memory;
 mod mishaps;
 mod model;
 
+pub mod seed;
+
 use std::time::Duration;
 
 pub use memory::{MemoryFaults, MemoryModel};

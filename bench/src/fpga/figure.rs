@@ -1,0 +1,73 @@
+//! The figure: the paper's experiments, our rates by length, LUTs.
+
+use super::engine::{HBM, PCIE};
+use super::{Report, WHAT, seed};
+use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
+
+/// All of it; rings are the paper's.
+pub fn of(report: &Report) -> Figure {
+    Figure {
+        name: "fpga",
+        title: "The FPGA card, and the paper's unit".into(),
+        source: "seed 003, Tables I and II",
+        about: WHAT.into(),
+        panels: vec![experiments(report), sizes(report), rates(report, HBM), rates(report, PCIE)],
+    }
+}
+
+fn experiments(report: &Report) -> Panel {
+    let is_shown = |row: &&seed::Row| row.packet_bytes == report.figure_bytes();
+    let rows: Vec<&seed::Row> = report.experiments.iter().filter(is_shown).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let point = |(index, row): (usize, &&seed::Row)| {
+        let paper = row.paper_gbit_per_second.map(Reference::paper);
+        Point::exact(index as f64, row.gbit_per_second).against_any(paper)
+    };
+    let points = rows.iter().enumerate().map(point).collect();
+    Panel {
+        title: format!("The paper's unit, packets of {} bytes", report.figure_bytes()),
+        x: Axis::names("experiment", &names),
+        y: Axis::linear("Gbit/s", &[0.0, 10.0, 20.0, 30.0, 40.0, 50.0]),
+        series: vec![Series { name: "the paper's unit".into(), style: Style::Bars, points }],
+    }
+}
+
+fn sizes(report: &Report) -> Panel {
+    let rows = &report.luts_per_product;
+    let names = ["ours", "8 bits", "4 bits", "3 bits", "2 bits"];
+    let point =
+        |(index, row): (usize, &super::size::Row)| Point::exact(index as f64, row.luts_per_product);
+    let points = rows.iter().enumerate().map(point).collect();
+    Panel {
+        title: "LUTs per multiply-add a clock".into(),
+        x: Axis::names("array", &names),
+        y: Axis::linear("LUTs", &[0.0, 20.0, 40.0, 60.0, 80.0]),
+        series: vec![Series { name: "synthesis".into(), style: Style::Bars, points }],
+    }
+}
+
+fn rates(report: &Report, memory: &str) -> Panel {
+    let mut series: Vec<Series> = Vec::new();
+    for row in report.jobs.iter().filter(|row| row.memory == memory && !row.is_unaligned) {
+        let name = format!("K = N = {}", row.size);
+        let point = Point::exact(row.row_bytes as f64, row.gbit_per_second);
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name, style: Style::Line, points: vec![point] }),
+        }
+    }
+    Panel {
+        title: format!("Our engine, {memory}"),
+        x: Axis::log("bytes of a row", &[64.0, 256.0, 1024.0, 4096.0, 16384.0]),
+        y: Axis::linear("Gbit/s", &[0.0, 40.0, 80.0, 120.0, 160.0]),
+        series,
+    }
+}
+
+impl Report {
+    fn figure_bytes(&self) -> usize {
+        let is_measured = self.experiments.iter().any(|row| row.packet_bytes == seed::PACKET_BYTES);
+        let first = self.experiments.first().map_or(0, |row| row.packet_bytes);
+        if is_measured { seed::PACKET_BYTES } else { first }
+    }
+}

@@ -1,0 +1,133 @@
+//! `bench fpga`: the FPGA card, simulated clock by clock, and the paper's unit beside it.
+//!
+//! ```text
+//!  engine      our engine: clocks of jobs by size, length, memory; what it waits for
+//!  break_even  jobs at once from which it beats one core, over PCIe
+//!  seed        the paper's unit: its ten experiments, and three schedules
+//!  size        LUTs per multiply-add, from the synthesis counts
+//! ```
+//!
+//! Clocks are counted, and are the same on every machine; that a clock takes 1/300 us is an
+//! assumption, as nothing has been placed and routed.
+
+mod break_even;
+
+mod engine;
+
+mod figure;
+
+mod seed;
+
+mod size;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::error::BenchError;
+use crate::figures::chart::draw;
+use crate::kernels::{write, writing};
+use crate::machine::Machine;
+
+/// Count the clocks of the simulated FPGA card, beside the paper's
+///
+/// Our engine multiplies matrices of many sizes and lengths, from the card's own memory and over
+/// PCIe; the paper's unit does the paper's experiments A to J. Both are simulated clock by clock;
+/// rates assume 300 MHz. Only the break-even and the clocks simulated per second depend on this
+/// machine.
+#[derive(clap::Args)]
+#[command(after_long_help = "Examples:
+  cargo run --release -p bench --features fpga-sim -- fpga --quick
+  cargo run --release -p bench --features fpga-sim -- fpga --json bench/results/fpga.json \\
+      --figure bench/results/fpga.svg")]
+pub struct Options {
+    /// Also write everything to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Also draw it into this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    figure: Option<PathBuf>,
+    /// Few and short jobs: enough to see that it works
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Everything that was counted.
+#[derive(Serialize)]
+struct Report {
+    benchmark: &'static str,
+    what: &'static str,
+    machine: Machine,
+    clock_khz: u64,
+    jobs: Vec<engine::Row>,
+    break_even: break_even::BreakEven,
+    experiments: Vec<seed::Row>,
+    makespans: Vec<seed::Makespan>,
+    luts_per_product: Vec<size::Row>,
+    /// Of the engine, and of the paper's unit with eight compute units.
+    simulated_cycles_per_second: [u64; 2],
+}
+
+const WHAT: &str = "simulated; 300 MHz assumed; rates are of destinations only";
+
+/// Runs the benchmark, prints the tables, writes JSON and figure.
+///
+/// # Errors
+/// [`BenchError`]: one sentence, and the cure where there is one.
+pub fn run(options: &Options) -> Result<(), BenchError> {
+    let begun = Instant::now();
+    let (jobs, engine_clocks) = engine::measure(options.quick)?;
+    let engine_rate = rate(engine_clocks, begun);
+    let begun = Instant::now();
+    let (experiments, seed_clocks) = seed::experiments(options.quick)?;
+    let seed_rate = rate(seed_clocks, begun);
+    let report = Report {
+        benchmark: "fpga",
+        what: WHAT,
+        machine: Machine::describe(),
+        clock_khz: recoded_fpga::sim::CLOCK_KHZ,
+        jobs,
+        break_even: break_even::measure(options.quick)?,
+        experiments,
+        makespans: seed::makespans()?,
+        luts_per_product: size::rows(),
+        simulated_cycles_per_second: [engine_rate, seed_rate],
+    };
+    println!("{}\n{WHAT}\n\n{}", report.machine.heading(), report.tables());
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&report)
+            .map_err(|error| BenchError::os(writing(path))(std::io::Error::other(error)))?;
+        write(path, &(text + "\n"))?;
+    }
+    options.figure.as_ref().map_or(Ok(()), |path| write(path, &draw(&figure::of(&report))))
+}
+
+impl Report {
+    fn tables(&self) -> String {
+        let [engine, seed] = self.simulated_cycles_per_second;
+        let parts = [
+            engine::table(&self.jobs),
+            self.break_even.line(),
+            seed::table(&self.experiments),
+            seed::makespan_line(&self.makespans),
+            size::table(&self.luts_per_product),
+            format!("clocks simulated a second: engine {engine}, the paper's unit {seed}"),
+        ];
+        parts.join("\n\n")
+    }
+}
+
+fn rate(clocks: u64, begun: Instant) -> u64 {
+    (clocks as f64 / begun.elapsed().as_secs_f64()) as u64
+}
+
+/// Gbit/s of so many bytes in so many clocks.
+fn gbit(bytes: u64, clocks: u64) -> f64 {
+    bytes as f64 * 8.0 * recoded_fpga::sim::CLOCK_KHZ as f64 / 1e6 / clocks as f64
+}
+
+/// Wraps what the simulated card complains about, which only a fault of ours can cause.
+fn card<E: std::error::Error + Send + Sync + 'static>(error: E) -> BenchError {
+    BenchError::os("simulating the card")(std::io::Error::other(error))
+}
