@@ -65,7 +65,10 @@ impl Relay {
         let collected = &self.generations[index];
         let lacks = collected.lacks();
         let has_begun = collected.closed || cx.params.recoding == Recoding::Systematic;
-        if lacks == 0 || !has_begun || !self.is_mended(index, cx.io.now) {
+        let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
+        // A block is decoded or given up when a report of a long way comes.
+        let is_late = is_batch && self.mender.is_far();
+        if lacks == 0 || is_late || !has_begun || !self.is_mended(index, cx.io.now) {
             return;
         }
         let granted = self.mender.spend(lacks, cx.counters);

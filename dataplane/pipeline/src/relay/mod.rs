@@ -416,8 +416,13 @@ impl Relay {
         }
         // One that ended with a silence still has its end to come.
         let last = header.common.flags.has(Flags::END) && collected.pending == 0;
+        let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
         let header = CodedHeader { planned: collected.planned, ..header };
         self.forward(cx, arrival, header, last);
+        if is_mended && !is_batch {
+            let share = self.mender.late_share();
+            cx.counters.sent_recoded += self.send_recoded(index, cx, share, false);
+        }
         Fate::Forwarded
     }
 

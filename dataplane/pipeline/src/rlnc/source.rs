@@ -418,6 +418,9 @@ impl SourceCode for RlncSource {
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
+                    if report.hop == 0 && header.common.hop_index == 0 {
+                        self.mender.hear_loss(report);
+                    }
                     self.planner.hear(header.common.hop_index, report, cx.io.now);
                 }
                 Item::Nack(nack) if count < nacks.len() => {

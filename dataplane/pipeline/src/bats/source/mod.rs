@@ -447,7 +447,7 @@ impl SourceCode for BatsSource {
         inbound: Inbound<'_>,
     ) {
         let params = cx.params;
-        self.planner.set_mended(self.is_mended(cx));
+        self.tell_planner(cx);
         self.planner.refresh(params.generation_size, cx.io);
         if !self.pack(cx, inbound) {
             cx.counters.ingress_dropped += 1;
