@@ -193,11 +193,7 @@ fn deliveries_fit_the_buffer_of_a_socket() {
         let mut line = Line::with(&[Link::new(0.1, delay); 4], load, 1, code);
         line.run(3 * SECOND);
         // The application reads 60 packets each millisecond: 620 Mbit/s.
-        let (mut waiting, mut most, mut at) = (0.0f64, 0.0f64, 0);
-        for packet in line.delivered.iter().filter(|packet| packet.at > 2 * SECOND) {
-            waiting = (waiting - (packet.at - at) as f64 * 60e-6).max(0.0) + 1.0;
-            (most, at) = (most.max(waiting), packet.at);
-        }
+        let most = line.most_waiting(2 * SECOND, 60.0);
         println!("{delay} ms: at most {most:.0} packets wait");
         assert!(most < 64.0, "{most} packets wait in the socket");
         line.stop(2 * SECOND);
