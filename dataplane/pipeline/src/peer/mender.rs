@@ -25,14 +25,15 @@
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::Nanos;
+use crate::params::{Nanos, PeerId};
 use crate::peer::repair::RepairBudget;
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::{FlowCounters, HopLoss};
+use crate::report::{FlowCounters, FlowReport, HopLoss, NextHop, Planned};
+use crate::source::size::PathSize;
 use crate::table::Table;
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile};
-use recoded_wire::feedback::HopReport;
+use recoded_wire::feedback::{HopReport, SizeReport};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::link::LinkReport;
@@ -113,6 +114,8 @@ pub(crate) struct Mender {
     /// What the next node says that the link loses: without packets that say nothing new there,
     /// which reports call missing as well.
     link: Option<HopLoss>,
+    /// How large packets are that come through the hops behind the next one.
+    path: PathSize,
     /// Share of a packet that is still to be sent in advance.
     credit: f64,
 }
@@ -180,6 +183,7 @@ impl Mender {
             pace: Pace::default(),
             is_slow: false,
             link: None,
+            path: PathSize::default(),
             credit: 0.0,
         }
     }
@@ -196,13 +200,13 @@ impl Mender {
         self.sent.oldest_at().is_none_or(|at| at + patience > now)
     }
 
-    /// Notes `count` packets of a unit that left under consecutive link sequence numbers.
-    pub(crate) fn left(&mut self, unit: u32, numbers: (u32, u64), now: Nanos) {
-        self.left_with((Carried::Unit(unit), 0), numbers, now);
+    /// Notes `count` packets of a unit, of so many bytes each, that left under consecutive link
+    /// sequence numbers.
+    pub(crate) fn left(&mut self, (unit, bytes): (u32, usize), numbers: (u32, u64), now: Nanos) {
+        self.left_with((Carried::Unit(unit), bytes), numbers, now);
     }
 
-    /// As [`Mender::left`], of packets that carry something else, and of so many bytes: 0 where it
-    /// is not asked whether they are too large.
+    /// As [`Mender::left`], of packets that carry something else.
     pub(crate) fn left_with(
         &mut self,
         (carried, bytes): (Carried, usize),
@@ -213,7 +217,9 @@ impl Mender {
             self.sent.note(number, (carried, bytes), now);
         }
         let unheard = first.wrapping_sub(*self.asked.get_or_insert(first));
-        if bytes > 0 && unheard >= UNHEARD && !self.is_on(now) {
+        // Generations and batches do without a way back, if there never was one.
+        let asks = matches!(carried, Carried::Source(_)) || self.round_trip.is_some();
+        if asks && unheard >= UNHEARD && !self.is_on(now) {
             // All that leaves may be too large for the link.
             (self.asked, self.keepalive_at) = (Some(first), Some(now));
             return;
@@ -248,6 +254,7 @@ impl Mender {
         let round_trip = self.round_trip.unwrap_or(0);
         let heard = self.sent.hear(about, (now, round_trip), resolve);
         let Some(heard) = heard else { return };
+        self.path.age(now);
         self.beyond = about.0.beyond_nanos();
         (self.asked, self.doubted) = (None, 0);
         self.round_trip = Some(self.round_trip.map_or(heard.round_trip, |mean| {
@@ -365,6 +372,33 @@ impl Mender {
         earlier(self.keepalive_at, self.sent.sizes().due(self.round_trip.unwrap_or(0)))
     }
 
+    /// Notes how large packets are that a node gets whose report has travelled so many links.
+    pub(crate) fn hear_size(&mut self, report: SizeReport, travelled: u8, now: Nanos) {
+        if report.hop == travelled {
+            self.path.age(now);
+            self.path.hear(report.bytes, now);
+        }
+    }
+
+    /// The largest UDP payload that the whole path carries, by what this link gets and what was
+    /// heard of those behind it, if there is a limit.
+    pub(crate) fn path_limit(&self) -> Option<u16> {
+        [self.limit(), self.path.limit()].into_iter().flatten().min()
+    }
+
+    /// Reports the next node where large packets do not arrive there.
+    pub(crate) fn fill(&self, report: &mut FlowReport, peer: PeerId) {
+        let Some(hole) = self.sent.sizes().black_hole() else { return };
+        report.next_hops.push(NextHop {
+            peer,
+            bytes_per_second: 0.0,
+            heard: None,
+            is_silent: false,
+            black_hole: Some(hole),
+            planned: Planned::default(),
+        });
+    }
+
     /// The largest UDP payload that the link carries, if larger ones do not come.
     pub(crate) fn limit(&self) -> Option<u16> {
         self.sent.sizes().limit()
@@ -455,7 +489,8 @@ impl Mender {
 /// Notes what became of a packet of a unit.
 pub(crate) fn note<T: Tallied>(units: &mut Table<T>, unit: u32, outcome: Outcome) {
     let index = units.index(unit);
-    if outcome != Outcome::Came
+    // What is too large is lost again.
+    if outcome == Outcome::Lost
         && units.is_held(index)
         && let Some(tally) = units[index].tally_of(unit)
     {

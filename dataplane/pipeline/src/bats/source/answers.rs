@@ -6,6 +6,7 @@ use crate::bats::source::BatsSource;
 use crate::egress::Egress;
 use crate::io::Context;
 use crate::params::FlowParams;
+use crate::peer::mender::Mender;
 use crate::peer::repair::ROUNDS;
 use crate::report::FlowCounters;
 use recoded_code::bats::Params;
@@ -14,6 +15,11 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::link::LinkReport;
 
 impl BatsSource {
+    /// What is known of the packets on their way to the next node.
+    pub(crate) fn mender(&self) -> &Mender {
+        &self.mender
+    }
+
     /// Whether the first hop makes up for its losses, soon enough for blocks to wait for it.
     pub(super) fn is_mended<F, E>(&self, cx: &Context<'_, '_, F, E>) -> bool {
         cx.asks_to_mend() && self.mender.is_on(cx.io.now) && !self.mender.is_far()
