@@ -29,7 +29,9 @@ pub fn neighbour_table(flows: &[Flow]) -> String {
 /// What is wrong with the next hops of a flow, and what to do about it.
 fn troubles(flow: &Flow) -> impl Iterator<Item = String> {
     let label = format!("flow {}", flow.id);
-    let troubles = flow.neighbours.iter().flat_map(|it| [silence(it), black_hole(it)]).flatten();
+    let has_own_packets = matches!(flow.code.as_str(), "stream" | "window");
+    let of = move |it| [silence(it), black_hole(it, has_own_packets)];
+    let troubles = flow.neighbours.iter().flat_map(of).flatten();
     troubles.map(move |words| sentence(&label, &words))
 }
 
@@ -38,13 +40,17 @@ fn silence(neighbour: &FlowNeighbour) -> Option<String> {
     neighbour.silent.then(|| format!("{} {words}", neighbour.next_hop))
 }
 
-fn black_hole(neighbour: &FlowNeighbour) -> Option<String> {
+/// Where an IP packet is a symbol, and `has_own_packets`, the tunnel has to follow.
+fn black_hole(neighbour: &FlowNeighbour, has_own_packets: bool) -> Option<String> {
     let lost = neighbour.lost_packet_bytes?;
     let arrived = neighbour.arrived_packet_bytes;
     let arrived = arrived.map_or(String::new(), |bytes| format!(", those of {bytes} bytes do"));
+    let follows = match has_own_packets {
+        true => "the tunnel of the flow's source has a smaller MTU",
+        false => "the flow's source makes shorter symbols",
+    };
     Some(format!(
-        "IP packets of {lost} bytes and more do not arrive at {}{arrived}: the tunnel of the \
-         flow's source has a smaller MTU",
+        "IP packets of {lost} bytes and more do not arrive at {}{arrived}: {follows}",
         neighbour.next_hop
     ))
 }

@@ -52,6 +52,11 @@ impl Sources<'_> {
     pub(crate) fn bytes_before(&self) -> usize {
         coding_offset(self.block.is_some()) + vector_bytes(self.size, self.field.code())
     }
+
+    /// Bytes of the UDP payload of a combination.
+    pub(crate) fn packet_bytes(&self) -> usize {
+        self.bytes_before() + self.symbols.first().map_or(0, |symbol| usize::from(symbol.len))
+    }
 }
 
 /// Scratch and random state of one worker.

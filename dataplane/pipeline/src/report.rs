@@ -173,7 +173,8 @@ pub struct FlowReport {
     pub is_mended: bool,
     /// Source: what the hops report. Relay and sink: the one incoming link.
     pub hops: Vec<HopLoss>,
-    /// Source and relay of a stream: the neighbours that it is sent to.
+    /// Source and relay of a stream: the neighbours that it is sent to. Of other codes: the one
+    /// where large packets do not arrive, while that is so.
     pub next_hops: Vec<NextHop>,
     /// Source of a stream: bytes of the longest IP packet that every link carries, where longer
     /// ones are known to vanish on the way.

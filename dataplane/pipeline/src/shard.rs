@@ -4,6 +4,7 @@
 //! beside the new one: a source still answers NACKs with it, a sink decodes with it what is still
 //! on the way.
 
+mod size;
 mod timers;
 
 use std::cmp::min_by_key;
@@ -45,6 +46,8 @@ pub(crate) struct Shard {
     hops: NextHops,
     marks: Marks,
     present: Stage,
+    /// Bytes of a symbol by the settings of the flow: a source may have to make shorter ones.
+    symbol_bytes: usize,
     /// The one of before, or one that has yet to prove itself.
     other: Option<Stage>,
     /// When [`Shard::tick`] has something to do; it may be early, never late.
@@ -70,6 +73,7 @@ impl Shard {
             upstreams: Upstreams::new(id, &present.params, combiner),
             hops: NextHops::new(id, &present.params.next_hops, combiner),
             marks: Marks::default(),
+            symbol_bytes: present.params.symbol_bytes,
             present,
             other: None,
             deadline: None,
@@ -82,6 +86,7 @@ impl Shard {
         self.hops.update(&params.next_hops, io.combiner);
         self.upstreams.update(self.id, params, io.combiner);
         self.deadline = Some(io.now);
+        self.symbol_bytes = params.symbol_bytes;
         if !matches!(params.role, Role::Source { .. }) {
             // What code and sizes it takes follows the packets.
             self.present.adopt(params);
@@ -412,6 +417,7 @@ impl Shard {
                 Fate::Dropped(DropReason::WrongRole)
             )
         });
+        self.follow_size(io);
         self.wake(io.now);
         fate
     }
@@ -453,6 +459,7 @@ impl Shard {
                 _ => Err(DropReason::WrongCode),
             }
         });
+        self.follow_size(io);
         self.wake(io.now);
         match first {
             Err(reason) if second.is_none_or(|second| second.is_err()) => Fate::Dropped(reason),
@@ -572,6 +579,9 @@ impl Shard {
             counters: self.counted(),
         };
         each!(state, role => role.fill(&mut report));
+        if let (Some(mender), [peer]) = (state.mender(), &params.next_hops[..]) {
+            mender.fill(&mut report, *peer);
+        }
         let longest = report.packet_bytes_max;
         report.packet_bytes_max = longest.map(|bytes| bytes.saturating_sub(params.sealing_bytes()));
         report

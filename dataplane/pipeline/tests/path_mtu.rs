@@ -1,11 +1,15 @@
-//! Streams over a path that carries smaller packets than its source sends: what passes is found,
+//! Flows over a path that carries smaller packets than its source sends: what passes is found,
 //! told to the source, and followed when it changes. The tunnel is played by the load, which is as
 //! long as the source says, 100 ms later, as the runtime has it.
 
 mod timed;
 
+#[cfg(feature = "bats")]
+use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, WindowParams};
 use recoded_pipeline::report::FlowCounters;
+use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, Writer};
+use recoded_wire::header::{Flags, Header, PacketType};
 use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
 
 /// Of an IP packet: 1424 bytes of symbol, as with an MTU of 1500.
@@ -73,6 +77,97 @@ fn packets_arrive_soon_where_the_path_is_narrower_than_its_ends() {
             assert!(counted[narrow].too_large > 0 && counted[1 - narrow].too_large == 0);
         }
     }
+}
+
+/// Symbols of generations and blocks become shorter; IP packets stay as long as they are. They
+/// vanished once, and nothing said so. A flow begins with something small, as TCP does.
+fn units_follow(code: fn(&mut FlowParams)) {
+    for (delay, loss, narrow) in [(1, 0.0, 0), (1, 0.1, 1), (10, 0.02, 1), (50, 0.02, 0)] {
+        let link = Link::new(loss, delay);
+        let mut links = [link; 2];
+        links[narrow].bytes_max = NARROW;
+        let mut line = Line::with(&links, Load { bytes: 60, ..load(900.0) }, 3, code);
+        line.run(200 * MILLI + 10 * delay * MILLI);
+        line.load.bytes = 1400;
+        line.run(SECOND + 20 * delay * MILLI);
+        let since = line.entered();
+        line.run(9 * SECOND);
+        let until = line.entered();
+        line.stop(SECOND);
+        let share = delivered(&line, (since, until));
+        let (source, at) = (line.flow(0), line.flow(narrow));
+        let probes: u64 = (0..2).map(|node| line.flow(node).counters.sent_probe).sum();
+        println!(
+            "{delay} ms, {loss}, hop {narrow}: {share} with symbols of {} bytes, {probes} probes",
+            source.symbol_bytes
+        );
+        assert!(share > 0.99, "{share}");
+        assert!((NARROW - 90..NARROW).contains(&source.symbol_bytes), "{}", source.symbol_bytes);
+        assert!(probes < 200, "{probes} probes");
+        let hole = at.next_hops.iter().find_map(|hop| hop.black_hole).expect("it is said");
+        assert!(usize::from(hole.came_bytes) <= NARROW && usize::from(hole.lost_bytes) > NARROW);
+        assert!(line.flow(1 - narrow).next_hops.is_empty());
+    }
+}
+
+#[test]
+fn symbols_of_generations_become_as_short_as_the_path_carries() {
+    if !is_emulated() {
+        units_follow(|params| {
+            (params.code, params.generations) = (FlowCode::Rlnc, 256);
+        });
+    }
+}
+
+#[cfg(feature = "bats")]
+#[test]
+fn symbols_of_blocks_become_as_short_as_the_path_carries() {
+    if !is_emulated() {
+        units_follow(|params| {
+            params.code = FlowCode::Bats(BatsParams {
+                source_symbols: 64,
+                profile: Profile::CyclicShift,
+                generator_bits: 8,
+                interleave: Interleave::Auto,
+            });
+            params.generations = 256;
+        });
+    }
+}
+
+/// Whatever sizes are reported by an attacker that has the present numbers: symbols become shorter.
+#[test]
+fn forged_sizes_end_no_flow_of_generations() {
+    if is_emulated() {
+        return;
+    }
+    let mut line = Line::with(&[Link::new(0.02, 5); 2], load(1000.0), 6, |params| {
+        (params.code, params.generations) = (FlowCode::Rlnc, 256);
+    });
+    line.run(SECOND);
+    let (since, mut least) = (line.entered(), usize::MAX);
+    for turn in 0..5000u32 {
+        let newest = Header::parse(line.newest()).expect("a packet");
+        let link_sequence = line.newest_back().wrapping_add(1);
+        let flags = Flags(0);
+        let packet_type = PacketType::Feedback;
+        let common = Header { packet_type, flags, link_sequence, hop_index: 0, ..newest };
+        let mut bytes = vec![0; 64];
+        FeedbackHeader { common, node: turn, number: turn }.write(&mut bytes);
+        let mut writer = Writer::new(&mut bytes);
+        let size = (turn.wrapping_mul(0x9E37_79B1) >> 8) % 1500;
+        assert!(writer.push(Item::Size(SizeReport { hop: 0, bytes: size as u16 })));
+        let length = writer.finish();
+        line.inject(0, &bytes[..length]);
+        line.run(MILLI);
+        least = least.min(line.flow(0).symbol_bytes);
+    }
+    let until = line.entered();
+    line.stop(SECOND);
+    let share = delivered(&line, (since, until));
+    println!("{share} arrives, symbols of {least} bytes");
+    assert!(share >= 0.95, "{share}");
+    assert_eq!(least, 500);
 }
 
 /// As TCP does it, which reads neither counters nor reports.

@@ -138,7 +138,7 @@ fn log_black_hole(topology: &Topology, flows: &[Flow], Change { flow, peer, begi
         flow,
         neighbour,
         "IP packets of {lost} bytes do not arrive, those of {came} do: the source of the flow is \
-         told, whose tunnel gets a smaller MTU"
+         told, which sends smaller ones"
     );
 }
 

@@ -165,13 +165,13 @@ impl Batch {
             vectors: None,
         };
         let header = self.header.with(Flags::SYSTEMATIC, false).with(Flags::END, true);
-        let first = cx.hops.next_number();
+        let (first, bytes) = (cx.hops.next_number(), sources.packet_bytes());
         let (sent, failed) =
             cx.hops.send_combinations(cx.io, &sources, header, (count, self.class));
         cx.counters.send_failed += failed;
         self.tally.add(sent);
         if let Some(first) = first {
-            mender.left(self.header.generation, (first, sent), cx.io.now);
+            mender.left((self.header.generation, bytes), (first, sent), cx.io.now);
         }
         sent
     }

@@ -58,6 +58,10 @@ const RATIO: std::ops::RangeInclusive<f64> = 0.2..=1.3;
 const ASKING_WEIGHT: f64 = 1.0 / 16.0;
 const ASKING_MAX: f64 = 0.25;
 
+/// For how long they are not, where each block that asks is lost and many asked twice in such a
+/// time.
+const DOUBT_NANOS: Nanos = 60_000_000_000;
+
 /// Mean and variance of the rank of a batch at the sink.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Rank {
@@ -82,9 +86,9 @@ impl Surety {
     /// For those who ask: they are few, and there are not many rounds.
     const ASKED: Surety = Surety { deviations: 2.5, bits: 8.0 };
 
-    /// Of the first batches of a block.
-    fn first(params: &FlowParams) -> Surety {
-        if params.repair {
+    /// Of the first batches of a block, which may ask for more if `has_time`.
+    fn first(params: &FlowParams, has_time: bool) -> Surety {
+        if params.repair && has_time {
             return Surety::MAY_ASK;
         }
         let target = params.target_loss.clamp(1e-9, 0.5);
@@ -135,6 +139,14 @@ pub(crate) struct BatchPlanner {
     /// same.
     is_mended: bool,
     asking: f64,
+    /// Whether what a block asks for comes when it was given up.
+    is_late: bool,
+    doubted_until: Nanos,
+    /// Whether many blocks ask, and since when they did the last time.
+    asks: bool,
+    asked_at: Option<Nanos>,
+    /// The newest block that asked.
+    wanted: Option<u16>,
     /// Of the sink's histogram when it was last taken in: epoch, batches, sum of their ranks.
     seen: Option<(u8, u32, u32)>,
 }
@@ -148,6 +160,11 @@ impl BatchPlanner {
             ratio: 1.0,
             is_mended: false,
             asking: 0.0,
+            is_late: false,
+            doubted_until: 0,
+            asks: false,
+            asked_at: None,
+            wanted: None,
             seen: None,
         }
     }
@@ -214,9 +231,23 @@ impl BatchPlanner {
         self.ratio = self.ratio.clamp(*RATIO.start(), *RATIO.end());
     }
 
-    /// Says whether the first hop makes up for its losses, as those behind it are asked to.
-    pub(crate) fn set_mended(&mut self, is_mended: bool) {
-        self.is_mended = is_mended;
+    /// Says whether the first hop makes up for its losses, as those behind it are asked to, and
+    /// whether answers to the sink come too late. Where they do, blocks that ask are lost. Many
+    /// ask when a flow begins; when many do for the second time, one of the hops does not make up
+    /// for its losses in time, and it is not believed again for a while.
+    pub(crate) fn set_mended(&mut self, is_mended: bool, is_late: bool, now: Nanos) {
+        let asks = self.asking >= ASKING_MAX;
+        if asks && !std::mem::replace(&mut self.asks, asks) {
+            let again = self.asked_at.replace(now).is_some_and(|at| now < at + DOUBT_NANOS);
+            self.doubted_until = if again && is_late { now + DOUBT_NANOS } else { 0 };
+        }
+        self.asks = asks;
+        self.is_mended = is_mended && now >= self.doubted_until;
+        self.is_late = is_late;
+    }
+
+    fn surety(&self, params: &FlowParams) -> Surety {
+        Surety::first(params, !self.is_late || self.is_mended())
     }
 
     /// Whether plans rest on that.
@@ -229,9 +260,18 @@ impl BatchPlanner {
         self.asking -= ASKING_WEIGHT * self.asking;
     }
 
-    /// Notes that a block asks for more.
-    pub(crate) fn note_asked(&mut self) {
-        self.asking += ASKING_WEIGHT;
+    /// Notes that the sink asks for more of a block, when `next` is the next one: whether it is
+    /// still held or not, but each one once, and in their order.
+    pub(crate) fn note_wanted(&mut self, block: u16, next: u16) {
+        let is_newer = self.wanted.is_none_or(|last| (block.wrapping_sub(last) as i16) > 0);
+        let behind = next.wrapping_sub(block) as i16;
+        if behind <= 0 {
+            return;
+        }
+        if is_newer || self.wanted.is_some_and(|last| (next.wrapping_sub(last) as i16) <= 0) {
+            self.wanted = Some(block);
+            self.asking += ASKING_WEIGHT;
+        }
     }
 
     /// Rank that a batch of `size` has at the sink. Where hops make up for their losses it arrives
@@ -250,13 +290,13 @@ impl BatchPlanner {
 
     /// Symbols that decode from the first `batches` of `size`.
     fn symbols(&self, params: &FlowParams, size: usize, batches: usize) -> f64 {
-        decodable(params, Surety::first(params), self.rank(size), batches)
+        decodable(params, self.surety(params), self.rank(size), batches)
     }
 
     /// Batches of `size` that a block is sent at first to bring the sink `needed` degrees of
     /// freedom.
     fn batches(&self, params: &FlowParams, size: usize, needed: usize) -> usize {
-        batches_for(params, Surety::first(params), self.rank(size), needed)
+        batches_for(params, self.surety(params), self.rank(size), needed)
     }
 
     /// Further batches of `size` for a block that got `got` degrees of freedom of `sent` batches,

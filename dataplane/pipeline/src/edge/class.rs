@@ -104,7 +104,8 @@ mod tests {
     fn checksum(header: &[u8]) -> u16 {
         let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
         let sum: u32 = words.sum();
-        !((sum & 0xFFFF) as u16 + (sum >> 16) as u16)
+        let folded = (sum & 0xFFFF) + (sum >> 16);
+        !((folded & 0xFFFF) as u16 + (folded >> 16) as u16)
     }
 
     proptest! {

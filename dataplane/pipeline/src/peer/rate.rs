@@ -24,7 +24,7 @@ use crate::peer::contest::{Contest, Shared};
 use crate::peer::headroom::Headroom;
 use crate::peer::policed::{Flow, Policed};
 use crate::peer::sample::{Round, SAMPLE_NANOS, Sample};
-use seen::{FACTOR_LEAST, Seen, unscaled_target};
+use seen::{FACTOR_LEAST, Seen, unscaled_own, unscaled_target};
 
 /// Rates, in bytes per second: the first, the least, the most.
 const FIRST: f64 = 12.5e6;
@@ -97,7 +97,7 @@ const DRAINED: u32 = 3;
 const RIVAL_NANOS: Nanos = 10_000_000_000;
 const RIVAL_SOONER: Nanos = 4;
 
-/// Part of the target that is no queue.
+/// Part of the own queue that is none.
 const EMPTY: f64 = 0.2;
 
 /// Samples of a period.
@@ -152,7 +152,7 @@ pub(crate) struct Rate {
     before: f64,
     lagging: u32,
     /// Mean loss of the newest samples: one alone may be of few packets.
-    recent_loss: f64,
+    recent_loss: Option<f64>,
     policed: Policed,
     /// What it was when nothing waited in the neighbour last; and before the neighbour fell silent
     /// or sent nothing on, while that lasts.
@@ -205,7 +205,7 @@ impl Rate {
             drain: None,
             was_calm: false,
             was_limited: false,
-            recent_loss: 0.0,
+            recent_loss: None,
             lagging: 0,
             before: 0.0,
             policed: Policed::default(),
@@ -256,10 +256,14 @@ impl Rate {
 
     /// The queue to aim at.
     pub(crate) fn target(&self, round_trip: Nanos) -> Nanos {
-        let target = unscaled_target(round_trip);
+        self.scaled(unscaled_target(round_trip)) as Nanos
+    }
+
+    /// A queue at the present rate.
+    fn scaled(&self, nanos: f64) -> f64 {
         let (least, most) = TARGET_SCALE;
         let scale = (TARGET_RATE / self.bytes_per_second).sqrt().clamp(least, most);
-        (target * scale).min(TARGET_SCALED_MAX_NANOS) as Nanos
+        (nanos * scale).min(TARGET_SCALED_MAX_NANOS)
     }
 
     /// Notes how long packets wait on the link now: a start ends at once when they do.
@@ -339,6 +343,7 @@ impl Rate {
     ) -> Verdict {
         let (received, loss) = (sample.received(), sample.loss());
         let (queue, target) = (sample.queue as f64, self.target(round_trip) as f64);
+        let own = self.scaled(unscaled_own(round_trip));
         let usual = self.usual_loss.get_or_insert(loss);
         // What was dropped before a queue ended is told after it. And what a burst loses in a queue
         // is not what the link loses, which is never more than what is lost with a queue.
@@ -362,14 +367,14 @@ impl Rate {
         }
         let (least, most) = self.since_empty;
         self.since_empty = (least.min(queue), most.max(queue));
-        if queue < target * EMPTY {
+        if queue < own * EMPTY {
             self.was_empty(now);
         }
         let is_limited = limited.is_some();
         // Where much less is sent than could be, the queue is of others.
         let is_ours = is_limited || self.capacity > self.bytes_per_second / OTHERS;
-        let dropped = self.was_dropped(sample);
-        let seen = Seen { queue, target, round_trip, is_limited, is_ours, dropped };
+        let dropped = self.was_dropped(sample) || self.were_dropped(sample.sent);
+        let seen = Seen { queue, target, own, round_trip, is_limited, is_ours, dropped };
         // What waits in the neighbour is ours, however little that is.
         if queue > target && 2 * sample.backlog > sample.queue {
             self.calm = 0;
@@ -389,7 +394,13 @@ impl Rate {
                 Verdict::Fine
             }
             Phase::Steady => {
-                self.recent_loss += RECENT_WEIGHT * (loss - self.recent_loss);
+                let recent = self.recent_loss.get_or_insert(loss);
+                *recent += RECENT_WEIGHT * (loss - *recent);
+                // Many samples in a row with less than that, with or without a queue.
+                let usual = self.usual_loss.get_or_insert(loss);
+                if *recent < *usual - deviation(*usual, sample.sent) {
+                    *usual += LOSS_WEIGHT * (*recent - *usual);
+                }
                 self.steer(&seen, now)
             }
         }
@@ -430,16 +441,28 @@ impl Rate {
         sample.loss() > usual + DROPPED + DEVIATIONS * deviation(usual, sample.sent)
     }
 
+    /// Whether more of the newest samples was lost than chance explains: few at a time, where a
+    /// queue is always full.
+    fn were_dropped(&self, packets: u32) -> bool {
+        let usual = self.usual_loss.unwrap_or(0.0);
+        let packets = (f64::from(packets) * (2.0 / RECENT_WEIGHT - 1.0)) as u32;
+        let recent = self.recent_loss.unwrap_or(usual);
+        recent > usual + DROPPED / 2.0 + DEVIATIONS * deviation(usual, packets)
+    }
+
     /// Whether more is lost than without a queue.
     fn overflows(&self) -> bool {
-        self.recent_loss > self.usual_loss.unwrap_or(0.0) + OVERFLOW
+        self.recent_loss.unwrap_or(0.0) > self.usual_loss.unwrap_or(0.0) + OVERFLOW
     }
 
     /// One step of the loop.
     fn steer(&mut self, seen: &Seen, now: Nanos) -> Verdict {
         if let Some(contest) = &mut self.contest {
-            let &Seen { queue, target, round_trip, dropped: overflows, .. } = seen;
+            let &Seen { queue, own: target, round_trip, dropped: overflows, .. } = seen;
             let shared = Shared { queue, target, round_trip, overflows };
+            if overflows {
+                self.recent_loss = self.usual_loss;
+            }
             if let Some(next) = contest.step(&shared, now) {
                 self.rival_at = Some(now);
                 self.set(next);
@@ -476,7 +499,7 @@ impl Rate {
             return Verdict::Fine;
         }
         let (least, most) = self.since_empty;
-        let changes = most > least + seen.target / 2.0;
+        let changes = most > least + seen.own / 2.0;
         if !is_shorter && changes && seen.is_contested() {
             self.begin_contest(seen.round_trip, now);
             return Verdict::Fine;

@@ -46,19 +46,21 @@ impl Relay {
     /// Learns from a report what the link to the next node loses.
     fn learn_of_link(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span) {
         let params = cx.params;
-        let Some((size, field, block)) = self.incoming.batch().filter(|_| params.adaptive) else {
-            return;
-        };
         let outgoing = cx.upstream.hop_index().saturating_add(1);
         let link = items(cx.io.frames.bytes(payload)).find_map(|item| match item {
-            Item::Hop(report) if report.hop == outgoing => Some(HopLoss {
-                hop: report.hop,
-                loss: f64::from(report.loss),
-                burst_mean: f64::from(report.burst_mean),
-            }),
+            Item::Hop(report) if report.hop == outgoing => Some(report),
             _ => None,
         });
         let Some(link) = link else { return };
+        self.mender.hear_loss(link);
+        let Some((size, field, block)) = self.incoming.batch().filter(|_| params.adaptive) else {
+            return;
+        };
+        let link = HopLoss {
+            hop: link.hop,
+            loss: f64::from(link.loss),
+            burst_mean: f64::from(link.burst_mean),
+        };
         let batches = Batches {
             size,
             field,

@@ -4,7 +4,7 @@
 use crate::egress::Egress;
 use crate::io::Context;
 use crate::params::{FlowParams, Nanos, Recoding};
-use crate::peer::mender::note;
+use crate::peer::mender::{Mender, note};
 use crate::peer::sent::Carried;
 use crate::relay::{Relay, plan_within};
 use recoded_wire::frames::{Frames, Span};
@@ -16,6 +16,11 @@ pub(crate) fn mended_packets(params: &FlowParams) -> usize {
 }
 
 impl Relay {
+    /// What is known of the packets on their way to the next node.
+    pub(crate) fn mender(&self) -> &Mender {
+        &self.mender
+    }
+
     /// Whether the next node reports what it lacks of a generation.
     pub(super) fn is_mended(&self, index: usize, now: Nanos) -> bool {
         self.generations[index].is_mended && self.mender.is_on(now)
@@ -65,7 +70,10 @@ impl Relay {
         let collected = &self.generations[index];
         let lacks = collected.lacks();
         let has_begun = collected.closed || cx.params.recoding == Recoding::Systematic;
-        if lacks == 0 || !has_begun || !self.is_mended(index, cx.io.now) {
+        let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
+        // A block is decoded or given up when a report of a long way comes.
+        let is_late = is_batch && self.mender.is_far();
+        if lacks == 0 || is_late || !has_begun || !self.is_mended(index, cx.io.now) {
             return;
         }
         let granted = self.mender.spend(lacks, cx.counters);

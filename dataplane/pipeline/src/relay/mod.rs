@@ -359,7 +359,7 @@ impl Relay {
             planned: if is_repair { 0 } else { collected.planned },
             generation: collected.generation,
         };
-        let first = cx.hops.next_number();
+        let (first, bytes) = (cx.hops.next_number(), sources.packet_bytes());
         let (sent, failed) = cx.hops.send_combinations(
             cx.io,
             &sources,
@@ -372,7 +372,7 @@ impl Relay {
             collected.tally.add(sent);
         }
         if let Some(first) = first.filter(|_| collected.is_mended) {
-            self.mender.left(collected.generation, (first, sent), cx.io.now);
+            self.mender.left((collected.generation, bytes), (first, sent), cx.io.now);
         }
         sent
     }
@@ -391,7 +391,8 @@ impl Relay {
         let number = cx.hops.next_number();
         send_on(cx, arrival);
         if let Some(number) = number.filter(|_| header.is_mended()) {
-            self.mender.left(header.generation, (number, 1), cx.io.now);
+            let bytes = usize::from(arrival.payload.len);
+            self.mender.left((header.generation, bytes), (number, 1), cx.io.now);
         }
     }
 
@@ -416,8 +417,13 @@ impl Relay {
         }
         // One that ended with a silence still has its end to come.
         let last = header.common.flags.has(Flags::END) && collected.pending == 0;
+        let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
         let header = CodedHeader { planned: collected.planned, ..header };
         self.forward(cx, arrival, header, last);
+        if is_mended && !is_batch {
+            let share = self.mender.late_share();
+            cx.counters.sent_recoded += self.send_recoded(index, cx, share, false);
+        }
         Fate::Forwarded
     }
 

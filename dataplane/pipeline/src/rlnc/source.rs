@@ -116,6 +116,11 @@ impl RlncSource {
         }
     }
 
+    /// What is known of the packets on their way to the next node.
+    pub(crate) fn mender(&self) -> &Mender {
+        &self.mender
+    }
+
     fn open_index(&self) -> usize {
         self.generations.index(self.number)
     }
@@ -224,7 +229,7 @@ impl RlncSource {
         cx.counters.sent_systematic += 1;
         let first = cx.hops.next_number();
         cx.send(payload, class);
-        self.left(cx, number, (first, 1));
+        self.left(cx, (number, usize::from(payload.len)), (first, 1));
     }
 
     /// Whether the next node reports what it lacks.
@@ -236,13 +241,13 @@ impl RlncSource {
     fn left<F, E>(
         &mut self,
         cx: &Context<'_, '_, F, E>,
-        number: u32,
+        (number, bytes): (u32, usize),
         (first, count): (Option<u32>, u64),
     ) {
         let index = self.generations.index(number);
         self.generations[index].tally.add(count);
         if let Some(first) = first.filter(|_| cx.asks_to_mend()) {
-            self.mender.left(number, (first, count), cx.io.now);
+            self.mender.left((number, bytes), (first, count), cx.io.now);
         }
     }
 
@@ -298,10 +303,11 @@ impl RlncSource {
         let kind = if plan.is_some() { Flags::END } else { Flags::REPAIR };
         let header = generation.header(cx, Flags(kind), (size, plan.unwrap_or(0)));
         let (number, first) = (generation.number, cx.hops.next_number());
+        let bytes = sources.packet_bytes();
         let (sent, failed) =
             cx.hops.send_combinations(cx.io, &sources, header, (count, generation.class));
         cx.counters.send_failed += failed;
-        self.left(cx, number, (first, sent));
+        self.left(cx, (number, bytes), (first, sent));
         sent
     }
 
@@ -418,6 +424,9 @@ impl SourceCode for RlncSource {
         for item in items(cx.io.frames.bytes(payload)) {
             match item {
                 Item::Hop(report) => {
+                    if report.hop == 0 && header.common.hop_index == 0 {
+                        self.mender.hear_loss(report);
+                    }
                     self.planner.hear(header.common.hop_index, report, cx.io.now);
                 }
                 Item::Nack(nack) if count < nacks.len() => {
@@ -430,7 +439,10 @@ impl SourceCode for RlncSource {
                     self.remote.hear_ranks(&report);
                     self.planner.observe(&report);
                 }
-                Item::Ranks(_) | Item::BlockAck(_) | Item::Size(_) => {}
+                Item::Size(size) => {
+                    self.mender.hear_size(size, header.common.hop_index, cx.io.now);
+                }
+                Item::Ranks(_) | Item::BlockAck(_) => {}
             }
         }
         self.planner.refresh(params, cx.io);

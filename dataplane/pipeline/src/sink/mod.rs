@@ -3,7 +3,7 @@
 
 mod delivery;
 
-mod pace;
+pub(crate) mod pace;
 
 mod trial;
 

@@ -19,6 +19,7 @@ use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
+use crate::sink::pace::Pace;
 use crate::window::late::GivenUp;
 use crate::window::parameters;
 use recoded_code::window::{DECODING_WINDOW_MAX, Decoder, Received, Rejected, Scheme};
@@ -75,6 +76,7 @@ pub(crate) struct WindowSink {
     heard: Box<[Nanos]>,
     incoming: Incoming,
     given_up: GivenUp,
+    pace: Pace,
 }
 
 impl WindowSink {
@@ -93,6 +95,7 @@ impl WindowSink {
             heard: vec![0; slots].into_boxed_slice(),
             incoming: Incoming::default(),
             given_up: GivenUp::new(),
+            pace: Pace::new(),
         }
     }
 
@@ -211,14 +214,20 @@ impl WindowSink {
         }
     }
 
-    /// Delivers what is next in order, as far as it is known or its time is over.
+    /// Delivers what is next in order, as far as it is known or its time is over; in parts where
+    /// much became known at once.
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
+        self.pace.pass(cx.io.now);
         while let Some((next, patience)) = self.patience(params) {
-            if self.decoder.symbol(next).is_none() && patience > cx.io.now {
+            let is_known = self.decoder.symbol(next).is_some();
+            if if is_known { !self.pace.take() } else { patience > cx.io.now } {
                 return;
             }
-            self.finish(cx);
+            let datagrams = self.finish(cx);
+            if is_known && datagrams == 0 {
+                self.pace.give_back();
+            }
         }
     }
 
@@ -230,11 +239,12 @@ impl WindowSink {
         serial_before(next, self.decoder.end()).then_some((next, end))
     }
 
-    /// Delivers the symbol next in order, or gives it up, and moves on.
-    fn finish(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+    /// Delivers the symbol next in order, or gives it up, and moves on. How many packets that are
+    /// not of TCP it delivered.
+    fn finish(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> u32 {
         let params = cx.params;
         let (Role::Sink { tunnel, .. }, Some((shape, next))) = (&params.role, self.stream) else {
-            return;
+            return 0;
         };
         self.stream = Some((shape, next.wrapping_add(1)));
         cx.counters.generations += 1;
@@ -242,15 +252,16 @@ impl WindowSink {
         self.given_up.note(next, symbol.is_none());
         let Some(symbol) = symbol else {
             cx.counters.generations_failed += 1;
-            return;
+            return 0;
         };
         cx.counters.generations_complete += 1;
         cx.counters.source_symbols += 1;
         let Io { egress, combiner, .. } = &mut *cx.io;
         let (shard, sealed, tunnel) = (cx.shard, params.sealed, *tunnel);
         let mut outlet =
-            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: None };
+            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: Some(0) };
         outlet.deliver(adu(symbol).unwrap_or_default(), cx.counters, cx.marks);
+        outlet.datagrams.unwrap_or(0)
     }
 
     /// Delivers the packet at hand if a hop made up for its loss too late to be waited for.
@@ -308,6 +319,7 @@ impl SinkCode for WindowSink {
         }
         self.incoming.arrived_window(packet);
         self.is_mended = packet.is_mended();
+        self.pace.arrived();
         match self.admit(cx, packet) {
             Admission::Welcome | Admission::Begins { .. } => {}
             Admission::Useless => {
@@ -363,7 +375,9 @@ impl Lifecycle for WindowSink {
     }
 
     fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
-        self.patience(params).map(|(_, end)| end)
+        let (_, end) = self.patience(params)?;
+        // What waits for its turn is known.
+        Some(self.pace.due().unwrap_or(end))
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {

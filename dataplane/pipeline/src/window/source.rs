@@ -88,6 +88,11 @@ impl WindowSource {
         }
     }
 
+    /// What is known of the packets on their way to the next node.
+    pub(crate) fn mender(&self) -> &Mender {
+        &self.mender
+    }
+
     /// Sends a repair packet over the encoding window.
     fn send_repair(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let symbol_bytes = usize::from(self.parameters.symbol_bytes);

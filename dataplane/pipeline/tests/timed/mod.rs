@@ -4,6 +4,7 @@
 
 #[path = "../common/keys.rs"]
 mod keys;
+mod socket;
 
 use keys::Keys;
 use rand_chacha::ChaCha8Rng;

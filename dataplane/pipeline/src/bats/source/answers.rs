@@ -6,6 +6,7 @@ use crate::bats::source::BatsSource;
 use crate::egress::Egress;
 use crate::io::Context;
 use crate::params::FlowParams;
+use crate::peer::mender::Mender;
 use crate::peer::repair::ROUNDS;
 use crate::report::FlowCounters;
 use recoded_code::bats::Params;
@@ -14,9 +15,21 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::link::LinkReport;
 
 impl BatsSource {
-    /// Whether the first hop makes up for its losses.
+    /// What is known of the packets on their way to the next node.
+    pub(crate) fn mender(&self) -> &Mender {
+        &self.mender
+    }
+
+    /// Whether the first hop makes up for its losses, soon enough for blocks to wait for it.
     pub(super) fn is_mended<F, E>(&self, cx: &Context<'_, '_, F, E>) -> bool {
-        cx.asks_to_mend() && self.mender.is_on(cx.io.now)
+        cx.asks_to_mend() && self.mender.is_on(cx.io.now) && !self.mender.is_far()
+    }
+
+    /// Tells the planner what may be waited for: reports of the first hop, answers to the sink.
+    pub(super) fn tell_planner<F, E>(&mut self, cx: &Context<'_, '_, F, E>) {
+        let hold = cx.params.hold_timeout_nanos;
+        let is_late = self.mender.path_round_trip() > hold;
+        self.planner.set_mended(self.is_mended(cx), is_late, cx.io.now);
     }
 
     /// Reads what the next node reports of the link to it, and sends what it lacks.
@@ -31,6 +44,7 @@ impl BatsSource {
     /// Answers a NACK with further batches of the block, once per round.
     pub(super) fn answer(&mut self, params: &FlowParams, counters: &mut FlowCounters, nack: Nack) {
         let index = self.index(nack.unit as u16);
+        self.planner.note_wanted(nack.unit as u16, self.number);
         let block = &mut self.blocks[index];
         if !block.live
             || u32::from(block.number) != nack.unit
@@ -55,9 +69,6 @@ impl BatsSource {
         if batches == 0 {
             // A copy of the NACK may find some budget again.
             return;
-        }
-        if block.repaired == 0 {
-            self.planner.note_asked();
         }
         block.repaired = nack.round.saturating_add(1);
         block.due = batches as u16;

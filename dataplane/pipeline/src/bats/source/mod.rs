@@ -376,7 +376,8 @@ impl BatsSource {
                 let number = cx.hops.next_number();
                 cx.send(payload, *class);
                 if let Some(number) = number.filter(|_| is_asked) {
-                    self.mender.left(header.generation, (number, 1), cx.io.now);
+                    let what = (header.generation, usize::from(payload.len));
+                    self.mender.left(what, (number, 1), cx.io.now);
                     self.kept.left(header.generation, 1);
                 }
             }
@@ -447,7 +448,7 @@ impl SourceCode for BatsSource {
         inbound: Inbound<'_>,
     ) {
         let params = cx.params;
-        self.planner.set_mended(self.is_mended(cx));
+        self.tell_planner(cx);
         self.planner.refresh(params.generation_size, cx.io);
         if !self.pack(cx, inbound) {
             cx.counters.ingress_dropped += 1;
@@ -479,7 +480,7 @@ impl SourceCode for BatsSource {
                 }
                 Item::Ranks(_) => {}
                 Item::BlockAck(block) => acknowledged = Some(block),
-                Item::Size(_) => {}
+                Item::Size(size) => self.mender.hear_size(size, header.common.hop_index, cx.io.now),
             }
         }
         self.planner.refresh(params.generation_size, cx.io);

@@ -1,0 +1,52 @@
+//! Symbols of generations and blocks that are as long as the path carries. IP packets are packed
+//! into them, whatever their length, so the tunnel keeps its MTU.
+
+use crate::egress::Egress;
+use crate::io::Io;
+use crate::peer::mender::Mender;
+use crate::shard::Shard;
+use crate::stage::State;
+use recoded_wire::frames::Frames;
+
+/// No shorter symbols are made, whatever reports say: more of a packet would be header than data.
+const SYMBOL_BYTES_MIN: usize = 500;
+
+/// A symbol is made longer again when it gains at least so much: each length is another epoch.
+const WORTH_BYTES: usize = 24;
+
+impl State {
+    /// The sending side of a hop that makes up for its losses.
+    pub(super) fn mender(&self) -> Option<&Mender> {
+        match self {
+            State::RlncSource(source) => Some(source.mender()),
+            #[cfg(feature = "bats")]
+            State::BatsSource(source) => Some(source.mender()),
+            State::WindowSource(source) => Some(source.mender()),
+            State::Relay(relay) => Some(relay.mender()),
+            _ => None,
+        }
+    }
+}
+
+impl Shard {
+    /// Has a source go on with symbols as long as every link carries, if that has changed.
+    pub(super) fn follow_size(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
+        let limit = match &self.present.state {
+            State::RlncSource(source) => source.mender().path_limit(),
+            #[cfg(feature = "bats")]
+            State::BatsSource(source) => source.mender().path_limit(),
+            _ => return,
+        };
+        let params = &self.present.params;
+        let before = params.code.header_bytes(params.generation_size, params.field);
+        let carried = |bytes: u16| usize::from(bytes).saturating_sub(before).max(SYMBOL_BYTES_MIN);
+        let bytes = limit.map_or(usize::MAX, carried).min(self.symbol_bytes);
+        let is_worth_it = bytes >= params.symbol_bytes + WORTH_BYTES || bytes == self.symbol_bytes;
+        if bytes == params.symbol_bytes || bytes > params.symbol_bytes && !is_worth_it {
+            return;
+        }
+        let mut shorter = params.clone();
+        shorter.symbol_bytes = bytes;
+        self.go_on(&shorter, io);
+    }
+}
