@@ -40,6 +40,8 @@ missing_test_packages() {
     [ -x /usr/sbin/sshd ] || command -v sshd >/dev/null || printf 'openssh-server\n'
     command -v etcd >/dev/null || printf 'etcd-server\n'
     command -v openssl >/dev/null || printf 'openssl\n'
+    # The fresh Debian in which packages are installed.
+    command -v debootstrap >/dev/null || printf 'debootstrap\n'
 }
 
 # Debian and Ubuntu packages that fetching the CUDA compiler needs (`scripts/cuda`).

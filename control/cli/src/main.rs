@@ -89,6 +89,8 @@ enum Failure {
     Doctor(#[from] doctor::DoctorError),
     #[error(transparent)]
     Network(#[from] network::NetworkFailure),
+    #[error(transparent)]
+    Web(#[from] network::WebError),
     /// A diagnosis, as it is printed, and the exit code that goes with it.
     #[error("{}", .0.text)]
     Found(network::Told),
@@ -115,6 +117,7 @@ impl Failure {
                 error.exit_code()
             }
             Failure::Network(error) => error.exit_code(),
+            Failure::Web(network::WebError::NotLoopback(_)) => exit::USAGE,
             Failure::Found(told) => told.code,
             Failure::Trace(_) => exit::REFUSED,
             #[cfg(feature = "bats")]
@@ -124,6 +127,7 @@ impl Failure {
             | Failure::UnknownCommand(_)
             | Failure::Top(top::TopError::NoTerminal | top::TopError::Json) => exit::USAGE,
             Failure::Output(_)
+            | Failure::Web(_)
             | Failure::Json(_)
             | Failure::Keys(_)
             | Failure::Reload(_)
@@ -142,6 +146,8 @@ impl Failure {
             }
             Failure::Doctor(_) => "host",
             Failure::Network(error) => error.kind(),
+            Failure::Web(network::WebError::NotLoopback(_)) => "usage",
+            Failure::Web(_) => "listen",
             Failure::Found(_) => "unhealthy",
             Failure::Plan(_) => "plan",
             Failure::Configure(_) => "configure",
@@ -248,6 +254,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Status
         | Command::Check
         | Command::Apply { .. }
+        | Command::Web { .. }
         | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
     }
 }
