@@ -90,6 +90,8 @@ mod node;
 
 mod links;
 
+mod icmp;
+
 mod paths;
 
 mod mtus;
