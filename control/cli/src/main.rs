@@ -167,7 +167,10 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return wrong_command_line(&error),
+    };
     let failure = match run(&arguments).and_then(|text| print(&text)) {
         Ok(()) => return ExitCode::from(exit::OK),
         // What was found is the output.
@@ -185,6 +188,20 @@ fn main() -> ExitCode {
         eprintln!("recodectl: {failure}");
     }
     ExitCode::from(code)
+}
+
+/// Help and versions, which clap takes for errors, and errors: as JSON where that is asked for,
+/// however wrong the rest is.
+fn wrong_command_line(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|word| word == "--json");
+    if !error.use_stderr() || !json {
+        error.exit()
+    }
+    let words = error.to_string();
+    let words = words.trim_start_matches("error: ").split("\n\nUsage").next().unwrap_or_default();
+    // As above.
+    let _ = print(&json::error(exit::USAGE, "usage", words.trim()));
+    ExitCode::from(exit::USAGE)
 }
 
 /// Runs the command and returns what it prints.
