@@ -6,8 +6,8 @@
 //! release their frames, get new ones and continue. Flows, counters and tunnels stay; units that
 //! were open at that moment are lost.
 //!
-//! Locks, in this order: `steering`, `workers`, `links`, `icmp`. A thread that opens sockets holds the
-//! first two.
+//! Locks, in this order: `steering`, `workers`, `links`, `icmp`. A thread that opens sockets holds
+//! the first two.
 
 use crate::accelerator::Accelerator;
 use crate::attach::Attachment;

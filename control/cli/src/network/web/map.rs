@@ -144,8 +144,8 @@ fn way(id: u32, nodes: Vec<usize>, seen: &[Seen]) -> Way {
     }
 }
 
-/// The loss of one link: as the node before it hears from the one behind it, else as the node behind
-/// it counts, else as the source was told.
+/// The loss of one link: as the node before it hears from the one behind it, else as the node
+/// behind it counts, else as the source was told.
 fn loss(id: u32, nodes: &[usize], hop: usize, seen: &[Seen]) -> Option<f64> {
     let role = |place: usize| match place {
         0 => "source",

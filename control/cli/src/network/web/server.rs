@@ -1,8 +1,8 @@
 //! The page and the newest map, by HTTP, to browsers on this machine.
 //!
-//! A page from elsewhere must not read the map: browsers keep it from that unless its name is made to
-//! mean this machine (DNS rebinding), so requests must name loopback. Scripts of the page come from
-//! here alone (Content-Security-Policy), and nothing from the network is ever HTML.
+//! A page from elsewhere must not read the map: browsers keep it from that unless its name is made
+//! to mean this machine (DNS rebinding), so requests must name loopback. Scripts of the page come
+//! from here alone (Content-Security-Policy), and nothing from the network is ever HTML.
 //!
 //! Bounds: [`CLIENTS_MAX`] connections, one request each, of [`REQUEST_BYTES_MAX`] and
 //! [`CLIENT_TIMEOUT`] at most.
