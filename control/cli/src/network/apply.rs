@@ -42,8 +42,8 @@ pub(super) struct Applied {
     file: &'static str,
     /// Worst cost of what changed: live, flow, gap; -.
     cost: String,
-    /// in force; written: no daemon runs there; started: it does, by this; unchanged; back: as it was
-    /// before; lost: goes back by itself when the time is over.
+    /// in force; written: no daemon runs there; started: it does, by this; unchanged; back: as it
+    /// was before; lost: goes back by itself when the time is over.
     pub(super) state: &'static str,
     pub(super) findings: Vec<Found>,
     /// Whether a configuration waits to be confirmed.
