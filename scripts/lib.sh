@@ -40,6 +40,11 @@ missing_test_packages() {
     [ -x /usr/sbin/sshd ] || command -v sshd >/dev/null || printf 'openssh-server\n'
     command -v etcd >/dev/null || printf 'etcd-server\n'
     command -v openssl >/dev/null || printf 'openssl\n'
+    # Looks at the page of a network.
+    command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
+        command -v chromium-browser >/dev/null || printf 'chromium-headless-shell\n'
+    # The fresh Debian in which packages are installed.
+    command -v debootstrap >/dev/null || printf 'debootstrap\n'
 }
 
 # Debian and Ubuntu packages that fetching the CUDA compiler needs (`scripts/cuda`).

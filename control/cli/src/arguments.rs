@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use jiff::Timestamp;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
 use recoded_fpga::Card;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -219,12 +220,17 @@ pub enum Command {
     /// Every box checks its file first; if one refuses, nothing changes anywhere. Then all take
     /// theirs over, as by `recodectl reload --confirm`, and confirm once doctor finds no error on
     /// any box that was not there before; otherwise all go back, file included. A box that cannot
-    /// be reached then goes back by itself. Where no daemon runs on any box, the files are written.
+    /// be reached then goes back by itself. Where no daemon runs on any box, the files are written,
+    /// and with --start the daemons are started.
     /// Exit code 3 if a box does not answer, 4 if one refuses, 5 if something is wrong afterwards.
     Apply {
         /// How long a box waits for the others before it goes back by itself: 60s, 5m
         #[arg(long, value_name = "TIME", default_value = "60s", value_parser = apply_seconds)]
         confirm: u64,
+        /// Where no daemon runs on any box: enable and start recoded on each (systemctl), and wait
+        /// as long as --confirm until all are well
+        #[arg(long)]
+        start: bool,
     },
     /// With -f: have every box make its private key, if it has none, and print the public ones
     ///
@@ -234,6 +240,16 @@ pub enum Command {
         /// Write public keys that are new into the file; one that differs is never replaced
         #[arg(long)]
         save: bool,
+    },
+    /// With -f: serve a page, to browsers on this machine, that shows the network live
+    ///
+    /// Nodes and paths on a map: states, rates, losses of hops, rank beside theory, asked of all
+    /// boxes over SSH again and again. It changes nothing, needs nothing from the internet, and has
+    /// no password: hence loopback only. Elsewhere by ssh -L 9429:127.0.0.1:9429 THIS-HOST.
+    Web {
+        /// Address of loopback, and a port; 0 for any that is free
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9429")]
+        listen: SocketAddr,
     },
     /// Print a new private key; needs no daemon
     ///

@@ -89,6 +89,8 @@ enum Failure {
     Doctor(#[from] doctor::DoctorError),
     #[error(transparent)]
     Network(#[from] network::NetworkFailure),
+    #[error(transparent)]
+    Web(#[from] network::WebError),
     /// A diagnosis, as it is printed, and the exit code that goes with it.
     #[error("{}", .0.text)]
     Found(network::Told),
@@ -115,6 +117,7 @@ impl Failure {
                 error.exit_code()
             }
             Failure::Network(error) => error.exit_code(),
+            Failure::Web(network::WebError::NotLoopback(_)) => exit::USAGE,
             Failure::Found(told) => told.code,
             Failure::Trace(_) => exit::REFUSED,
             #[cfg(feature = "bats")]
@@ -124,6 +127,7 @@ impl Failure {
             | Failure::UnknownCommand(_)
             | Failure::Top(top::TopError::NoTerminal | top::TopError::Json) => exit::USAGE,
             Failure::Output(_)
+            | Failure::Web(_)
             | Failure::Json(_)
             | Failure::Keys(_)
             | Failure::Reload(_)
@@ -142,6 +146,8 @@ impl Failure {
             }
             Failure::Doctor(_) => "host",
             Failure::Network(error) => error.kind(),
+            Failure::Web(network::WebError::NotLoopback(_)) => "usage",
+            Failure::Web(_) => "listen",
             Failure::Found(_) => "unhealthy",
             Failure::Plan(_) => "plan",
             Failure::Configure(_) => "configure",
@@ -161,7 +167,10 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return wrong_command_line(&error),
+    };
     let failure = match run(&arguments).and_then(|text| print(&text)) {
         Ok(()) => return ExitCode::from(exit::OK),
         // What was found is the output.
@@ -179,6 +188,20 @@ fn main() -> ExitCode {
         eprintln!("recodectl: {failure}");
     }
     ExitCode::from(code)
+}
+
+/// Help and versions, which clap takes for errors, and errors: as JSON where that is asked for,
+/// however wrong the rest is.
+fn wrong_command_line(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|word| word == "--json");
+    if !error.use_stderr() || !json {
+        error.exit()
+    }
+    let words = error.to_string();
+    let words = words.trim_start_matches("error: ").split("\n\nUsage").next().unwrap_or_default();
+    // As above.
+    let _ = print(&json::error(exit::USAGE, "usage", words.trim()));
+    ExitCode::from(exit::USAGE)
 }
 
 /// Runs the command and returns what it prints.
@@ -248,6 +271,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Status
         | Command::Check
         | Command::Apply { .. }
+        | Command::Web { .. }
         | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
     }
 }

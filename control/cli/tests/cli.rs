@@ -296,6 +296,28 @@ fn exit_codes_are_what_scripts_rely_on() {
     );
 }
 
+/// Scripts that ask for JSON get it, also where the rest of the command line is not understood.
+#[test]
+fn wrong_command_lines_are_json_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let cases = [
+        ("--json explode", "unrecognized subcommand 'explode'"),
+        ("show everything --json", "invalid value 'everything'"),
+        ("--json", "subcommand"),
+    ];
+    for (arguments, said) in cases {
+        let output = recodectl(&socket, arguments);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let error = &json["error"];
+        assert_eq!((code(&output), &error["exit_code"]), (2, &2.into()), "{arguments}: {json}");
+        assert_eq!(error["kind"], "usage", "{arguments}");
+        assert!(error["message"].as_str().expect("words").contains(said), "{arguments}: {json}");
+        assert!(output.stderr.is_empty(), "{arguments}");
+    }
+    assert_eq!(code(&recodectl(&socket, "--json --help")), 0, "help is no error");
+}
+
 #[test]
 fn without_a_daemon_the_exit_code_is_3_and_the_message_says_what_to_start() {
     let folder = tempfile::tempdir().expect("folder");
@@ -429,6 +451,21 @@ fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
 }
 
 /// What people are told to look at must be there.
+/// The frictions of the first trial by an operator, and what shows that each is gone.
+#[test]
+fn page_of_frictions_names_only_tests_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("tests/FRICTIONS.md")).expect("the page");
+    let named: Vec<(&str, &str)> =
+        page.split('`').skip(1).step_by(2).filter_map(|word| word.split_once("::")).collect();
+    assert!(named.len() >= 25, "{} tests are named", named.len());
+    for (file, test) in named {
+        let text = std::fs::read_to_string(root.join(file))
+            .unwrap_or_else(|error| panic!("tests/FRICTIONS.md: {file}: {error}"));
+        assert!(text.contains(&format!("fn {test}(")), "tests/FRICTIONS.md: {file} has no {test}");
+    }
+}
+
 #[test]
 fn page_by_symptom_names_only_keys_counters_and_commands_that_exist() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../TROUBLESHOOTING.md");

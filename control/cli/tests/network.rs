@@ -71,6 +71,13 @@ const KEYS: [&str; 3] = [
 
 const OLD: &str = "# what was there before\n";
 
+/// Starts what is stopped, unless the box has a file `broken`.
+const SYSTEMCTL: &str = r#"#!/bin/sh
+[ "$*" = "enable --now recoded" ] || exit 64
+[ ! -e "$BOX/broken" ] || { echo "Job for recoded.service failed." >&2; exit 1; }
+rm "$BOX/stopped" && cp "$BOX/recoded.toml" "$BOX/in-force"
+"#;
+
 /// Boxes a, b and c in a folder, and their network.
 struct Boxes {
     folder: tempfile::TempDir,
@@ -83,6 +90,7 @@ impl Boxes {
         boxes.program("ssh", SSH);
         boxes.program("bin/recodectl", RECODECTL);
         boxes.program("bin/recoded", RECODED);
+        boxes.program("bin/systemctl", SYSTEMCTL);
         boxes.write("state.json", &serde_json::to_string(&fixed::state()).unwrap());
         for (name, key) in ["a", "b", "c"].into_iter().zip(KEYS) {
             fs::create_dir(boxes.path(name)).unwrap();
@@ -357,6 +365,48 @@ fn files_are_written_where_no_daemon_runs_and_not_where_some_do() {
     assert!(text.contains("absent") && text.contains("written"), "{text}");
     assert!(boxes.read("c/recoded.toml").contains("role = \"sink\""));
     boxes.assert_as_before("a");
+}
+
+#[test]
+fn apply_starts_all_boxes_when_told_so_and_says_which_are_not_well() {
+    let boxes = Boxes::new();
+    let stop = || ["a", "b", "c"].map(|name| boxes.write(&format!("{name}/stopped"), ""));
+    stop();
+    let (code, text) = boxes.recodectl("-f net.toml apply");
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("`apply --start` starts all of them"), "{text}");
+    assert!(boxes.path("a/stopped").exists());
+
+    let (code, text) = boxes.recodectl("-f net.toml apply --start");
+    assert_eq!(code, 0, "{text}");
+    assert!(text.ends_with("started on all boxes, and well\n"), "{text}");
+    for name in ["a", "b", "c"] {
+        let config = boxes.read(&format!("{name}/recoded.toml"));
+        assert!(config.contains("by recodectl render"), "{config}");
+        assert_eq!(boxes.read(&format!("{name}/in-force")), config);
+        boxes.assert_tidy(name);
+    }
+
+    // One that cannot be started is named; the others run, and all keep their files.
+    stop();
+    boxes.write("b/broken", "");
+    let (code, text) = boxes.recodectl("-f net.toml apply --start");
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("not all are started; files stay"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = "FAIL b Job for recoded.service failed.: `journalctl -u recoded` there says why";
+    assert!(words.contains(said), "{text}");
+    assert!(!boxes.path("c/stopped").exists());
+    assert!(boxes.path("b/stopped").exists());
+
+    // One that is started and not well says so when the time is over.
+    fs::remove_file(boxes.path("b/broken")).unwrap();
+    stop();
+    let sick = "ssh = \"b\", daemon = { socket = \"/run/SICK\" }";
+    boxes.network("none", |text| text.replace("ssh = \"b\"", sick));
+    let (code, json) = boxes.json("apply --start --confirm 10s");
+    assert_eq!((code, &json["nodes"][1]["findings"][0]["cause"]), (5, &"deaf".into()), "{json}");
+    assert_eq!(json["nodes"][1]["state"], "started", "{json}");
 }
 
 #[test]

@@ -204,8 +204,9 @@ fn engine(queue: &Offload) -> Engine {
 }
 
 fn link(report: &LinkReport, at: Nanos) -> Link {
-    let LinkReport { counters: packets, statistics, .. } = report;
-    let (faults, counters) = split(packets.iter().chain(statistics.iter()));
+    let LinkReport { counters: packets, statistics, icmp, .. } = report;
+    let all = packets.iter().chain(statistics.iter()).chain(icmp.iter());
+    let (faults, counters) = split(all);
     Link {
         name: report.name.clone(),
         interface: report.interface.clone(),

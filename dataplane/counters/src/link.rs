@@ -5,7 +5,7 @@ use crate::Table;
 /// Counters of a link.
 pub const TABLE: Table = Table {
     owner: "a link",
-    parts: &[LinkCounters::TABLE, Unparsed::TABLE, SocketStatistics::TABLE],
+    parts: &[LinkCounters::TABLE, Unparsed::TABLE, SocketStatistics::TABLE, IcmpErrors::TABLE],
 };
 
 reasons! {
@@ -104,5 +104,21 @@ counters! {
         tx_invalid_descriptors: Events => "Report it: a fault of ours.",
         /// Times Linux looked for packets to send and found none.
         tx_ring_empty: Events,
+    }
+}
+
+counters! {
+    /// ICMP errors about packets that left on the link, by what they quote. Anyone can forge them.
+    #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+    IcmpErrors {
+        /// ICMP errors heard: no program takes packets to our port at the neighbour.
+        rx_icmp_no_port: Events => "Start recoded there, and compare port.",
+        /// ICMP errors heard: a neighbour, or its network, cannot be reached, or a firewall on the
+        /// way forbids it.
+        rx_icmp_unreachable: Events => "Look for routes and firewalls on the way to the neighbours \
+            of the link; the log says which.",
+        /// ICMP errors heard: packets are too large for a link on the way.
+        rx_icmp_too_large: Events => "Nothing for streams, which follow the path. Else raise the MTU \
+            there, or lower symbol_bytes at the source of the flow.",
     }
 }

@@ -92,6 +92,8 @@ mod node;
 
 mod links;
 
+mod icmp;
+
 mod paths;
 
 mod mtus;

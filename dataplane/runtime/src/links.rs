@@ -2,24 +2,31 @@
 //! another MTU, and has the sockets opened again when one is back.
 //!
 //! A thread of its own. Events from Linux tell it that something changed; it then queries all
-//! interfaces. It also does so once a second, since events can be lost.
+//! interfaces. It also does so once a second, since events can be lost, and then reads what ICMP
+//! says.
 
 use crate::error::StartError;
+use crate::icmp::{self, Icmp};
 use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::node::Node;
 use crate::report::LinkStatus;
 use crate::resources::{LinkState, status};
 use crate::snapshot;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
+/// What the thread hears from.
+pub(crate) struct Sources {
+    pub(crate) netlink: Netlink,
+    pub(crate) events: LinkEvents,
+    pub(crate) icmp: Icmp,
+}
+
 /// Watches until `stop` hangs up.
-pub(crate) fn run(
-    node: &Node,
-    netlink: &Netlink,
-    events: &mut LinkEvents,
-    stop: &mut oneshot::Receiver<()>,
-) {
+pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiver<()>) {
+    let Sources { netlink, events, icmp } = sources;
+    let mut said = vec![None; node.topology.links.len()];
     let mut watches: Vec<Watch> = node.topology.links.iter().map(|_| Watch::default()).collect();
     loop {
         for (link, watch) in watches.iter_mut().enumerate() {
@@ -31,6 +38,9 @@ pub(crate) fn run(
                 Err(error) => tracing::debug!(%error, "an interface cannot be looked at"),
             }
         }
+        icmp.look(&node.topology, &mut node.icmp(), |link, neighbour, kind| {
+            say_icmp(node, &mut said[link], link, neighbour, kind);
+        });
         // The next query covers all other events that are queued.
         if !events.wait(LOOK_INTERVAL, stop) || !events.wait_quietly(LOOK_PAUSE, stop) {
             return;
@@ -207,6 +217,27 @@ fn say_mtu(node: &Node, link: usize, before: usize, found: Option<&Interface>) {
         config.name, config.interface, found.mtu
     );
     if consequence.is_empty() { tracing::info!("{text}") } else { tracing::warn!("{text}") }
+}
+
+/// Logs what was heard of a neighbour, for each link at an interval.
+fn say_icmp(
+    node: &Node,
+    said: &mut Option<Instant>,
+    link: usize,
+    neighbour: IpAddr,
+    kind: icmp::Kind,
+) {
+    if said.is_some_and(|said| said.elapsed() < SAY_INTERVAL) {
+        return;
+    }
+    *said = Some(Instant::now());
+    let port = node.topology.port;
+    let words = match kind {
+        icmp::Kind::NoPort => format!("port {port} unreachable: start recoded there"),
+        icmp::Kind::Unreachable => "unreachable: look for routes and firewalls".to_owned(),
+        icmp::Kind::TooLarge => "packets are too large for a link on the way".to_owned(),
+    };
+    tracing::warn!("link {}: ICMP says of {neighbour}: {words}", node.topology.links[link].name);
 }
 
 /// Interval between queries without an event.

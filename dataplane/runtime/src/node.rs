@@ -6,8 +6,8 @@
 //! release their frames, get new ones and continue. Flows, counters and tunnels stay; units that
 //! were open at that moment are lost.
 //!
-//! Locks, in this order: `steering`, `workers`, `links`. A thread that opens sockets holds the
-//! first two.
+//! Locks, in this order: `steering`, `workers`, `links`, `icmp`. A thread that opens sockets holds
+//! the first two.
 
 use crate::accelerator::Accelerator;
 use crate::attach::Attachment;
@@ -22,8 +22,8 @@ use crate::pacing::Pacer;
 use crate::planning::Desk;
 use crate::port::LinkMode;
 use crate::report::{
-    HopReport, LinkCounters, LinkReport, LinkStatus, RuntimeReport, TunnelCounters, TunnelReport,
-    WorkerPart,
+    HopReport, IcmpErrors, LinkCounters, LinkReport, LinkStatus, RuntimeReport, TunnelCounters,
+    TunnelReport, WorkerPart,
 };
 use crate::resources::{
     LinkState, Refused, WorkerResources, enter_sockets, merge_modes, open_worker, status,
@@ -55,6 +55,8 @@ pub(crate) struct Node {
     pub(crate) pacers: Arc<[Pacer]>,
     pub(crate) clock: Clock,
     pub(crate) links: Mutex<Vec<LinkState>>,
+    /// By link, counted by the thread that watches them.
+    pub(crate) icmp: Mutex<Vec<IcmpErrors>>,
     pub(crate) steering: Mutex<Steering>,
     /// Locked while workers are stopped and started again.
     pub(crate) workers: Mutex<Vec<JoinHandle<Worker>>>,
@@ -75,6 +77,10 @@ impl Node {
 
     pub(crate) fn links(&self) -> MutexGuard<'_, Vec<LinkState>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn icmp(&self) -> MutexGuard<'_, Vec<IcmpErrors>> {
+        self.icmp.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn workers(&self) -> MutexGuard<'_, Vec<JoinHandle<Worker>>> {
@@ -343,6 +349,7 @@ impl Node {
                 .collect(),
             counters,
             statistics,
+            icmp: self.icmp()[link],
         }
     }
 }

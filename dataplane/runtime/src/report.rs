@@ -9,7 +9,7 @@ use recoded_wire::packet::NotUdp;
 use recoded_xsk::{FrameGauge, SocketStatistics};
 use std::net::IpAddr;
 
-pub use recoded_counters::link::{LinkCounters, Unparsed};
+pub use recoded_counters::link::{IcmpErrors, LinkCounters, Unparsed};
 pub use recoded_counters::tunnel::TunnelCounters;
 
 /// The counter of packets that we cannot read for this reason.
@@ -86,6 +86,8 @@ pub struct LinkReport {
     pub counters: LinkCounters,
     /// What Linux counted on the sockets.
     pub statistics: SocketStatistics,
+    /// What hosts and routers answered.
+    pub icmp: IcmpErrors,
 }
 
 /// One worker.

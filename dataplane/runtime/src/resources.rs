@@ -8,6 +8,8 @@
 use crate::attach::Attachment;
 use crate::choice::settled;
 use crate::error::StartError;
+use crate::icmp::Icmp;
+use crate::links::Sources;
 use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::port::{LinkMode, Port, XdpPort};
 use crate::privileged::Client;
@@ -38,11 +40,10 @@ pub struct Resources {
     pub(crate) tunnels: Arc<Slot<Tunnels>>,
     pub(crate) links: Vec<LinkState>,
     pub(crate) netlink: Netlink,
-    /// For the thread that watches the links.
-    pub(crate) link_netlink: Netlink,
     /// For the thread that follows paths.
     pub(crate) path_netlink: Netlink,
-    pub(crate) link_events: LinkEvents,
+    /// For the thread that watches the links.
+    pub(crate) link_sources: Sources,
     pub(crate) topology: Topology,
     pub(crate) is_sealed: bool,
 }
@@ -155,9 +156,12 @@ impl Resources {
             tunnels,
             links,
             netlink,
-            link_netlink,
             path_netlink: Netlink::open_beside(client)?,
-            link_events,
+            link_sources: Sources {
+                netlink: link_netlink,
+                events: link_events,
+                icmp: Icmp::open(topology),
+            },
             topology: topology.clone(),
             is_sealed: false,
         })

@@ -4,15 +4,15 @@ use crate::error::{SnapshotError, StartError};
 use crate::guard::Guard;
 use crate::keyer::{Keyer, MAIL};
 use crate::keyring::{Keyring, Letter, Rings};
-use crate::links;
+use crate::links::{self, Sources};
 use crate::neighbours::{self, NeighbourTask};
-use crate::netlink::{LinkEvents, Netlink};
+use crate::netlink::Netlink;
 use crate::node::{Node, mtus, routes, seed};
 use crate::opening::{self, Counter, source_memory_bytes};
 use crate::pacing::Pacer;
 use crate::paths;
 use crate::planning;
-use crate::report::RuntimeReport;
+use crate::report::{IcmpErrors, RuntimeReport};
 use crate::resources::{LinkState, Resources};
 use crate::shared::{Clock, Shared};
 use crate::slot::Slot;
@@ -72,9 +72,8 @@ impl Runtime {
             tunnels,
             links,
             netlink,
-            link_netlink,
             path_netlink,
-            link_events,
+            link_sources,
             topology,
             is_sealed,
         } = resources;
@@ -97,6 +96,7 @@ impl Runtime {
             topology,
             pacers,
             clock: Clock::start(),
+            icmp: Mutex::new(vec![IcmpErrors::default(); links.len()]),
             links: Mutex::new(links),
             steering: Mutex::new(Steering::new(attachments)),
             workers: Mutex::default(),
@@ -133,7 +133,7 @@ impl Runtime {
             let guard = Guard::new(runtime.node.keyring.clone(), mail.clone());
             runtime.node.start_worker(index, resources, &snapshot, (port, desk, counter, guard))?;
         }
-        runtime.accept(&snapshot, path_netlink, (link_netlink, link_events))
+        runtime.accept(&snapshot, path_netlink, link_sources)
     }
 
     /// The last step: packets arrive from here on.
@@ -141,11 +141,11 @@ impl Runtime {
         mut self,
         snapshot: &Snapshot,
         paths: Netlink,
-        (links, events): (Netlink, LinkEvents),
+        links: Sources,
     ) -> Result<Runtime, StartError> {
         self.node.steering().accept(snapshot)?;
         self.paths = Some(start_paths(self.node.clone(), paths)?);
-        self.links = Some(start_links(self.node.clone(), links, events)?);
+        self.links = Some(start_links(self.node.clone(), links)?);
         Ok(self)
     }
 
@@ -348,13 +348,12 @@ fn start_paths(
 
 fn start_links(
     node: Arc<Node>,
-    netlink: Netlink,
-    mut events: LinkEvents,
+    mut sources: Sources,
 ) -> Result<(oneshot::Sender<()>, JoinHandle<()>), StartError> {
     let (stop, mut stopped) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("recoded-links".into())
-        .spawn(move || links::run(&node, &netlink, &mut events, &mut stopped))
+        .spawn(move || links::run(&node, &mut sources, &mut stopped))
         .map_err(|source| StartError::Limit { what: "the thread that watches links", source })?;
     Ok((stop, thread))
 }

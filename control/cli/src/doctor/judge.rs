@@ -37,6 +37,9 @@ const FATAL: [&str; 14] = [
     "sealed_refused",
 ];
 
+/// What others say while it looks; what they said before may be over, and says nothing.
+const FATAL_NOW: [&str; 2] = ["rx_icmp_no_port", "rx_icmp_unreachable"];
+
 /// The UDP port of coded packets, by the configuration in force.
 pub fn port(state: &State) -> u16 {
     let config: toml::Table = state.config.parse().unwrap_or_default();
@@ -261,7 +264,9 @@ fn rising(subject: &str, table: Table, old: &Counts, new: &Counts, findings: &mu
         let (is_fatal, name) = (FATAL.contains(&counter.name), counter.name);
         let is_harmless = counter.cure.starts_with(HARMLESS);
         let (level, how) = match () {
-            () if is_fatal && risen > 0 => (Level::Error, format!("{risen} more while looking")),
+            () if (is_fatal || FATAL_NOW.contains(&counter.name)) && risen > 0 => {
+                (Level::Error, format!("{risen} more while looking"))
+            }
             () if is_harmless && risen < HARMLESS_MOST => continue,
             () if risen > 0 => (Level::Warning, format!("{risen} more while looking")),
             // It may be over, or nothing may be sent at present.

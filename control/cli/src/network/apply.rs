@@ -8,6 +8,8 @@
 //!  5 confirm  all                                             one does not: all go back
 //! ```
 //!
+//! Where no daemon runs on any box, 3 is the file alone, and `start` may follow.
+//!
 //! A box that is lost after 3 goes back by itself, configuration and file, when its time is over.
 
 use super::script::Place;
@@ -15,7 +17,7 @@ use super::ssh::{Answer, NoAnswer};
 use super::status::{
     Condition, Found, LOOK_SECONDS, conditions, finding, findings, refused, values,
 };
-use super::{Boxes, Told, check, worse};
+use super::{Boxes, Told, check, start, worse};
 use crate::table::{Align, table};
 use recoded_api::exit;
 use recoded_api::v1::Reloaded;
@@ -30,20 +32,20 @@ use Align::Left;
 const CONFIRM_PART: u32 = 3;
 
 /// Pause between two looks.
-const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
 /// What became of a box.
 #[derive(Clone, Debug, Serialize)]
-struct Applied {
+pub(super) struct Applied {
     node: String,
     /// same, differs, absent; -.
     file: &'static str,
     /// Worst cost of what changed: live, flow, gap; -.
     cost: String,
-    /// in force; written: no daemon runs there; unchanged; back: as it was before; lost: goes back
-    /// by itself when the time is over.
-    state: &'static str,
-    findings: Vec<Found>,
+    /// in force; written: no daemon runs there; started: it does, by this; unchanged; back: as it
+    /// was before; lost: goes back by itself when the time is over.
+    pub(super) state: &'static str,
+    pub(super) findings: Vec<Found>,
     /// Whether a configuration waits to be confirmed.
     #[serde(skip)]
     waits: bool,
@@ -53,11 +55,11 @@ struct Applied {
 }
 
 /// All boxes over to their files.
-pub fn run(boxes: &Boxes, seconds: u64, json: bool) -> Result<Told, crate::Failure> {
+pub fn run(boxes: &Boxes, seconds: u64, start: bool, json: bool) -> Result<Told, crate::Failure> {
     let before = conditions(boxes, LOOK_SECONDS)?;
     let mut all: Vec<Applied> = boxes.nodes().map(applied).collect();
     let code = match stage(boxes, &before, &mut all)? {
-        exit::OK => commit_all(boxes, seconds, &before, &mut all)?,
+        exit::OK => commit_all(boxes, seconds, start, &before, &mut all)?,
         code => {
             boxes.ask(Place::unstage)?;
             code
@@ -118,11 +120,15 @@ fn stage(boxes: &Boxes, before: &[Condition], all: &mut [Applied]) -> Result<u8,
 fn commit_all(
     boxes: &Boxes,
     seconds: u64,
+    start: bool,
     before: &[Condition],
     all: &mut [Applied],
 ) -> Result<u8, crate::Failure> {
     if before.iter().all(|it| it.state == "no daemon") {
-        return written(boxes, all);
+        return match written(boxes, all)? {
+            exit::OK if start => start::all(boxes, seconds, all),
+            code => Ok(code),
+        };
     }
     let begun = Instant::now();
     let mut code = exit::OK;
@@ -163,7 +169,7 @@ fn written(boxes: &Boxes, all: &mut [Applied]) -> Result<u8, crate::Failure> {
 }
 
 /// What is wrong with an answer, if anything is.
-fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, Found)> {
+pub(super) fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, Found)> {
     match answer {
         Ok(answer) if answer.code == 0 => None,
         Ok(answer) => {
@@ -289,13 +295,19 @@ fn summary(all: &[Applied], code: u8) -> String {
     let is = |state: &str| all.iter().any(|it| it.state == state);
     text += match code {
         exit::OK if is("written") => {
-            "written; no daemon runs: start them, systemctl enable --now recoded\n"
+            "written; no daemon runs: `apply --start` starts all of them, `systemctl enable --now \
+             recoded` one\n"
         }
+        exit::OK if is("started") => "started on all boxes, and well\n",
         exit::OK => "confirmed on all boxes\n",
         _ if is("lost") => {
             "not confirmed: the others are back; a box that is lost goes back by itself\n"
         }
         _ if is("back") => "not confirmed: all boxes are as they were before\n",
+        exit::UNHEALTHY | exit::NOT_RUNNING if is("started") => {
+            "started, and not yet well: files stay; recodectl -f FILE doctor looks again\n"
+        }
+        _ if is("started") => "not all are started; files stay\n",
         _ if is("written") => "not all files are written\n",
         _ => "nothing was changed on any box\n",
     };

@@ -13,10 +13,13 @@ mod options;
 mod render;
 mod script;
 mod ssh;
+mod start;
 mod status;
+mod web;
 
 pub use options::{Fleet, NETWORK_HELP};
 pub use render::Rendering;
+pub use web::WebError;
 
 use crate::arguments::{Arguments, Command};
 use recoded_api::exit;
@@ -164,6 +167,7 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
             Command::Check => Some(Err(NetworkFailure::NoNetwork("check").into())),
             Command::Apply { .. } => Some(Err(NetworkFailure::NoNetwork("apply").into())),
             Command::Keys { .. } => Some(Err(NetworkFailure::NoNetwork("keys").into())),
+            Command::Web { .. } => Some(Err(NetworkFailure::NoNetwork("web").into())),
             _ if !fleet.only.is_empty() => Some(Err(NetworkFailure::OnlyWithout.into())),
             _ => None,
         };
@@ -180,9 +184,13 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
             open(true).map_err(Into::into).and_then(|it| status::show(&it, *what, json))
         }
         Command::Check => open(true).map_err(Into::into).and_then(|it| check::run(&it, json)),
-        Command::Apply { confirm } => {
-            open(true).map_err(Into::into).and_then(|it| apply::run(&it, *confirm, json))
+        Command::Apply { confirm, start } => {
+            open(true).map_err(Into::into).and_then(|it| apply::run(&it, *confirm, *start, json))
         }
+        // Does not end by itself.
+        Command::Web { listen } => open(true).map_err(Into::into).and_then(|it| {
+            web::run(it, *listen, json).map(|()| Told { code: exit::OK, text: String::new() })
+        }),
         Command::Keys { save } => {
             open(false).map_err(Into::into).and_then(|it| keys::run(&it, file, *save, json))
         }

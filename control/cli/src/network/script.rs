@@ -116,6 +116,11 @@ impl Place {
         format!("mv -f {} {}", self.staged, self.config)
     }
 
+    /// Starts the daemon, now and at each boot.
+    pub fn start(&self) -> String {
+        "systemctl enable --now recoded".to_owned()
+    }
+
     /// Keeps the new file, and what is in force where that waits to be confirmed.
     pub fn confirm(&self, waits: bool) -> String {
         let Place { before, kept, .. } = self;

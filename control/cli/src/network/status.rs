@@ -55,7 +55,8 @@ impl Condition {
         self.findings.iter().filter(|found| found.level == "error")
     }
 
-    fn exit_code(&self) -> u8 {
+    /// What a program that asks ends with.
+    pub fn exit_code(&self) -> u8 {
         match self.state {
             "up" => exit::OK,
             "wrong" => exit::UNHEALTHY,

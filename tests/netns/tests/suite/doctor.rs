@@ -66,6 +66,9 @@ fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
             .join(" ")
             .contains("recoded is not running there")
     );
+    // Its daemon has heard that as well, of packets of its own.
+    let heard = daemons[0].show().unwrap().links[0].faults["rx_icmp_no_port"];
+    assert!(heard > 0, "ICMP errors are not counted");
     let (code, text) = recodectl(&bed, 0, &daemons[0], &["doctor", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(code, UNHEALTHY);

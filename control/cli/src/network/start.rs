@@ -1,0 +1,42 @@
+//! The first start of all boxes, after their files are in place.
+
+use super::apply::{Applied, PAUSE, failed};
+use super::script::Place;
+use super::status::{Condition, LOOK_SECONDS, conditions};
+use super::{Boxes, worse};
+use recoded_api::exit;
+use std::time::{Duration, Instant};
+
+/// Starts the daemon of every box and looks for at most `seconds` until all are well. What was
+/// started stays so: a box that is not well says more while it runs.
+pub fn all(boxes: &Boxes, seconds: u64, all: &mut [Applied]) -> Result<u8, crate::Failure> {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
+    let mut code = exit::OK;
+    for (it, answer) in all.iter_mut().zip(boxes.ask(Place::start)?) {
+        match failed(answer) {
+            None => it.state = "started",
+            Some((failure, mut found)) => {
+                code = worse(code, failure);
+                if failure == exit::REFUSED {
+                    found.cure = "`journalctl -u recoded` there says why".into();
+                }
+                it.findings.push(found);
+            }
+        }
+    }
+    if code != exit::OK {
+        return Ok(code);
+    }
+    loop {
+        let now = conditions(boxes, LOOK_SECONDS)?;
+        let code = now.iter().map(Condition::exit_code).fold(exit::OK, worse);
+        let is_over = Instant::now() + Duration::from_secs(LOOK_SECONDS) >= deadline;
+        if code == exit::OK || is_over {
+            for (it, now) in all.iter_mut().zip(now) {
+                it.findings.extend(now.findings);
+            }
+            return Ok(code);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}

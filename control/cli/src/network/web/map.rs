@@ -1,0 +1,231 @@
+//! What the page shows: nodes, links and flows of a network, by what its boxes say. No I/O.
+
+use crate::flows::wire_ratio;
+use recoded_api::v1::{Flow, State};
+use recoded_network::{Network, Path};
+use serde::Serialize;
+
+/// What is known of a box.
+pub enum Seen {
+    /// Nothing yet, or it is none of those that `--only` names.
+    NotAsked,
+    /// It does not answer, and why.
+    NoAnswer(String),
+    /// No daemon runs there that could be asked, and why.
+    NoDaemon(String),
+    /// What its daemon says.
+    Up(Box<State>),
+}
+
+impl Seen {
+    fn word(&self) -> &'static str {
+        match self {
+            Seen::NotAsked => "not asked",
+            Seen::NoAnswer(_) => "no answer",
+            Seen::NoDaemon(_) => "no daemon",
+            Seen::Up(_) => "up",
+        }
+    }
+
+    fn state(&self) -> Option<&State> {
+        match self {
+            Seen::Up(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Its flow of this id in this role.
+    fn flow(&self, id: u32, role: &str) -> Option<&Flow> {
+        let flows = &self.state()?.flows;
+        flows.iter().find(|flow| flow.id == u64::from(id) && flow.role == role)
+    }
+}
+
+/// The whole page.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Map {
+    network: String,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    flows: Vec<Way>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Node {
+    name: String,
+    host: String,
+    state: &'static str,
+    version: Option<String>,
+    /// Why it is not up.
+    why: String,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Link {
+    /// Indices of nodes.
+    ends: [usize; 2],
+    interfaces: [String; 2],
+}
+
+/// A flow on its way.
+#[derive(Debug, PartialEq, Serialize)]
+struct Way {
+    id: u32,
+    /// Indices of nodes, source first.
+    nodes: Vec<usize>,
+    /// At its source; null where that is not known.
+    state: Option<String>,
+    code: Option<String>,
+    /// Delivered at the sink.
+    goodput_mbit: Option<f64>,
+    /// Sent for each carried, and what theory needs.
+    ratio: Option<f64>,
+    theory: Option<f64>,
+    rank: Option<f64>,
+    rank_theory: Option<f64>,
+    /// Share of packets that each link loses, the first link first.
+    loss: Vec<Option<f64>>,
+}
+
+impl Map {
+    /// Before any box was asked.
+    pub fn begin(network: &Network) -> Map {
+        let seen: Vec<Seen> = network.nodes.iter().map(|_| Seen::NotAsked).collect();
+        Map::of(network, &seen)
+    }
+
+    /// By what is `seen` of each node, in their order.
+    pub fn of(network: &Network, seen: &[Seen]) -> Map {
+        let nodes = network.nodes.iter().zip(seen).map(|(node, seen)| Node {
+            name: node.name.clone(),
+            host: node.host.clone(),
+            state: seen.word(),
+            version: seen.state().map(|state| state.version.clone()),
+            why: match seen {
+                Seen::NoAnswer(why) | Seen::NoDaemon(why) => why.clone(),
+                Seen::NotAsked | Seen::Up(_) => String::new(),
+            },
+        });
+        let links = network.links.iter().map(|link| Link {
+            ends: link.ends.each_ref().map(|end| end.node),
+            interfaces: link.ends.each_ref().map(|end| end.interface.clone()),
+        });
+        Map {
+            network: network.file.clone(),
+            nodes: nodes.collect(),
+            links: links.collect(),
+            flows: network.paths.iter().flat_map(|path| ways(path, seen)).collect(),
+        }
+    }
+}
+
+/// Both directions of a path.
+fn ways(path: &Path, seen: &[Seen]) -> [Way; 2] {
+    let back: Vec<usize> = path.nodes.iter().rev().copied().collect();
+    [way(path.id, path.nodes.clone(), seen), way(path.id.saturating_add(1), back, seen)]
+}
+
+fn way(id: u32, nodes: Vec<usize>, seen: &[Seen]) -> Way {
+    let at = |node: Option<&usize>, role| node.and_then(|node| seen[*node].flow(id, role));
+    let (source, sink) = (at(nodes.first(), "source"), at(nodes.last(), "sink"));
+    let remote = source.and_then(|flow| flow.remote.as_ref());
+    let code = source.or(sink).map(|flow| flow.code.clone());
+    Way {
+        id,
+        state: source.and_then(|flow| flow.state.clone()),
+        code: code.filter(|code| !code.is_empty()),
+        goodput_mbit: sink.and_then(|flow| flow.goodput_mbit),
+        ratio: source.and_then(wire_ratio),
+        theory: source.and_then(|flow| flow.overhead_theory),
+        rank: sink.and_then(|flow| flow.rank_ratio).or_else(|| remote?.rank_ratio),
+        rank_theory: source.and_then(|flow| flow.rank_theory),
+        loss: (0..nodes.len().saturating_sub(1)).map(|hop| loss(id, &nodes, hop, seen)).collect(),
+        nodes,
+    }
+}
+
+/// The loss of one link: as the node before it hears from the one behind it, else as the node
+/// behind it counts, else as the source was told.
+fn loss(id: u32, nodes: &[usize], hop: usize, seen: &[Seen]) -> Option<f64> {
+    let role = |place: usize| match place {
+        0 => "source",
+        place if place + 1 == nodes.len() => "sink",
+        _ => "relay",
+    };
+    let flow = |place: usize| seen[nodes[place]].flow(id, role(place));
+    let heard = flow(hop).and_then(|flow| flow.neighbours.first()?.loss);
+    let counted = || flow(hop + 1).and_then(|flow| Some(flow.hops.first()?.loss));
+    let told = || {
+        let hops = &flow(0)?.hops;
+        hops.iter().find(|told| told.hop == hop as u64).map(|told| told.loss)
+    };
+    heard.or_else(counted).or_else(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixed;
+    use recoded_api::v1::{FlowNeighbour, HopLoss};
+
+    const NETWORK: &str = "auth = \"none\"\n[nodes]\na = \"a\"\nb = \"b\"\nc = \"c\"\n\
+        [[link]]\na = \"10.0.1.1 dev eth0\"\nb = \"10.0.1.2 dev eth0\"\n\
+        [[link]]\nb = \"10.0.2.1 dev eth1\"\nc = \"10.0.2.2 dev eth0\"\n\
+        [[path]]\nfrom = \"a\"\nvia = [\"b\"]\nto = \"c\"\n\
+        tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]\n";
+
+    fn up(flows: Vec<Flow>) -> Seen {
+        Seen::Up(Box::new(State { flows, ..fixed::state() }))
+    }
+
+    #[test]
+    fn flows_have_what_their_nodes_say_and_unknown_is_null() {
+        let network = Network::parse("net.toml", NETWORK).expect("a network");
+        let flow = |id, role: &str| Flow { id, role: role.into(), ..Flow::default() };
+        let source = Flow {
+            state: Some("up".into()),
+            goodput_mbit: Some(50.0),
+            wire_mbit: Some(60.0),
+            overhead_theory: Some(1.11),
+            rank_theory: Some(0.9),
+            neighbours: vec![FlowNeighbour { loss: Some(0.1), ..FlowNeighbour::default() }],
+            code: "stream".into(),
+            ..flow(1, "source")
+        };
+        let hops = vec![HopLoss { hop: 0, loss: 0.2, burst_mean: 1.0 }];
+        let sink = Flow { goodput_mbit: Some(48.0), hops, ..flow(1, "sink") };
+        // Of flow 2 only the relay answers with something, and not with its id alone.
+        let seen = [
+            up(vec![source]),
+            Seen::NoDaemon("no daemon answers".into()),
+            up(vec![sink, flow(2, "sink")]),
+        ];
+        let map = Map::of(&network, &seen);
+        assert_eq!(
+            map.nodes.iter().map(|it| it.state).collect::<Vec<_>>(),
+            ["up", "no daemon", "up"]
+        );
+        assert_eq!(map.nodes[1].why, "no daemon answers");
+        assert_eq!((map.links[1].ends, map.links[1].interfaces[0].as_str()), ([1, 2], "eth1"));
+        let [there, back] = &map.flows[..] else { panic!("two flows: {map:?}") };
+        assert_eq!(
+            (there.id, &there.nodes[..], &there.loss[..]),
+            (1, &[0, 1, 2][..], &[Some(0.1), Some(0.2)][..])
+        );
+        assert_eq!((there.goodput_mbit, there.ratio), (Some(48.0), Some(1.2)));
+        assert_eq!((there.theory, there.rank_theory, there.rank), (Some(1.11), Some(0.9), None));
+        assert_eq!(
+            (back.id, &back.nodes[..], &back.loss[..]),
+            (2, &[2, 1, 0][..], &[None, None][..])
+        );
+        assert_eq!((back.state.as_deref(), back.code.as_deref()), (None, None));
+    }
+
+    #[test]
+    fn map_before_any_box_was_asked_has_all_of_the_network() {
+        let network = Network::parse("net.toml", NETWORK).expect("a network");
+        let map = Map::begin(&network);
+        assert_eq!((map.nodes.len(), map.links.len(), map.flows.len()), (3, 2, 2));
+        assert!(map.nodes.iter().all(|node| node.state == "not asked" && node.version.is_none()));
+    }
+}
