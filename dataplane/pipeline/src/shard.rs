@@ -37,6 +37,10 @@ const REPLACE_NANOS: Nanos = 200_000_000;
 /// Epochs between two lives of a source: sinks take neither for a straggler of the other.
 const ANOTHER_LIFE: u8 = 128;
 
+/// So long after the first right tag none is of keys of before any more: streams keep symbols for
+/// 4 s.
+const SETTLED_NANOS: Nanos = 5_000_000_000;
+
 /// A shard of a flow on this node.
 pub(crate) struct Shard {
     id: ShardId,
@@ -44,6 +48,8 @@ pub(crate) struct Shard {
     upstreams: Upstreams,
     hops: NextHops,
     marks: Marks,
+    /// When the first symbol with a right tag came.
+    verified_at: Option<Nanos>,
     present: Stage,
     /// The one of before, or one that has yet to prove itself.
     other: Option<Stage>,
@@ -70,6 +76,7 @@ impl Shard {
             upstreams: Upstreams::new(id, &present.params, combiner),
             hops: NextHops::new(id, &present.params.next_hops, combiner),
             marks: Marks::default(),
+            verified_at: None,
             present,
             other: None,
             deadline: None,
@@ -219,6 +226,9 @@ impl Shard {
         if !self.upstreams.choose_peer(peer) {
             return Err(DropReason::UnknownPeer);
         }
+        if self.upstreams.is_shut_out(now) {
+            return Err(DropReason::Quarantined);
+        }
         self.upstreams.present_mut().arrived(header, now)?;
         self.counters.received += 1;
         Ok(())
@@ -237,13 +247,52 @@ impl Shard {
         match tags::verify(io, &self.present.params, arrival) {
             Ok(Admitted { is_verified, payload }) => {
                 self.counters.tag_verified += u64::from(is_verified);
+                if is_verified && self.verified_at.is_none() {
+                    self.verified_at = Some(io.now);
+                }
                 Ok(payload)
             }
             Err(reason) => {
-                self.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
+                if reason == DropReason::WrongSymbolTag {
+                    self.counters.tag_refused += 1;
+                    self.give_up(arrival, io.now);
+                    self.distrust(io, 1);
+                }
                 Err(reason)
             }
         }
+    }
+
+    /// Notes wrong tags of the neighbour that a packet came from last. Not at first: what is on its
+    /// way when a node starts may be under keys that it does not have.
+    fn distrust(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, wrong: u64) {
+        if self.verified_at.is_none_or(|at| at.saturating_add(SETTLED_NANOS) > io.now) {
+            return;
+        }
+        let most = self.present.params.wrong_tags_max;
+        let upstream = self.upstreams.present_mut();
+        for _ in 0..wrong {
+            if upstream.quarantine.note(most, io.now) {
+                self.counters.quarantines += 1;
+                upstream.peer.into_iter().for_each(|peer| io.egress.distrust(peer));
+            }
+        }
+    }
+
+    /// Tells the neighbour that a symbol of a stream came, though it was refused: what it would send
+    /// again is the same.
+    fn give_up(&mut self, arrival: &Arrival<'_>, now: Nanos) {
+        let Data::Stream(packet) = &arrival.data else { return };
+        let Some(symbol) = packet.symbol() else { return };
+        let place = self.upstreams.place();
+        match &mut self.present.state {
+            State::StreamRelay(relay) => relay.give_up(place, &symbol),
+            State::StreamSink(sink) => sink.give_up(place, &symbol),
+            _ => return,
+        }
+        let what = (usize::from(arrival.payload.len), false);
+        self.upstreams.present_mut().track(arrival.data.header(), what, now);
+        self.wake(now);
     }
 
     /// Handles a data packet that was admitted. [`DropReason::Oversize`] and
@@ -262,6 +311,7 @@ impl Shard {
         self.marks.came(arrival.traffic_class);
         (self.present.used_at, self.present.epoch) = (io.now, Some(arrival.data.header().epoch));
         let delivered = self.counters.delivered_packets;
+        let refused = self.counters.tag_refused;
         let (state, mut cx) = split(self, io);
         let fate = match state {
             State::Relay(relay) => relay.receive(&mut cx, arrival),
@@ -276,6 +326,11 @@ impl Shard {
             self.upstreams.present_mut().track(arrival.data.header(), what, io.now);
         }
         self.present.is_proven |= self.counters.delivered_packets > delivered;
+        let refused = self.counters.tag_refused - refused;
+        if refused > 0 {
+            // Symbols that came back out of what the neighbour combined.
+            self.distrust(io, refused);
+        }
         self.wake(io.now);
         fate
     }
@@ -573,7 +628,8 @@ impl Shard {
         };
         each!(state, role => role.fill(&mut report));
         let longest = report.packet_bytes_max;
-        report.packet_bytes_max = longest.map(|bytes| bytes.saturating_sub(params.sealing_bytes()));
+        report.packet_bytes_max =
+            longest.map(|bytes| bytes.saturating_sub(params.sealing_bytes() + params.tag_bytes()));
         report
     }
 }

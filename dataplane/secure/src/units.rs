@@ -8,12 +8,13 @@
 //!
 //! A unit has a context: what all packets of it say beside its number. It stands before each symbol
 //! as if it were part of it, so a combination has it as often as the sum of its coefficients says;
-//! added to every mask once, it costs nothing per packet.
+//! added to every mask once, it costs nothing per packet. Symbols of a stream have contexts of their
+//! own, which are multiplied with each.
 
 use std::fmt;
 
 use crate::error::Refused;
-use crate::homomorphic::{Masks, Space, TagKey};
+use crate::homomorphic::{Kind, Masks, Space, TagKey};
 
 /// Bytes of a context.
 pub const CONTEXT_BYTES: usize = 16;
@@ -28,7 +29,7 @@ pub struct TaggedUnit {
     pub space: Space,
     /// Its number, which does not repeat under one key.
     pub number: u64,
-    /// What all of its packets say beside.
+    /// What all of its packets say beside; of a stream, what this symbol or sum says.
     pub context: [u8; CONTEXT_BYTES],
 }
 
@@ -75,6 +76,9 @@ impl UnitMasks {
         let (tag, payload) =
             symbol.split_at_mut_checked(key.tag_bytes()).ok_or(Refused::Malformed)?;
         let masks = self.masks(key, unit, index.saturating_add(1))?;
+        if unit.space.kind == Kind::Stream {
+            return key.tag(masks, index, &unit.context, payload, tag);
+        }
         key.tag_behind(CONTEXT_BYTES, (masks, index), payload, tag)
     }
 
@@ -96,6 +100,10 @@ impl UnitMasks {
         };
         let count = first.saturating_add(coefficients.len());
         let masks = self.masks(key, unit, count)?;
+        if unit.space.kind == Kind::Stream {
+            let prefix = &unit.context;
+            return key.verify_sum(masks, (first, coefficients), prefix, tag, payload);
+        }
         key.verify_behind(CONTEXT_BYTES, masks, (first, coefficients), tag, payload)
     }
 
@@ -104,13 +112,17 @@ impl UnitMasks {
         if count > UNIT_SYMBOLS_MAX {
             return Err(Refused::Vector);
         }
+        let is_stream = unit.space.kind == Kind::Stream;
+        let context = if is_stream { [0; CONTEXT_BYTES] } else { unit.context };
+        let unit = &TaggedUnit { context, ..*unit };
         let index = self.index(key, unit);
         let Entry { of, masks } = &mut self.entries[index];
         if *of != Some((key.serial(), *unit)) || masks.count() < count {
             *of = None;
             // One more block of AES for each column, so that few units are filled twice.
             let count = count.next_power_of_two().max(LEAST);
-            masks.fill_behind(key, (unit.space, unit.number), count, &unit.context)?;
+            let behind = if is_stream { &[][..] } else { &unit.context };
+            masks.fill_behind(key, (unit.space, unit.number), count, behind)?;
             *of = Some((key.serial(), *unit));
         }
         Ok(masks)
