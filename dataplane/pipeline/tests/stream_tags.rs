@@ -9,6 +9,7 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::egress::TAG_BYTES;
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, TunnelId};
 use recoded_pipeline::report::DropReason;
+use recoded_secure::{Kind, Masks, Secrets, Space, Strength, TagKey};
 use recoded_wire::stream::{STREAM_BYTES, parse_stream};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -307,4 +308,31 @@ fn source_without_keys_is_counted_and_refused() {
     assert_eq!(line.nodes[0].flow().counters.tag_failed, 100);
     line.nodes[0].keys = Some(Keys::new(1));
     assert_eq!(transfer(&mut line, 100..200), 100);
+}
+
+/// The tag of a packet of a source, by the construction of the library's README and nothing of the
+/// pipeline: as `tests/vectors` publishes it, where plain Python makes it again.
+#[test]
+fn tag_is_that_of_number_predecessor_and_length() {
+    let seeds = Secrets::extract(&[0], &[1; 32]).column_seeds(Strength::Standard);
+    let key = TagKey::new(Strength::Standard, &seeds, 2048).expect("a key");
+    let space = Space { flow: common::FLOW, shard: 0, kind: Kind::Stream };
+    for packet in packets() {
+        let Ok(Some(symbol)) = parse_stream(&packet).map(|packet| packet.symbol()) else {
+            continue;
+        };
+        let (tag, payload) = packet[STREAM_BYTES..].split_at(TAG_BYTES);
+        assert_eq!(usize::from(symbol.bytes), TAG_BYTES + payload.len());
+        let context = [
+            &symbol.number.to_be_bytes()[..],
+            &symbol.after.to_be_bytes(),
+            &symbol.bytes.to_be_bytes(),
+            &[0; 8],
+        ];
+        let mut masks = Masks::new(&key, 1);
+        masks.fill_stream(&key, space, symbol.number.into(), 1).expect("room");
+        let mut expected = [0; TAG_BYTES];
+        key.tag(&masks, 0, &context.concat(), payload, &mut expected).expect("a tag");
+        assert_eq!(tag, expected);
+    }
 }
