@@ -1,6 +1,6 @@
-//! What keys cost a stream on its way: a packet from the tunnel of a source over a relay to that of a
-//! sink, through the real pipelines, with reports the other way, and all that neighbours and ends do
-//! with keys. What a relay or a hop takes is the difference of two rows.
+//! What keys cost a stream on its way: a packet from the tunnel of a source over a relay to that of
+//! a sink, through the real pipelines, with reports the other way, and all that neighbours and ends
+//! do with keys. What a relay or a hop takes is the difference of two rows.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -169,7 +169,7 @@ impl Hop {
         }
     }
 
-    /// What the sender does to a packet, whose frame has room behind it, and what the receiver does.
+    /// What the sender does to a packet, whose frame has room behind it, and the receiver.
     fn cross(&self, bytes: &mut [u8], port: u16) {
         self.sender.seal_whole(bytes, port).expect("sealed");
         let checked = self.receiver.check_whole(bytes, port).expect("verifies");

@@ -16,8 +16,8 @@
 //!
 //! Of a generation, the fields of a batch are zero. Its size is not in the context, since symbols
 //! leave before it is known, nor are flags, the plan and numbers of the hop. A unit is numbered by
-//! generation number and epoch: numbers of a key's life do not repeat within one. A combination of a
-//! stream is not verified: what comes back out of it is.
+//! generation number and epoch: numbers of a key's life do not repeat within one. A combination of
+//! a stream is not verified: what comes back out of it is.
 
 use crate::collected::{PacketCoding, PacketView};
 use crate::egress::{

@@ -29,8 +29,8 @@ fn receive(node: &mut Node, peer: PeerId, payload: &[u8], now: u64) -> Vec<(Peer
     [packets, node.tick(now)].concat()
 }
 
-/// Sends a stream to a node, of which each packet comes again and again from another neighbour. What
-/// left it towards the sink.
+/// Sends a stream to a node, of which each packet comes again and again from another neighbour.
+/// What left it towards the sink.
 fn flood(node: &mut Node, copies: usize) -> usize {
     let mut source = stream(Role::Source { tunnel: TunnelId(0) });
     let (mut number_of_other, mut sent, mut now) = (7, 0, 1_000_000);

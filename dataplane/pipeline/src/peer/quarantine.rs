@@ -7,7 +7,7 @@
 //!
 //! A neighbour in quarantine is not heard, so that what it would bring comes over other paths; its
 //! keys are changed. Where there is no other path, nothing is gained by that, and it is heard. Only
-//! what was verified as its own counts, so nobody else can bring a neighbour here.
+//! what was verified as its own counts, so no other host can bring a neighbour here.
 
 use crate::params::Nanos;
 

@@ -174,8 +174,8 @@ impl Recovery {
         self.had.unset(self.last);
     }
 
-    /// The symbol that was taken last is not what the source sent: it is to be sent again, and so is
-    /// what would come back by what that one came of.
+    /// The symbol that was taken last is not what the source sent: it is to be sent again, and so
+    /// is what would come back by what that one came of.
     pub(crate) fn distrust(&mut self) {
         self.refuse();
         self.active_at = None;
