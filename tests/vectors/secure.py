@@ -245,6 +245,7 @@ def tags(prk, unit):
 
 def bound(prk, symbol):
     tagged = unhex(symbol["tagged"])
+    payload = tagged[:-8] if symbol["kind"] == 5 else tagged[8:]
     if symbol["kind"] == 5:
         context = struct.pack(">IHHQ", symbol["number"], symbol["after"], len(tagged), 0)
     else:
@@ -253,11 +254,11 @@ def bound(prk, symbol):
     prks = [extract(b"", seed) for seed in seeds]
     unit = dict(symbol, unit=symbol["number"])
     tag = bytes(
-        dot(column(derive(one, "factors", b"", 16), 200), context + tagged[8:])
+        dot(column(derive(one, "factors", b"", 16), 200), context + payload)
         ^ masks(one, unit, symbol["index"])
         for one in prks
     )
-    return tag + tagged[8:]
+    return payload + tag if symbol["kind"] == 5 else tag + payload
 
 
 def combination(unit):

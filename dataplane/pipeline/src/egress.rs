@@ -147,7 +147,7 @@ pub trait Egress {
     }
 
     /// Writes the tag of symbol `index` of a unit of a source into the first [`TAG_BYTES`] of
-    /// `symbol`; its payload follows.
+    /// `symbol`, and its payload follows; of a stream into the last ones.
     ///
     /// # Errors
     /// The key is gone, or such a symbol has no tag.

@@ -8,7 +8,8 @@
 //!           | block 2 | batch 2 | source symbols 2 | full_log2 | profile | bits | interleave |
 //! ```
 //!
-//! A symbol of a stream has a context of its own, which is combined with it:
+//! A symbol of a stream has its tag at its end, since nodes on the way read how its packet begins,
+//! and a context of its own, which is combined with it:
 //!
 //! ```text
 //!           | number 4 | predecessor 2 | bytes, tag included 2 | 0 |
@@ -65,8 +66,8 @@ fn stream_unit(shard: ShardId, symbol: &StreamSymbol) -> (TaggedUnit, usize) {
     (unit, (symbol.number % STREAM_UNIT) as usize)
 }
 
-/// Writes the tag of a symbol of a stream into the first [`TAG_BYTES`] of `tagged`; its packet
-/// follows. False where there are no keys: it leaves without one, and is refused.
+/// Writes the tag of a symbol of a stream into the last [`TAG_BYTES`] of `tagged`, behind its
+/// packet. False where there are no keys: it leaves without one, and is refused.
 pub(crate) fn tag_stream(
     egress: &mut impl Egress,
     (shard, symbol): (ShardId, &StreamSymbol),
@@ -77,7 +78,7 @@ pub(crate) fn tag_stream(
     key.is_some_and(|key| egress.tag(key, &unit, index, tagged).is_ok())
 }
 
-/// Verifies a symbol of a stream of a flow with these `settings`: tag and packet are in `tagged`.
+/// Verifies a symbol of a stream of a flow with these `settings`: packet and tag are in `tagged`.
 /// Whether it could be.
 ///
 /// # Errors

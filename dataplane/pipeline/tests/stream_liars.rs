@@ -1,5 +1,5 @@
-//! Relays that lie, in virtual time: what they spoil of combinations and on one of several paths, and
-//! what becomes of a neighbour from which too much of it comes.
+//! Relays that lie, in virtual time: what they spoil of combinations and on one of several paths,
+//! and what becomes of a neighbour from which too much of it comes.
 
 mod timed;
 
@@ -13,7 +13,7 @@ use timed::{Line, Link, Load, SECOND, is_emulated};
 /// What a relay changes in a combination.
 const LIES_OF_SUMS: [(&str, usize); 6] = [
     ("payload", COMBINATION_BYTES + 300),
-    ("tag", COMBINATION_BYTES + 8 + 6),
+    ("tag", COMBINATION_BYTES + 8 + 27 + 1000 + 6),
     ("number", COMBINATION_BYTES + 3),
     ("length", COMBINATION_BYTES + 7),
     ("key", 23),

@@ -161,8 +161,8 @@ impl Lie {
             return false;
         }
         match self {
-            Lie::Tag => bytes[STREAM_BYTES + 6] ^= 0x40,
-            Lie::Payload => bytes[STREAM_BYTES + TAG_BYTES + 50] ^= 1,
+            Lie::Tag => *bytes.last_mut().expect("a tag") ^= 0x40,
+            Lie::Payload => bytes[STREAM_BYTES + 50] ^= 1,
             Lie::Number => bytes[19] ^= 1,
             Lie::Predecessor => bytes[21] ^= 1,
             Lie::Place => bytes[23] ^= 1,
@@ -321,7 +321,8 @@ fn tag_is_that_of_number_predecessor_and_length() {
         let Ok(Some(symbol)) = parse_stream(&packet).map(|packet| packet.symbol()) else {
             continue;
         };
-        let (tag, payload) = packet[STREAM_BYTES..].split_at(TAG_BYTES);
+        let bytes = packet.len() - TAG_BYTES;
+        let (payload, tag) = packet[STREAM_BYTES..].split_at(bytes - STREAM_BYTES);
         assert_eq!(usize::from(symbol.bytes), TAG_BYTES + payload.len());
         let context = [
             &symbol.number.to_be_bytes()[..],

@@ -199,8 +199,8 @@ proptest! {
     }
 }
 
-/// The wall clock only numbers handshakes of one start after the other: keys change by the monotonic
-/// one.
+/// The wall clock only numbers handshakes of one start after the other: keys change by the
+/// monotonic one.
 #[test]
 fn wall_clocks_that_jump_by_an_hour_cost_no_packet() {
     const HOUR: u64 = 3600 * 1_000_000_000;

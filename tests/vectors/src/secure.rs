@@ -110,10 +110,10 @@ pub struct Bound {
     pub index: usize,
     /// Of a stream: how many numbers before this one the packet is that goes first.
     pub after: u16,
-    /// Of a generation or batch: the context. Of a stream it is number, predecessor and length, which
-    /// the reader forms.
+    /// Of a generation or batch: the context. Of a stream it is number, predecessor and length,
+    /// which the reader forms.
     pub context: Hex,
-    /// Tag and payload.
+    /// Tag and payload; of a stream payload and tag.
     pub tagged: Hex,
 }
 
@@ -292,7 +292,11 @@ fn bound(secrets: &Secrets) -> Vec<Bound> {
     let mut masks = UnitMasks::new(&key, 4);
     let mut one = |kind: Kind, number: u64, (index, after): (usize, u16), context: &[u8]| {
         let payload = symbols(number as u32, 1, 61).remove(0);
-        let mut tagged = [&[0; 8], &payload.0[..]].concat();
+        let is_stream = kind == Kind::Stream;
+        let mut tagged = match is_stream {
+            true => [&payload.0[..], &[0; 8]].concat(),
+            false => [&[0; 8], &payload.0[..]].concat(),
+        };
         let mut padded = [0; CONTEXT_BYTES];
         padded[..context.len()].copy_from_slice(context);
         let (unit, place) = match kind {
@@ -303,7 +307,6 @@ fn bound(secrets: &Secrets) -> Vec<Bound> {
         let unit = TaggedUnit { space, number: unit, context: padded };
         masks.tag(&key, &unit, place, &mut tagged).expect("room");
         let Space { flow, shard, kind } = space;
-        let is_stream = kind == Kind::Stream;
         let context = if is_stream { Hex(Vec::new()) } else { Hex::from(padded) };
         let kind = kind as u8;
         Bound { flow, shard, kind, number, index, after, context, tagged: Hex(tagged) }

@@ -89,10 +89,7 @@ pub fn flow(
     let recoding = recoding(reader);
     refuse_spread(reader, spread, (kind, &coding.code));
     let adaptive = reader.truth("adaptive").unwrap_or(true);
-    let wrong_tags = "it is a number of packets, 0 to 1000000";
-    let wrong_tags = reader.integer("wrong_tags_max", 0..=1_000_000, wrong_tags);
-    let wrong_tags = wrong_tags.and_then(|number| u32::try_from(number).ok());
-    let wrong_tags_max = wrong_tags.unwrap_or(WRONG_TAGS_MAX);
+    let wrong_tags_max = wrong_tags_max(reader);
 
     let (role, further_upstreams) = role(kind, tunnel, upstreams)?;
     let params = FlowParams {
@@ -123,6 +120,13 @@ pub fn flow(
     refuse_beyond_frame(reader, &params);
     let symbol_bytes_given = given_bytes.is_some();
     Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none(), edge })
+}
+
+/// `wrong_tags_max`.
+fn wrong_tags_max(reader: &mut Reader<'_>) -> u32 {
+    let rule = "it is a number of packets, 0 to 1000000";
+    let number = reader.integer("wrong_tags_max", 0..=1_000_000, rule);
+    number.and_then(|number| u32::try_from(number).ok()).unwrap_or(WRONG_TAGS_MAX)
 }
 
 /// `role`.

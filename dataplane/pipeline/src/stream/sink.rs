@@ -150,7 +150,8 @@ impl StreamSink {
             Packet::Kept(packet) => packet,
             Packet::Arrived(payload) => &frames.bytes(payload)[STREAM_BYTES..],
         };
-        let packet = packet.get(cx.params.tag_bytes()..).unwrap_or(&[]);
+        let bytes = packet.len().saturating_sub(cx.params.tag_bytes());
+        let packet = &packet[..bytes];
         let (shard, sealed) = (cx.shard, cx.params.sealed);
         let mut outlet =
             Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: None };

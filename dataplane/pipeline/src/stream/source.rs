@@ -178,7 +178,7 @@ impl SourceCode for StreamSource {
         self.store.extend(number.wrapping_add(1), cx.io.now);
         let after = self.order.note(packet, number, self.store.symbols());
         let tag_bytes = cx.params.tag_bytes();
-        let (symbol, bytes) = self.store.put_behind(tag_bytes, number, carried, after);
+        let (symbol, bytes) = self.store.put_with(tag_bytes, number, carried, after);
         if tag_bytes > 0 && !tags::tag_stream(cx.io.egress, (cx.shard, &symbol), bytes) {
             cx.counters.tag_failed += 1;
         }

@@ -238,11 +238,11 @@ impl Store {
 
     /// Keeps a packet of at most the symbol size under a number that is covered and not known.
     pub(crate) fn put(&mut self, number: u32, packet: &[u8], after: u16) {
-        self.put_behind(0, number, packet, after);
+        self.put_with(0, number, packet, after);
     }
 
-    /// Like [`Store::put`], of a packet behind so many zeros. The symbol, and all of its bytes.
-    pub(crate) fn put_behind(
+    /// Like [`Store::put`], of a packet and so many zeros. The symbol, and all of its bytes.
+    pub(crate) fn put_with(
         &mut self,
         zeros: usize,
         number: u32,
@@ -255,8 +255,8 @@ impl Store {
         let symbol = StreamSymbol { number, after, place: 0, bytes };
         write_symbol_header(&symbol, out);
         let (held, rest) = out[SYMBOL_HEADER_BYTES..].split_at_mut(len);
-        held[..zeros].fill(0);
-        held[zeros..].copy_from_slice(packet);
+        held[..packet.len()].copy_from_slice(packet);
+        held[packet.len()..].fill(0);
         rest[..usize::from(slot.dirty.saturating_sub(bytes))].fill(0);
         (slot.bytes, slot.dirty) = (bytes, bytes);
         (slot.after, slot.is_known) = (after, true);

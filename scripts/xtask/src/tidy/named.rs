@@ -1,5 +1,5 @@
-//! Tests that documents name: a word `path.rs::name` in backticks is a function of that file, so that
-//! a test that goes does not stay in a table.
+//! Tests that documents name: a word `path.rs::name` in backticks is a function of that file, so
+//! that a test that goes does not stay in a table.
 
 use super::Finding;
 use super::readmes::words_in_backticks;
