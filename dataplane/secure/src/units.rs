@@ -8,9 +8,9 @@
 //!
 //! A unit has a context: what all packets of it say beside its number. It stands before each symbol
 //! as if it were part of it, so a combination has it as often as the sum of its coefficients says;
-//! added to every mask once, it costs nothing per packet. Symbols of a stream have contexts of their
-//! own, which are multiplied with each. Their tags come last, since nodes on the way read how a
-//! packet begins, and verify what comes back out of combinations, not those.
+//! added to every mask once, it costs nothing per packet. Symbols of a stream have contexts of
+//! their own, which are multiplied with each. Their tags come last, since nodes on the way read how
+//! a packet begins, and verify what comes back out of combinations, not those.
 
 use std::fmt;
 
