@@ -152,7 +152,7 @@ local function add(tree, list)
     end
 end
 
--- The inner packet of a stream's symbol. Sealed ones begin with a zero.
+-- The inner packet of a stream's symbol. Sealed ones begin with a zero, and may have a tag behind.
 local function inner(range, pinfo, tree, root)
     tree:add(f.packet, range)
     local version = range(0, 1):bitfield(0, 4)

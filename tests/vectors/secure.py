@@ -243,6 +243,24 @@ def tags(prk, unit):
         yield bytes(dot(f, vector) ^ masks(one, unit, index) for f, one in zip(factors, prks))
 
 
+def bound(prk, symbol):
+    tagged = unhex(symbol["tagged"])
+    payload = tagged[:-8] if symbol["kind"] == 5 else tagged[8:]
+    if symbol["kind"] == 5:
+        context = struct.pack(">IHHQ", symbol["number"], symbol["after"], len(tagged), 0)
+    else:
+        context = unhex(symbol["context"])
+    seeds = [derive(prk, "column", bytes([c]), 32) for c in range(8)]
+    prks = [extract(b"", seed) for seed in seeds]
+    unit = dict(symbol, unit=symbol["number"])
+    tag = bytes(
+        dot(column(derive(one, "factors", b"", 16), 200), context + payload)
+        ^ masks(one, unit, symbol["index"])
+        for one in prks
+    )
+    return payload + tag if symbol["kind"] == 5 else tag + payload
+
+
 def combination(unit):
     symbols = [
         unhex(tag) + unhex(unit["prefix"]) + unhex(payload)
@@ -363,6 +381,8 @@ def main():
         for index, tag in enumerate(tags(prk, unit)):
             same(f"unit {number}, tag {index}", tag, unit["tags"][index])
         same(f"unit {number}, combination", combination(unit), unit["combination"])
+    for number, symbol in enumerate(document["symbols"]):
+        same(f"symbol {number}", bound(prk, symbol), symbol["tagged"])
     for number, vector in enumerate(document["envelopes"]):
         same(f"envelope {number}", envelope(prk, vector), vector["sealed"])
     vector = document["handshake"]

@@ -4,6 +4,8 @@
 //!  ring of packets (L2) -> each contestant, one packet after the other -> ns per packet
 //! ```
 
+mod line;
+
 mod path;
 
 mod rivals;
@@ -96,6 +98,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     let bytes = usize::from(options.bytes);
     let mut works: Vec<Box<dyn Work>> = work::ours(bytes);
     works.extend(path::all(bytes));
+    works.extend(line::all(bytes));
     works.extend(rivals::all(bytes));
     let mut samples = vec![Vec::with_capacity(rounds); works.len()];
     for _ in 0..rounds {

@@ -50,7 +50,7 @@ pub fn packets(bytes: usize) -> Vec<Vec<u8>> {
     (0..PACKETS).map(|packet| (0..bytes).map(|place| byte(packet, place)).collect()).collect()
 }
 
-fn secrets() -> Secrets {
+pub fn secrets() -> Secrets {
     Secrets::extract(b"bench", &[7; 32])
 }
 

@@ -90,6 +90,11 @@ counters! {
         /// dropped, because the tags of their symbols were wrong.
         tag_refused: Packets => "Look for a relay that changes packets: this neighbour, or one \
             before it.",
+        /// Relay and sink of a tagged flow: times that a neighbour sent so many symbols with wrong
+        /// tags (`wrong_tags_max`) that its keys were changed and, where others bring the flow, it
+        /// is not heard for a while.
+        quarantines: Events => "Look for the relay that changes packets: this neighbour, or one \
+            before it.",
         /// Sink of a sealed flow: packets dropped, because there were no keys to decrypt them with.
         unseal_no_keys: Packets => "Nothing, if few: keys come with the first handshake. Else look \
             for keys that differ at the ends.",

@@ -56,6 +56,10 @@ reasons! {
         /// Of a tagged flow, and there are no keys to verify it with.
         NoSymbolKeys = "no_symbol_keys" => "Nothing, if few: keys come with the first handshake. \
             Else look for what keeps the other end from answering.",
+        /// From a neighbour in quarantine: too many symbols with wrong tags came from it, and
+        /// others bring the flow.
+        Quarantined = "quarantined" => "Look for the relay that changes packets: this neighbour, \
+            or one before it.",
         /// Its block holds as many batches as there is room for.
         BatchesExhausted = "batches_exhausted" => "Lower redundancy at the source.",
     }

@@ -54,13 +54,27 @@ pub const CONTEXT_BYTES: usize = 16;
 pub struct TaggedUnit {
     /// The shard that it is of.
     pub shard: ShardId,
-    /// Whether it is a batch; else it is a generation.
-    pub is_batch: bool,
+    /// What it is.
+    pub kind: UnitKind,
     /// Its number, which does not repeat as long as a key is valid.
     pub number: u64,
-    /// What all of its packets say.
+    /// What all of its packets say; of a stream, what a symbol says of itself.
     pub context: [u8; CONTEXT_BYTES],
 }
+
+/// What a unit is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum UnitKind {
+    /// A generation.
+    Generation,
+    /// A batch.
+    Batch,
+    /// [`STREAM_UNIT`] symbols of a stream in a row.
+    Stream,
+}
+
+/// Symbols of a stream that are a unit: number modulo this is the index of one.
+pub const STREAM_UNIT: u32 = 16;
 
 /// How a symbol was formed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -133,7 +147,7 @@ pub trait Egress {
     }
 
     /// Writes the tag of symbol `index` of a unit of a source into the first [`TAG_BYTES`] of
-    /// `symbol`; its payload follows.
+    /// `symbol`, and its payload follows; of a stream into the last ones.
     ///
     /// # Errors
     /// The key is gone, or such a symbol has no tag.
@@ -160,6 +174,11 @@ pub trait Egress {
     ) -> Result<(), Untagged> {
         let _ = (unit, formed, symbol);
         Err(Untagged::NoKeys)
+    }
+
+    /// So many symbols with wrong tags came from a neighbour that its keys should be changed.
+    fn distrust(&mut self, peer: PeerId) {
+        let _ = peer;
     }
 
     /// Offers a product to an accelerator. When it takes it, it calls `fill` at once, which writes

@@ -262,14 +262,21 @@ pub struct FlowParams {
     /// [`Egress`](crate::egress::Egress) has. A sealed flow neither sends nor delivers what is in
     /// the clear, another one does not deliver what is sealed.
     pub sealed: bool,
-    /// Symbols of generations and batches have tags that recoding carries along, by the keys that
+    /// Symbols have tags that recoding carries along, but those of windows, by the keys that
     /// [`Egress`](crate::egress::Egress) has. Source: writes them. Sink: takes in nothing that has
-    /// a wrong one. Relay: neither, where it has a part of the keys. Other codes have no tags.
+    /// a wrong one. Relay: neither, where it has a part of the keys.
     pub tagged: bool,
+    /// Relay and sink: wrong tags within a minute after which a neighbour is not heard for a while,
+    /// where others are, and gets other keys; 0 for any number.
+    pub wrong_tags_max: u32,
     /// Generations or batches held at once, allocated when the flow is created; at a sink as
     /// [`FlowParams::sink_generations`] rounds it.
     pub generations: usize,
 }
+
+/// [`FlowParams::wrong_tags_max`] where nothing else is said. Honest neighbours send none: few, so
+/// that a liar is soon found; but a bit that memory flipped is no lie.
+pub const WRONG_TAGS_MAX: u32 = 64;
 
 impl FlowParams {
     /// Neighbours that it is received from; none at a source.
@@ -313,6 +320,7 @@ impl FlowParams {
             repair: true,
             sealed: false,
             tagged: false,
+            wrong_tags_max: WRONG_TAGS_MAX,
             generations: 64,
         }
     }
@@ -330,7 +338,7 @@ impl FlowParams {
     /// Of the bytes of a symbol, those of its tag.
     pub fn tag_bytes(&self) -> usize {
         match self.code {
-            FlowCode::Window(_) | FlowCode::Stream(_) => 0,
+            FlowCode::Window(_) => 0,
             _ if self.tagged => TAG_BYTES,
             _ => 0,
         }

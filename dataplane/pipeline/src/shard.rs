@@ -7,6 +7,8 @@
 mod size;
 mod timers;
 
+mod verified;
+
 use std::cmp::min_by_key;
 use std::mem::{replace, swap};
 
@@ -25,7 +27,6 @@ use crate::role::Lifecycle;
 use crate::sink::SinkCode;
 use crate::source::{SourceCode, take_in};
 use crate::stage::{Stage, State, each, sink, source};
-use crate::tags::{self, Admitted};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
@@ -45,6 +46,8 @@ pub(crate) struct Shard {
     upstreams: Upstreams,
     hops: NextHops,
     marks: Marks,
+    /// When the first symbol with a right tag came.
+    verified_at: Option<Nanos>,
     present: Stage,
     /// Bytes of a symbol by the settings of the flow: a source may have to make shorter ones.
     symbol_bytes: usize,
@@ -74,6 +77,7 @@ impl Shard {
             hops: NextHops::new(id, &present.params.next_hops, combiner),
             marks: Marks::default(),
             symbol_bytes: present.params.symbol_bytes,
+            verified_at: None,
             present,
             other: None,
             deadline: None,
@@ -224,31 +228,12 @@ impl Shard {
         if !self.upstreams.choose_peer(peer) {
             return Err(DropReason::UnknownPeer);
         }
+        if self.upstreams.is_shut_out(now) {
+            return Err(DropReason::Quarantined);
+        }
         self.upstreams.present_mut().arrived(header, now)?;
         self.counters.received += 1;
         Ok(())
-    }
-
-    /// Verifies the symbol of a packet that was admitted; see [`tags::verify`].
-    ///
-    /// # Errors
-    /// The reason why it must be dropped.
-    #[inline]
-    pub(crate) fn verify<'a>(
-        &mut self,
-        io: &mut Io<'_, impl Frames, impl Egress>,
-        arrival: &Arrival<'a>,
-    ) -> Result<Option<Arrival<'a>>, DropReason> {
-        match tags::verify(io, &self.present.params, arrival) {
-            Ok(Admitted { is_verified, payload }) => {
-                self.counters.tag_verified += u64::from(is_verified);
-                Ok(payload)
-            }
-            Err(reason) => {
-                self.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
-                Err(reason)
-            }
-        }
     }
 
     /// Handles a data packet that was admitted. [`DropReason::Oversize`] and
@@ -267,6 +252,7 @@ impl Shard {
         self.marks.came(arrival.traffic_class);
         (self.present.used_at, self.present.epoch) = (io.now, Some(arrival.data.header().epoch));
         let delivered = self.counters.delivered_packets;
+        let refused = self.counters.tag_refused;
         let (state, mut cx) = split(self, io);
         let fate = match state {
             State::Relay(relay) => relay.receive(&mut cx, arrival),
@@ -281,6 +267,11 @@ impl Shard {
             self.upstreams.present_mut().track(arrival.data.header(), what, io.now);
         }
         self.present.is_proven |= self.counters.delivered_packets > delivered;
+        let refused = self.counters.tag_refused - refused;
+        if refused > 0 {
+            // Symbols that came back out of what the neighbour combined.
+            self.distrust(io, refused);
+        }
         self.wake(io.now);
         fate
     }
@@ -583,7 +574,8 @@ impl Shard {
             mender.fill(&mut report, *peer);
         }
         let longest = report.packet_bytes_max;
-        report.packet_bytes_max = longest.map(|bytes| bytes.saturating_sub(params.sealing_bytes()));
+        report.packet_bytes_max =
+            longest.map(|bytes| bytes.saturating_sub(params.sealing_bytes() + params.tag_bytes()));
         report
     }
 }

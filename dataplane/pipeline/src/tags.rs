@@ -8,17 +8,31 @@
 //!           | block 2 | batch 2 | source symbols 2 | full_log2 | profile | bits | interleave |
 //! ```
 //!
+//! A symbol of a stream has its tag at its end, since nodes on the way read how its packet begins,
+//! and a context of its own, which is combined with it:
+//!
+//! ```text
+//!           | number 4 | predecessor 2 | bytes, tag included 2 | 0 |
+//! ```
+//!
 //! Of a generation, the fields of a batch are zero. Its size is not in the context, since symbols
 //! leave before it is known, nor are flags, the plan and numbers of the hop. A unit is numbered by
-//! generation number and epoch: numbers of a key's life do not repeat within one.
+//! generation number and epoch: numbers of a key's life do not repeat within one. A combination of
+//! a stream is not verified: what comes back out of it is.
 
 use crate::collected::{PacketCoding, PacketView};
-use crate::egress::{CONTEXT_BYTES, Egress, Formed, TAG_BYTES, TaggedUnit, Untagged};
+use crate::egress::{
+    CONTEXT_BYTES, Egress, Formed, STREAM_UNIT, TAG_BYTES, TaggedUnit, UnitKind, Untagged,
+};
 use crate::io::{Arrival, Context, Data, Io};
 use crate::params::{FlowParams, Role, ShardId};
 use crate::report::DropReason;
 use recoded_wire::coded::{Block, CodedHeader};
 use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::Header;
+use recoded_wire::stream::{
+    STREAM_BYTES, SYMBOL_HEADER_BYTES, StreamBody, StreamSymbol, write_symbol_header,
+};
 
 /// The unit of a packet with this header, and symbols of so many bytes.
 fn unit_of(header: &CodedHeader, block: Option<&Block>, symbol_bytes: u16) -> TaggedUnit {
@@ -37,9 +51,56 @@ fn unit_of(header: &CodedHeader, block: Option<&Block>, symbol_bytes: u16) -> Ta
     }
     TaggedUnit {
         shard: ShardId { flow: common.flow, shard: common.shard },
-        is_batch: block.is_some(),
+        kind: if block.is_some() { UnitKind::Batch } else { UnitKind::Generation },
         number: u64::from(common.epoch) << 32 | u64::from(*generation),
         context,
+    }
+}
+
+/// The unit of a symbol of a stream, and its index there.
+fn stream_unit(shard: ShardId, symbol: &StreamSymbol) -> (TaggedUnit, usize) {
+    let mut context = [0; CONTEXT_BYTES];
+    write_symbol_header(symbol, &mut context[..SYMBOL_HEADER_BYTES]);
+    let number = u64::from(symbol.number / STREAM_UNIT);
+    let unit = TaggedUnit { shard, kind: UnitKind::Stream, number, context };
+    (unit, (symbol.number % STREAM_UNIT) as usize)
+}
+
+/// Writes the tag of a symbol of a stream into the last [`TAG_BYTES`] of `tagged`, behind its
+/// packet. False where there are no keys: it leaves without one, and is refused.
+pub(crate) fn tag_stream(
+    egress: &mut impl Egress,
+    (shard, symbol): (ShardId, &StreamSymbol),
+    tagged: &mut [u8],
+) -> bool {
+    let (unit, index) = stream_unit(shard, symbol);
+    let key = egress.tag_key(shard);
+    key.is_some_and(|key| egress.tag(key, &unit, index, tagged).is_ok())
+}
+
+/// Verifies a symbol of a stream of a flow with these `settings`: packet and tag are in `tagged`.
+/// Whether it could be.
+///
+/// # Errors
+/// The symbol must be dropped.
+pub(crate) fn verify_stream(
+    egress: &mut impl Egress,
+    (shard, settings): (ShardId, &FlowParams),
+    (symbol, tagged): (&StreamSymbol, &[u8]),
+) -> Result<bool, DropReason> {
+    if !settings.tagged {
+        return Ok(false);
+    }
+    if tagged.len() <= TAG_BYTES {
+        return Err(DropReason::WrongSymbolTag);
+    }
+    let (unit, index) = stream_unit(shard, symbol);
+    match egress.verify(&unit, Formed::Source(index), tagged) {
+        Ok(()) => Ok(true),
+        Err(Untagged::Refused) => Err(DropReason::WrongSymbolTag),
+        // Tags stay where they are for who has keys.
+        Err(Untagged::NoKeys) if matches!(settings.role, Role::Relay { .. }) => Ok(false),
+        Err(Untagged::NoKeys) => Err(DropReason::NoSymbolKeys),
     }
 }
 
@@ -82,6 +143,14 @@ pub(crate) fn verify<'a>(
     arrival: &Arrival<'a>,
 ) -> Result<Admitted<'a>, DropReason> {
     let as_it_came = |is_verified| Admitted { is_verified, payload: None };
+    if let Data::Stream(packet) = &arrival.data
+        && let StreamBody::Symbol(symbol) = &packet.body
+    {
+        let Header { flow, shard, .. } = packet.header.common;
+        let tagged = &io.frames.bytes(arrival.payload)[STREAM_BYTES..];
+        let about = (ShardId { flow, shard }, settings);
+        return verify_stream(io.egress, about, (symbol, tagged)).map(as_it_came);
+    }
     let Data::Coded { header, view } = &arrival.data else { return Ok(as_it_came(false)) };
     if !settings.tagged {
         return Ok(as_it_came(false));

@@ -6,7 +6,7 @@ mod common;
 use common::keys::Keys;
 use common::{DOWN, Node, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Datagram;
-use recoded_pipeline::egress::{Egress, Outer, Unsealed};
+use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Role, ShardId, StreamParams, TunnelId, WindowParams,
 };
@@ -33,6 +33,29 @@ impl Egress for Link {
 
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         self.keys.as_mut().ok_or(Unsealed::NoKeys)?.unseal(shard, sealed)
+    }
+
+    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
+        Some(self.keys.as_ref()?.tag_key())
+    }
+
+    fn tag(
+        &mut self,
+        key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        self.keys.as_mut().ok_or(Untagged::NoKeys)?.tag(key, unit, index, symbol)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        self.keys.as_mut().ok_or(Untagged::NoKeys)?.verify(unit, formed, symbol)
     }
 
     fn transmit(&mut self, _peer: PeerId, span: Span, outer: Outer) {
@@ -176,10 +199,13 @@ fn packets_that_are_not_ecn_capable_stay_so() {
 /// A stream takes the class of a packet from the symbol that it keeps, at the source and at a relay
 /// without keys, also for combinations; marks act on what is opened.
 #[test]
-fn streams_have_the_class_of_what_they_carry_sealed_or_not() {
-    for sealed in [false, true] {
+fn streams_have_the_class_of_what_they_carry_sealed_and_tagged_or_not() {
+    for (sealed, has_tags) in [(false, false), (true, false), (true, true)] {
         let code = FlowCode::Stream(StreamParams::new(1024));
-        let node = |role| Node::new(FlowParams { code, sealed, ..params(role) }, 3);
+        let node = |role| {
+            let tagged = has_tags && !matches!(role, Role::Relay { .. });
+            Node::new(FlowParams { code, sealed, tagged, ..params(role) }, 3)
+        };
         let mut source = node(Role::Source { tunnel: TunnelId(0) });
         let mut relay = node(Role::Relay { upstream: UP });
         let mut sink = node(Role::Sink { tunnel: TunnelId(0), upstream: UP });

@@ -230,6 +230,13 @@ impl Guard {
         verify_symbol(ring, masks, &unit_of(unit), formed, symbol)
     }
 
+    /// Has the keys of a neighbour changed, which sent too many symbols with wrong tags.
+    #[cold]
+    pub(crate) fn distrust(&self, peer: PeerId) {
+        // Where there is no room, others are named: it will be again.
+        let _ = self.keyring.distrusted.push(peer);
+    }
+
     /// A packet that the thread of keys wants sent, for the first worker.
     pub(crate) fn outgoing(&self) -> Option<Letter> {
         self.keyring.outgoing.pop()
@@ -243,7 +250,11 @@ const _: () = assert!(egress::CONTEXT_BYTES == CONTEXT_BYTES);
 
 fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
     let ShardId { flow, shard } = unit.shard;
-    let kind = if unit.is_batch { Kind::Batch } else { Kind::Generation };
+    let kind = match unit.kind {
+        egress::UnitKind::Generation => Kind::Generation,
+        egress::UnitKind::Batch => Kind::Batch,
+        egress::UnitKind::Stream => Kind::Stream,
+    };
     let space = Space { flow, shard, kind };
     TaggedUnit { space, number: unit.number, context: unit.context }
 }
@@ -287,6 +298,7 @@ mod tests {
     use crate::keyring::LETTER_BYTES;
     use crossbeam::channel::{Receiver, bounded};
     use proptest::prelude::*;
+    use recoded_pipeline::egress::UnitKind;
     use recoded_secure::{
         Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey,
         Ring, Scope, Suite, timing,
@@ -457,7 +469,7 @@ mod tests {
         let [(mut source, _), (mut sink, _)] = guards();
         let shard = ShardId { flow: 7, shard: 2 };
         let context = [3; egress::CONTEXT_BYTES];
-        let unit = egress::TaggedUnit { shard, is_batch: false, number: 9, context };
+        let unit = egress::TaggedUnit { shard, kind: UnitKind::Generation, number: 9, context };
         let mut symbol = [5; 300];
         let key = source.tag_key(7).expect("a key");
         assert_eq!(source.tag_key(8), None);
@@ -470,7 +482,7 @@ mod tests {
         assert_eq!(verify(&unit, egress::Formed::Source(5), &symbol), Err(Refused::Tag));
         let others = [
             egress::TaggedUnit { shard: ShardId { shard: 3, ..shard }, ..unit },
-            egress::TaggedUnit { is_batch: true, ..unit },
+            egress::TaggedUnit { kind: UnitKind::Batch, ..unit },
             egress::TaggedUnit { number: 10, ..unit },
             egress::TaggedUnit { context: [4; egress::CONTEXT_BYTES], ..unit },
         ];

@@ -207,6 +207,7 @@ impl Keyer {
     /// Does what is due.
     fn poll(&mut self) -> Result<(), getrandom::Error> {
         let (now, stamp) = (self.clock.now(), stamp());
+        self.renew(now);
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         for hop in 0..self.hops.len() {
             let Some(party) = &mut self.hops[hop] else { continue };
@@ -225,6 +226,17 @@ impl Keyer {
         self.talk(now);
         self.report(now);
         Ok(())
+    }
+
+    /// Agrees on other keys with neighbours that workers distrust.
+    fn renew(&mut self, now: u64) {
+        while let Some(peer) = self.keyring.distrusted.pop() {
+            let party = self.hops.get_mut(usize::from(peer.0)).and_then(Option::as_mut);
+            let Some(party) = party else { continue };
+            party.association.renew(now);
+            let key = &party.key;
+            tracing::warn!(neighbour = %key, "many symbols with wrong tags: its keys are changed");
+        }
     }
 
     /// Tells neighbours what is due.

@@ -14,6 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Letters that wait to be sent.
 const OUTGOING: usize = 256;
 
+/// Neighbours whose keys are to be changed; one that finds no room is named again.
+const DISTRUSTED: usize = 64;
+
 /// Longest packet of a handshake, or announcement, without a trailer.
 pub(crate) const LETTER_BYTES: usize = ANNOUNCEMENT_BYTES_MAX;
 const _: () = assert!(LETTER_BYTES >= HEADER_BYTES + MESSAGE_BYTES_MAX);
@@ -94,6 +97,8 @@ pub struct Sessions {
 pub(crate) struct Keyring {
     pub(crate) rings: Slot<Rings>,
     pub(crate) outgoing: ArrayQueue<Letter>,
+    /// Those that sent too many symbols with wrong tags.
+    pub(crate) distrusted: ArrayQueue<PeerId>,
     sessions: Mutex<Sessions>,
     talked: Mutex<Vec<Talked>>,
 }
@@ -104,6 +109,7 @@ impl Keyring {
         Keyring {
             rings: Slot::new(rings),
             outgoing,
+            distrusted: ArrayQueue::new(DISTRUSTED),
             sessions: Mutex::default(),
             talked: Mutex::default(),
         }

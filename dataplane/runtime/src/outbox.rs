@@ -324,6 +324,10 @@ impl Egress for Outbox {
         }
     }
 
+    fn distrust(&mut self, peer: PeerId) {
+        self.guard.distrust(peer);
+    }
+
     fn open(&mut self, request: &OpenRequest) -> Answer {
         self.counter.ask(request)
     }

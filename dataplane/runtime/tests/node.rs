@@ -139,6 +139,21 @@ fn packets_cross_in_every_idle_mode_and_with_two_workers() {
     }
 }
 
+/// A core that was taken away, or that the process may not use.
+#[test]
+fn worker_whose_core_is_not_there_runs_on_another() {
+    let Some(bed) = Bed::new() else { return };
+    let node = |name: &str, local, neighbour, tunnel, flow| {
+        let mut topology = topology(local, neighbour, tunnel);
+        topology.cores = Some(vec![1000]);
+        inside(name, || start(&topology, vec![flow]).unwrap())
+    };
+    let sender = node(&bed.left, "10.7.0.1", "10.7.0.2", "10.99.0.1", source(7));
+    let _receiver = node(&bed.right, "10.7.0.2", "10.7.0.1", "10.99.0.2", sink(7));
+    wait_until("the hop is resolved", || sender.report().links[0].hops[0].is_resolved);
+    assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 50), 50);
+}
+
 /// Two nodes with a flow each way.
 fn pair(bed: &Bed) -> (Runtime, Runtime) {
     let left = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");

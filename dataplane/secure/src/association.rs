@@ -131,6 +131,11 @@ impl<Keys: EpochKeys> Association<Keys> {
         Ok(Turn { send, hello: self.says_hello(now), is_changed: true })
     }
 
+    /// Agrees on other keys with the next [`Association::poll`].
+    pub fn renew(&mut self, now: u64) {
+        self.session.renew(now);
+    }
+
     /// When [`Association::poll`] has something to do, if nothing comes before.
     #[must_use]
     pub fn wake(&self) -> u64 {

@@ -180,6 +180,22 @@ impl TagKey {
         self.compare(&expected, tag)
     }
 
+    /// As [`TagKey::verify`], of the symbols from `first` on.
+    pub(crate) fn verify_sum(
+        &self,
+        masks: &Masks,
+        (first, coefficients): (usize, &[u8]),
+        prefix: &[u8],
+        tag: &[u8],
+        payload: &[u8],
+    ) -> Result<(), Refused> {
+        if coefficients.iter().fold(0, |bits, &c| bits | c) == 0 {
+            return Err(Refused::ZeroVector);
+        }
+        let expected = self.sums(masks, first, coefficients, prefix, payload)?;
+        self.compare(&expected, tag)
+    }
+
     /// Writes the tag of symbol `index` of the unit of `masks`. `prefix` is combined with the
     /// payload and lies before it, but is not sent beside it: number and length of a symbol of a
     /// stream.

@@ -8,12 +8,14 @@
 //!
 //! A unit has a context: what all packets of it say beside its number. It stands before each symbol
 //! as if it were part of it, so a combination has it as often as the sum of its coefficients says;
-//! added to every mask once, it costs nothing per packet.
+//! added to every mask once, it costs nothing per packet. Symbols of a stream have contexts of
+//! their own, which are multiplied with each. Their tags come last, since nodes on the way read how
+//! a packet begins, and verify what comes back out of combinations, not those.
 
 use std::fmt;
 
 use crate::error::Refused;
-use crate::homomorphic::{Masks, Space, TagKey};
+use crate::homomorphic::{Kind, Masks, Space, TagKey};
 
 /// Bytes of a context.
 pub const CONTEXT_BYTES: usize = 16;
@@ -28,7 +30,7 @@ pub struct TaggedUnit {
     pub space: Space,
     /// Its number, which does not repeat under one key.
     pub number: u64,
-    /// What all of its packets say beside.
+    /// What all of its packets say beside; of a stream, what this symbol or sum says.
     pub context: [u8; CONTEXT_BYTES],
 }
 
@@ -61,7 +63,8 @@ impl UnitMasks {
         Self { entries: (0..count.max(1)).map(entry).collect() }
     }
 
-    /// Writes the tag of symbol `index` of a unit: `symbol` is room for it, and the payload.
+    /// Writes the tag of symbol `index` of a unit: `symbol` is room for it, and the payload; of a
+    /// stream the payload, and room for it.
     ///
     /// # Errors
     /// As [`TagKey::tag`], or the symbol is shorter than a tag.
@@ -72,9 +75,14 @@ impl UnitMasks {
         index: usize,
         symbol: &mut [u8],
     ) -> Result<(), Refused> {
+        let masks = self.masks(key, unit, index.saturating_add(1))?;
+        if unit.space.kind == Kind::Stream {
+            let payload_bytes = symbol.len().checked_sub(key.tag_bytes());
+            let (payload, tag) = symbol.split_at_mut(payload_bytes.ok_or(Refused::Malformed)?);
+            return key.tag(masks, index, &unit.context, payload, tag);
+        }
         let (tag, payload) =
             symbol.split_at_mut_checked(key.tag_bytes()).ok_or(Refused::Malformed)?;
-        let masks = self.masks(key, unit, index.saturating_add(1))?;
         key.tag_behind(CONTEXT_BYTES, (masks, index), payload, tag)
     }
 
@@ -89,13 +97,19 @@ impl UnitMasks {
         formed: Formed<'_>,
         symbol: &[u8],
     ) -> Result<(), Refused> {
-        let (tag, payload) = symbol.split_at_checked(key.tag_bytes()).ok_or(Refused::Malformed)?;
         let (first, coefficients) = match formed {
             Formed::Source(index) => (index, &[1][..]),
             Formed::Combination(coefficients) => (0, coefficients),
         };
         let count = first.saturating_add(coefficients.len());
         let masks = self.masks(key, unit, count)?;
+        if unit.space.kind == Kind::Stream {
+            let payload_bytes = symbol.len().checked_sub(key.tag_bytes());
+            let (payload, tag) = symbol.split_at(payload_bytes.ok_or(Refused::Malformed)?);
+            let prefix = &unit.context;
+            return key.verify_sum(masks, (first, coefficients), prefix, tag, payload);
+        }
+        let (tag, payload) = symbol.split_at_checked(key.tag_bytes()).ok_or(Refused::Malformed)?;
         key.verify_behind(CONTEXT_BYTES, masks, (first, coefficients), tag, payload)
     }
 
@@ -104,13 +118,17 @@ impl UnitMasks {
         if count > UNIT_SYMBOLS_MAX {
             return Err(Refused::Vector);
         }
+        let is_stream = unit.space.kind == Kind::Stream;
+        let context = if is_stream { [0; CONTEXT_BYTES] } else { unit.context };
+        let unit = &TaggedUnit { context, ..*unit };
         let index = self.index(key, unit);
         let Entry { of, masks } = &mut self.entries[index];
         if *of != Some((key.serial(), *unit)) || masks.count() < count {
             *of = None;
             // One more block of AES for each column, so that few units are filled twice.
             let count = count.next_power_of_two().max(LEAST);
-            masks.fill_behind(key, (unit.space, unit.number), count, &unit.context)?;
+            let behind = if is_stream { &[][..] } else { &unit.context };
+            masks.fill_behind(key, (unit.space, unit.number), count, behind)?;
             *of = Some((key.serial(), *unit));
         }
         Ok(masks)

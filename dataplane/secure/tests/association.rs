@@ -76,9 +76,9 @@ impl End {
         Some(Travelling::Packet(packet, number))
     }
 
-    fn poll(&mut self, now: u64, chance: &mut Chance) -> Vec<Travelling> {
+    fn poll(&mut self, (now, stamp): (u64, u64), chance: &mut Chance) -> Vec<Travelling> {
         let mut out = [0; HANDSHAKE_BYTES_MAX];
-        let turn = self.association.poll(now, now + 1, &chance.entropy(), &mut out).unwrap();
+        let turn = self.association.poll(now, stamp, &chance.entropy(), &mut out).unwrap();
         self.follow(turn, &out)
     }
 
@@ -94,6 +94,14 @@ impl End {
 
 /// A line of two ends for some minutes. What was sent and arrived, and was not taken.
 fn run(seed: u64, loss: f64, delay_ms: u64, restart_at_ms: Option<u64>) -> (u64, u64, u64) {
+    run_by((seed, loss, delay_ms, restart_at_ms), |_, now| now + 1)
+}
+
+/// The same by the wall clocks of both ends.
+fn run_by(
+    (seed, loss, delay_ms, restart_at_ms): (u64, f64, u64, Option<u64>),
+    wall_clock: impl Fn(usize, u64) -> u64,
+) -> (u64, u64, u64) {
     let mut chance = Chance(seed);
     let keys = [0, 1].map(|_| PrivateKey::generate(&chance.entropy()));
     let end = |side: usize, now: u64, chance: &mut Chance| {
@@ -115,7 +123,11 @@ fn run(seed: u64, loss: f64, delay_ms: u64, restart_at_ms: Option<u64>) -> (u64,
         }
         let mut leaving = Vec::new();
         for (side, end) in ends.iter_mut().enumerate() {
-            leaving.extend(end.poll(now, &mut chance).into_iter().map(|it| (side, it)));
+            leaving.extend(
+                end.poll((now, wall_clock(side, now)), &mut chance)
+                    .into_iter()
+                    .map(|it| (side, it)),
+            );
             if tick % 5 == 0 {
                 end.sent += 1;
                 let number = end.sent;
@@ -185,6 +197,21 @@ proptest! {
         let expected = (1.0 - loss) * sent as f64;
         prop_assert!(taken as f64 > 0.9 * expected, "{taken} of {expected}");
     }
+}
+
+/// The wall clock only numbers handshakes of one start after the other: keys change by the
+/// monotonic one.
+#[test]
+fn wall_clocks_that_jump_by_an_hour_cost_no_packet() {
+    const HOUR: u64 = 3600 * 1_000_000_000;
+    let jumps = |side: usize, now: u64| {
+        let steps = [0, HOUR, 0, 2 * HOUR, HOUR];
+        let step = (now / (80_000 * MILLI)) as usize;
+        10 * HOUR + now + steps[(step + 2 * side) % steps.len()]
+    };
+    let (sent, taken, refused) = run_by((17, 0.05, 40, None), jumps);
+    assert_eq!(refused, 0);
+    assert!(taken as f64 > 0.93 * 0.95 * sent as f64, "{taken} of {sent}");
 }
 
 /// Two finished ends.

@@ -369,4 +369,23 @@ mod tests {
             assert_eq!(decide(&frame[..len], &OPEN), expected, "{len} bytes");
         }
     }
+
+    #[test]
+    fn decide_a_million_addresses_that_are_no_neighbours_end_there() {
+        let address = |words: u32| [0, 0, 0xffff, words];
+        let ours = One(9426, address(0xC000_0202), address(0xC000_0201), 7);
+        let mut frame = coded(0x21);
+        frame[30..34].copy_from_slice(&[192, 0, 2, 2]);
+        let mut source = 1_u32;
+        for _ in 0..1_000_000 {
+            source = source.wrapping_mul(0x9E37_79B1).wrapping_add(1);
+            frame[26..30].copy_from_slice(&source.to_be_bytes());
+            frame[34..36].copy_from_slice(&(source as u16).to_be_bytes());
+            let expected = match source {
+                0xC000_0201 => Verdict::Redirected,
+                _ => Verdict::DropNotNeighbour,
+            };
+            assert_eq!(decide(&frame[..], &ours), expected, "{source:#x}");
+        }
+    }
 }

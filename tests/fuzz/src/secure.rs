@@ -153,14 +153,16 @@ pub fn tags(bytes: &[u8]) {
         assert_eq!(take(&packet), Ok(head_bytes + payload_bytes));
         assert_eq!(take(&packet), Err(Refused::Replayed));
     }
-    whole(&mut input);
+    whole(bytes, &mut input);
 }
 
-/// Packets that a tag of the hop covers whole, and bytes that are none.
-fn whole(input: &mut Input<'_>) {
+/// Packets that a tag of the hop covers whole, and bytes that are none. The key is another one for
+/// each script: a fuzzer that sees what is compared would learn the tag of one that stays.
+fn whole(script: &[u8], input: &mut Input<'_>) {
     let Keys { digest, .. } = &*KEYS;
-    let sender = HopSender::new(&secrets(), 1, 0, digest);
-    let receiver = HopReceiver::new(&secrets(), 1, 0, digest, 64);
+    let secrets = Secrets::extract(script, &[7; 32]);
+    let sender = HopSender::new(&secrets, 1, 0, digest);
+    let receiver = HopReceiver::new(&secrets, 1, 0, digest, 64);
     let length = input.byte();
     let mut packet = input.filled(usize::from(length) + TRAILER_BYTES);
     assert!(receiver.check_whole(&packet, 9).is_err(), "a tag that was guessed");

@@ -78,6 +78,11 @@ impl AuthPlan {
         self.keys[index].to_text().to_string()
     }
 
+    /// The public key of host `index`.
+    pub fn public(&self, index: usize) -> String {
+        self.keys[index].public().to_string()
+    }
+
     /// The file of the key of the host with this control socket.
     pub fn key_file(socket: &str) -> String {
         format!("{socket}.key")

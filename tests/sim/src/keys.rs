@@ -95,7 +95,11 @@ impl Keys {
 
 fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
     let ShardId { flow, shard } = unit.shard;
-    let kind = if unit.is_batch { Kind::Batch } else { Kind::Generation };
+    let kind = match unit.kind {
+        egress::UnitKind::Generation => Kind::Generation,
+        egress::UnitKind::Batch => Kind::Batch,
+        egress::UnitKind::Stream => Kind::Stream,
+    };
     TaggedUnit { space: Space { flow, shard, kind }, number: unit.number, context: unit.context }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use recoded_gf::Kernel;
 use recoded_secure::{
-    ENVELOPE_BYTES, Entropy, HEADER_BYTES, HopDigest, HopSender, Identity, Kind, Masks,
-    OneWaySender, PresharedKey, PrivateKey, Scope, Secrets, Session, Space, Strength, Suite,
-    TRAILER_BYTES, TagKey,
+    CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, HEADER_BYTES, HopDigest, HopSender, Identity, Kind,
+    Masks, OneWaySender, PresharedKey, PrivateKey, Scope, Secrets, Session, Space, Strength, Suite,
+    TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ pub struct Document {
     pub hops: Vec<Hop>,
     /// Symbols with homomorphic tags.
     pub units: Vec<Unit>,
+    /// Symbols as they leave a source, bound to what their packets say.
+    pub symbols: Vec<Bound>,
     /// Packets from end to end.
     pub envelopes: Vec<Envelope>,
     /// A handshake.
@@ -90,6 +92,29 @@ pub struct Unit {
     pub vector: Hex,
     /// The sum of coefficient times tag, prefix and payload.
     pub combination: Hex,
+}
+
+/// A symbol and what its tag is bound to: the context of a generation or batch, or of a stream what
+/// the symbol says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Bound {
+    /// The flow.
+    pub flow: u32,
+    /// The shard.
+    pub shard: u8,
+    /// 1 batch, 2 generation, 5 stream.
+    pub kind: u8,
+    /// Number of the generation or batch; of a stream, of the symbol.
+    pub number: u64,
+    /// Which symbol of the generation or batch; 0 of a stream.
+    pub index: usize,
+    /// Of a stream: how many numbers before this one the packet is that goes first.
+    pub after: u16,
+    /// Of a generation or batch: the context. Of a stream it is number, predecessor and length,
+    /// which the reader forms.
+    pub context: Hex,
+    /// Tag and payload; of a stream payload and tag.
+    pub tagged: Hex,
 }
 
 /// A source packet and its envelope.
@@ -161,6 +186,7 @@ pub fn document() -> Document {
         keys: keys(&secrets),
         hops: hops(&secrets),
         units: units(&secrets),
+        symbols: bound(&secrets),
         envelopes: envelopes(&secrets),
         handshake: handshake(),
         one_way: one_way(),
@@ -258,6 +284,48 @@ fn unit(
         vector,
         combination: Hex(combination),
     }
+}
+
+fn bound(secrets: &Secrets) -> Vec<Bound> {
+    let strength = Strength::Standard;
+    let key = TagKey::new(strength, &secrets.column_seeds(strength), 200).expect("all columns");
+    let mut masks = UnitMasks::new(&key, 4);
+    let mut one = |kind: Kind, number: u64, (index, after): (usize, u16), context: &[u8]| {
+        let payload = symbols(number as u32, 1, 61).remove(0);
+        let is_stream = kind == Kind::Stream;
+        let mut tagged = match is_stream {
+            true => [&payload.0[..], &[0; 8]].concat(),
+            false => [&[0; 8], &payload.0[..]].concat(),
+        };
+        let mut padded = [0; CONTEXT_BYTES];
+        padded[..context.len()].copy_from_slice(context);
+        let (unit, place) = match kind {
+            Kind::Stream => (number / 16, (number % 16) as usize),
+            _ => (number, index),
+        };
+        let space = Space { flow: 0xF10F_0002, shard: 1, kind };
+        let unit = TaggedUnit { space, number: unit, context: padded };
+        masks.tag(&key, &unit, place, &mut tagged).expect("room");
+        let Space { flow, shard, kind } = space;
+        let context = if is_stream { Hex(Vec::new()) } else { Hex::from(padded) };
+        let kind = kind as u8;
+        Bound { flow, shard, kind, number, index, after, context, tagged: Hex(tagged) }
+    };
+    // Epoch 3, GF(16), 2^4 symbols, no batch, 69 bytes.
+    let generation = [3, 2, 4, 0, 0, 69];
+    // Epoch 9, GF(256), batches of 16; block 77, batch 5, 256 source symbols and their shape.
+    let batch = [9, 3, 4, 16, 0, 69, 0, 77, 0, 5, 1, 0, 8, 1, 8, 0];
+    let stream = |number: u32, after: u16| {
+        let [after_high, after_low] = after.to_be_bytes();
+        let [a, b, c, d] = number.to_be_bytes();
+        [a, b, c, d, after_high, after_low, 0, 69]
+    };
+    vec![
+        one(Kind::Generation, 3 << 32 | 0x1234, (5, 0), &generation),
+        one(Kind::Batch, 9 << 32 | 0x99, (17, 0), &batch),
+        one(Kind::Stream, 0xFFFF_FFEF, (0, 0), &stream(0xFFFF_FFEF, 0)),
+        one(Kind::Stream, 0x0102_0304, (0, 515), &stream(0x0102_0304, 515)),
+    ]
 }
 
 fn envelopes(secrets: &Secrets) -> Vec<Envelope> {

@@ -347,6 +347,17 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "wrong_tags_max",
+            roles: &[Relay, Sink],
+            values: Whole(0, 1_000_000),
+            unit: "packets",
+            default: Is("64"),
+            meaning: "Symbols with wrong tags within a minute after which a neighbour gets other \
+                keys and, where others bring the flow, is not heard for 10 s, the next time for 20 \
+                s; 0 allows any number.",
+            ..KEY
+        },
+        Key {
             name: "repair",
             roles: &[Source, Sink],
             is_live: true,

@@ -171,9 +171,10 @@ fn check_flow(reader: &mut Reader<'_>, auth: Auth, flow: &Flow) {
                     host at the other end; auth = \"hop\" does without";
         reader.require("edge_key", flow.edge.as_ref(), rule);
     }
-    if flow.params.next_hops.len() > 1 && is_edge {
-        let rule = "a flow that is encrypted has one sink and one next hop; auth = \"hop\" allows \
-                    several";
+    if flow.params.next_hops.len() > 1 && is_edge && !reader.has("spread") {
+        let rule = "a flow that is encrypted has one sink: where several next hops are paths to it, \
+                    say so by spread = \"sum\", \"backup\" or \"every\"; auth = \"hop\" allows several \
+                    sinks";
         reader.refuse("next_hops", "is too long", rule);
     }
 }

@@ -5,7 +5,7 @@
 //!  rlnc, bats: | length 2 | IP packet ... | over the symbols of a generation or block
 //!  window:     | flow ID and length 3 | IP packet | in one symbol
 //!  sealed:     | 2 | envelope of 25 around the IP packet | in the place of the IP packet
-//!  tagged:     | tag 8 | payload | in the place of each symbol of rlnc and bats
+//!  tagged:     | tag 8 | payload | in the place of each symbol, but of windows
 //! ```
 
 use super::code::CodeSettings;
@@ -16,6 +16,7 @@ use super::reader::Reader;
 use super::symbol::{Paths, SYMBOL_BYTES_MIN};
 use super::{Flow, Tunnel};
 use recoded_api::keys::{FLOW, Values};
+use recoded_pipeline::egress::TAG_BYTES;
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, sealing_bytes};
 use recoded_runtime::{FRAME_BYTES, tunnel_mtu_min};
 use recoded_wire::window::ADU_HEADER_BYTES;
@@ -40,7 +41,9 @@ pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths
         tunnel.mtu = source.map_or(TUNNEL_MTU_DEFAULT, |Flow { params, .. }| {
             let stream = CodeSettings::STREAM.header_bytes();
             let stream = paths.room_behind(stream, &params.next_hops).default;
-            let symbol_bytes = params.payload_bytes().min(stream + ADU_HEADER_BYTES);
+            let tag_bytes = if params.tagged { TAG_BYTES } else { 0 };
+            let stream = (stream + ADU_HEADER_BYTES).saturating_sub(tag_bytes);
+            let symbol_bytes = params.payload_bytes().min(stream);
             let sealing_bytes = sealing_bytes(params.sealed);
             default_tunnel_mtu(tunnel.address, symbol_bytes.saturating_sub(sealing_bytes))
         });
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_take_room_of_generations_and_none_of_streams() {
+    fn tags_take_room_of_each_symbol() {
         let Config { flows, .. } = parse(&format!("{HEAD}{SOURCE}")).expect("valid");
         let mut params = flows[0].params.clone();
         let stream = params.code;
@@ -249,6 +252,6 @@ mod tests {
             Unit::of(&params).room(params.symbol_bytes)
         };
         assert_eq!(room(FlowCode::Rlnc, false) - room(FlowCode::Rlnc, true), 16 * 8);
-        assert_eq!(room(stream, false), room(stream, true));
+        assert_eq!(room(stream, false) - room(stream, true), 8);
     }
 }

@@ -10,9 +10,10 @@ use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom};
 use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
+use recoded_pipeline::egress::TAG_BYTES;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, Spread,
-    TunnelId, sealing_bytes,
+    TunnelId, WRONG_TAGS_MAX, sealing_bytes,
 };
 use recoded_runtime::FRAME_BYTES;
 use recoded_wire::shard::SHARDS_MAX;
@@ -88,6 +89,7 @@ pub fn flow(
     let recoding = recoding(reader);
     refuse_spread(reader, spread, (kind, &coding.code));
     let adaptive = reader.truth("adaptive").unwrap_or(true);
+    let wrong_tags_max = wrong_tags_max(reader);
 
     let (role, further_upstreams) = role(kind, tunnel, upstreams)?;
     let params = FlowParams {
@@ -112,11 +114,19 @@ pub fn flow(
         repair,
         sealed: edge.is_some(),
         tagged: edge.is_some(),
+        wrong_tags_max,
         generations,
     };
     refuse_beyond_frame(reader, &params);
     let symbol_bytes_given = given_bytes.is_some();
     Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none(), edge })
+}
+
+/// `wrong_tags_max`.
+fn wrong_tags_max(reader: &mut Reader<'_>) -> u32 {
+    let rule = "it is a number of packets, 0 to 1000000";
+    let number = reader.integer("wrong_tags_max", 0..=1_000_000, rule);
+    number.and_then(|number| u32::try_from(number).ok()).unwrap_or(WRONG_TAGS_MAX)
 }
 
 /// `role`.
@@ -381,7 +391,9 @@ fn facts(
         Some(bytes) => bytes,
         None => room.default,
     };
-    let symbol_bytes = symbol_bytes.saturating_sub(sealing_bytes(sealed));
+    // What is sealed has tags, too.
+    let tag_bytes = if sealed { TAG_BYTES } else { 0 };
+    let symbol_bytes = symbol_bytes.saturating_sub(sealing_bytes(sealed) + tag_bytes);
     let tunnel = tunnel.and_then(|id| context.tunnels.get(usize::from(id.0)));
     let packet_bytes = tunnel.map_or(0, |(tunnel, is_given)| match is_given {
         true => tunnel.mtu,

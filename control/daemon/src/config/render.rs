@@ -127,6 +127,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             micros(text, "generation_timeout_us", params.generation_timeout_nanos);
             key(text, "recoding", recoding(params.recoding));
             key(text, "adaptive", params.adaptive);
+            key(text, "wrong_tags_max", i64::from(params.wrong_tags_max));
         }
         Role::Sink { tunnel, .. } => {
             key(text, "role", "sink");
@@ -136,6 +137,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             micros(text, "generation_timeout_us", params.generation_timeout_nanos);
             micros(text, "hold_timeout_us", params.hold_timeout_nanos);
             key(text, "repair", params.repair);
+            key(text, "wrong_tags_max", i64::from(params.wrong_tags_max));
         }
     }
     if let Some(known) = &flow.edge {

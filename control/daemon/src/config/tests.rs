@@ -83,6 +83,7 @@ fn shortest_source_gets_the_documented_defaults() {
         repair: true,
         sealed: false,
         tagged: false,
+        wrong_tags_max: 64,
         generations: 256,
     };
     assert_eq!(flow.params, expected);

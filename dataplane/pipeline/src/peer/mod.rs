@@ -15,6 +15,8 @@ pub(crate) mod lateness;
 
 pub(crate) mod loss;
 
+mod quarantine;
+
 pub(crate) mod repair;
 
 pub(crate) mod reporter;
@@ -41,10 +43,14 @@ use crate::params::{Nanos, PeerId, ShardId};
 use crate::report::DropReason;
 use arrivals::{Arrivals, Onward};
 use loss::LossTracker;
+use quarantine::Quarantine;
 use recoded_wire::frames::Frames;
 use recoded_wire::header::Header;
 use reporter::Reporter;
 use sequence::{Arrived, Sequences};
+
+/// A neighbour of which nothing came for so long does not take the place of another one.
+const HEARD_NANOS: Nanos = 3_000_000_000;
 
 /// The neighbour that a shard is received from. A source has none: nothing arrives.
 #[derive(Debug)]
@@ -55,6 +61,7 @@ pub(crate) struct Upstream {
     sequences: Sequences,
     pub loss: LossTracker,
     pub reporter: Reporter,
+    pub quarantine: Quarantine,
     arrivals: Arrivals,
     /// Whether the packet at hand said nothing new where something is still missing.
     was_useless: bool,
@@ -70,6 +77,7 @@ impl Upstream {
             sequences: Sequences::default(),
             loss: LossTracker::default(),
             reporter: Reporter::new(shard, peer, combiner),
+            quarantine: Quarantine::default(),
             arrivals: Arrivals::new(),
             was_useless: false,
             newest: None,
@@ -128,6 +136,11 @@ impl Upstream {
     /// Hop index of what arrives: links travelled before the one it came over.
     pub(crate) fn hop_index(&self) -> u8 {
         self.newest.map_or(0, |(header, _)| header.hop_index)
+    }
+
+    /// Whether anything came lately that was heard.
+    pub(crate) fn is_heard(&self, now: Nanos) -> bool {
+        self.newest.is_some_and(|(_, at)| at.saturating_add(HEARD_NANOS) > now)
     }
 
     /// Epoch of the newest packet.

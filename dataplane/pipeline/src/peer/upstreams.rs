@@ -3,7 +3,7 @@
 use crate::combine::Combiner;
 use crate::io::earlier;
 use crate::params::{FlowParams, Nanos, PeerId, ShardId};
-use crate::peer::Upstream;
+use crate::peer::{HEARD_NANOS, Upstream};
 use crate::report::HopLoss;
 
 /// All of them; a source has one that nothing comes from.
@@ -66,6 +66,19 @@ impl Upstreams {
         let place = self.all.iter().position(|upstream| upstream.peer == Some(peer));
         self.present = place.unwrap_or(self.present);
         place.is_some()
+    }
+
+    /// Whether the present one is in quarantine, and not to be heard: another one is, or has yet to
+    /// take over.
+    #[inline]
+    pub(crate) fn is_shut_out(&self, now: Nanos) -> bool {
+        let quarantine = self.present().quarantine;
+        quarantine.is_on(now) && {
+            let begun = quarantine.has_begun_since(now.saturating_sub(HEARD_NANOS));
+            let others = self.all.iter().filter(|other| other.place != self.present);
+            let mut others = others.filter(|other| !other.quarantine.is_on(now));
+            others.any(|other| begun || other.is_heard(now))
+        }
     }
 
     /// When a report to any of them is due.

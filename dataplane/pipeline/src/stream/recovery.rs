@@ -174,6 +174,21 @@ impl Recovery {
         self.had.unset(self.last);
     }
 
+    /// The symbol that was taken last is not what the source sent: it is to be sent again, and so
+    /// is what would come back by what that one came of.
+    pub(crate) fn distrust(&mut self) {
+        self.refuse();
+        self.active_at = None;
+    }
+
+    /// A symbol came that is not what the source sent. What would be sent again is the same.
+    pub(crate) fn give_up(&mut self, symbol: &StreamSymbol) {
+        if let Some(place) = self.near(symbol.place, AHEAD) {
+            self.had.hear(place.wrapping_add(1));
+            self.had.set(place);
+        }
+    }
+
     /// Takes a symbol that came back since this was asked last; its window is of so many symbols.
     pub(crate) fn next(&mut self, window_symbols: usize) -> Option<(StreamSymbol, &[u8])> {
         let place = loop {
@@ -184,6 +199,8 @@ impl Recovery {
             if bytes.is_some_and(|bytes| read_symbol(bytes, window_symbols).is_some()) {
                 break place;
             }
+            // No symbol: a combination was not what it said.
+            self.distrust();
         };
         read_symbol(self.equations.symbol(place)?, window_symbols)
     }

@@ -12,6 +12,7 @@ use crate::stream::reach::{self, Kept};
 use crate::stream::recovery::Recoveries;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
+use crate::tags;
 use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, withdraw_nacks};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Flags;
@@ -67,6 +68,11 @@ impl StreamRelay {
     /// Follows a change of the neighbours that it is received from.
     pub(crate) fn adopt(&mut self, params: &FlowParams) {
         self.recoveries.adopt(params);
+    }
+
+    /// Asks a neighbour no more for a symbol that was refused.
+    pub(crate) fn give_up(&mut self, upstream: usize, symbol: &StreamSymbol) {
+        self.recoveries.of(upstream).give_up(symbol);
     }
 
     /// How long what comes now waits here.
@@ -141,6 +147,12 @@ impl StreamRelay {
         let recovery = recoveries.of(cx.upstream.place);
         while let Some((symbol, packet)) = recovery.next(header.window_symbols()) {
             let at = (cx.io.now, cx.params);
+            let about = (cx.shard, cx.params);
+            if tags::verify_stream(cx.io.egress, about, (&symbol, packet)).is_err() {
+                cx.counters.tag_refused += 1;
+                recovery.distrust();
+                continue;
+            }
             if keep(store, senders, incoming, (&symbol, packet), at) == Kept::Stray {
                 recovery.refuse();
             }

@@ -18,6 +18,7 @@ use crate::sink::SinkCode;
 use crate::stream::reach::{self, Kept, is_near};
 use crate::stream::recovery::Recoveries;
 use crate::stream::store::Store;
+use crate::tags;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, serial_before};
@@ -101,6 +102,11 @@ impl StreamSink {
         self.recoveries.of(upstream).missing()
     }
 
+    /// Asks a neighbour no more for a symbol that was refused: others may have it as it was.
+    pub(crate) fn give_up(&mut self, upstream: usize, symbol: &StreamSymbol) {
+        self.recoveries.of(upstream).give_up(symbol);
+    }
+
     /// Follows a change of the neighbours that it is received from.
     pub(crate) fn adopt(&mut self, params: &FlowParams) {
         self.recoveries.adopt(params);
@@ -144,6 +150,8 @@ impl StreamSink {
             Packet::Kept(packet) => packet,
             Packet::Arrived(payload) => &frames.bytes(payload)[STREAM_BYTES..],
         };
+        let bytes = packet.len().saturating_sub(cx.params.tag_bytes());
+        let packet = &packet[..bytes];
         let (shard, sealed) = (cx.shard, cx.params.sealed);
         let mut outlet =
             Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: None };
@@ -313,12 +321,18 @@ impl StreamSink {
     /// Keeps a symbol that combinations gave and that was not known before.
     fn keep_recovered(
         &mut self,
-        upstream: usize,
-        (now, params): (Nanos, &FlowParams),
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) -> Option<StreamSymbol> {
-        let window_symbols = self.store.symbols();
+        let (window_symbols, upstream) = (self.store.symbols(), cx.upstream.place);
+        let (now, params) = (cx.io.now, cx.params);
         loop {
             let (symbol, packet) = self.recoveries.of(upstream).next(window_symbols)?;
+            let about = (cx.shard, params);
+            if tags::verify_stream(cx.io.egress, about, (&symbol, packet)).is_err() {
+                cx.counters.tag_refused += 1;
+                self.recoveries.of(upstream).distrust();
+                continue;
+            }
             let window = (&mut self.store, &mut self.incoming);
             let kept = reach::keep(window, (&symbol, packet), (now, params));
             self.note_first(kept, symbol.number);
@@ -377,7 +391,7 @@ impl SinkCode for StreamSink {
         };
         cx.counters.innovative += u64::from(is_news);
         cx.counters.redundant += u64::from(!is_news);
-        while let Some(symbol) = self.keep_recovered(upstream, (cx.io.now, cx.params)) {
+        while let Some(symbol) = self.keep_recovered(cx) {
             self.take(cx, &symbol);
         }
         self.settle(cx);

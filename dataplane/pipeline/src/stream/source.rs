@@ -15,6 +15,7 @@ use crate::source::{Inbound, SourceCode};
 use crate::stream::order::Order;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
+use crate::tags;
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FeedbackHeader, Item, NACKS_MAX, items};
 use recoded_wire::frames::{Frames, Span};
@@ -158,6 +159,7 @@ impl SourceCode for StreamSource {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         carried_bytes: usize,
     ) -> bool {
+        let carried_bytes = carried_bytes + cx.params.tag_bytes();
         if carried_bytes > cx.params.symbol_bytes || !self.has_room(cx.io.now) {
             cx.counters.ingress_dropped += 1;
             return false;
@@ -175,8 +177,12 @@ impl SourceCode for StreamSource {
         let number = self.store.end();
         self.store.extend(number.wrapping_add(1), cx.io.now);
         let after = self.order.note(packet, number, self.store.symbols());
-        self.store.put(number, carried, after);
-        self.senders.queue((number, carried.len()), cx.io.now);
+        let tag_bytes = cx.params.tag_bytes();
+        let (symbol, bytes) = self.store.put_with(tag_bytes, number, carried, after);
+        if tag_bytes > 0 && !tags::tag_stream(cx.io.egress, (cx.shard, &symbol), bytes) {
+            cx.counters.tag_failed += 1;
+        }
+        self.senders.queue((number, usize::from(symbol.bytes)), cx.io.now);
         cx.counters.generations += 1;
         cx.counters.source_symbols += 1;
         self.pump(cx);

@@ -238,15 +238,29 @@ impl Store {
 
     /// Keeps a packet of at most the symbol size under a number that is covered and not known.
     pub(crate) fn put(&mut self, number: u32, packet: &[u8], after: u16) {
-        let place = self.place(number);
-        let (slot, bytes) = (&mut self.slots[place], packet.len() as u16);
+        self.put_with(0, number, packet, after);
+    }
+
+    /// Like [`Store::put`], of a packet and so many zeros. The symbol, and all of its bytes.
+    pub(crate) fn put_with(
+        &mut self,
+        zeros: usize,
+        number: u32,
+        packet: &[u8],
+        after: u16,
+    ) -> (StreamSymbol, &mut [u8]) {
+        let (place, len) = (self.place(number), zeros + packet.len());
+        let (slot, bytes) = (&mut self.slots[place], len as u16);
         let out = &mut self.bytes[place * self.stride..][..self.stride];
-        write_symbol_header(&StreamSymbol { number, after, place: 0, bytes }, out);
-        let (held, rest) = out[SYMBOL_HEADER_BYTES..].split_at_mut(packet.len());
-        held.copy_from_slice(packet);
+        let symbol = StreamSymbol { number, after, place: 0, bytes };
+        write_symbol_header(&symbol, out);
+        let (held, rest) = out[SYMBOL_HEADER_BYTES..].split_at_mut(len);
+        held[..packet.len()].copy_from_slice(packet);
+        held[packet.len()..].fill(0);
         rest[..usize::from(slot.dirty.saturating_sub(bytes))].fill(0);
         (slot.bytes, slot.dirty) = (bytes, bytes);
         (slot.after, slot.is_known) = (after, true);
+        (symbol, held)
     }
 
     /// Notes that a number that is covered and not known is known and done for next hop `hop`, and

@@ -119,7 +119,11 @@ impl Keys {
 
 fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
     let ShardId { flow, shard } = unit.shard;
-    let kind = if unit.is_batch { Kind::Batch } else { Kind::Generation };
+    let kind = match unit.kind {
+        egress::UnitKind::Generation => Kind::Generation,
+        egress::UnitKind::Batch => Kind::Batch,
+        egress::UnitKind::Stream => Kind::Stream,
+    };
     let space = Space { flow, shard, kind };
     TaggedUnit { space, number: unit.number, context: unit.context }
 }

@@ -3,19 +3,22 @@
 #![allow(dead_code)] // each test binary uses its own part
 
 #[path = "../common/keys.rs"]
-mod keys;
+pub mod keys;
+mod link;
 mod socket;
 
 use keys::Keys;
+use link::Channel;
+pub use link::Link;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::egress::{Egress, Outer, Unsealed};
+use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
-use recoded_pipeline::report::FlowReport;
+use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::stream::KEEPALIVE_BYTES;
@@ -43,93 +46,6 @@ pub fn is_emulated() -> bool {
         println!("skipped: takes minutes on a processor that is emulated");
     }
     is_emulated
-}
-
-/// One direction of a link.
-#[derive(Copy, Clone, Debug)]
-pub struct Link {
-    /// Bits per second, Ethernet headers included.
-    pub rate: f64,
-    /// Most that a packet waits.
-    pub queue: Nanos,
-    pub delay: Nanos,
-    /// Share of packets lost, and how many in a row on average.
-    pub loss: f64,
-    pub burst: f64,
-    /// Share of packets that come late, and by how much; share that comes twice.
-    pub reordered: (f64, Nanos),
-    pub duplicated: f64,
-    /// Longest UDP payload that it carries.
-    pub bytes_max: usize,
-}
-
-impl Link {
-    /// A link of 300 Mbit/s with a queue of 25 ms.
-    pub fn new(loss: f64, delay_millis: u64) -> Link {
-        Link {
-            rate: 300e6,
-            queue: 25 * MILLI,
-            delay: delay_millis * MILLI,
-            loss,
-            burst: 1.0,
-            reordered: (0.0, 0),
-            duplicated: 0.0,
-            bytes_max: usize::MAX,
-        }
-    }
-
-    /// Most IP bytes per second that it carries in packets of `packet` bytes.
-    pub fn limit(&self, packet: usize) -> f64 {
-        self.rate / 8.0 * (1.0 - self.loss) * packet as f64 / (packet + 22 + AROUND_BYTES) as f64
-    }
-}
-
-struct Channel {
-    link: Link,
-    free_at: Nanos,
-    is_bad: bool,
-    random: ChaCha8Rng,
-    sent: u64,
-    bytes: u64,
-    overflowed: u64,
-    longest: Nanos,
-}
-
-impl Channel {
-    fn chance(&mut self, share: f64) -> bool {
-        f64::from(self.random.next_u32()) < share * 4_294_967_296.0
-    }
-
-    /// When the copies of a packet arrive that is sent now.
-    fn send(&mut self, bytes: usize, now: Nanos) -> Vec<Nanos> {
-        let wait = self.free_at.saturating_sub(now);
-        self.sent += 1;
-        self.bytes += (bytes + AROUND_BYTES) as u64;
-        if wait > self.link.queue {
-            self.overflowed += 1;
-            return Vec::new();
-        }
-        self.longest = self.longest.max(wait);
-        let takes = ((bytes + AROUND_BYTES) as f64 * 8e9 / self.link.rate) as Nanos;
-        self.free_at = self.free_at.max(now) + takes;
-        let Link { loss, burst, delay, reordered: (late, by), duplicated, .. } = self.link;
-        let is_lost = if burst <= 1.0 {
-            self.chance(loss)
-        } else {
-            let leaves = 1.0 / burst;
-            let enters = loss * leaves / (1.0 - loss);
-            let turns = if self.is_bad { leaves } else { enters };
-            if self.chance(turns) {
-                self.is_bad = !self.is_bad;
-            }
-            self.is_bad
-        };
-        if is_lost || bytes > self.link.bytes_max {
-            return Vec::new();
-        }
-        let arrives = self.free_at + delay + if self.chance(late) { by } else { 0 };
-        if self.chance(duplicated) { vec![arrives, arrives + MILLI] } else { vec![arrives] }
-    }
 }
 
 enum What {
@@ -164,6 +80,7 @@ struct Outputs {
     sent: Vec<(PeerId, Span)>,
     delivered: Vec<Vec<u8>>,
     keys: Keys,
+    distrusted: usize,
 }
 
 impl Egress for Outputs {
@@ -173,6 +90,33 @@ impl Egress for Outputs {
 
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         self.keys.unseal(shard, sealed)
+    }
+
+    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
+        Some(self.keys.tag_key())
+    }
+
+    fn tag(
+        &mut self,
+        key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        self.keys.tag(key, unit, index, symbol)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        self.keys.verify(unit, formed, symbol)
+    }
+
+    fn distrust(&mut self, _peer: PeerId) {
+        self.distrusted += 1;
     }
 
     fn transmit(&mut self, peer: PeerId, span: Span, _outer: Outer) {
@@ -230,6 +174,9 @@ struct Wire {
     from: PeerId,
 }
 
+/// What a link, or a relay that lies, makes of a packet of a sender.
+type Tamper = Box<dyn FnMut(usize, &mut Vec<u8>)>;
+
 /// The line, or several that part at the source and meet at the sink.
 pub struct Line {
     nodes: Vec<Node>,
@@ -251,6 +198,8 @@ pub struct Line {
     /// Delivered packets for each acknowledgement that goes back, in a flow of its own.
     acknowledged: Option<usize>,
     seed: u64,
+    /// What becomes of a packet that a node sends towards the sink, by the node: where it lies.
+    pub tamper: Option<Tamper>,
 }
 
 pub fn params(role: Role, next_hops: Vec<PeerId>) -> FlowParams {
@@ -305,7 +254,12 @@ impl Line {
             Node {
                 pipeline: Pipeline::new(&snapshot, seed + index as u64),
                 frames: HeapFrames::new(16384, 2048),
-                outputs: Outputs { sent: vec![], delivered: vec![], keys: Keys::new(1) },
+                outputs: Outputs {
+                    sent: vec![],
+                    delivered: vec![],
+                    keys: Keys::new(1),
+                    distrusted: 0,
+                },
                 wakes_at: None,
                 params,
                 back: None,
@@ -338,6 +292,7 @@ impl Line {
             newest_back: 0,
             acknowledged: None,
             seed,
+            tamper: None,
         };
         line.wires = wires;
         line.ingress(SECOND);
@@ -428,6 +383,16 @@ impl Line {
     }
 
     /// Packets that entered.
+    /// Fates of the packets that a node received.
+    pub fn packets(&self, index: usize) -> PacketCounters {
+        self.nodes[index].pipeline.report().packets
+    }
+
+    /// How often a node wanted other keys of a neighbour.
+    pub fn distrusted(&self, index: usize) -> usize {
+        self.nodes[index].outputs.distrusted
+    }
+
     pub fn entered(&self) -> usize {
         self.entered.len()
     }
@@ -558,9 +523,12 @@ impl Line {
         }
         let sent = std::mem::take(&mut self.nodes[index].outputs.sent);
         for (peer, span) in sent {
-            let payload = self.nodes[index].frames.bytes(span).to_vec();
+            let mut payload = self.nodes[index].frames.bytes(span).to_vec();
             self.nodes[index].frames.release(span.frame);
             let Wire { hop, is_up, to: node, from } = self.wires[&(index, peer)];
+            if let Some(tamper) = self.tamper.as_mut().filter(|_| !is_up) {
+                tamper(index, &mut payload);
+            }
             let channel = if is_up { &mut self.up[hop] } else { &mut self.down[hop] };
             if from == UP && node == 1 && payload.len() > KEEPALIVE_BYTES {
                 self.newest.clone_from(&payload);

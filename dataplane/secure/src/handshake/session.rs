@@ -167,6 +167,13 @@ impl Session {
         }
     }
 
+    /// Begins a handshake with the next [`Session::poll`], unless one is under way.
+    pub fn renew(&mut self, now: u64) {
+        if self.pending.is_none() {
+            self.next_initiation = self.next_initiation.min(now);
+        }
+    }
+
     /// When [`Session::poll`] has something to do.
     #[must_use]
     pub const fn wake(&self) -> u64 {

@@ -13,6 +13,8 @@ mod comments;
 
 mod words;
 
+mod named;
+
 mod readmes;
 
 use std::collections::BTreeSet;
@@ -74,6 +76,10 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     findings.extend(words::check_glossary("README.md", &read_text(root, "README.md")?));
     for file in files.iter().filter(|file| Path::new(file).ends_with("README.md")) {
         findings.extend(readmes::check_paths(file, &read_text(root, file)?, &files));
+    }
+    for file in files.iter().filter(|file| is_document(file)) {
+        let text_of = |named: &str| read_text(root, named).ok();
+        findings.extend(named::check(file, &read_text(root, file)?, text_of));
     }
     if findings.is_empty() {
         return Ok(format!("tidy: {} files, {} crates, no findings", files.len(), packages.len()));

@@ -45,7 +45,8 @@ pub fn check_paths(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Find
     findings
 }
 
-fn words_in_backticks(line: &str) -> impl Iterator<Item = &str> {
+/// What stands in backticks in a line.
+pub fn words_in_backticks(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace)
 }
 

@@ -9,8 +9,9 @@
 use crate::common;
 use recoded_netns::stream::Stream;
 use recoded_netns::traffic::{Iperf, UdpLoad};
-use recoded_netns::{Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
+use recoded_netns::{AuthPlan, Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -26,9 +27,24 @@ fn link(rate_mbit: f64, delay_millis: u64) -> LinkConfig {
     LinkConfig::both(DirectionConfig { delay: Duration::from_millis(delay_millis), ..direction })
 }
 
-/// Each host's part of both flows.
-fn config(index: usize, socket: &str) -> String {
-    let head = format!("[daemon]\nsocket = \"{socket}\"\nauth = \"none\"\nframes = 8192\n");
+/// Each host's part of both flows; with keys, everything is encrypted.
+fn config(index: usize, socket: &str, keys: Option<&AuthPlan>) -> String {
+    let mut head = format!("[daemon]\nsocket = \"{socket}\"\nframes = 8192\n");
+    head += &match keys {
+        Some(_) => format!("private_key = \"{}\"\n", AuthPlan::key_file(socket)),
+        None => "auth = \"none\"\n".to_owned(),
+    };
+    let known = |link: &str, address: &str, host: usize| {
+        keys.map_or(String::new(), |keys| {
+            let key = keys.public(host);
+            format!(
+                "[[neighbour]]\nlink = \"{link}\"\naddress = \"{address}\"\npublic_key = \"{key}\"\n"
+            )
+        })
+    };
+    let edge = |host: usize| {
+        keys.map_or(String::new(), |keys| format!("edge_key = \"{}\"\n", keys.public(host)))
+    };
     let link = |name: &str, address: String| {
         format!("[[link]]\nname = \"{name}\"\ninterface = \"{name}\"\nlocal = \"{address}\"\n")
     };
@@ -38,44 +54,59 @@ fn config(index: usize, socket: &str) -> String {
     let (mgmt0, mgmt2) = ("10.76.0.1".to_owned(), "10.76.0.2".to_owned());
     let tunnel =
         |host: u8| format!("[[tunnel]]\nname = \"rec0\"\naddress = \"10.99.0.{host}/24\"\n");
-    let edges = |source: u8, sink: u8, hops: [String; 2]| {
+    let edges = |source: u8, sink: u8, hops: [String; 2], other_end: usize| {
         let [one, other] = hops;
+        let edge = edge(other_end);
         format!(
             "[[flow]]\nid = {source}\nrole = \"source\"\ntunnel = \"rec0\"\n\
-             next_hops = [{one}, {other}]\nspread = \"sum\"\n\
+             next_hops = [{one}, {other}]\nspread = \"sum\"\n{edge}\
              [[flow]]\nid = {sink}\nrole = \"sink\"\ntunnel = \"rec0\"\n\
-             upstream = [{one}, {other}]\n"
+             upstream = [{one}, {other}]\n{edge}"
         )
     };
     match index {
         0 => {
             let links = link("east", west(1).to_string()) + &link("mgmt", mgmt0);
+            let known = known("east", &east(1).to_string(), 1) + &known("mgmt", &mgmt2, 2);
             let hops = [hop("east", east(1).to_string()), hop("mgmt", mgmt2)];
-            head + &links + &tunnel(1) + &edges(1, 2, hops)
+            head + &links + &known + &tunnel(1) + &edges(1, 2, hops, 1)
         }
         1 => {
             let links = link("west", east(1).to_string()) + &link("east", west(2).to_string());
             let hops = [hop("west", west(1).to_string()), hop("east", east(2).to_string())];
-            head + &links + &tunnel(2) + &edges(2, 1, hops)
+            let known =
+                known("west", &west(1).to_string(), 0) + &known("east", &east(2).to_string(), 2);
+            head + &links + &known + &tunnel(2) + &edges(2, 1, hops, 0)
         }
         _ => {
             let links = link("mgmt", mgmt2) + &link("west", east(2).to_string());
+            let known = known("mgmt", &mgmt0, 0) + &known("west", &west(2).to_string(), 1);
             let (to_0, to_1) = (hop("mgmt", mgmt0), hop("west", west(2).to_string()));
             let relay = |id: u8, from: &str, to: &str| {
                 format!(
                     "[[flow]]\nid = {id}\nrole = \"relay\"\nupstream = {from}\nnext_hops = [{to}]\n"
                 )
             };
-            head + &links + &relay(1, &to_0, &to_1) + &relay(2, &to_1, &to_0)
+            head + &links + &known + &relay(1, &to_0, &to_1) + &relay(2, &to_1, &to_0)
         }
     }
 }
 
-fn two_paths() -> (Bed, Vec<Daemon>) {
+fn two_paths(keys: Option<&AuthPlan>) -> (Bed, Vec<Daemon>) {
     let uniform = BedConfig::uniform(2, link(FAST_MBIT, 5));
     let links = vec![link(FAST_MBIT, 5), link(SLOW_MBIT, 20)];
     let bed = Bed::build(&BedConfig { links, ..uniform }).expect("the bed builds");
-    let start = |index| Daemon::start_with(&bed, index, |socket| config(index, socket)).unwrap();
+    let start = |index| {
+        let write = |socket: &str| {
+            if let Some(keys) = keys {
+                let file = AuthPlan::key_file(socket);
+                std::fs::write(&file, keys.private(index)).unwrap();
+                std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+            }
+            config(index, socket, keys)
+        };
+        Daemon::start_with(&bed, index, write).unwrap()
+    };
     let daemons = (0..3).map(start).collect();
     (bed, daemons)
 }
@@ -87,7 +118,7 @@ fn to() -> SocketAddr {
 #[test]
 fn tcp_gets_the_sum_of_both_paths_and_outlives_a_cut() {
     let Some(_turn) = common::daemons() else { return };
-    let (mut bed, daemons) = two_paths();
+    let (mut bed, daemons) = two_paths(None);
     let (source, sink) = (&bed.hosts()[0].clone(), &bed.hosts()[1].clone());
     let stream = Stream::start((source, to()), (sink, to()), "bbr").unwrap();
     sleep(Duration::from_secs(8));
@@ -112,7 +143,7 @@ fn tcp_gets_the_sum_of_both_paths_and_outlives_a_cut() {
 #[test]
 fn datagrams_of_more_than_either_path_carries_arrive() {
     let Some(_turn) = common::daemons() else { return };
-    let (bed, _daemons) = two_paths();
+    let (bed, _daemons) = two_paths(None);
     let (source, sink) = (&bed.hosts()[0], &bed.hosts()[1]);
     let load = |mbit| UdpLoad { to: to().ip(), payload_bytes: 1300, mbit, seconds: 4 };
     // The first finds the rates.
@@ -125,10 +156,35 @@ fn datagrams_of_more_than_either_path_carries_arrive() {
     }
 }
 
+/// With all keys: the ends agree over both paths, and each path's packets have tags of their own.
+#[test]
+fn datagrams_that_are_encrypted_go_on_when_either_path_is_cut() {
+    let Some(_turn) = common::daemons() else { return };
+    let keys = AuthPlan::new("full", 2);
+    let (mut bed, daemons) = two_paths(Some(&keys));
+    cut_both(&mut bed);
+    for daemon in &daemons[..2] {
+        let shown = daemon.show().unwrap();
+        assert_eq!(shown.flows[0].code, "stream");
+        let count = |name: &str| shown.flows.iter().map(|flow| flow.count(name)).sum::<u64>();
+        let wrong = ["tag_refused", "tag_failed", "unseal_refused", "clear_refused"].map(count);
+        println!("{} symbols verified, {wrong:?} refused", count("tag_verified"));
+        assert_eq!(wrong, [0; 4]);
+    }
+    let sink = daemons[1].show().unwrap();
+    let verified: u64 = sink.flows.iter().map(|flow| flow.count("tag_verified")).sum();
+    assert!(verified > 8000, "{verified}");
+}
+
 #[test]
 fn datagrams_go_on_when_either_path_is_cut() {
     let Some(_turn) = common::daemons() else { return };
-    let (mut bed, _daemons) = two_paths();
+    let (mut bed, _daemons) = two_paths(None);
+    cut_both(&mut bed);
+}
+
+/// Cuts one path after the other for two seconds, under a thousand datagrams a second.
+fn cut_both(bed: &mut Bed) {
     let receiver = bed.hosts()[1].udp_socket(to()).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();

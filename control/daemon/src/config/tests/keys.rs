@@ -378,3 +378,27 @@ fn annotations_meanings_and_cures_name_only_keys_and_counters_that_exist() {
         assert_eq!(unknown_names(&text), [""; 0], "{}", counter.name);
     }
 }
+
+#[test]
+fn encrypted_flow_has_several_next_hops_where_they_are_paths_to_one_sink() {
+    let two = "[{ link = \"east\", address = \"10.0.2.2\" }, { link = \"west\", address = \"10.0.1.1\" }]";
+    let with = |spread: Option<&str>| {
+        let mut file = File::new(Role::Source, None).with_keys(Role::Source);
+        let key = "\"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=\"".to_owned();
+        let west = vec![
+            ("link", "\"west\"".to_owned()),
+            ("address", "\"10.0.1.1\"".to_owned()),
+            ("public_key", key),
+        ];
+        file.0.push(("neighbour", west));
+        file.with("flow", "next_hops", Some(two)).with("flow", "spread", spread).parse()
+    };
+    for spread in ["\"sum\"", "\"backup\"", "\"every\""] {
+        let config = with(Some(spread)).expect("paths to one sink");
+        assert!(config.flows[0].params.sealed && config.flows[0].params.tagged);
+        assert_eq!(config.flows[0].params.next_hops.len(), 2);
+        assert!(!config.to_toml().is_empty());
+    }
+    let said = with(None).expect_err("these may be sinks");
+    assert!(said.contains("spread = \"sum\", \"backup\" or \"every\""), "{said}");
+}

@@ -1,0 +1,103 @@
+//! Neighbours from which symbols with wrong tags come: they lie, or pass on what others made of it.
+//!
+//! ```text
+//!  wrong tags: 1, 2 ... as many as are allowed ──► quarantine 10 s, 20 s ... 640 s ──► 1, 2 ...
+//!                                   (within 60 s)
+//! ```
+//!
+//! A neighbour in quarantine is not heard, so that what it would bring comes over other paths; its
+//! keys are changed. Where there is no other path, nothing is gained by that, and it is heard. Only
+//! what was verified as its own counts, so no other host can bring a neighbour here.
+
+use crate::params::Nanos;
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// Wrong tags longer ago do not count.
+const WITHIN_NANOS: Nanos = 60 * SECOND;
+
+/// The first quarantine, and the longest: each is twice as long as the one before.
+const FIRST_NANOS: Nanos = 10 * SECOND;
+const DOUBLED_MAX: u32 = 6;
+
+/// After so long without a wrong tag, the next quarantine is as long as the first.
+const FORGIVEN_NANOS: Nanos = 3600 * SECOND;
+
+/// What a neighbour did, and for how long it is not heard.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Quarantine {
+    /// Wrong tags since a time.
+    wrong: u32,
+    since: Nanos,
+    from: Nanos,
+    until: Nanos,
+    /// Quarantines so far.
+    count: u32,
+}
+
+impl Quarantine {
+    /// Notes a wrong tag, of which so many are one too many; 0 allows any number. Whether a
+    /// quarantine begins with it.
+    pub(crate) fn note(&mut self, most: u32, now: Nanos) -> bool {
+        if most == 0 || self.is_on(now) {
+            return false;
+        }
+        if self.wrong == 0 || now.saturating_sub(self.since) > WITHIN_NANOS {
+            if now.saturating_sub(self.until) > FORGIVEN_NANOS {
+                self.count = 0;
+            }
+            (self.wrong, self.since) = (0, now);
+        }
+        self.wrong += 1;
+        if self.wrong < most {
+            return false;
+        }
+        (self.wrong, self.from) = (0, now);
+        self.until = now.saturating_add(FIRST_NANOS << self.count.min(DOUBLED_MAX));
+        self.count = self.count.saturating_add(1);
+        true
+    }
+
+    /// Whether the last quarantine began after a time.
+    pub(crate) fn has_begun_since(&self, time: Nanos) -> bool {
+        self.from > time
+    }
+
+    /// Whether it is in quarantine.
+    #[inline]
+    pub(crate) fn is_on(&self, now: Nanos) -> bool {
+        now < self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_are_allowed_begin_a_quarantine_and_the_next_is_longer() {
+        let mut quarantine = Quarantine::default();
+        let mut now = SECOND;
+        for seconds in [10, 20, 40, 80, 160, 320, 640, 640] {
+            assert!((0..9).all(|_| !quarantine.note(10, now)));
+            assert!(!quarantine.is_on(now) && quarantine.note(10, now));
+            assert!(!quarantine.note(10, now), "it is not heard meanwhile");
+            assert!(quarantine.is_on(now + seconds * SECOND - 1));
+            now += seconds * SECOND;
+            assert!(!quarantine.is_on(now));
+        }
+        now += FORGIVEN_NANOS + 1;
+        assert!((0..10).any(|_| quarantine.note(10, now)));
+        assert!(quarantine.is_on(now + 9 * SECOND) && !quarantine.is_on(now + 10 * SECOND));
+    }
+
+    #[test]
+    fn few_and_old_ones_are_let_pass_and_none_is_too_many_where_all_are_allowed() {
+        let mut quarantine = Quarantine::default();
+        for step in 0..1000 {
+            assert!(!quarantine.note(10, step * WITHIN_NANOS / 8), "{step}");
+            assert!(!quarantine.note(0, step));
+        }
+        assert!(Quarantine::default().note(1, SECOND));
+    }
+}

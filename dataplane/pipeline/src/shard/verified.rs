@@ -1,0 +1,78 @@
+//! Tags of symbols at a shard: what is verified, what becomes of what is not, and of the
+//! neighbour that it came from.
+
+use crate::egress::Egress;
+use crate::io::{Arrival, Data, Io};
+use crate::params::Nanos;
+use crate::report::DropReason;
+use crate::shard::Shard;
+use crate::stage::State;
+use crate::tags::{self, Admitted};
+use recoded_wire::frames::Frames;
+
+/// So long after the first right tag none is of keys of before any more: streams keep symbols for
+/// 4 s.
+const SETTLED_NANOS: Nanos = 5_000_000_000;
+
+impl Shard {
+    /// Verifies the symbol of a packet that was admitted; see [`tags::verify`].
+    ///
+    /// # Errors
+    /// The reason why it must be dropped.
+    #[inline]
+    pub(crate) fn verify<'a>(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        arrival: &Arrival<'a>,
+    ) -> Result<Option<Arrival<'a>>, DropReason> {
+        match tags::verify(io, &self.present.params, arrival) {
+            Ok(Admitted { is_verified, payload }) => {
+                self.counters.tag_verified += u64::from(is_verified);
+                if is_verified && self.verified_at.is_none() {
+                    self.verified_at = Some(io.now);
+                }
+                Ok(payload)
+            }
+            Err(reason) => {
+                if reason == DropReason::WrongSymbolTag {
+                    self.counters.tag_refused += 1;
+                    self.give_up(arrival, io.now);
+                    self.distrust(io, 1);
+                }
+                Err(reason)
+            }
+        }
+    }
+
+    /// Notes wrong tags of the neighbour that a packet came from last. Not at first: what is on its
+    /// way when a node starts may be under keys that it does not have.
+    pub(super) fn distrust(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, wrong: u64) {
+        if self.verified_at.is_none_or(|at| at.saturating_add(SETTLED_NANOS) > io.now) {
+            return;
+        }
+        let most = self.present.params.wrong_tags_max;
+        let upstream = self.upstreams.present_mut();
+        for _ in 0..wrong {
+            if upstream.quarantine.note(most, io.now) {
+                self.counters.quarantines += 1;
+                upstream.peer.into_iter().for_each(|peer| io.egress.distrust(peer));
+            }
+        }
+    }
+
+    /// Tells the neighbour that a symbol of a stream came, though it was refused: what it would
+    /// send again is the same.
+    fn give_up(&mut self, arrival: &Arrival<'_>, now: Nanos) {
+        let Data::Stream(packet) = &arrival.data else { return };
+        let Some(symbol) = packet.symbol() else { return };
+        let place = self.upstreams.place();
+        match &mut self.present.state {
+            State::StreamRelay(relay) => relay.give_up(place, &symbol),
+            State::StreamSink(sink) => sink.give_up(place, &symbol),
+            _ => return,
+        }
+        let what = (usize::from(arrival.payload.len), false);
+        self.upstreams.present_mut().track(arrival.data.header(), what, now);
+        self.wake(now);
+    }
+}
