@@ -97,6 +97,8 @@ pub(crate) struct Sender {
     receiver: usize,
     /// Whether it is one of several paths to a receiver.
     is_path: bool,
+    /// How long after it was heard of a symbol is sent, round trips aside.
+    patience: Nanos,
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
@@ -122,7 +124,9 @@ pub(crate) struct Sender {
     has_begun: bool,
     share: Share,
     next_key: u16,
+    /// Symbols that are too large for the link; those that waited for too long.
     given_up: u64,
+    lagged: u64,
     /// When the link is free.
     free_at: Nanos,
     /// Whether all that may be on the way was, since something left.
@@ -140,6 +144,7 @@ impl Sender {
             hop,
             receiver,
             is_path,
+            patience: AGAIN_NANOS,
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
@@ -158,6 +163,7 @@ impl Sender {
             share: Share::new(),
             next_key: 0,
             given_up: 0,
+            lagged: 0,
             free_at: 0,
             is_full: false,
             heard_at: 0,
@@ -176,6 +182,12 @@ impl Sender {
 
     pub(crate) fn hop(&self) -> usize {
         self.hop
+    }
+
+    /// The same neighbour at another place among the next hops.
+    pub(crate) fn moved_to(mut self, hop: usize) -> Self {
+        self.hop = hop;
+        self
     }
 
     /// Mean round trip to the neighbour, as far as it is known.
@@ -221,9 +233,11 @@ impl Sender {
         self.share.planned()
     }
 
-    /// Protects what it sends from now on as this profile asks.
-    pub(crate) fn protect(&mut self, profile: StreamProfile) {
+    /// Protects what it sends from now on as this profile asks. Where it is one of several
+    /// receivers it may lag by so much.
+    pub(crate) fn protect(&mut self, profile: StreamProfile, lag: Option<Nanos>) {
         self.share.profile = profile;
+        self.patience = lag.unwrap_or(AGAIN_NANOS);
     }
 
     /// Queues a symbol. The oldest goes where more wait than a window holds.
@@ -309,6 +323,7 @@ impl Sender {
     fn is_wanted(&mut self, store: &mut Store, number: u32, now: Nanos) -> bool {
         let is_missing = store.is_known(number) && !store.is_done(number, self.receiver);
         if !is_missing || store.heard_at(number) + self.patience() <= now {
+            self.lagged += u64::from(is_missing);
             return false;
         }
         let is_too_large = self.refuses(store.packet_bytes(number));
@@ -319,9 +334,9 @@ impl Sender {
         !is_too_large
     }
 
-    /// How many symbols were given up since this was asked.
-    pub(crate) fn take_given_up(&mut self) -> u64 {
-        std::mem::take(&mut self.given_up)
+    /// How many symbols were too large, and how many waited for too long, since this was asked.
+    pub(crate) fn take_given_up(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.given_up), std::mem::take(&mut self.lagged))
     }
 
     /// A combination of the newest symbols that are still here.
@@ -348,7 +363,7 @@ impl Sender {
 
     /// How long after it was heard of a symbol is still sent.
     fn patience(&self) -> Nanos {
-        AGAIN_NANOS + AGAIN_ROUND_TRIPS * self.round_trip()
+        self.patience + AGAIN_ROUND_TRIPS * self.round_trip()
     }
 
     /// Lets symbols go that waited too long: nothing waits for a neighbour that is gone.
@@ -356,11 +371,12 @@ impl Sender {
         let patience = self.patience();
         let is_over =
             |number: u32| !store.covers(number) || store.heard_at(number) + patience <= now;
-        while self.again.front().is_some_and(|(number, _)| is_over(*number)) {
-            self.again.pop_front();
+        let lacks = |number: u32| u64::from(!store.is_done(number, self.receiver));
+        while let Some((number, _)) = self.again.pop_front_if(|(number, _)| is_over(*number)) {
+            self.lagged += lacks(number);
         }
-        while self.fresh.front().is_some_and(|number| is_over(*number)) {
-            self.fresh.pop_front();
+        while let Some(number) = self.fresh.pop_front_if(|number| is_over(*number)) {
+            self.lagged += lacks(number);
         }
     }
 
