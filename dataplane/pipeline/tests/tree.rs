@@ -4,6 +4,9 @@
 mod timed;
 
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId};
+use recoded_wire::feedback::{FeedbackHeader, Item, Nack, Writer};
+use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::parse::{Packet, parse};
 use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
 
 /// 50 Mbit/s of datagrams.
@@ -190,6 +193,59 @@ fn sinks_come_and_go_while_others_go_on() {
             assert!(lost(&line, sink, first) * 10_000 <= entered);
         }
     }
+}
+
+/// The first sink asks for all of the newest symbols, over and over.
+#[test]
+fn sink_that_asks_for_everything_takes_its_own_share() {
+    if is_emulated() {
+        return;
+    }
+    let mut line = Line::graph(&tree(), DATAGRAMS, 6, |_, _| ());
+    line.wait_for_source();
+    line.run(2 * SECOND);
+    let mut newest = None;
+    let before: Vec<u64> = (0..tree().len()).map(|hop| line.sent(hop).0).collect();
+    let entered = line.entered();
+    for turn in 0..3000 {
+        let Ok(Packet::Stream(packet)) = parse(line.newest()) else { panic!("a stream") };
+        newest = packet.symbol().map(|symbol| symbol.number).or(newest);
+        let Some(newest) = newest else {
+            line.run(MILLI);
+            continue;
+        };
+        let common = Header {
+            packet_type: PacketType::Feedback,
+            flags: Flags(0),
+            link_sequence: line.newest_back_to(1).wrapping_add(1),
+            hop_index: 0,
+            ..packet.header.common
+        };
+        let mut bytes = [0; 600];
+        FeedbackHeader { common, node: 9, number: turn }.write(&mut bytes);
+        let mut writer = Writer::new(&mut bytes);
+        for back in 0..30 {
+            let unit = newest.wrapping_sub(200 + back);
+            let round = (turn % 4) as u8;
+            writer.push(Item::Nack(Nack { unit, missing: 1, round }));
+        }
+        let length = writer.finish();
+        line.inject(1, &bytes[..length]);
+        line.run(MILLI);
+    }
+    let refused = line.flow(1).counters.repairs_refused;
+    let entered = (line.entered() - entered) as f64;
+    let costs: Vec<f64> = (0..tree().len())
+        .map(|hop| (line.sent(hop).0 - before[hop]) as f64 * (1.0 - tree()[hop].1.loss) / entered)
+        .collect();
+    line.stop(2 * SECOND);
+    let losses: Vec<usize> = (0..8).map(|sink| lost(&line, SINK + sink, 0)).collect();
+    println!("{costs:.3?}; {losses:?} lost; {refused} refused");
+    assert!(refused > 1000, "{refused}");
+    assert!(costs.iter().enumerate().all(|(hop, cost)| hop == 2 || *cost < 1.09), "{costs:?}");
+    // Its reserve, and a packet for every second that it gets.
+    assert!(costs[2] < 1.7, "{costs:?}");
+    assert!(losses[1..].iter().all(|lost| *lost == 0), "{losses:?}");
 }
 
 /// Sixty-four sinks, each behind a link of its own: eight relays of eight.

@@ -81,8 +81,8 @@ pub const FLOW: Table = Table {
             values: Whole(1_000, 10_000_000),
             unit: "microseconds",
             default: Is("500000"),
-            meaning: "Code stream, several receivers: a packet is sent to each for so long after it \
-                came, and four round trips. One that is slower or gone is left out, and delays no \
+            meaning: "Code stream, several receivers: a packet is sent to each for so long after \
+                it came, and four round trips. One that is slower or gone is left out, and delays no \
                 other; raise it where links are slow for moments.",
             elsewhere: "a sink is where the flow ends",
             ..KEY
@@ -353,7 +353,7 @@ pub const FLOW: Table = Table {
             name: "onward_share",
             roles: &[Relay],
             values: Number(0.01, 1.0),
-            default: Is("1.0"),
+            default: Is("1"),
             meaning: "Of the packets planned for each generation that comes, of all upstreams \
                 together, the share that is sent on. Below 1, with recoding random, where branches \
                 meet in front of a link that carries less than they do, and receivers get the rest \

@@ -36,7 +36,7 @@ pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
 }
 
 /// The code: a stream where there is a way back, automatic redundancy and room for a packet of the
-/// tunnel in a symbol; generations otherwise. Several receivers have it, too: each of their links is
+/// tunnel in a symbol; generations otherwise. Several receivers have it, too: each link to one is
 /// mended by itself, where generations take three packets for each symbol
 /// (`dataplane/pipeline/tests/tree.rs`).
 fn choose(facts: &Facts) -> CodeSettings {

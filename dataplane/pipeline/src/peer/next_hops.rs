@@ -97,8 +97,8 @@ impl NextHops {
     }
 
     /// Sends `payload`, whose header is written but for the link sequence number, to every next
-    /// hop, or to that whose turn it is, in packets of a traffic class. Takes over one reference. Returns how many copies could
-    /// not be made because frames ran out.
+    /// hop, or to that whose turn it is, in packets of a traffic class. Takes over one reference.
+    /// Returns how many copies could not be made because frames ran out.
     pub(crate) fn send(
         &mut self,
         frames: &mut impl Frames,
@@ -178,8 +178,8 @@ impl NextHops {
     }
 
     /// Sends `count` fresh combinations of `sources` under `header`, whose type, field and size are
-    /// set here; END, if it has it, stays with the last one to each. Returns how many were sent, and how
-    /// many packets found no frame.
+    /// set here; END, if it has it, stays with the last one to each. Returns how many were sent,
+    /// and how many packets found no frame.
     pub(crate) fn send_combinations(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,

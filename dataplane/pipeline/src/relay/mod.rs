@@ -151,14 +151,7 @@ impl Relay {
         if is_repair {
             return self.repair((index, accepted), cx, arrival, header);
         }
-        let announced = if view.block.is_some() { view.size as u16 } else { header.planned };
-        let place = cx.upstream.place % UPSTREAMS_MAX;
-        collected.announced[place] = announced;
-        collected.ended |= u8::from(header.common.flags.has(Flags::END)) << place;
-        let ends = has_ended(params, collected);
-        if !collected.is_planned {
-            collected.planned = plan_within(params, collected.size(), onward(params, collected));
-        }
+        let ends = collected.hear_plan(params, &header, (view, cx.upstream.place));
         let is_mended = self.is_mended(index, cx.io.now);
         let collected = &self.generations[index];
         let cut_through = accepted == Accepted::Innovative
@@ -555,11 +548,25 @@ fn onward(params: &FlowParams, collected: &Collected) -> u16 {
     share.min(f64::from(PLANNED_MAX)) as u16
 }
 
-/// Whether nothing more is to come of a generation that does anything for it: it is whole, or each
-/// upstream has sent its last packet of it.
-fn has_ended(params: &FlowParams, collected: &Collected) -> bool {
-    let upstreams = params.further_upstreams.len() as u32 + 1;
-    collected.ended.count_ones() >= upstreams || collected.is_complete()
+impl Collected {
+    /// Notes what a packet of the upstream at a place announces. Whether nothing more is to come
+    /// that does anything for it: it is whole, or each upstream has sent its last packet of it.
+    fn hear_plan(
+        &mut self,
+        params: &FlowParams,
+        header: &CodedHeader,
+        (view, place): (&PacketView, usize),
+    ) -> bool {
+        let place = place % UPSTREAMS_MAX;
+        let is_batch = view.block.is_some();
+        self.announced[place] = if is_batch { view.size as u16 } else { header.planned };
+        self.ended |= u8::from(header.common.flags.has(Flags::END)) << place;
+        if !self.is_planned {
+            self.planned = plan_within(params, self.size(), onward(params, self));
+        }
+        let upstreams = params.further_upstreams.len() as u32 + 1;
+        self.ended.count_ones() >= upstreams || self.is_complete()
+    }
 }
 
 /// The plan a packet announces, within what configuration allows: output per input stays bounded

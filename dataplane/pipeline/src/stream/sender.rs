@@ -1,12 +1,14 @@
 //! The sending side of one hop of a stream: what waits to be sent, at which pace, and what was lost
 //! and is sent again.
 
+mod lag;
 mod path;
 
 use crate::io::earlier;
-use crate::params::{Nanos, StreamProfile};
+use crate::params::Nanos;
 use crate::peer::liveness::Liveness;
 use crate::peer::rate::{Rate, Verdict};
+use crate::peer::repair::RepairBudget;
 use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::peer::sizes::Sizes;
@@ -99,6 +101,8 @@ pub(crate) struct Sender {
     is_path: bool,
     /// How long after it was heard of a symbol is sent, round trips aside.
     patience: Nanos,
+    /// What requests of sinks behind it may cost.
+    pub(crate) budget: RepairBudget,
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
@@ -145,6 +149,7 @@ impl Sender {
             receiver,
             is_path,
             patience: AGAIN_NANOS,
+            budget: RepairBudget::new(),
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
@@ -182,12 +187,6 @@ impl Sender {
 
     pub(crate) fn hop(&self) -> usize {
         self.hop
-    }
-
-    /// The same neighbour at another place among the next hops.
-    pub(crate) fn moved_to(mut self, hop: usize) -> Self {
-        self.hop = hop;
-        self
     }
 
     /// Mean round trip to the neighbour, as far as it is known.
@@ -231,13 +230,6 @@ impl Sender {
     /// What it planned to send in advance.
     pub(crate) fn planned(&self) -> Planned {
         self.share.planned()
-    }
-
-    /// Protects what it sends from now on as this profile asks. Where it is one of several
-    /// receivers it may lag by so much.
-    pub(crate) fn protect(&mut self, profile: StreamProfile, lag: Option<Nanos>) {
-        self.share.profile = profile;
-        self.patience = lag.unwrap_or(AGAIN_NANOS);
     }
 
     /// Queues a symbol. The oldest goes where more wait than a window holds.
@@ -334,11 +326,6 @@ impl Sender {
         !is_too_large
     }
 
-    /// How many symbols were too large, and how many waited for too long, since this was asked.
-    pub(crate) fn take_given_up(&mut self) -> (u64, u64) {
-        (std::mem::take(&mut self.given_up), std::mem::take(&mut self.lagged))
-    }
-
     /// A combination of the newest symbols that are still here.
     fn combination(&mut self, store: &Store) -> Option<Combination> {
         let most = self.share.symbols() as u32;
@@ -359,25 +346,6 @@ impl Sender {
     /// Number of the symbol of one of the newest places.
     pub(crate) fn number_at(&self, place: u32) -> u32 {
         self.placed[place as usize % PLACES].0
-    }
-
-    /// How long after it was heard of a symbol is still sent.
-    fn patience(&self) -> Nanos {
-        self.patience + AGAIN_ROUND_TRIPS * self.round_trip()
-    }
-
-    /// Lets symbols go that waited too long: nothing waits for a neighbour that is gone.
-    fn expire(&mut self, store: &Store, now: Nanos) {
-        let patience = self.patience();
-        let is_over =
-            |number: u32| !store.covers(number) || store.heard_at(number) + patience <= now;
-        let lacks = |number: u32| u64::from(!store.is_done(number, self.receiver));
-        while let Some((number, _)) = self.again.pop_front_if(|(number, _)| is_over(*number)) {
-            self.lagged += lacks(number);
-        }
-        while let Some(number) = self.fresh.pop_front_if(|number| is_over(*number)) {
-            self.lagged += lacks(number);
-        }
     }
 
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {

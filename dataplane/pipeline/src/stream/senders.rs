@@ -56,7 +56,7 @@ pub(crate) struct Senders {
     hops: Vec<(PeerId, Sender)>,
     paths: Paths,
     symbols: usize,
-    /// What the sink's requests may cost.
+    /// What the requests of one sink behind all of them may cost.
     budget: RepairBudget,
     again_at: Option<Nanos>,
 }
@@ -139,6 +139,7 @@ impl Senders {
             });
         }
         for (_, sender) in hops {
+            sender.budget.earn(1);
             sender.queue(number, *symbols);
         }
     }
@@ -155,13 +156,16 @@ impl Senders {
         let Some(from) = from.filter(|_| round < ROUNDS && store.is_known(number)) else {
             return Answered::Unknown;
         };
-        if !self.budget.is_left() {
+        let Self { hops, paths, budget, .. } = self;
+        let is_one_path = paths.spread() != Spread::Every;
+        let receiver = hops[from].1.receiver();
+        // Of several receivers none spends what the others need.
+        let budget = if is_one_path { budget } else { &mut hops[from].1.budget };
+        if !budget.is_left() {
             return Answered::Refused;
         }
-        if store.answers(number, round, self.hops[from].1.receiver()) {
-            self.budget.grant(1, || 1);
-            let Self { hops, paths, .. } = self;
-            let is_one_path = paths.spread() != Spread::Every;
+        if store.answers(number, round, receiver) {
+            budget.grant(1, || 1);
             let about = (number, store.packet_bytes(number));
             let place = if is_one_path { paths.assign(hops, about, true, now) } else { from };
             hops[place].1.queue_first(number);

@@ -129,8 +129,9 @@ pub struct Line {
     pub delivered: Vec<Delivered>,
     /// The newest packet with a symbol that the source sent.
     newest: Vec<u8>,
-    /// Link sequence number of the newest packet that was sent to the source.
-    newest_back: u32,
+    /// Link sequence number of the newest packet that was sent to each node, by the first neighbour
+    /// that it sends to.
+    newest_back: Vec<u32>,
     /// Delivered packets for each acknowledgement that goes back, in a flow of its own.
     acknowledged: Option<usize>,
     seed: u64,
@@ -229,7 +230,7 @@ impl Line {
             ingress_at: None,
             delivered: Vec::new(),
             newest: Vec::new(),
-            newest_back: 0,
+            newest_back: vec![0; last + 1],
             acknowledged: None,
             seed,
         };
@@ -384,7 +385,13 @@ impl Line {
 
     /// Link sequence number of the newest packet that was sent to the source.
     pub fn newest_back(&self) -> u32 {
-        self.newest_back
+        self.newest_back_to(0)
+    }
+
+    /// Link sequence number of the newest packet that was sent to a node, by the first neighbour
+    /// that it sends to.
+    pub fn newest_back_to(&self, node: usize) -> u32 {
+        self.newest_back[node]
     }
 
     /// A forged packet comes to a node, from the neighbour that sends such packets.
@@ -492,9 +499,9 @@ impl Line {
             if from == UP && node == 1 && payload.len() > KEEPALIVE_BYTES {
                 self.newest.clone_from(&payload);
             }
-            if from == DOWN && node == 0 {
+            if from == DOWN {
                 let header = Header::parse(&payload).expect("nodes write headers");
-                self.newest_back = header.link_sequence;
+                self.newest_back[node] = header.link_sequence;
             }
             for at in channel.send(payload.len(), self.now) {
                 self.push(at, What::Arrive { node, peer: from, payload: payload.clone() });
