@@ -86,9 +86,7 @@ pub fn flow(
         timeouts(reader, kind);
     let recoding = recoding(reader);
     refuse_spread(reader, spread, (kind, &coding.code));
-    let share = "a share of the packets from 0.01 to 1";
-    let onward_share = reader.number("onward_share", 0.01..=1.0, share).unwrap_or(1.0);
-    let lag_timeout_nanos = lag_timeout(reader);
+    let (onward_share, lag_timeout_nanos) = (onward_share(reader), lag_timeout(reader));
     let adaptive = reader.truth("adaptive").unwrap_or(true);
 
     let (role, further_upstreams) = role(kind, tunnel, upstreams)?;
@@ -270,6 +268,12 @@ fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, (kind, code): (Kind, &
         let rule = "code = \"stream\" can be spread over paths, rlnc only as \"sum\"";
         reader.refuse("spread", "does not suit the code", rule);
     }
+}
+
+/// `onward_share`.
+fn onward_share(reader: &mut Reader<'_>) -> f64 {
+    let rule = "a share of the packets from 0.01 to 1";
+    reader.number("onward_share", 0.01..=1.0, rule).unwrap_or(1.0)
 }
 
 /// `lag_timeout_us`.
