@@ -3,7 +3,7 @@
 use recoded_api::v1::HopLoss;
 use recoded_code::theory::stream::StreamHop;
 use recoded_code::theory::{LossModel, Recoding, rank_distributions};
-use recoded_pipeline::params::{FlowCode, FlowParams, Role};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, Spread};
 use recoded_pipeline::report::{FlowReport, NextHop};
 
 /// Larger generations take too long to compute each time somebody looks.
@@ -57,8 +57,8 @@ pub fn overhead(
         }
         FlowCode::Stream(_) if is_source => {
             let first = model(hops.iter().find(|hop| hop.hop == 0)?);
-            let packets = next_hops.iter().map(|hop| stream_hop(first, hop).packets());
-            Some(packets.sum()).filter(|packets| *packets > 0.0)
+            let packets = on_links(params.spread, first, next_hops);
+            Some(packets).filter(|packets| *packets > 0.0)
         }
         _ if is_source && in_advance.is_some() => {
             let first = hops.iter().find(|hop| hop.hop == 0)?;
@@ -68,6 +68,23 @@ pub fn overhead(
         FlowCode::Bats(_) => rank.filter(|rank| *rank > 0.0).map(f64::recip),
         _ => None,
     }
+}
+
+/// Packets per symbol of a stream on all links that leave the source: on each, where each next hop
+/// gets every symbol; of paths, on that which a symbol takes. Of several links each has told what
+/// it loses.
+fn on_links(spread: Spread, first: LossModel, next_hops: &[NextHop]) -> f64 {
+    let lost = |hop: &NextHop| match (next_hops.len(), hop.heard) {
+        (2.., Some(heard)) => LossModel { loss: heard.loss, ..first },
+        _ => first,
+    };
+    let packets = |hop: &NextHop| stream_hop(lost(hop), hop).packets();
+    if spread == Spread::Every {
+        return next_hops.iter().map(packets).sum();
+    }
+    let rate = |hop: &NextHop| hop.planned.symbols_per_second;
+    let all: f64 = next_hops.iter().map(rate).sum();
+    next_hops.iter().map(|hop| packets(hop) * rate(hop) / all.max(1e-9)).sum()
 }
 
 /// Packets per source symbol that a source sends before anything is known to be lost, where hops
@@ -206,6 +223,13 @@ mod tests {
         }
         assert_eq!(packets(&[]), None);
         assert_eq!(overhead(&params, (None, None), (&[], &[next_hop(0.0)])), None);
+        // Paths: one of four times the rate, and no loss on the other.
+        let paths = FlowParams { spread: Spread::Sum, ..params };
+        let mut next_hops = [next_hop(0.0), next_hop(0.0)];
+        next_hops[0].planned.symbols_per_second *= 4.0;
+        next_hops[1].heard = next_hops[1].heard.map(|heard| HeardHop { loss: 0.0, ..heard });
+        let packets = overhead(&paths, (None, None), (&ten_hops(), &next_hops)).expect("known");
+        assert!((packets - (0.8 / 0.9 + 0.2)).abs() < 0.01, "{packets}");
     }
 
     #[test]

@@ -39,8 +39,10 @@ pub(crate) struct BoxFlow<'a> {
     pub id: u32,
     pub role: Role,
     pub tunnel: Option<String>,
-    pub upstream: Option<BoxHop>,
-    pub next_hop: Option<BoxHop>,
+    pub upstreams: Vec<BoxHop>,
+    pub next_hops: Vec<BoxHop>,
+    /// Whether its next hops are paths to one receiver, and nothing else is written.
+    pub is_sum: bool,
     pub edge: Option<PublicKey>,
     pub extras: Vec<&'a Extra>,
     pub path: &'a Path,
@@ -70,13 +72,15 @@ pub(crate) fn of(network: &Network, node: usize) -> Needs<'_> {
     let tunnels = tunnels(network, node);
     let mut flows = Vec::new();
     for path in &network.paths {
-        let back: Vec<usize> = path.nodes.iter().rev().copied().collect();
-        for (id, way) in [(path.id, &path.nodes), (path.id + 1, &back)] {
-            flows.extend(flow(network, (node, &links), &tunnels, path, (id, way)));
+        flows.extend(flow(network, (node, &links), &tunnels, path, (path.id, &path.ways)));
+        if path.receivers().len() == 1 {
+            let turned = |way: &Vec<usize>| way.iter().rev().copied().collect();
+            let back: Vec<Vec<usize>> = path.ways.iter().map(turned).collect();
+            flows.extend(flow(network, (node, &links), &tunnels, path, (path.id + 1, &back)));
         }
     }
     let mut neighbours: Vec<BoxHop> = Vec::new();
-    for hop in flows.iter().flat_map(|flow| flow.upstream.iter().chain(&flow.next_hop)) {
+    for hop in flows.iter().flat_map(|flow| flow.upstreams.iter().chain(&flow.next_hops)) {
         if !neighbours.iter().any(|known| known.address == hop.address && known.link == hop.link) {
             neighbours.push(hop.clone());
         }
@@ -133,34 +137,49 @@ fn flow<'a>(
     (node, links): (usize, &[BoxLink<'_>]),
     tunnels: &[BoxTunnel<'_>],
     path: &'a Path,
-    (id, way): (u32, &[usize]),
+    (id, ways): (u32, &[Vec<usize>]),
 ) -> Option<BoxFlow<'a>> {
-    let at = way.iter().position(|passed| *passed == node)?;
-    let before = at.checked_sub(1).and_then(|before| way.get(before));
-    let after = way.get(at + 1);
-    let role = match (before, after) {
-        (None, _) => Role::Source,
-        (Some(_), Some(_)) => Role::Relay,
-        (Some(_), None) => Role::Sink,
+    if !path.passes(node) {
+        return None;
+    }
+    let turned: Vec<Vec<usize>> =
+        ways.iter().map(|way| way.iter().rev().copied().collect()).collect();
+    let (before, after) = (paths::after(&turned, node), paths::after(ways, node));
+    let role = match (before.is_empty(), after.is_empty()) {
+        (true, _) => Role::Source,
+        (false, false) => Role::Relay,
+        (false, true) => Role::Sink,
     };
+    let is_one = path.receivers().len() == 1;
     let hop = |to: usize| {
         let (end, far) = network.link_between(node, to)?.seen_from(node)?;
         let link = links.iter().find(|link| link.end.interface == end.interface)?;
         Some(BoxHop { link: link.name.clone(), address: far.address, node: to })
     };
     let other_end = match role {
-        Role::Source => way.last(),
-        Role::Sink => way.first(),
+        Role::Source => ways.first().and_then(|way| way.last()),
+        Role::Sink => ways.first().and_then(|way| way.first()),
         Role::Relay => None,
     };
-    let has = |extra: &&Extra| FLOW.find(&extra.key).is_some_and(|key| key.roles.contains(&role));
+    // Relays copy for several receivers, whatever the source does; some keys are for those where
+    // branches meet.
+    let is_for = |key: &str| match (key, role) {
+        ("spread", Role::Relay) => is_one,
+        ("onward_share" | "recoding", Role::Relay) => path.ways.len() == 1 || before.len() > 1,
+        _ => true,
+    };
+    let has = |extra: &&Extra| {
+        is_for(&extra.key) && FLOW.find(&extra.key).is_some_and(|key| key.roles.contains(&role))
+    };
+    let is_spread = path.flow_extras.iter().any(|extra| extra.key == "spread");
     let tunnel = tunnels.iter().find(|tunnel| std::ptr::eq(tunnel.path, path));
     Some(BoxFlow {
         id,
         role,
         tunnel: tunnel.filter(|_| role != Role::Relay).map(|tunnel| tunnel.name.clone()),
-        upstream: before.and_then(|before| hop(*before)),
-        next_hop: after.and_then(|after| hop(*after)),
+        is_sum: is_one && after.len() > 1 && !is_spread,
+        upstreams: before.iter().filter_map(|before| hop(*before)).collect(),
+        next_hops: after.iter().filter_map(|after| hop(*after)).collect(),
         edge: other_end
             .filter(|_| network.auth == Auth::Full)
             .and_then(|other| network.nodes[*other].key),

@@ -110,6 +110,24 @@ pub enum Fault {
         /// The node.
         node: String,
     },
+    /// Ways that lead back to where they were.
+    #[error("ways lead from {node} back to it, and packets would go in a circle: take one away")]
+    Circle {
+        /// A node of the circle.
+        node: String,
+    },
+    /// Ways that do not fit together.
+    #[error("these ways do not fit together: {rule}")]
+    Ways {
+        /// What they must be.
+        rule: &'static str,
+    },
+    /// Several receivers, and keys from end to end.
+    #[error(
+        "several receivers have no key in common yet, so auth = \"full\" cannot protect them from \
+         end to end: write auth = \"hop\" above [nodes]"
+    )]
+    GroupKeys,
     /// A node that must prove who it is, and cannot.
     #[error(
         "{node} has no key: `recodectl -f {file} keys --save` has it make one and writes the \

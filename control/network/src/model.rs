@@ -4,7 +4,6 @@ use crate::nodes::{self, Node};
 use crate::paths::{self, Path};
 use crate::reader::{Entry, Reader, Text};
 use crate::{Fault, NetworkError, NetworkErrors, boxes, links};
-use ipnet::IpNet;
 use recoded_api::keys::DAEMON;
 use std::net::IpAddr;
 use toml::de::{DeTable, DeValue};
@@ -70,9 +69,6 @@ impl Link {
         }
     }
 }
-
-/// Addresses of a path's tunnel at its two ends.
-pub type TunnelEnds = [IpNet; 2];
 
 /// The whole file. Nodes, links and paths fit together.
 #[derive(Clone, Debug)]

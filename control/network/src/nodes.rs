@@ -144,7 +144,7 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         if !network.links.iter().any(|link| link.seen_from(index).is_some()) {
             refuse(Fault::Lonely);
         }
-        let on_path = network.paths.iter().any(|path| path.nodes.contains(&index));
+        let on_path = network.paths.iter().any(|path| path.passes(index));
         if on_path && network.auth != Auth::None && node.key.is_none() {
             refuse(Fault::NoKey { node: node.name.clone(), file: network.file.clone() });
         }

@@ -1,29 +1,32 @@
 //! `[[path]]`: whose traffic goes which way, and by which tunnel. A path is two flows, there and
-//! back.
+//! back; with several receivers it is one flow.
 
-use crate::model::{Extra, Network, TunnelEnds, extra};
+use crate::model::{Auth, Extra, Network, extra};
 use crate::nodes::Node;
 use crate::reader::{Entry, Reader, Text, listed};
 use crate::{Fault, NetworkError};
 use ipnet::IpNet;
 use recoded_api::keys::{FLOW, TUNNEL};
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 /// Keys of flows that follow from the path.
 const DERIVED: [&str; 7] =
     ["id", "role", "tunnel", "next_hops", "upstream", "edge_key", "edge_preshared_key"];
 
 const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first that of from, \
-                           such as [\"10.99.0.1/24\", \"10.99.0.2/24\"]";
+                           such as [\"10.99.0.1/24\", \"10.99.0.2/24\"]; with several receivers \
+                           one for each, in the order in which ways come to them";
+const WAYS_RULE: &str = "it lists ways, each of which lists its nodes from source to receiver: \
+                         [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";
 const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the way back has the next one";
 
-/// A path between two nodes.
+/// A path between two nodes, or from one to several.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Indices of its nodes, from one end to the other.
-    pub nodes: Vec<usize>,
-    /// Addresses of the tunnel at the first and the last node.
-    pub tunnel: TunnelEnds,
+    /// Indices of the nodes of each way, from the source to a receiver.
+    pub ways: Vec<Vec<usize>>,
+    /// Addresses of the tunnel at the source and at each receiver.
+    pub tunnel: Vec<IpNet>,
     /// Name of the tunnel; without one it follows from the order of paths.
     pub name: Option<String>,
     /// Id of the flow from the first to the last node; the one back has the next id.
@@ -39,9 +42,41 @@ pub struct Path {
 impl Path {
     /// What messages call it.
     pub fn place(&self, nodes: &[Node]) -> String {
-        let end = |node: Option<&usize>| node.map_or("", |node| nodes[*node].name.as_str());
-        format!("path {} -> {}", end(self.nodes.first()), end(self.nodes.last()))
+        let name = |node: usize| nodes[node].name.as_str();
+        let to: Vec<&str> = self.receivers().into_iter().map(name).collect();
+        format!("path {} -> {}", self.source().map_or("", name), to.join(", "))
     }
+
+    /// Where it begins.
+    pub fn source(&self) -> Option<usize> {
+        self.ways.first().and_then(|way| way.first().copied())
+    }
+
+    /// Where it ends.
+    pub fn receivers(&self) -> Vec<usize> {
+        distinct(self.ways.iter().filter_map(|way| way.last().copied()))
+    }
+
+    /// Whether any of its ways passes a node.
+    pub fn passes(&self, node: usize) -> bool {
+        self.ways.iter().any(|way| way.contains(&node))
+    }
+}
+
+/// The nodes that come after a node on these ways.
+pub(crate) fn after(ways: &[Vec<usize>], node: usize) -> Vec<usize> {
+    let pairs = ways.iter().flat_map(|way| way.windows(2));
+    distinct(pairs.filter(|pair| pair[0] == node).map(|pair| pair[1]))
+}
+
+/// Each once, in the order in which they come first.
+fn distinct(nodes: impl Iterator<Item = usize>) -> Vec<usize> {
+    nodes.fold(Vec::new(), |mut seen, node| {
+        if !seen.contains(&node) {
+            seen.push(node);
+        }
+        seen
+    })
 }
 
 /// Id of the path after these.
@@ -65,12 +100,33 @@ pub(crate) fn path(
         entry.as_ref().and_then(|entry| entry.value.as_str()).unwrap_or("?").to_owned()
     };
     reader.place = format!("path {} -> {}", word(&from), word(&to));
-    let first = named(reader, from, "from", nodes);
-    let between = via.map_or(Some(Vec::new()), |entry| several(reader, &entry, nodes));
-    let last = named(reader, to, "to", nodes);
+    let written = reader.take("ways");
+    let ways = match &written {
+        Some(entry) if from.is_none() && via.is_none() && to.is_none() => {
+            reader.place = "path".to_owned();
+            all_ways(reader, entry, nodes)
+        }
+        Some(entry) => {
+            reader.wrong(entry, "a path has from, via and to, or ways");
+            None
+        }
+        None => {
+            let first = named(reader, from, "from", nodes);
+            let between = via.map_or(Some(Vec::new()), |entry| several(reader, &entry, nodes));
+            let last = named(reader, to, "to", nodes);
+            let whole = |first, between: Vec<usize>, last| {
+                vec![std::iter::once(first).chain(between).chain([last]).collect()]
+            };
+            first.zip(between).zip(last).map(|((first, between), last)| whole(first, between, last))
+        }
+    };
     let tunnel = reader.take("tunnel");
     let tunnel = match &tunnel {
-        Some(entry) => tunnel_ends(reader, entry),
+        Some(entry) => {
+            let receivers =
+                ways.iter().flatten().filter_map(|way: &Vec<usize>| way.last().copied());
+            tunnel_ends(reader, entry, distinct(receivers).len().max(1))
+        }
         None => {
             reader.refuse(line, Fault::Missing { key: "tunnel", rule: TUNNEL_RULE.to_owned() });
             None
@@ -93,12 +149,32 @@ pub(crate) fn path(
         }
     };
     let (tunnel_extras, flow_extras) = extras(reader);
-    let mut path_nodes = vec![first?];
-    path_nodes.extend(between?);
-    path_nodes.push(last?);
-    let (tunnel, id) = (tunnel?, id?);
-    let path = Path { nodes: path_nodes, tunnel, name, id, tunnel_extras, flow_extras, line };
-    Some(path)
+    Some(Path { ways: ways?, tunnel: tunnel?, name, id: id?, tunnel_extras, flow_extras, line })
+}
+
+/// `ways`.
+fn all_ways(
+    reader: &mut Reader<'_, '_>,
+    entry: &Entry<'_>,
+    nodes: &[Node],
+) -> Option<Vec<Vec<usize>>> {
+    let items = entry.value.as_array().filter(|ways| !ways.is_empty());
+    let names = |item: &DeValue<'_>| -> Option<Vec<String>> {
+        let names = item.as_array()?.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
+        names.collect::<Option<Vec<String>>>().filter(|names| names.len() > 1)
+    };
+    let ways: Option<Vec<Vec<String>>> =
+        items.and_then(|items| items.iter().map(|item| names(item.get_ref())).collect());
+    let Some(ways) = ways else {
+        reader.wrong(entry, WAYS_RULE);
+        return None;
+    };
+    let mut found = Vec::new();
+    for way in ways {
+        let way: Vec<_> = way.iter().map(|name| find(reader, entry.line, name, nodes)).collect();
+        found.push(way.into_iter().collect::<Option<Vec<usize>>>());
+    }
+    found.into_iter().collect()
 }
 
 fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
@@ -113,8 +189,8 @@ fn extras(reader: &mut Reader<'_, '_>) -> (Vec<Extra>, Vec<Extra>) {
             let names = FLOW.keys.iter().map(|key| key.name);
             let names: Vec<_> = names.filter(|name| !DERIVED.contains(name)).collect();
             let hint = format!(
-                "a path has from, via, to, tunnel, name, id, mtu, kill_switch and the keys of its \
-                 flows: {}",
+                "a path has from, via, to or ways, tunnel, name, id, mtu, kill_switch and the keys \
+                 of its flows: {}",
                 names.join(", ")
             );
             reader.refuse(entry.line, Fault::Unknown { key: key.to_owned(), hint });
@@ -164,25 +240,31 @@ fn find(reader: &mut Reader<'_, '_>, line: usize, name: &str, nodes: &[Node]) ->
     found
 }
 
-fn tunnel_ends(reader: &mut Reader<'_, '_>, entry: &Entry<'_>) -> Option<TunnelEnds> {
+fn tunnel_ends(
+    reader: &mut Reader<'_, '_>,
+    entry: &Entry<'_>,
+    receivers: usize,
+) -> Option<Vec<IpNet>> {
     let items = entry.value.as_array();
     let ends: Option<Vec<IpNet>> = items
         .and_then(|items| items.iter().map(|item| item.get_ref().as_str()?.parse().ok()).collect());
-    let ends: Option<TunnelEnds> = ends.and_then(|ends| ends.try_into().ok());
-    let Some([one, other]) = ends else {
+    let Some(ends) = ends.filter(|ends| ends.len() == receivers + 1) else {
         reader.wrong(entry, TUNNEL_RULE);
         return None;
     };
-    if one.addr().is_ipv4() != other.addr().is_ipv4() {
-        let (one, other) = (one.to_string(), other.to_string());
-        reader.refuse(entry.line, Fault::Families { one, other });
-        return None;
+    let (one, others) = ends.split_first()?;
+    for other in others {
+        if one.addr().is_ipv4() != other.addr().is_ipv4() {
+            let (one, other) = (one.to_string(), other.to_string());
+            reader.refuse(entry.line, Fault::Families { one, other });
+            return None;
+        }
+        if one.addr() == other.addr() {
+            reader.wrong(entry, "the two ends have different addresses");
+            return None;
+        }
     }
-    if one.addr() == other.addr() {
-        reader.wrong(entry, "the two ends have different addresses");
-        return None;
-    }
-    Some([one, other])
+    Some(ends)
 }
 
 /// Rules over links and all paths.
@@ -192,16 +274,25 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         let mut refuse =
             |fault| errors.push(NetworkError { line: path.line, place: place.clone(), fault });
         let name = |node: usize| network.nodes[node].name.clone();
-        for (at, node) in path.nodes.iter().enumerate() {
-            if path.nodes[..at].contains(node) {
-                refuse(Fault::Loop { node: name(*node) });
+        for way in &path.ways {
+            for (at, node) in way.iter().enumerate() {
+                if way[..at].contains(node) {
+                    refuse(Fault::Loop { node: name(*node) });
+                }
             }
         }
-        for hop in path.nodes.windows(2) {
+        for hop in path.ways.iter().flat_map(|way| way.windows(2)) {
             let [from, to] = *hop else { continue };
             if from != to && network.link_between(from, to).is_none() {
                 refuse(Fault::NoLink { from: name(from), to: name(to) });
             }
+        }
+        together(path).into_iter().for_each(|rule| refuse(Fault::Ways { rule }));
+        if let Some(node) = circle(path) {
+            refuse(Fault::Circle { node: name(node) });
+        }
+        if path.receivers().len() > 1 && network.auth == Auth::Full {
+            refuse(Fault::GroupKeys);
         }
         for other in &network.paths[..index] {
             if path.id.abs_diff(other.id) < 2 {
@@ -213,6 +304,42 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
                 });
             }
             overlap(network, path, other).into_iter().for_each(&mut refuse);
+        }
+    }
+}
+
+/// What the ways of a path must be and are not.
+fn together(path: &Path) -> Option<&'static str> {
+    let source = path.source();
+    let inside = |way: &Vec<usize>, node: usize| way[..way.len() - 1].contains(&node);
+    if path.ways.iter().any(|way| way.first().copied() != source) {
+        Some("all begin at one node, the source")
+    } else if path.receivers().iter().any(|to| path.ways.iter().any(|way| inside(way, *to))) {
+        Some("none goes on where another one ends: a receiver passes nothing on")
+    } else if (1..path.ways.len()).any(|at| path.ways[..at].contains(&path.ways[at])) {
+        Some("each is written once")
+    } else {
+        None
+    }
+}
+
+/// A node to which ways lead back, whichever they are: only of nodes without one before them can
+/// all be passed once, those left in the end go in a circle.
+fn circle(path: &Path) -> Option<usize> {
+    let is_simple = |way: &Vec<usize>| (1..way.len()).all(|at| !way[..at].contains(&way[at]));
+    if !path.ways.iter().all(is_simple) {
+        return None;
+    }
+    let mut left = distinct(path.ways.iter().flatten().copied());
+    loop {
+        let has_before = |node: &usize, left: &[usize]| {
+            left.iter().any(|before| after(&path.ways, *before).contains(node))
+        };
+        let first = left.iter().position(|node| !has_before(node, &left))?;
+        left.remove(first);
+        let is_stuck = !left.is_empty() && left.iter().all(|node| has_before(node, &left));
+        if is_stuck {
+            return left.first().copied();
         }
     }
 }
@@ -244,8 +371,8 @@ fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
     faults
 }
 
-/// First and last node with their addresses in the tunnel.
+/// Source and receivers with their addresses in the tunnel.
 pub(crate) fn ends(path: &Path) -> Vec<(usize, IpNet)> {
-    let nodes = [path.nodes.first(), path.nodes.last()];
-    nodes.into_iter().zip(path.tunnel).filter_map(|(node, net)| Some((*node?, net))).collect()
+    let nodes = path.source().into_iter().chain(path.receivers());
+    nodes.zip(path.tunnel.iter().copied()).collect()
 }

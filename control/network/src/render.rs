@@ -54,11 +54,16 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if let Some(tunnel) = &flow.tunnel {
             table.insert("tunnel", tunnel.as_str().into());
         }
-        if let Some(hop) = &flow.upstream {
-            table.insert("upstream", hop_table(hop).into());
+        match &flow.upstreams[..] {
+            [] => {}
+            [one] => drop(table.insert("upstream", hop_table(one).into())),
+            several => drop(table.insert("upstream", hop_tables(several).into())),
         }
-        if let Some(hop) = &flow.next_hop {
-            table.insert("next_hops", Array::from_iter([hop_table(hop)]).into());
+        if !flow.next_hops.is_empty() {
+            table.insert("next_hops", hop_tables(&flow.next_hops).into());
+        }
+        if flow.is_sum {
+            table.insert("spread", "sum".into());
         }
         if let Some(key) = &flow.edge {
             table.insert("edge_key", key.to_string().into());
@@ -66,6 +71,10 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         with(table, flow.extras.iter().copied())
     });
     text + &lines("flow", flows)
+}
+
+fn hop_tables(hops: &[BoxHop]) -> Array {
+    Array::from_iter(hops.iter().map(hop_table))
 }
 
 fn hop_table(hop: &BoxHop) -> InlineTable {

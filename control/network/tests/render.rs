@@ -120,6 +120,128 @@ kill_switch = true
     assert_eq!(c.matches("rate_mbit = 20.5").count(), 1, "{c}");
 }
 
+/// Nodes and links of `edges`, each link of a network of its own.
+fn nodes_and_links(auth: &str, edges: &[&str]) -> String {
+    let mut names: Vec<&str> = edges.iter().flat_map(|edge| edge.split('-')).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut text = format!("auth = \"{auth}\"\n[nodes]\n");
+    for (index, name) in names.iter().enumerate() {
+        let key = recoded_secure::PublicKey::new([index as u8 + 2; 32]).expect("a point");
+        text += &format!("{name} = {{ key = \"{key}\" }}\n");
+    }
+    for (number, edge) in edges.iter().enumerate() {
+        let (one, other) = edge.split_once('-').expect("two names");
+        let end =
+            |name: &str, host: u8| format!("{name} = \"10.0.{number}.{host} dev e{number}\"\n");
+        text += &format!("[[link]]\n{}{}", end(one, 1), end(other, 2));
+    }
+    text
+}
+
+/// Two ways to one receiver: both flows are spread over both, there and back.
+#[test]
+fn two_ways_are_paths_of_one_flow() {
+    let text = nodes_and_links("hop", &["a-b", "b-d", "a-c", "c-d"])
+        + "[[path]]\nways = [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]\n\
+           tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]\n";
+    for (name, text, config) in files(&text) {
+        golden(&format!("paths-{name}.toml"), &text);
+        assert_eq!(config.flows.len(), 2, "{name}");
+        let is_end = name == "a" || name == "d";
+        for flow in &config.flows {
+            let params = &flow.params;
+            let several = params.next_hops.len() + params.upstreams().count();
+            assert_eq!(several, 2, "{name}: {text}");
+            let is_source = is_end && !params.next_hops.is_empty();
+            let id = format!("id = {},", params.id);
+            let line = text.lines().find(|line| line.contains(&id)).expect("a line for each");
+            assert_eq!(line.contains("spread = \"sum\""), is_source, "{name}: {text}");
+        }
+    }
+}
+
+/// One source, two relays, four sinks: one flow, no way back.
+#[test]
+fn ways_to_several_receivers_are_a_tree() {
+    let edges = ["a-b", "a-c", "b-d", "b-e", "c-f", "c-g"];
+    let ways = "[[\"a\", \"b\", \"d\"], [\"a\", \"b\", \"e\"], [\"a\", \"c\", \"f\"], \
+                [\"a\", \"c\", \"g\"]]";
+    let tunnel = "[\"10.99.0.1/24\", \"10.99.0.2/24\", \"10.99.0.2/24\", \"10.99.0.2/24\", \
+                  \"10.99.0.2/24\"]";
+    let path = format!("[[path]]\nways = {ways}\ntunnel = {tunnel}\nlag_timeout_us = 200000\n");
+    let text = nodes_and_links("hop", &edges) + &path;
+    for (name, text, config) in files(&text) {
+        golden(&format!("tree-{name}.toml"), &text);
+        assert_eq!(config.flows.len(), 1, "{name}");
+        let params = &config.flows[0].params;
+        let next = if ["a", "b", "c"].contains(&&name[..]) { 2 } else { 0 };
+        assert_eq!(params.next_hops.len(), next, "{text}");
+        assert!(!text.contains("spread"), "{text}");
+        assert_eq!(text.contains("lag_timeout_us = 200000"), next > 0, "{text}");
+    }
+    let Err(errors) = Network::parse("net.toml", &(nodes_and_links("full", &edges) + &path)) else {
+        panic!("no key protects several receivers from end to end");
+    };
+    assert!(errors.to_string().contains("write auth = \"hop\""), "{errors}");
+}
+
+/// The keys of where branches meet come to that node alone, and only the source takes turns.
+#[test]
+fn branches_that_meet_have_several_upstreams() {
+    let edges = ["s-a", "s-b", "a-t", "a-c", "b-u", "b-c", "c-d", "d-t", "d-u"];
+    let ways = "[[\"s\", \"a\", \"t\"], [\"s\", \"b\", \"u\"], \
+                [\"s\", \"a\", \"c\", \"d\", \"t\"], [\"s\", \"b\", \"c\", \"d\", \"u\"]]";
+    let text = nodes_and_links("none", &edges)
+        + &format!(
+            "[[path]]\nways = {ways}\n\
+             tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\", \"10.99.0.2/24\"]\n\
+             code = \"rlnc\"\nspread = \"sum\"\nonward_share = 0.5\nrecoding = \"random\"\n"
+        );
+    for (name, text, config) in files(&text) {
+        golden(&format!("butterfly-{name}.toml"), &text);
+        let params = &config.flows[0].params;
+        assert_eq!(params.onward_share < 1.0, name == "c", "{text}");
+        assert_eq!(text.contains("spread = \"sum\""), name == "s", "{text}");
+        let upstreams = if ["c", "t", "u"].contains(&&name[..]) { 2 } else { 1 };
+        assert!(name == "s" || params.upstreams().count() == upstreams, "{text}");
+    }
+}
+
+#[test]
+fn ways_that_do_not_fit_together_are_refused() {
+    let edges = ["a-b", "b-c", "c-d", "a-c", "b-d"];
+    let refused = |ways: &str, more: &str| {
+        let text = nodes_and_links("none", &edges)
+            + &format!(
+                "[[path]]\nways = {ways}\n{more}tunnel = [\"10.9.0.1/24\", \"10.9.0.2/24\"]\n"
+            );
+        let errors = Network::parse("net.toml", &text).expect_err("it is wrong").to_string();
+        assert!(errors.lines().all(|line| line.starts_with("net.toml:")), "{errors}");
+        errors
+    };
+    for (ways, said) in [
+        ("[]", "ways = [] is wrong: it lists ways"),
+        ("[[\"a\"]]", "each of which lists its nodes"),
+        ("\"a\"", "each of which lists its nodes"),
+        ("[[\"a\", \"x\"]]", "there is no node x"),
+        ("[[\"a\", \"d\"]]", "a and d have no link"),
+        ("[[\"a\", \"b\", \"a\", \"c\"]]", "it comes to a twice"),
+        ("[[\"a\", \"b\", \"d\"], [\"b\", \"d\"]]", "all begin at one node, the source"),
+        ("[[\"a\", \"b\"], [\"a\", \"b\", \"d\"]]", "tunnel = "),
+        ("[[\"a\", \"b\", \"d\"], [\"a\", \"b\", \"d\"]]", "each is written once"),
+        (
+            "[[\"a\", \"b\", \"c\", \"d\"], [\"a\", \"c\", \"b\", \"d\"]]",
+            "ways lead from b back to it, and packets would go in a circle",
+        ),
+    ] {
+        let errors = refused(ways, "");
+        assert!(errors.contains(said), "`{said}` is not in:\n{errors}");
+    }
+    let errors = refused("[[\"a\", \"b\", \"d\"]]", "to = \"d\"\n");
+    assert!(errors.contains("a path has from, via and to, or ways"), "{errors}");
+}
+
 /// What is wrong is said by line, all at once, and how to cure it.
 #[test]
 fn every_mistake_is_named_by_line_and_cure() {

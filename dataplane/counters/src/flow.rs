@@ -51,6 +51,10 @@ counters! {
         /// Source and relay of a stream: IP packets given up, too large for the next hop to get.
         too_large: Packets => "Nothing, if few: senders learn of a smaller MTU by the tunnel's. Else \
             raise the MTU on the way.",
+        /// Source and relay of a stream: IP packets not sent to a next hop in time: it is gone, or
+        /// slower than what comes; with several receivers by lag_timeout_us.
+        lagged: Packets => "Find out why that link is slow, or take its receiver out of next_hops; \
+            raise lag_timeout_us where it is slow only for moments.",
         /// Packets that could not be formed or copied because no frame was free.
         send_failed: Packets => "Raise frames.",
         /// Source symbols: closed (source), decoded (sink). Packets sent or received per source

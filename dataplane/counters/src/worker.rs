@@ -32,6 +32,8 @@ reasons! {
         /// A packet type this node does not handle for the flow (data at a source, say).
         WrongRole = "wrong_role" => "Correct next_hops and upstream of the neighbours: a packet went \
             the wrong way.",
+        /// It crossed 64 links: it goes round in a loop.
+        HopLimit = "hop_limit" => "Correct next_hops: relays of the flow send in a circle.",
         /// A code that this build does not have, or another one than the flow uses at present.
         WrongCode = "wrong_code" => "Run the same build on all nodes. Else look for a second source \
             with the same flow id, or forged packets.",

@@ -2,7 +2,7 @@
 //! packets, where their symbols lie, and the elimination of their coding vectors. Symbols stay in
 //! the frames they arrived in.
 
-use crate::params::Nanos;
+use crate::params::{Nanos, UPSTREAMS_MAX};
 use crate::peer::mender::{Tallied, Tally};
 use recoded_code::{Elimination, Outcome, vector};
 use recoded_gf::FieldOrder;
@@ -42,6 +42,10 @@ pub(crate) struct Collected {
     pub touched: Nanos,
     /// Packets this hop may send.
     pub planned: u16,
+    /// Packets that upstreams announce, each what comes from it; and which of them, a bit each,
+    /// have sent their last.
+    pub announced: [u16; UPSTREAMS_MAX],
+    pub ended: u8,
     /// Whether that was decided by the rank it ended with.
     pub is_planned: bool,
     /// Whether hops make up for their own losses of it.
@@ -82,6 +86,8 @@ impl Collected {
             closed: false,
             touched: 0,
             planned: 0,
+            announced: [0; UPSTREAMS_MAX],
+            ended: 0,
             is_planned: false,
             is_mended: false,
             tally: Tally::default(),
@@ -107,6 +113,7 @@ impl Collected {
         self.closed = false;
         self.touched = now;
         (self.planned, self.share, self.pending, self.repaired) = (0, 0, 0, 0);
+        (self.announced, self.ended) = ([0; UPSTREAMS_MAX], 0);
         self.tally = Tally { sent, ..Tally::default() };
         (self.is_planned, self.is_mended) = (false, false);
         self.shape = None;

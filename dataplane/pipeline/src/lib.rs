@@ -80,7 +80,7 @@ use combine::Combiner;
 use egress::{Egress, HandOver, Origin, Ticket};
 use io::{Arrival, Data, Fate, Io, earlier};
 use open::{Closed, Opened};
-use params::{Nanos, PeerId, ShardId, Share, Snapshot};
+use params::{HOPS_MAX, Nanos, PeerId, ShardId, Share, Snapshot};
 use plan::PlanReply;
 use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::frames::{Frames, Span};
@@ -350,6 +350,10 @@ fn dispatch(
         Ok(packet) => packet,
         Err(error) => return Fate::Dropped(reason(error)),
     };
+    let is_data = !matches!(packet, Packet::Feedback(_) | Packet::Link(_));
+    if is_data && usize::from(packet.header().hop_index) >= HOPS_MAX {
+        return Fate::Dropped(DropReason::HopLimit);
+    }
     let id = ShardId { flow: packet.header().flow, shard: packet.header().shard };
     let place = shards.place(id);
     if !place.is_here() && !shards.knows(id.flow) {

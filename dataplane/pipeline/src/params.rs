@@ -98,7 +98,7 @@ pub enum Spread {
     /// Every one: several receivers, or several paths to one that takes whichever copy is first.
     Every,
     /// The one through which it arrives first, of those that can take it now: paths to one
-    /// receiver, whose rates add up.
+    /// receiver, whose rates add up. Packets of generations: each in turn.
     Sum,
     /// The first that answers, in the order in which they are given.
     Backup,
@@ -249,11 +249,18 @@ pub struct FlowParams {
     pub hold_timeout_nanos: Nanos,
     /// Source and relay of a stream: which of several next hops get a symbol.
     pub spread: Spread,
+    /// Source and relay of a stream: how long a symbol is sent to one of several receivers after it
+    /// came, round trips aside. One that is further behind lacks it, and no other waits for that.
+    pub lag_timeout_nanos: Nanos,
     /// Relay and sink: neighbours that it is received from, beside the upstream of the role. Paths
     /// of one flow meet here; at most [`UPSTREAMS_MAX`] with that one.
     pub further_upstreams: Vec<PeerId>,
     /// Relay: how packets are formed.
     pub recoding: Recoding,
+    /// Relay: of the packets planned for a generation that it is to send, by all upstreams
+    /// together, the share that it does, above 0 and up to 1. Below 1 where branches meet in front
+    /// of a link that carries less than they do, and sinks get the rest on other ways.
+    pub onward_share: f64,
     /// Relay: packets for a batch of a BATS flow follow its rank, at equal airtime.
     pub adaptive: bool,
     /// Sink: ask once for missing degrees of freedom. Source: answer.
@@ -314,8 +321,10 @@ impl FlowParams {
             generation_timeout_nanos: 20_000_000,
             hold_timeout_nanos: 200_000_000,
             spread: Spread::Every,
+            lag_timeout_nanos: 500_000_000,
             further_upstreams: Vec::new(),
             recoding: Recoding::Systematic,
+            onward_share: 1.0,
             adaptive: true,
             repair: true,
             sealed: false,

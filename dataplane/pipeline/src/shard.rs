@@ -74,7 +74,7 @@ impl Shard {
             id,
             counters: FlowCounters::default(),
             upstreams: Upstreams::new(id, &present.params, combiner),
-            hops: NextHops::new(id, &present.params.next_hops, combiner),
+            hops: NextHops::new(id, &present.params, combiner),
             marks: Marks::default(),
             symbol_bytes: present.params.symbol_bytes,
             verified_at: None,
@@ -87,7 +87,7 @@ impl Shard {
     /// Adopts changed parameters of the flow, keeping the state where it still fits. Neighbours
     /// follow link sequence numbers through any change.
     pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
-        self.hops.update(&params.next_hops, io.combiner);
+        self.hops.update(params, io.combiner);
         self.upstreams.update(self.id, params, io.combiner);
         self.deadline = Some(io.now);
         self.symbol_bytes = params.symbol_bytes;
@@ -391,7 +391,7 @@ impl Shard {
             let fate = match state {
                 _ if header.common.hop_index == u8::MAX => Fate::Dropped(DropReason::WrongRole),
                 State::Relay(relay) => relay.hand_up(&mut cx, payload, header),
-                State::StreamRelay(relay) => relay.hand_up(&mut cx, payload, header),
+                State::StreamRelay(relay) => relay.hand_up(&mut cx, (peer, payload), header),
                 _ => Fate::Dropped(DropReason::WrongRole),
             };
             self.wake(io.now);
@@ -402,7 +402,7 @@ impl Shard {
             source!(
                 state,
                 source => {
-                    source.receive_feedback(&mut cx, payload, header);
+                    source.receive_feedback(&mut cx, (peer, payload), header);
                     Fate::Consumed
                 },
                 Fate::Dropped(DropReason::WrongRole)

@@ -70,7 +70,20 @@ pub const FLOW: Table = Table {
             meaning: "What several next hops get: every one everything (several receivers, or \
                 copies on several paths to one); sum: each its part, so that the rates of paths to \
                 one receiver add up; backup: the first that answers has all. The last two are for \
-                code stream.",
+                code stream; with rlnc sum sends to each in turn, for branches that relays combine \
+                where they meet.",
+            elsewhere: "a sink is where the flow ends",
+            ..KEY
+        },
+        Key {
+            name: "lag_timeout_us",
+            roles: &[Source, Relay],
+            values: Whole(1_000, 10_000_000),
+            unit: "microseconds",
+            default: Is("500000"),
+            meaning: "Code stream, several receivers: a packet is sent to each for so long after \
+                it came, and four round trips. One that is slower or gone is left out, and delays no \
+                other; raise it where links are slow for moments.",
             elsewhere: "a sink is where the flow ends",
             ..KEY
         },
@@ -113,8 +126,8 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Words(&["auto", "stream", "rlnc", "bats", "window"]),
             default: Is(r#""auto""#),
-            meaning: "What protects the flow; auto is stream where the flow has one next hop or \
-                spreads over several, repair and automatic redundancy, and a packet of the tunnel fits one symbol, else \
+            meaning: "What protects the flow; auto is stream where the flow has repair \
+                and automatic redundancy, and a packet of the tunnel fits one symbol, else \
                 rlnc; choose bats for bulk over many lossy hops, window for one lossy link.",
             elsewhere: LEARNED,
             ..KEY
@@ -334,6 +347,17 @@ pub const FLOW: Table = Table {
             default: Is(r#""systematic""#),
             meaning: "Whether innovative packets go on at once or are combined when the generation \
                 closes; random hides the order in which packets came.",
+            ..KEY
+        },
+        Key {
+            name: "onward_share",
+            roles: &[Relay],
+            values: Number(0.01, 1.0),
+            default: Is("1"),
+            meaning: "Of the packets planned for each generation that comes, of all upstreams \
+                together, the share that is sent on. Below 1, with recoding random, where branches \
+                meet in front of a link that carries less than they do, and receivers get the rest \
+                on other ways: half where two do.",
             ..KEY
         },
         Key {

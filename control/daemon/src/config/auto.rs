@@ -10,9 +10,6 @@ use recoded_pipeline::params::{FlowCode, Redundancy, StreamParams};
 /// What the choice depends on.
 #[derive(Copy, Clone)]
 pub struct Facts {
-    /// Next hops that each get everything. A stream goes at the pace of the slowest, and stops for
-    /// one that does not answer.
-    pub receivers: usize,
     /// `repair`: false says that there is no way back, or a slow one.
     pub repair: bool,
     /// `redundancy`: a factor is for generations; streams have a rate of their own.
@@ -38,13 +35,14 @@ pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
     CodeSettings { code: FlowCode::Stream(stream), ..chosen }
 }
 
-/// The code: a stream where there is one next hop, or paths to one receiver, a way back, automatic
-/// redundancy and room for a packet of the tunnel in a symbol; generations otherwise.
+/// The code: a stream where there is a way back, automatic redundancy and room for a packet of the
+/// tunnel in a symbol; generations otherwise. Several receivers have it, too: each link to one is
+/// mended by itself, where generations take three packets for each symbol
+/// (`dataplane/pipeline/tests/tree.rs`).
 fn choose(facts: &Facts) -> CodeSettings {
-    let is_line = facts.receivers == 1;
     let is_answered = facts.repair && facts.redundancy == Redundancy::Auto;
     let fits = facts.packet_bytes <= facts.symbol_bytes;
-    if !(is_line && is_answered && fits) {
+    if !(is_answered && fits) {
         return CodeSettings::RLNC;
     }
     let share = STREAM_SYMBOLS / facts.shards.clamp(1, STREAM_SYMBOLS);
@@ -62,7 +60,6 @@ mod tests {
     use recoded_pipeline::params::StreamProfile;
 
     const LINE: Facts = Facts {
-        receivers: 1,
         repair: true,
         redundancy: Redundancy::Auto,
         shards: 1,
@@ -74,12 +71,11 @@ mod tests {
     fn auto_is_a_stream_unless_something_is_in_its_way() {
         assert_eq!(choose(&LINE).code.name(), "stream");
         let others = [
-            Facts { receivers: 2, ..LINE },
             Facts { repair: false, ..LINE },
             Facts { redundancy: Redundancy::Fixed(1.5), ..LINE },
             Facts { packet_bytes: 1418, ..LINE },
         ];
-        assert_eq!(others.map(|facts| choose(&facts).code.name()), ["rlnc"; 4]);
+        assert_eq!(others.map(|facts| choose(&facts).code.name()), ["rlnc"; 3]);
     }
 
     #[test]
@@ -103,7 +99,7 @@ mod tests {
             (format!("{file}code = \"rlnc\"\n"), "rlnc"),
             (format!("{file}repair = false\n"), "rlnc"),
             (format!("{file}redundancy = 2\n"), "rlnc"),
-            (file.replace("next_hops = [", two_hops), "rlnc"),
+            (file.replace("next_hops = [", two_hops), "stream"),
             (file.replace("next_hops = [", two_hops) + "spread = \"sum\"\n", "stream"),
             (file.replace("/24\"\n", "/24\"\nmtu = 9000\n"), "rlnc"),
             (file.replace("/24\"\n", "/24\"\nmtu = 1424\n"), "stream"),

@@ -187,7 +187,8 @@ impl Differ<'_> {
         match key {
             "shards" if self.needs_queues() => Cost::Restart,
             "next_hops" | "upstream" if self.has_new_neighbour(section) => Cost::Gap,
-            "role" | "tunnel" | "next_hops" | "upstream" | "spread" | "shards" => Cost::Flow,
+            "role" | "tunnel" | "next_hops" | "upstream" | "spread" | "lag_timeout_us"
+            | "onward_share" | "shards" => Cost::Flow,
             "symbol_bytes" => Cost::Live,
             key if FLOW.find(key).is_some_and(|key| key.is_live) => Cost::Live,
             _ => Cost::Gap,

@@ -72,8 +72,7 @@ pub fn flow(
     let coding = written.unwrap_or_else(|| {
         let hops = next_hops.as_deref().unwrap_or_default();
         let facts = facts(context, tunnel, (hops, given_bytes), edge.is_some());
-        let receivers = if spread == Spread::Every { facts.receivers } else { 1 };
-        auto::read(reader, &Facts { receivers, repair, redundancy, shards, ..facts })
+        auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
     });
     let symbol_bytes = match kind {
         Kind::Source => {
@@ -88,6 +87,7 @@ pub fn flow(
         timeouts(reader, kind);
     let recoding = recoding(reader);
     refuse_spread(reader, spread, (kind, &coding.code));
+    let (onward_share, lag_timeout_nanos) = (onward_share(reader), lag_timeout(reader));
     let adaptive = reader.truth("adaptive").unwrap_or(true);
     let wrong_tags_max = wrong_tags_max(reader);
 
@@ -108,8 +108,10 @@ pub fn flow(
         generation_timeout_nanos,
         hold_timeout_nanos,
         spread,
+        lag_timeout_nanos,
         further_upstreams,
         recoding,
+        onward_share,
         adaptive,
         repair,
         sealed: edge.is_some(),
@@ -264,14 +266,30 @@ fn spread(reader: &mut Reader<'_>) -> Spread {
     reader.choice("spread", &spreads, rule).unwrap_or(Spread::Every)
 }
 
-/// Other codes than streams give every next hop everything.
+/// Streams are spread over paths, and generations in turns; other codes give every next hop
+/// everything.
 fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, (kind, code): (Kind, &FlowCode)) {
-    let is_other = kind == Kind::Source && !matches!(code, FlowCode::Stream(_));
-    if is_other && spread != Spread::Every {
-        let code = code.name();
-        let rule = format!("code = \"stream\" can be spread over paths, {code} cannot");
-        reader.refuse("spread", "does not suit the code", &rule);
+    let is_able = match code {
+        FlowCode::Stream(_) => true,
+        FlowCode::Rlnc => spread == Spread::Sum,
+        _ => false,
+    };
+    if kind == Kind::Source && !is_able && spread != Spread::Every {
+        let rule = "code = \"stream\" can be spread over paths, rlnc only as \"sum\"";
+        reader.refuse("spread", "does not suit the code", rule);
     }
+}
+
+/// `onward_share`.
+fn onward_share(reader: &mut Reader<'_>) -> f64 {
+    let rule = "a share of the packets from 0.01 to 1";
+    reader.number("onward_share", 0.01..=1.0, rule).unwrap_or(1.0)
+}
+
+/// `lag_timeout_us`.
+fn lag_timeout(reader: &mut Reader<'_>) -> Nanos {
+    let rule = "1000 to 10000000 microseconds";
+    reader.integer("lag_timeout_us", 1_000..=10_000_000, rule).unwrap_or(500_000) * 1_000
 }
 
 fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<PeerId>> {
@@ -400,7 +418,6 @@ fn facts(
         false => default_tunnel_mtu(tunnel.address, symbol_bytes),
     });
     Facts {
-        receivers: next_hops.len(),
         repair: true,
         redundancy: Redundancy::Auto,
         shards: 1,

@@ -108,6 +108,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "tunnel", tunnel_name(config, tunnel));
             key(text, "next_hops", hops(config, &params.next_hops));
             key(text, "spread", spread(params.spread));
+            micros(text, "lag_timeout_us", params.lag_timeout_nanos);
             key(text, "shards", i64::from(params.shards));
             source_code(text, flow);
             symbol_bytes(text, flow);
@@ -121,11 +122,13 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             key(text, "role", "relay");
             key(text, "next_hops", hops(config, &params.next_hops));
             key(text, "spread", spread(params.spread));
+            micros(text, "lag_timeout_us", params.lag_timeout_nanos);
             upstream(text, config, &upstreams);
             symbol_bytes(text, flow);
             key(text, "redundancy_max", params.redundancy_max);
             micros(text, "generation_timeout_us", params.generation_timeout_nanos);
             key(text, "recoding", recoding(params.recoding));
+            key(text, "onward_share", params.onward_share);
             key(text, "adaptive", params.adaptive);
             key(text, "wrong_tags_max", i64::from(params.wrong_tags_max));
         }

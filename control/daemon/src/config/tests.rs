@@ -77,8 +77,10 @@ fn shortest_source_gets_the_documented_defaults() {
         generation_timeout_nanos: 20_000_000,
         hold_timeout_nanos: 200_000_000,
         spread: recoded_pipeline::params::Spread::Every,
+        lag_timeout_nanos: 500_000_000,
         further_upstreams: Vec::new(),
         recoding: recoded_pipeline::params::Recoding::Systematic,
+        onward_share: 1.0,
         adaptive: true,
         repair: true,
         sealed: false,
@@ -128,7 +130,7 @@ fn paths_part_at_a_source_and_meet_at_a_sink() {
 
 #[test]
 fn symbol_bytes_follow_the_narrowest_next_hop() {
-    let text = format!("{HEAD}{SOURCE}")
+    let text = format!("{HEAD}{SOURCE}code = \"rlnc\"\n")
         .replace("next_hops = [", "next_hops = [{ link = \"west\", address = \"10.0.1.1\" }, ");
     let mtu = |name: &str| Some(if name == "eth0" { 1280 } else { 1500 });
     let (_, _, config) = Config::parse("relay.toml", &text, &mtu).expect("valid");
@@ -206,7 +208,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
     let chosen = "is not a choice";
     let none = "does not apply";
     let learned = "only a source chooses it; relays and sinks learn it from packets";
-    let spread = "code = \"stream\" can be spread over paths, rlnc cannot";
+    let spread = "code = \"stream\" can be spread over paths, rlnc only as \"sum\"";
     let room = "eth1 carries 1500-byte packets, which leave 1444 bytes for a symbol to 10.0.2.2 \
                 with generation_size 16 and field 16";
     let hold = "delivery must wait (hold_timeout_us, 19999) at least as long as a repair request \
@@ -235,8 +237,10 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
         (SOURCE, "flush_timeout_us = 0", range, "1 to 1000000 microseconds"),
         (SOURCE, "repair = \"yes\"", "is neither", "it is true or false"),
         (SOURCE, "spread = \"both\"", chosen, "it is \"every\", \"sum\" or \"backup\""),
-        (RLNC, "spread = \"sum\"", "does not suit the code", spread),
+        (RLNC, "spread = \"backup\"", "does not suit the code", spread),
         (SINK, "spread = \"sum\"", none, "a sink is where the flow ends"),
+        (SOURCE, "lag_timeout_us = 999", range, "1000 to 10000000 microseconds"),
+        (SINK, "lag_timeout_us = 1000", none, "a sink is where the flow ends"),
         (SOURCE, "upstream = 1", none, "a source is where feedback ends"),
         (SOURCE, "recoding = \"random\"", none, "it is for relays"),
         (RELAY, "field = 16", none, learned),
@@ -244,6 +248,8 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
         (RELAY, "recoding = \"clever\"", chosen, "it is \"systematic\" or \"random\""),
         (RELAY, "generation_timeout_us = 20000000", range, "1 to 10000000 microseconds"),
         (RELAY, "hold_timeout_us = 1", none, "it is for sinks"),
+        (RELAY, "onward_share = 0", range, "a share of the packets from 0.01 to 1"),
+        (SOURCE, "onward_share = 0.5", none, "it is for relays"),
         (RELAY, "tunnel = \"rec0\"", none, "a relay has none"),
         (SINK, "hold_timeout_us = 19999", "does not fit", hold),
         (SINK, "redundancy_max = 2", none, "it is for sources and relays"),

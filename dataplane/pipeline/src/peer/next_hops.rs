@@ -4,7 +4,7 @@ use crate::combine::{Combiner, GROUP_MAX, Sources};
 use crate::egress::{Egress, Outer};
 use crate::io::Io;
 use crate::layout::payload_of;
-use crate::params::{Nanos, PeerId, ShardId};
+use crate::params::{FlowParams, Nanos, PeerId, ShardId, Spread};
 use crate::peer::sequence::{Arrived, Sequences};
 use crate::report::DropReason;
 use recoded_wire::coded::CodedHeader;
@@ -35,6 +35,9 @@ impl Downstream {
 pub(crate) struct NextHops {
     source_port: u16,
     hops: Vec<Downstream>,
+    /// Whether each packet goes to one of them, in turns; and whose turn it is.
+    takes_turns: bool,
+    turn: usize,
     counts: Counts,
 }
 
@@ -50,14 +53,18 @@ pub(crate) struct Counts {
 }
 
 impl NextHops {
-    pub(crate) fn new(shard: ShardId, peers: &[PeerId], combiner: &mut Combiner) -> NextHops {
+    pub(crate) fn new(shard: ShardId, params: &FlowParams, combiner: &mut Combiner) -> NextHops {
         let source_port = source_port(shard.flow, shard.shard);
-        let hops = peers.iter().map(|peer| Downstream::new(*peer, combiner)).collect();
-        NextHops { source_port, hops, counts: Counts::default() }
+        let (hops, counts) = (Vec::new(), Counts::default());
+        let mut next = NextHops { source_port, hops, takes_turns: false, turn: 0, counts };
+        next.update(params, combiner);
+        next
     }
 
     /// Takes over another list of hops; one that stays keeps its sequence number.
-    pub(crate) fn update(&mut self, peers: &[PeerId], combiner: &mut Combiner) {
+    pub(crate) fn update(&mut self, params: &FlowParams, combiner: &mut Combiner) {
+        let peers = &params.next_hops;
+        self.takes_turns = params.spread == Spread::Sum && peers.len() > 1;
         let kept = |peer: &PeerId| self.hops.iter().find(|hop| hop.peer == *peer).cloned();
         let hop = |peer: &PeerId| kept(peer).unwrap_or_else(|| Downstream::new(*peer, combiner));
         self.hops = peers.iter().map(hop).collect();
@@ -90,8 +97,8 @@ impl NextHops {
     }
 
     /// Sends `payload`, whose header is written but for the link sequence number, to every next
-    /// hop, in packets of a traffic class. Takes over one reference. Returns how many copies could
-    /// not be made because frames ran out.
+    /// hop, or to that whose turn it is, in packets of a traffic class. Takes over one reference.
+    /// Returns how many copies could not be made because frames ran out.
     pub(crate) fn send(
         &mut self,
         frames: &mut impl Frames,
@@ -99,6 +106,12 @@ impl NextHops {
         (payload, traffic_class): (Span, u8),
     ) -> u64 {
         let outer = Outer { source_port: self.source_port, traffic_class };
+        if self.takes_turns {
+            let place = self.turn % self.hops.len();
+            self.turn = place + 1;
+            self.send_to(place, frames, egress, (payload, traffic_class));
+            return 0;
+        }
         let mut failed = 0;
         let Some((first, others)) = self.hops.split_first_mut() else {
             frames.release(payload.frame);
@@ -125,6 +138,16 @@ impl NextHops {
             [hop] => Some(hop.next),
             _ => None,
         }
+    }
+
+    /// How many of so many packets each of them gets, of which there are few more at most.
+    pub(crate) fn part(&self, packets: u16) -> u16 {
+        if self.takes_turns { packets.div_ceil(self.hops.len() as u16) } else { packets }
+    }
+
+    /// Packets at the end of a generation of which each is the last that some next hop gets.
+    pub(crate) fn ends(&self) -> usize {
+        if self.takes_turns { self.hops.len() } else { 1 }
     }
 
     /// How many there are.
@@ -155,8 +178,8 @@ impl NextHops {
     }
 
     /// Sends `count` fresh combinations of `sources` under `header`, whose type, field and size are
-    /// set here; END, if it has it, stays with the last one. Returns how many were sent, and how
-    /// many packets found no frame.
+    /// set here; END, if it has it, stays with the last one to each. Returns how many were sent,
+    /// and how many packets found no frame.
     pub(crate) fn send_combinations(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -175,7 +198,7 @@ impl NextHops {
             failed += (group - formed.len()) as u64;
             left -= group;
             for (position, symbol) in formed.iter().enumerate() {
-                let is_last = left == 0 && position + 1 == formed.len();
+                let is_last = left + formed.len() - position <= self.ends();
                 let payload = payload_of(*symbol, sources.bytes_before());
                 let bytes = io.frames.bytes_mut(payload);
                 header.with(Flags::END, ends && is_last).write(bytes);

@@ -64,7 +64,7 @@ impl Relay {
         let batches = Batches {
             size,
             field,
-            interleave: self.depth(Some(&block)) as usize,
+            interleave: self.depth(Some(&block), params) as usize,
             recoding: match params.recoding {
                 Recoding::Systematic => theory::Recoding::Systematic,
                 Recoding::Random => theory::Recoding::Random,

@@ -25,7 +25,7 @@ use crate::edge::class;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
-use crate::params::{FlowParams, Nanos, Recoding, ShardId};
+use crate::params::{FlowParams, Nanos, Recoding, ShardId, UPSTREAMS_MAX};
 use crate::peer::mender::Mender;
 use crate::peer::repair::RepairBudget;
 use crate::plan::Plan;
@@ -58,6 +58,11 @@ pub(crate) struct Relay {
 /// How long a closed batch waits for those it is interleaved with. Their ends are one packet apart,
 /// so this is enough from 50 Mbit/s up, and small beside the delay of interleaving itself.
 const FLUSH_DELAY_NANOS: Nanos = 500_000;
+
+/// Generations of several upstreams that are open at once: one of them is ahead of another by the
+/// difference of their delays. More would delay what an upstream that is gone does not end; of what
+/// is further ahead only the rest leaves uncombined.
+const JOINED_DEPTH: u32 = 8;
 
 /// Where a generation belongs in the table.
 enum Place {
@@ -133,7 +138,8 @@ impl Relay {
             Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
             Accepted::Innovative => {
                 cx.counters.innovative += 1;
-                collected.is_mended = header.is_mended();
+                // Of a part no hop could say what it lacks of the whole.
+                collected.is_mended = header.is_mended() && params.onward_share >= 1.0;
             }
             Accepted::Redundant => {
                 cx.counters.redundant += 1;
@@ -145,11 +151,7 @@ impl Relay {
         if is_repair {
             return self.repair((index, accepted), cx, arrival, header);
         }
-        let ends = header.common.flags.has(Flags::END) || collected.is_complete();
-        let announced = if view.block.is_some() { view.size as u16 } else { header.planned };
-        if !collected.is_planned {
-            collected.planned = plan_within(params, collected.size(), announced);
-        }
+        let ends = collected.hear_plan(params, &header, (view, cx.upstream.place));
         let is_mended = self.is_mended(index, cx.io.now);
         let collected = &self.generations[index];
         let cut_through = accepted == Accepted::Innovative
@@ -165,7 +167,7 @@ impl Relay {
         if cut_through {
             let collected = &mut self.generations[index];
             collected.tally.add(1);
-            let forwarded = CodedHeader { planned: collected.planned, ..header };
+            let forwarded = CodedHeader { planned: cx.hops.part(collected.planned), ..header };
             let last = if is_mended {
                 ends && collected.lacks() + collected.share == 0
             } else {
@@ -214,9 +216,11 @@ impl Relay {
         Place::New(index)
     }
 
-    /// Batches that are open at once.
-    fn depth(&self, block: Option<&Block>) -> u32 {
+    /// Batches, or generations of several upstreams, that are open at once.
+    fn depth(&self, block: Option<&Block>, params: &FlowParams) -> u32 {
         let wanted = block.map_or(1, |block| u32::from(block.interleave));
+        let joined = if params.further_upstreams.is_empty() { 1 } else { JOINED_DEPTH };
+        let wanted = wanted.max(joined);
         wanted.clamp(1, self.generations.len() as u32)
     }
 
@@ -232,7 +236,7 @@ impl Relay {
         let is_newest = self.newest.is_none_or(|newest| serial_before(newest, generation));
         let number = block.map(|block| block.number);
         let takes_turns = number == self.newest_block;
-        let depth = if takes_turns { self.depth(block) } else { 1 };
+        let depth = if takes_turns { self.depth(block, cx.params) } else { 1 };
         if is_newest {
             self.newest_block = number;
             if let Some(newest) = self.newest {
@@ -243,7 +247,7 @@ impl Relay {
             }
             self.newest = Some(generation);
             self.close_older(generation.wrapping_sub(depth), cx);
-        } else if self.depth(block) > 1 {
+        } else if self.depth(block, cx.params) > 1 {
             self.incoming.ranks.retract_absent();
         }
         if self.generations.is_held(index) {
@@ -295,7 +299,7 @@ impl Relay {
         cx.counters.generations_complete += u64::from(collected.is_complete());
         self.incoming.ranks.record(shape.epoch, collected.size(), collected.rank());
         self.settle(index, cx);
-        let depth = self.depth(shape.block.as_ref());
+        let depth = self.depth(shape.block.as_ref(), params);
         let is_mended = self.is_mended(index, cx.io.now);
         let collected = &mut self.generations[index];
         let shortfall = if is_mended {
@@ -356,7 +360,7 @@ impl Relay {
             common,
             size: sources.size as u16,
             full_log2: shape.full_log2,
-            planned: if is_repair { 0 } else { collected.planned },
+            planned: if is_repair { 0 } else { cx.hops.part(collected.planned) },
             generation: collected.generation,
         };
         let (first, bytes) = (cx.hops.next_number(), sources.packet_bytes());
@@ -418,7 +422,7 @@ impl Relay {
         // One that ended with a silence still has its end to come.
         let last = header.common.flags.has(Flags::END) && collected.pending == 0;
         let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
-        let header = CodedHeader { planned: collected.planned, ..header };
+        let header = CodedHeader { planned: cx.hops.part(collected.planned), ..header };
         self.forward(cx, arrival, header, last);
         if is_mended && !is_batch {
             let share = self.mender.late_share();
@@ -538,6 +542,37 @@ fn send_on(cx: &mut Context<'_, '_, impl Frames, impl Egress>, arrival: &Arrival
     cx.io.frames.retain(arrival.payload.frame);
     cx.counters.sent_forwarded += 1;
     cx.send(arrival.payload, class::outer(arrival.traffic_class));
+}
+
+/// Packets to be sent of a generation, by what upstreams announce: all of them together, where each
+/// brings a part; where one brings as many as there are symbols, others bring copies.
+fn onward(params: &FlowParams, collected: &Collected) -> u16 {
+    let announced = collected.announced.iter().map(|packets| usize::from(*packets));
+    let most = announced.clone().max().unwrap_or(0);
+    let packets = if most >= collected.size() { most } else { announced.sum() };
+    let share = (packets as f64 * params.onward_share).ceil();
+    share.min(f64::from(PLANNED_MAX)) as u16
+}
+
+impl Collected {
+    /// Notes what a packet of the upstream at a place announces. Whether nothing more is to come
+    /// that does anything for it: it is whole, or each upstream has sent its last packet of it.
+    fn hear_plan(
+        &mut self,
+        params: &FlowParams,
+        header: &CodedHeader,
+        (view, place): (&PacketView, usize),
+    ) -> bool {
+        let place = place % UPSTREAMS_MAX;
+        let is_batch = view.block.is_some();
+        self.announced[place] = if is_batch { view.size as u16 } else { header.planned };
+        self.ended |= u8::from(header.common.flags.has(Flags::END)) << place;
+        if !self.is_planned {
+            self.planned = plan_within(params, self.size(), onward(params, self));
+        }
+        let upstreams = params.further_upstreams.len() as u32 + 1;
+        self.ended.count_ones() >= upstreams || self.is_complete()
+    }
 }
 
 /// The plan a packet announces, within what configuration allows: output per input stays bounded

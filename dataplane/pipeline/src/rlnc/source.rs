@@ -12,7 +12,7 @@ use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{FlowParams, Nanos, ShardId};
+use crate::params::{FlowParams, Nanos, PeerId, ShardId};
 use crate::peer::mender::{Mender, Tallied, Tally};
 use crate::peer::repair::{ROUNDS, RepairBudget, repair_packets};
 use crate::plan::Plan;
@@ -188,7 +188,7 @@ impl RlncSource {
             planned - size
         };
         while self.sent < size {
-            let ends = coded == 0 && self.sent + 1 == size;
+            let ends = coded + size - self.sent <= cx.hops.ends();
             self.send_systematic(cx, size, ends);
         }
         cx.counters.source_symbols += size as u64;
@@ -415,7 +415,7 @@ impl SourceCode for RlncSource {
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        (_, payload): (PeerId, Span),
         header: FeedbackHeader,
     ) {
         let params = cx.params;
@@ -546,7 +546,7 @@ impl Generation {
         let flags = flags.with(self.field.code(), true).with(Flags::MENDED, is_mended);
         let common = cx.header(PacketType::Generation, flags, self.epoch);
         let full_log2 = log2_ceil(self.full);
-        let planned = planned.min(PLANNED_MAX);
+        let planned = cx.hops.part(planned).min(PLANNED_MAX);
         CodedHeader { common, size: size as u16, full_log2, planned, generation: self.number }
     }
 }

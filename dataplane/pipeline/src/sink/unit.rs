@@ -4,7 +4,7 @@ use crate::collected::PacketView;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
 use crate::io::Io;
-use crate::params::{FlowParams, Nanos, ShardId};
+use crate::params::{FlowParams, Nanos, ShardId, UPSTREAMS_MAX};
 use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowCounters};
 use recoded_wire::coded::CodedHeader;
@@ -126,8 +126,11 @@ pub(crate) struct Progress {
     pub first: Option<Nanos>,
     /// When the last packet arrived, or the entry was opened.
     pub touched: Nanos,
-    /// When nothing more was planned for it: its end, full rank, a newer unit or a timeout.
+    /// When nothing more was planned for it: its end, full rank, a newer unit or a timeout. Of
+    /// several upstreams, the end of each, and newer units say nothing.
     pub closed: Option<Nanos>,
+    /// Upstreams that sent their last packet of it, a bit each.
+    ended: u8,
     /// Whether all its symbols are known.
     pub decoded: bool,
     /// Whether its ranks were counted.
@@ -147,6 +150,12 @@ impl Progress {
     pub(crate) fn decode(&mut self, counters: &mut FlowCounters, now: Nanos) {
         self.decoded = true;
         counters.decoded_after(now.saturating_sub(self.first.unwrap_or(now)));
+    }
+
+    /// Notes that the upstream at a place of so many has nothing more planned. Whether none has.
+    pub(crate) fn ends(&mut self, place: usize, upstreams: usize) -> bool {
+        self.ended |= 1 << (place % UPSTREAMS_MAX);
+        self.ended.count_ones() as usize >= upstreams
     }
 
     /// Whether it asked for more.

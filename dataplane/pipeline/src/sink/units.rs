@@ -26,6 +26,7 @@ use crate::sink::pace::Pace;
 use crate::sink::requests::Requests;
 use crate::sink::trial::Trial;
 use crate::sink::unit::{Progress, Unit};
+use recoded_wire::coded::CodedHeader;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, Nack};
 use recoded_wire::frames::Frames;
 
@@ -169,7 +170,7 @@ impl<U: Unit> UnitSink<U> {
                 self.give_up(cx);
                 continue;
             }
-            if self.holds() {
+            if self.holds() && upstreams(cx.params) == 1 {
                 self.close(self.index(newest), cx.io.now);
             }
             let opened = newest.wrapping_add(U::STEP);
@@ -177,6 +178,16 @@ impl<U: Unit> UnitSink<U> {
             self.open(opened, cx.io.now);
         }
         self.pump(cx);
+    }
+
+    /// Whether nothing more is planned for a unit after a packet of an upstream, of so many.
+    fn ends(&mut self, index: usize, header: &CodedHeader, from: (usize, usize)) -> bool {
+        let unit = &mut self.units[index];
+        if unit.progress().decoded || !unit.ends_with(header) {
+            return unit.progress().decoded;
+        }
+        let is_last = header.is_repair() || unit.is_complete();
+        is_last || unit.progress_mut().ends(from.0, from.1)
     }
 
     /// Notes that nothing more is planned for a unit.
@@ -354,8 +365,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         }
         unit.progress_mut().first.get_or_insert(cx.io.now);
         self.decode(index, cx);
-        let unit = &self.units[index];
-        if unit.progress().decoded || unit.ends_with(header) {
+        if self.ends(index, header, (cx.upstream.place, upstreams(params))) {
             self.close(index, cx.io.now);
         }
         self.pump(cx);
@@ -473,6 +483,11 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
     fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
     }
+}
+
+/// Neighbours that a flow is received from.
+fn upstreams(params: &FlowParams) -> usize {
+    params.further_upstreams.len() + 1
 }
 
 /// Says what unit `number` lacks.

@@ -10,7 +10,7 @@ pub(crate) mod size;
 use crate::edge::sealed::seal;
 use crate::egress::Egress;
 use crate::io::Context;
-use crate::params::FlowParams;
+use crate::params::{FlowParams, PeerId};
 use crate::plan::Plan;
 use crate::role::Lifecycle;
 use recoded_wire::feedback::FeedbackHeader;
@@ -47,11 +47,11 @@ pub(crate) trait SourceCode: Lifecycle {
     /// Takes one IP packet, after [`SourceCode::takes`] said so.
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, inbound: Inbound<'_>);
 
-    /// Reads a feedback packet; `payload` is its span.
+    /// Reads a feedback packet: which neighbour it is from, and its span.
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        from: (PeerId, Span),
         header: FeedbackHeader,
     );
 

@@ -13,11 +13,15 @@ use crate::stream::recovery::Recoveries;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
 use crate::tags;
-use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, withdraw_nacks};
+use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, items, withdraw_nacks};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Flags;
 use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
+
+/// Of reports of several receivers that ask for nothing, one is handed up this often: as often as a
+/// single receiver sends them.
+const SAMPLE_NANOS: Nanos = 20_000_000;
 
 /// Relay state of a stream.
 pub(crate) struct StreamRelay {
@@ -26,6 +30,8 @@ pub(crate) struct StreamRelay {
     incoming: Incoming,
     recoveries: Recoveries,
     outgoing: Outgoing,
+    /// When a report of one of several receivers was handed up that asked for nothing.
+    sampled_at: Nanos,
 }
 
 impl StreamRelay {
@@ -49,6 +55,7 @@ impl StreamRelay {
                 profile: code.profile,
                 has_paths: false,
             },
+            sampled_at: 0,
         }
     }
 
@@ -177,7 +184,7 @@ impl StreamRelay {
     pub(crate) fn hand_up(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        (peer, payload): (PeerId, Span),
         mut header: FeedbackHeader,
     ) -> Fate {
         if !cx.upstream.reporter.climbs(&mut header, cx.io.frames.bytes(payload)) {
@@ -186,7 +193,7 @@ impl StreamRelay {
         let Self { store, senders, .. } = self;
         let (counters, now) = (&mut *cx.counters, cx.io.now);
         withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
-            match senders.answer(store, (nack.unit, nack.round), now) {
+            match senders.answer(store, (peer, nack.unit, nack.round), now) {
                 Answered::Done => counters.repairs += 1,
                 Answered::Refused => counters.repairs_refused += 1,
                 Answered::Unknown => return false,
@@ -194,6 +201,13 @@ impl StreamRelay {
             true
         });
         self.pump(cx);
+        if self.senders.gather_reports() && !is_urgent(cx.io.frames.bytes(payload)) {
+            // Of the state of many receivers a sample goes on.
+            if cx.io.now < self.sampled_at + SAMPLE_NANOS {
+                return Fate::Consumed;
+            }
+            self.sampled_at = cx.io.now;
+        }
         let loss = cx.upstream.loss.loss();
         cx.upstream.reporter.relay(cx.io, payload, &header, loss)
     }
@@ -224,6 +238,11 @@ impl Lifecycle for StreamRelay {
         self.incoming.fill(report);
         report.next_hops = self.senders.report();
     }
+}
+
+/// Whether a report asks for something, or says of a link what the source must heed.
+fn is_urgent(payload: &[u8]) -> bool {
+    items(payload).any(|item| matches!(item, Item::Nack(_) | Item::Size(_)))
 }
 
 /// Keeps a symbol and queues it for the next hops.

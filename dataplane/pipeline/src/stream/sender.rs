@@ -1,12 +1,14 @@
 //! The sending side of one hop of a stream: what waits to be sent, at which pace, and what was lost
 //! and is sent again.
 
+mod lag;
 mod path;
 
 use crate::io::earlier;
-use crate::params::{Nanos, StreamProfile};
+use crate::params::Nanos;
 use crate::peer::liveness::Liveness;
 use crate::peer::rate::{Rate, Verdict};
+use crate::peer::repair::RepairBudget;
 use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::peer::sizes::Sizes;
@@ -97,6 +99,10 @@ pub(crate) struct Sender {
     receiver: usize,
     /// Whether it is one of several paths to a receiver.
     is_path: bool,
+    /// How long after it was heard of a symbol is sent, round trips aside.
+    patience: Nanos,
+    /// What requests of sinks behind it may cost.
+    pub(crate) budget: RepairBudget,
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
@@ -122,7 +128,9 @@ pub(crate) struct Sender {
     has_begun: bool,
     share: Share,
     next_key: u16,
+    /// Symbols that are too large for the link; those that waited for too long.
     given_up: u64,
+    lagged: u64,
     /// When the link is free.
     free_at: Nanos,
     /// Whether all that may be on the way was, since something left.
@@ -140,6 +148,8 @@ impl Sender {
             hop,
             receiver,
             is_path,
+            patience: AGAIN_NANOS,
+            budget: RepairBudget::new(),
             sent: Sent::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
@@ -158,6 +168,7 @@ impl Sender {
             share: Share::new(),
             next_key: 0,
             given_up: 0,
+            lagged: 0,
             free_at: 0,
             is_full: false,
             heard_at: 0,
@@ -219,11 +230,6 @@ impl Sender {
     /// What it planned to send in advance.
     pub(crate) fn planned(&self) -> Planned {
         self.share.planned()
-    }
-
-    /// Protects what it sends from now on as this profile asks.
-    pub(crate) fn protect(&mut self, profile: StreamProfile) {
-        self.share.profile = profile;
     }
 
     /// Queues a symbol. The oldest goes where more wait than a window holds.
@@ -309,6 +315,7 @@ impl Sender {
     fn is_wanted(&mut self, store: &mut Store, number: u32, now: Nanos) -> bool {
         let is_missing = store.is_known(number) && !store.is_done(number, self.receiver);
         if !is_missing || store.heard_at(number) + self.patience() <= now {
+            self.lagged += u64::from(is_missing);
             return false;
         }
         let is_too_large = self.refuses(store.packet_bytes(number));
@@ -317,11 +324,6 @@ impl Sender {
             store.set_done(number, self.receiver);
         }
         !is_too_large
-    }
-
-    /// How many symbols were given up since this was asked.
-    pub(crate) fn take_given_up(&mut self) -> u64 {
-        std::mem::take(&mut self.given_up)
     }
 
     /// A combination of the newest symbols that are still here.
@@ -344,24 +346,6 @@ impl Sender {
     /// Number of the symbol of one of the newest places.
     pub(crate) fn number_at(&self, place: u32) -> u32 {
         self.placed[place as usize % PLACES].0
-    }
-
-    /// How long after it was heard of a symbol is still sent.
-    fn patience(&self) -> Nanos {
-        AGAIN_NANOS + AGAIN_ROUND_TRIPS * self.round_trip()
-    }
-
-    /// Lets symbols go that waited too long: nothing waits for a neighbour that is gone.
-    fn expire(&mut self, store: &Store, now: Nanos) {
-        let patience = self.patience();
-        let is_over =
-            |number: u32| !store.covers(number) || store.heard_at(number) + patience <= now;
-        while self.again.front().is_some_and(|(number, _)| is_over(*number)) {
-            self.again.pop_front();
-        }
-        while self.fresh.front().is_some_and(|number| is_over(*number)) {
-            self.fresh.pop_front();
-        }
     }
 
     fn due_keepalive(&mut self, now: Nanos) -> Option<Next> {

@@ -56,7 +56,7 @@ pub(crate) struct Senders {
     hops: Vec<(PeerId, Sender)>,
     paths: Paths,
     symbols: usize,
-    /// What the sink's requests may cost.
+    /// What the requests of one sink behind all of them may cost.
     budget: RepairBudget,
     again_at: Option<Nanos>,
 }
@@ -68,12 +68,39 @@ impl Senders {
     }
 
     fn to(peers: &[PeerId], spread: Spread, symbols: usize) -> Self {
-        let receivers = spread.receivers(peers.len());
-        let is_path = spread != Spread::Every;
-        let sender = |hop: usize| Sender::new((hop, hop.min(receivers - 1)), is_path, symbols);
-        let hops = peers.iter().enumerate().map(|(hop, peer)| (*peer, sender(hop))).collect();
-        let paths = Paths::new(spread, symbols);
-        Self { hops, paths, symbols, budget: RepairBudget::new(), again_at: None }
+        let (paths, budget) = (Paths::new(spread, symbols), RepairBudget::new());
+        let mut senders = Self { hops: Vec::new(), paths, symbols, budget, again_at: None };
+        senders.send_to(peers);
+        senders
+    }
+
+    /// Sends to these neighbours. What is known of receivers that stay is kept.
+    fn send_to(&mut self, peers: &[PeerId]) {
+        let is_path = self.paths.spread() != Spread::Every;
+        let mut before = std::mem::take(&mut self.hops);
+        let mut bits = if is_path { 0 } else { bits_of(&before, peers) };
+        for (hop, peer) in peers.iter().enumerate() {
+            let known = before.iter().position(|(known, _)| known == peer).filter(|_| !is_path);
+            let sender = match known {
+                Some(place) => before.swap_remove(place).1.moved_to(hop),
+                None => {
+                    let receiver = if is_path { 0 } else { bits.trailing_ones() as usize };
+                    bits |= 1 << receiver;
+                    Sender::new((hop, receiver), is_path, self.symbols)
+                }
+            };
+            self.hops.push((*peer, sender));
+        }
+    }
+
+    /// A bit for each receiver.
+    fn receivers(&self) -> u8 {
+        self.hops.iter().fold(0, |bits, (_, sender)| bits | 1 << sender.receiver())
+    }
+
+    /// Whether each of several next hops is to have everything.
+    fn has_branches(&self) -> bool {
+        self.paths.spread() == Spread::Every && self.hops.len() > 1
     }
 
     /// Bytes that it allocates.
@@ -82,18 +109,23 @@ impl Senders {
         params.next_hops.len() * sender + Paths::memory_bytes(params.spread, symbols)
     }
 
-    /// Follows a change of neighbours: one that is new begins with what comes next. Whether there
-    /// was one.
-    fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>) -> bool {
+    /// Follows a change of neighbours: one that is new begins with what comes next.
+    fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>, store: &mut Store) {
         let spread = cx.params.spread;
+        let is_spread_as_before = self.paths.spread() == spread;
         let is_same = self.hops.len() == cx.hops.len()
-            && self.paths.spread() == spread
+            && is_spread_as_before
             && self.hops.iter().enumerate().all(|(place, (peer, _))| cx.hops.peer(place) == *peer);
-        if !is_same {
-            let peers: Vec<PeerId> = (0..cx.hops.len()).map(|place| cx.hops.peer(place)).collect();
+        if is_same {
+            return;
+        }
+        let peers: Vec<PeerId> = (0..cx.hops.len()).map(|place| cx.hops.peer(place)).collect();
+        if is_spread_as_before && spread == Spread::Every {
+            self.send_to(&peers);
+        } else {
             *self = Senders::to(&peers, spread, self.symbols);
         }
-        !is_same
+        store.follow(self.receivers());
     }
 
     /// Queues a symbol of so many bytes for all next hops, or for the path that it is to take.
@@ -107,35 +139,36 @@ impl Senders {
             });
         }
         for (_, sender) in hops {
+            sender.budget.earn(1);
             sender.queue(number, *symbols);
         }
     }
 
-    /// Answers the sink's request of a round for a symbol, if it is here and was not answered
-    /// before.
+    /// Answers a sink's request of a round for a symbol, which came by this neighbour, if it is
+    /// here and was not answered before.
     pub(crate) fn answer(
         &mut self,
         store: &mut Store,
-        (number, round): (u32, u8),
+        (peer, number, round): (PeerId, u32, u8),
         now: Nanos,
     ) -> Answered {
-        if round >= ROUNDS || !store.is_known(number) {
+        let from = self.hops.iter().position(|(known, _)| *known == peer);
+        let Some(from) = from.filter(|_| round < ROUNDS && store.is_known(number)) else {
             return Answered::Unknown;
-        }
-        if !self.budget.is_left() {
+        };
+        let Self { hops, paths, budget, .. } = self;
+        let is_one_path = paths.spread() != Spread::Every;
+        let receiver = hops[from].1.receiver();
+        // Of several receivers none spends what the others need.
+        let budget = if is_one_path { budget } else { &mut hops[from].1.budget };
+        if !budget.is_left() {
             return Answered::Refused;
         }
-        if store.answers(number, round) {
-            self.budget.grant(1, || 1);
-            let Self { hops, paths, .. } = self;
-            let is_one_path = paths.spread() != Spread::Every;
+        if store.answers(number, round, receiver) {
+            budget.grant(1, || 1);
             let about = (number, store.packet_bytes(number));
-            let path = is_one_path.then(|| paths.assign(hops, about, true, now));
-            for (place, (_, sender)) in hops.iter_mut().enumerate() {
-                if path.is_none_or(|path| path == place) {
-                    sender.queue_first(number);
-                }
-            }
+            let place = if is_one_path { paths.assign(hops, about, true, now) } else { from };
+            hops[place].1.queue_first(number);
         }
         Answered::Done
     }
@@ -146,19 +179,18 @@ impl Senders {
         if self.paths.spread() != Spread::Every {
             return self.paths.opens_at(&self.hops, now);
         }
+        // Of several receivers none waits for one that takes less than others.
+        let is_alive = |hop: &&(PeerId, Sender)| !hop.1.is_in_doubt(now);
+        let has_alive = self.hops.iter().any(|hop| is_alive(&hop));
         let mut at = None;
-        let mut is_closed = false;
-        for (_, sender) in &self.hops {
+        for (_, sender) in self.hops.iter().filter(|hop| !has_alive || is_alive(hop)) {
             match sender.opens_at(now) {
-                Ok(()) if sender.is_idle() => {}
-                Ok(()) => is_closed = true,
-                Err(opens) => {
-                    is_closed = true;
-                    at = at.max(opens);
-                }
+                Ok(()) if sender.is_idle() => return Ok(()),
+                Ok(()) => {}
+                Err(opens) => at = earlier(at, opens),
             }
         }
-        if is_closed { Err(at) } else { Ok(()) }
+        if self.hops.is_empty() { Ok(()) } else { Err(at) }
     }
 
     /// Whether an IP packet that is to leave is too large for every next hop.
@@ -166,9 +198,15 @@ impl Senders {
         self.hops.iter_mut().all(|(_, sender)| sender.refuses(packet_bytes))
     }
 
-    /// Whether every next hop has a number.
+    /// Whether the next hop has a number, or any of several receivers: the others have it as long
+    /// as there is room.
     pub(crate) fn have(&self, store: &Store, number: u32) -> bool {
-        self.hops.iter().all(|(_, sender)| store.is_done(number, sender.receiver()))
+        self.hops.iter().any(|(_, sender)| store.is_done(number, sender.receiver()))
+    }
+
+    /// Whether reports of several receivers come this way.
+    pub(crate) fn gather_reports(&self) -> bool {
+        self.has_branches()
     }
 
     /// Whether what comes now may not arrive, as far as that shows so soon.
@@ -176,12 +214,11 @@ impl Senders {
         self.hops.iter().all(|(_, sender)| sender.is_in_doubt(now))
     }
 
-    /// How long what comes now waits for the slowest of them, or on the fastest path.
+    /// How long what comes now waits for the fastest of them: a receiver that is slow, or gone,
+    /// slows no other down.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
         let backlog = |(_, sender): &(PeerId, Sender)| sender.backlog(symbol_bytes, now);
-        let backlogs = self.hops.iter().map(backlog);
-        let is_one_path = self.paths.spread() != Spread::Every;
-        if is_one_path { backlogs.min() } else { backlogs.max() }.unwrap_or(0)
+        self.hops.iter().map(backlog).min().unwrap_or(0)
     }
 
     /// The longest sum of the round trips of the hops from here on.
@@ -217,13 +254,12 @@ impl Senders {
         store: &mut Store,
         outgoing: &Outgoing,
     ) {
-        if self.follow(cx) {
-            store.follow(self.paths.spread().receivers(self.hops.len()));
-        }
+        self.follow(cx, store);
+        let lag = self.has_branches().then_some(cx.params.lag_timeout_nanos);
         self.paths.watch(&mut self.hops, store, cx.io.now);
         self.again_at = None;
         for (_, sender) in &mut self.hops {
-            sender.protect(outgoing.profile);
+            sender.protect(outgoing.profile, lag);
             for _ in 0..PER_CALL {
                 let Some(frame) = cx.io.frames.take() else {
                     if sender.due(cx.io.now).is_some_and(|due| due <= cx.io.now) {
@@ -245,7 +281,9 @@ impl Senders {
                     break;
                 }
             }
-            cx.counters.too_large += sender.take_given_up();
+            let (too_large, lagged) = sender.take_given_up();
+            cx.counters.too_large += too_large;
+            cx.counters.lagged += lagged;
         }
     }
 
@@ -277,6 +315,12 @@ impl Senders {
     pub(crate) fn clear(&mut self) {
         self.hops.iter_mut().for_each(|(_, sender)| sender.clear());
     }
+}
+
+/// Bits of the receivers that stay.
+fn bits_of(hops: &[(PeerId, Sender)], peers: &[PeerId]) -> u8 {
+    let stay = hops.iter().filter(|(peer, _)| peers.contains(peer));
+    stay.fold(0, |bits, (_, sender)| bits | 1 << sender.receiver())
 }
 
 /// Writes a packet to a frame; `span` says where its symbol begins. Returns its payload and class.

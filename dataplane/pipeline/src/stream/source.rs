@@ -191,7 +191,7 @@ impl SourceCode for StreamSource {
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        (peer, payload): (PeerId, Span),
         header: FeedbackHeader,
     ) {
         self.size.age(cx.io.now);
@@ -208,7 +208,7 @@ impl SourceCode for StreamSource {
                 Item::Flow(report) => self.remote.hear(report),
                 Item::Nack(nack) => {
                     if let Some(place) = places.next() {
-                        *place = Some((nack.unit, nack.round));
+                        *place = Some((peer, nack.unit, nack.round));
                     }
                 }
                 _ => {}

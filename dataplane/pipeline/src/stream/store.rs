@@ -28,8 +28,8 @@ struct Slot {
     is_expected: bool,
     /// Next hops that have it, a bit each. At a sink: whether it was delivered.
     done: u8,
-    /// Rounds of requests from the sink that were answered.
-    answered: u8,
+    /// Rounds of requests from sinks that were answered, four bits for each next hop.
+    answered: u32,
     /// How much later the symbol is that waits for this one at a sink; 0 for none.
     waits: u16,
 }
@@ -63,9 +63,13 @@ pub(crate) struct Symbol<'a> {
 }
 
 /// A bit for each of so many next hops.
-fn all_done(next: usize) -> u8 {
+pub(crate) fn all_done(next: usize) -> u8 {
     (1u32 << next.min(8)).wrapping_sub(1) as u8
 }
+
+/// Bits of [`Slot::answered`] for a next hop.
+const ROUND_BITS: usize = 4;
+const ROUND_MAX: u32 = (1 << ROUND_BITS) - 1;
 
 /// Bytes of a slot.
 fn stride(symbol_bytes: usize) -> usize {
@@ -141,9 +145,14 @@ impl Store {
         self.held
     }
 
-    /// There are so many next hops from now on.
-    pub(crate) fn follow(&mut self, next: usize) {
-        self.all_done = all_done(next);
+    /// The next hops of these bits are there from now on. Those that were not before lack nothing
+    /// of what came until now.
+    pub(crate) fn follow(&mut self, bits: u8) {
+        let new = bits & !self.all_done;
+        if new != 0 {
+            self.slots.iter_mut().for_each(|slot| slot.done |= new);
+        }
+        self.all_done = bits;
     }
 
     /// The number after the newest heard of; 0 before the first.
@@ -317,14 +326,19 @@ impl Store {
         }
     }
 
-    /// Whether a request of a round for a number that is known is to be answered; it is then, by
-    /// sending it anew to all next hops.
-    pub(crate) fn answers(&mut self, number: u32, round: u8) -> bool {
-        if !self.is_known(number) || round < self.slot(number).answered {
+    /// Whether a request of a round, from behind next hop `hop`, for a number that is known is to
+    /// be answered; it is then, by sending it anew to that hop.
+    pub(crate) fn answers(&mut self, number: u32, round: u8, hop: usize) -> bool {
+        if !self.is_known(number) {
             return false;
         }
-        let slot = self.slot_mut(number);
-        (slot.answered, slot.done) = (round.saturating_add(1), 0);
+        let (slot, shift) = (self.slot_mut(number), hop * ROUND_BITS);
+        if u32::from(round) < slot.answered >> shift & ROUND_MAX {
+            return false;
+        }
+        let rounds = u32::from(round).saturating_add(1).min(ROUND_MAX);
+        slot.answered = slot.answered & !(ROUND_MAX << shift) | rounds << shift;
+        slot.done &= !(1 << hop);
         true
     }
 

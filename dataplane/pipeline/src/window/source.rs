@@ -5,7 +5,7 @@ use crate::edge::class;
 use crate::egress::Egress;
 use crate::io::{Context, Io, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{FlowCode, FlowParams, Nanos, ShardId, WindowParams};
+use crate::params::{FlowCode, FlowParams, Nanos, PeerId, ShardId, WindowParams};
 use crate::peer::mender::Mender;
 use crate::peer::sent::Carried;
 use crate::plan::Plan;
@@ -256,7 +256,7 @@ impl SourceCode for WindowSource {
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        (_, payload): (PeerId, Span),
         header: FeedbackHeader,
     ) {
         let params = cx.params;

@@ -1,9 +1,11 @@
-//! Links in virtual time: a rate, a queue, a delay and losses.
+//! One direction of a link in virtual time: a rate, a queue, a delay, losses.
 
-use super::{AROUND_BYTES, MILLI};
+use super::{MILLI, Nanos};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::Rng;
-use recoded_pipeline::params::Nanos;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Bytes around a UDP payload on a link.
+const AROUND_BYTES: usize = 42;
 
 /// One direction of a link.
 #[derive(Copy, Clone, Debug)]
@@ -44,25 +46,38 @@ impl Link {
     }
 }
 
-/// What a link does, and did.
-pub(super) struct Channel {
-    pub(super) link: Link,
-    pub(super) free_at: Nanos,
-    pub(super) is_bad: bool,
-    pub(super) random: ChaCha8Rng,
-    pub(super) sent: u64,
-    pub(super) bytes: u64,
-    pub(super) overflowed: u64,
-    pub(super) longest: Nanos,
+/// What happens on it.
+pub struct Channel {
+    pub link: Link,
+    free_at: Nanos,
+    is_bad: bool,
+    random: ChaCha8Rng,
+    pub sent: u64,
+    pub bytes: u64,
+    pub overflowed: u64,
+    pub longest: Nanos,
 }
 
 impl Channel {
+    pub fn new(link: Link, seed: u64) -> Channel {
+        Channel {
+            link,
+            free_at: 0,
+            is_bad: false,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            sent: 0,
+            bytes: 0,
+            overflowed: 0,
+            longest: 0,
+        }
+    }
+
     fn chance(&mut self, share: f64) -> bool {
         f64::from(self.random.next_u32()) < share * 4_294_967_296.0
     }
 
     /// When the copies of a packet arrive that is sent now.
-    pub(super) fn send(&mut self, bytes: usize, now: Nanos) -> Vec<Nanos> {
+    pub fn send(&mut self, bytes: usize, now: Nanos) -> Vec<Nanos> {
         let wait = self.free_at.saturating_sub(now);
         self.sent += 1;
         self.bytes += (bytes + AROUND_BYTES) as u64;

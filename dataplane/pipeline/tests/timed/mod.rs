@@ -6,12 +6,11 @@
 pub mod keys;
 mod link;
 mod socket;
+mod wires;
 
 use keys::Keys;
 use link::Channel;
 pub use link::Link;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
@@ -22,22 +21,18 @@ use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::stream::KEEPALIVE_BYTES;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use wires::{DOWN, UP, Wire, Wires};
 
 pub const MILLI: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000_000_000;
 
-const UP: PeerId = PeerId(0);
-const DOWN: PeerId = PeerId(1);
 const FLOW: u32 = 7;
 /// That of acknowledgements, the other way.
 const BACK: u32 = 8;
 
 /// How late a worker that sleeps is woken, and what it needs for a packet.
 const WAKE_NANOS: Nanos = 60_000;
-
-/// Bytes around a UDP payload on a link.
-const AROUND_BYTES: usize = 42;
 
 /// Whether the processor is emulated, where seconds of virtual time take minutes: says so.
 pub fn is_emulated() -> bool {
@@ -52,28 +47,6 @@ enum What {
     Arrive { node: usize, peer: PeerId, payload: Vec<u8> },
     Wake { node: usize },
     Ingress,
-}
-
-/// Both directions of all links, by who sends over them, and to whom as it numbers its neighbours.
-fn wires(paths: &[&[Link]]) -> BTreeMap<(usize, PeerId), Wire> {
-    let links: usize = paths.iter().map(|links| links.len()).sum();
-    let sink = links + 1 - paths.len();
-    let (mut wires, mut hop, mut relay) = (BTreeMap::new(), 0, 1);
-    for (path, links) in paths.iter().enumerate() {
-        let mut from = 0;
-        for link in 0..links.len() {
-            let is_last = link + 1 == links.len();
-            let to = if is_last { sink } else { relay };
-            relay += usize::from(!is_last);
-            let other = path as u16;
-            let there = if link == 0 && path > 0 { PeerId(DOWN.0 + other) } else { DOWN };
-            let back = if is_last && path > 0 { PeerId(10 + other) } else { UP };
-            wires.insert((from, there), Wire { hop, is_up: false, to, from: back });
-            wires.insert((to, back), Wire { hop, is_up: true, to: from, from: there });
-            (from, hop) = (to, hop + 1);
-        }
-    }
-    wires
 }
 
 struct Outputs {
@@ -158,29 +131,21 @@ pub struct Load {
 /// A delivered packet.
 #[derive(Copy, Clone, Debug)]
 pub struct Delivered {
+    /// Where.
+    pub node: usize,
     pub number: u32,
     pub at: Nanos,
     /// Since it entered.
     pub took: Nanos,
 }
 
-/// Where a packet to a neighbour goes.
-#[derive(Copy, Clone)]
-struct Wire {
-    hop: usize,
-    is_up: bool,
-    to: usize,
-    /// Who sends it, as the receiver numbers its neighbours.
-    from: PeerId,
-}
-
 /// What a link, or a relay that lies, makes of a packet of a sender.
 type Tamper = Box<dyn FnMut(usize, &mut Vec<u8>)>;
 
-/// The line, or several that part at the source and meet at the sink.
+/// The line, or several that part at the source and meet at the sink, or any graph.
 pub struct Line {
     nodes: Vec<Node>,
-    wires: BTreeMap<(usize, PeerId), Wire>,
+    wires: Wires,
     down: Vec<Channel>,
     up: Vec<Channel>,
     /// What is to come, by time and the order in which it was made.
@@ -189,12 +154,15 @@ pub struct Line {
     pub now: Nanos,
     pub load: Load,
     entered: Vec<Nanos>,
+    /// Packets that wait for the source to take them, as in a tunnel; `None`: it has to at once.
+    waiting: Option<VecDeque<u32>>,
     ingress_at: Option<Nanos>,
     pub delivered: Vec<Delivered>,
     /// The newest packet with a symbol that the source sent.
     newest: Vec<u8>,
-    /// Link sequence number of the newest packet that was sent to the source.
-    newest_back: u32,
+    /// Link sequence number of the newest packet that was sent to each node, by the first neighbour
+    /// that it sends to.
+    newest_back: Vec<u32>,
     /// Delivered packets for each acknowledgement that goes back, in a flow of its own.
     acknowledged: Option<usize>,
     seed: u64,
@@ -232,13 +200,30 @@ impl Line {
         seed: u64,
         change: impl Fn(&mut FlowParams),
     ) -> Line {
-        eprintln!("seed {seed}");
         let links: Vec<Link> = paths.iter().flat_map(|links| links.iter().copied()).collect();
-        let sink = links.len() + 1 - paths.len();
-        let wires = wires(paths);
+        let counts: Vec<usize> = paths.iter().map(|links| links.len()).collect();
+        let edges = wires::lines(&counts);
+        let links: Vec<_> = edges.into_iter().zip(links).collect();
+        Line::graph(&links, load, seed, |_, params| change(params))
+    }
+
+    /// A graph of links, each from a node to one with a higher number. The source is node 0; those
+    /// that no link leaves are sinks.
+    pub fn graph(
+        links: &[((usize, usize), Link)],
+        load: Load,
+        seed: u64,
+        change: impl Fn(usize, &mut FlowParams),
+    ) -> Line {
+        eprintln!("seed {seed}");
+        let edges: Vec<(usize, usize)> = links.iter().map(|(edge, _)| *edge).collect();
+        let wires = wires::wires(&edges);
+        let last = edges.iter().map(|edge| edge.1).max().unwrap_or(0);
         let role = |index: usize| match index {
             0 => Role::Source { tunnel: TunnelId(0) },
-            _ if index == sink => Role::Sink { tunnel: TunnelId(0), upstream: UP },
+            _ if edges.iter().all(|edge| edge.0 != index) => {
+                Role::Sink { tunnel: TunnelId(0), upstream: UP }
+            }
             _ => Role::Relay { upstream: UP },
         };
         let node = |index: usize| {
@@ -249,7 +234,7 @@ impl Line {
             };
             let mut params = params(role(index), peers(false));
             params.further_upstreams = peers(true).into_iter().skip(1).collect();
-            change(&mut params);
+            change(index, &mut params);
             let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
             Node {
                 pipeline: Pipeline::new(&snapshot, seed + index as u64),
@@ -265,20 +250,13 @@ impl Line {
                 back: None,
             }
         };
-        let channel = |(index, link): (usize, &Link), way: u64| Channel {
-            link: *link,
-            free_at: 0,
-            is_bad: false,
-            random: ChaCha8Rng::seed_from_u64(seed << 16 | (index as u64) << 1 | way),
-            sent: 0,
-            bytes: 0,
-            overflowed: 0,
-            longest: 0,
+        let channel = |(index, link): (usize, &(_, Link)), way: u64| {
+            Channel::new(link.1, seed << 16 | (index as u64) << 1 | way)
         };
         let channels = |way| links.iter().enumerate().map(|at| channel(at, way)).collect();
         let mut line = Line {
-            nodes: (0..=sink).map(node).collect(),
-            wires: BTreeMap::new(),
+            nodes: (0..=last).map(node).collect(),
+            wires: Wires::new(),
             down: channels(0),
             up: channels(1),
             queue: BTreeMap::new(),
@@ -286,10 +264,11 @@ impl Line {
             now: SECOND,
             load,
             entered: Vec::new(),
+            waiting: None,
             ingress_at: None,
             delivered: Vec::new(),
             newest: Vec::new(),
-            newest_back: 0,
+            newest_back: vec![0; last + 1],
             acknowledged: None,
             seed,
             tamper: None,
@@ -347,11 +326,16 @@ impl Line {
 
     /// Changes the parameters of the source, as a live change does.
     pub fn change_source(&mut self, edit: impl FnOnce(&mut FlowParams)) {
-        let node = &mut self.nodes[0];
+        self.change(0, edit);
+    }
+
+    /// Changes the parameters of a node, as a live change does.
+    pub fn change(&mut self, index: usize, edit: impl FnOnce(&mut FlowParams)) {
+        let node = &mut self.nodes[index];
         edit(&mut node.params);
         let snapshot = node.snapshot(node.pipeline.report().edition + 1);
         node.pipeline.apply(&snapshot, &mut node.frames, &mut node.outputs, self.now);
-        self.turn(0);
+        self.turn(index);
     }
 
     /// A node loses all state.
@@ -397,6 +381,11 @@ impl Line {
         self.entered.len()
     }
 
+    /// From now on packets wait until the source takes them.
+    pub fn wait_for_source(&mut self) {
+        self.waiting = Some(VecDeque::new());
+    }
+
     /// Lets time pass.
     pub fn run(&mut self, nanos: Nanos) {
         let end = self.now + nanos;
@@ -433,6 +422,8 @@ impl Line {
         self.turn(index);
         if index == 0 && self.load.rate.is_none() {
             self.enter();
+        } else if index == 0 {
+            self.take_waiting();
         }
     }
 
@@ -443,7 +434,13 @@ impl Line {
 
     /// Link sequence number of the newest packet that was sent to the source.
     pub fn newest_back(&self) -> u32 {
-        self.newest_back
+        self.newest_back_to(0)
+    }
+
+    /// Link sequence number of the newest packet that was sent to a node, by the first neighbour
+    /// that it sends to.
+    pub fn newest_back_to(&self, node: usize) -> u32 {
+        self.newest_back[node]
     }
 
     /// A forged packet comes to a node, from the neighbour that sends such packets.
@@ -482,6 +479,28 @@ impl Line {
 
     fn one(&mut self, id: ShardId) {
         let number = self.entered.len() as u32;
+        self.entered.push(self.now);
+        match &mut self.waiting {
+            Some(waiting) => {
+                waiting.push_back(number);
+                self.take_waiting();
+            }
+            None => self.ingress_of(id, number),
+        }
+    }
+
+    /// Lets the source take what waits, as far as it does.
+    fn take_waiting(&mut self) {
+        let id = ShardId { flow: FLOW, shard: 0 };
+        while self.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty())
+            && self.nodes[0].pipeline.opens_at(id, self.now).is_ok()
+        {
+            let number = self.waiting.as_mut().and_then(VecDeque::pop_front);
+            number.into_iter().for_each(|number| self.ingress_of(id, number));
+        }
+    }
+
+    fn ingress_of(&mut self, id: ShardId, number: u32) {
         let mut packet = vec![0xA5; self.load.bytes];
         packet[..20].fill(0);
         packet[0] = 0x45;
@@ -489,7 +508,6 @@ impl Line {
         packet[9] = if self.load.ordered { 6 } else { 17 };
         packet[20..24].fill(9);
         packet[24..28].copy_from_slice(&number.to_be_bytes());
-        self.entered.push(self.now);
         let node = &mut self.nodes[0];
         node.pipeline.ingress(&mut node.frames, &mut node.outputs, (id, &packet), self.now);
     }
@@ -513,7 +531,7 @@ impl Line {
             }
             let number = u32::from_be_bytes(packet[24..28].try_into().unwrap());
             let took = self.now - self.entered[number as usize];
-            self.delivered.push(Delivered { number, at: self.now, took });
+            self.delivered.push(Delivered { node: index, number, at: self.now, took });
             if self.acknowledged.is_some_and(|packets| self.delivered.len().is_multiple_of(packets))
             {
                 let node = &mut self.nodes[index];
@@ -533,9 +551,9 @@ impl Line {
             if from == UP && node == 1 && payload.len() > KEEPALIVE_BYTES {
                 self.newest.clone_from(&payload);
             }
-            if from == DOWN && node == 0 {
+            if from == DOWN {
                 let header = Header::parse(&payload).expect("nodes write headers");
-                self.newest_back = header.link_sequence;
+                self.newest_back[node] = header.link_sequence;
             }
             for at in channel.send(payload.len(), self.now) {
                 self.push(at, What::Arrive { node, peer: from, payload: payload.clone() });

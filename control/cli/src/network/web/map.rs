@@ -119,10 +119,13 @@ impl Map {
     }
 }
 
-/// Both directions of a path.
-fn ways(path: &Path, seen: &[Seen]) -> [Way; 2] {
-    let back: Vec<usize> = path.nodes.iter().rev().copied().collect();
-    [way(path.id, path.nodes.clone(), seen), way(path.id.saturating_add(1), back, seen)]
+/// Each way of a path, and back where it has one receiver.
+fn ways(path: &Path, seen: &[Seen]) -> Vec<Way> {
+    let there = path.ways.iter().map(|nodes| way(path.id, nodes.clone(), seen));
+    let turned = path.ways.iter().filter(|_| path.receivers().len() == 1);
+    let turned = turned.map(|nodes| nodes.iter().rev().copied().collect());
+    let back = turned.map(|nodes| way(path.id.saturating_add(1), nodes, seen));
+    there.chain(back).collect()
 }
 
 fn way(id: u32, nodes: Vec<usize>, seen: &[Seen]) -> Way {
@@ -153,7 +156,11 @@ fn loss(id: u32, nodes: &[usize], hop: usize, seen: &[Seen]) -> Option<f64> {
         _ => "relay",
     };
     let flow = |place: usize| seen[nodes[place]].flow(id, role(place));
-    let heard = flow(hop).and_then(|flow| flow.neighbours.first()?.loss);
+    // Which of several neighbours it is, is not said.
+    let heard = flow(hop).and_then(|flow| match flow.neighbours.as_slice() {
+        [next] => next.loss,
+        _ => None,
+    });
     let counted = || flow(hop + 1).and_then(|flow| Some(flow.hops.first()?.loss));
     let told = || {
         let hops = &flow(0)?.hops;

@@ -24,7 +24,7 @@ use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{BatsParams, FlowCode, FlowParams, Nanos, ShardId};
+use crate::params::{BatsParams, FlowCode, FlowParams, Nanos, PeerId, ShardId};
 use crate::peer::mender::Mender;
 use crate::peer::repair::RepairBudget;
 use crate::plan::Plan;
@@ -459,7 +459,7 @@ impl SourceCode for BatsSource {
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        payload: Span,
+        (_, payload): (PeerId, Span),
         header: FeedbackHeader,
     ) {
         let params = cx.params;

@@ -1,0 +1,44 @@
+//! How far one next hop may be behind: what waits for it longer than that is not sent.
+
+use super::{AGAIN_NANOS, AGAIN_ROUND_TRIPS, Sender};
+use crate::params::{Nanos, StreamProfile};
+use crate::stream::store::Store;
+
+impl Sender {
+    /// The same neighbour at another place among the next hops.
+    pub(crate) fn moved_to(mut self, hop: usize) -> Self {
+        self.hop = hop;
+        self
+    }
+
+    /// Protects what it sends from now on as this profile asks. Where it is one of several
+    /// receivers it may lag by so much.
+    pub(crate) fn protect(&mut self, profile: StreamProfile, lag: Option<Nanos>) {
+        self.share.profile = profile;
+        self.patience = lag.unwrap_or(AGAIN_NANOS);
+    }
+
+    /// How many symbols were too large, and how many waited for too long, since this was asked.
+    pub(crate) fn take_given_up(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.given_up), std::mem::take(&mut self.lagged))
+    }
+
+    /// How long after it was heard of a symbol is still sent.
+    pub(super) fn patience(&self) -> Nanos {
+        self.patience + AGAIN_ROUND_TRIPS * self.round_trip()
+    }
+
+    /// Lets symbols go that waited too long: nothing waits for a neighbour that is gone.
+    pub(super) fn expire(&mut self, store: &Store, now: Nanos) {
+        let patience = self.patience();
+        let is_over =
+            |number: u32| !store.covers(number) || store.heard_at(number) + patience <= now;
+        let lacks = |number: u32| u64::from(!store.is_done(number, self.receiver));
+        while let Some((number, _)) = self.again.pop_front_if(|(number, _)| is_over(*number)) {
+            self.lagged += lacks(number);
+        }
+        while let Some(number) = self.fresh.pop_front_if(|number| is_over(*number)) {
+            self.lagged += lacks(number);
+        }
+    }
+}
