@@ -85,10 +85,9 @@ pub fn flow(
         .unwrap_or(1e-4);
     let (flush_timeout_nanos, generation_timeout_nanos, hold_timeout_nanos) =
         timeouts(reader, kind);
-    let recoding = recoding(reader);
+    let (recoding, adaptive) = (recoding(reader), reader.truth("adaptive").unwrap_or(true));
     refuse_spread(reader, spread, (kind, &coding.code));
     let (onward_share, lag_timeout_nanos) = (onward_share(reader), lag_timeout(reader));
-    let adaptive = reader.truth("adaptive").unwrap_or(true);
     let wrong_tags_max = wrong_tags_max(reader);
 
     let (role, further_upstreams) = role(kind, tunnel, upstreams)?;

@@ -23,5 +23,6 @@ mod stream;
 mod takeover;
 mod talk;
 mod timed;
+mod tree;
 mod udp;
 mod workers;

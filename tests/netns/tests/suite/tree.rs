@@ -1,0 +1,126 @@
+//! A stream to two receivers behind one relay: each gets everything over a link of its own, and one
+//! that is gone delays the other not, and gets everything again when it is back.
+//!
+//! ```text
+//!   h3 ── mgmt ── h1 ── link 1, 10 % ── h0      sinks with one address
+//!                   \__ link 2, 10 % ── h2
+//! ```
+
+use crate::common;
+use recoded_netns::{Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss, Namespace};
+use std::net::{IpAddr, SocketAddr};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+/// One a millisecond.
+const PACKETS: u32 = 9000;
+
+/// The first packets go where streams are not open yet.
+const SETTLED: usize = 500;
+
+fn config(index: usize, socket: &str) -> String {
+    let head = format!("[daemon]\nsocket = \"{socket}\"\nauth = \"none\"\nframes = 8192\n");
+    let link = |name: &str, address: IpAddr| {
+        format!("[[link]]\nname = \"{name}\"\ninterface = \"{name}\"\nlocal = \"{address}\"\n")
+    };
+    let hop =
+        |name: &str, address: IpAddr| format!("{{ link = \"{name}\", address = \"{address}\" }}");
+    let (west, east) = (Bed::west_address, Bed::east_address);
+    let mgmt = |host: u8| IpAddr::from([10, 76, 0, host]);
+    let tunnel = |host: u8| {
+        format!("[[tunnel]]\nname = \"rec0\"\naddress = \"10.99.0.{host}/24\"\nmtu = 1400\n")
+    };
+    let sink = |from: String| {
+        let flow = "[[flow]]\nid = 1\nrole = \"sink\"\ntunnel = \"rec0\"\n";
+        tunnel(2) + flow + &format!("upstream = {from}\n")
+    };
+    match index {
+        0 => head + &link("east", west(1)) + &sink(hop("east", east(1))),
+        1 => {
+            let links = link("west", east(1)) + &link("east", west(2)) + &link("mgmt", mgmt(2));
+            let (one, other) = (hop("west", west(1)), hop("east", east(2)));
+            let flow = format!(
+                "[[flow]]\nid = 1\nrole = \"relay\"\nupstream = {}\nnext_hops = [{one}, {other}]\n\
+                 lag_timeout_us = 300000\n",
+                hop("mgmt", mgmt(4))
+            );
+            head + &links + &flow
+        }
+        2 => head + &link("west", east(2)) + &sink(hop("west", west(2))),
+        _ => {
+            let to = hop("mgmt", mgmt(2));
+            let flow = "[[flow]]\nid = 1\nrole = \"source\"\ntunnel = \"rec0\"\n";
+            head + &link("mgmt", mgmt(4)) + &tunnel(1) + flow + &format!("next_hops = [{to}]\n")
+        }
+    }
+}
+
+/// Which packets come to a host until none comes for six seconds, and the longest time without one.
+fn receive(host: &Namespace, to: SocketAddr) -> JoinHandle<(Vec<bool>, Duration)> {
+    let receiver = host.udp_socket(to).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(6))).unwrap();
+    spawn(move || {
+        let (mut came, mut longest, mut last) =
+            (vec![false; PACKETS as usize], Duration::ZERO, None);
+        let mut packet = [0; 2048];
+        while let Ok(len) = receiver.recv(&mut packet) {
+            assert_eq!(len, 800);
+            let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
+            assert!(!std::mem::replace(&mut came[number as usize], true), "{number} came twice");
+            let now = Instant::now();
+            longest = longest.max(last.map_or(Duration::ZERO, |last| now - last));
+            last = Some(now);
+        }
+        (came, longest)
+    })
+}
+
+#[test]
+fn sink_that_is_gone_delays_no_other_and_comes_back() {
+    let Some(_turn) = common::daemons() else { return };
+    let direction = DirectionConfig::new(Loss::independent(0.1), 50.0);
+    let delay = Duration::from_millis(5);
+    let link = LinkConfig::both(DirectionConfig { delay, ..direction });
+    let mut bed = Bed::build(&BedConfig::uniform(3, link)).expect("the bed builds");
+    let start = |index| Daemon::start_with(&bed, index, |socket| config(index, socket)).unwrap();
+    let daemons: Vec<Daemon> = (0..4).map(start).collect();
+    let to = SocketAddr::from(([10, 99, 0, 2], 7000));
+    let sinks = [receive(&bed.hosts()[2], to), receive(&bed.hosts()[0], to)];
+    let sender = bed.hosts()[3].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
+    let begin = Instant::now();
+    let sending = spawn(move || {
+        for number in 0..PACKETS {
+            let at = Duration::from_millis(u64::from(number));
+            sleep(at.saturating_sub(begin.elapsed()));
+            let mut packet = [0; 800];
+            packet[..4].copy_from_slice(&number.to_be_bytes());
+            let _ = sender.send_to(&packet, to);
+        }
+    });
+    sleep(Duration::from_secs(3));
+    let cut = begin.elapsed().as_millis() as usize;
+    bed.set_link(1, link.with_loss(Loss::ALL)).unwrap();
+    sleep(Duration::from_secs(3));
+    bed.set_link(1, link).unwrap();
+    let back = begin.elapsed().as_millis() as usize;
+    sending.join().unwrap();
+    let relay = daemons[1].show().unwrap();
+    let [(near, gap), (far, _)] = sinks.map(|sink| sink.join().unwrap());
+    let lost = |came: &[bool], from: usize, to: usize| {
+        came[from.min(to)..to].iter().filter(|came| !**came).count()
+    };
+    let all = PACKETS as usize;
+    println!("{} of {all} lost, longest gap {gap:?}", lost(&near, SETTLED, all));
+    println!(
+        "the other: {} before, {} while gone",
+        lost(&far, SETTLED, cut),
+        lost(&far, cut, back)
+    );
+    println!("{} since, {} left out", lost(&far, back, all), relay.flows[0].count("lagged"));
+    assert!(lost(&near, SETTLED, all) <= all / 200);
+    assert!(gap < Duration::from_millis(1000), "{gap:?}");
+    assert!(lost(&far, SETTLED, cut.saturating_sub(500)) <= all / 200);
+    assert!(lost(&far, cut, back) > (back - cut) / 2, "nothing comes while it is gone");
+    assert!(lost(&far, (back + 1500).min(all), all) <= all / 200, "it gets all again");
+    assert!(relay.flows[0].count("lagged") > 500);
+}
