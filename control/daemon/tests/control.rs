@@ -288,7 +288,7 @@ fn change_beyond_the_memory_budget_is_refused_and_names_the_largest() {
     let error = client.set(1, &changes(window)).expect_err("too much");
     let error = error.to_string();
     assert!(error.contains("daemon: memory = \"54 MiB\" is too little"), "{error}");
-    assert!(error.contains("flow 1 (source) 6 MiB"), "{error}");
+    assert!(error.contains("flow 1 (source) 7 MiB"), "{error}");
     assert_eq!(served.dataplane.editions(), [0_u64; 0]);
     client.set(1, &changes(&[("generation_size", "8")])).expect("less is no matter");
 }

@@ -156,7 +156,8 @@ fn network_of_three_daemons_is_asked_checked_and_changed_over_ssh() {
         return;
     }
     let bed = common::bed(2, Loss::independent(0.02), 20.0);
-    let plan = LinePlan { auth: Some(AuthPlan::new("full", 2)), ..LinePlan::protected(2) };
+    let auth = Some(AuthPlan::new("full", 2));
+    let plan = LinePlan { auth, chooses: vec![0, 1, 2], ..LinePlan::protected(2) };
     let mut daemons = Daemon::start_line(&bed, &plan).unwrap();
     let net = Net { bed: &bed, ssh: Ssh::new(&bed) };
     let text = net.text(&daemons);
