@@ -138,7 +138,8 @@ impl Hops {
         [
             // What the sink asks for leaves under a place of its own.
             (self.symbols, symbols + requests),
-            (self.combinations, self.symbols),
+            // Sparse traffic has one for each symbol, and one more before each pause.
+            (self.combinations, self.symbols + every(WAITING_NANOS)),
             (self.repairs, self.lost),
             (self.keepalives, keepalives),
             (self.reports, reports),
