@@ -7,13 +7,14 @@
 //! ```
 
 use crate::common;
+use crate::numbered::{receive, send};
 use recoded_netns::stream::Stream;
 use recoded_netns::traffic::{Iperf, UdpLoad};
 use recoded_netns::{AuthPlan, Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const FAST_MBIT: f64 = 60.0;
 const SLOW_MBIT: f64 = 30.0;
@@ -186,33 +187,10 @@ fn datagrams_go_on_when_either_path_is_cut() {
 /// Cuts one path after the other for two seconds, under a thousand datagrams a second.
 fn cut_both(bed: &mut Bed) {
     let receiver = bed.hosts()[1].udp_socket(to()).unwrap();
-    receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
     const PACKETS: u32 = 9000;
-    let begin = Instant::now();
-    let sending = std::thread::spawn(move || {
-        for number in 0..PACKETS {
-            let at = Duration::from_millis(u64::from(number));
-            sleep(at.saturating_sub(begin.elapsed()));
-            let mut packet = [0; 800];
-            packet[..4].copy_from_slice(&number.to_be_bytes());
-            let _ = sender.send_to(&packet, to());
-        }
-    });
-    let receiving = std::thread::spawn(move || {
-        let (mut came, mut longest, mut last) =
-            (vec![false; PACKETS as usize], Duration::ZERO, None);
-        let mut packet = [0; 2048];
-        while let Ok(len) = receiver.recv(&mut packet) {
-            assert_eq!(len, 800);
-            let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
-            assert!(!std::mem::replace(&mut came[number as usize], true), "{number} came twice");
-            let now = Instant::now();
-            longest = longest.max(last.map_or(Duration::ZERO, |last| now - last));
-            last = Some(now);
-        }
-        (came.iter().filter(|came| !**came).count(), longest)
-    });
+    let sending = send(sender, to(), PACKETS);
+    let receiving = receive(receiver, PACKETS);
     for (number, rate, delay) in [(1, FAST_MBIT, 5), (2, SLOW_MBIT, 20)] {
         sleep(Duration::from_secs(2));
         bed.set_link(number, link(rate, delay).with_loss(Loss::ALL)).unwrap();
@@ -220,7 +198,8 @@ fn cut_both(bed: &mut Bed) {
         bed.set_link(number, link(rate, delay)).unwrap();
     }
     sending.join().unwrap();
-    let (lost, longest) = receiving.join().unwrap();
+    let (came, longest) = receiving.join().unwrap();
+    let lost = came.iter().filter(|came| !**came).count();
     println!("{lost} of {PACKETS} lost, longest gap {longest:?}");
     assert!(lost <= PACKETS as usize / 200, "{lost}");
     assert!(longest < Duration::from_millis(1500), "{longest:?}");

@@ -15,6 +15,7 @@ mod line;
 mod metrics;
 mod mtu;
 mod network;
+mod numbered;
 mod paths;
 mod plan;
 mod processes;

@@ -6,12 +6,13 @@
 //! ```
 
 use crate::common;
-use recoded_netns::{Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss, Namespace};
+use crate::numbered::{receive, send};
+use recoded_netns::{Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
 use std::net::{IpAddr, SocketAddr};
-use std::thread::{JoinHandle, sleep, spawn};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// One a millisecond.
+/// As many milliseconds.
 const PACKETS: u32 = 9000;
 
 /// The first packets go where streams are not open yet.
@@ -45,26 +46,6 @@ fn config(index: usize, socket: &str) -> String {
     }
 }
 
-/// Which packets come to a host until none comes for six seconds, and the longest time without one.
-fn receive(host: &Namespace, to: SocketAddr) -> JoinHandle<(Vec<bool>, Duration)> {
-    let receiver = host.udp_socket(to).unwrap();
-    receiver.set_read_timeout(Some(Duration::from_secs(6))).unwrap();
-    spawn(move || {
-        let (mut came, mut longest, mut last) =
-            (vec![false; PACKETS as usize], Duration::ZERO, None);
-        let mut packet = [0; 2048];
-        while let Ok(len) = receiver.recv(&mut packet) {
-            assert_eq!(len, 800);
-            let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
-            assert!(!std::mem::replace(&mut came[number as usize], true), "{number} came twice");
-            let now = Instant::now();
-            longest = longest.max(last.map_or(Duration::ZERO, |last| now - last));
-            last = Some(now);
-        }
-        (came, longest)
-    })
-}
-
 #[test]
 fn sink_that_is_gone_delays_no_other_and_comes_back() {
     let Some(_turn) = common::daemons() else { return };
@@ -75,18 +56,11 @@ fn sink_that_is_gone_delays_no_other_and_comes_back() {
     let start = |index| Daemon::start_with(&bed, index, |socket| config(index, socket)).unwrap();
     let daemons: Vec<Daemon> = (0..3).map(start).collect();
     let to = SocketAddr::from(([10, 99, 0, 2], 7000));
-    let sinks = [receive(&bed.hosts()[2], to), receive(&bed.hosts()[0], to)];
+    let sink = |host: usize| receive(bed.hosts()[host].udp_socket(to).unwrap(), PACKETS);
+    let sinks = [sink(2), sink(0)];
     let sender = bed.hosts()[1].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
     let begin = Instant::now();
-    let sending = spawn(move || {
-        for number in 0..PACKETS {
-            let at = Duration::from_millis(u64::from(number));
-            sleep(at.saturating_sub(begin.elapsed()));
-            let mut packet = [0; 800];
-            packet[..4].copy_from_slice(&number.to_be_bytes());
-            let _ = sender.send_to(&packet, to);
-        }
-    });
+    let sending = send(sender, to, PACKETS);
     sleep(Duration::from_secs(3));
     let cut = begin.elapsed().as_millis() as usize;
     bed.set_link(1, link.with_loss(Loss::ALL)).unwrap();
