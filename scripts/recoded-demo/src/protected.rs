@@ -27,7 +27,7 @@ pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan { name: "probe0", network: 98, m
 
 /// Bytes per symbol of the probe: rank does not depend on it, and small packets take less time. Its
 /// tunnel's MTU, up to thirty less, must still be one that IPv4 guarantees (576).
-pub const PROBE_SYMBOL_BYTES: usize = 608;
+pub const PROBE_SYMBOL_BYTES: usize = 616;
 
 /// Daemons send at this share of a link's rate, so that queues build up in front of the tunnel,
 /// where TCP sees them, and not in the links, where a generation would be cut.
