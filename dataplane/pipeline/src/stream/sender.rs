@@ -315,7 +315,7 @@ impl Sender {
     fn is_wanted(&mut self, store: &mut Store, number: u32, now: Nanos) -> bool {
         let is_missing = store.is_known(number) && !store.is_done(number, self.receiver);
         if !is_missing || store.heard_at(number) + self.patience() <= now {
-            self.lagged += u64::from(is_missing);
+            self.let_go(store, number);
             return false;
         }
         let is_too_large = self.refuses(store.packet_bytes(number));
@@ -565,7 +565,9 @@ impl Sender {
                 continue;
             }
             let place = self.next_place.wrapping_sub(u32::from(back));
-            if self.refuses(store.packet_bytes(self.number_at(place))) {
+            let number = self.number_at(place);
+            let is_over = store.heard_at(number) + self.patience() <= now;
+            if is_over || self.refuses(store.packet_bytes(number)) {
                 continue;
             }
             let (number, sent_at) = &mut self.placed[place as usize % PLACES];

@@ -29,16 +29,29 @@ impl Sender {
     }
 
     /// Lets symbols go that waited too long: nothing waits for a neighbour that is gone.
-    pub(super) fn expire(&mut self, store: &Store, now: Nanos) {
+    pub(super) fn expire(&mut self, store: &mut Store, now: Nanos) {
         let patience = self.patience();
-        let is_over =
-            |number: u32| !store.covers(number) || store.heard_at(number) + patience <= now;
-        let lacks = |number: u32| u64::from(!store.is_done(number, self.receiver));
-        while let Some((number, _)) = self.again.pop_front_if(|(number, _)| is_over(*number)) {
-            self.lagged += lacks(number);
+        let is_over = |store: &Store, number: u32| {
+            !store.covers(number) || store.heard_at(number) + patience <= now
+        };
+        while let Some((number, _)) =
+            self.again.pop_front_if(|(number, _)| is_over(store, *number))
+        {
+            self.let_go(store, number);
         }
-        while let Some(number) = self.fresh.pop_front_if(|number| is_over(*number)) {
-            self.lagged += lacks(number);
+        while let Some(number) = self.fresh.pop_front_if(|number| is_over(store, *number)) {
+            self.let_go(store, number);
+        }
+    }
+
+    /// Counts a symbol that waited too long, once: the queues may hold it several times. Another
+    /// path to the same receiver may still send it.
+    pub(super) fn let_go(&mut self, store: &mut Store, number: u32) {
+        if !store.is_done(number, self.receiver) {
+            self.lagged += 1;
+            if !self.is_path {
+                store.set_done(number, self.receiver);
+            }
         }
     }
 }
