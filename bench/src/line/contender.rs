@@ -175,11 +175,12 @@ impl Running {
     }
 }
 
-/// Defaults; what comes back are acknowledgements, few, small and urgent: nothing to fill blocks
+/// Defaults, the sockets of each link included; what comes back are acknowledgements, few, small and urgent: nothing to fill blocks
 /// with, so they come in generations.
 fn plan(bed: &Bed, code: CodePlan, field: u16, paced: bool) -> LinePlan {
     let mut plan = LinePlan::protected(bed.hops());
     plan.pace_mbit = paced.then_some(PACE * RATE_MBIT);
+    plan.chooses = (0..=bed.hops()).collect();
     plan.flows[0] = FlowPlan { code, field, ..FlowPlan::new(1, Towards::East, "rec0") };
     if matches!(code, CodePlan::Stream | CodePlan::Interactive | CodePlan::Auto) {
         // Acknowledgements need no generation to fill.
