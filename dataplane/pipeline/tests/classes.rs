@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::keys::Keys;
+use common::keys::{Keys, by_keys};
 use common::{DOWN, Node, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Datagram;
 use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
@@ -27,36 +27,7 @@ struct Link {
 }
 
 impl Egress for Link {
-    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
-        self.keys.as_mut().ok_or(Unsealed::NoKeys)?.seal(shard, packet, out)
-    }
-
-    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
-        self.keys.as_mut().ok_or(Unsealed::NoKeys)?.unseal(shard, sealed)
-    }
-
-    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
-        Some(self.keys.as_ref()?.tag_key())
-    }
-
-    fn tag(
-        &mut self,
-        key: u8,
-        unit: &TaggedUnit,
-        index: usize,
-        symbol: &mut [u8],
-    ) -> Result<(), Untagged> {
-        self.keys.as_mut().ok_or(Untagged::NoKeys)?.tag(key, unit, index, symbol)
-    }
-
-    fn verify(
-        &mut self,
-        unit: &TaggedUnit,
-        formed: Formed<'_>,
-        symbol: &[u8],
-    ) -> Result<(), Untagged> {
-        self.keys.as_mut().ok_or(Untagged::NoKeys)?.verify(unit, formed, symbol)
-    }
+    by_keys!(self => self.keys.as_mut());
 
     fn transmit(&mut self, _peer: PeerId, span: Span, outer: Outer) {
         self.sent.push((span, outer.traffic_class));

@@ -8,6 +8,48 @@ use recoded_secure::{
 };
 use std::collections::BTreeMap;
 
+/// What an egress does by its keys, which are `None` at a node without any.
+macro_rules! by_keys {
+    ($self:ident => $keys:expr) => {
+        fn seal(&mut $self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+            $keys.ok_or(Unsealed::NoKeys)?.seal(shard, packet, out)
+        }
+
+        fn unseal<'a>(
+            &mut $self,
+            shard: ShardId,
+            sealed: &'a mut [u8],
+        ) -> Result<&'a [u8], Unsealed> {
+            $keys.ok_or(Unsealed::NoKeys)?.unseal(shard, sealed)
+        }
+
+        fn tag_key(&mut $self, _shard: ShardId) -> Option<u8> {
+            Some($keys?.tag_key())
+        }
+
+        fn tag(
+            &mut $self,
+            key: u8,
+            unit: &TaggedUnit,
+            index: usize,
+            symbol: &mut [u8],
+        ) -> Result<(), Untagged> {
+            $keys.ok_or(Untagged::NoKeys)?.tag(key, unit, index, symbol)
+        }
+
+        fn verify(
+            &mut $self,
+            unit: &TaggedUnit,
+            formed: Formed<'_>,
+            symbol: &[u8],
+        ) -> Result<(), Untagged> {
+            $keys.ok_or(Untagged::NoKeys)?.verify(unit, formed, symbol)
+        }
+    };
+}
+
+pub(crate) use by_keys;
+
 /// Packets that may be late, as many as any code here holds.
 const WINDOW_PACKETS: usize = 1 << 16;
 

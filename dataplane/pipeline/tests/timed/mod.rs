@@ -8,7 +8,7 @@ mod link;
 mod socket;
 mod wires;
 
-use keys::Keys;
+use keys::{Keys, by_keys};
 use link::Channel;
 pub use link::Link;
 use recoded_pipeline::Pipeline;
@@ -57,36 +57,7 @@ struct Outputs {
 }
 
 impl Egress for Outputs {
-    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
-        self.keys.seal(shard, packet, out)
-    }
-
-    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
-        self.keys.unseal(shard, sealed)
-    }
-
-    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
-        Some(self.keys.tag_key())
-    }
-
-    fn tag(
-        &mut self,
-        key: u8,
-        unit: &TaggedUnit,
-        index: usize,
-        symbol: &mut [u8],
-    ) -> Result<(), Untagged> {
-        self.keys.tag(key, unit, index, symbol)
-    }
-
-    fn verify(
-        &mut self,
-        unit: &TaggedUnit,
-        formed: Formed<'_>,
-        symbol: &[u8],
-    ) -> Result<(), Untagged> {
-        self.keys.verify(unit, formed, symbol)
-    }
+    by_keys!(self => Some(&mut self.keys));
 
     fn distrust(&mut self, _peer: PeerId) {
         self.distrusted += 1;

@@ -34,8 +34,7 @@ impl Sender {
         let is_over = |store: &Store, number: u32| {
             !store.covers(number) || store.heard_at(number) + patience <= now
         };
-        while let Some((number, _)) =
-            self.again.pop_front_if(|(number, _)| is_over(store, *number))
+        while let Some((number, _)) = self.again.pop_front_if(|(number, _)| is_over(store, *number))
         {
             self.let_go(store, number);
         }
