@@ -26,7 +26,7 @@ pub const TUNNEL: TunnelPlan = TunnelPlan { name: "rec0", network: 99, mtu: None
 pub const PROBE_TUNNEL: TunnelPlan = TunnelPlan { name: "probe0", network: 98, mtu: None };
 
 /// Bytes per symbol of the probe: rank does not depend on it, and small packets take less time. Its
-/// tunnel's MTU, up to thirty less, must still be one that IPv4 guarantees (576).
+/// tunnel's MTU, up to forty less, must still be one that IPv4 guarantees (576).
 pub const PROBE_SYMBOL_BYTES: usize = 616;
 
 /// Daemons send at this share of a link's rate, so that queues build up in front of the tunnel,
@@ -41,6 +41,9 @@ const HEADER_BYTES: usize = 14 + 20 + 8 + 16 + 13;
 
 /// Bytes that encryption adds to an IP packet.
 const SEALING_BYTES: usize = 2 + 25;
+
+/// Bytes that end a symbol where relays verify it.
+const TAG_BYTES: usize = 8;
 
 /// What packets say of their generation.
 const GENERATION_BYTES: f64 = 4.0;
@@ -80,9 +83,15 @@ pub fn plan(options: &Options) -> LinePlan {
         hold_timeout_us: Some(20_000),
         ..flow(PROBE_FLOW, Towards::East, &PROBE_TUNNEL)
     };
-    // A packet fills a symbol exactly: with its length, in a window its flow ID, and its envelope.
-    let framing = if options.chosen() == Code::Window { 3 } else { 2 };
-    let sealing = if options.auth == Auth::Full { SEALING_BYTES } else { 0 };
+    // A packet fills a symbol exactly: with its length or, in a window, its flow ID; and with its
+    // envelope, in front of the tag of the symbol.
+    let (framing, tag) = match options.chosen() {
+        Code::Window => (3, 0),
+        Code::Stream => (0, TAG_BYTES),
+        _ => (2, TAG_BYTES),
+    };
+    let is_full = options.auth == Auth::Full;
+    let sealing = if is_full { SEALING_BYTES + tag } else { 0 };
     let probe_mtu = PROBE_SYMBOL_BYTES - framing - sealing;
     let auth = (options.auth != Auth::None)
         .then(|| AuthPlan::new(options.auth.name(), options.hop_count()));
