@@ -177,7 +177,28 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
     }
 }
 
-/// The losses of a hop are paid for on that hop alone.
+/// Two hundred milliseconds of packets, and more than a second of them at 30 Mbit/s, once waited in
+/// the relay in front of the slow link, by turns with none.
+#[test]
+fn little_waits_in_front_of_a_link_that_is_slower_than_those_before() {
+    if is_emulated() {
+        return;
+    }
+    let link = Link::new(0.05, 5);
+    let load = Load { bytes: 1400, rate: None, ordered: false };
+    for (slow, rate) in [(1, 100e6), (2, 100e6), (1, 30e6)] {
+        let mut line = Line::new(&[link; 3], load, 1);
+        line.set(slow, Link { rate, ..link });
+        line.run(2 * SECOND);
+        let since = line.now;
+        line.run(4 * SECOND);
+        let carried = line.goodput(since) / Link { rate, ..link }.limit(1400);
+        let [median, late] = [0.5, 0.99].map(|share| line.delay(since, share) / MILLI - 15);
+        println!("link {slow}, {rate}: {carried:.3}, {median} and {late} ms");
+        assert!(carried > 0.9 && median < 60 && late < 250, "{carried}, {median}, {late}");
+    }
+}
+
 /// Queues of 4 ms at each hop once were 12 ms over four hops; and 14 ms where a link became slow.
 #[test]
 fn queues_of_a_full_path_stay_short() {
@@ -213,6 +234,7 @@ fn queues_of_a_full_path_stay_short() {
     assert!(waits[75] < 14 * MILLI, "{waits:?}");
 }
 
+/// The losses of a hop are paid for on that hop alone.
 #[test]
 fn good_hops_do_not_pay_for_a_bad_one() {
     if is_emulated() {

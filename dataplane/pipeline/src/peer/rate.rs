@@ -13,6 +13,9 @@
 //! Capacity is the most of the newest samples: one that had pauses in it says only what the link
 //! carries at least. At the start the rate keeps ahead of what is sent, until there is a queue.
 //!
+//! What waits in the neighbour, since the links behind it are slower, is part of the queue. Then the
+//! rate is what the neighbour sends on, times that gain.
+//!
 //! Now and then a queue that stays is emptied. One that does not become shorter is not ours. If it
 //! never changes, it is part of the way from then on; otherwise others fill it, and the rate is
 //! contested with them. A
@@ -24,6 +27,7 @@ use crate::peer::contest::{Contest, Shared};
 use crate::peer::headroom::Headroom;
 use crate::peer::policed::{Flow, Policed};
 use crate::peer::sample::{Round, SAMPLE_NANOS, Sample};
+use onward::{Onward, STALLED_NANOS};
 use seen::{FACTOR_LEAST, Seen, unscaled_own, unscaled_target};
 
 /// Rates, in bytes per second: the first, the least, the most.
@@ -112,9 +116,6 @@ const LOSS_WEIGHT: f64 = 1.0 / 16.0;
 /// Part of the rate before an outage that is sent at after it.
 const RETURN: f64 = 0.5;
 
-/// A neighbour in which packets wait for longer sends nothing on: an outage behind it.
-const STALLED_NANOS: Nanos = 900_000_000;
-
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Phase {
     /// Faster every round trip.
@@ -159,6 +160,8 @@ pub(crate) struct Rate {
     unhindered: f64,
     before_silence: Option<f64>,
     before_stall: Option<f64>,
+    /// What the neighbour sends on, while packets wait there.
+    onward: Onward,
     /// When there was no queue last, what the link carried then, and the least and the most queue
     /// since.
     empty_at: Nanos,
@@ -212,6 +215,7 @@ impl Rate {
             unhindered: FIRST,
             before_silence: None,
             before_stall: None,
+            onward: Onward::default(),
             empty_at: 0,
             empty_rate: 0.0,
             since_empty: (f64::MAX, 0.0),
@@ -382,9 +386,15 @@ impl Rate {
                 self.before_stall.get_or_insert(self.unhindered);
             }
             let fast = if is_limited { self.most() } else { self.capacity };
-            self.set(fast * seen.factor().max(FACTOR_LEAST));
+            let onward = self.onward.note((sample.backlog, own), received, now);
+            let kept = (1.0 - self.usual_loss.unwrap_or(0.0)).max(0.05);
+            let onward = onward.filter(|_| is_limited).map(|onward| onward / kept);
+            self.ceiling = onward.or(self.ceiling);
+            let most = onward.map_or(fast, |onward| onward.min(fast));
+            self.set(most * seen.factor().max(FACTOR_LEAST));
             return Verdict::Fine;
         }
+        self.onward = Onward::default();
         let before = self.before_stall.take();
         self.resume(before);
         self.unhindered = self.bytes_per_second;
@@ -577,6 +587,7 @@ impl Rate {
     }
 }
 
+mod onward;
 mod seen;
 #[cfg(test)]
 mod shared_link;
