@@ -175,8 +175,8 @@ impl Running {
     }
 }
 
-/// Defaults, the sockets of each link included; what comes back are acknowledgements, few, small and urgent: nothing to fill blocks
-/// with, so they come in generations.
+/// Defaults, the sockets of each link included; what comes back are acknowledgements, few, small
+/// and urgent: nothing to fill blocks with, so they come in generations.
 fn plan(bed: &Bed, code: CodePlan, field: u16, paced: bool) -> LinePlan {
     let mut plan = LinePlan::protected(bed.hops());
     plan.pace_mbit = paced.then_some(PACE * RATE_MBIT);

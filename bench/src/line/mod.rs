@@ -51,8 +51,8 @@ pub struct Options {
     /// Also draw the goodput to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Seconds of each stream that count, after two (or twenty round trips) that do not; twice as many
-    /// where the rate falls
+    /// Seconds of each stream that count, after two (or twenty round trips) that do not; twice as
+    /// many where the rate falls
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Runs of each contender on each line; the tables show their medians, and of goodput also the

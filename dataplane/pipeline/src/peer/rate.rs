@@ -13,8 +13,8 @@
 //! Capacity is the most of the newest samples: one that had pauses in it says only what the link
 //! carries at least. At the start the rate keeps ahead of what is sent, until there is a queue.
 //!
-//! What waits in the neighbour, since the links behind it are slower, is part of the queue. Then the
-//! rate is what the neighbour sends on, times that gain.
+//! What waits in the neighbour, since the links behind it are slower, is part of the queue. Then
+//! the rate is what the neighbour sends on, times that gain.
 //!
 //! Now and then a queue that stays is emptied. One that does not become shorter is not ours. If it
 //! never changes, it is part of the way from then on; otherwise others fill it, and the rate is
