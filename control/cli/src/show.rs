@@ -150,6 +150,8 @@ fn link_reasons(links: &[Link]) -> String {
         if !link.reason.is_empty() {
             notes.push(link.reason.clone());
         }
+        let moved = link.neighbours.iter().filter(|neighbour| !neighbour.endpoint.is_empty());
+        notes.extend(moved.map(|it| format!("{} is at {} now", it.address, it.endpoint)));
         let silent = link.neighbours.iter().filter(|neighbour| !neighbour.resolved);
         notes.extend(silent.map(|neighbour| format!("{} does not answer", neighbour.address)));
         let disagreements = link.neighbours.iter().flat_map(|neighbour| &neighbour.disagreements);
@@ -188,10 +190,14 @@ fn link_details(links: &[Link]) -> String {
         let neighbours = link.neighbours.iter().map(|neighbour| {
             let state = if neighbour.resolved { "resolved" } else { "does not answer" };
             let Neighbour { address, version, clock_ahead_seconds: ahead, .. } = neighbour;
+            let moved = match neighbour.moves {
+                0 => String::new(),
+                moves => format!(" at {}, after {moves} moves", neighbour.endpoint),
+            };
             let said = neighbour.said_ago_seconds.map_or(String::new(), |ago| {
                 format!(", recoded {version} {ago:.0} s ago, clock {ahead:+} s")
             });
-            format!("{address} {state}{said}")
+            format!("{address} {state}{moved}{said}")
         });
         text.push_str(&format!("\n{name}\n"));
         text.push_str(&wrapped("link", &facts));

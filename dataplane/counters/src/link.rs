@@ -60,6 +60,8 @@ counters! {
         rx_wrong_tag: Packets => "Look for what else sends to our port, or damages packets.",
         /// Of these, dropped because they came before, or far too late.
         rx_copies: Packets => "Nothing, if few. Else look for what duplicates or records packets.",
+        /// Of these, from addresses that are no neighbour's, and with the tag of one that roams.
+        rx_elsewhere: Packets,
         /// Packets given to the sockets.
         tx_packets: Packets,
         /// Their bytes, Ethernet header included.

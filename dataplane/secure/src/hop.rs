@@ -327,11 +327,30 @@ impl HopReceiver {
     /// # Errors
     /// It was accepted before.
     pub fn accept<'a>(&self, checked: &Checked<'a>) -> Result<&'a [u8], Refused> {
-        if self.window().accept(checked.counter) {
-            Ok(checked.packet)
+        self.accept_in_order(checked).map(|(packet, _)| packet)
+    }
+
+    /// The same, and whether all that was accepted of this lane before is older.
+    ///
+    /// # Errors
+    /// It was accepted before.
+    pub fn accept_in_order<'a>(
+        &self,
+        checked: &Checked<'a>,
+    ) -> Result<(&'a [u8], bool), Refused> {
+        let mut window = self.window();
+        let is_newest = checked.counter >= window.next();
+        if window.accept(checked.counter) {
+            Ok((checked.packet, is_newest))
         } else {
             Err(Refused::Replayed)
         }
+    }
+
+    /// One more than the highest counter that was accepted.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.window().next()
     }
 
     fn window(&self) -> MutexGuard<'_, ReplayWindow> {

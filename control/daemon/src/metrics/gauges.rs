@@ -63,6 +63,11 @@ pub const GAUGES: [Gauge; 24] = [
         },
     },
     Gauge {
+        name: "recoded_neighbour_moves",
+        meaning: "How often a neighbour that roams moved since its node runs",
+        read: |state, put| neighbours(state).try_for_each(|(at, it)| put(at, count(it.moves))),
+    },
+    Gauge {
         name: "recoded_tunnel_up",
         meaning: "Whether a tunnel is there and has a carrier",
         read: |state, put| {
