@@ -14,7 +14,7 @@ reasons! {
     Unparsed: Packets {
         /// Packets received that are not IP.
         NotIp = "rx_unparsed_not_ip" => "Look for another XDP program on the interface.",
-        /// Packets received with more than two VLAN tags.
+        /// Packets received with the number of a VLAN, or more than one tag.
         TooManyTags = "rx_unparsed_too_many_tags" => "Look for another XDP program on the interface.",
         /// Packets received that are IP and not UDP.
         OtherProtocol = "rx_unparsed_other_protocol" => "Look for another XDP program on the \

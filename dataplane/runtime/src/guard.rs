@@ -64,7 +64,8 @@ impl Admitted {
 impl Guard {
     /// Without keys until they are adopted.
     pub(crate) fn new(keyring: Arc<Keyring>, mail: Sender<Letter>) -> Guard {
-        let mut guard = Guard { keyring, rings: Rings::default(), seen: 0, mail, masks: None, told: None };
+        let mut guard =
+            Guard { keyring, rings: Rings::default(), seen: 0, mail, masks: None, told: None };
         guard.adopt();
         guard
     }
@@ -108,12 +109,7 @@ impl Guard {
         self.examine(peer, payload, counters)
     }
 
-    fn examine(
-        &mut self,
-        peer: PeerId,
-        payload: &[u8],
-        counters: &mut LinkCounters,
-    ) -> Admitted {
+    fn examine(&mut self, peer: PeerId, payload: &[u8], counters: &mut LinkCounters) -> Admitted {
         let hop = self.rings.hops.get_mut(usize::from(peer.0)).and_then(Option::as_mut);
         let is_message = is_hop_message(payload, hop.is_some());
         let (packet, is_newest) = match hop {

@@ -367,7 +367,8 @@ impl Keyer {
     /// Moves a neighbour that roams to where its newest packet came from.
     fn relocate(&mut self, peer: PeerId, place: Place) {
         let hop = usize::from(peer.0);
-        let key = self.hops.get(hop).and_then(Option::as_ref).map_or("", |party| party.key.as_str());
+        let key =
+            self.hops.get(hop).and_then(Option::as_ref).map_or("", |party| party.key.as_str());
         match self.movers.relocate(hop, place, self.clock.now()) {
             Ok(false) => {}
             Ok(true) => {

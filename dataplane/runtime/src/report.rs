@@ -16,7 +16,7 @@ pub use recoded_counters::tunnel::TunnelCounters;
 pub(crate) fn unparsed(reason: NotUdp) -> Unparsed {
     match reason {
         NotUdp::NotIp => Unparsed::NotIp,
-        NotUdp::TooManyTags => Unparsed::TooManyTags,
+        NotUdp::Tagged => Unparsed::TooManyTags,
         NotUdp::OtherProtocol => Unparsed::OtherProtocol,
         NotUdp::ExtensionHeader => Unparsed::ExtensionHeader,
         NotUdp::Fragment => Unparsed::Fragment,

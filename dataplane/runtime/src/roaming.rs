@@ -254,12 +254,7 @@ impl Movers {
     ///
     /// # Errors
     /// Why it stays.
-    pub(crate) fn relocate(
-        &mut self,
-        hop: usize,
-        to: Place,
-        now: Nanos,
-    ) -> Result<bool, Stays> {
+    pub(crate) fn relocate(&mut self, hop: usize, to: Place, now: Nanos) -> Result<bool, Stays> {
         let Place { link, address } = to;
         let mover = self.movers.get(hop).filter(|mover| mover.roams && mover.link == link);
         let Mover { endpoint, paid, .. } = mover.ok_or(Stays::Fixed)?;

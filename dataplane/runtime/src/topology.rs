@@ -422,7 +422,12 @@ pub(crate) mod tests {
                 backend: Backend::Xdp,
                 rate_mbit: None,
             }],
-            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap(), key: None, roams: false }],
+            hops: vec![HopConfig {
+                link: 0,
+                address: "10.0.2.2".parse().unwrap(),
+                key: None,
+                roams: false,
+            }],
             tunnels: vec![TunnelConfig {
                 name: "rec0".into(),
                 address: ("10.99.0.1".parse().unwrap(), 24),

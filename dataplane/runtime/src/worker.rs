@@ -30,7 +30,7 @@ use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
 use recoded_pipeline::egress::{Egress, Origin, Outer};
-use recoded_pipeline::params::{Nanos, PeerId, Snapshot};
+use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::shard::source_port_of;
@@ -260,7 +260,8 @@ impl Worker {
                 let port = self.ports[link].as_ref();
                 if port.is_some_and(|port| port.send_to(letter.packet(), address)) {
                     counters.tx_packets += 1;
-                    counters.tx_bytes += (header_bytes(address.ip()) + letter.packet().len()) as u64;
+                    counters.tx_bytes +=
+                        (header_bytes(address.ip()) + letter.packet().len()) as u64;
                 }
                 continue;
             }

@@ -257,7 +257,7 @@ fn neighbour_is_followed_to_another_address_and_port_and_copies_do_not_move_it()
     let HopReport { endpoint, moves, .. } = neighbour(&receiver);
     assert_eq!((endpoint, moves), (Some(PLACES[2].parse().unwrap()), 2));
     assert!(receiver.is_healthy() && sender.is_healthy());
-    (sender.stop(), receiver.stop());
+    [sender, receiver].into_iter().for_each(|node| drop(node.stop()));
 }
 
 /// A host that moved and started again knows no keys: its handshake comes from an address that
@@ -271,15 +271,14 @@ fn neighbour_that_starts_again_elsewhere_is_heard() {
     let right = node(&keys, 1, ("10.7.1.2", "10.7.1.254"), "10.99.0.2");
     let receiver = inside(&bed.right, || start(&right, vec![sink(7)]).unwrap());
     // Nothing comes back to where the right node thinks that it is.
-    middle.go_to(1);
-    for start_number in 1..=2 {
+    for (place, name) in PLACES.iter().enumerate().skip(1) {
+        middle.go_to(place);
         let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
-        let expected = Some(PLACES[start_number].parse().unwrap());
+        let expected = Some(name.parse().unwrap());
         wait_for_keys(&[&sender]);
         wait_until("it is found", || neighbour(&receiver).endpoint == expected);
         assert_arrives(&bed);
         sender.stop();
-        middle.go_to(2);
     }
     // Another host, whose key is not known, gets no answer.
     let other = [self::keys()[0].clone(), keys[1].clone()];
@@ -293,7 +292,7 @@ fn neighbour_that_starts_again_elsewhere_is_heard() {
     });
     assert_eq!(middle.back(1), before, "no answer");
     assert_eq!(neighbour(&receiver).endpoint, Some(PLACES[2].parse().unwrap()));
-    (sender.stop(), receiver.stop());
+    [sender, receiver].into_iter().for_each(|node| drop(node.stop()));
 }
 
 /// A host whose own address changes, and which has none written down.
@@ -320,6 +319,6 @@ fn host_without_an_address_of_its_own_moves_and_goes_on() {
         let moved = neighbour(&receiver).endpoint.expect("it moved");
         let expected = second.split('/').next().unwrap();
         assert_eq!(moved, SocketAddr::new(expected.parse().unwrap(), 9426));
-        (sender.stop(), receiver.stop());
+        [sender, receiver].into_iter().for_each(|node| drop(node.stop()));
     }
 }

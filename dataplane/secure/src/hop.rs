@@ -334,10 +334,7 @@ impl HopReceiver {
     ///
     /// # Errors
     /// It was accepted before.
-    pub fn accept_in_order<'a>(
-        &self,
-        checked: &Checked<'a>,
-    ) -> Result<(&'a [u8], bool), Refused> {
+    pub fn accept_in_order<'a>(&self, checked: &Checked<'a>) -> Result<(&'a [u8], bool), Refused> {
         let mut window = self.window();
         let is_newest = checked.counter >= window.next();
         if window.accept(checked.counter) {

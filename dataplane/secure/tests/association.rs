@@ -292,3 +292,37 @@ fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_o
         assert_eq!(turn.send, 0, "after {at} s");
     }
 }
+
+#[test]
+fn who_made_an_initiation_is_known_whichever_peer_it_is_for() {
+    let mut chance = Chance(5);
+    let keys = [0; 3].map(|_| PrivateKey::generate(&chance.entropy()));
+    let mut association = |own: usize, peer: usize, scope, psk| {
+        let peer = keys[peer].public();
+        let identity = Identity { scope, private: keys[own].clone(), peer, psk };
+        Association::<HopKeys>::new(identity, Suite::Aes128Gcm, 0, &chance.entropy())
+    };
+    let psk = PresharedKey::generate(&Entropy::new([3; 64]));
+    let other = PresharedKey::none();
+    // The third has a session with the first, which hears from the second.
+    let hears = association(0, 2, Scope::Hop, other.clone());
+    let mut calls = association(1, 0, Scope::Hop, psk);
+    let mut elsewhere = association(1, 0, Scope::Edge(5), other.clone());
+    let mut to_another = association(1, 2, Scope::Hop, other);
+    let entropy = Entropy::new([8; 64]);
+    let mut initiation = |end: &mut Association<HopKeys>| {
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        let send = end.poll(timing::START_NANOS, 1, &entropy, &mut out).unwrap().send;
+        out[..send].to_vec()
+    };
+    let message = initiation(&mut calls);
+    assert_eq!(hears.caller(&entropy, &message), Some(keys[1].public()));
+    for place in 0..message.len() - 32 {
+        let mut changed = message.clone();
+        changed[place] ^= 1;
+        assert_eq!(hears.caller(&entropy, &changed), None, "byte {place}");
+        assert_eq!(hears.caller(&entropy, &message[..place]), None, "{place} bytes");
+    }
+    assert_eq!(hears.caller(&entropy, &initiation(&mut elsewhere)), None, "of another scope");
+    assert_eq!(hears.caller(&entropy, &initiation(&mut to_another)), None, "to another node");
+}

@@ -150,7 +150,8 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
         let local = reader.require("local", local, rule);
         let backend = reader.choice("backend", &BACKENDS, "it is \"auto\", \"xdp\" or \"udp\"");
         if backend == Some(Backend::Xdp) && local.is_some_and(|local| local.is_unspecified()) {
-            let rule = "AF_XDP needs this host's IP address on the link; backend = \"udp\" does not";
+            let rule =
+                "AF_XDP needs this host's IP address on the link; backend = \"udp\" does not";
             reader.refuse("local", "does not apply", rule);
         }
         let rate_mbit =

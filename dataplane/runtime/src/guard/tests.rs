@@ -6,8 +6,8 @@ use crossbeam::channel::{Receiver, bounded};
 use proptest::prelude::*;
 use recoded_pipeline::egress::UnitKind;
 use recoded_secure::{
-    Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey,
-    Ring, Scope, Suite, timing,
+    Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey, Ring,
+    Scope, Suite, timing,
 };
 use recoded_wire::announcement::{Announcement, write_announcement};
 use recoded_wire::handshake::write_handshake;

@@ -156,9 +156,8 @@ fn a_look_takes_packets_of_known_keys_and_handshakes_of_each_a_bounded_number() 
     assert!(!lookout.takes(&with_key(3)) && !lookout.takes(message), "nothing is left yet");
     lookout.refill();
     assert!(!lookout.takes(&with_key(4)) && !lookout.takes(&with_key(3)[..12]));
-    let taken = |lookout: &mut Lookout, packet: &[u8]| {
-        (0..1000).filter(|_| lookout.takes(packet)).count()
-    };
+    let taken =
+        |lookout: &mut Lookout, packet: &[u8]| (0..1000).filter(|_| lookout.takes(packet)).count();
     assert_eq!(taken(&mut lookout, &with_key(200)), PACKETS as usize);
     assert_eq!(taken(&mut lookout, message), HANDSHAKES as usize, "they have a part of their own");
     lookout.refill();

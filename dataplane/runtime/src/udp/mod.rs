@@ -26,9 +26,7 @@ use crate::port::Arrived;
 use crate::report::LinkCounters;
 use crate::roaming::{Around, Lookout, Near};
 use crate::worker::BURST_PACKETS;
-use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, sendto,
-};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, sendto};
 use recoded_pipeline::params::PeerId;
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::header::HEADER_BYTES;

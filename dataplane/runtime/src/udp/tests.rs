@@ -35,7 +35,12 @@ fn topology(local: &str, neighbour: &str, port: u16) -> Topology {
         port,
         xdp_mode: ModePreference::Auto,
         links: vec![link],
-        hops: vec![HopConfig { link: 0, address: neighbour.parse().unwrap(), key: None, roams: false }],
+        hops: vec![HopConfig {
+            link: 0,
+            address: neighbour.parse().unwrap(),
+            key: None,
+            roams: false,
+        }],
         tunnels: Vec::new(),
     }
 }

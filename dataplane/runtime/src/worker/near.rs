@@ -46,11 +46,7 @@ impl Worker {
     /// Looks at a packet from an address that is no neighbour's: which of those that roam sent it,
     /// or `Some(None)` where none does. `None`: it ends here, and was counted.
     #[cold]
-    fn recognise(
-        &mut self,
-        place: Place,
-        payload: Span,
-    ) -> Option<Option<(PeerId, Admitted)>> {
+    fn recognise(&mut self, place: Place, payload: Span) -> Option<Option<(PeerId, Admitted)>> {
         let (around, packet) = (&self.near.links[place.link], self.umem.bytes(payload));
         if around.roaming().next().is_none() {
             return Some(None);
