@@ -295,7 +295,7 @@ fn unknown_keys_are_refused_with_what_was_meant() {
 }
 
 /// Whole files whose mistake is elsewhere: an edit of a good file, and what is said.
-const BAD_STRUCTURES: [(&str, &str, &str); 23] = [
+const BAD_STRUCTURES: [(&str, &str, &str); 25] = [
     (
         "\"source\"\n",
         "\"spring\"\n",

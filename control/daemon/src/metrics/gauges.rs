@@ -19,7 +19,7 @@ pub struct Gauge {
 }
 
 /// Every such metric.
-pub const GAUGES: [Gauge; 24] = [
+pub const GAUGES: [Gauge; 25] = [
     Gauge {
         name: "recoded_build",
         meaning: "1, with the version of the daemon and its field arithmetic",
