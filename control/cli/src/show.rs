@@ -190,14 +190,14 @@ fn link_details(links: &[Link]) -> String {
         let neighbours = link.neighbours.iter().map(|neighbour| {
             let state = if neighbour.resolved { "resolved" } else { "does not answer" };
             let Neighbour { address, version, clock_ahead_seconds: ahead, .. } = neighbour;
-            let moved = match neighbour.moves {
-                0 => String::new(),
-                moves => format!(" at {}, after {moves} moves", neighbour.endpoint),
-            };
             let said = neighbour.said_ago_seconds.map_or(String::new(), |ago| {
                 format!(", recoded {version} {ago:.0} s ago, clock {ahead:+} s")
             });
-            format!("{address} {state}{moved}{said}")
+            format!("{address} {state}{said}")
+        });
+        let moved = link.neighbours.iter().filter(|neighbour| neighbour.moves > 0).map(|it| {
+            let Neighbour { address, endpoint, moves, .. } = it;
+            format!("{address} at {endpoint} after {moves} moves")
         });
         text.push_str(&format!("\n{name}\n"));
         text.push_str(&wrapped("link", &facts));
@@ -206,7 +206,7 @@ fn link_details(links: &[Link]) -> String {
         if let Some(trouble) = link_trouble(link) {
             text.push_str(&sentence("trouble", &trouble));
         }
-        text.push_str(&wrapped("neighbours", &or_none(neighbours.collect())));
+        text.push_str(&wrapped("neighbours", &or_none(neighbours.chain(moved).collect())));
         let bytes = [("received", link.received_bytes), ("sent", link.sent_bytes)];
         text.push_str(&wrapped("bytes", &bytes.map(|(name, bytes)| named(name, bytes))));
         text.push_str(&wrapped("faults", &or_none(nonzero(&link.faults))));

@@ -225,8 +225,8 @@ pub fn find_udp<P: PacketBytes + ?Sized>(packet: &P) -> Result<UdpHeader, NotUdp
     let mut ip_offset = ETHERNET_BYTES;
     let mut ether_type = read_u16(packet, ETHER_TYPE_OFFSET)?;
     if is_vlan(ether_type) {
-        // A tag is 2 bytes of priority and VLAN number, then the EtherType of what follows. Number 0
-        // is none: the tag is there for its priority (IEEE 802.1Q, 9.6).
+        // A tag is 2 bytes of priority and VLAN number, then the EtherType of what follows. Number
+        // 0 is none: the tag is there for its priority (IEEE 802.1Q, 9.6).
         if read_u16(packet, ip_offset)? & VLAN_NUMBER != 0 {
             return Err(NotUdp::Tagged);
         }

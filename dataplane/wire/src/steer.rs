@@ -123,7 +123,7 @@ verdicts! {
         Redirected = "redirected", Redirect;
         /// ARP, LLDP and everything else that is neither IPv4 nor IPv6.
         PassNotIp = "pass_not_ip", Pass;
-        /// With the number of a VLAN, or more than one tag: of another network than this interface's.
+        /// With the number of a VLAN, or more than one tag: of another network than the interface.
         PassTags = "pass_tags", Pass;
         /// IP but not UDP: TCP, ICMP, ICMPv6 with neighbour discovery.
         PassNotUdp = "pass_not_udp", Pass;

@@ -8,9 +8,9 @@
 //!
 //! What an XDP program does is done here: a packet that is not of a neighbour and of a flow that is
 //! configured ends before it takes a frame, under the same name; where neighbours roam, a few a
-//! second of those that may be theirs get further, until their tag is known (`roaming`). Linux finds the way to the
-//! neighbour, so no header is written, and packets leave from the port at which they arrive:
-//! firewalls and address translators in between see a conversation.
+//! second of those that may be theirs get further, until their tag is known (`roaming`). Linux
+//! finds the way to the neighbour, so no header is written, and packets leave from the port at
+//! which they arrive: firewalls and address translators in between see a conversation.
 //!
 //! Everything is allocated when a socket is opened. Bounds: packets of [`RECEIVE_BYTES_MAX`] with
 //! their headers, as for AF_XDP; [`STAGED_MAX`] packets that wait to be sent.

@@ -306,7 +306,7 @@ fn source_that_changes_its_address_under_traffic_goes_on() {
     assert!(download.complete, "{download:?}");
     assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
     let shown = output(&mut daemons[1].control(&["show", "links"])).unwrap().stdout;
-    assert!(shown.contains(&format!("at 10.77.1.78:{DEFAULT_PORT}, after ")), "{shown}");
+    assert!(shown.contains(&format!("at 10.77.1.78:{DEFAULT_PORT} after ")), "{shown}");
     let deadline = Instant::now() + PATIENCE;
     let told = format!("{first} is at 10.77.1.78:{DEFAULT_PORT} now");
     while events(&daemons[1], "neighbour_moved").last() != Some(&told) {
