@@ -310,7 +310,7 @@ fn who_made_an_initiation_is_known_whichever_peer_it_is_for() {
     let mut elsewhere = association(1, 0, Scope::Edge(5), other.clone());
     let mut to_another = association(1, 2, Scope::Hop, other);
     let entropy = Entropy::new([8; 64]);
-    let mut initiation = |end: &mut Association<HopKeys>| {
+    let initiation = |end: &mut Association<HopKeys>| {
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         let send = end.poll(timing::START_NANOS, 1, &entropy, &mut out).unwrap().send;
         out[..send].to_vec()
