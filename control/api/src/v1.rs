@@ -145,8 +145,14 @@ pub struct Link {
 /// A next hop on a link.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Neighbour {
-    /// Its IP address.
+    /// Its IP address, as configured.
     pub address: String,
+    /// Where it is, address and port, if it roams and has moved; else empty.
+    #[serde(default)]
+    pub endpoint: String,
+    /// How often it moved since the daemon has looked.
+    #[serde(default)]
+    pub moves: u64,
     /// Whether its Ethernet address is known, so that packets can be sent to it.
     pub resolved: bool,
     /// Version of the daemon there, by what it said last; empty when it said nothing.
@@ -575,9 +581,9 @@ pub struct Event {
     /// What happened: flow_up, flow_waiting, flow_down, flow_quiet, flow_active, flow_changed,
     /// flow_added, flow_removed, next_hop_heard, next_hop_silent, session_up, session_rekeyed,
     /// session_down, session_refused, link_up, link_down, tunnel_up, tunnel_down, mtu_smaller,
-    /// mtu_normal, mtu_changed, neighbour_disagrees, neighbour_agrees, rate_changed, drops_rising,
-    /// engine_up, engine_down, config_applied, config_undone, config_confirmed, process_started,
-    /// process_ended or daemon_started. There may be more.
+    /// mtu_normal, mtu_changed, neighbour_disagrees, neighbour_agrees, neighbour_moved,
+    /// rate_changed, drops_rising, engine_up, engine_down, config_applied, config_undone,
+    /// config_confirmed, process_started, process_ended or daemon_started. There may be more.
     pub kind: String,
     /// What it happened to: flow, link or tunnel and its name, session with and whom; packets,
     /// engine, configuration, process or daemon.

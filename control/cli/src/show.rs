@@ -150,6 +150,8 @@ fn link_reasons(links: &[Link]) -> String {
         if !link.reason.is_empty() {
             notes.push(link.reason.clone());
         }
+        let moved = link.neighbours.iter().filter(|neighbour| !neighbour.endpoint.is_empty());
+        notes.extend(moved.map(|it| format!("{} is at {} now", it.address, it.endpoint)));
         let silent = link.neighbours.iter().filter(|neighbour| !neighbour.resolved);
         notes.extend(silent.map(|neighbour| format!("{} does not answer", neighbour.address)));
         let disagreements = link.neighbours.iter().flat_map(|neighbour| &neighbour.disagreements);
@@ -193,6 +195,10 @@ fn link_details(links: &[Link]) -> String {
             });
             format!("{address} {state}{said}")
         });
+        let moved = link.neighbours.iter().filter(|neighbour| neighbour.moves > 0).map(|it| {
+            let Neighbour { address, endpoint, moves, .. } = it;
+            format!("{address} at {endpoint} after {moves} moves")
+        });
         text.push_str(&format!("\n{name}\n"));
         text.push_str(&wrapped("link", &facts));
         let reason = if link.reason.is_empty() { "the best mode there is" } else { &link.reason };
@@ -200,7 +206,7 @@ fn link_details(links: &[Link]) -> String {
         if let Some(trouble) = link_trouble(link) {
             text.push_str(&sentence("trouble", &trouble));
         }
-        text.push_str(&wrapped("neighbours", &or_none(neighbours.collect())));
+        text.push_str(&wrapped("neighbours", &or_none(neighbours.chain(moved).collect())));
         let bytes = [("received", link.received_bytes), ("sent", link.sent_bytes)];
         text.push_str(&wrapped("bytes", &bytes.map(|(name, bytes)| named(name, bytes))));
         text.push_str(&wrapped("faults", &or_none(nonzero(&link.faults))));

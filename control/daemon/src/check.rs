@@ -18,14 +18,14 @@ pub fn plan(config: &Config) -> Plan {
     let links = config.links.iter().enumerate().map(|(index, link)| Link {
         name: link.name.clone(),
         interface: link.interface.clone(),
-        local: Some(link.local),
+        local: Some(link.local).filter(|local| !local.is_unspecified()),
         neighbours: config
             .hops
             .iter()
             .filter(|hop| hop.link == index)
             .map(|hop| hop.address)
             .collect(),
-        sockets: sockets(link, &topology),
+        sockets: sockets(link, index, &topology),
     });
     let worker_bytes = worker_memory_bytes(daemon.frames, config.links.len());
     Plan {
@@ -40,12 +40,12 @@ pub fn plan(config: &Config) -> Plan {
 }
 
 /// What carries the packets of a link, as far as it is known before the daemon starts.
-fn sockets(link: &config::Link, topology: &Topology) -> Sockets {
+fn sockets(link: &config::Link, index: usize, topology: &Topology) -> Sockets {
     match link.backend {
         Backend::Xdp => Sockets::Xdp,
         Backend::Udp => Sockets::Udp,
         Backend::Auto => match Interface::query(&link.interface) {
-            Ok(interface) if why_udp(topology, &interface).is_some() => Sockets::Udp,
+            Ok(interface) if why_udp(topology, index, &interface).is_some() => Sockets::Udp,
             _ => Sockets::Either,
         },
     }

@@ -132,7 +132,12 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
     });
     let Keys { private: private_key, hops: known, edges } = keys;
     let hops = config.hops.iter().zip(known);
-    let hops = hops.map(|(hop, key)| HopConfig { link: hop.link, address: hop.address, key });
+    let hops = hops.map(|(hop, key)| HopConfig {
+        link: hop.link,
+        address: hop.address,
+        key,
+        roams: config.roams(hop),
+    });
     let memory = crate::config::budget::for_flows(daemon, config.interfaces());
     Topology {
         workers: daemon.workers,
@@ -228,7 +233,8 @@ fn link(report: &LinkReport, at: Nanos) -> Link {
     }
 }
 
-fn neighbour(HopReport { address, is_resolved, talked }: &HopReport, at: Nanos) -> Neighbour {
+fn neighbour(report: &HopReport, at: Nanos) -> Neighbour {
+    let HopReport { address, endpoint, moves, is_resolved, talked } = report;
     let disagreement = |it: &recoded_runtime::Disagreement| Disagreement {
         flow: it.flow.into(),
         reason: it.reason.into(),
@@ -238,6 +244,8 @@ fn neighbour(HopReport { address, is_resolved, talked }: &HopReport, at: Nanos) 
     };
     Neighbour {
         address: address.to_string(),
+        endpoint: endpoint.map(|endpoint| endpoint.to_string()).unwrap_or_default(),
+        moves: *moves,
         resolved: *is_resolved,
         version: talked.software.clone(),
         said_ago_seconds: talked.at.map(|said| at.saturating_sub(said) as f64 / 1e9),

@@ -262,7 +262,7 @@ impl Supervisor<'_> {
         let hops = config.hops.iter().filter_map(|hop| {
             let interface = &config.links[hop.link].interface;
             let link = self.interfaces.iter().position(|known| known == interface)?;
-            Some(HopConfig { link, address: hop.address, key: None })
+            Some(HopConfig { link, address: hop.address, key: None, roams: config.roams(hop) })
         });
         hops.collect()
     }

@@ -14,7 +14,7 @@ reasons! {
     Unparsed: Packets {
         /// Packets received that are not IP.
         NotIp = "rx_unparsed_not_ip" => "Look for another XDP program on the interface.",
-        /// Packets received with more than two VLAN tags.
+        /// Packets received with the number of a VLAN, or more than one tag.
         TooManyTags = "rx_unparsed_too_many_tags" => "Look for another XDP program on the interface.",
         /// Packets received that are IP and not UDP.
         OtherProtocol = "rx_unparsed_other_protocol" => "Look for another XDP program on the \
@@ -60,6 +60,8 @@ counters! {
         rx_wrong_tag: Packets => "Look for what else sends to our port, or damages packets.",
         /// Of these, dropped because they came before, or far too late.
         rx_copies: Packets => "Nothing, if few. Else look for what duplicates or records packets.",
+        /// Of these, from addresses that are no neighbour's, and with the tag of one that roams.
+        rx_elsewhere: Packets,
         /// Packets given to the sockets.
         tx_packets: Packets,
         /// Their bytes, Ethernet header included.

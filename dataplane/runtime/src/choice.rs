@@ -46,7 +46,7 @@ impl Prepared {
             }
             Backend::Auto => {
                 let found = netlink.interface(&interface)?;
-                if let Some(reason) = why_udp(topology, &found) {
+                if let Some(reason) = why_udp(topology, link, &found) {
                     return Ok(Prepared::Sockets { interface, reason });
                 }
                 match Loaded::new(topology, link) {
@@ -102,7 +102,13 @@ pub(crate) fn settled(topology: &Topology, attachments: &[Attachment]) -> Topolo
 
 /// Why a link with `backend = "auto"` on this interface gets UDP sockets before AF_XDP is even
 /// tried; `None` if it is tried.
-pub fn why_udp(topology: &Topology, interface: &Interface) -> Option<String> {
+pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Option<String> {
+    if topology.hops.iter().any(|hop| hop.link == link && hop.roams) {
+        return Some("a neighbour roams, and AF_XDP pins addresses".to_owned());
+    }
+    if topology.links[link].local.is_unspecified() {
+        return Some("no address of this host is configured, which AF_XDP needs".to_owned());
+    }
     let missing = missing_capabilities();
     if !missing.is_empty() {
         return Some(format!("AF_XDP needs {}", missing.join(", ")));

@@ -98,7 +98,8 @@ fn link_of(topology: &Topology, heard: &Heard) -> Option<usize> {
         return None;
     }
     let hops = topology.hops.iter().filter(|hop| hop.address == heard.to);
-    hops.map(|hop| hop.link).find(|link| topology.links[*link].local == heard.from)
+    let is_ours = |local: IpAddr| local == heard.from || local.is_unspecified();
+    hops.map(|hop| hop.link).find(|link| is_ours(topology.links[*link].local))
 }
 
 fn count(counts: &mut IcmpErrors, kind: Kind) {

@@ -13,6 +13,7 @@
 
 use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings, SessionReport, Sessions};
+use crate::roaming::{Movers, Place};
 use crate::shared::{Clock, LinkNow, Shared};
 use crate::snapshot::IP_PACKET_BYTES_MAX;
 use crate::talk::{Surroundings, Talk};
@@ -26,7 +27,6 @@ use recoded_secure::{
 };
 use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
-use recoded_wire::shard::source_port;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -81,6 +81,7 @@ pub(crate) struct Keyer {
     told: Option<u64>,
     /// By `PeerId`: link, address, whether there is a key of it.
     ways: Vec<(usize, IpAddr, bool)>,
+    movers: Movers,
 }
 
 /// The other side of an association.
@@ -153,6 +154,7 @@ impl Keyer {
                 .iter()
                 .map(|hop| (hop.link, hop.address, hop.key.is_some()))
                 .collect(),
+            movers: Movers::new(topology),
         };
         let Some(private) = &topology.private_key else { return Ok(keyer) };
         keyer.gate = Some(Gate::new(&private.public(), now, &Entropy::fresh()?));
@@ -212,7 +214,7 @@ impl Keyer {
         for hop in 0..self.hops.len() {
             let Some(party) = &mut self.hops[hop] else { continue };
             let turn = party.association.poll(now, stamp, &Entropy::fresh()?, &mut out);
-            self.follow_hop(hop, turn, &out);
+            self.follow_hop(hop, None, turn, &out);
         }
         for edge in 0..self.edges.len() {
             // What finds no keys on the way out is lost, and waiting for an answer takes longer.
@@ -253,7 +255,7 @@ impl Keyer {
                 && hops[hop].as_ref().is_none_or(has_keys)
         };
         talk.poll(&around, is_reached, |peer, packet| {
-            let letter = Letter::new(peer, source_port(0, 0), packet);
+            let letter = Letter::new(peer, packet);
             if letter.is_some_and(|letter| keyring.outgoing.push(letter).is_ok()) {
                 shared.waker(0).wake();
             }
@@ -261,13 +263,13 @@ impl Keyer {
     }
 
     /// Reads what a neighbour tells.
-    fn listen(&mut self, letter: &Letter) {
+    fn listen(&mut self, peer: PeerId, letter: &Letter) {
         let Keyer { talk, shared, clock, ways, .. } = self;
         let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
         let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
         let (now, clock) = (clock.now(), seconds());
         let around = Surroundings { now, clock, snapshot: &snapshot, room: &room };
-        talk.receive(&around, letter.peer, letter.packet());
+        talk.receive(&around, peer, letter.packet());
     }
 
     /// Whether messages between the edges of a flow can leave.
@@ -282,17 +284,26 @@ impl Keyer {
     }
 
     fn receive(&mut self, letter: Letter) -> Result<(), getrandom::Error> {
+        let peer = match (letter.peer, letter.place) {
+            (Some(peer), Some(place)) => {
+                self.relocate(peer, place);
+                return Ok(());
+            }
+            (Some(peer), None) => peer,
+            (None, Some(place)) => return self.receive_from(place, &letter),
+            (None, None) => return Ok(()),
+        };
         let header = Header::parse(letter.packet());
         if header.is_ok_and(|header| header.packet_type == PacketType::Announcement) {
-            self.listen(&letter);
+            self.listen(peer, &letter);
             return Ok(());
         }
         // Without a trailer: the worker has taken it off.
         let Ok(header) = parse_handshake(letter.packet()) else { return Ok(()) };
         if header.flags.has(Flags::EDGE) {
-            return self.receive_edge(header.flow, letter);
+            return self.receive_edge(header.flow, peer, letter);
         }
-        let hop = usize::from(letter.peer.0);
+        let hop = usize::from(peer.0);
         let (Some(party), Some(gate)) = (&mut self.hops[hop], &mut self.gate) else {
             return Ok(());
         };
@@ -300,8 +311,7 @@ impl Keyer {
         let message = &letter.packet()[HEADER_BYTES..];
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         // The worker has seen to it that the address is that of the neighbour.
-        let address =
-            [&letter.peer.0.to_be_bytes()[..], &letter.source_port.to_be_bytes()].concat();
+        let address = peer.0.to_be_bytes();
         let turn = match gate.admit(now, &entropy, &address, message, &mut out) {
             Ok(Admission::Reply(send)) => Ok(Turn { send, ..Turn::default() }),
             Ok(Admission::Pass) => {
@@ -309,13 +319,77 @@ impl Keyer {
             }
             Err(reason) => Err(reason),
         };
-        self.follow_hop(hop, turn, &out);
+        self.follow_hop(hop, None, turn, &out);
         Ok(())
     }
 
-    fn receive_edge(&mut self, flow: u32, mut letter: Letter) -> Result<(), getrandom::Error> {
+    /// Reads a message of a handshake from an address that is no neighbour's. Its answer goes
+    /// there; the neighbour stays where it is until a packet under the keys comes from there.
+    fn receive_from(&mut self, place: Place, letter: &Letter) -> Result<(), getrandom::Error> {
+        let (Some(gate), Ok(header)) = (&mut self.gate, parse_handshake(letter.packet())) else {
+            return Ok(());
+        };
+        let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
+        let message = &letter.packet()[HEADER_BYTES..];
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        let address = place.address.to_string();
+        match gate.admit(now, &entropy, address.as_bytes(), message, &mut out) {
+            Ok(Admission::Reply(send)) => {
+                let mut packet = [0; LETTER_BYTES];
+                let len = write_handshake(header.flow, false, &out[..send], &mut packet);
+                let reply = Letter::from_elsewhere(place, &packet[..len]);
+                reply.into_iter().for_each(|letter| self.send(letter));
+                return Ok(());
+            }
+            Ok(Admission::Pass) => {}
+            Err(_) => return Ok(()),
+        }
+        let hops: Vec<usize> = self.movers.on_link(place.link).collect();
+        let known = hops.iter().find_map(|hop| self.hops[*hop].as_ref());
+        let Some(known) = known else { return Ok(()) };
+        let caller = known.association.caller(&Entropy::fresh()?, message);
+        let caller = caller.map(|key| key.to_string());
+        for hop in hops {
+            let Some(party) = &mut self.hops[hop] else { continue };
+            // A response says whose it is by what it answers.
+            if caller.as_ref().is_some_and(|key| *key != party.key) {
+                continue;
+            }
+            let turn = party.association.receive(now, &Entropy::fresh()?, message, &mut out);
+            if turn.is_ok() || caller.is_some() {
+                self.follow_hop(hop, Some(place), turn, &out);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves a neighbour that roams to where its newest packet came from.
+    fn relocate(&mut self, peer: PeerId, place: Place) {
+        let hop = usize::from(peer.0);
+        let key =
+            self.hops.get(hop).and_then(Option::as_ref).map_or("", |party| party.key.as_str());
+        match self.movers.relocate(hop, place, self.clock.now()) {
+            Ok(false) => {}
+            Ok(true) => {
+                tracing::info!(neighbour = key, address = %place.address, "the neighbour moved");
+                self.keyring.near.publish(self.movers.near());
+                self.shared.wake_all();
+            }
+            Err(reason) => {
+                tracing::debug!(neighbour = key, address = %place.address, %reason, "not moved");
+            }
+        }
+    }
+
+    fn receive_edge(
+        &mut self,
+        flow: u32,
+        peer: PeerId,
+        mut letter: Letter,
+    ) -> Result<(), getrandom::Error> {
         let Some(edge) = self.edges.iter().position(|(id, _)| *id == flow) else {
-            self.pass(flow, letter);
+            self.pass(flow, peer, letter);
             return Ok(());
         };
         let (_, party) = &mut self.edges[edge];
@@ -337,7 +411,7 @@ impl Keyer {
     }
 
     /// Passes a message between edges on, in the direction in which it travels.
-    fn pass(&mut self, flow: u32, mut letter: Letter) {
+    fn pass(&mut self, flow: u32, from: PeerId, mut letter: Letter) {
         let second = self.clock.now() / SECOND;
         if self.passes.0 != second {
             self.passes = (second, PASSED_PER_SECOND);
@@ -351,19 +425,25 @@ impl Keyer {
         if !matches!(flow.role, Role::Relay { .. }) {
             return;
         }
-        if flow.upstreams().any(|upstream| upstream == letter.peer) {
+        if flow.upstreams().any(|upstream| upstream == from) {
             for hop in &flow.next_hops {
                 self.send(letter.to(*hop));
             }
-        } else if flow.next_hops.contains(&letter.peer) {
+        } else if flow.next_hops.contains(&from) {
             for upstream in flow.upstreams() {
                 self.send(letter.to(upstream));
             }
         }
     }
 
-    /// Sends what an association with a neighbour asks for.
-    fn follow_hop(&mut self, hop: usize, turn: Result<Turn, Refused>, message: &[u8]) {
+    /// Sends what an association with a neighbour asks for: to `place`, or where the neighbour is.
+    fn follow_hop(
+        &mut self,
+        hop: usize,
+        place: Option<Place>,
+        turn: Result<Turn, Refused>,
+        message: &[u8],
+    ) {
         let turn = match turn {
             Ok(turn) => turn,
             Err(reason) => {
@@ -385,11 +465,16 @@ impl Keyer {
         let mut packet = [0; LETTER_BYTES];
         if turn.send > 0 {
             let len = write_handshake(flow, false, &message[..turn.send], &mut packet);
-            self.send_all(&[PeerId(id)], flow, &packet[..len], HOP_COPIES);
+            let letter = match place {
+                Some(place) => Letter::from_elsewhere(place, &packet[..len]),
+                None => Letter::new(PeerId(id), &packet[..len]),
+            };
+            let copies = letter.into_iter().flat_map(|letter| vec![letter; HOP_COPIES]);
+            copies.for_each(|letter| self.send(letter));
         }
         if turn.hello {
             let len = write_handshake(flow, false, &[], &mut packet);
-            self.send_all(&[PeerId(id)], flow, &packet[..len], 1);
+            self.send_all(&[PeerId(id)], &packet[..len], 1);
         }
     }
 
@@ -415,17 +500,17 @@ impl Keyer {
         let mut packet = [0; LETTER_BYTES];
         if turn.send > 0 {
             let len = write_handshake(flow, true, &message[..turn.send], &mut packet);
-            self.send_all(&next, flow, &packet[..len], EDGE_COPIES);
+            self.send_all(&next, &packet[..len], EDGE_COPIES);
         }
         if turn.hello && is_sealed {
             let len = write_handshake(flow, true, &hello, &mut packet);
-            self.send_all(&next, flow, &packet[..len], EDGE_COPIES);
+            self.send_all(&next, &packet[..len], EDGE_COPIES);
         }
     }
 
-    fn send_all(&self, peers: &[PeerId], flow: u32, packet: &[u8], copies: usize) {
+    fn send_all(&self, peers: &[PeerId], packet: &[u8], copies: usize) {
         for peer in peers {
-            if let Some(letter) = Letter::new(*peer, source_port(flow, 0), packet) {
+            if let Some(letter) = Letter::new(*peer, packet) {
                 (0..copies).for_each(|_| self.send(letter.clone()));
             }
         }

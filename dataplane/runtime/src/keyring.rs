@@ -1,6 +1,7 @@
 //! What the thread of keys and the workers share: keys, letters to send, and what `recodectl`
 //! shows of sessions.
 
+use crate::roaming::{Near, Place};
 use crate::slot::Slot;
 use crate::talk::Talked;
 use crossbeam::queue::ArrayQueue;
@@ -38,26 +39,43 @@ impl Rings {
     }
 }
 
-/// A packet of a handshake, or an announcement, received from or to be sent to a neighbour.
+/// A packet of a handshake, or an announcement, received from or to be sent to a neighbour. One
+/// without a byte says where the neighbour is.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
-    pub(crate) peer: PeerId,
-    pub(crate) source_port: u16,
+    /// `None`: who it is of is to be found out.
+    pub(crate) peer: Option<PeerId>,
+    /// Where it came from, or is to be sent, where that is not where the neighbour is known to be.
+    pub(crate) place: Option<Place>,
     len: usize,
     bytes: [u8; LETTER_BYTES],
 }
 
 impl Letter {
     /// `None` when it is longer than any.
-    pub(crate) fn new(peer: PeerId, source_port: u16, packet: &[u8]) -> Option<Letter> {
+    pub(crate) fn new(peer: PeerId, packet: &[u8]) -> Option<Letter> {
+        Letter::write(Some(peer), None, packet)
+    }
+
+    /// Of an address that is no neighbour's, or an answer to it. `None` when it is longer than any.
+    pub(crate) fn from_elsewhere(place: Place, packet: &[u8]) -> Option<Letter> {
+        Letter::write(None, Some(place), packet)
+    }
+
+    /// The newest packet of a neighbour came from there.
+    pub(crate) fn moved(peer: PeerId, place: Place) -> Letter {
+        Letter { peer: Some(peer), place: Some(place), len: 0, bytes: [0; LETTER_BYTES] }
+    }
+
+    fn write(peer: Option<PeerId>, place: Option<Place>, packet: &[u8]) -> Option<Letter> {
         let mut bytes = [0; LETTER_BYTES];
         bytes.get_mut(..packet.len())?.copy_from_slice(packet);
-        Some(Letter { peer, source_port, len: packet.len(), bytes })
+        Some(Letter { peer, place, len: packet.len(), bytes })
     }
 
     /// The same to another neighbour.
     pub(crate) fn to(&self, peer: PeerId) -> Letter {
-        Letter { peer, ..self.clone() }
+        Letter { peer: Some(peer), place: None, ..self.clone() }
     }
 
     pub(crate) fn packet(&self) -> &[u8] {
@@ -99,6 +117,8 @@ pub(crate) struct Keyring {
     pub(crate) outgoing: ArrayQueue<Letter>,
     /// Those that sent too many symbols with wrong tags.
     pub(crate) distrusted: ArrayQueue<PeerId>,
+    /// Where neighbours are.
+    pub(crate) near: Slot<Near>,
     sessions: Mutex<Sessions>,
     talked: Mutex<Vec<Talked>>,
 }
@@ -110,6 +130,7 @@ impl Keyring {
             rings: Slot::new(rings),
             outgoing,
             distrusted: ArrayQueue::new(DISTRUSTED),
+            near: Slot::new(Near::default()),
             sessions: Mutex::default(),
             talked: Mutex::default(),
         }

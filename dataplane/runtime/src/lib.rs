@@ -66,6 +66,8 @@ pub mod pacing;
 
 mod neighbours;
 
+mod roaming;
+
 mod guard;
 
 mod keyring;

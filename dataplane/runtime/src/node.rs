@@ -37,11 +37,10 @@ use crate::worker::{Parked, State, Worker};
 use core_affinity::CoreId;
 use recoded_offload::Port;
 use recoded_pipeline::Pipeline;
-use recoded_pipeline::params::{PeerId, Share, Snapshot};
+use recoded_pipeline::params::{Share, Snapshot};
 use recoded_xsk::SocketStatistics;
 use rustix::thread::set_current_timer_slack;
 use std::hash::{BuildHasher, Hasher};
-use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -146,7 +145,7 @@ impl Node {
             outbox,
             pacers: self.pacers.clone(),
             hop_links: topology.hops.iter().map(|hop| hop.link).collect(),
-            peers: peers(topology),
+            near: self.keyring.near.get(),
             tunnels: self.shared.tunnels.get(),
             state,
         };
@@ -289,7 +288,16 @@ impl Node {
         let links = states.iter().enumerate();
         let mut talked = self.keyring.talked();
         talked.resize(next_hops.len(), Talked::default());
-        let hops: Vec<_> = next_hops.iter().map(Option::is_some).zip(talked).collect();
+        let near = self.keyring.near.get();
+        let hops = self.topology.hops.iter().zip(near.endpoints.iter()).zip(next_hops.iter());
+        let hops = hops.zip(talked).map(|(((hop, endpoint), next), talked)| HopReport {
+            address: hop.address,
+            endpoint: (endpoint.moves > 0).then_some(endpoint.at),
+            moves: endpoint.moves,
+            is_resolved: next.is_some(),
+            talked,
+        });
+        let hops: Vec<HopReport> = hops.collect();
         let links = links.map(|(link, state)| self.report_link(link, state, &parts, &hops));
         let tunnels = self.shared.tunnels.get();
         let tunnels = tunnels.iter().enumerate().map(|(index, tunnel)| {
@@ -319,7 +327,7 @@ impl Node {
         link: usize,
         LinkState { interface, mode, status }: &LinkState,
         parts: &[WorkerPart],
-        hops: &[(bool, Talked)],
+        hops: &[HopReport],
     ) -> LinkReport {
         let config = &self.topology.links[link];
         let mut counters = LinkCounters::default();
@@ -340,13 +348,7 @@ impl Node {
             socket_mode: mode.socket(),
             reason: mode.reason().to_owned(),
             queues: self.topology.workers,
-            hops: hops
-                .map(|(hop, (is_resolved, talked))| HopReport {
-                    address: hop.address,
-                    is_resolved: *is_resolved,
-                    talked: talked.clone(),
-                })
-                .collect(),
+            hops: hops.map(|(_, report)| report.clone()).collect(),
             counters,
             statistics,
             icmp: self.icmp()[link],
@@ -379,15 +381,6 @@ pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<Hop
         })
     };
     topology.hops.iter().map(route).collect()
-}
-
-/// The neighbours on each link, by address.
-fn peers(topology: &Topology) -> Vec<Vec<(IpAddr, PeerId)>> {
-    let mut peers = vec![Vec::new(); topology.links.len()];
-    for (index, hop) in (0..).zip(&topology.hops) {
-        peers[hop.link].push((hop.address, PeerId(index)));
-    }
-    peers
 }
 
 /// Pins the current thread; on a machine without that core the thread runs unpinned.

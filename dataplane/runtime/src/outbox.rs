@@ -238,8 +238,7 @@ impl Outbox {
         // Fits, because a span lies within its frame. `HEADROOM_BYTES` in front of every span
         // exceed the longest headers.
         let payload = Span { len: span.len + tag as u16, ..span };
-        let source_port = port.source_port(source_port);
-        if tag > 0 && !self.guard.tag(hop, umem.bytes_mut(payload), source_port) {
+        if tag > 0 && !self.guard.tag(hop, umem.bytes_mut(payload)) {
             counters.tx_no_keys += 1;
             umem.release(span.frame);
             return;

@@ -11,6 +11,7 @@
 use crate::attach::Verdicts;
 use crate::encap::Encap;
 use crate::report::{LinkCounters, unparsed};
+use crate::roaming::{Lookout, Near};
 use crate::udp::UdpSocket;
 use crate::worker::BURST_PACKETS;
 use recoded_pipeline::params::{PeerId, Snapshot};
@@ -40,7 +41,7 @@ pub(crate) struct Arrived {
 pub(crate) struct Headers<'a> {
     pub(crate) hop: PeerId,
     pub(crate) encap: &'a Encap,
-    /// As [`Port::source_port`] has it.
+    /// Of its shard. UDP sockets send from the one at which they hear.
     pub(crate) source_port: u16,
     pub(crate) traffic_class: u8,
 }
@@ -150,15 +151,6 @@ impl Port {
         }
     }
 
-    /// The source port that a packet gets which is to have this one.
-    #[inline]
-    pub(crate) fn source_port(&self, wanted: u16) -> u16 {
-        match self {
-            Port::Xdp(_) => wanted,
-            Port::Udp(socket) => socket.source_port(),
-        }
-    }
-
     /// Takes over one reference to the frame of `payload`, in front of which there is room for
     /// headers. False when there is no room: the reference is released and the packet is lost.
     ///
@@ -225,6 +217,36 @@ impl Port {
     pub(crate) fn accept(&mut self, snapshot: &Snapshot) {
         if let Port::Udp(socket) = self {
             socket.accept(snapshot.flows.iter().map(|flow| flow.id));
+        }
+    }
+
+    /// Hears neighbours, and sends to them, where they are now. With AF_XDP they do not move.
+    pub(crate) fn place(&mut self, near: &Near, link: usize) {
+        if let Port::Udp(socket) = self {
+            socket.place(near, link);
+        }
+    }
+
+    /// Which packets from addresses that are no neighbour's are looked at.
+    pub(crate) fn lookout(&mut self) -> Option<&mut Lookout> {
+        match self {
+            Port::Xdp(_) => None,
+            Port::Udp(socket) => Some(socket.lookout()),
+        }
+    }
+
+    /// A packet from such an address was no neighbour's after all.
+    pub(crate) fn refuse(&mut self) {
+        if let Port::Udp(socket) = self {
+            socket.refuse();
+        }
+    }
+
+    /// Sends bytes to an address that is no neighbour's, if there is room. Whether it did.
+    pub(crate) fn send_to(&self, packet: &[u8], address: SocketAddr) -> bool {
+        match self {
+            Port::Xdp(_) => false,
+            Port::Udp(socket) => socket.send_to(packet, address),
         }
     }
 

@@ -7,7 +7,7 @@ use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
 use recoded_xsk::{FrameGauge, SocketStatistics};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub use recoded_counters::link::{IcmpErrors, LinkCounters, Unparsed};
 pub use recoded_counters::tunnel::TunnelCounters;
@@ -16,7 +16,7 @@ pub use recoded_counters::tunnel::TunnelCounters;
 pub(crate) fn unparsed(reason: NotUdp) -> Unparsed {
     match reason {
         NotUdp::NotIp => Unparsed::NotIp,
-        NotUdp::TooManyTags => Unparsed::TooManyTags,
+        NotUdp::Tagged => Unparsed::TooManyTags,
         NotUdp::OtherProtocol => Unparsed::OtherProtocol,
         NotUdp::ExtensionHeader => Unparsed::ExtensionHeader,
         NotUdp::Fragment => Unparsed::Fragment,
@@ -29,8 +29,12 @@ pub(crate) fn unparsed(reason: NotUdp) -> Unparsed {
 /// A next hop and whether Linux knows its Ethernet address.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HopReport {
-    /// Its address.
+    /// Its address, as configured.
     pub address: IpAddr,
+    /// Where it is, if it moved.
+    pub endpoint: Option<SocketAddr>,
+    /// How often it did.
+    pub moves: u64,
     /// Whether packets can be sent to it.
     pub is_resolved: bool,
     /// What it said.

@@ -14,6 +14,7 @@ use crate::paths;
 use crate::planning;
 use crate::report::{IcmpErrors, RuntimeReport};
 use crate::resources::{LinkState, Resources};
+use crate::roaming::Near;
 use crate::shared::{Clock, Shared};
 use crate::slot::Slot;
 use crate::snapshot;
@@ -301,6 +302,7 @@ fn start_keys(node: &Node) -> Result<(JoinHandle<()>, Sender<Letter>), StartErro
             }
         })?;
     keyring.rings.publish(keyer.rings());
+    keyring.near.publish(Near::new(topology));
     keyer.report(clock.now());
     let (mail, letters) = bounded(MAIL);
     let thread = std::thread::Builder::new()

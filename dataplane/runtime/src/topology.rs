@@ -74,7 +74,8 @@ pub struct LinkConfig {
     pub name: String,
     /// Linux's name of the interface.
     pub interface: String,
-    /// Our address on it: source of what we send, destination of what we accept.
+    /// Our address on it: source of what we send, destination of what we accept. With UDP sockets
+    /// it may be unspecified: Linux then chooses among those of the interface, and follows changes.
     pub local: IpAddr,
     /// What carries its packets.
     pub backend: Backend,
@@ -91,6 +92,9 @@ pub struct HopConfig {
     pub address: IpAddr,
     /// Its key: every packet from it and to it has a tag then. `None`: none has.
     pub key: Option<PeerKey>,
+    /// Whether it is where its newest packet came from. Only where there is a key of it, and with
+    /// UDP sockets, which [`Backend::Auto`] then means.
+    pub roams: bool,
 }
 
 /// How another node is known.
@@ -198,6 +202,12 @@ pub enum TopologyError {
     /// An address that no packet can be sent from or to.
     #[error("address {0}: must be a unicast address")]
     NotUnicast(IpAddr),
+    /// AF_XDP on a link without an address.
+    #[error("link {0:?} has no address of its own: AF_XDP needs one, backend = \"udp\" does not")]
+    NoAddress(String),
+    /// A neighbour that roams on a link with AF_XDP.
+    #[error("{0} cannot roam: AF_XDP pins its address, backend = \"udp\" does not")]
+    Roams(IpAddr),
     /// A hop on a link that does not exist.
     #[error("hop {address} uses link {link}, which does not exist")]
     HopLink {
@@ -285,7 +295,11 @@ impl Topology {
         unique("link interface", self.links.iter().map(|link| &link.interface))?;
         for link in &self.links {
             check_interface_name(&link.interface)?;
-            check_unicast(link.local)?;
+            match (link.local.is_unspecified(), link.backend) {
+                (true, Backend::Xdp) => return Err(TopologyError::NoAddress(link.name.clone())),
+                (true, _) => {}
+                (false, _) => check_unicast(link.local)?,
+            }
             if let Some(rate_mbit) = link.rate_mbit
                 && !(rate_mbit.is_finite() && rate_mbit > 0.0)
             {
@@ -308,6 +322,9 @@ impl Topology {
             }
             if address == link.local {
                 return Err(TopologyError::HopIsLocal(address));
+            }
+            if hop.roams && link.backend == Backend::Xdp {
+                return Err(TopologyError::Roams(address));
             }
         }
         for (index, link) in self.links.iter().enumerate() {
@@ -405,7 +422,12 @@ pub(crate) mod tests {
                 backend: Backend::Xdp,
                 rate_mbit: None,
             }],
-            hops: vec![HopConfig { link: 0, address: "10.0.2.2".parse().unwrap(), key: None }],
+            hops: vec![HopConfig {
+                link: 0,
+                address: "10.0.2.2".parse().unwrap(),
+                key: None,
+                roams: false,
+            }],
             tunnels: vec![TunnelConfig {
                 name: "rec0".into(),
                 address: ("10.99.0.1".parse().unwrap(), 24),
@@ -467,6 +489,19 @@ pub(crate) mod tests {
             error_after(|t| t.hops[0].address = t.links[0].local),
             TopologyError::HopIsLocal(_)
         ));
+        assert_eq!(
+            error_after(|t| t.hops[0].roams = true),
+            TopologyError::Roams("10.0.2.2".parse().unwrap())
+        );
+        let any = "0.0.0.0".parse().unwrap();
+        assert_eq!(
+            error_after(|t| t.links[0].local = any),
+            TopologyError::NoAddress("east".into())
+        );
+        let mut roaming = topology();
+        roaming.links[0].backend = Backend::Udp;
+        (roaming.links[0].local, roaming.hops[0].roams) = (any, true);
+        assert_eq!(roaming.check(), Ok(()));
         assert!(matches!(
             error_after(|t| t.hops = vec![t.hops[0].clone(); NEIGHBOURS_MAX as usize + 1]),
             TopologyError::Neighbours { hops: 1025, .. }

@@ -12,26 +12,29 @@
 //! allocates when a snapshot, a neighbour or a tunnel changes and when it publishes a report, never
 //! per packet.
 
+mod near;
+
 use crate::accelerator::Accelerator;
 use crate::attach::Verdicts;
+use crate::encap::header_bytes;
 use crate::feed::Source;
-use crate::guard::Admitted;
 use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
 use crate::port::{Arrived, Port};
 use crate::queue::FairQueue;
 use crate::report::{WorkerPart, WorkerReport};
+use crate::roaming::{Lookout, Near, Place};
 use crate::shared::{Clock, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
 use recoded_pipeline::egress::{Egress, Origin, Outer};
-use recoded_pipeline::params::{Nanos, PeerId, Snapshot};
+use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
+use recoded_wire::shard::source_port_of;
 use recoded_xsk::{SocketStatistics, Umem};
-use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,8 +58,8 @@ pub(crate) struct Worker {
     /// Link of each hop.
     pub(crate) hop_links: Vec<usize>,
     pub(crate) tunnels: Arc<Tunnels>,
-    /// The neighbours on each link, by address.
-    pub(crate) peers: Vec<Vec<(IpAddr, PeerId)>>,
+    /// Where neighbours are.
+    pub(crate) near: Arc<Near>,
     pub(crate) state: State,
 }
 
@@ -85,6 +88,7 @@ pub(crate) struct State {
     tunnels_seen: u64,
     next_hops_seen: u64,
     links_seen: u64,
+    near_seen: u64,
     tick_at: Option<Nanos>,
     housekeeping_at: Nanos,
     worked_at: Nanos,
@@ -120,6 +124,7 @@ impl Worker {
         self.state.arrived.reserve_exact(BURST_PACKETS);
         // Sockets may be newer than the snapshot that was adopted last.
         self.accept(&self.shared.snapshot.get());
+        self.state.near_seen = 0;
         self.adopt();
         self.publish();
         while !shared.stop.load(Ordering::Acquire) {
@@ -175,6 +180,8 @@ impl Worker {
         if now >= self.state.housekeeping_at {
             self.state.housekeeping_at = now + HOUSEKEEPING_NANOS;
             self.shared.hear(self.index);
+            let lookouts = self.ports.iter_mut().flatten().filter_map(Port::lookout);
+            lookouts.for_each(Lookout::refill);
             let is_doomed = self.state.panic_at.is_some_and(|at| Instant::now() >= at);
             assert!(!is_doomed, "{PANIC_VARIABLE} asked for this");
             if std::mem::take(&mut self.state.dirty) {
@@ -229,11 +236,8 @@ impl Worker {
         let mut arrived = std::mem::take(&mut self.state.arrived);
         let worked = port.receive(&mut self.umem, &mut self.outbox.links[link], &mut arrived);
         for Arrived { payload, source, traffic_class } in arrived.drain(..) {
-            let sender = source.ip();
-            let peer = self.peers[link].iter().find(|(address, _)| *address == sender);
-            let peer = peer.map(|(_, peer)| *peer);
-            let origin = peer.map(|peer| (peer, source.port()));
-            let Some(payload) = self.admit(link, origin, payload) else { continue };
+            let place = Place { link, address: source };
+            let Some((peer, payload)) = self.admit(place, payload, now) else { continue };
             let datagram = Datagram { peer, payload, traffic_class };
             self.pipeline.receive(&mut self.umem, &mut self.outbox, datagram, now);
         }
@@ -244,21 +248,6 @@ impl Worker {
         worked
     }
 
-    /// The part of a packet that the pipeline gets, if its tag is right; otherwise the packet ends
-    /// here. Those of unknown senders end in the pipeline.
-    #[inline]
-    fn admit(&mut self, link: usize, origin: Option<(PeerId, u16)>, payload: Span) -> Option<Span> {
-        let Some(origin) = origin else { return Some(payload) };
-        let Outbox { guard, links, .. } = &mut self.outbox;
-        match guard.admit(origin, self.umem.bytes(payload), &mut links[link]) {
-            Admitted::Packet(len) => payload.slice(0, len),
-            Admitted::Ended => {
-                self.umem.release(payload.frame);
-                None
-            }
-        }
-    }
-
     /// Sends what the thread of keys wrote. Whether there was anything.
     fn send_letters(&mut self) -> bool {
         if self.index != 0 {
@@ -266,9 +255,20 @@ impl Worker {
         }
         let mut sent = false;
         while let Some(letter) = self.outbox.guard.outgoing() {
+            if let Some(Place { link, address }) = letter.place {
+                let counters = &mut self.outbox.links[link];
+                let port = self.ports[link].as_ref();
+                if port.is_some_and(|port| port.send_to(letter.packet(), address)) {
+                    counters.tx_packets += 1;
+                    counters.tx_bytes +=
+                        (header_bytes(address.ip()) + letter.packet().len()) as u64;
+                }
+                continue;
+            }
+            let Some(peer) = letter.peer else { continue };
             let Some(payload) = copy_in(&mut self.umem, letter.packet()) else { break };
-            let outer = Outer { source_port: letter.source_port, traffic_class: 0 };
-            self.outbox.transmit(letter.peer, payload, outer);
+            let outer = Outer { source_port: source_port_of(letter.packet()), traffic_class: 0 };
+            self.outbox.transmit(peer, payload, outer);
             sent = true;
         }
         if sent {
@@ -377,7 +377,7 @@ impl Worker {
             self.outbox.set_tunnels(&tunnels);
             self.tunnels = tunnels;
         }
-        self.outbox.guard.adopt();
+        self.adopt_keys();
         self.adopt_owners();
         let Some(snapshot) = self.shared.snapshot.newer(&mut self.state.snapshot_seen) else {
             return;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use crate::envelope::Suite;
 use crate::error::Refused;
-use crate::handshake::timing::EPOCH_NANOS_MAX;
+use crate::handshake::timing::{EPOCH_NANOS_MAX, SILENCE_NANOS};
 use crate::handshake::{Established, Identity, Session, Step};
-use crate::keys::Entropy;
+use crate::keys::{Entropy, PublicKey};
 use crate::ring::{Epoch, Ring};
 
 /// First pause between two hellos; doubled with each.
@@ -34,6 +34,10 @@ pub trait EpochKeys {
 
     /// Packets that were sent under them.
     fn packets(&self) -> u64;
+
+    /// A number that changes when packets of the peer are verified under them; `None` where it need
+    /// not send any.
+    fn heard(&self) -> Option<u64>;
 }
 
 /// What an [`Association`] asks of its caller.
@@ -53,6 +57,34 @@ pub struct Association<Keys> {
     ring: Ring<Arc<Keys>>,
     hello: Option<Hello>,
     agreed: u64,
+    silence: Silence,
+}
+
+/// Since when a peer has said nothing, although packets were sent to it.
+#[derive(Default)]
+struct Silence {
+    sent: u64,
+    heard: u64,
+    since: Option<u64>,
+}
+
+impl Silence {
+    /// Whether it has lasted too long, which begins a new one.
+    fn is_long(&mut self, now: u64, sent: u64, heard: u64) -> bool {
+        if heard != self.heard {
+            *self = Silence { sent, heard, since: None };
+            return false;
+        }
+        if sent != self.sent {
+            self.since.get_or_insert(now);
+        }
+        self.sent = sent;
+        let is_long = self.since.is_some_and(|since| now.saturating_sub(since) >= SILENCE_NANOS);
+        if is_long {
+            self.since = None;
+        }
+        is_long
+    }
 }
 
 /// Hellos of an epoch that this side began.
@@ -67,7 +99,8 @@ impl<Keys: EpochKeys> Association<Keys> {
     #[must_use]
     pub fn new(identity: Identity, suite: Suite, now: u64, entropy: &Entropy) -> Self {
         let session = Session::new(identity, suite, now, entropy);
-        Self { session, ring: Ring::default(), hello: None, agreed: 0 }
+        let silence = Silence::default();
+        Self { session, ring: Ring::default(), hello: None, agreed: 0, silence }
     }
 
     /// The epochs that are valid.
@@ -100,6 +133,12 @@ impl<Keys: EpochKeys> Association<Keys> {
             self.session.confirm(now, key_id);
         }
         let packets = self.ring.sending().map_or(0, |epoch| epoch.keys.packets());
+        let heard = self.ring.epochs().filter_map(|epoch| epoch.keys.heard());
+        if let Some(heard) = heard.reduce(u64::wrapping_add)
+            && self.silence.is_long(now, packets, heard)
+        {
+            self.session.renew(now);
+        }
         let Step { send, .. } = self.session.poll(now, stamp, packets, entropy, out)?;
         Ok(Turn { send, hello: self.says_hello(now), is_changed })
     }
@@ -129,6 +168,12 @@ impl<Keys: EpochKeys> Association<Keys> {
             self.ring.propose(epoch);
         }
         Ok(Turn { send, hello: self.says_hello(now), is_changed: true })
+    }
+
+    /// Who made an initiation, as [`Session::caller`].
+    #[must_use]
+    pub fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
+        self.session.caller(entropy, message)
     }
 
     /// Agrees on other keys with the next [`Association::poll`].

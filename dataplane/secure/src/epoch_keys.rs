@@ -59,6 +59,10 @@ impl EpochKeys for HopKeys {
     fn packets(&self) -> u64 {
         self.senders.iter().map(HopSender::packets).max().unwrap_or(0)
     }
+
+    fn heard(&self) -> Option<u64> {
+        Some(self.receivers.iter().map(HopReceiver::newest).fold(0, u64::wrapping_add))
+    }
 }
 
 impl HopKeys {
@@ -72,7 +76,17 @@ impl HopKeys {
     }
 }
 
-/// Verifies a packet of a neighbour, once, and returns it without its tag.
+/// A packet of a neighbour.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Received<'a> {
+    /// Without its tag.
+    pub packet: &'a [u8],
+    /// Whether everything that came before it in its lane, under its keys, was sent before it. No
+    /// copy of a packet is; a packet that another one overtook is not.
+    pub is_newest: bool,
+}
+
+/// Verifies a packet of a neighbour, once.
 ///
 /// # Errors
 /// The neighbour did not send it, or it came before.
@@ -81,15 +95,15 @@ pub fn open_hop<'a>(
     ring: &mut Ring<Arc<HopKeys>>,
     packet: &'a [u8],
     source_port: u16,
-) -> Result<&'a [u8], Refused> {
+) -> Result<Received<'a>, Refused> {
     let key_id = HopReceiver::key_id_of(packet).ok_or(Refused::Malformed)?;
     let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
     let receiver = &epoch.keys.receivers[lane(source_port)];
     let checked = receiver.check_whole(packet, source_port)?;
-    let packet = receiver.accept(&checked)?;
+    let (packet, is_newest) = receiver.accept_in_order(&checked)?;
     confirm(&epoch.keys.is_confirmed);
     ring.confirm(key_id);
-    Ok(packet)
+    Ok(Received { packet, is_newest })
 }
 
 /// Envelopes between source and sink, and tags of the symbols that carry them, both ways.
@@ -124,6 +138,11 @@ impl EpochKeys for EdgeKeys {
 
     fn packets(&self) -> u64 {
         self.sealer.packets()
+    }
+
+    fn heard(&self) -> Option<u64> {
+        // The sink of a flow sends nothing under them.
+        None
     }
 }
 

@@ -11,7 +11,8 @@
 //!
 //! The counter is of 64 bits and per direction and *lane*: a lane is a source port, so that one
 //! worker sends it and one receives it, and none waits for another. Flow, shard and hop index are
-//! in the packet, which is covered; the source port is bound in. Two ways to cover a packet:
+//! in the packet, which is covered; the source port is bound in: the one that its shard has, not
+//! the one from which it comes, which address translation changes. Two ways to cover a packet:
 //!
 //! - **whole** (`covered` = 1): the head is the first 64 bytes; the digest of the rest is the sums
 //!   of its products with eight secret columns over GF(256) modulo 0x11D. Two bodies of one length
@@ -327,11 +328,27 @@ impl HopReceiver {
     /// # Errors
     /// It was accepted before.
     pub fn accept<'a>(&self, checked: &Checked<'a>) -> Result<&'a [u8], Refused> {
-        if self.window().accept(checked.counter) {
-            Ok(checked.packet)
+        self.accept_in_order(checked).map(|(packet, _)| packet)
+    }
+
+    /// The same, and whether all that was accepted of this lane before is older.
+    ///
+    /// # Errors
+    /// It was accepted before.
+    pub fn accept_in_order<'a>(&self, checked: &Checked<'a>) -> Result<(&'a [u8], bool), Refused> {
+        let mut window = self.window();
+        let is_newest = checked.counter >= window.next();
+        if window.accept(checked.counter) {
+            Ok((checked.packet, is_newest))
         } else {
             Err(Refused::Replayed)
         }
+    }
+
+    /// One more than the highest counter that was accepted.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.window().next()
     }
 
     fn window(&self) -> MutexGuard<'_, ReplayWindow> {

@@ -52,7 +52,7 @@ mod epoch_keys;
 pub use association::{Association, EpochKeys, Turn};
 pub use derive::{LABEL_PREFIX, Secrets};
 pub use envelope::{ENVELOPE_BYTES, HEADER_BYTES, Opener, Sealer, Suite};
-pub use epoch_keys::{EdgeKeys, HopKeys, LANES, open_edge, open_hop, verify_symbol};
+pub use epoch_keys::{EdgeKeys, HopKeys, LANES, Received, open_edge, open_hop, verify_symbol};
 pub use error::{KeyError, Refused};
 pub use handshake::{
     Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope, Session,

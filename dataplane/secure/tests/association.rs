@@ -251,3 +251,78 @@ fn handshakes_of_one_scope_mean_nothing_in_another() {
     }
     assert!(agreed::<HopKeys>([Scope::Hop; 2]).is_ok());
 }
+
+/// The neighbour started again and does not know where this node is: its own handshakes are lost,
+/// and it cannot read what this one sends.
+#[test]
+fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_old() {
+    let second = 1000 * MILLI;
+    let mut chance = Chance(11);
+    let [mut source, mut sink] = agreed::<HopKeys>([Scope::Hop; 2]).unwrap();
+    let mut out = [0; HANDSHAKE_BYTES_MAX];
+    let mut worker = source.ring().clone();
+    let seal = |ring: &Ring<Arc<HopKeys>>| {
+        let mut packet = [7; 40 + TRAILER_BYTES];
+        ring.sending().unwrap().keys.seal(&mut packet, PORT).unwrap();
+        packet
+    };
+    // It hears the other one every ten seconds.
+    let mut neighbour = sink.ring().clone();
+    let packet = seal(&worker);
+    open_hop(&mut neighbour, &packet, PORT).unwrap();
+    for at in 1..60 {
+        seal(&worker);
+        if at % 10 == 0 {
+            open_hop(&mut worker, &seal(&neighbour), PORT).unwrap();
+        }
+        let turn = source.poll(at * second, at, &chance.entropy(), &mut out).unwrap();
+        assert_eq!(turn.send, 0, "after {at} s");
+    }
+    sink.poll(59 * second, 1, &chance.entropy(), &mut [0; HANDSHAKE_BYTES_MAX]).unwrap();
+    let begins = (60..110).find(|at| {
+        seal(&worker);
+        let turn = source.poll(at * second, *at, &chance.entropy(), &mut out).unwrap();
+        turn.send > 0
+    });
+    assert_eq!(begins, Some(51 + timing::SILENCE_NANOS / second));
+    // One that sends nothing waits.
+    let [mut source, _] = agreed::<HopKeys>([Scope::Hop; 2]).unwrap();
+    for at in 1..110 {
+        let turn = source.poll(at * second, at, &chance.entropy(), &mut out).unwrap();
+        assert_eq!(turn.send, 0, "after {at} s");
+    }
+}
+
+#[test]
+fn who_made_an_initiation_is_known_whichever_peer_it_is_for() {
+    let mut chance = Chance(5);
+    let keys = [0; 3].map(|_| PrivateKey::generate(&chance.entropy()));
+    let mut association = |own: usize, peer: usize, scope, psk| {
+        let peer = keys[peer].public();
+        let identity = Identity { scope, private: keys[own].clone(), peer, psk };
+        Association::<HopKeys>::new(identity, Suite::Aes128Gcm, 0, &chance.entropy())
+    };
+    let psk = PresharedKey::generate(&Entropy::new([3; 64]));
+    let other = PresharedKey::none();
+    // The third has a session with the first, which hears from the second.
+    let hears = association(0, 2, Scope::Hop, other.clone());
+    let mut calls = association(1, 0, Scope::Hop, psk);
+    let mut elsewhere = association(1, 0, Scope::Edge(5), other.clone());
+    let mut to_another = association(1, 2, Scope::Hop, other);
+    let entropy = Entropy::new([8; 64]);
+    let initiation = |end: &mut Association<HopKeys>| {
+        let mut out = [0; HANDSHAKE_BYTES_MAX];
+        let send = end.poll(timing::START_NANOS, 1, &entropy, &mut out).unwrap().send;
+        out[..send].to_vec()
+    };
+    let message = initiation(&mut calls);
+    assert_eq!(hears.caller(&entropy, &message), Some(keys[1].public()));
+    for place in 0..message.len() - 32 {
+        let mut changed = message.clone();
+        changed[place] ^= 1;
+        assert_eq!(hears.caller(&entropy, &changed), None, "byte {place}");
+        assert_eq!(hears.caller(&entropy, &message[..place]), None, "{place} bytes");
+    }
+    assert_eq!(hears.caller(&entropy, &initiation(&mut elsewhere)), None, "of another scope");
+    assert_eq!(hears.caller(&entropy, &initiation(&mut to_another)), None, "to another node");
+}

@@ -7,7 +7,7 @@
 
 /// Bytes that are free in front of every UDP payload the pipeline sees or emits.
 ///
-/// Ethernet 14 + two VLAN tags 8 + IPv6 40 + UDP 8 = 70, rounded up to two cache lines. A received
+/// Ethernet 14 + a tag 4 + IPv6 40 + UDP 8 = 66, rounded up to two cache lines. A received
 /// frame has Linux's 256 bytes of XDP headroom in front, so this only costs room in frames we fill.
 pub const HEADROOM_BYTES: usize = 128;
 

@@ -15,6 +15,9 @@ pub const VERSION: u8 = 2;
 /// Byte offset of the flow id, which the XDP program reads.
 pub const FLOW_OFFSET: usize = 4;
 
+/// Byte offset of the shard.
+pub(crate) const SHARD_OFFSET: usize = 3;
+
 /// Byte offset of the link sequence number.
 const LINK_SEQUENCE_OFFSET: usize = 8;
 

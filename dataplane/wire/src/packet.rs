@@ -5,14 +5,18 @@
 //! they cannot disagree; only the way a byte is read differs ([`PacketBytes`]).
 //!
 //! ```text
-//!  0        12   14            (18, 22 with one, two VLAN tags)
+//!  0        12   14            (18 with a tag of priority)
 //!  +--------+----+- - - - - -+-----------------+----------+---------+- - - - +
-//!  | MACs   |type| VLAN tags | IPv4 | IPv6     | UDP      | payload | padding|
+//!  | MACs   |type| tag       | IPv4 | IPv6     | UDP      | payload | padding|
 //!  +--------+----+- - - - - -+-----------------+----------+---------+- - - - +
 //!                            ^ ip_offset       ^ udp_offset         ^ end by the IP length
 //! ```
 //!
-//! Bounds: no loop, at most two VLAN tags, every offset below 14 + 8 + 60 + 8 = 90 bytes, so the
+//! A frame with the number of a VLAN is of another network than that of the interface: its
+//! addresses say nothing about ours. Where a card takes tags away before anything sees the frame,
+//! this cannot see them either.
+//!
+//! Bounds: no loop, at most one tag, every offset below 14 + 4 + 60 + 8 = 86 bytes, so the
 //! verifier can follow it. Nothing is modified, and no checksum is looked at: the UDP checksum may
 //! be absent or partial here, and the coded header is checked by the pipeline.
 //!
@@ -60,8 +64,8 @@ impl PacketBytes for [u8] {
 pub enum NotUdp {
     /// Neither IPv4 nor IPv6 by its EtherType: ARP, LLDP, MPLS and others.
     NotIp,
-    /// More than two VLAN tags.
-    TooManyTags,
+    /// The number of a VLAN, or more than one tag.
+    Tagged,
     /// IP, but another protocol: TCP, ICMP, ICMPv6 with neighbour discovery, and others.
     OtherProtocol,
     /// IPv6 with an extension header in front of its payload.
@@ -106,7 +110,7 @@ pub fn address_words(address: IpAddr) -> AddressWords {
 pub struct UdpHeader {
     /// Protocol of the header at `ip_offset`.
     pub ip: IpVersion,
-    /// Start of the IP header: 14 + 4 per VLAN tag.
+    /// Start of the IP header: 14, or 18 behind a tag of priority.
     pub ip_offset: usize,
     /// Start of the UDP header.
     pub udp_offset: usize,
@@ -131,8 +135,6 @@ pub struct UdpLocation {
     pub source: SocketAddr,
     /// Receiver.
     pub destination: SocketAddr,
-    /// VLAN tags in front of the IP header: 0, 1 or 2.
-    pub vlan_tags: u8,
     /// DSCP and ECN bits of the IP header: TOS in IPv4, traffic class in IPv6.
     pub traffic_class: u8,
 }
@@ -201,14 +203,12 @@ pub fn locate(bytes: &[u8]) -> Result<UdpLocation, NotUdp> {
         IpVersion::V6 => addresses_v6(bytes, udp.ip_offset),
     };
     let (source, destination) = addresses.ok_or(NotUdp::Truncated)?;
-    let tag_bytes = udp.ip_offset - ETHERNET_BYTES;
     let (first, second) = (bytes[udp.ip_offset], bytes[udp.ip_offset + 1]);
     Ok(UdpLocation {
         payload_offset,
         payload_len,
         source: SocketAddr::new(source, udp.source_port),
         destination: SocketAddr::new(destination, udp.destination_port),
-        vlan_tags: if tag_bytes == 0 { 0 } else { 1 + u8::from(tag_bytes > VLAN_TAG_BYTES) },
         traffic_class: match udp.ip {
             IpVersion::V4 => second,
             IpVersion::V6 => first << 4 | second >> 4,
@@ -225,18 +225,18 @@ pub fn find_udp<P: PacketBytes + ?Sized>(packet: &P) -> Result<UdpHeader, NotUdp
     let mut ip_offset = ETHERNET_BYTES;
     let mut ether_type = read_u16(packet, ETHER_TYPE_OFFSET)?;
     if is_vlan(ether_type) {
-        // A tag is 2 bytes of priority and VLAN id, then the EtherType of what follows.
+        // A tag is 2 bytes of priority and VLAN number, then the EtherType of what follows. Number
+        // 0 is none: the tag is there for its priority (IEEE 802.1Q, 9.6).
+        if read_u16(packet, ip_offset)? & VLAN_NUMBER != 0 {
+            return Err(NotUdp::Tagged);
+        }
         ether_type = read_u16(packet, ip_offset + 2)?;
         ip_offset += VLAN_TAG_BYTES;
-        if is_vlan(ether_type) {
-            ether_type = read_u16(packet, ip_offset + 2)?;
-            ip_offset += VLAN_TAG_BYTES;
-        }
     }
     match ether_type {
         ETHER_TYPE_IPV4 => find_udp_v4(packet, ip_offset),
         ETHER_TYPE_IPV6 => find_udp_v6(packet, ip_offset),
-        _ if is_vlan(ether_type) => Err(NotUdp::TooManyTags),
+        _ if is_vlan(ether_type) => Err(NotUdp::Tagged),
         _ => Err(NotUdp::NotIp),
     }
 }
@@ -343,6 +343,7 @@ const ETHER_TYPE_VLAN: u16 = 0x8100;
 /// Service tag, IEEE 802.1ad.
 const ETHER_TYPE_SERVICE_VLAN: u16 = 0x88a8;
 const VLAN_TAG_BYTES: usize = 4;
+const VLAN_NUMBER: u16 = 0x0fff;
 
 const IPV4_BYTES_MIN: usize = 20;
 const IPV6_BYTES: usize = 40;
@@ -446,7 +447,6 @@ mod tests {
         assert_eq!(found.payload_offset, 42);
         assert_eq!(found.source, "10.0.0.1:40000".parse().unwrap());
         assert_eq!(found.destination, "10.0.0.2:9426".parse().unwrap());
-        assert_eq!(found.vlan_tags, 0);
     }
 
     #[test]
@@ -477,24 +477,20 @@ mod tests {
     }
 
     #[test]
-    fn locate_vlan_tags_two_found_three_refused() {
-        for (types, expected) in [
-            (&[0x8100u16][..], 1u8),
-            (&[0x88a8], 1),
-            (&[0x88a8, 0x8100], 2),
-            (&[0x8100, 0x8100], 2),
-        ] {
-            let mut frame = Frame::new();
-            for ether_type in types {
-                frame.u16(*ether_type).u16(42);
+    fn locate_tag_of_priority_found_and_any_vlan_refused() {
+        for ether_type in [0x8100u16, 0x88a8] {
+            for (tag, refused) in
+                [(0, false), (0xe000, false), (0x1000, false), (1, true), (0xe02a, true)]
+            {
+                let mut frame = Frame::new();
+                frame.u16(ether_type).u16(tag).u16(0x86dd).ipv6(17).udp();
+                let expected = if refused { Err(NotUdp::Tagged) } else { Ok(66) };
+                assert_eq!(frame.locate().map(|found| found.payload_offset), expected, "{tag:#x}");
             }
-            frame.u16(0x86dd).ipv6(17).udp();
-            assert_eq!(assert_payload(&frame).vlan_tags, expected);
         }
         let mut frame = Frame::new();
-        frame.u16(0x88a8).u16(1).u16(0x8100).u16(2).u16(0x8100).u16(3);
-        frame.u16(0x0800).ipv4(0, 0, 17).udp();
-        assert_eq!(frame.locate(), Err(NotUdp::TooManyTags));
+        frame.u16(0x88a8).u16(0).u16(0x8100).u16(0).u16(0x0800).ipv4(0, 0, 17).udp();
+        assert_eq!(frame.locate(), Err(NotUdp::Tagged), "two tags");
     }
 
     #[test]

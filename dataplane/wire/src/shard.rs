@@ -6,6 +6,8 @@
 //! what another queue received. The source sends every inner flow by one shard, so that its packets
 //! arrive in order.
 
+use crate::header::{FLOW_OFFSET, HEADER_BYTES, SHARD_OFFSET, word};
+
 /// Most shards of a flow.
 pub const SHARDS_MAX: usize = 16;
 
@@ -19,14 +21,38 @@ pub fn source_port(flow: u32, shard: u8) -> u16 {
     PORT_FIRST + ((group as u16) << 4) + u16::from(shard) % SHARDS_MAX as u16
 }
 
+/// Source port of the shard that a packet says it is of, wherever it came from; of packets that are
+/// too short to say, that of shard 0 of flow 0.
+#[inline]
+pub fn source_port_of(packet: &[u8]) -> u16 {
+    match packet.first_chunk::<HEADER_BYTES>() {
+        Some(header) => source_port(word(header, FLOW_OFFSET), header[SHARD_OFFSET]),
+        None => source_port(0, 0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::header::{Header, PacketType, tests::headers};
 
     proptest::proptest! {
         #[test]
         fn source_port_stays_in_the_dynamic_range(flow: u32, shard: u8) {
             proptest::prop_assert!(source_port(flow, shard) >= PORT_FIRST);
+        }
+
+        #[test]
+        fn source_port_of_a_packet_is_that_of_its_header(
+            header in headers(PacketType::Stream, 0), more: [u8; 3],
+        ) {
+            let mut packet = [0; HEADER_BYTES + 3];
+            packet[HEADER_BYTES..].copy_from_slice(&more);
+            header.write(&mut packet);
+            let Header { flow, shard, .. } = header;
+            proptest::prop_assert_eq!(source_port_of(&packet), source_port(flow, shard));
+            let short = &packet[..HEADER_BYTES - 1];
+            proptest::prop_assert_eq!(source_port_of(short), source_port(0, 0));
         }
     }
 

@@ -123,7 +123,7 @@ verdicts! {
         Redirected = "redirected", Redirect;
         /// ARP, LLDP and everything else that is neither IPv4 nor IPv6.
         PassNotIp = "pass_not_ip", Pass;
-        /// More than two VLAN tags.
+        /// With the number of a VLAN, or more than one tag: of another network than the interface.
         PassTags = "pass_tags", Pass;
         /// IP but not UDP: TCP, ICMP, ICMPv6 with neighbour discovery.
         PassNotUdp = "pass_not_udp", Pass;
@@ -248,7 +248,7 @@ fn check_coded<P: PacketBytes + ?Sized>(packet: &P, payload: usize) -> Option<Ve
 fn pass(reason: NotUdp) -> Verdict {
     match reason {
         NotUdp::NotIp => Verdict::PassNotIp,
-        NotUdp::TooManyTags => Verdict::PassTags,
+        NotUdp::Tagged => Verdict::PassTags,
         NotUdp::OtherProtocol => Verdict::PassNotUdp,
         NotUdp::ExtensionHeader => Verdict::PassExtension,
         NotUdp::Fragment => Verdict::PassFragment,

@@ -197,5 +197,5 @@ fn ipv6(payload: &[u8]) -> Vec<u8> {
     let datagram = udp(payload);
     let [high, low] = (datagram.len() as u16).to_be_bytes();
     let ip = [0x60, 0, 0, 0, high, low, 17, 64];
-    [&[2; 12], &[0x81, 0x00, 0, 42, 0x86, 0xDD][..], &ip, &[0xFD; 32], &datagram].concat()
+    [&[2; 12], &[0x81, 0x00, 0xE0, 0, 0x86, 0xDD][..], &ip, &[0xFD; 32], &datagram].concat()
 }

@@ -41,6 +41,7 @@ fn side(own: u8, peer: u8) -> Side {
 pub fn handshake(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut sides = [side(1, 2), side(2, 1)];
+    let known = [1, 2].map(|own| PrivateKey::generate(&Entropy::new([own; 64])).public());
     let mut messages: Vec<Vec<u8>> = vec![input.filled(20)];
     let mut derived = Vec::new();
     let mut now = 0_u64;
@@ -59,6 +60,8 @@ pub fn handshake(bytes: &[u8]) {
             if let Ok(Admission::Reply(length)) = admitted {
                 messages.push(out[..length].to_vec());
             }
+            let caller = sides[to].session.caller(&entropy, &message);
+            assert!(caller.is_none_or(|key| known.contains(&key)), "a key that no side has");
             // Whatever the gate says: the session must not rely on it.
             sides[to].session.receive(now, &entropy, &message, &mut out)
         };

@@ -49,10 +49,13 @@ pub struct LinePlan {
     /// Hosts that choose between both by themselves, as they do by default: mostly UDP sockets, as
     /// this bed has veth.
     pub chooses: Vec<usize>,
-    /// What the source has for an address on its link, where something in between translates it.
+    /// What the source has for an address on its link, where something in between translates it, or
+    /// where it is any that the link has.
     pub inside: Option<IpAddr>,
     /// Hosts whose daemon runs as a user without any privilege.
     pub unprivileged: Vec<usize>,
+    /// Hosts whose neighbours find them wherever they are.
+    pub roams: Vec<usize>,
 }
 
 /// Keys of all hosts of a line.
@@ -232,6 +235,7 @@ impl LinePlan {
             chooses: Vec::new(),
             inside: None,
             unprivileged: Vec::new(),
+            roams: Vec::new(),
         }
     }
 
@@ -299,6 +303,7 @@ impl LinePlan {
             link,
             address,
             public_key: auth.keys[host].public().to_string(),
+            roams: self.roams.contains(&host).then_some(true),
         };
         let west = (index > 0).then(|| neighbour("west", Bed::west_address(index), index - 1));
         let east =
@@ -423,6 +428,8 @@ struct NeighbourFile {
     link: &'static str,
     address: IpAddr,
     public_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    roams: Option<bool>,
 }
 
 #[derive(Serialize)]

@@ -30,8 +30,8 @@ pub enum Ip {
 /// What a frame is made of.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// EtherTypes of the VLAN tags, outermost first.
-    pub tags: Vec<u16>,
+    /// EtherTypes of the VLAN tags, outermost first, and what each says: priority and number.
+    pub tags: Vec<(u16, u16)>,
     /// The layer below UDP.
     pub ip: Ip,
     /// IP protocol; 17 is UDP. What follows looks like UDP all the same.
@@ -83,9 +83,9 @@ impl Recipe {
         udp.extend(payload);
 
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-        for (index, tag) in self.tags.iter().enumerate() {
+        for (ether_type, tag) in &self.tags {
+            frame.extend(ether_type.to_be_bytes());
             frame.extend(tag.to_be_bytes());
-            frame.extend([0, index as u8 + 1]);
         }
         match self.ip {
             Ip::V4 { option_words, fragment } => {
@@ -156,7 +156,8 @@ pub fn frames() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn recipes() -> impl Strategy<Value = Recipe> {
-    let tag = prop_oneof![Just(0x8100u16), Just(0x88a8)];
+    let number = prop_oneof![2 => Just(0u16), 1 => Just(0xe000), 1 => any::<u16>()];
+    let tag = (prop_oneof![Just(0x8100u16), Just(0x88a8)], number);
     let fragment = prop_oneof![6 => Just(0u16), 2 => Just(0x4000), 1 => any::<u16>()];
     let extension = prop_oneof![3 => Just(None), 1 => any::<u8>().prop_map(Some)];
     let ip = prop_oneof![
@@ -169,7 +170,7 @@ fn recipes() -> impl Strategy<Value = Recipe> {
     let flow = prop_oneof![4 => Just(FLOW), 1 => any::<u32>()];
     let host = |usual: u8| prop_oneof![6 => Just(usual), 1 => 1u8..4];
     let ends = (port, flow, host(1), host(2));
-    (prop::collection::vec(tag, 0..4), ip, protocol, ends, first, 0usize..64, 0usize..20).prop_map(
+    (prop::collection::vec(tag, 0..3), ip, protocol, ends, first, 0usize..64, 0usize..20).prop_map(
         |(tags, ip, protocol, ends, first, payload_bytes, padding_bytes)| {
             let (port, flow, source, destination) = ends;
             let hosts = [source, destination];

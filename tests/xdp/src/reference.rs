@@ -36,14 +36,16 @@ pub fn verdict(frame: &[u8], rules: &Rules) -> Verdict {
 fn ethernet(mut rest: &[u8], rules: &Rules) -> Option<Verdict> {
     take(&mut rest, 12)?;
     let mut ether_type = take_u16(&mut rest)?;
-    let mut tags = 0;
-    while [0x8100, 0x88a8].contains(&ether_type) {
-        tags += 1;
-        if tags > 2 {
+    let is_tag = |ether_type: u16| [0x8100, 0x88a8].contains(&ether_type);
+    if is_tag(ether_type) {
+        // The VLAN number, below the priority.
+        if take_u16(&mut rest)? % 0x1000 > 0 {
             return Some(Verdict::PassTags);
         }
-        take(&mut rest, 2)?;
         ether_type = take_u16(&mut rest)?;
+    }
+    if is_tag(ether_type) {
+        return Some(Verdict::PassTags);
     }
     match ether_type {
         0x0800 => ipv4(rest, rules),

@@ -115,13 +115,16 @@ fn coded_port_of_the_loader_is_used() {
 }
 
 #[test]
-fn coded_vlan_tags_two_redirected_three_passed() {
+fn coded_tag_of_priority_redirected_and_vlans_passed() {
     for (tags, expected) in [
-        (vec![0x8100], Verdict::Redirected),
-        (vec![0x88a8], Verdict::Redirected),
-        (vec![0x88a8, 0x8100], Verdict::Redirected),
-        (vec![0x8100, 0x8100], Verdict::Redirected),
-        (vec![0x88a8, 0x8100, 0x8100], Verdict::PassTags),
+        (vec![(0x8100, 0)], Verdict::Redirected),
+        (vec![(0x8100, 0xe000)], Verdict::Redirected),
+        (vec![(0x88a8, 0)], Verdict::Redirected),
+        (vec![(0x8100, 1)], Verdict::PassTags),
+        (vec![(0x8100, 0xefff)], Verdict::PassTags),
+        (vec![(0x88a8, 42)], Verdict::PassTags),
+        (vec![(0x88a8, 0), (0x8100, 0)], Verdict::PassTags),
+        (vec![(0x8100, 0), (0x8100, 42)], Verdict::PassTags),
     ] {
         assert_verdict(Recipe { tags: tags.clone(), ..Recipe::default() }, expected);
         assert_verdict(Recipe { tags, ..v6(None) }, expected);
@@ -182,8 +185,8 @@ fn payload_other_port_passed_whatever_it_is() {
 #[test]
 fn truncated_every_length_passed_then_dropped_once_the_port_is_known() {
     let Some(steering) = ready() else { return };
-    let two_tags = Recipe { tags: vec![0x88a8, 0x8100], ..v4(10, 0) };
-    for recipe in [Recipe::default(), v6(None), two_tags] {
+    let tagged = Recipe { tags: vec![(0x88a8, 0x2000)], ..v4(10, 0) };
+    for recipe in [Recipe::default(), v6(None), tagged] {
         let frame = recipe.build();
         let udp_end = frame.len() - recipe.payload_bytes;
         for len in 0..=frame.len() {

@@ -158,9 +158,10 @@ pub const LINK: Table = Table {
         },
         Key {
             name: "local",
-            values: Other("an IP address of this host", r#""10.0.1.2""#),
+            values: Other("an IP address of this host, 0.0.0.0 or ::", r#""10.0.1.2""#),
             default: Required,
-            meaning: "This host's address on the link: the source of what it sends.",
+            meaning: "This host's address on the link: the source of what it sends. 0.0.0.0 or :: \
+                leaves it to Linux and takes UDP sockets.",
             ..KEY
         },
         Key {
@@ -219,6 +220,15 @@ pub const NEIGHBOUR: Table = Table {
             default: Depends("there is none"),
             meaning: "File of a key that both share besides, mode 0600, as recodectl genpsk makes \
                 it: what was recorded then stays secret even from who breaks the pairs of keys.",
+            ..KEY
+        },
+        Key {
+            name: "roams",
+            values: Truth,
+            default: Is("false"),
+            meaning: "Whether it is where its newest packet with a right tag came from, so that its \
+                address and port may change while it runs; address is where it is first. Takes UDP \
+                sockets.",
             ..KEY
         },
     ],

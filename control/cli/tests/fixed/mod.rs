@@ -340,6 +340,8 @@ fn link(name: &str, interface: &str, local: &str) -> Link {
             version: "0.1.0".into(),
             said_ago_seconds: Some(4.2),
             clock_ahead_seconds: -1,
+            endpoint: "198.51.100.7:40017".into(),
+            moves: 2,
             ..neighbour("10.0.1.1", true)
         }],
         received_packets: 1_390_100,

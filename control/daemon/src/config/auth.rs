@@ -5,7 +5,7 @@ use super::document::{Document, Section};
 use super::error::ConfigError;
 use super::find;
 use super::reader::{Reader, unicast};
-use super::{Config, Flow, Link, Neighbour};
+use super::{Backend, Config, Flow, Link, Neighbour};
 use recoded_api::keys::NEIGHBOUR;
 use recoded_pipeline::params::Role;
 use recoded_runtime::secure::PublicKey;
@@ -42,6 +42,8 @@ pub struct NeighbourKey {
     pub neighbour: Neighbour,
     /// Its keys.
     pub known: Known,
+    /// Whether it is where its newest packet came from.
+    pub roams: bool,
 }
 
 const KEY_RULE: &str =
@@ -79,6 +81,7 @@ pub fn neighbours(
         let address = reader.require("address", address, rule);
         let known = known(reader, "public_key", "preshared_key");
         reader.require("public_key", known.as_ref(), KEY_RULE);
+        let roams = reader.truth("roams").unwrap_or(false);
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
         let link = named.and_then(|name| match find(&name, &names) {
             Ok(link) => Some(link),
@@ -93,7 +96,24 @@ pub fn neighbours(
             reader.refuse("address", "is taken", "each neighbour has one key");
             continue;
         }
-        neighbours.push(NeighbourKey { neighbour, known });
+        if roams && links[link].backend == Backend::Xdp {
+            let rule = "AF_XDP pins the addresses of neighbours in its program: write backend = \
+                        \"udp\" under this link, or leave backend out";
+            reader.refuse("roams", "does not apply", rule);
+        }
+        let twin = |other: &&NeighbourKey| {
+            other.neighbour.link == link && other.known.public == known.public
+        };
+        if let Some(twin) = neighbours.iter().find(twin)
+            && (roams || twin.roams)
+        {
+            let rule = format!(
+                "{} on this link has the same key, and of two with one key none can roam",
+                twin.neighbour.address
+            );
+            reader.refuse("public_key", "is taken", &rule);
+        }
+        neighbours.push(NeighbourKey { neighbour, known, roams });
     }
     neighbours
 }
@@ -189,5 +209,10 @@ impl Config {
     pub fn known(&self, hop: &Neighbour) -> Option<&Known> {
         let mut neighbours = self.neighbours.iter();
         neighbours.find(|known| known.neighbour == *hop).map(|it| &it.known)
+    }
+
+    /// Whether a neighbour roams.
+    pub fn roams(&self, hop: &Neighbour) -> bool {
+        self.neighbours.iter().any(|known| known.neighbour == *hop && known.roams)
     }
 }

@@ -145,10 +145,15 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
         let rule = "it is the interface's name as `ip link` shows it";
         let interface = reader.text("interface", rule, interface_name);
         let interface = reader.require("interface", interface, rule);
-        let rule = "it is this host's IP address on the link";
-        let local = reader.text("local", rule, unicast);
+        let rule = "it is this host's IP address on the link, or 0.0.0.0 or :: for any";
+        let local = reader.text("local", rule, own_address);
         let local = reader.require("local", local, rule);
         let backend = reader.choice("backend", &BACKENDS, "it is \"auto\", \"xdp\" or \"udp\"");
+        if backend == Some(Backend::Xdp) && local.is_some_and(|local| local.is_unspecified()) {
+            let rule =
+                "AF_XDP needs this host's IP address on the link; backend = \"udp\" does not";
+            reader.refuse("local", "does not apply", rule);
+        }
         let rate_mbit =
             reader.number("rate_mbit", 0.001..=1e6, "a pace is 0.001 to 1000000 Mbit/s");
         let Some(name) = name else { continue };
@@ -204,6 +209,12 @@ pub fn tunnels(
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);
     tunnels
+}
+
+/// One address, or any.
+fn own_address(text: &str) -> Option<IpAddr> {
+    let any = text.parse().ok().filter(IpAddr::is_unspecified);
+    any.or_else(|| unicast(text))
 }
 
 fn link_name(text: &str) -> Option<String> {

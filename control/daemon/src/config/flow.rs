@@ -372,7 +372,8 @@ fn hop(
     if address == local {
         return refuse(".address", written, "is our own", "it is the neighbour's IP address");
     }
-    if address.is_ipv4() != local.is_ipv4() && !local.is_unspecified() {
+    // Where `local` is missing it is 0.0.0.0, and that has been said.
+    if address.is_ipv4() != local.is_ipv4() && local != std::net::Ipv4Addr::UNSPECIFIED {
         let rule = format!("the link's own address is {local}: both are IPv4 or both IPv6");
         return refuse(".address", written, "does not fit the link", &rule);
     }

@@ -31,11 +31,12 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "mtu", i64::from(tunnel.mtu));
         key(&mut text, "kill_switch", tunnel.kill_switch);
     }
-    for NeighbourKey { neighbour, known } in &config.neighbours {
+    for NeighbourKey { neighbour, known, roams } in &config.neighbours {
         text.push_str("\n[[neighbour]]\n");
         key(&mut text, "link", config.links[neighbour.link].name.as_str());
         key(&mut text, "address", neighbour.address.to_string());
         keys(&mut text, ["public_key", "preshared_key"], known);
+        key(&mut text, "roams", *roams);
     }
     for item in &config.flows {
         flow(&mut text, config, item);

@@ -295,7 +295,7 @@ fn unknown_keys_are_refused_with_what_was_meant() {
 }
 
 /// Whole files whose mistake is elsewhere: an edit of a good file, and what is said.
-const BAD_STRUCTURES: [(&str, &str, &str); 23] = [
+const BAD_STRUCTURES: [(&str, &str, &str); 25] = [
     (
         "\"source\"\n",
         "\"spring\"\n",
@@ -357,9 +357,21 @@ const BAD_STRUCTURES: [(&str, &str, &str); 23] = [
     ),
     (
         "local = \"10.0.2.1\"",
-        "local = \"0.0.0.0\"",
-        "8: link east: local = \"0.0.0.0\" is not allowed: it is this host's IP address on the \
-             link",
+        "local = \"224.0.0.1\"",
+        "8: link east: local = \"224.0.0.1\" is not allowed: it is this host's IP address on the \
+             link, or 0.0.0.0 or :: for any",
+    ),
+    (
+        "local = \"10.0.2.1\"",
+        "local = \"0.0.0.0\"\nbackend = \"xdp\"",
+        "8: link east: local = \"0.0.0.0\" does not apply: AF_XDP needs this host's IP address on \
+             the link; backend = \"udp\" does not",
+    ),
+    (
+        "local = \"10.0.2.1\"",
+        "local = \"::\"",
+        "16: flow 1: next_hops[0].address = \"10.0.2.2\" does not fit the link: the link's own \
+             address is ::: both are IPv4 or both IPv6",
     ),
     (
         "\"eth1\"",

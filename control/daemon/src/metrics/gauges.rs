@@ -19,7 +19,7 @@ pub struct Gauge {
 }
 
 /// Every such metric.
-pub const GAUGES: [Gauge; 24] = [
+pub const GAUGES: [Gauge; 25] = [
     Gauge {
         name: "recoded_build",
         meaning: "1, with the version of the daemon and its field arithmetic",
@@ -61,6 +61,11 @@ pub const GAUGES: [Gauge; 24] = [
             let number = |it: &Neighbour| count(it.disagreements.len() as u64);
             neighbours(state).try_for_each(|(at, it)| put(at, number(it)))
         },
+    },
+    Gauge {
+        name: "recoded_neighbour_moves",
+        meaning: "How often a neighbour that roams moved since its node runs",
+        read: |state, put| neighbours(state).try_for_each(|(at, it)| put(at, count(it.moves))),
     },
     Gauge {
         name: "recoded_tunnel_up",

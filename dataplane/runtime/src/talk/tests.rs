@@ -8,7 +8,12 @@ const RIGHT: PeerId = PeerId(0);
 const LEFT: PeerId = PeerId(1);
 
 fn talk(hops: u8, instance: u16) -> Talk {
-    let hop = |last: u8| HopConfig { link: 0, address: [192, 0, 2, last].into(), key: None };
+    let hop = |last: u8| HopConfig {
+        link: 0,
+        address: [192, 0, 2, last].into(),
+        key: None,
+        roams: false,
+    };
     let topology = Topology { hops: (1..=hops).map(hop).collect(), ..topology() };
     Talk::new(&topology, 0, instance)
 }

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! What an XDP program does is done here: a packet that is not of a neighbour and of a flow that is
-//! configured ends before it takes a frame, under the same name. Linux finds the way to the
-//! neighbour, so no header is written, and packets leave from the port at which they arrive:
-//! firewalls and address translators in between see a conversation.
+//! configured ends before it takes a frame, under the same name; where neighbours roam, a few a
+//! second of those that may be theirs get further, until their tag is known (`roaming`). Linux
+//! finds the way to the neighbour, so no header is written, and packets leave from the port at
+//! which they arrive: firewalls and address translators in between see a conversation.
 //!
 //! Everything is allocated when a socket is opened. Bounds: packets of [`RECEIVE_BYTES_MAX`] with
 //! their headers, as for AF_XDP; [`STAGED_MAX`] packets that wait to be sent.
@@ -23,8 +24,9 @@ pub use open::ROOM_BYTES;
 use crate::attach::Verdicts;
 use crate::port::Arrived;
 use crate::report::LinkCounters;
+use crate::roaming::{Around, Lookout, Near};
 use crate::worker::BURST_PACKETS;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, sendto};
 use recoded_pipeline::params::PeerId;
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::header::HEADER_BYTES;
@@ -32,17 +34,17 @@ use recoded_wire::steer::{Action, Verdict, decide_payload};
 use recoded_xsk::{RECEIVE_BYTES_MAX, SocketStatistics, Umem};
 use send::Sender;
 use std::io::IoSliceMut;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A UDP socket of one worker on one link.
 pub(crate) struct UdpSocket {
     fd: OwnedFd,
-    local: SocketAddr,
     /// Bytes of Ethernet, IP and UDP header around each payload, for what counts and limits them.
     header_bytes: usize,
-    neighbours: Vec<IpAddr>,
+    around: Around,
+    lookout: Lookout,
     /// Flows that are configured, in order.
     flows: Vec<u32>,
     /// What the last read returned.
@@ -67,17 +69,36 @@ impl UdpSocket {
         self.fd.as_fd()
     }
 
-    /// From where its packets come.
-    #[inline]
-    pub(crate) fn source_port(&self) -> u16 {
-        self.local.port()
-    }
-
     /// Accepts these flows and no others.
     pub(crate) fn accept(&mut self, flows: impl Iterator<Item = u32>) {
         self.flows.clear();
         self.flows.extend(flows);
         self.flows.sort_unstable();
+    }
+
+    /// See [`crate::port::Port::place`].
+    pub(crate) fn place(&mut self, near: &Near, link: usize) {
+        self.around = near.links[link].clone();
+        self.sender.aim(near.endpoints.iter().map(|endpoint| endpoint.at));
+    }
+
+    /// What of packets from addresses that are no neighbour's is taken.
+    pub(crate) fn lookout(&mut self) -> &mut Lookout {
+        &mut self.lookout
+    }
+
+    /// See [`crate::port::Port::refuse`].
+    pub(crate) fn refuse(&mut self) {
+        let [taken, refused] =
+            [Verdict::Redirected, Verdict::DropNotNeighbour].map(|it| it as usize);
+        self.verdicts[taken] = self.verdicts[taken].saturating_sub(1);
+        self.verdicts[refused] += 1;
+    }
+
+    /// See [`crate::port::Port::send_to`].
+    pub(crate) fn send_to(&self, packet: &[u8], address: SocketAddr) -> bool {
+        let to = SockaddrStorage::from(address);
+        sendto(self.fd.as_raw_fd(), packet, &to, MsgFlags::MSG_DONTWAIT).is_ok()
     }
 
     pub(crate) fn verdicts(&self) -> &Verdicts {
@@ -102,7 +123,10 @@ impl UdpSocket {
             let end = left.end.min(left.start + *segment);
             let packet = &self.buffer[left.start..end];
             left.start = end;
-            let verdict = judge(packet, source.ip(), (&self.neighbours, &self.flows));
+            let is_near = |packet: &[u8]| {
+                self.around.find(*source, packet).is_some() || self.lookout.takes(packet)
+            };
+            let verdict = judge(packet, is_near, &self.flows);
             self.verdicts[verdict as usize] += 1;
             if verdict.action() != Action::Redirect {
                 continue;
@@ -178,13 +202,14 @@ impl UdpSocket {
     }
 }
 
-/// What the XDP program would say of a packet to our address and port.
-fn judge(packet: &[u8], source: IpAddr, (neighbours, flows): (&[IpAddr], &[u32])) -> Verdict {
+/// What the XDP program would say of a packet to our address and port. `is_near`: of a neighbour,
+/// or perhaps of one that roams.
+fn judge(packet: &[u8], is_near: impl FnOnce(&[u8]) -> bool, flows: &[u32]) -> Verdict {
     if packet.len() < HEADER_BYTES {
         return Verdict::DropTruncated;
     }
     let is_known = |flow| flows.binary_search(&flow).is_ok();
-    decide_payload(packet, 0, || neighbours.contains(&source), is_known)
+    decide_payload(packet, 0, || is_near(packet), is_known)
 }
 
 fn address(from: SockaddrStorage) -> Option<SocketAddr> {

@@ -4,7 +4,8 @@ use super::send::Sender;
 use super::{Message, UdpSocket};
 use crate::encap::header_bytes;
 use crate::error::StartError;
-use crate::topology::{HopConfig, LinkConfig, Topology};
+use crate::roaming::{Lookout, Near};
+use crate::topology::{LinkConfig, Topology};
 use nix::sys::socket::{cmsg_space, setsockopt, sockopt};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::SocketStatistics;
@@ -39,15 +40,13 @@ impl UdpSocket {
             (false, true) => "this Linux does not merge packets (UDP_GRO)",
             (false, false) => "this Linux neither merges nor splits packets (UDP_GRO)",
         };
-        let hops = topology.hops.iter();
-        let to = |hop: &HopConfig| SocketAddr::new(hop.address, topology.port);
-        let targets: Vec<SocketAddr> = hops.clone().map(to).collect();
-        let neighbours = hops.filter(|hop| hop.link == link).map(|hop| hop.address);
+        let Near { endpoints, mut links } = Near::new(topology);
+        let targets: Vec<SocketAddr> = endpoints.iter().map(|endpoint| endpoint.at).collect();
         let socket = UdpSocket {
             fd,
-            local,
             header_bytes: header_bytes(config.local),
-            neighbours: neighbours.collect(),
+            around: links.swap_remove(link),
+            lookout: Lookout::default(),
             flows: Vec::new(),
             buffer: vec![0; MESSAGE_BYTES_MAX].into(),
             control: vec![0; control_bytes()].into(),

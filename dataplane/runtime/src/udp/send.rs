@@ -75,6 +75,13 @@ impl Sender {
         }
     }
 
+    /// Sends to these neighbours from here on, also what waits.
+    pub(super) fn aim(&mut self, targets: impl Iterator<Item = SocketAddr>) {
+        for (old, new) in self.targets.iter_mut().zip(targets) {
+            *old = SockaddrStorage::from(new);
+        }
+    }
+
     #[inline]
     pub(super) fn pending(&self) -> usize {
         self.staged.len()

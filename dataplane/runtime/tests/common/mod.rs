@@ -102,6 +102,11 @@ pub fn inside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> R {
     })
 }
 
+/// A neighbour on the link, without a key.
+pub fn hop(address: &str) -> HopConfig {
+    HopConfig { link: 0, address: address.parse().unwrap(), key: None, roams: false }
+}
+
 pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
     Topology {
         private_key: None,
@@ -121,7 +126,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
             backend: Backend::Xdp,
             rate_mbit: None,
         }],
-        hops: vec![HopConfig { link: 0, address: neighbour.parse().unwrap(), key: None }],
+        hops: vec![hop(neighbour)],
         tunnels: vec![TunnelConfig {
             name: "rec0".into(),
             address: (tunnel.parse().unwrap(), 24),

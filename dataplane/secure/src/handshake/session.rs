@@ -18,7 +18,7 @@ use crate::REKEY_PACKETS;
 use crate::derive::Secrets;
 use crate::envelope::Suite;
 use crate::error::Refused;
-use crate::keys::Entropy;
+use crate::keys::{Entropy, PublicKey};
 use crate::ring::{Epoch, Ring};
 
 /// What a call of a [`Session`] asks of its caller.
@@ -157,6 +157,18 @@ impl Session {
                 Ok(Step::default())
             }
         }
+    }
+
+    /// Who made an initiation that came to this node, whichever peer it is for; `None` where it is
+    /// no initiation, or damaged. It may be a copy of an old one. Nothing changes.
+    #[must_use]
+    pub fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
+        let Message::Initiation { header, noise } = parse(message)? else { return None };
+        // What this first message is sealed with does not depend on the peer's pre-shared key.
+        let mut state = noise::responder(&self.identity, header, entropy).ok()?;
+        read(&mut state, noise, &mut [0; INITIATION_PAYLOAD]).ok()?;
+        let key = state.get_remote_static()?;
+        PublicKey::new(key.try_into().ok()?).ok()
     }
 
     /// A packet under these keys has been verified: the peer has them. Only then this side need

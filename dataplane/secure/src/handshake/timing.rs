@@ -9,6 +9,11 @@ pub const REKEY_NANOS: u64 = 120 * SECOND;
 /// Age at which the other side does, where the first one has not.
 pub const REKEY_RESPONDER_NANOS: u64 = 150 * SECOND;
 
+/// Silence of a neighbour, although packets are sent to it, after which other keys are agreed on:
+/// it may have lost those in use with where this node is. Neighbours say something of themselves
+/// every ten seconds, so two such packets must be lost.
+pub const SILENCE_NANOS: u64 = 25 * SECOND;
+
 /// Age at which an epoch is refused, in both directions.
 pub const EPOCH_NANOS_MAX: u64 = 180 * SECOND;
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use recoded_api::v1::State;
+use recoded_netns::process::output;
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
 use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, LinePlan, Loss};
 use recoded_wire::DEFAULT_PORT;
@@ -249,4 +250,69 @@ fn source_behind_address_translation_is_heard_and_answered() {
     let shown = daemons[0].show().unwrap();
     assert_eq!(shown.links[0].local, "10.77.200.1");
     assert_eq!(verdict(&daemons[1].show().unwrap(), "drop_not_neighbour"), 0);
+}
+
+/// Events of this kind that a daemon tells.
+fn events(daemon: &Daemon, kind: &str) -> Vec<String> {
+    let answer = output(&mut daemon.control(&["--json", "events"])).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
+    let all = answer["events"].as_array().unwrap();
+    let told = all.iter().filter(|event| event["kind"] == kind);
+    told.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A host that moves: its only address changes twice while a file is downloaded from it, and no
+/// connection notices. Its neighbour says where it is, and so do `show` and the events.
+#[test]
+fn source_that_changes_its_address_under_traffic_goes_on() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(1, Loss::independent(0.02), RATE_MBIT);
+    let mut plan = LinePlan {
+        pace_mbit: Some(0.97 * RATE_MBIT),
+        udp: vec![0, 1],
+        inside: Some([0, 0, 0, 0].into()),
+        roams: vec![0],
+        auth: Some(AuthPlan::new("full", 1)),
+        ..LinePlan::protected(1)
+    };
+    plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
+    let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
+    write_random_file(&file, 40 << 20).unwrap();
+    let limit = Duration::from_secs(120);
+    let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
+    let first = Bed::west_address(1).to_string();
+    let addresses = [&first[..], "10.77.1.77", "10.77.1.78"];
+    for (moves, pair) in (1..).zip(addresses.windows(2)) {
+        std::thread::sleep(Duration::from_millis(700));
+        bed.source().ip(&format!("addr add {}/24 dev east", pair[1])).unwrap();
+        bed.source().ip(&format!("addr del {}/24 dev east", pair[0])).unwrap();
+        bed.source().ip(&format!("addr add {}/24 dev east", pair[1])).ok();
+        let expected = format!("{}:{DEFAULT_PORT}", pair[1]);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let neighbour = daemons[1].show().unwrap().links[0].neighbours[0].clone();
+            // While the interface has no address, Linux takes one of another interface.
+            if neighbour.endpoint == expected && neighbour.moves >= moves {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{neighbour:?}\n{}", daemons[1].log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let download = fetch.finish().unwrap();
+    println!("{download:?}, {:.1} Mbit/s", download.mbit());
+    assert!(download.complete, "{download:?}");
+    assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
+    let shown = output(&mut daemons[1].control(&["show", "links"])).unwrap().stdout;
+    assert!(shown.contains(&format!("at 10.77.1.78:{DEFAULT_PORT} after ")), "{shown}");
+    let deadline = Instant::now() + PATIENCE;
+    let told = format!("{first} is at 10.77.1.78:{DEFAULT_PORT} now");
+    while events(&daemons[1], "neighbour_moved").last() != Some(&told) {
+        assert!(Instant::now() < deadline, "{:?}", events(&daemons[1], "neighbour_moved"));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let neighbour = &daemons[0].show().unwrap().links[0].neighbours[0];
+    assert_eq!((neighbour.endpoint.as_str(), neighbour.moves), ("", 0), "the sink stayed");
 }

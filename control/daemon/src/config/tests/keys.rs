@@ -402,3 +402,27 @@ fn encrypted_flow_has_several_next_hops_where_they_are_paths_to_one_sink() {
     let said = with(None).expect_err("these may be sinks");
     assert!(said.contains("spread = \"sum\", \"backup\" or \"every\""), "{said}");
 }
+
+#[test]
+fn neighbour_roams_on_links_with_udp_sockets_and_alone_with_its_key() {
+    let file = || File::new(Role::Relay, None).with_keys(Role::Relay);
+    let roaming = |file: File| file.with("neighbour", "roams", Some("true"));
+    for backend in [None, Some("\"udp\""), Some("\"auto\"")] {
+        let config = roaming(file().with("link", "backend", backend)).parse().expect("it roams");
+        let roams: Vec<bool> = config.hops.iter().map(|hop| config.roams(hop)).collect();
+        assert_eq!(roams.iter().filter(|roams| **roams).count(), 1, "{roams:?}");
+        assert!(config.to_toml().contains("roams = true"));
+    }
+    let by_xdp = roaming(file().with("link", "backend", Some("\"xdp\""))).parse();
+    let said = by_xdp.expect_err("its address is pinned");
+    assert!(said.contains("roams = true does not apply: AF_XDP pins"), "{said}");
+    let mut twins = roaming(file());
+    let (_, keys) = twins.0.iter().find(|(kind, _)| *kind == "neighbour").expect("one").clone();
+    twins.0.push(("neighbour", keys));
+    let twins = twins.with("neighbour", "address", Some("\"10.0.1.7\""));
+    let said = twins.parse().expect_err("which of them is it?");
+    assert!(said.contains("10.0.1.7 on this link has the same key"), "{said}");
+    // Any address of this host will do with UDP sockets.
+    let any = file().with("link", "local", Some("\"0.0.0.0\"")).parse().expect("any address");
+    assert!(any.links[0].local.is_unspecified());
+}

@@ -28,6 +28,7 @@ impl Watcher {
             let old = self.before.as_ref().and_then(|it| named(&it.links, &link.name));
             self::link(old, link, &mut events);
             disagreements(old, link, &mut events);
+            moves(old, link, &mut events);
         }
         if let Some(before) = &self.before {
             for tunnel in &state.tunnels {
@@ -105,6 +106,23 @@ fn disagreements(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
         let text =
             format!("{} and this node agree on flow {}, or speak of it no more", it.0, it.1.flow);
         push(Kind::NeighbourAgrees, it, text);
+    }
+}
+
+/// Neighbours that roam and are somewhere else now.
+fn moves(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
+    for now in &new.neighbours {
+        let was = old.and_then(|old| old.neighbours.iter().find(|it| it.address == now.address));
+        let was = was.map_or("", |was| was.endpoint.as_str());
+        if was == now.endpoint {
+            continue;
+        }
+        let text = match now.endpoint.as_str() {
+            "" => format!("{} is where it is configured again", now.address),
+            endpoint => format!("{} is at {endpoint} now", now.address),
+        };
+        let subject = format!("link {}", new.name);
+        events.push(Happened::new(Kind::NeighbourMoved, subject, text).about(&now.address));
     }
 }
 

@@ -151,6 +151,29 @@ fn neighbours_that_disagree_are_told_once_and_when_they_agree_again() {
 }
 
 #[test]
+fn neighbours_that_move_are_told_with_where_they_are() {
+    let with = |endpoint: &str| {
+        let mut state = state();
+        state.links[0].neighbours = vec![Neighbour {
+            address: "10.0.2.2".into(),
+            endpoint: endpoint.into(),
+            ..Neighbour::default()
+        }];
+        state
+    };
+    let mut watcher = Watcher::default();
+    let mut look = |endpoint| {
+        let told = watcher.look(with(endpoint)).into_iter();
+        let moved = told.filter(|event| event.kind == Kind::NeighbourMoved);
+        moved.map(|event| event.text).collect::<Vec<_>>()
+    };
+    assert_eq!(look(""), [""; 0]);
+    assert_eq!(look("192.0.2.7:4000"), ["10.0.2.2 is at 192.0.2.7:4000 now"]);
+    assert_eq!(look("192.0.2.7:4000"), [""; 0]);
+    assert_eq!(look(""), ["10.0.2.2 is where it is configured again"]);
+}
+
+#[test]
 fn link_that_is_down_from_the_start_is_told() {
     let mut first = state();
     first.links[0].state = "down".into();

@@ -1,0 +1,248 @@
+//! Two guards that have agreed on keys.
+
+use super::*;
+use crate::keyring::LETTER_BYTES;
+use crossbeam::channel::{Receiver, bounded};
+use proptest::prelude::*;
+use recoded_pipeline::egress::UnitKind;
+use recoded_secure::{
+    Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey, Ring,
+    Scope, Suite, timing,
+};
+use recoded_wire::announcement::{Announcement, write_announcement};
+use recoded_wire::handshake::write_handshake;
+
+const PEER: PeerId = PeerId(0);
+
+/// Keys of two nodes that have agreed; the first one began.
+fn agreed<Keys: EpochKeys>(scope: Scope) -> [Ring<Arc<Keys>>; 2] {
+    let entropy = |byte| Entropy::new([byte; 64]);
+    let private = [1, 2].map(|byte| PrivateKey::generate(&entropy(byte)));
+    let mut ends = [(0, 1), (1, 0)].map(|(own, other): (usize, usize)| {
+        let (private, peer) = (private[own].clone(), private[other].public());
+        let identity = Identity { scope, private, peer, psk: PresharedKey::none() };
+        Association::<Keys>::new(identity, Suite::Aes128Gcm, 0, &entropy(3))
+    });
+    let (mut there, mut back) = ([0; HANDSHAKE_BYTES_MAX], [0; HANDSHAKE_BYTES_MAX]);
+    let now = timing::START_NANOS;
+    let sent = ends[0].poll(now, 1, &entropy(4), &mut there).unwrap().send;
+    let answer = ends[1].receive(now, &entropy(5), &there[..sent], &mut back).unwrap().send;
+    ends[0].receive(now, &entropy(6), &back[..answer], &mut there).unwrap();
+    ends.map(|end| end.ring().clone())
+}
+
+/// Two neighbours: of the first there is a key, of the second there is none.
+fn guards() -> [(Guard, Receiver<Letter>); 2] {
+    let [here, there] = agreed(Scope::Hop);
+    let [source, sink] = agreed(Scope::Edge(7));
+    [(here, source), (there, sink)].map(|(hop, edge)| {
+        let rings = Rings { hops: vec![Some(hop), None], edges: vec![(7, edge)] };
+        let (mail, letters) = bounded(MAIL);
+        (Guard::new(Arc::new(Keyring::new(rings)), mail), letters)
+    })
+}
+
+fn tagged(guard: &Guard, packet: &[u8]) -> Vec<u8> {
+    let mut packet = [packet, &[0; TRAILER_BYTES]].concat();
+    assert!(guard.tag(PEER, &mut packet));
+    packet
+}
+
+proptest! {
+    #[test]
+    fn what_has_no_tag_is_a_handshake_or_ends(
+        mut packet in prop::collection::vec(any::<u8>(), 0..300),
+        is_handshake: bool,
+    ) {
+        let [_, (mut guard, letters)] = guards();
+        if is_handshake && packet.len() >= 16 {
+            let flags = packet[1] & Flags::EDGE;
+            packet[..4].copy_from_slice(&[0x27, flags, 0, 0]);
+        }
+        let mut counters = LinkCounters::default();
+        let admitted = guard.admit(PEER, &packet, &mut counters);
+        prop_assert_eq!(admitted, Admitted::ENDED);
+        let refused = counters.rx_no_keys + counters.rx_wrong_tag + counters.rx_copies;
+        prop_assert_eq!(refused + counters.rx_handshakes, 1);
+        let is_message = is_handshake && packet.len() > 16 + TRAILER_BYTES && packet[1] == 0;
+        prop_assert_eq!(counters.rx_handshakes, u64::from(is_message));
+        let is_read = is_message && packet.len() <= LETTER_BYTES;
+        prop_assert_eq!(letters.len(), usize::from(is_read));
+    }
+
+    #[test]
+    fn packets_of_the_neighbour_come_once_and_unchanged(
+        packet in prop::collection::vec(any::<u8>(), 1..1500), at: usize, bit in 0..8u8,
+    ) {
+        prop_assume!(!is_letter(&packet));
+        let [(sender, _), (mut receiver, _)] = guards();
+        let packet_with_tag = tagged(&sender, &packet);
+        let mut changed = packet_with_tag.clone();
+        changed[at % packet_with_tag.len()] ^= 1 << bit;
+        let mut counters = LinkCounters::default();
+        let mut admit = |packet: &[u8]| receiver.admit(PEER, packet, &mut counters);
+        let whole = Admitted { packet: Some(packet.len()), is_newest: true };
+        prop_assert_eq!(admit(&changed), Admitted::ENDED);
+        prop_assert_eq!(admit(&packet_with_tag), whole);
+        prop_assert_eq!(admit(&packet_with_tag), Admitted::ENDED);
+        prop_assert_eq!(counters.rx_copies, 1);
+    }
+}
+
+#[test]
+fn hellos_confirm_and_messages_of_edges_need_a_tag() {
+    let [(sender, _), (mut receiver, letters)] = guards();
+    let mut counters = LinkCounters::default();
+    let mut message = [0; LETTER_BYTES];
+    let len = write_handshake(7, false, &[], &mut message);
+    assert_eq!(receiver.rings.hops[0].as_ref().unwrap().sending().map(|it| it.key_id), None);
+    let hello = tagged(&sender, &message[..len]);
+    assert_eq!(receiver.admit(PEER, &hello, &mut counters).packet, None);
+    assert!(receiver.rings.hops[0].as_ref().unwrap().sending().is_some());
+    assert_eq!((counters.rx_handshakes, letters.len()), (1, 0));
+    let len = write_handshake(7, true, &[9; 60], &mut message);
+    let with_tag = tagged(&sender, &message[..len]);
+    receiver.admit(PEER, &message[..len], &mut counters);
+    assert_eq!(letters.len(), 0, "without a tag");
+    receiver.admit(PEER, &with_tag, &mut counters);
+    assert_eq!(letters.recv().unwrap().packet(), &message[..len]);
+}
+
+#[test]
+fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_pipeline() {
+    let [_, (mut guard, letters)] = guards();
+    let mut counters = LinkCounters::default();
+    let other = PeerId(1);
+    assert_eq!(guard.admit(other, &[0x22; 40], &mut counters).packet, Some(40));
+    let mut message = [0; LETTER_BYTES];
+    let len = write_handshake(7, false, &[9; 60], &mut message);
+    let admitted = guard.admit(other, &message[..len], &mut counters);
+    assert_eq!(admitted.packet, Some(len));
+    assert_eq!((counters.rx_handshakes, letters.len()), (0, 0));
+    assert_eq!(guard.trailer_bytes(PeerId(1)), 0);
+}
+
+#[test]
+fn announcements_need_the_tag_that_the_hop_has_and_come_before_the_pipeline() {
+    let [(sender, _), (mut receiver, letters)] = guards();
+    let mut counters = LinkCounters::default();
+    let mut out = [0; LETTER_BYTES];
+    let len = write_announcement(&Announcement::default(), &[], &mut out);
+    let announcement = &out[..len];
+    let with_tag = tagged(&sender, announcement);
+    let mut admit = |peer, packet| receiver.admit(peer, packet, &mut counters).packet;
+    assert_eq!(admit(PEER, announcement), None);
+    assert_eq!(letters.len(), 0, "without a tag");
+    assert_eq!(admit(PEER, &with_tag), None);
+    assert_eq!(letters.recv().unwrap().packet(), announcement);
+    for _ in 0..1000 {
+        assert_eq!(admit(PeerId(1), announcement), None, "no keys, no tag");
+    }
+    assert_eq!(letters.len(), MAIL_OF_TALK, "there is room for handshakes");
+    assert_eq!(counters.rx_announcements, 1001);
+}
+
+#[test]
+fn neighbours_that_roam_are_recognised_by_their_tags_and_copies_and_forgeries_are_not() {
+    let [(sender, _), (mut receiver, letters)] = guards();
+    let mut counters = LinkCounters::default();
+    let roaming = || [PeerId(1), PEER].into_iter();
+    let packets: Vec<Vec<u8>> =
+        (0..3).map(|number| tagged(&sender, &[0x25, 0, 0, 0, 0, 0, 0, number])).collect();
+    let mut look = |packet: &[u8]| receiver.recognise(roaming(), packet, &mut counters);
+    let mut forged = packets[0].clone();
+    forged[3] ^= 1;
+    assert_eq!(look(&forged), None);
+    let found = |is_newest| Some((PEER, Admitted { packet: Some(8), is_newest }));
+    assert_eq!(look(&packets[1]), found(true));
+    assert_eq!(look(&packets[0]), found(false), "it was overtaken, and moves nothing");
+    assert_eq!(look(&packets[1]), None, "a copy");
+    assert_eq!(look(&packets[2]), found(true));
+    assert_eq!(look(&packets[2][..5]), None);
+    assert_eq!(counters.rx_elsewhere, 3);
+    // What goes on to the thread of keys does so from anywhere.
+    let mut message = [0; LETTER_BYTES];
+    let len = write_announcement(&Announcement::default(), &[], &mut message);
+    let announcement = tagged(&sender, &message[..len]);
+    let found = receiver.recognise(roaming(), &announcement, &mut counters);
+    assert_eq!(found, Some((PEER, Admitted { packet: None, is_newest: true })));
+    assert_eq!(letters.recv().unwrap().packet(), &message[..len]);
+    assert_eq!(receiver.recognise([PeerId(1)].into_iter(), &announcement, &mut counters), None);
+}
+
+#[test]
+fn where_a_neighbour_is_is_told_once_and_again_when_nothing_comes_of_it() {
+    let [_, (mut guard, letters)] = guards();
+    let place = |port| Place { link: 0, address: ([10, 0, 0, 9], port).into() };
+    for now in [0, 1, TELL_AGAIN_NANOS - 1, TELL_AGAIN_NANOS] {
+        guard.relocate(PEER, place(1), now);
+    }
+    guard.relocate(PEER, place(2), TELL_AGAIN_NANOS);
+    let told: Vec<Place> = letters.try_iter().filter_map(|letter| letter.place).collect();
+    assert_eq!(told, [place(1), place(1), place(2)]);
+    for port in 0..1000 {
+        guard.relocate(PEER, place(port), 0);
+    }
+    assert_eq!(letters.len(), MAIL_OF_TALK, "there is room for handshakes");
+}
+
+#[test]
+fn a_flood_of_messages_leaves_room_for_those_between_edges() {
+    let [(sender, _), (mut receiver, letters)] = guards();
+    let mut counters = LinkCounters::default();
+    let mut message = [0; LETTER_BYTES];
+    let len = write_handshake(7, false, &[9; 60], &mut message);
+    for _ in 0..1000 {
+        receiver.admit(PEER, &message[..len], &mut counters);
+    }
+    assert_eq!(letters.len(), MAIL_OF_HOPS);
+    assert_eq!(counters.rx_handshakes_refused, 1000 - MAIL_OF_HOPS as u64);
+    let len = write_handshake(7, true, &[9; 60], &mut message);
+    let with_tag = tagged(&sender, &message[..len]);
+    receiver.admit(PEER, &with_tag, &mut counters);
+    assert_eq!(letters.len(), MAIL_OF_HOPS + 1);
+}
+
+#[test]
+fn envelopes_open_at_the_other_end_of_their_flow_only() {
+    let [(source, _), (mut sink, _)] = guards();
+    let mut sealed = [0; 100 + ENVELOPE_BYTES];
+    source.seal(7, &[5; 100], &mut sealed).unwrap();
+    assert_eq!(source.seal(8, &[5; 100], &mut sealed.clone()), Err(Refused::UnknownKey));
+    assert_eq!(sink.unseal(8, &mut sealed.clone()), Err(Refused::UnknownKey));
+    assert_eq!(sink.unseal(7, &mut sealed.clone()).unwrap(), [5; 100]);
+    assert_eq!(sink.unseal(7, &mut sealed), Err(Refused::Replayed));
+}
+
+#[test]
+fn symbols_tagged_by_the_source_verify_at_the_sink_also_before_it_uses_the_keys() {
+    let [(mut source, _), (mut sink, _)] = guards();
+    let shard = ShardId { flow: 7, shard: 2 };
+    let context = [3; egress::CONTEXT_BYTES];
+    let unit = egress::TaggedUnit { shard, kind: UnitKind::Generation, number: 9, context };
+    let mut symbol = [5; 300];
+    let key = source.tag_key(7).expect("a key");
+    assert_eq!(source.tag_key(8), None);
+    source.tag_symbol(key, &unit, 4, &mut symbol).unwrap();
+    let unknown = source.tag_symbol(key.wrapping_add(1), &unit, 4, &mut symbol.clone());
+    assert_eq!(unknown, Err(Refused::UnknownKey));
+    let mut verify = |unit, formed, symbol: &[u8]| sink.verify_symbol(unit, formed, symbol);
+    assert_eq!(verify(&unit, egress::Formed::Source(4), &symbol), Ok(()));
+    assert_eq!(verify(&unit, egress::Formed::Combination(&[0, 0, 0, 0, 1]), &symbol), Ok(()));
+    assert_eq!(verify(&unit, egress::Formed::Source(5), &symbol), Err(Refused::Tag));
+    let others = [
+        egress::TaggedUnit { shard: ShardId { shard: 3, ..shard }, ..unit },
+        egress::TaggedUnit { kind: UnitKind::Batch, ..unit },
+        egress::TaggedUnit { number: 10, ..unit },
+        egress::TaggedUnit { context: [4; egress::CONTEXT_BYTES], ..unit },
+    ];
+    for other in &others {
+        assert_eq!(verify(other, egress::Formed::Source(4), &symbol), Err(Refused::Tag));
+    }
+    let other = egress::TaggedUnit { shard: ShardId { flow: 8, ..shard }, ..unit };
+    let verdict = verify(&other, egress::Formed::Source(4), &symbol);
+    assert_eq!(verdict, Err(Refused::UnknownKey));
+    symbol[200] ^= 1;
+    assert_eq!(verify(&unit, egress::Formed::Source(4), &symbol), Err(Refused::Tag));
+    assert_eq!(verify(&unit, egress::Formed::Source(4), &[]), Err(Refused::Malformed));
+}

@@ -1,0 +1,293 @@
+//! Neighbours that roam: hosts whose address changes while they run, or that are behind a box which
+//! translates addresses and forgets what it wrote. As in WireGuard, such a neighbour is where its
+//! newest packet came from, if the tag of that packet is right.
+//!
+//! ```text
+//!  known address ----------------------------------> tag right? --> pipeline
+//!  other address -> header, flow, key id right? -------^    `-> newest of its lane?
+//!               `-> handshake? -> thread of keys                    |
+//!                       ^ few of both a second                      v
+//!  all workers  <---------- endpoints ------------ thread of keys: allowed, and not too often?
+//! ```
+//!
+//! Nothing that was sent before moves a neighbour: copies are refused by the replay window, and
+//! what others overtook is not the newest. Messages of handshakes do not move it either, since
+//! after a restart of this node recorded ones pass: their answer goes to where they came from, and
+//! the first packet under the keys that come of it moves the neighbour.
+//!
+//! Not done here: keys, sockets. Everything is bounded: [`PACKETS`] and [`HANDSHAKES`] a look of
+//! packets from other addresses, [`MOVES`] at once and one a second of each neighbour.
+
+use crate::topology::{Backend, HopConfig, Topology};
+use recoded_pipeline::params::{Nanos, PeerId};
+use recoded_secure::TRAILER_BYTES;
+use recoded_wire::handshake::parse_handshake;
+use recoded_wire::header::{Flags, HEADER_BYTES};
+use recoded_wire::shard::source_port_of;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+
+/// Packets from addresses that are no neighbour's whose tag is looked at between two looks of a
+/// worker at its keys, 50 ms: of a neighbour at its new address, all until the address is known.
+pub(crate) const PACKETS: u32 = 64;
+
+/// The same of messages of handshakes: what the gate admits in a second, and copies.
+pub(crate) const HANDSHAKES: u32 = 16;
+
+/// Moves of a neighbour at once: a host whose networks change moves once or twice.
+const MOVES: u64 = 8;
+
+/// Beyond those, time between two.
+const MOVE_NANOS: Nanos = 1_000_000_000;
+
+/// Where a neighbour is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Endpoint {
+    /// Where packets to it go.
+    pub(crate) at: SocketAddr,
+    /// How often that changed.
+    pub(crate) moves: u64,
+}
+
+/// An address on a link.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    pub(crate) link: usize,
+    pub(crate) address: SocketAddr,
+}
+
+/// Where neighbours are.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Near {
+    /// By `PeerId`.
+    pub(crate) endpoints: Vec<Endpoint>,
+    /// By link.
+    pub(crate) links: Vec<Around>,
+}
+
+impl Near {
+    /// Of neighbours that have not moved.
+    pub(crate) fn new(topology: &Topology) -> Near {
+        Movers::new(topology).near()
+    }
+}
+
+/// Whether a neighbour may move: only where there is a key of it, and UDP sockets.
+fn roams(topology: &Topology, hop: &HopConfig) -> bool {
+    hop.roams && hop.key.is_some() && topology.links[hop.link].backend == Backend::Udp
+}
+
+/// Where a neighbour is of which a packet came from `source`. AF_XDP sends each shard from a port
+/// of its own, and takes what comes to the port of all nodes.
+fn endpoint_of(source: SocketAddr, packet: &[u8], port: u16) -> SocketAddr {
+    let port = if source.port() == source_port_of(packet) { port } else { source.port() };
+    match source {
+        SocketAddr::V4(_) => SocketAddr::new(source.ip(), port),
+        // Without the label of its flow.
+        SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), port, 0, v6.scope_id()).into(),
+    }
+}
+
+/// The neighbours of a link, told by their addresses.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Around {
+    known: Vec<Known>,
+    port: u16,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Known {
+    peer: PeerId,
+    at: SocketAddr,
+    roams: bool,
+}
+
+impl Around {
+    /// The neighbour at this address. Of those that roam the port counts, too: several may be
+    /// behind one address.
+    #[inline]
+    pub(crate) fn find(&self, source: SocketAddr, packet: &[u8]) -> Option<PeerId> {
+        let port = source.port();
+        let is_there = |known: &&Known| {
+            known.at.ip() == source.ip()
+                && (!known.roams || known.at.port() == port || source_port_of(packet) == port)
+        };
+        self.known.iter().find(is_there).map(|known| known.peer)
+    }
+
+    /// The neighbours that roam.
+    pub(crate) fn roaming(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.known.iter().filter(|known| known.roams).map(|known| known.peer)
+    }
+
+    /// Where a neighbour that roams is, if its newest packet shows that it moved.
+    #[inline]
+    pub(crate) fn moved(
+        &self,
+        peer: PeerId,
+        source: SocketAddr,
+        packet: &[u8],
+    ) -> Option<SocketAddr> {
+        let known = self.known.iter().find(|known| known.peer == peer && known.roams)?;
+        let at = endpoint_of(source, packet, self.port);
+        (at != known.at).then_some(at)
+    }
+}
+
+/// Which packets from other addresses are looked at, and how many more.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Lookout {
+    /// Numbers of keys under which neighbours that roam send, a bit each.
+    keys: [u64; 4],
+    is_open: bool,
+    packets: u32,
+    handshakes: u32,
+}
+
+impl Lookout {
+    /// Looks for packets under these keys of neighbours that roam, of whom there are some.
+    pub(crate) fn watch(&mut self, is_open: bool, keys: impl Iterator<Item = u8>) {
+        self.keys = [0; 4];
+        self.is_open = is_open;
+        for key in keys {
+            self.keys[usize::from(key / 64)] |= 1 << (key % 64);
+        }
+    }
+
+    /// Allows as many as between two looks.
+    pub(crate) fn refill(&mut self) {
+        (self.packets, self.handshakes) = (PACKETS, HANDSHAKES);
+    }
+
+    /// Whether a packet is looked at.
+    pub(crate) fn takes(&mut self, packet: &[u8]) -> bool {
+        if !self.is_open {
+            return false;
+        }
+        if is_message(packet) {
+            return take(&mut self.handshakes);
+        }
+        let Some(trailer) = packet.last_chunk::<TRAILER_BYTES>() else { return false };
+        let key = trailer[0];
+        self.keys[usize::from(key / 64)] & 1 << (key % 64) != 0 && take(&mut self.packets)
+    }
+}
+
+fn take(left: &mut u32) -> bool {
+    let is_some = *left > 0;
+    *left = left.saturating_sub(1);
+    is_some
+}
+
+/// Whether it is a message of a handshake between neighbours, which has no tag.
+pub(crate) fn is_message(packet: &[u8]) -> bool {
+    let header = parse_handshake(packet).ok().filter(|header| !header.flags.has(Flags::EDGE));
+    header.is_some() && packet.len() > HEADER_BYTES + TRAILER_BYTES
+}
+
+/// Why a neighbour stays where it is, for all that a packet of it shows.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Stays {
+    /// It does not roam.
+    #[error("it does not roam")]
+    Fixed,
+    /// Nothing can be sent there.
+    #[error("nothing can be sent there")]
+    Unreachable,
+    /// Another neighbour is there.
+    #[error("another neighbour is there")]
+    Taken,
+    /// It moved too often lately.
+    #[error("it moved too often lately")]
+    TooOften,
+}
+
+/// Where all neighbours are, for the thread of keys.
+pub(crate) struct Movers {
+    movers: Vec<Mover>,
+    links: usize,
+    port: u16,
+}
+
+/// By `PeerId`.
+struct Mover {
+    link: usize,
+    roams: bool,
+    endpoint: Endpoint,
+    /// Until when what it moved is paid for.
+    paid: Nanos,
+}
+
+impl Movers {
+    pub(crate) fn new(topology: &Topology) -> Movers {
+        let movers = topology.hops.iter().map(|hop| Mover {
+            link: hop.link,
+            roams: roams(topology, hop),
+            endpoint: Endpoint { at: SocketAddr::new(hop.address, topology.port), moves: 0 },
+            paid: 0,
+        });
+        Movers { movers: movers.collect(), links: topology.links.len(), port: topology.port }
+    }
+
+    /// Where they are.
+    pub(crate) fn near(&self) -> Near {
+        let known = |link| {
+            let movers = (0..).zip(&self.movers).filter(move |(_, mover)| mover.link == link);
+            let known = movers.map(|(index, mover)| {
+                let Mover { roams, endpoint: Endpoint { at, .. }, .. } = *mover;
+                Known { peer: PeerId(index), at, roams }
+            });
+            Around { known: known.collect(), port: self.port }
+        };
+        Near {
+            endpoints: self.movers.iter().map(|mover| mover.endpoint).collect(),
+            links: (0..self.links).map(known).collect(),
+        }
+    }
+
+    /// Those on a link that roam.
+    pub(crate) fn on_link(&self, link: usize) -> impl Iterator<Item = usize> + '_ {
+        let movers = self.movers.iter().enumerate();
+        movers.filter(move |(_, mover)| mover.roams && mover.link == link).map(|(hop, _)| hop)
+    }
+
+    /// Moves a neighbour to where its newest packet came from. False when it is there.
+    ///
+    /// # Errors
+    /// Why it stays.
+    pub(crate) fn relocate(&mut self, hop: usize, to: Place, now: Nanos) -> Result<bool, Stays> {
+        let Place { link, address } = to;
+        let mover = self.movers.get(hop).filter(|mover| mover.roams && mover.link == link);
+        let Mover { endpoint, paid, .. } = mover.ok_or(Stays::Fixed)?;
+        if endpoint.at == address {
+            return Ok(false);
+        }
+        let is_reachable = address.port() > 0 && is_unicast(address.ip());
+        if !is_reachable || address.is_ipv4() != endpoint.at.is_ipv4() {
+            return Err(Stays::Unreachable);
+        }
+        let is_there = |other: &Mover| {
+            let Endpoint { at, .. } = other.endpoint;
+            let is_same = at == address || !other.roams && at.ip() == address.ip();
+            other.link == link && is_same
+        };
+        if self.movers.iter().any(is_there) {
+            return Err(Stays::Taken);
+        }
+        let paid = (*paid).max(now) + MOVE_NANOS;
+        if paid > now + MOVES * MOVE_NANOS {
+            return Err(Stays::TooOften);
+        }
+        let mover = &mut self.movers[hop];
+        mover.paid = paid;
+        mover.endpoint = Endpoint { at: address, moves: mover.endpoint.moves + 1 };
+        Ok(true)
+    }
+}
+
+fn is_unicast(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || is_broadcast)
+}
+
+#[cfg(test)]
+mod tests;

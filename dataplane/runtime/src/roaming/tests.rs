@@ -1,0 +1,180 @@
+//! What moves a neighbour, and what does not.
+
+use super::*;
+use crate::topology::PeerKey;
+use crate::topology::tests::topology;
+use proptest::prelude::*;
+use recoded_secure::{Entropy, PresharedKey, PrivateKey};
+use recoded_wire::handshake::write_handshake;
+use recoded_wire::header::{Header, PacketType};
+use recoded_wire::shard::source_port;
+
+const PORT: u16 = 9426;
+const SECOND: Nanos = 1_000_000_000;
+
+/// Three neighbours on a link with UDP sockets: two that roam, one that does not.
+fn around() -> Topology {
+    let mut topology = topology();
+    topology.links[0].backend = Backend::Udp;
+    let public = PrivateKey::generate(&Entropy::new([1; 64])).public();
+    let hop = |last: u8, roams| HopConfig {
+        link: 0,
+        address: [10, 0, 2, last].into(),
+        key: Some(PeerKey { public, psk: PresharedKey::none() }),
+        roams,
+    };
+    topology.hops = vec![hop(2, true), hop(3, true), hop(4, false)];
+    topology
+}
+
+fn at(last: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 2, last], port))
+}
+
+fn place(address: SocketAddr) -> Place {
+    Place { link: 0, address }
+}
+
+/// A packet of a stream.
+fn packet(flow: u32, shard: u8) -> Vec<u8> {
+    let header = Header {
+        packet_type: PacketType::Stream,
+        flags: Flags::default(),
+        epoch: 0,
+        shard,
+        flow,
+        link_sequence: 0,
+        hop_index: 0,
+    };
+    let mut packet = vec![0; 60];
+    header.write(&mut packet);
+    packet
+}
+
+#[test]
+fn neighbours_that_roam_are_told_by_address_and_port_and_others_by_address() {
+    let near = Near::new(&around());
+    let around = &near.links[0];
+    let packet = packet(7, 3);
+    let find = |source| around.find(source, &packet);
+    assert_eq!(find(at(2, PORT)), Some(PeerId(0)));
+    assert_eq!(find(at(2, source_port(7, 3))), Some(PeerId(0)), "with AF_XDP there");
+    assert_eq!(find(at(2, 4000)), None, "translated, or somebody else");
+    assert_eq!(find(at(4, 4000)), Some(PeerId(2)));
+    assert_eq!(find(at(9, PORT)), None);
+    assert!(around.roaming().eq([PeerId(0), PeerId(1)]));
+    let moved = |peer, source| around.moved(PeerId(peer), source, &packet);
+    assert_eq!(moved(0, at(2, PORT)), None);
+    assert_eq!(moved(0, at(2, source_port(7, 3))), None);
+    assert_eq!(moved(0, at(9, 4000)), Some(at(9, 4000)));
+    assert_eq!(moved(0, at(9, source_port(7, 3))), Some(at(9, PORT)), "it hears there only");
+    assert_eq!(moved(2, at(9, PORT)), None, "it does not roam");
+}
+
+#[test]
+fn neighbour_moves_and_is_found_and_sent_to_there() {
+    let mut movers = Movers::new(&around());
+    let to = at(9, 4000);
+    assert_eq!(movers.relocate(0, place(to), 0), Ok(true));
+    assert_eq!(movers.relocate(0, place(to), 0), Ok(false), "it is there");
+    let near = movers.near();
+    assert_eq!(near.endpoints[0], Endpoint { at: to, moves: 1 });
+    assert_eq!(near.links[0].find(to, &packet(7, 0)), Some(PeerId(0)));
+    assert_eq!(near.links[0].find(at(2, PORT), &packet(7, 0)), None);
+    // Two behind one address.
+    assert_eq!(movers.relocate(1, place(at(9, 4001)), 0), Ok(true));
+    let near = movers.near();
+    assert_eq!(near.links[0].find(to, &packet(7, 0)), Some(PeerId(0)));
+    assert_eq!(near.links[0].find(at(9, 4001), &packet(7, 0)), Some(PeerId(1)));
+}
+
+#[test]
+fn neighbour_stays_where_the_new_place_cannot_be() {
+    let mut movers = Movers::new(&around());
+    let mut relocate = |hop, address: SocketAddr| movers.relocate(hop, place(address), 0);
+    assert_eq!(relocate(2, at(9, PORT)), Err(Stays::Fixed));
+    assert_eq!(relocate(9, at(9, PORT)), Err(Stays::Fixed), "no such neighbour");
+    assert_eq!(relocate(0, at(9, 0)), Err(Stays::Unreachable));
+    for address in ["0.0.0.0", "224.0.0.1", "255.255.255.255", "2001:db8::1"] {
+        let address = SocketAddr::new(address.parse().unwrap(), PORT);
+        assert_eq!(relocate(0, address), Err(Stays::Unreachable), "{address}");
+    }
+    assert_eq!(relocate(0, at(3, PORT)), Err(Stays::Taken));
+    assert_eq!(relocate(0, at(4, 4000)), Err(Stays::Taken), "its address is the other one's");
+    let elsewhere = Place { link: 1, address: at(9, PORT) };
+    assert_eq!(movers.relocate(0, elsewhere, 0), Err(Stays::Fixed), "the link is another one");
+    assert_eq!(movers.near().endpoints, Near::new(&around()).endpoints);
+}
+
+#[test]
+fn moves_are_bounded_and_go_on_after_a_while() {
+    let mut movers = Movers::new(&around());
+    let start = 100 * SECOND;
+    let mut move_at = |now: Nanos, count: u16| {
+        let moved = (0..count).filter(|_| {
+            let port = movers.near().endpoints[0].at.port() + 1;
+            movers.relocate(0, place(at(2, port)), now) == Ok(true)
+        });
+        moved.count()
+    };
+    assert_eq!(move_at(start, 100), 8);
+    assert_eq!(move_at(start + SECOND / 2, 100), 0);
+    assert_eq!(move_at(start + SECOND, 100), 1);
+    assert_eq!(move_at(start + 100 * SECOND, 100), 8);
+    assert_eq!(movers.near().endpoints[0].moves, 17);
+    assert_eq!(movers.relocate(1, place(at(9, 1)), start), Ok(true), "each has its own");
+}
+
+#[test]
+fn without_a_key_or_with_af_xdp_none_roams() {
+    let mut topology = around();
+    topology.hops[0].key = None;
+    assert!(Near::new(&topology).links[0].roaming().eq([PeerId(1)]));
+    topology.links[0].backend = Backend::Xdp;
+    assert!(Near::new(&topology).links[0].roaming().next().is_none());
+}
+
+#[test]
+fn addresses_of_ipv6_move_without_the_label_of_their_flow() {
+    let source = SocketAddrV6::new("fe80::7".parse().unwrap(), 4000, 77, 3);
+    let endpoint = endpoint_of(source.into(), &packet(7, 0), PORT);
+    assert_eq!(endpoint, SocketAddrV6::new(*source.ip(), 4000, 0, 3).into());
+}
+
+#[test]
+fn a_look_takes_packets_of_known_keys_and_handshakes_of_each_a_bounded_number() {
+    let mut lookout = Lookout::default();
+    let with_key = |key: u8| {
+        let mut packet = packet(7, 0);
+        packet.extend([key, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        packet
+    };
+    let mut message = [0; 200];
+    let len = write_handshake(7, false, &[9; 100], &mut message);
+    let message = &message[..len];
+    lookout.watch(true, [3, 200].into_iter());
+    assert!(!lookout.takes(&with_key(3)) && !lookout.takes(message), "nothing is left yet");
+    lookout.refill();
+    assert!(!lookout.takes(&with_key(4)) && !lookout.takes(&with_key(3)[..12]));
+    let taken =
+        |lookout: &mut Lookout, packet: &[u8]| (0..1000).filter(|_| lookout.takes(packet)).count();
+    assert_eq!(taken(&mut lookout, &with_key(200)), PACKETS as usize);
+    assert_eq!(taken(&mut lookout, message), HANDSHAKES as usize, "they have a part of their own");
+    lookout.refill();
+    lookout.watch(false, [].into_iter());
+    assert!(!lookout.takes(&with_key(200)) && !lookout.takes(message));
+}
+
+proptest! {
+    #[test]
+    fn a_look_at_any_bytes_takes_those_with_a_known_key_or_a_message(
+        packet in prop::collection::vec(any::<u8>(), 0..300), keys: Vec<u8>,
+    ) {
+        let mut lookout = Lookout::default();
+        lookout.watch(true, keys.iter().copied());
+        lookout.refill();
+        let key = packet.last_chunk::<TRAILER_BYTES>().map(|trailer| trailer[0]);
+        let is_known = key.is_some_and(|key| keys.contains(&key));
+        prop_assert_eq!(lookout.takes(&packet), is_message(&packet) || is_known);
+    }
+}
