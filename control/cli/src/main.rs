@@ -36,6 +36,7 @@ mod manual;
 
 mod configure;
 
+mod ping;
 mod plan;
 
 mod neighbours;
@@ -99,6 +100,8 @@ enum Failure {
     #[error(transparent)]
     Plan(#[from] plan::PlanError),
     #[error(transparent)]
+    Ping(#[from] ping::PingError),
+    #[error(transparent)]
     Trace(#[from] trace::UnknownFlow),
     #[error(transparent)]
     Bugreport(#[from] bugreport::BugreportError),
@@ -132,6 +135,7 @@ impl Failure {
             | Failure::Keys(_)
             | Failure::Reload(_)
             | Failure::Plan(_)
+            | Failure::Ping(_)
             | Failure::Configure(_)
             | Failure::Top(_)
             | Failure::Bugreport(_)
@@ -150,6 +154,7 @@ impl Failure {
             Failure::Web(_) => "listen",
             Failure::Found(_) => "unhealthy",
             Failure::Plan(_) => "plan",
+            Failure::Ping(_) => "ping",
             Failure::Configure(_) => "configure",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
@@ -235,6 +240,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             Ok(text)
         }
         Command::Trace { .. }
+        | Command::Ping(_)
         | Command::Bugreport { .. }
         | Command::Top
         | Command::Events { .. } => look(arguments),
@@ -316,6 +322,14 @@ fn look(arguments: &Arguments) -> Result<String, Failure> {
         Command::Trace { flow } => {
             let traces = trace::traces(&Client::connect(&arguments.socket)?.state()?, *flow)?;
             if json { Ok(json::pretty(&traces)?) } else { Ok(trace::text(&traces)) }
+        }
+        Command::Ping(options) => {
+            let report = ping::report(options, &arguments.socket, json)?;
+            let text = if json { json::pretty(&report)? } else { ping::text(&report) };
+            if report.is_dead() {
+                return Err(Failure::Found(network::Told { code: exit::UNHEALTHY, text }));
+            }
+            Ok(text)
         }
         Command::Bugreport { out } => {
             let report = bugreport::write(&arguments.socket, out.as_deref())?;
