@@ -8,6 +8,7 @@ use crate::keys;
 use crate::network::{Fleet, NETWORK_HELP, Rendering};
 use crate::ping;
 use crate::plan;
+use crate::watch;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::Timestamp;
@@ -16,6 +17,7 @@ use recoded_fpga::Card;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Shows what a recoded daemon does, and changes its flows while traffic runs.
 #[derive(Parser)]
@@ -42,6 +44,7 @@ const AFTER_HELP: &str = "\
 Examples:
   recodectl show                                   everything in brief
   recodectl show flows                             losses, next hops and parameters of flows
+  recodectl show flows --watch=5                   the same every five seconds
   recodectl doctor                                 what is wrong, and what to do about it
   recodectl top                                    flows, next hops and events, live
   recodectl events -f --since 10m                  what changed, and what changes now
@@ -73,6 +76,11 @@ pub enum Command {
     Show {
         /// The part
         what: Option<Show>,
+        /// Show it again and again, each second or so many, 0.5 to 3600, over one connection; with
+        /// --json one state a line
+        #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+              default_missing_value = "1", value_parser = watch::interval)]
+        watch: Option<Duration>,
     },
     /// Change parameters of a flow, or who does bulk work, while traffic runs
     ///

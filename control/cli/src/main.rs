@@ -52,6 +52,8 @@ mod top;
 
 mod trace;
 
+mod watch;
+
 /// The state that tests show.
 #[cfg(test)]
 #[allow(dead_code, missing_docs, reason = "each test uses its own part")]
@@ -218,13 +220,17 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         return if told.code == exit::OK { Ok(told.text) } else { Err(Failure::Found(told)) };
     }
     match &arguments.command {
-        Command::Show { what: Some(Show::Config) } => {
+        Command::Show { what, watch: Some(every) } => {
+            let text = watch::watch(&arguments.socket, *what, *every, json);
+            Ok(text.map(|()| String::new())?)
+        }
+        Command::Show { what: Some(Show::Config), .. } => {
             let config = connect()?.config()?;
             if json { Ok(json::object("config", &config)?) } else { Ok(config) }
         }
-        Command::Show { what } => {
+        Command::Show { what, .. } => {
             let state = connect()?.state()?;
-            if json { Ok(json::show(&state, *what)?) } else { Ok(show::show(&state, *what)) }
+            if json { Ok(json::show(&state, *what, false)?) } else { Ok(show::show(&state, *what)) }
         }
         Command::Set { .. }
         | Command::Reload { .. }

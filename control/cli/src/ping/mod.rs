@@ -30,15 +30,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+const HOST_RULE: &str = "write the address that the far end has in the tunnel, such as 10.99.0.2, or \
+                         a host name; recodectl trace takes the id of a flow";
+
 /// Longest wait for an answer, and so for a signal.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What `ping` is asked for.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The far end: its address in the tunnel, or any host
+    /// The far end: its address in the tunnel, or any host; with -f none, which is every path
     #[arg(value_name = "HOST", value_parser = host)]
-    host: String,
+    host: Option<String>,
     /// Echoes to send; 0 for as many as fit before Ctrl-C
     #[arg(short, long, value_name = "N", default_value_t = 10)]
     count: u64,
@@ -59,6 +62,21 @@ pub struct Options {
     quiet: bool,
 }
 
+impl Options {
+    /// How long it takes at most; `None` without an end.
+    pub fn longest(&self) -> Option<Duration> {
+        let pauses = u32::try_from(self.count.checked_sub(1)?).ok()?;
+        Some(self.interval.checked_mul(pauses)? + self.patience)
+    }
+
+    /// The same for another host, as words of a shell.
+    pub fn words(&self) -> String {
+        let Options { count, interval, patience, bytes, .. } = self;
+        let (interval, patience) = (interval.as_secs_f64(), patience.as_secs_f64());
+        format!("-c {count} -i {interval} -W {patience} -s {bytes}")
+    }
+}
+
 /// Explains the command.
 pub const HELP: &str = "\
 Examples:
@@ -68,6 +86,7 @@ Examples:
   recodectl ping 10.99.0.2 -s 1372                 packets of 1400 bytes
   recodectl --json ping 10.99.0.2 | jq .figures.loss
   recodectl ping 192.0.2.2                         the same host outside of the tunnel, to compare
+  recodectl -f net.toml ping                       every path of a network, from where it begins
 
 Echoes are ICMP: the far end needs no Recoded, and a flow back. What is lost in the tunnel, Recoded
 could not mend. Round trips include coding and decoding in both directions; the hops below them are
@@ -139,25 +158,18 @@ impl Report {
 /// # Errors
 /// There is no such host, no route, or no socket for this user.
 pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report, Failure> {
-    let to = resolve(&options.host)?;
+    let host = options.host.as_deref().ok_or(Failure::Usage(HOST_RULE.to_owned()))?;
+    let to = resolve(host)?;
     let mut echoes = Echoes::open(to, options.bytes).map_err(|error| opening(to, error))?;
     let from = echoes.local().map_err(PingError::from)?;
-    let is_asked_to_end = Arc::new(AtomicBool::new(false));
-    let asked = is_asked_to_end.clone();
-    // Partner: the load in `run`.
-    ctrlc::set_handler(move || asked.store(true, Ordering::Release)).map_err(PingError::from)?;
-    let mut told = Told { is_quiet: options.quiet || is_json, is_closed: false };
-    told.line(&show::head(options, &to.to_string(), &from.to_string()))?;
+    let mut reader = Reader::new(options.quiet || is_json)?;
+    reader.tell(&show::head(options, host, &to.to_string(), &from.to_string()))?;
     let mut session = Session::new(options.patience);
     let mut refusals = BTreeMap::new();
-    let ended = run(options, &mut echoes, &mut session, &mut refusals, |line| {
-        told.line(&line)?;
-        Ok(told.is_closed || is_asked_to_end.load(Ordering::Acquire))
-    });
-    ended?;
+    run(options, &mut echoes, &mut session, &mut refusals, &mut reader)?;
     let (tunnel, not_known, ways) = crossed(socket, from);
     Ok(Report {
-        host: options.host.clone(),
+        host: host.to_owned(),
         address: to.to_string(),
         from: from.to_string(),
         tunnel,
@@ -170,13 +182,13 @@ pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report,
     })
 }
 
-/// Sends and receives; `tell` prints a line, if there is one, and says whether to end.
+/// Sends and receives until all is known, or the reader has seen enough.
 fn run(
     options: &Options,
     echoes: &mut Echoes,
     session: &mut Session,
     refusals: &mut BTreeMap<String, u64>,
-    mut tell: impl FnMut(String) -> Result<bool, PingError>,
+    reader: &mut Reader,
 ) -> Result<(), PingError> {
     let began = Instant::now();
     let mut due = Duration::ZERO;
@@ -194,9 +206,9 @@ fn run(
             due = (due + options.interval).max(now);
         }
         for number in session.expire(now) {
-            tell(show::lost(number, options))?;
+            reader.tell(&show::lost(number, options))?;
         }
-        if tell(String::new())? || is_done && !session.is_waiting() {
+        if reader.is_gone() || is_done && !session.is_waiting() {
             return Ok(());
         }
         let next = if is_done { Duration::MAX } else { due };
@@ -205,7 +217,7 @@ fn run(
             Heard::Answer(number) => {
                 let answer = session.answer(number, began.elapsed());
                 if let Some(line) = show::answer(number, answer) {
-                    tell(line)?;
+                    reader.tell(&line)?;
                 }
             }
             Heard::Refused(said) => *refusals.entry(said).or_default() += 1,
@@ -214,23 +226,35 @@ fn run(
     }
 }
 
-/// Lines for people while it runs.
-struct Told {
+/// Who reads a line for each echo, and may stop it.
+struct Reader {
     is_quiet: bool,
     is_closed: bool,
+    is_asked_to_end: Arc<AtomicBool>,
 }
 
-impl Told {
-    fn line(&mut self, line: &str) -> Result<(), PingError> {
-        if self.is_quiet || self.is_closed || line.is_empty() {
+impl Reader {
+    fn new(is_quiet: bool) -> Result<Reader, PingError> {
+        let is_asked_to_end = Arc::new(AtomicBool::new(false));
+        let asked = is_asked_to_end.clone();
+        // Partner: the load in `is_gone`.
+        ctrlc::set_handler(move || asked.store(true, Ordering::Release))?;
+        Ok(Reader { is_quiet, is_closed: false, is_asked_to_end })
+    }
+
+    fn tell(&mut self, line: &str) -> Result<(), PingError> {
+        if self.is_quiet || self.is_closed {
             return Ok(());
         }
         match writeln!(io::stdout(), "{line}") {
-            // The reader has seen enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.is_closed = true,
             written => written?,
         }
         Ok(())
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_closed || self.is_asked_to_end.load(Ordering::Acquire)
     }
 }
 
@@ -271,9 +295,7 @@ fn opening(to: IpAddr, error: io::Error) -> PingError {
 /// A number is an IPv4 address to a resolver, and a flow to people.
 fn host(text: &str) -> Result<String, String> {
     if text.is_empty() || text.parse::<u64>().is_ok() {
-        return Err("write the address that the far end has in the tunnel, such as 10.99.0.2, or \
-                    a host name; recodectl trace takes the id of a flow"
-            .to_owned());
+        return Err(HOST_RULE.to_owned());
     }
     Ok(text.to_owned())
 }

@@ -6,9 +6,9 @@ use crate::table::{clean, count, percent, sentence, wrapped};
 use crate::trace;
 
 /// The first line, before anything is sent.
-pub fn head(options: &Options, address: &str, from: &str) -> String {
+pub fn head(options: &Options, host: &str, address: &str, from: &str) -> String {
     let Options { bytes, interval, .. } = options;
-    let host = clean(&options.host);
+    let host = clean(host);
     let name = if host == address { host } else { format!("{host} ({address})") };
     format!("ping {name} from {from}: {bytes} bytes every {} s", interval.as_secs_f64())
 }

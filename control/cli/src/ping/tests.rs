@@ -69,7 +69,7 @@ fn reports_are_golden_and_fit_100_columns() {
     let alone = Report { not_known: Some("no daemon answers".into()), ..report(None) };
     let options = options(&["far", "-s", "100", "-i", "0.5"]);
     let shown = [
-        show::head(&options, "10.99.0.2", "10.99.0.1"),
+        show::head(&options, "far", "10.99.0.2", "10.99.0.1"),
         show::answer(1, session::Answer::First(Duration::from_micros(41_377))).expect("a line"),
         show::lost(2, &options),
         text(&through),
@@ -93,4 +93,14 @@ fn hosts_are_addresses_and_numbers_are_refused() {
     for wrong in ["", "1", "4294967295"] {
         assert!(host(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn longest_time_of_a_ping_is_known_unless_it_has_no_end() {
+    let longest = |words: &[&str]| options(words).longest();
+    assert_eq!(longest(&["-c", "10"]), Some(Duration::from_secs(13)));
+    assert_eq!(longest(&["-c", "1", "-i", "3600", "-W", "0.5"]), Some(Duration::from_millis(500)));
+    assert_eq!(longest(&["-c", "0"]), None);
+    assert_eq!(longest(&["-c", "18446744073709551615"]), None);
+    assert_eq!(options(&["-i", "0.2"]).words(), "-c 10 -i 0.2 -W 4 -s 56");
 }
