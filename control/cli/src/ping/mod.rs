@@ -49,9 +49,8 @@ pub struct Options {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
     /// Seconds that an answer may take, 0.1 to 60; a later one counts as lost
-    #[arg(short = 'W', long = "wait", value_name = "SECONDS", default_value = "4",
-          value_parser = patience)]
-    patience: Duration,
+    #[arg(short = 'W', long, value_name = "SECONDS", default_value = "4", value_parser = wait)]
+    wait: Duration,
     /// Bytes in each echo, which IP and ICMP add 28 to, IPv6 48
     #[arg(short = 's', long, default_value_t = 56,
           value_parser = clap::value_parser!(u16)
@@ -66,14 +65,14 @@ impl Options {
     /// How long it takes at most; `None` without an end.
     pub fn longest(&self) -> Option<Duration> {
         let pauses = u32::try_from(self.count.checked_sub(1)?).ok()?;
-        Some(self.interval.checked_mul(pauses)? + self.patience)
+        Some(self.interval.checked_mul(pauses)? + self.wait)
     }
 
     /// The same for another host, as words of a shell.
     pub fn words(&self) -> String {
-        let Options { count, interval, patience, bytes, .. } = self;
-        let (interval, patience) = (interval.as_secs_f64(), patience.as_secs_f64());
-        format!("-c {count} -i {interval} -W {patience} -s {bytes}")
+        let Options { count, interval, wait, bytes, .. } = self;
+        let (interval, wait) = (interval.as_secs_f64(), wait.as_secs_f64());
+        format!("-c {count} -i {interval} -W {wait} -s {bytes}")
     }
 }
 
@@ -164,7 +163,7 @@ pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report,
     let from = echoes.local().map_err(PingError::from)?;
     let mut reader = Reader::new(options.quiet || is_json)?;
     reader.tell(&show::head(options, host, &to.to_string(), &from.to_string()))?;
-    let mut session = Session::new(options.patience);
+    let mut session = Session::new(options.wait);
     let mut refusals = BTreeMap::new();
     run(options, &mut echoes, &mut session, &mut refusals, &mut reader)?;
     let (tunnel, not_known, ways) = crossed(socket, from);
@@ -304,7 +303,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     seconds(text, 0.01, 3600.0).ok_or_else(|| "write 0.01 to 3600 seconds".to_owned())
 }
 
-fn patience(text: &str) -> Result<Duration, String> {
+fn wait(text: &str) -> Result<Duration, String> {
     seconds(text, 0.1, 60.0).ok_or_else(|| "write 0.1 to 60 seconds".to_owned())
 }
 

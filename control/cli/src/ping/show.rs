@@ -26,7 +26,7 @@ pub fn answer(number: u64, answer: Answer) -> Option<String> {
 
 /// One that was not answered in time.
 pub fn lost(number: u64, options: &Options) -> String {
-    format!("{number:>6}  no answer within {} s", options.patience.as_secs_f64())
+    format!("{number:>6}  no answer within {} s", options.wait.as_secs_f64())
 }
 
 /// What came of all.
