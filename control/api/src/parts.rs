@@ -29,9 +29,8 @@ pub fn parts(mut state: State) -> Vec<State> {
     let flows = flows.chunks(FLOWS);
     parts.extend(flows.map(|flows| State { flows: flows.to_vec(), ..State::default() }));
     let sessions = sessions.chunks(SESSIONS);
-    parts.extend(
-        sessions.map(|sessions| State { sessions: sessions.to_vec(), ..State::default() }),
-    );
+    parts
+        .extend(sessions.map(|sessions| State { sessions: sessions.to_vec(), ..State::default() }));
     let mut rest = config.as_str();
     while !rest.is_empty() {
         let (piece, after) = rest.split_at(rest.floor_char_boundary(CONFIG_BYTES));

@@ -69,6 +69,7 @@ use recoded_gf::ForceError;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Why a command did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -220,18 +221,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         return if told.code == exit::OK { Ok(told.text) } else { Err(Failure::Found(told)) };
     }
     match &arguments.command {
-        Command::Show { what, watch: Some(every) } => {
-            let text = watch::watch(&arguments.socket, *what, *every, json);
-            Ok(text.map(|()| String::new())?)
-        }
-        Command::Show { what: Some(Show::Config), .. } => {
-            let config = connect()?.config()?;
-            if json { Ok(json::object("config", &config)?) } else { Ok(config) }
-        }
-        Command::Show { what, .. } => {
-            let state = connect()?.state()?;
-            if json { Ok(json::show(&state, *what, false)?) } else { Ok(show::show(&state, *what)) }
-        }
+        Command::Show { what, watch } => show_state(arguments, *what, *watch),
         Command::Set { .. }
         | Command::Reload { .. }
         | Command::Undo { .. }
@@ -285,6 +275,26 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Apply { .. }
         | Command::Web { .. }
         | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
+    }
+}
+
+/// Shows the state or a part of it, once or again and again.
+fn show_state(
+    arguments: &Arguments,
+    what: Option<Show>,
+    watch: Option<Duration>,
+) -> Result<String, Failure> {
+    let Arguments { socket, json, .. } = arguments;
+    match (what, watch) {
+        (_, Some(every)) => watch::watch(socket, what, every, *json).map(|()| String::new()),
+        (Some(Show::Config), None) => {
+            let config = Client::connect(socket)?.config()?;
+            if *json { Ok(json::object("config", &config)?) } else { Ok(config) }
+        }
+        (_, None) => {
+            let state = Client::connect(socket)?.state()?;
+            if *json { Ok(json::show(&state, what, false)?) } else { Ok(show::show(&state, what)) }
+        }
     }
 }
 

@@ -324,7 +324,9 @@ fn wrong_command_lines_are_json_where_that_is_asked_for() {
 fn without_a_daemon_the_exit_code_is_3_and_the_message_says_what_to_start() {
     let folder = tempfile::tempdir().expect("folder");
     let socket = folder.path().join("none.sock");
-    for arguments in ["show", "show config", "set 1 field=4", "version", "events", "events -f", "show -w"] {
+    for arguments in
+        ["show", "show config", "set 1 field=4", "version", "events", "events -f", "show -w"]
+    {
         let output = recodectl(&socket, arguments);
         assert_eq!(code(&output), 3);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

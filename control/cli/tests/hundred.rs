@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+#[allow(dead_code)]
 mod fixed;
 
 use nix::pty::openpty;
@@ -114,7 +115,9 @@ fn state_of_a_hundred_flows_comes_in_short_replies_that_make_the_whole() {
     let folder = tempfile::tempdir().expect("folder");
     let path = serve(folder.path());
     let mut stream = UnixStream::connect(&path).expect("connect");
-    stream.write_all(b"{\"method\":\"org.recoded.Control1.GetState\",\"more\":true}\0").expect("asked");
+    stream
+        .write_all(b"{\"method\":\"org.recoded.Control1.GetState\",\"more\":true}\0")
+        .expect("asked");
     let (mut replies, mut bytes) = (Vec::new(), vec![0; 1 << 16]);
     let mut said = Vec::new();
     loop {

@@ -130,7 +130,8 @@ pub(crate) fn path(
         Some(entry) => {
             // How many receivers there are is not known of ways that are wrong themselves, and that
             // is said of them.
-            let right = ways.as_deref().filter(|ways| together(ways).is_none() && circle(ways).is_none());
+            let right =
+                ways.as_deref().filter(|ways| together(ways).is_none() && circle(ways).is_none());
             tunnel_ends(reader, entry, right.map(|ways| receivers(ways).len().max(1)))
         }
         None => {

@@ -268,7 +268,8 @@ fn rising(
     is_settled: bool,
     findings: &mut Vec<Finding>,
 ) {
-    let is_shown = |counter: &&Counter| counter.is_fault() && (is_settled || counter.name != STARTING);
+    let is_shown =
+        |counter: &&Counter| counter.is_fault() && (is_settled || counter.name != STARTING);
     for counter in table.counters().filter(is_shown) {
         let now = new.get(counter.name).copied().unwrap_or(0);
         let risen = now.saturating_sub(old.get(counter.name).copied().unwrap_or(0));

@@ -219,7 +219,7 @@ mod tests {
         for short in 0..HEADER_BYTES + usize::from(PAYLOAD_BYTES_MIN) {
             assert_eq!(answered(ECHO_V4[1], 7, &reply[..short]), None);
         }
-        for place in [0, 1, 6, 7, 8, 16, 23] {
+        for place in [0, 1, 6, 7, 8, 23] {
             let mut wrong = reply.clone();
             wrong[place] ^= 1;
             assert_eq!(answered(ECHO_V4[1], 7, &wrong), None, "byte {place}");

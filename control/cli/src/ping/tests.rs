@@ -85,7 +85,9 @@ fn reports_are_golden_and_fit_100_columns() {
 /// Hosts are found by name, in brackets, and IPv6 that is IPv4 in disguise is IPv4.
 #[test]
 fn hosts_are_addresses_and_numbers_are_refused() {
-    for (host, address) in [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1"), ("::ffff:127.0.0.1", "127.0.0.1")] {
+    for (host, address) in
+        [("127.0.0.1", "127.0.0.1"), ("[::1]", "::1"), ("::ffff:127.0.0.1", "127.0.0.1")]
+    {
         assert_eq!(resolve(host).expect("an address").to_string(), address);
     }
     let error = resolve("no such host").expect_err("no name").to_string();

@@ -69,7 +69,11 @@ impl Client {
         // What this host's interface takes. The far end's may take more, or less.
         let socket = self.endpoint.socket();
         let own = if is_v4 { ip_mtu(socket) } else { ipv6_mtu(socket) };
-        let own = own.ok().map(|own| u16::try_from(own).unwrap_or(u16::MAX)).unwrap_or(1500).clamp(least, most);
+        let own = own
+            .ok()
+            .map(|own| u16::try_from(own).unwrap_or(u16::MAX))
+            .unwrap_or(1500)
+            .clamp(least, most);
         let begin = Range { arrives: least, vanishes: own + 1 };
         let (mut there, mut back) = (begin, begin);
         while !(there.is_known() && back.is_known()) {

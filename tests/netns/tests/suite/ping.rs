@@ -64,7 +64,10 @@ fn ping_crosses_the_tunnel_and_names_the_hops_and_silence() {
     assert!(near["neighbour"].as_str().is_some_and(|name| name.starts_with("east:")), "{near}");
 
     let (code, text) = ping(&bed, &daemons[0], &[FAR, "-c", "3", "-i", "0.1"]);
-    assert!(code == OK && text.contains("tunnel rec0") && text.contains("hop  neighbour"), "{text}");
+    assert!(
+        code == OK && text.contains("tunnel rec0") && text.contains("hop  neighbour"),
+        "{text}"
+    );
     // The neighbour itself, outside of the tunnel.
     let beside = Bed::east_address(1).to_string();
     let (_, text) = ping(&bed, &daemons[0], &[&beside, "-c", "20", "-i", "0.02", "-W", "1"]);
