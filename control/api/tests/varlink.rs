@@ -216,10 +216,8 @@ fn state_is_one_reply_or_as_many_as_are_asked_for() {
     let whole: State = serde_json::from_value(reply["parameters"].clone()).expect("a state");
     assert_eq!(whole, state());
     let first = raw(&path, r#"{"method":"org.recoded.Control1.GetState","more":true}"#);
-    assert_eq!(
-        (&first["continues"], &first["parameters"]["flows"]),
-        (&true.into(), &[][..].into())
-    );
+    assert_eq!(first["continues"], true);
+    assert_eq!(first["parameters"]["flows"].as_array().map(Vec::len), Some(0), "{first}");
 }
 
 #[test]
