@@ -1,7 +1,7 @@
 //! A state in several replies, none of them long.
 //!
-//! zlink's buffer grows by 256 bytes and a reply is written anew each time: what a reply costs grows
-//! with the square of its length. A hundred flows are 290 kB.
+//! zlink's buffer grows by 256 bytes and a reply is written anew each time: what a reply costs
+//! grows with the square of its length. A hundred flows are 290 kB.
 //!
 //! ```text
 //!  whole ─> all but flows, sessions, configuration | 4 flows | 4 flows | .. | sessions | text ..
@@ -33,8 +33,8 @@ pub fn parts(mut state: State) -> Vec<State> {
         .extend(sessions.map(|sessions| State { sessions: sessions.to_vec(), ..State::default() }));
     let mut rest = config.as_str();
     while !rest.is_empty() {
-        let (piece, after) = rest.split_at(rest.floor_char_boundary(CONFIG_BYTES));
-        parts.push(State { config: piece.to_owned(), ..State::default() });
+        let (part, after) = rest.split_at(rest.floor_char_boundary(CONFIG_BYTES));
+        parts.push(State { config: part.to_owned(), ..State::default() });
         rest = after;
     }
     parts

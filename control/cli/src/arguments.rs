@@ -173,8 +173,8 @@ pub enum Command {
     },
     /// Send echoes to the far end of a tunnel: round trips, losses, and the hops between
     ///
-    /// As users' packets go: through the tunnel, coded and decoded there and back. Sends ICMP echoes,
-    /// which need no privileges, and asks the daemon for what nodes report of the hops.
+    /// As users' packets go: through the tunnel, coded and decoded there and back. Sends ICMP
+    /// echoes, which need no privileges, and asks the daemon for what nodes report of the hops.
     #[command(after_help = ping::HELP)]
     Ping(ping::Options),
     /// Write an archive for a bug report: versions, host, state, events, doctor, log; no keys

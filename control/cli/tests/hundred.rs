@@ -109,7 +109,8 @@ fn serve(folder: &Path) -> PathBuf {
     path
 }
 
-/// A reply of 290 kB took a daemon a third of a second, as zlink writes it anew for every 256 bytes.
+/// A reply of 290 kB took a daemon a third of a second, as zlink writes it anew for every 256
+/// bytes.
 #[test]
 fn state_of_a_hundred_flows_comes_in_short_replies_that_make_the_whole() {
     let folder = tempfile::tempdir().expect("folder");
@@ -135,7 +136,7 @@ fn state_of_a_hundred_flows_comes_in_short_replies_that_make_the_whole() {
     let longest = replies.iter().map(Vec::len).max().unwrap_or_default();
     let all: usize = replies.iter().map(Vec::len).sum();
     println!("{} replies, {all} bytes, the longest {longest}", replies.len());
-    assert!(all > 8 * REPLY_BYTES_MAX, "{all} bytes are nothing to take apart");
+    assert!(all > 8 * REPLY_BYTES_MAX, "{all} bytes are too few to tell");
     assert!(longest <= REPLY_BYTES_MAX, "{longest} bytes in one reply");
     let mut client = Client::connect(&path).expect("connect");
     let began = Instant::now();

@@ -1,5 +1,5 @@
-//! `recodectl ping` as users see it, over the loopback interface and without a daemon. `tests/netns`
-//! has it through tunnels.
+//! `recodectl ping` as users see it, over the loopback interface and without a daemon.
+//! `tests/netns` has it through tunnels.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! Writes the inputs of the corpus that are made by hand and that no fuzzer would guess: packets as
-//! they occur, for the targets `header` and `plan`, and attacks on lines, for the target `pipeline`.
-//! `cargo run -p recoded-fuzz --example seeds`.
+//! they occur, for the targets `header` and `plan`, and attacks on lines, for the target
+//! `pipeline`. `cargo run -p recoded-fuzz --example seeds`.
 
 use std::path::Path;
 use std::{fs, io};

@@ -19,7 +19,8 @@ use recoded_gf::FieldOrder;
 
 use super::{Contender, Hop, Row};
 
-/// Payload of a TCP packet in a coded one of 1500 bytes over IPv4 is 1373; Ethernet's header adds 14.
+/// Payload of a TCP packet in a coded one of 1500 bytes over IPv4 is 1373; Ethernet's header adds
+/// 14.
 const HEADERS_BYTES: f64 = 127.0;
 const ETHERNET_BYTES: f64 = 14.0;
 
