@@ -531,6 +531,8 @@ fn every_path_is_pinged_from_where_it_begins() {
         let (code, text) = boxes.recodectl(&format!("-f net.toml ping {endless}"));
         assert!(code == 2 && text.contains("--patience"), "{endless}: {text}");
     }
+    let (code, text) = boxes.recodectl("-f net.toml ping 10.99.0.2");
+    assert!(code == 2 && text.contains("name no host"), "{text}");
     let (code, text) = boxes.recodectl("-f net.toml show --watch");
     assert!(code == 2 && text.contains("recodectl -f net.toml web"), "{text}");
 }

@@ -61,6 +61,8 @@ pub enum NetworkFailure {
          faster (-i), or wait longer (--patience)"
     )]
     LongPing(u64),
+    #[error("with -f every path is pinged: name no host, or leave -f out")]
+    PingHost,
     #[error("show --watch is for one host: watch a network with recodectl -f net.toml web")]
     WatchAll,
     #[error("--only is for the boxes of a network: name its file with -f")]

@@ -29,8 +29,11 @@ struct Path {
 /// Sends echoes along every path that begins at a chosen box and leads back.
 ///
 /// # Errors
-/// It would take longer than boxes are waited for.
+/// A host is named, or it would take longer than boxes are waited for.
 pub fn run(boxes: &Boxes, options: &Options, json: bool) -> Result<Told, crate::Failure> {
+    if options.names_host() {
+        return Err(NetworkFailure::PingHost.into());
+    }
     let takes = options.longest().map(|longest| longest + MARGIN);
     if takes.is_none_or(|takes| takes > boxes.ssh.patience) {
         return Err(NetworkFailure::LongPing(boxes.ssh.patience.as_secs()).into());

@@ -62,6 +62,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Whether it is for one host, and not for all paths of a network.
+    pub fn names_host(&self) -> bool {
+        self.host.is_some()
+    }
+
     /// How long it takes at most; `None` without an end.
     pub fn longest(&self) -> Option<Duration> {
         let pauses = u32::try_from(self.count.checked_sub(1)?).ok()?;
