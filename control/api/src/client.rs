@@ -3,12 +3,15 @@
 
 use crate::error::ControlError;
 use crate::exit;
+use crate::parts::join;
 use crate::service::Config;
 use crate::v1::{Adopted, Confirmed, Engine, EngineSet, Events, History, Reloaded, State, Version};
+use futures_util::{Stream, StreamExt};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 use tokio::time::timeout;
 use zlink::tokio::unix::{self, Connection};
@@ -21,8 +24,11 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub trait ControlProxy {
     /// Which daemon answers.
     async fn get_version(&mut self) -> zlink::Result<Result<Version, ControlError>>;
-    /// Everything the daemon knows.
-    async fn get_state(&mut self) -> zlink::Result<Result<State, ControlError>>;
+    /// Everything the daemon knows, in parts.
+    #[zlink(more)]
+    async fn get_state(
+        &mut self,
+    ) -> zlink::Result<impl Stream<Item = zlink::Result<Result<State, ControlError>>>>;
     /// The configuration in force.
     async fn get_config(&mut self) -> zlink::Result<Result<Config, ControlError>>;
     /// Changes parameters of a flow.
@@ -169,7 +175,7 @@ impl Client {
 
     /// Everything the daemon knows.
     pub fn state(&mut self) -> Result<State, ClientError> {
-        call(&self.runtime, &self.path, self.connection.get_state())
+        call(&self.runtime, &self.path, whole_state(&mut self.connection))
     }
 
     /// The configuration in force, as TOML.
@@ -232,6 +238,20 @@ impl Client {
         let after = i64::try_from(after).unwrap_or(i64::MAX);
         call(&self.runtime, &self.path, self.connection.get_events(after))
     }
+}
+
+/// All parts of a state; a daemon that knows of none sends one.
+async fn whole_state(connection: &mut Connection) -> zlink::Result<Result<State, ControlError>> {
+    let mut parts = pin!(connection.get_state().await?);
+    let mut whole: Option<State> = None;
+    while let Some(part) = parts.next().await {
+        match (part?, &mut whole) {
+            (Err(error), _) => return Ok(Err(error)),
+            (Ok(part), None) => whole = Some(part),
+            (Ok(part), Some(whole)) => join(whole, part),
+        }
+    }
+    Ok(Ok(whole.ok_or(zlink::Error::UnexpectedEof)?))
 }
 
 fn call<T>(

@@ -15,6 +15,8 @@ pub mod v1;
 
 pub mod error;
 
+mod parts;
+
 pub mod service;
 
 pub mod client;

@@ -6,15 +6,18 @@
 #![allow(missing_docs, reason = "zlink's macro makes public items it does not document")]
 
 use crate::error::ControlError;
+use crate::parts::parts;
 use crate::v1::{
     Adopted, Change, Confirmed, Disagreement, Engine, EngineSet, Event, Events, Flow,
     FlowNeighbour, Frames, History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded,
     Remote, Session, State, Tunnel, Version, Worker,
 };
+use futures_util::Stream;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use zlink::Reply;
 use zlink::introspect::Type;
 
 /// An answer that is waited for without blocking other connections' deadlines.
@@ -97,9 +100,19 @@ impl Service {
         self.backend.version()
     }
 
-    /// Everything the daemon knows: links, workers, flows, tunnels, counters, configuration.
-    async fn get_state(&self) -> State {
-        self.backend.state()
+    /// Everything the daemon knows: links, workers, flows, tunnels, counters, configuration. Who
+    /// asks for more gets it in several replies: what is not a list or the configuration is in the
+    /// first one, flows, sessions and the configuration are to be put together.
+    #[zlink(more)]
+    async fn get_state(&self, more: bool) -> impl Stream<Item = Reply<State>> + Unpin {
+        let state = self.backend.state();
+        let parts = if more { parts(state) } else { vec![state] };
+        let last = parts.len();
+        let replies = (1..).zip(parts).map(move |(number, part)| {
+            // A single reply says nothing of others.
+            Reply::new(Some(part)).set_continues(more.then_some(number < last))
+        });
+        futures_util::stream::iter(replies.collect::<Vec<_>>())
     }
 
     /// The configuration in force.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use zlink::introspect::{CustomType, Type};
 
 /// Everything a daemon knows about itself.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, Type)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
 pub struct State {
     /// Version of the daemon.
     pub version: String,

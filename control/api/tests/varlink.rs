@@ -206,6 +206,20 @@ fn raw_request_gets_a_nul_terminated_json_reply() {
     assert_eq!(reply["parameters"]["product"], "recoded");
 }
 
+/// Tools that know nothing of parts get one reply; those that ask for more get the end marked.
+#[test]
+fn state_is_one_reply_or_as_many_as_are_asked_for() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = serve(folder.path());
+    let reply = raw(&path, r#"{"method":"org.recoded.Control1.GetState"}"#);
+    assert!(reply.get("continues").is_none(), "{reply}");
+    let whole: State = serde_json::from_value(reply["parameters"].clone()).expect("a state");
+    assert_eq!(whole, state());
+    let first = raw(&path, r#"{"method":"org.recoded.Control1.GetState","more":true}"#);
+    assert_eq!(first["continues"], true);
+    assert_eq!(first["parameters"]["flows"].as_array().map(Vec::len), Some(0), "{first}");
+}
+
 #[test]
 fn client_gets_back_exactly_what_the_backend_said() {
     let folder = tempfile::tempdir().expect("folder");

@@ -6,7 +6,9 @@ use crate::degrees;
 use crate::events;
 use crate::keys;
 use crate::network::{Fleet, NETWORK_HELP, Rendering};
+use crate::ping;
 use crate::plan;
+use crate::watch;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::Timestamp;
@@ -15,6 +17,7 @@ use recoded_fpga::Card;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Shows what a recoded daemon does, and changes its flows while traffic runs.
 #[derive(Parser)]
@@ -41,6 +44,7 @@ const AFTER_HELP: &str = "\
 Examples:
   recodectl show                                   everything in brief
   recodectl show flows                             losses, next hops and parameters of flows
+  recodectl show flows --watch=5                   the same every five seconds
   recodectl doctor                                 what is wrong, and what to do about it
   recodectl top                                    flows, next hops and events, live
   recodectl events -f --since 10m                  what changed, and what changes now
@@ -51,6 +55,7 @@ Examples:
   recodectl reload --diff                          what would the file change, and at what cost?
   recodectl reload --confirm 60s                   change it, and back unless confirmed
   recodectl configure host --apply                 interfaces and queues as the file needs them
+  recodectl ping 10.99.0.2                         the far end of a tunnel: round trip, loss, hops
   recodectl plan 192.0.2.2                         is it worth it on this path?
   recodectl kernels                                what this CPU can do, before anything runs
   recodectl engines                                whether a card would be faster
@@ -61,7 +66,8 @@ Examples:
   recodectl -f net.toml apply                      all of them over to their files, or none
 
 Exit codes: 0 done; 1 failed; 2 wrong command line, or network; 3 no daemon, or with -f no box,
-answers; 4 refused, nothing changed; 5 doctor, status or apply found something wrong.";
+answers; 4 refused, nothing changed; 5 doctor, status or apply found something wrong, or no ping
+was answered.";
 
 /// What to do.
 #[derive(Subcommand)]
@@ -70,6 +76,11 @@ pub enum Command {
     Show {
         /// The part
         what: Option<Show>,
+        /// Show it again and again, each second or so many, 0.5 to 3600, over one connection; with
+        /// --json one state a line
+        #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
+              default_missing_value = "1", value_parser = watch::interval)]
+        watch: Option<Duration>,
     },
     /// Change parameters of a flow, or who does bulk work, while traffic runs
     ///
@@ -160,6 +171,12 @@ pub enum Command {
         /// Id of the flow; all of them if none is named
         flow: Option<u32>,
     },
+    /// Send echoes to the far end of a tunnel: round trips, losses, and the hops between
+    ///
+    /// As users' packets go: through the tunnel, coded and decoded there and back. Sends ICMP
+    /// echoes, which need no privileges, and asks the daemon for what nodes report of the hops.
+    #[command(after_help = ping::HELP)]
+    Ping(ping::Options),
     /// Write an archive for a bug report: versions, host, state, events, doctor, log; no keys
     ///
     /// Works without a daemon, and says what could not be had. Run it as root, where the daemon

@@ -6,7 +6,6 @@ use crate::json;
 use jiff::civil::{DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, Zoned};
-use recoded_api::exit;
 use recoded_api::v1::{Event, Events};
 use std::io::{self, Write};
 use std::path::Path;
@@ -39,7 +38,6 @@ pub fn follow(socket: &Path, wanted: &Wanted, is_json: bool) -> Result<(), Failu
     let before = if wanted.since.is_some() { first.len() } else { BEFORE };
     let mut fresh = first.split_off(first.len().saturating_sub(before));
     let zone = TimeZone::system();
-    let mut is_away = false;
     loop {
         for event in &fresh {
             let line = if is_json { serde_json::to_string(event)? } else { line(event, &zone) };
@@ -51,21 +49,11 @@ pub fn follow(socket: &Path, wanted: &Wanted, is_json: bool) -> Result<(), Failu
         std::thread::sleep(PAUSE);
         fresh = match feed.events() {
             Ok(more) => {
-                if more.is_another {
-                    note("another daemon answers: what follows is since its start");
-                } else if is_away {
-                    note("the daemon answers again");
-                }
-                is_away = false;
+                feed.answered(more.is_another);
                 more.events
             }
-            // Who may not ask any more will not be asked to wait.
-            Err(error) if error.exit_code() == exit::REFUSED => return Err(error.into()),
             Err(error) => {
-                if !is_away {
-                    note(&format!("{error}; waiting for it"));
-                }
-                is_away = true;
+                feed.wait(error)?;
                 Vec::new()
             }
         };
@@ -77,10 +65,6 @@ impl Wanted {
         let since = self.since.map_or(i64::MIN, Timestamp::as_millisecond);
         i64::try_from(event.at_ms).unwrap_or(i64::MAX) >= since
     }
-}
-
-fn note(words: &str) {
-    eprintln!("recodectl: {words}");
 }
 
 fn text(events: &Events) -> String {

@@ -1,6 +1,7 @@
 //! A daemon that is looked at again and again: it may go away and come back meanwhile.
 
 use recoded_api::client::{Client, ClientError};
+use recoded_api::exit;
 use recoded_api::v1::{Event, State};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ pub struct Feed {
     /// Which daemon counted the events seen, and how far.
     began_ms: Option<u64>,
     newest: u64,
+    is_away: bool,
 }
 
 /// Events that were not seen before.
@@ -24,7 +26,7 @@ pub struct Fresh {
 impl Feed {
     /// Of the daemon at this socket.
     pub fn new(socket: &Path) -> Feed {
-        Feed { socket: socket.to_owned(), client: None, began_ms: None, newest: 0 }
+        Feed { socket: socket.to_owned(), client: None, began_ms: None, newest: 0, is_away: false }
     }
 
     /// Everything that the daemon knows.
@@ -43,6 +45,31 @@ impl Feed {
         }
         (self.began_ms, self.newest) = (Some(got.began_ms), got.newest);
         Ok(Fresh { events: got.events, is_another })
+    }
+
+    /// What to do with an error of a daemon that is followed: waits for it, and says so once on
+    /// stderr.
+    ///
+    /// # Errors
+    /// This user may not ask it any more.
+    pub fn wait(&mut self, error: ClientError) -> Result<(), ClientError> {
+        if error.exit_code() == exit::REFUSED {
+            return Err(error);
+        }
+        if !std::mem::replace(&mut self.is_away, true) {
+            note(&format!("{error}; waiting for it"));
+        }
+        Ok(())
+    }
+
+    /// It answered, the same daemon or another one.
+    pub fn answered(&mut self, is_another: bool) {
+        if is_another {
+            note("another daemon answers: what follows is since its start");
+        } else if self.is_away {
+            note("the daemon answers again");
+        }
+        self.is_away = false;
     }
 
     fn ask<T>(
@@ -73,4 +100,8 @@ impl Feed {
         }
         answered
     }
+}
+
+fn note(words: &str) {
+    eprintln!("recodectl: {words}");
 }

@@ -41,8 +41,8 @@ pub fn version(client: &str, daemon: &Version) -> serde_json::Result<String> {
     pretty(&Versions { client, daemon })
 }
 
-/// The state, or a part of it under its own key.
-pub fn show(state: &State, what: Option<Show>) -> serde_json::Result<String> {
+/// The state, or a part of it under its own key; over several lines, or in one.
+pub fn show(state: &State, what: Option<Show>, is_line: bool) -> serde_json::Result<String> {
     #[derive(Serialize)]
     #[serde(rename_all = "lowercase")]
     enum Part<'a> {
@@ -51,35 +51,42 @@ pub fn show(state: &State, what: Option<Show>) -> serde_json::Result<String> {
         Workers(&'a [Worker]),
         Config(&'a str),
         Engine(&'a Engine),
+        #[serde(untagged)]
+        All(&'a State),
+        #[serde(untagged)]
+        Drops(Drops<'a>),
     }
-    match what {
-        None => pretty(state),
-        Some(Show::Flows) => pretty(&Part::Flows(&state.flows)),
-        Some(Show::Links) => pretty(&Part::Links(&state.links)),
-        Some(Show::Workers) => pretty(&Part::Workers(&state.workers)),
-        Some(Show::Config) => pretty(&Part::Config(&state.config)),
-        Some(Show::Engine) => pretty(&Part::Engine(&state.engine)),
-        Some(Show::Drops) => drops(state),
-    }
+    let part = match what {
+        None => Part::All(state),
+        Some(Show::Flows) => Part::Flows(&state.flows),
+        Some(Show::Links) => Part::Links(&state.links),
+        Some(Show::Workers) => Part::Workers(&state.workers),
+        Some(Show::Config) => Part::Config(&state.config),
+        Some(Show::Engine) => Part::Engine(&state.engine),
+        Some(Show::Drops) => Part::Drops(drops(state)),
+    };
+    if is_line { Ok(serde_json::to_string(&part)? + "\n") } else { pretty(&part) }
 }
 
-fn drops(state: &State) -> serde_json::Result<String> {
-    type Reasons<'a> = &'a BTreeMap<String, u64>;
-    #[derive(Serialize)]
-    struct Drops<'a> {
-        drops: Reasons<'a>,
-        verdicts: Reasons<'a>,
-        links: BTreeMap<&'a str, Reasons<'a>>,
-        tunnels: BTreeMap<&'a str, Reasons<'a>>,
-        flows: BTreeMap<u64, BTreeMap<String, u64>>,
-    }
+type Reasons<'a> = &'a BTreeMap<String, u64>;
+
+#[derive(Serialize)]
+struct Drops<'a> {
+    drops: Reasons<'a>,
+    verdicts: Reasons<'a>,
+    links: BTreeMap<&'a str, Reasons<'a>>,
+    tunnels: BTreeMap<&'a str, Reasons<'a>>,
+    flows: BTreeMap<u64, BTreeMap<String, u64>>,
+}
+
+fn drops(state: &State) -> Drops<'_> {
     let links = state.links.iter().map(|link| (link.name.as_str(), &link.faults));
     let tunnels = state.tunnels.iter().map(|tunnel| (tunnel.name.as_str(), &tunnel.faults));
-    pretty(&Drops {
+    Drops {
         drops: &state.drops,
         verdicts: &state.verdicts,
         links: links.collect(),
         tunnels: tunnels.collect(),
         flows: state.flows.iter().map(|flow| (flow.id, flow_faults(flow))).collect(),
-    })
+    }
 }

@@ -36,6 +36,7 @@ mod manual;
 
 mod configure;
 
+mod ping;
 mod plan;
 
 mod neighbours;
@@ -50,6 +51,8 @@ mod table;
 mod top;
 
 mod trace;
+
+mod watch;
 
 /// The state that tests show.
 #[cfg(test)]
@@ -66,6 +69,7 @@ use recoded_gf::ForceError;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Why a command did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +102,8 @@ enum Failure {
     Configure(#[from] configure::ConfigureError),
     #[error(transparent)]
     Plan(#[from] plan::PlanError),
+    #[error(transparent)]
+    Ping(#[from] ping::PingError),
     #[error(transparent)]
     Trace(#[from] trace::UnknownFlow),
     #[error(transparent)]
@@ -132,6 +138,7 @@ impl Failure {
             | Failure::Keys(_)
             | Failure::Reload(_)
             | Failure::Plan(_)
+            | Failure::Ping(_)
             | Failure::Configure(_)
             | Failure::Top(_)
             | Failure::Bugreport(_)
@@ -150,6 +157,7 @@ impl Failure {
             Failure::Web(_) => "listen",
             Failure::Found(_) => "unhealthy",
             Failure::Plan(_) => "plan",
+            Failure::Ping(_) => "ping",
             Failure::Configure(_) => "configure",
             Failure::Kernel(_) => "kernel",
             #[cfg(feature = "bats")]
@@ -213,14 +221,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         return if told.code == exit::OK { Ok(told.text) } else { Err(Failure::Found(told)) };
     }
     match &arguments.command {
-        Command::Show { what: Some(Show::Config) } => {
-            let config = connect()?.config()?;
-            if json { Ok(json::object("config", &config)?) } else { Ok(config) }
-        }
-        Command::Show { what } => {
-            let state = connect()?.state()?;
-            if json { Ok(json::show(&state, *what)?) } else { Ok(show::show(&state, *what)) }
-        }
+        Command::Show { what, watch } => show_state(arguments, *what, *watch),
         Command::Set { .. }
         | Command::Reload { .. }
         | Command::Undo { .. }
@@ -235,6 +236,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
             Ok(text)
         }
         Command::Trace { .. }
+        | Command::Ping(_)
         | Command::Bugreport { .. }
         | Command::Top
         | Command::Events { .. } => look(arguments),
@@ -273,6 +275,26 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         | Command::Apply { .. }
         | Command::Web { .. }
         | Command::Keys { .. } => Err(Failure::Usage("this command is for a network".into())),
+    }
+}
+
+/// Shows the state or a part of it, once or again and again.
+fn show_state(
+    arguments: &Arguments,
+    what: Option<Show>,
+    watch: Option<Duration>,
+) -> Result<String, Failure> {
+    let Arguments { socket, json, .. } = arguments;
+    match (what, watch) {
+        (_, Some(every)) => watch::watch(socket, what, every, *json).map(|()| String::new()),
+        (Some(Show::Config), None) => {
+            let config = Client::connect(socket)?.config()?;
+            if *json { Ok(json::object("config", &config)?) } else { Ok(config) }
+        }
+        (_, None) => {
+            let state = Client::connect(socket)?.state()?;
+            if *json { Ok(json::show(&state, what, false)?) } else { Ok(show::show(&state, what)) }
+        }
     }
 }
 
@@ -316,6 +338,14 @@ fn look(arguments: &Arguments) -> Result<String, Failure> {
         Command::Trace { flow } => {
             let traces = trace::traces(&Client::connect(&arguments.socket)?.state()?, *flow)?;
             if json { Ok(json::pretty(&traces)?) } else { Ok(trace::text(&traces)) }
+        }
+        Command::Ping(options) => {
+            let report = ping::report(options, &arguments.socket, json)?;
+            let text = if json { json::pretty(&report)? } else { ping::text(&report) };
+            if report.is_dead() {
+                return Err(Failure::Found(network::Told { code: exit::UNHEALTHY, text }));
+            }
+            Ok(text)
         }
         Command::Bugreport { out } => {
             let report = bugreport::write(&arguments.socket, out.as_deref())?;

@@ -67,6 +67,14 @@ pub fn traces(state: &State, flow: Option<u32>) -> Result<Vec<Trace>, UnknownFlo
     }
 }
 
+/// The ways of the flows that enter or leave a tunnel here: there first, then back.
+pub fn of_tunnel(state: &State, tunnel: &str) -> Vec<Trace> {
+    let of_it = |flow: &&Flow| flow.tunnel.as_deref() == Some(tunnel);
+    let mut traces: Vec<Trace> = state.flows.iter().filter(of_it).map(trace).collect();
+    traces.sort_by_key(|trace| trace.role != "source");
+    traces
+}
+
 fn trace(flow: &Flow) -> Trace {
     let remote = flow.remote.as_ref();
     Trace {

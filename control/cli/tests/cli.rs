@@ -278,6 +278,8 @@ fn exit_codes_are_what_scripts_rely_on() {
         (2, "top"),
         (2, "top --json"),
         (2, "events --since soon"),
+        (2, "show --watch=0"),
+        (2, "show --watch=soon"),
         (4, "set 1 generation_size=300"),
         (4, "set 7 generation_size=16"),
         (4, "trace 9"),
@@ -322,7 +324,9 @@ fn wrong_command_lines_are_json_where_that_is_asked_for() {
 fn without_a_daemon_the_exit_code_is_3_and_the_message_says_what_to_start() {
     let folder = tempfile::tempdir().expect("folder");
     let socket = folder.path().join("none.sock");
-    for arguments in ["show", "show config", "set 1 field=4", "version", "events", "events -f"] {
+    for arguments in
+        ["show", "show config", "set 1 field=4", "version", "events", "events -f", "show -w"]
+    {
         let output = recodectl(&socket, arguments);
         assert_eq!(code(&output), 3);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -366,6 +370,32 @@ fn events_are_followed_one_a_line() {
     }
     child.kill().expect("it waits for more");
     child.wait().expect("it ends");
+}
+
+/// The same again and again: as JSON one state a line, for people with the time before it.
+#[test]
+fn state_is_watched_over_one_connection() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let watch = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+        command.arg("--socket").arg(&socket).args(arguments.split(' '));
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("recodectl starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        (child, lines.map(|line| line.expect("text")))
+    };
+    let (mut child, mut lines) = watch("--json show --watch=0.5");
+    for _ in 0..2 {
+        let got: State = serde_json::from_str(&lines.next().expect("a line")).expect("a state");
+        assert_eq!(got, state());
+    }
+    drop(lines);
+    // The reader has seen enough, which is no error.
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let (mut child, lines) = watch("show links -w");
+    let heads: Vec<String> = lines.filter(|line| line.starts_with("--- ")).take(2).collect();
+    assert_eq!(heads.len(), 2);
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }
 
 #[test]

@@ -36,6 +36,10 @@ case $1 in genkey) echo secret; exit ;; pubkey) cat >/dev/null; cat "$BOX/public
 [ ! -e "$BOX/stopped" ] || fail 3 "no daemon answers at /run/recoded/recoded.sock"
 case $1 in
 show) cat "$BOX/../state.json" ;;
+ping)
+    shift; echo "$*" > "$BOX/asked"
+    [ ! -e "$BOX/deaf" ] || { cat "$BOX/../silence.json"; exit 5; }
+    cat "$BOX/../echoes.json" ;;
 doctor)
     grep -q SICK "$BOX/in-force" || { echo '{"errors":0,"findings":[]}'; exit; }
     echo '{"findings":[{"level":"error","subject":"link west","cause":"deaf","cure":"hear"}]}'
@@ -487,4 +491,48 @@ fn wrong_command_lines_and_networks_are_refused_in_words() {
     let (code, out, _) = recodectl(boxes.folder.path(), "--json -f wrong.toml status");
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &json["error"]["kind"]), (2, &"network".into()), "{json}");
+}
+
+/// Each path from the box where it begins, to the address of its other end.
+#[test]
+fn every_path_is_pinged_from_where_it_begins() {
+    let boxes = Boxes::new();
+    boxes.write(
+        "echoes.json",
+        r#"{"figures":{"sent":4,"answered":3,"lost":1,"loss":0.25,
+            "round_trip_us":{"min":9000.0,"mean":10000.0,"max":12500.0,"deviation":1.0}}}"#,
+    );
+    boxes.write(
+        "silence.json",
+        r#"{"figures":{"sent":4,"answered":0,"lost":4,"loss":1.0,"round_trip_us":null}}"#,
+    );
+    boxes.network("none", |text| {
+        text + "[[path]]\nfrom = \"c\"\nto = \"b\"\ntunnel = [\"10.98.0.1/24\", \"10.98.0.2/24\"]\n"
+    });
+    let (code, text) = boxes.recodectl("-f net.toml ping -c 4 -i 0.5");
+    assert_eq!(code, 0, "{text}");
+    let rows: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split("  ").filter(|it| !it.is_empty()).collect()).collect();
+    let columns = |row: &[&str]| row.iter().map(|it| it.trim().to_owned()).collect::<Vec<_>>();
+    assert_eq!(columns(&rows[1]), ["a -> c", "4", "3", "25.0 %", "9.0", "10.0", "12.5"], "{text}");
+    assert_eq!(columns(&rows[2])[0], "c -> b", "{text}");
+    assert_eq!(boxes.read("a/asked"), "10.99.0.2 -c 4 -i 0.5 -W 4 -s 56\n");
+    assert_eq!(boxes.read("c/asked"), "10.98.0.2 -c 4 -i 0.5 -W 4 -s 56\n");
+
+    boxes.write("c/deaf", "");
+    let (code, json) = boxes.json("ping -c 4 -i 0.5");
+    assert_eq!((code, &json["paths"][1]["ping"]["figures"]["lost"]), (5, &4.into()), "{json}");
+    boxes.write("a/stopped", "");
+    let (code, text) = boxes.recodectl("-f net.toml ping --only a");
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("FAIL a -> c") && !text.contains("c -> b"), "{text}");
+    // It would be cut off, and say nothing.
+    for endless in ["-c 0", "-c 60", "-c 2 -i 30"] {
+        let (code, text) = boxes.recodectl(&format!("-f net.toml ping {endless}"));
+        assert!(code == 2 && text.contains("--patience"), "{endless}: {text}");
+    }
+    let (code, text) = boxes.recodectl("-f net.toml ping 10.99.0.2");
+    assert!(code == 2 && text.contains("name no host"), "{text}");
+    let (code, text) = boxes.recodectl("-f net.toml show --watch");
+    assert!(code == 2 && text.contains("recodectl -f net.toml web"), "{text}");
 }

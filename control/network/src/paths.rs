@@ -54,13 +54,18 @@ impl Path {
 
     /// Where it ends.
     pub fn receivers(&self) -> Vec<usize> {
-        distinct(self.ways.iter().filter_map(|way| way.last().copied()))
+        receivers(&self.ways)
     }
 
     /// Whether any of its ways passes a node.
     pub fn passes(&self, node: usize) -> bool {
         self.ways.iter().any(|way| way.contains(&node))
     }
+}
+
+/// Where ways end, each node once.
+fn receivers(ways: &[Vec<usize>]) -> Vec<usize> {
+    distinct(ways.iter().filter_map(|way| way.last().copied()))
 }
 
 /// The nodes that come after a node on these ways.
@@ -123,9 +128,11 @@ pub(crate) fn path(
     let tunnel = reader.take("tunnel");
     let tunnel = match &tunnel {
         Some(entry) => {
-            let receivers =
-                ways.iter().flatten().filter_map(|way: &Vec<usize>| way.last().copied());
-            tunnel_ends(reader, entry, distinct(receivers).len().max(1))
+            // How many receivers there are is not known of ways that are wrong themselves, and that
+            // is said of them.
+            let right =
+                ways.as_deref().filter(|ways| together(ways).is_none() && circle(ways).is_none());
+            tunnel_ends(reader, entry, right.map(|ways| receivers(ways).len().max(1)))
         }
         None => {
             reader.refuse(line, Fault::Missing { key: "tunnel", rule: TUNNEL_RULE.to_owned() });
@@ -243,12 +250,14 @@ fn find(reader: &mut Reader<'_, '_>, line: usize, name: &str, nodes: &[Node]) ->
 fn tunnel_ends(
     reader: &mut Reader<'_, '_>,
     entry: &Entry<'_>,
-    receivers: usize,
+    receivers: Option<usize>,
 ) -> Option<Vec<IpNet>> {
     let items = entry.value.as_array();
     let ends: Option<Vec<IpNet>> = items
         .and_then(|items| items.iter().map(|item| item.get_ref().as_str()?.parse().ok()).collect());
-    let Some(ends) = ends.filter(|ends| ends.len() == receivers + 1) else {
+    let Some(ends) = ends.filter(|ends| {
+        ends.len() > 1 && receivers.is_none_or(|receivers| ends.len() == receivers + 1)
+    }) else {
         reader.wrong(entry, TUNNEL_RULE);
         return None;
     };
@@ -287,8 +296,8 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
                 refuse(Fault::NoLink { from: name(from), to: name(to) });
             }
         }
-        together(path).into_iter().for_each(|rule| refuse(Fault::Ways { rule }));
-        if let Some(node) = circle(path) {
+        together(&path.ways).into_iter().for_each(|rule| refuse(Fault::Ways { rule }));
+        if let Some(node) = circle(&path.ways) {
             refuse(Fault::Circle { node: name(node) });
         }
         if path.receivers().len() > 1 && network.auth == Auth::Full {
@@ -309,14 +318,14 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
 }
 
 /// What the ways of a path must be and are not.
-fn together(path: &Path) -> Option<&'static str> {
-    let source = path.source();
+fn together(ways: &[Vec<usize>]) -> Option<&'static str> {
+    let source = |way: &Vec<usize>| way.first().copied();
     let inside = |way: &Vec<usize>, node: usize| way[..way.len() - 1].contains(&node);
-    if path.ways.iter().any(|way| way.first().copied() != source) {
+    if ways.windows(2).any(|pair| source(&pair[0]) != source(&pair[1])) {
         Some("all begin at one node, the source")
-    } else if path.receivers().iter().any(|to| path.ways.iter().any(|way| inside(way, *to))) {
+    } else if receivers(ways).iter().any(|to| ways.iter().any(|way| inside(way, *to))) {
         Some("none goes on where another one ends: a receiver passes nothing on")
-    } else if (1..path.ways.len()).any(|at| path.ways[..at].contains(&path.ways[at])) {
+    } else if (1..ways.len()).any(|at| ways[..at].contains(&ways[at])) {
         Some("each is written once")
     } else {
         None
@@ -325,15 +334,15 @@ fn together(path: &Path) -> Option<&'static str> {
 
 /// A node to which ways lead back, whichever they are: only of nodes without one before them can
 /// all be passed once, those left in the end go in a circle.
-fn circle(path: &Path) -> Option<usize> {
+fn circle(ways: &[Vec<usize>]) -> Option<usize> {
     let is_simple = |way: &Vec<usize>| (1..way.len()).all(|at| !way[..at].contains(&way[at]));
-    if !path.ways.iter().all(is_simple) {
+    if !ways.iter().all(is_simple) {
         return None;
     }
-    let mut left = distinct(path.ways.iter().flatten().copied());
+    let mut left = distinct(ways.iter().flatten().copied());
     loop {
         let has_before = |node: &usize, left: &[usize]| {
-            left.iter().any(|before| after(&path.ways, *before).contains(node))
+            left.iter().any(|before| after(ways, *before).contains(node))
         };
         let first = left.iter().position(|node| !has_before(node, &left))?;
         left.remove(first);

@@ -210,7 +210,7 @@ fn branches_that_meet_have_several_upstreams() {
 
 #[test]
 fn ways_that_do_not_fit_together_are_refused() {
-    let edges = ["a-b", "b-c", "c-d", "a-c", "b-d"];
+    let edges = ["a-b", "b-c", "c-d", "a-c", "b-d", "b-e"];
     let refused = |ways: &str, more: &str| {
         let text = nodes_and_links("none", &edges)
             + &format!(
@@ -228,7 +228,8 @@ fn ways_that_do_not_fit_together_are_refused() {
         ("[[\"a\", \"d\"]]", "a and d have no link"),
         ("[[\"a\", \"b\", \"a\", \"c\"]]", "it comes to a twice"),
         ("[[\"a\", \"b\", \"d\"], [\"b\", \"d\"]]", "all begin at one node, the source"),
-        ("[[\"a\", \"b\"], [\"a\", \"b\", \"d\"]]", "tunnel = "),
+        ("[[\"a\", \"b\"], [\"a\", \"b\", \"d\"]]", "none goes on where another one ends"),
+        ("[[\"a\", \"b\", \"d\"], [\"a\", \"b\", \"e\"]]", "tunnel = "),
         ("[[\"a\", \"b\", \"d\"], [\"a\", \"b\", \"d\"]]", "each is written once"),
         (
             "[[\"a\", \"b\", \"c\", \"d\"], [\"a\", \"c\", \"b\", \"d\"]]",
@@ -238,6 +239,9 @@ fn ways_that_do_not_fit_together_are_refused() {
         let errors = refused(ways, "");
         assert!(errors.contains(said), "`{said}` is not in:\n{errors}");
     }
+    // How many addresses a tunnel needs is not known of ways that lead in a circle.
+    let errors = refused("[[\"a\", \"b\", \"c\", \"d\"], [\"a\", \"c\", \"b\", \"e\"]]", "");
+    assert!(errors.contains("in a circle") && !errors.contains("tunnel = "), "{errors}");
     let errors = refused("[[\"a\", \"b\", \"d\"]]", "to = \"d\"\n");
     assert!(errors.contains("a path has from, via and to, or ways"), "{errors}");
 }

@@ -16,6 +16,7 @@ mod tcp;
 
 use recoded_code::theory::LossModel;
 use serde::Serialize;
+use std::net::IpAddr;
 
 use crate::measured::{Measured, Way};
 
@@ -30,7 +31,12 @@ pub struct Hop {
     pub round_trip: f64,
     /// Largest IP packet.
     pub mtu: f64,
+    /// What its IP headers take more than those of IPv4.
+    pub longer_header_bytes: f64,
 }
+
+/// How much longer headers of IPv6 are.
+const V6_BYTES: f64 = 20.0;
 
 /// Which direction of hops is looked at.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
@@ -55,7 +61,16 @@ impl Hop {
             rate_mbit,
             round_trip: measured.round_trip.min_ms / 1e3,
             mtu: f64::from(mtu).clamp(256.0, 9000.0),
+            longer_header_bytes: match measured.to.parse::<IpAddr>() {
+                Ok(IpAddr::V6(_)) => V6_BYTES,
+                _ => 0.0,
+            },
         }
+    }
+
+    /// What a full packet carries behind so many bytes of headers over IPv4.
+    fn payload(&self, header_bytes: f64) -> f64 {
+        (self.mtu - header_bytes - self.longer_header_bytes).max(1.0)
     }
 
     /// Mean run of losses where it is longer than by chance, else 1.

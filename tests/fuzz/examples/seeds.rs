@@ -1,10 +1,12 @@
 //! Writes the inputs of the corpus that are made by hand and that no fuzzer would guess: packets as
-//! they occur, for the target `header`, and attacks on lines, for the target `pipeline`. `cargo run
-//! -p recoded-fuzz --example seeds`.
+//! they occur, for the targets `header` and `plan`, and attacks on lines, for the target
+//! `pipeline`. `cargo run -p recoded-fuzz --example seeds`.
 
 use std::path::Path;
 use std::{fs, io};
 
+use recoded_plan::packet::{BYTES_MAX, Body, Packet, Refusal};
+use recoded_plan::summary::Summary;
 use recoded_wire::coded::{Block, CODED_BYTES, CodedHeader, coding_offset, write_index};
 use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
@@ -13,6 +15,7 @@ use recoded_wire::window::write_header;
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     headers(&corpus.join("header"))?;
+    measurements(&corpus.join("plan"))?;
     lines(&corpus.join("pipeline"))
 }
 
@@ -33,6 +36,50 @@ fn headers(folder: &Path) -> io::Result<()> {
         fs::write(folder.join(format!("{name}-ipv6-vlan")), ipv6(&payload))?;
     }
     Ok(())
+}
+
+/// Packets of measurements, a train that arrives, and a listener that answers.
+fn measurements(folder: &Path) -> io::Result<()> {
+    let (nonce, train) = (0x1234_5678_9ABC_DEF0, 7);
+    let summary = Summary {
+        train,
+        sent: 100,
+        received: 97,
+        runs: 2,
+        runs_by_length: [1, 1, 0, 0, 0, 0, 0, 0],
+        lost_late: 2,
+        span_packets: 99,
+        span_came_nanos: 100_000_000,
+        span_sent_nanos: 99_000_000,
+        queue_max_nanos: 5_000_000,
+        queue_p99_nanos: 4_000_000,
+        ..Summary::default()
+    };
+    let bodies = [
+        ("hello", Body::Hello { nonce }),
+        ("opened", Body::Opened { nonce, rate_max_kbit: 50_000, seconds: 180 }),
+        ("busy", Body::Refused { nonce, refusal: Refusal::Busy(99) }),
+        ("pong", Body::Pong { number: 3, at: nonce, held_nanos: 90_000 }),
+        ("data", Body::Data { train, number: 5, at: nonce }),
+        ("ask", Body::Ask { train, sent: 100 }),
+        ("report", Body::Report(summary)),
+        ("send", Body::Send { train, packets: 9000, payload_bytes: 1472, interval_nanos: 9 }),
+        ("probe-back", Body::ProbeBack { payload_bytes: 1472 }),
+        ("bye", Body::Bye),
+    ];
+    fs::create_dir_all(folder)?;
+    for (name, body) in bodies {
+        let mut bytes = [0; BYTES_MAX + 1];
+        let packet = Packet { token: [9; 16], body };
+        let length = packet.write(&mut bytes[1..]).unwrap_or_default();
+        fs::write(folder.join(format!("packet-{name}")), &bytes[..=length])?;
+    }
+    // Number, times of both clocks, packets that found no room.
+    let arrives = |number: u8| [1, number, 0, 1, number, 0, 2, number, 0];
+    let came = (0..60).filter(|number| number % 7 > 0).flat_map(arrives);
+    fs::write(folder.join("train"), [1, 0, 0, 0, 7].into_iter().chain(came).collect::<Vec<_>>())?;
+    let answers = (0..2000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8);
+    fs::write(folder.join("ramp"), [2, 0x40, 0].into_iter().chain(answers).collect::<Vec<_>>())
 }
 
 /// Every attack on lines of every code, with and without a relay. For the bytes of a script see

@@ -23,6 +23,8 @@ mod pipeline;
 
 mod secure;
 
+mod plan;
+
 mod span;
 
 pub use input::Input;
@@ -37,7 +39,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "header", run: header::target },
     Target { name: "elimination", run: elimination::target },
     Target { name: "window", run: window::target },
@@ -46,6 +48,7 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "handshake", run: secure::handshake },
     Target { name: "tags", run: secure::tags },
     Target { name: "envelopes", run: secure::envelopes },
+    Target { name: "plan", run: plan::target },
 ];
 
 /// The target of this name.

@@ -1,7 +1,7 @@
 //! What two looks at a daemon, some time apart, say is wrong.
 
 use recoded_api::v1::{Flow, Neighbour, State};
-use recoded_counters::{Table, flow, link, tunnel, verdict, worker};
+use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use recoded_host::{Finding, Level};
 use std::collections::BTreeMap;
 
@@ -20,9 +20,8 @@ const HARMLESS: &str = "Nothing";
 const HARMLESS_MOST: u64 = 100;
 
 /// Reasons by which a flow does not work at all. Others may be a few packets.
-const FATAL: [&str; 14] = [
+const FATAL: [&str; 13] = [
     "unknown_flow",
-    "drop_unknown_flow",
     "unknown_peer",
     "wrong_role",
     "wrong_code",
@@ -38,7 +37,11 @@ const FATAL: [&str; 14] = [
 ];
 
 /// What others say while it looks; what they said before may be over, and says nothing.
-const FATAL_NOW: [&str; 2] = ["rx_icmp_no_port", "rx_icmp_unreachable"];
+const FATAL_NOW: [&str; 3] = ["rx_icmp_no_port", "rx_icmp_unreachable", STARTING];
+
+/// What neighbours send before this node's flows have sockets is dropped under this name, at every
+/// start: nothing, until a process has settled.
+const STARTING: &str = "drop_unknown_flow";
 
 /// The UDP port of coded packets, by the configuration in force.
 pub fn port(state: &State) -> u16 {
@@ -236,8 +239,9 @@ fn flow(state: &State, flow: &Flow, findings: &mut Vec<Finding>) {
 
 fn counters(before: &State, after: &State, findings: &mut Vec<Finding>) {
     let empty = BTreeMap::new();
+    let is_settled = before.uptime_seconds.min(after.uptime_seconds) >= SETTLED_SECONDS;
     let mut look = |subject: &str, table: Table, old: Option<&Counts>, new: &Counts| {
-        rising(subject, table, old.unwrap_or(&empty), new, findings);
+        rising(subject, table, (old.unwrap_or(&empty), new), is_settled, findings);
     };
     look("packets", worker::TABLE, Some(&before.drops), &after.drops);
     look("packets", verdict::TABLE, Some(&before.verdicts), &after.verdicts);
@@ -257,8 +261,16 @@ fn counters(before: &State, after: &State, findings: &mut Vec<Finding>) {
 
 type Counts = BTreeMap<String, u64>;
 
-fn rising(subject: &str, table: Table, old: &Counts, new: &Counts, findings: &mut Vec<Finding>) {
-    for counter in table.counters().filter(|counter| counter.is_fault()) {
+fn rising(
+    subject: &str,
+    table: Table,
+    (old, new): (&Counts, &Counts),
+    is_settled: bool,
+    findings: &mut Vec<Finding>,
+) {
+    let is_shown =
+        |counter: &&Counter| counter.is_fault() && (is_settled || counter.name != STARTING);
+    for counter in table.counters().filter(is_shown) {
         let now = new.get(counter.name).copied().unwrap_or(0);
         let risen = now.saturating_sub(old.get(counter.name).copied().unwrap_or(0));
         let (is_fatal, name) = (FATAL.contains(&counter.name), counter.name);

@@ -184,6 +184,23 @@ mod tests {
         assert!(words.contains(&cause) && words.contains("Start recoded there"), "{text}");
     }
 
+    /// Neighbours send before the flows of a node that starts have sockets.
+    #[test]
+    fn packets_of_unknown_flows_are_errors_while_they_come_and_not_those_of_the_start() {
+        let with = |count, uptime_seconds| {
+            let mut state = State { uptime_seconds, ..fixed::state() };
+            state.verdicts.insert("drop_unknown_flow".into(), count);
+            state
+        };
+        let named = |before: (u64, u64), after: (u64, u64)| {
+            let text = said(&with(before.0, before.1), &with(after.0, after.1));
+            text.contains("drop_unknown_flow")
+        };
+        assert!(!named((40, 1), (90, 3)), "while it starts");
+        assert!(!named((90, 600), (90, 602)), "what came at the start");
+        assert!(named((90, 600), (95, 602)), "what comes now");
+    }
+
     #[test]
     fn node_without_keys_is_warned_of_and_one_with_keys_is_not() {
         let with = |config: &str| State { config: config.into(), ..fixed::state() };

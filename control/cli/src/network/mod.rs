@@ -10,6 +10,7 @@ mod apply;
 mod check;
 mod keys;
 mod options;
+mod ping;
 mod render;
 mod script;
 mod ssh;
@@ -55,6 +56,15 @@ pub enum NetworkFailure {
     NoNetwork(&'static str),
     #[error("{0} is for one host: leave -f out, and run it there")]
     OneHost(String),
+    #[error(
+        "these echoes take longer than the {0} s that boxes are waited for: send fewer (-c, not 0) or \
+         faster (-i), or wait longer (--patience)"
+    )]
+    LongPing(u64),
+    #[error("with -f every path is pinged: name no host, or leave -f out")]
+    PingHost,
+    #[error("show --watch is for one host: watch a network with recodectl -f net.toml web")]
+    WatchAll,
     #[error("--only is for the boxes of a network: name its file with -f")]
     OnlyWithout,
     #[error("--diff compares with files that were written before: name their folder with --out")]
@@ -180,7 +190,11 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
         Command::Doctor { seconds } => {
             open(true).map_err(Into::into).and_then(|it| status::doctor(&it, *seconds, json))
         }
-        Command::Show { what } => {
+        Command::Show { watch: Some(_), .. } => Err(NetworkFailure::WatchAll.into()),
+        Command::Ping(options) => {
+            open(true).map_err(Into::into).and_then(|it| ping::run(&it, options, json))
+        }
+        Command::Show { what, watch: None } => {
             open(true).map_err(Into::into).and_then(|it| status::show(&it, *what, json))
         }
         Command::Check => open(true).map_err(Into::into).and_then(|it| check::run(&it, json)),

@@ -63,7 +63,7 @@ impl Answer {
 #[derive(Clone, Debug)]
 pub struct Ssh {
     words: Vec<String>,
-    patience: Duration,
+    pub(super) patience: Duration,
 }
 
 /// What one host has to do.

@@ -19,7 +19,8 @@ use recoded_gf::FieldOrder;
 
 use super::{Contender, Hop, Row};
 
-/// Payload of a TCP packet in a coded one of 1500 bytes is 1373; Ethernet's header adds 14.
+/// Payload of a TCP packet in a coded one of 1500 bytes over IPv4 is 1373; Ethernet's header adds
+/// 14.
 const HEADERS_BYTES: f64 = 127.0;
 const ETHERNET_BYTES: f64 = 14.0;
 
@@ -114,7 +115,7 @@ fn row(
 
 /// TCP payload of a link that carries nothing but symbols, each once.
 fn room(hop: &Hop) -> f64 {
-    hop.rate_mbit * (hop.mtu - HEADERS_BYTES).max(1.0) / (hop.mtu + ETHERNET_BYTES)
+    hop.rate_mbit * hop.payload(HEADERS_BYTES) / (hop.mtu + ETHERNET_BYTES)
 }
 
 /// The hop that carries least, with its packets per symbol.

@@ -15,7 +15,7 @@ use recoded_code::theory::LossModel;
 
 use super::{Contender, Hop, Row};
 
-/// Payload of a full packet is so much less than it, and on the wire it is so much more.
+/// Payload of a full packet over IPv4 is so much less than it, and on the wire it is so much more.
 const HEADERS_BYTES: f64 = 52.0;
 const ETHERNET_BYTES: f64 = 14.0;
 
@@ -83,12 +83,13 @@ fn whole(hops: &[Hop]) -> Hop {
         rate_mbit,
         round_trip: hops.iter().map(|hop| hop.round_trip).sum(),
         mtu: least(|hop| hop.mtu),
+        longer_header_bytes: hops.iter().map(|hop| hop.longer_header_bytes).fold(0.0, f64::max),
     }
 }
 
 /// All that arrives.
 fn limit(path: &Hop) -> f64 {
-    path.rate_mbit * (1.0 - path.loss.loss) * (path.mtu - HEADERS_BYTES)
+    path.rate_mbit * (1.0 - path.loss.loss) * path.payload(HEADERS_BYTES)
         / (path.mtu + ETHERNET_BYTES)
 }
 
@@ -137,5 +138,5 @@ fn stalls(path: &Hop, window: f64) -> bool {
 }
 
 fn megabits(path: &Hop, packets_per_second: f64) -> f64 {
-    packets_per_second * (path.mtu - HEADERS_BYTES) * 8.0 / 1e6
+    packets_per_second * path.payload(HEADERS_BYTES) * 8.0 / 1e6
 }

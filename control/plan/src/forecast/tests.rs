@@ -24,6 +24,7 @@ fn line_hops(line: &Value, rate_mbit: f64) -> Vec<Hop> {
         rate_mbit,
         round_trip: 2.0 * number("delay_ms") / 1e3 + IDLE_ROUND_TRIP,
         mtu: 1500.0,
+        longer_header_bytes: 0.0,
     };
     vec![hop; number("hops") as usize]
 }
@@ -104,6 +105,7 @@ fn hop(loss: f64, burst_mean: f64, round_trip_ms: f64) -> Hop {
         rate_mbit: 100.0,
         round_trip: round_trip_ms / 1e3,
         mtu: 1500.0,
+        longer_header_bytes: 0.0,
     }
 }
 
@@ -127,6 +129,23 @@ fn verdicts_say_where_it_is_worth_it() {
     assert_eq!(Forecast::new(Direction::There, &[]), None);
 }
 
+/// Headers of IPv6 are 20 bytes longer, of TCP's packets and of ours.
+#[test]
+fn forecasts_over_ipv6_are_less_by_its_longer_headers() {
+    let rows = |longer_header_bytes| {
+        let hop = Hop { longer_header_bytes, ..hop(0.1, 1.0, 1.0) };
+        Forecast::new(Direction::There, &[hop; 2]).expect("a forecast").rows
+    };
+    for (v4, v6) in rows(0.0).iter().zip(rows(20.0)) {
+        let payload = match v4.packets_per_symbol {
+            Some(_) => 1500.0 - 127.0,
+            None => 1500.0 - 52.0,
+        };
+        let share = v6.mbit / v4.mbit;
+        assert!((share - (payload - 20.0) / payload).abs() < 1e-9, "{v4:?} {v6:?}");
+    }
+}
+
 /// What was measured may be anything that is not refused.
 #[test]
 fn no_figures_lead_to_a_forecast_that_is_no_number() {
@@ -135,7 +154,8 @@ fn no_figures_lead_to_a_forecast_that_is_no_number() {
         for burst_mean in [1.0, 8.0, 1e6] {
             for (rate_mbit, round_trip) in [(1e-3, 0.0), (100.0, 0.05), (1e6, 100.0)] {
                 let loss = LossModel { loss, burst_mean };
-                let hop = Hop { loss, rate_mbit, round_trip, mtu: 256.0 };
+                let longer_header_bytes = 20.0;
+                let hop = Hop { loss, rate_mbit, round_trip, mtu: 256.0, longer_header_bytes };
                 for hops in [vec![hop], vec![hop; 3]] {
                     let forecast = Forecast::new(Direction::Back, &hops).expect("a forecast");
                     for row in &forecast.rows {

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{getsockopt, sockopt};
+use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
 
 use super::{Client, LATE, left};
 use crate::error::MeasureError;
@@ -67,9 +67,13 @@ impl Client {
         let least = if is_v4 { LEAST_V4 } else { LEAST_V6 };
         let most = PAYLOAD_BYTES_MAX as u16 + headers;
         // What this host's interface takes. The far end's may take more, or less.
-        let own =
-            if is_v4 { getsockopt(self.endpoint.socket(), sockopt::IpMtu).ok() } else { None };
-        let own = own.and_then(|own| u16::try_from(own).ok()).unwrap_or(1500).clamp(least, most);
+        let socket = self.endpoint.socket();
+        let own = if is_v4 { ip_mtu(socket) } else { ipv6_mtu(socket) };
+        let own = own
+            .ok()
+            .map(|own| u16::try_from(own).unwrap_or(u16::MAX))
+            .unwrap_or(1500)
+            .clamp(least, most);
         let begin = Range { arrives: least, vanishes: own + 1 };
         let (mut there, mut back) = (begin, begin);
         while !(there.is_known() && back.is_known()) {

@@ -131,6 +131,7 @@ const DIRECTIONS: [(&str, Allowed); 31] = [
             "recoded-code",
             "recoded-pipeline",
             "recoded-gf",
+            "recoded-plan",
             "recoded-secure",
         ]),
     ),

@@ -17,6 +17,7 @@ mod mtu;
 mod network;
 mod numbered;
 mod paths;
+mod ping;
 mod plan;
 mod processes;
 mod reload;

@@ -1,6 +1,7 @@
 //! `recodectl plan` over emulated links: what it measures beside what the links were set to.
 
 use std::io::Read;
+use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -45,9 +46,9 @@ impl Drop for Listening {
     }
 }
 
-fn plan(bed: &Bed, arguments: &[&str]) -> Value {
+fn plan(bed: &Bed, to: IpAddr, arguments: &[&str]) -> Value {
     let mut command = bed.source().command(binary("recodectl"));
-    let command = command.args(["--json", "plan", &bed.sink_address().to_string()]);
+    let command = command.args(["--json", "plan", &to.to_string()]);
     let output = command.args(arguments).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -80,7 +81,7 @@ fn is_right(way: &Value, loss: Loss) -> bool {
     is_right
 }
 
-fn check(bed: &Bed, link: &LinkConfig, mtu: f64, measured: &Value) {
+fn check(to: IpAddr, link: &LinkConfig, mtu: f64, measured: &Value) {
     for (name, set) in [("there", &link.eastward), ("back", &link.westward)] {
         let way = &measured[name];
         let rate = number(way, "/rate_mbit");
@@ -97,22 +98,34 @@ fn check(bed: &Bed, link: &LinkConfig, mtu: f64, measured: &Value) {
     let tolerance = (ROUND_TRIP_TOLERANCE * delay).max(ROUND_TRIP_MILLIS);
     let found = number(measured, "/round_trip/min_ms");
     assert!((found - delay).abs() <= tolerance, "round trip {found} ms of {delay}");
-    assert_eq!(measured["to"], bed.sink_address().to_string());
+    assert_eq!(measured["to"], to.to_string());
 }
 
-fn measure(link: LinkConfig, mtu: u16) -> Value {
+/// Gives both ends of a bed of one link addresses of IPv6; that of the sink.
+fn with_ipv6(bed: &Bed) -> IpAddr {
+    for (host, interface, number) in [(bed.source(), "east", 1), (bed.sink(), "west", 2)] {
+        for name in ["all", interface] {
+            host.sysctl(&format!("net.ipv6.conf.{name}.disable_ipv6"), "0").unwrap();
+        }
+        host.ip(&format!("-6 address add 2001:db8::{number}/64 dev {interface} nodad")).unwrap();
+    }
+    "2001:db8::2".parse().unwrap()
+}
+
+fn measure(link: LinkConfig, mtu: u16, to: impl Fn(&Bed) -> IpAddr) -> Value {
     let config = BedConfig::uniform(1, link);
     println!("seed {}", config.seed);
     let bed = Bed::build(&config).expect("the bed builds");
     for side in ["west", "east"] {
         bed.link(1).ip(&format!("link set {side} mtu {mtu}")).unwrap();
     }
+    let to = to(&bed);
     let _listening = Listening::start(bed.sink());
     for draw in 1.. {
-        let plan = plan(&bed, &["--seconds", "3"]);
+        let plan = plan(&bed, to, &["--seconds", "3"]);
         let measured = &plan["measured"];
         println!("{measured}");
-        check(&bed, &link, f64::from(mtu), measured);
+        check(to, &link, f64::from(mtu), measured);
         let right = [("there", link.eastward.loss), ("back", link.westward.loss)]
             .iter()
             .all(|(name, loss)| is_right(&measured[name], *loss));
@@ -136,7 +149,7 @@ fn plan_measures_what_links_were_set_to() {
         westward: direction(Loss::independent(0.02), 40.0, 5),
         timed: true,
     };
-    let plan = measure(lossy, 1500);
+    let plan = measure(lossy, 1500, Bed::sink_address);
     assert!(number(&plan, "/forecasts/0/rows/0/mbit") < 20.0, "cubic starves: {plan}");
     let bursty = LinkConfig {
         eastward: direction(Loss { share: 0.05, burst_mean: 8.0 }, 50.0, 3),
@@ -147,12 +160,26 @@ fn plan_measures_what_links_were_set_to() {
         },
         timed: true,
     };
-    let plan = measure(bursty, 1400);
+    let plan = measure(bursty, 1400, Bed::sink_address);
     assert_eq!(verdict(&plan, 0), "yes");
     assert_eq!(verdict(&plan, 1), "no");
     let reordered = number(&plan, "/measured/back/reordered");
     assert!((0.005..0.06).contains(&reordered), "{reordered}");
     assert_eq!(number(&plan, "/measured/there/reordered"), 0.0);
+    configured(&plan);
+}
+
+/// The least MTU of IPv6, and its longer headers.
+#[test]
+fn plan_over_ipv6_measures_what_links_were_set_to() {
+    let Some(_turn) = common::daemons() else { return };
+    let lossy = LinkConfig {
+        eastward: direction(Loss::independent(0.1), 50.0, 10),
+        westward: direction(Loss::independent(0.0), 50.0, 10),
+        timed: true,
+    };
+    let plan = measure(lossy, 1280, with_ipv6);
+    assert_eq!(verdict(&plan, 0), "datagrams");
     configured(&plan);
 }
 

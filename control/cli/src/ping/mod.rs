@@ -1,0 +1,321 @@
+//! `recodectl ping`: an echo each second to the far end of a tunnel, as its users' packets go.
+//!
+//! ```text
+//!  Echoes ── ICMP through the tunnel, coded, decoded ──> the far end's Linux
+//!    │ answers        Session: round trips, losses
+//!    └ own address ─> tunnel ─> its flows ─> trace: loss, queue and rank by hop
+//! ```
+//!
+//! The daemon is asked once, in the end, and only for the hops: without one, echoes are sent all
+//! the same.
+
+mod echo;
+mod session;
+mod show;
+
+pub use show::text;
+
+use crate::Failure;
+use crate::trace::{Trace, of_tunnel};
+use clap::Args;
+use echo::{Echoes, Heard, PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MIN};
+use recoded_api::client::Client;
+use serde::Serialize;
+use session::{Figures, Session};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const HOST_RULE: &str = "write the address that the far end has in the tunnel, such as 10.99.0.2, or \
+                         a host name; recodectl trace takes the id of a flow";
+
+/// Longest wait for an answer, and so for a signal.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What `ping` is asked for.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The far end: its address in the tunnel, or any host; with -f none, which is every path
+    #[arg(value_name = "HOST", value_parser = host)]
+    host: Option<String>,
+    /// Echoes to send; 0 for as many as fit before Ctrl-C
+    #[arg(short, long, value_name = "N", default_value_t = 10)]
+    count: u64,
+    /// Seconds between two echoes, 0.01 to 3600
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+    /// Seconds that an answer may take, 0.1 to 60; a later one counts as lost
+    #[arg(short = 'W', long, value_name = "SECONDS", default_value = "4", value_parser = wait)]
+    wait: Duration,
+    /// Bytes in each echo, which IP and ICMP add 28 to, IPv6 48
+    #[arg(short = 's', long, default_value_t = 56,
+          value_parser = clap::value_parser!(u16)
+              .range(PAYLOAD_BYTES_MIN as i64..=PAYLOAD_BYTES_MAX as i64))]
+    bytes: u16,
+    /// Print what came of all in the end, and no line for each
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+impl Options {
+    /// Whether it is for one host, and not for all paths of a network.
+    pub fn names_host(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// How long it takes at most; `None` without an end.
+    pub fn longest(&self) -> Option<Duration> {
+        let pauses = u32::try_from(self.count.checked_sub(1)?).ok()?;
+        Some(self.interval.checked_mul(pauses)? + self.wait)
+    }
+
+    /// The same for another host, as words of a shell.
+    pub fn words(&self) -> String {
+        let Options { count, interval, wait, bytes, .. } = self;
+        let (interval, wait) = (interval.as_secs_f64(), wait.as_secs_f64());
+        format!("-c {count} -i {interval} -W {wait} -s {bytes}")
+    }
+}
+
+/// Explains the command.
+pub const HELP: &str = "\
+Examples:
+  recodectl ping 10.99.0.2                         the far end of a tunnel, ten times
+  recodectl ping 10.99.0.2 -c 0                    until Ctrl-C
+  recodectl ping 10.99.0.2 -c 500 -i 0.02 -q       losses to a fifth of a percent, in ten seconds
+  recodectl ping 10.99.0.2 -s 1372                 packets of 1400 bytes
+  recodectl --json ping 10.99.0.2 | jq .figures.loss
+  recodectl ping 192.0.2.2                         the same host outside of the tunnel, to compare
+  recodectl -f net.toml ping                       every path of a network, from where it begins
+
+Echoes are ICMP: the far end needs no Recoded, and a flow back. What is lost in the tunnel, Recoded
+could not mend. Round trips include coding and decoding in both directions; the hops below them are
+what nodes report of single links (as recodectl trace), which is lost there and mended.
+
+Any user whose group is within net.ipv4.ping_group_range may send them (Debian's default is all),
+and root. Exit code 0 if anything is answered, 5 if nothing is.";
+
+/// Why there was no ping.
+#[derive(Debug, thiserror::Error)]
+pub enum PingError {
+    /// The name has no address.
+    #[error(
+        "{0} has no address ({1}): write the address that the far end has in the tunnel, such as \
+         10.99.0.2 (recodectl show has this end's)"
+    )]
+    Resolve(String, io::Error),
+    /// No socket for this user.
+    #[error(
+        "this user may not send ICMP echoes: let all groups do so (sudo sysctl -w \
+         net.ipv4.ping_group_range=\"0 2147483647\"), or run as root"
+    )]
+    Forbidden,
+    /// No route.
+    #[error(
+        "there is no way to {0} ({1}): see ip route get {0}, and whether the tunnel is there \
+         (recodectl show)"
+    )]
+    NoRoute(IpAddr, io::Error),
+    /// The socket.
+    #[error("the socket for ICMP echoes failed: {0}")]
+    Socket(#[from] io::Error),
+    /// No signals.
+    #[error("signals cannot be handled ({0}): use ping of your system")]
+    Signals(#[from] ctrlc::Error),
+}
+
+/// What came of the echoes, and of what they crossed.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// As it was written, and its address.
+    host: String,
+    address: String,
+    /// This host's address on the way.
+    from: String,
+    /// The tunnel that has it; null outside of tunnels.
+    tunnel: Option<String>,
+    bytes: u16,
+    interval_seconds: f64,
+    /// Counts and round trips.
+    figures: Figures,
+    /// ICMP errors and what else kept echoes from leaving, in words, and how often.
+    refusals: BTreeMap<String, u64>,
+    /// Why hops are not known; null where they are.
+    not_known: Option<String>,
+    /// Flows of the tunnel: there, then back.
+    ways: Vec<Trace>,
+}
+
+impl Report {
+    /// Whether nothing came back.
+    pub fn is_dead(&self) -> bool {
+        self.figures.answered == 0
+    }
+}
+
+/// Sends echoes until all are answered, or lost, or a signal comes.
+///
+/// # Errors
+/// There is no such host, no route, or no socket for this user.
+pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report, Failure> {
+    let host = options.host.as_deref().ok_or(Failure::Usage(HOST_RULE.to_owned()))?;
+    let to = resolve(host)?;
+    let mut echoes = Echoes::open(to, options.bytes).map_err(|error| opening(to, error))?;
+    let from = echoes.local().map_err(PingError::from)?;
+    let mut reader = Reader::new(options.quiet || is_json)?;
+    reader.tell(&show::head(options, host, &to.to_string(), &from.to_string()))?;
+    let mut session = Session::new(options.wait);
+    let mut refusals = BTreeMap::new();
+    run(options, &mut echoes, &mut session, &mut refusals, &mut reader)?;
+    let (tunnel, not_known, ways) = crossed(socket, from);
+    Ok(Report {
+        host: host.to_owned(),
+        address: to.to_string(),
+        from: from.to_string(),
+        tunnel,
+        bytes: options.bytes,
+        interval_seconds: options.interval.as_secs_f64(),
+        figures: session.figures(),
+        refusals,
+        not_known,
+        ways,
+    })
+}
+
+/// Sends and receives until all is known, or the reader has seen enough.
+fn run(
+    options: &Options,
+    echoes: &mut Echoes,
+    session: &mut Session,
+    refusals: &mut BTreeMap<String, u64>,
+    reader: &mut Reader,
+) -> Result<(), PingError> {
+    let began = Instant::now();
+    let mut due = Duration::ZERO;
+    loop {
+        let now = began.elapsed();
+        let is_done = options.count > 0 && session.figures().sent >= options.count;
+        if !is_done && now >= due {
+            let sent = echoes.send(session.next());
+            session.sent(now);
+            if let Err(error) = sent {
+                let said = echo::refusal(&error).ok_or(error)?;
+                *refusals.entry(said).or_default() += 1;
+            }
+            // After a pause of the whole host, one is sent and not all that were missed.
+            due = (due + options.interval).max(now);
+        }
+        for number in session.expire(now) {
+            reader.tell(&show::lost(number, options))?;
+        }
+        if reader.is_gone() || is_done && !session.is_waiting() {
+            return Ok(());
+        }
+        let next = if is_done { Duration::MAX } else { due };
+        let next = session.deadline().map_or(next, |deadline| deadline.min(next));
+        match echoes.receive(next.saturating_sub(began.elapsed()).min(LOOK))? {
+            Heard::Answer(number) => {
+                let answer = session.answer(number, began.elapsed());
+                if let Some(line) = show::answer(number, answer) {
+                    reader.tell(&line)?;
+                }
+            }
+            Heard::Refused(said) => *refusals.entry(said).or_default() += 1,
+            Heard::Nothing => {}
+        }
+    }
+}
+
+/// Who reads a line for each echo, and may stop it.
+struct Reader {
+    is_quiet: bool,
+    is_closed: bool,
+    is_asked_to_end: Arc<AtomicBool>,
+}
+
+impl Reader {
+    fn new(is_quiet: bool) -> Result<Reader, PingError> {
+        let is_asked_to_end = Arc::new(AtomicBool::new(false));
+        let asked = is_asked_to_end.clone();
+        // Partner: the load in `is_gone`.
+        ctrlc::set_handler(move || asked.store(true, Ordering::Release))?;
+        Ok(Reader { is_quiet, is_closed: false, is_asked_to_end })
+    }
+
+    fn tell(&mut self, line: &str) -> Result<(), PingError> {
+        if self.is_quiet || self.is_closed {
+            return Ok(());
+        }
+        match writeln!(io::stdout(), "{line}") {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.is_closed = true,
+            written => written?,
+        }
+        Ok(())
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_closed || self.is_asked_to_end.load(Ordering::Acquire)
+    }
+}
+
+/// The tunnel that has this address, why its hops are not known, and its flows.
+fn crossed(socket: &Path, from: IpAddr) -> (Option<String>, Option<String>, Vec<Trace>) {
+    let state = match Client::connect(socket).and_then(|mut client| client.state()) {
+        Ok(state) => state,
+        Err(error) => return (None, Some(error.to_string()), Vec::new()),
+    };
+    let address = |text: &str| text.split('/').next().and_then(|text| text.parse::<IpAddr>().ok());
+    let mut tunnels = state.tunnels.iter();
+    let tunnel = tunnels.find(|tunnel| address(&tunnel.address) == Some(from));
+    let tunnel = tunnel.map(|tunnel| tunnel.name.clone());
+    let ways = tunnel.as_deref().map_or(Vec::new(), |name| of_tunnel(&state, name));
+    (tunnel, None, ways)
+}
+
+fn resolve(host: &str) -> Result<IpAddr, PingError> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let failed = |error| PingError::Resolve(host.to_owned(), error);
+    let mut found = (bare, 0).to_socket_addrs().map_err(failed)?;
+    let found = found.next().ok_or_else(|| failed(io::Error::other("no address")))?;
+    Ok(found.ip().to_canonical())
+}
+
+fn opening(to: IpAddr, error: io::Error) -> PingError {
+    use io::ErrorKind::{AddrNotAvailable, HostUnreachable, InvalidInput, NetworkUnreachable};
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => PingError::Forbidden,
+        // The last is what a route of type blackhole makes of it.
+        HostUnreachable | NetworkUnreachable | AddrNotAvailable | InvalidInput => {
+            PingError::NoRoute(to, error)
+        }
+        _ => PingError::Socket(error),
+    }
+}
+
+/// A number is an IPv4 address to a resolver, and a flow to people.
+fn host(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.parse::<u64>().is_ok() {
+        return Err(HOST_RULE.to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    seconds(text, 0.01, 3600.0).ok_or_else(|| "write 0.01 to 3600 seconds".to_owned())
+}
+
+fn wait(text: &str) -> Result<Duration, String> {
+    seconds(text, 0.1, 60.0).ok_or_else(|| "write 0.1 to 60 seconds".to_owned())
+}
+
+fn seconds(text: &str, least: f64, most: f64) -> Option<Duration> {
+    let seconds = text.parse().ok().filter(|seconds| (least..=most).contains(seconds))?;
+    Some(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! What is printed of echoes.
+
+use super::session::{Answer, Figures};
+use super::{Options, Report};
+use crate::table::{clean, count, percent, sentence, wrapped};
+use crate::trace;
+
+/// The first line, before anything is sent.
+pub fn head(options: &Options, host: &str, address: &str, from: &str) -> String {
+    let Options { bytes, interval, .. } = options;
+    let host = clean(host);
+    let name = if host == address { host } else { format!("{host} ({address})") };
+    format!("ping {name} from {from}: {bytes} bytes every {} s", interval.as_secs_f64())
+}
+
+/// One echo.
+pub fn answer(number: u64, answer: Answer) -> Option<String> {
+    let said = match answer {
+        Answer::First(trip) => format!("{:>10.3} ms", trip.as_secs_f64() * 1e3),
+        Answer::Copy => "another answer".to_owned(),
+        Answer::Late => "an answer after its time".to_owned(),
+        Answer::Foreign => return None,
+    };
+    Some(format!("{number:>6}  {said}"))
+}
+
+/// One that was not answered in time.
+pub fn lost(number: u64, options: &Options) -> String {
+    format!("{number:>6}  no answer within {} s", options.wait.as_secs_f64())
+}
+
+/// What came of all.
+pub fn text(report: &Report) -> String {
+    let Report { figures, address, .. } = report;
+    let Figures { sent, answered, lost, .. } = figures;
+    let loss = figures.loss.map_or(String::new(), |loss| format!(" ({})", percent(loss)));
+    let mut text = format!(
+        "\n{address}: sent {}, answered {}, lost {}{loss}\n",
+        count(*sent),
+        count(*answered),
+        count(*lost)
+    );
+    if let Some(trips) = &figures.round_trip_us {
+        let named = [
+            ("min", trips.min),
+            ("mean", trips.mean),
+            ("max", trips.max),
+            ("deviation", trips.deviation),
+        ];
+        let facts = named.map(|(name, micros)| format!("{name} {:.3} ms", micros / 1e3));
+        text += &wrapped("round trip", &facts);
+    }
+    let more = [("copies", figures.copies), ("late", figures.late)];
+    let more: Vec<String> = more
+        .into_iter()
+        .filter(|(_, number)| *number > 0)
+        .map(|(name, number)| format!("{name} {}", count(number)))
+        .collect();
+    if !more.is_empty() {
+        text += &wrapped("answers", &more);
+    }
+    if !report.refusals.is_empty() {
+        let said = report.refusals.iter().map(|(said, times)| format!("{said} {}", count(*times)));
+        text += &wrapped("refused", &said.collect::<Vec<_>>());
+    }
+    if *answered == 0 && *sent > 0 {
+        text += &sentence("cure", cure(report));
+    }
+    text + &ways(report)
+}
+
+fn cure(report: &Report) -> &'static str {
+    match (&report.tunnel, report.figures.late) {
+        (_, 1..) => "answers come late: wait longer (-W), or see what fills the queues on the way",
+        (Some(_), 0) => {
+            "see recodectl doctor here and at the far end; that a flow leads back, too; and that \
+             the far end's firewall lets ICMP echoes in"
+        }
+        (None, 0) => {
+            "see that the far end is up, that routes lead there and back (ip route get), and that \
+             firewalls let ICMP echoes through"
+        }
+    }
+}
+
+/// The hops of the flows that carry the echoes.
+fn ways(report: &Report) -> String {
+    if let Some(why) = &report.not_known {
+        return sentence("hops", why);
+    }
+    let Some(tunnel) = &report.tunnel else {
+        let text = format!(
+            "{} is no address of a tunnel of this node: this was the path without Recoded",
+            report.from
+        );
+        return sentence("hops", &text);
+    };
+    let text = format!("tunnel {tunnel}, by what nodes report; there first, then back");
+    sentence("hops", &text) + &trace::text(&report.ways)
+}

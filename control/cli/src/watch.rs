@@ -1,0 +1,61 @@
+//! `recodectl show --watch`: the same again and again, over one connection, for logs and for pipes;
+//! `top` is for terminals.
+//!
+//! The client asks each time. A call of Varlink that is answered more than once would keep what it
+//! costs, as every answer is the whole state, and keep the daemon's one task and a connection busy
+//! for a client that does not read.
+
+use crate::Failure;
+use crate::arguments::Show;
+use crate::feed::Feed;
+use crate::{json, show};
+use jiff::Zoned;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// Prints the state, or a part of it, until the reader has seen enough.
+///
+/// # Errors
+/// No daemon answers at first, or this user may not ask it any more.
+pub fn watch(
+    socket: &Path,
+    what: Option<Show>,
+    every: Duration,
+    is_json: bool,
+) -> Result<(), Failure> {
+    let mut feed = Feed::new(socket);
+    let mut state = Some(feed.state()?);
+    loop {
+        if let Some(state) = state {
+            let text = if is_json {
+                json::show(&state, what, true)?
+            } else {
+                let at = Zoned::now().strftime("%Y-%m-%d %H:%M:%S");
+                format!("--- {at}\n{}\n", show::show(&state, what))
+            };
+            let mut output = io::stdout();
+            match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                written => written?,
+            }
+        }
+        std::thread::sleep(every);
+        state = match feed.state() {
+            Ok(state) => {
+                feed.answered(false);
+                Some(state)
+            }
+            Err(error) => {
+                feed.wait(error)?;
+                None
+            }
+        };
+    }
+}
+
+/// Seconds between two looks.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.5..=3600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write 0.5 to 3600 seconds".to_owned())
+}
