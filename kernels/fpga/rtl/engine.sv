@@ -174,15 +174,15 @@ module engine
     .loaded(table_loaded), .*
   );
 
-  logic before_first;
-  logic [511:0] before, y;
+  logic so_far_first;
+  logic [511:0] so_far, y;
   tile #(.LANES(LANES), .KT(KT), .NT(NT)) u_tile (
-    .bank(table_bank), .first(before_first), .load_address({table_load_bank, load_nibble}), .*
+    .bank(table_bank), .first(so_far_first), .load_address({table_load_bank, load_nibble}), .*
   );
 
   logic output_drained, output_filled, sum_valid, sum_last, sum_bank;
-  logic [3:0] before_beat, sum_beat;
-  logic [KT_BITS-1:0] before_word, sum_word;
+  logic [3:0] so_far_beat, sum_beat;
+  logic [KT_BITS-1:0] so_far_word, sum_word;
   logic stall_tables, stall_input, stall_output;
   passes #(.KT(KT)) u_passes (
     .rst(core_rst), .walked(walked[PASSES]), .skip(skip[PASSES]), .job(job[PASSES]), .*

@@ -31,11 +31,11 @@ module input_store
   // before are the last `shift` of the row's beat.
   logic [KT_BITS-1:0] row, write_row;
   assign row = KT_BITS'(tag.lane / 6'(LANES));
-  logic [63:0] tail, before, is_before, write;
+  logic [63:0] tail, is_tail, is_before, write;
   logic [6:0] turn;
   assign tail = ~(~64'd0 >> tag.shift);
   assign turn = 7'd64 - 7'(LANES) * 7'(row);
-  assign before = 64'({tail, tail} >> turn);
+  assign is_tail = 64'({tail, tail} >> turn);
   logic write_done;
   logic [UNIT_BITS-1:0] write_unit, write_unit_before;
   logic [63:0][7:0] rotated;
@@ -43,9 +43,9 @@ module input_store
   assign rotation = tag.shift - 6'(LANES) * 6'(row);
   always_ff @(posedge clk) begin
     write_done <= is_row && beat.last && tag.last_row && !rst;
-    write <= (before & {64{beat.index != 0}} | ~before & {64{beat.index < 6'(tag.beats)}})
+    write <= (is_tail & {64{beat.index != 0}} | ~is_tail & {64{beat.index < 6'(tag.beats)}})
       & {64{is_row && !rst}};
-    is_before <= before;
+    is_before <= is_tail;
     write_unit <= tag.unit + UNIT_BITS'(beat.index);
     write_unit_before <= tag.unit + UNIT_BITS'(beat.index) - 1;
     write_row <= row;

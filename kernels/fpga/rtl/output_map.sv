@@ -12,7 +12,7 @@ module output_map
   // Of 64 products: plane i holds coefficient i of each.
   input  logic [TERMS-1:0][63:0] term,
   input  logic                   first,
-  input  logic [511:0]           before,
+  input  logic [511:0]           so_far,
   // A clock later.
   output logic [511:0]           y,
   input  logic                   load,
@@ -63,5 +63,5 @@ module output_map
   end
 `endif
 
-  always_ff @(posedge clk) y <= mapped ^ (first ? 512'd0 : before);
+  always_ff @(posedge clk) y <= mapped ^ (first ? 512'd0 : so_far);
 endmodule

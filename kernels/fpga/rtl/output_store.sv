@@ -12,9 +12,9 @@ module output_store
 ) (
   input  logic                clk,
   // Sums so far, a clock later: byte [lane][destination].
-  input  logic [3:0]          before_beat,
-  input  logic [NT_BITS-1:0]  before_word,
-  output logic [511:0]        before,
+  input  logic [3:0]          so_far_beat,
+  input  logic [NT_BITS-1:0]  so_far_word,
+  output logic [511:0]        so_far,
   // Sums with this pass.
   input  logic [511:0]        y,
   input  logic                sum_valid,
@@ -32,7 +32,7 @@ module output_store
 
   logic [511:0] sums [2**SUM_BITS];
   always_ff @(posedge clk) begin
-    before <= sums[{before_beat, before_word}];
+    so_far <= sums[{so_far_beat, so_far_word}];
     if (sum_valid && !sum_last) sums[{sum_beat, sum_word}] <= y;
   end
 

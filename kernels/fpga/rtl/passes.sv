@@ -31,9 +31,9 @@ module passes
   output logic [UNIT_BITS-1:0] unit,
   output logic [KT_BITS-1:0]   word,
   output logic                 table_bank,
-  output logic [3:0]           before_beat,
-  output logic [KT_BITS-1:0]   before_word,
-  output logic                 before_first,
+  output logic [3:0]           so_far_beat,
+  output logic [KT_BITS-1:0]   so_far_word,
+  output logic                 so_far_first,
   output logic                 sum_valid,
   output logic                 sum_last,
   output logic [3:0]           sum_beat,
@@ -160,9 +160,9 @@ module passes
   always_ff @(posedge clk) steps <= rst ? '0 : {steps[CLOCKS-2:0], now};
   assign table_bank = steps[1].bank;
   assign sum_valid = steps[CLOCKS-1].valid;
-  assign before_beat = steps[CLOCKS-3].beat;
-  assign before_word = steps[CLOCKS-3].word;
-  assign before_first = steps[CLOCKS-2].first;
+  assign so_far_beat = steps[CLOCKS-3].beat;
+  assign so_far_word = steps[CLOCKS-3].word;
+  assign so_far_first = steps[CLOCKS-2].first;
   assign sum_last = steps[CLOCKS-1].last;
   assign sum_beat = steps[CLOCKS-1].beat;
   assign sum_word = steps[CLOCKS-1].word;

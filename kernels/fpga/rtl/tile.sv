@@ -22,7 +22,7 @@ module tile
   input  logic [LANES-1:0][KT-1:0][7:0] x,
   // Sums so far, three clocks after x, and whether there are none.
   input  logic                          first,
-  input  logic [511:0]                  before,
+  input  logic [511:0]                  so_far,
   // Four clocks after x: byte [lane][destination].
   output logic [511:0]                  y,
   input  logic                          load,
@@ -92,7 +92,7 @@ module tile
   always_ff @(posedge clk) term <= term_now;
 
   output_map u_map (
-    .clk, .bank(bank_term), .term, .first, .before, .y,
+    .clk, .bank(bank_term), .term, .first, .so_far, .y,
     .load(load_map), .load_address, .load_entries(load_map_entries)
   );
 endmodule

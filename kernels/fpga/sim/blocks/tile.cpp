@@ -89,7 +89,7 @@ int main() {
       }
       // Sums so far come three clocks later.
       if (word >= LATENCY - 1 && word - (LATENCY - 1) < WORDS) {
-        fill(tile.before, before[word - (LATENCY - 1)]);
+        fill(tile.so_far, before[word - (LATENCY - 1)]);
         tile.first = (word - (LATENCY - 1)) % 3 == 0;
       }
       clock();

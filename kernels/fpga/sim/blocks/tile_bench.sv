@@ -13,7 +13,7 @@ module tile_bench
   input  logic [7:0]   in_polynomial,
   output logic         loaded,
   input  logic         load_bank, bank, first,
-  input  logic [511:0] x, before,
+  input  logic [511:0] x, so_far,
   output logic [511:0] y
 );
   logic begun, load, load_map;
