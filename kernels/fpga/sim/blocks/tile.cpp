@@ -13,7 +13,7 @@ static uint8_t random_byte() {
   return state >> 32;
 }
 
-static void clock() {
+static void tick() {
   tile.clk = 1;
   tile.eval();
   tile.clk = 0;
@@ -47,7 +47,7 @@ int main() {
   const int fields[] = {0, 0, 1, 2, 3};
   unsigned compared = 0;
   tile.rst = 1;
-  clock();
+  tick();
   tile.rst = 0;
   for (int round = 0; round < 10; round++) {
     const int field = fields[round % 5], bits = 8 >> field;
@@ -62,7 +62,7 @@ int main() {
     for (int clocks = 0; clocks < 100; clocks++) {
       tile.eval();
       const bool takes = tile.in_valid && tile.in_ready, loaded = tile.loaded;
-      clock();
+      tick();
       if (takes) tile.in_valid = 0, taken = true;
       if (loaded) break;
       expect(clocks < 99, "tables are loaded");
@@ -92,7 +92,7 @@ int main() {
         fill(tile.so_far, before[word - (LATENCY - 1)]);
         tile.first = (word - (LATENCY - 1)) % 3 == 0;
       }
-      clock();
+      tick();
     }
   }
   std::printf("%u bytes\n", compared);
