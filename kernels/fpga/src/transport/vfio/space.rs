@@ -84,13 +84,7 @@ impl Space {
     ///
     /// # Errors
     /// What Linux says.
-    pub fn map(
-        &self,
-        linux: &mut impl Linux,
-        here: u64,
-        there: u64,
-        bytes: u64,
-    ) -> io::Result<()> {
+    pub fn map(&self, linux: &mut impl Linux, here: u64, there: u64, bytes: u64) -> io::Result<()> {
         let with = |mut argument: Vec<u8>, values: [u64; 3]| {
             argument.extend(values.into_iter().flat_map(u64::to_le_bytes));
             argument
