@@ -38,9 +38,10 @@ module input_store
   assign is_tail = 64'({tail, tail} >> turn);
   logic write_done;
   logic [UNIT_BITS-1:0] write_unit, write_unit_before;
-  logic [63:0][7:0] rotated;
-  logic [5:0] rotation;
-  assign rotation = tag.shift - 6'(LANES) * 6'(row);
+  logic [63:0][7:0] rotated, rotated_now;
+  rotator u_rotator (
+    .in(beat.data), .places(tag.shift - 6'(LANES) * 6'(row)), .out(rotated_now)
+  );
   always_ff @(posedge clk) begin
     write_done <= is_row && beat.last && tag.last_row && !rst;
     write <= (is_tail & {64{beat.index != 0}} | ~is_tail & {64{beat.index < 6'(tag.beats)}})
@@ -49,7 +50,7 @@ module input_store
     write_unit <= tag.unit + UNIT_BITS'(beat.index);
     write_unit_before <= tag.unit + UNIT_BITS'(beat.index) - 1;
     write_row <= row;
-    rotated <= 512'({beat.data, beat.data} >> {rotation, 3'd0});
+    rotated <= rotated_now;
   end
   always_ff @(posedge clk) chunk_stored <= write_done && !rst;
 
@@ -70,7 +71,9 @@ module input_store
   // Row k's word was stored in block word + k.
   logic [KT_BITS-1:0] word_stored;
   logic [511:0] turned;
-  assign turned = 512'({stored, stored} >> (10'(word_stored) * 10'(8 * LANES)));
+  rotator #(.FINEST(LANES >= 4 ? 4 : 1)) u_turn (
+    .in(stored), .places(6'(LANES) * 6'(word_stored)), .out(turned)
+  );
   always_ff @(posedge clk) begin
     word_stored <= word;
     for (int i = 0; i < LANES; i++)
