@@ -99,6 +99,35 @@ impl FakeLinux {
         if is_refused { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
     }
 
+    fn map(&self, request: Request, argument: &[u8]) -> io::Result<()> {
+        if self.refusal == Some(Refusal::NoMemory) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        // Read and written by the card; by iommufd also at this address.
+        let places = if request == Request::MapDma {
+            assert_eq!(word(argument, 4), 3);
+            [8, 16, 24]
+        } else {
+            assert_eq!([4, 8, 12].map(|at| word(argument, at)), [7, SPACE.into(), 0]);
+            [16, 32, 24]
+        };
+        let [here, there, bytes] = places.map(|at| wide(argument, at));
+        assert!([here, there, bytes].iter().all(|value| value % 4096 == 0));
+        self.log.lock().expect("no test panics").mapped += 1;
+        self.mapped.lock().expect("no test panics").push((there, here, bytes));
+        Ok(())
+    }
+
+    fn unmap(&self, request: Request, argument: &[u8]) {
+        let space = if request == Request::UnmapDma { 0 } else { SPACE.into() };
+        assert_eq!(word(argument, 4), space);
+        let [there, bytes] = [8, 16].map(|at| wide(argument, at));
+        let mut mapped = self.mapped.lock().expect("no test panics");
+        let found = mapped.iter().position(|one| (one.0, one.2) == (there, bytes));
+        mapped.swap_remove(found.expect("it was mapped"));
+        self.log.lock().expect("no test panics").unmapped += 1;
+    }
+
     fn start(&mut self, raise: Option<File>) {
         let registers = self.device.try_clone().expect("a descriptor");
         let memory = ThroughIommu {
@@ -146,9 +175,6 @@ impl Linux for FakeLinux {
         argument: &mut [u8],
     ) -> io::Result<i32> {
         assert_eq!(argument.len(), request.argument_bytes());
-        let wide = |bytes: &[u8], at: usize| {
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-        };
         let mut log = self.log.lock().expect("no test panics");
         match request {
             Request::GetApiVersion => {
@@ -208,34 +234,20 @@ impl Linux for FakeLinux {
                 self.refuses(Refusal::NotAttached)?;
             }
             Request::MapDma | Request::IoasMap => {
-                if self.refusal == Some(Refusal::NoMemory) {
-                    return Err(io::ErrorKind::OutOfMemory.into());
-                }
-                // Read and written by the card; by iommufd also at this address.
-                let places = if request == Request::MapDma {
-                    assert_eq!(word(argument, 4), 3);
-                    [8, 16, 24]
-                } else {
-                    assert_eq!([4, 8, 12].map(|at| word(argument, at)), [7, SPACE.into(), 0]);
-                    [16, 32, 24]
-                };
-                let [here, there, bytes] = places.map(|at| wide(argument, at));
-                assert!([here, there, bytes].iter().all(|value| value % 4096 == 0));
-                log.mapped += 1;
-                self.mapped.lock().expect("no test panics").push((there, here, bytes));
+                drop(log);
+                self.map(request, argument)?;
             }
             Request::UnmapDma | Request::IoasUnmap => {
-                let space = if request == Request::UnmapDma { 0 } else { SPACE.into() };
-                assert_eq!(word(argument, 4), space);
-                let [there, bytes] = [8, 16].map(|at| wide(argument, at));
-                let mut mapped = self.mapped.lock().expect("no test panics");
-                let found = mapped.iter().position(|one| (one.0, one.2) == (there, bytes));
-                mapped.swap_remove(found.expect("it was mapped"));
-                log.unmapped += 1;
+                drop(log);
+                self.unmap(request, argument);
             }
         }
         Ok(0)
     }
+}
+
+fn wide(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
