@@ -1,6 +1,6 @@
-//! With the feature `fpga-sim`: translates `rtl` to C++ with Verilator and compiles it, once for all
-//! builds of a profile: programs with other features, tests and lints have build scripts of their
-//! own, which would all make the same.
+//! With the feature `fpga-sim`: translates `rtl` to C++ with Verilator and compiles it, once for
+//! all builds of a profile: programs with other features, tests and lints have build scripts of
+//! their own, which would all make the same.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

@@ -5,8 +5,8 @@
 //                  +-> passes: what the tile does when  --> tile <--------+
 //                  +-> row_walker -> writer <-- output_store <-+
 //
-// LANES byte positions, KT sources and NT destinations make the tile. KT and NT are 64 / LANES, so that
-// a beat is one word for every row of the tile.
+// LANES byte positions, KT sources and NT destinations make the tile. KT and NT are 64 / LANES, so
+// that a beat is one word for every row of the tile.
 module engine
   import engine_pkg::*;
   import layout_pkg::*;

@@ -1,12 +1,12 @@
 // Products of leaves, summed over the sources: the bulk of the tile.
 //
-// A leaf of a source times that of a coefficient is one AND. The sum of four of them, by four sources
-// and four coefficients, is looked up by the bits of the sources in a table of 16 bits that was
-// made of those of the coefficients. A look-up table of the card's holds two such tables of two
+// A leaf of a source times that of a coefficient is one AND. The sum of four of them, by four
+// sources and four coefficients, is looked up by the bits of the sources in a table of 16 bits that
+// was made of those of the coefficients. A look-up table of the card's holds two such tables of two
 // banks: one is used while the other is loaded.
 //
-// For synthesis with `VENDOR_CELLS`, which says which memories are packed into one cell. Without, for
-// simulation, all lanes share one memory.
+// For synthesis with `VENDOR_CELLS`, which says which memories are packed into one cell. Without,
+// for simulation, all lanes share one memory.
 module leaf_products
   import engine_pkg::*;
 #(

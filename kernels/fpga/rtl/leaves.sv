@@ -1,7 +1,7 @@
 // What Karatsuba's formula, three times over, multiplies: of eight bits, 27 sums of some of them.
 //
-// A byte is a polynomial over GF(2) in the bits of its place: 4 a + 2 b + c. In each of a, b and c a
-// leaf takes the bit with 0, that with 1, or the sum of both (2). Leaf 9 a + 3 b + c.
+// A byte is a polynomial over GF(2) in the bits of its place: 4 a + 2 b + c. In each of a, b and c
+// a leaf takes the bit with 0, that with 1, or the sum of both (2). Leaf 9 a + 3 b + c.
 //
 // WIDTH bytes at once: plane i holds bit i of each.
 module leaves

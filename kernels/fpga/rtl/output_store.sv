@@ -1,4 +1,5 @@
-// Keeps sums between passes, and makes the corner turn after the tile: columns in, destination rows out.
+// Keeps sums between passes, and makes the corner turn after the tile: columns in, destination rows
+// out.
 //
 // Sums of a chunk stay in the order of its words until the last pass over its sources. Then word w
 // of destination n goes to block (w + n) mod NT, at address {bank, beat, n}, so that a beat of one

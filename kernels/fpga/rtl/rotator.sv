@@ -1,6 +1,6 @@
-// Turns 64 bytes to places that are lower by `places`, around: three levels of four inputs each, which
-// with the two bits that select are the inputs of a look-up table. Two, where places are multiples of
-// four.
+// Turns 64 bytes to places that are lower by `places`, around: three levels of four inputs each,
+// which with the two bits that select are the inputs of a look-up table. Two, where places are
+// multiples of four.
 module rotator #(
   parameter int FINEST = 1
 ) (

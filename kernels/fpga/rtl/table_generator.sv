@@ -1,5 +1,5 @@
-// Makes the tables of a tile from its coefficients: one entry of all tables of four sources a clock, so
-// that a tile takes 4 KT clocks.
+// Makes the tables of a tile from its coefficients: one entry of all tables of four sources a
+// clock, so that a tile takes 4 KT clocks.
 //
 // The entry at address a of four coefficients is the sum of those whose bit is set in a. That is
 // made of the coefficients' bytes, and turned into leaves afterwards, as both are sums.

@@ -1,5 +1,6 @@
-// What AMD's cell of this name does: eight LUTs as memories of 32 times two bits, written at ADDRH, each
-// read at its own address. For simulation; for synthesis a box, as Yosys and Vivado have their own.
+// What AMD's cell of this name does: eight LUTs as memories of 32 times two bits, written at ADDRH,
+// each read at its own address. For simulation; for synthesis a box, as Yosys and Vivado have their
+// own.
 (* blackbox *)
 module RAM32M16 (
   input  logic       WCLK,

@@ -1,5 +1,5 @@
-// Memories of 32 times two bits in the LUTs of UltraScale and UltraScale+: all are written at the same
-// address, each is read at its own.
+// Memories of 32 times two bits in the LUTs of UltraScale and UltraScale+: all are written at the
+// same address, each is read at its own.
 //
 // A slice has eight LUTs, of which one brings the address for writing, so seven go into a cell.
 // Yosys would give each width of a memory cells of its own, and fill half of them.

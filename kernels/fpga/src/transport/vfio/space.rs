@@ -1,5 +1,5 @@
-//! What a device is opened through, and the DMA addresses that it has: iommufd where Linux has it for
-//! the device, otherwise the container of its group.
+//! What a device is opened through, and the DMA addresses that it has: iommufd where Linux has it
+//! for the device, otherwise the container of its group.
 
 use std::fs::File;
 use std::io;
