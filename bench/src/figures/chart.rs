@@ -138,7 +138,12 @@ impl Frame<'_> {
                 let y = self.y(point.ours);
                 let height = self.top + PANEL.1 - y;
                 page.rectangle(middle - width / 2.0 + 1.0, y, width - 2.0, height, colour);
-                page.words((middle, y - 5.0), Align::Middle, 10, INK, &digits(point.ours));
+                let words = digits(point.ours);
+                if width < WORDS_WIDTH {
+                    page.upright((middle + 3.0, y - 5.0), Align::Start, 10, INK, &words);
+                } else {
+                    page.words((middle, y - 5.0), Align::Middle, 10, INK, &words);
+                }
             }
         }
     }
@@ -228,6 +233,8 @@ const PANEL: (f64, f64) = (400.0, 270.0);
 const GAP: (f64, f64) = (84.0, 84.0);
 /// Room for the legend.
 const LEGEND: f64 = 210.0;
+/// What the numbers over columns take; those of narrower ones stand upright.
+const WORDS_WIDTH: f64 = 16.0;
 /// Between the edge of a panel and its first and last place.
 const INSET: f64 = 12.0;
 

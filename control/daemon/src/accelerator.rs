@@ -4,7 +4,7 @@
 use crate::config::EngineChoice;
 use recoded_code::engine::{Engine, Error};
 use recoded_fpga::Card;
-use recoded_runtime::offload::OpenEngine;
+use recoded_runtime::offload::{OpenEngine, faster};
 use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(feature = "cuda")]
 use std::time::Duration;
@@ -38,8 +38,8 @@ enum Kind {
 /// What the thread that opens a card shares with the one that is told which.
 struct State {
     choice: EngineChoice,
-    /// What was opened last.
-    opened: Option<Kind>,
+    /// What was opened last, and for which choice.
+    opened: Option<(Kind, EngineChoice)>,
     /// What was said last: opening is tried again and again, and what is said is said once.
     told: String,
 }
@@ -70,7 +70,7 @@ impl Accelerator {
         Accelerator { is_free: false, ..self }
     }
 
-    /// For the queue. Where both cards would do, the CUDA card is opened.
+    /// For the queue. Where both cards would do, both are opened, and the faster one stays.
     pub fn opener(&self) -> OpenEngine {
         let (fpga, state) = (self.fpga.clone(), Arc::clone(&self.state));
         if !self.is_free {
@@ -85,7 +85,7 @@ impl Accelerator {
             let (opened, kind) = open(choice, fpga.as_ref());
             let mut state = lock();
             if state.choice == choice {
-                state.opened = opened.is_ok().then_some(kind);
+                state.opened = opened.is_ok().then_some((kind, choice));
             }
             let news = match &opened {
                 Ok(engine) => format!("accelerator: {}", engine.name()),
@@ -102,36 +102,56 @@ impl Accelerator {
     /// Has `choice` opened from now on; whether that is not what is open.
     pub fn choose(&self, choice: EngineChoice) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = std::mem::replace(&mut state.choice, choice);
+        state.choice = choice;
+        let Some((kind, opened_for)) = state.opened else { return choice != EngineChoice::Cpu };
         match choice {
             // What is open stays open.
             EngineChoice::Cpu => false,
+            // One that was asked for by name was not compared with the other.
             EngineChoice::Auto => {
-                before == EngineChoice::Fpga && cfg!(feature = "cuda") || state.opened.is_none()
+                let is_named = matches!(opened_for, EngineChoice::Cuda | EngineChoice::Fpga);
+                is_named && cfg!(feature = "cuda") && self.fpga.is_some()
             }
-            EngineChoice::Cuda => state.opened != Some(Kind::Cuda),
-            EngineChoice::Fpga => state.opened != Some(Kind::Fpga),
+            EngineChoice::Cuda => kind != Kind::Cuda,
+            EngineChoice::Fpga => kind != Kind::Fpga,
         }
     }
 }
 
-fn open(choice: EngineChoice, fpga: Option<&Card>) -> (Result<Box<dyn Engine>, Error>, Kind) {
-    if choice != EngineChoice::Fpga {
-        let cuda = cuda();
-        if cuda.is_ok() || choice == EngineChoice::Cuda || fpga.is_none() {
-            return (cuda, Kind::Cuda);
+type Opened = Result<Box<dyn Engine>, Error>;
+
+fn open(choice: EngineChoice, fpga: Option<&Card>) -> (Opened, Kind) {
+    pick(choice, cuda, fpga.map(|card| || card.open()))
+}
+
+/// Opens the card that is wanted; if any will do and both work, the one that is measured to be
+/// faster.
+fn pick(
+    choice: EngineChoice,
+    cuda: impl FnOnce() -> Opened,
+    fpga: Option<impl FnOnce() -> Opened>,
+) -> (Opened, Kind) {
+    match (choice, fpga) {
+        (EngineChoice::Fpga, Some(fpga)) => (fpga(), Kind::Fpga),
+        (EngineChoice::Fpga, None) => {
+            let reason = "the key `fpga` of [daemon] names no card";
+            (Err(Error::Absent { reason: reason.into() }), Kind::Fpga)
         }
+        (EngineChoice::Cuda, _) | (_, None) => (cuda(), Kind::Cuda),
+        (EngineChoice::Auto | EngineChoice::Cpu, Some(fpga)) => match (cuda(), fpga()) {
+            (Ok(cuda), Ok(fpga)) => {
+                let (engine, is_fpga) = faster(cuda, fpga);
+                (Ok(engine), if is_fpga { Kind::Fpga } else { Kind::Cuda })
+            }
+            (Ok(cuda), Err(_)) => (Ok(cuda), Kind::Cuda),
+            (Err(_), fpga) => (fpga, Kind::Fpga),
+        },
     }
-    let absent = || {
-        let reason = "the key `fpga` of [daemon] names no card";
-        Error::Absent { reason: reason.into() }
-    };
-    (fpga.ok_or_else(absent).and_then(Card::open), Kind::Fpga)
 }
 
 /// The first CUDA card, after a child process has found out that this is safe.
 #[cfg(feature = "cuda")]
-fn cuda() -> Result<Box<dyn Engine>, Error> {
+fn cuda() -> Opened {
     use recoded_cuda::Options;
 
     // The kernels may be put where they are looked for while the daemon runs.
@@ -140,7 +160,7 @@ fn cuda() -> Result<Box<dyn Engine>, Error> {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn cuda() -> Result<Box<dyn Engine>, Error> {
+fn cuda() -> Opened {
     let reason = "this program was built without the feature `cuda`";
     Err(Error::Absent { reason: reason.into() })
 }
@@ -148,9 +168,11 @@ fn cuda() -> Result<Box<dyn Engine>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use recoded_code::engine::{Bundle, Completed, CpuEngine, Partition, Refused};
+    use std::time::Duration;
 
-    fn opened(accelerator: &Accelerator, kind: Option<Kind>) {
-        accelerator.state.lock().expect("no test panics").opened = kind;
+    fn opened(accelerator: &Accelerator, kind: Kind, choice: EngineChoice) {
+        accelerator.state.lock().expect("no test panics").opened = Some((kind, choice));
     }
 
     #[test]
@@ -159,14 +181,67 @@ mod tests {
 
         let accelerator = Accelerator::new(Auto, Some(Card::Simulated));
         assert!(accelerator.choose(Fpga) && accelerator.choose(Cuda));
-        opened(&accelerator, Some(Kind::Cuda));
+        opened(&accelerator, Kind::Cuda, Auto);
         assert!(!accelerator.choose(Cuda) && !accelerator.choose(Auto));
         assert!(!accelerator.choose(Cpu) && !accelerator.choose(Auto));
         assert!(accelerator.choose(Fpga));
-        opened(&accelerator, Some(Kind::Fpga));
+        opened(&accelerator, Kind::Fpga, Fpga);
         assert!(!accelerator.choose(Fpga) && !accelerator.choose(Cpu) && !accelerator.choose(Fpga));
-        // A CUDA card would be preferred.
+        // It was not compared with a CUDA card.
         assert_eq!(accelerator.choose(Auto), cfg!(feature = "cuda"));
+        let alone = Accelerator::new(Cuda, None);
+        opened(&alone, Kind::Cuda, Cuda);
+        assert!(!alone.choose(Auto), "there is nothing to compare it with");
+    }
+
+    /// The CPU as a card that takes its time for each bundle.
+    struct Slow(CpuEngine, Duration);
+
+    impl Engine for Slow {
+        fn name(&self) -> &str {
+            "slow"
+        }
+        fn depth(&self) -> usize {
+            1
+        }
+        fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
+            std::thread::sleep(self.1);
+            self.0.submit(bundle)
+        }
+        fn poll(&mut self) -> Option<Completed> {
+            self.0.poll()
+        }
+    }
+
+    fn card(millis: u64) -> impl FnOnce() -> Opened {
+        move || {
+            let cpu = CpuEngine::new(1, Partition::FullBlock)?;
+            Ok(Box::new(Slow(cpu, Duration::from_millis(millis))) as Box<dyn Engine>)
+        }
+    }
+
+    fn broken() -> Opened {
+        Err(Error::Absent { reason: "broken".into() })
+    }
+
+    #[test]
+    fn of_two_cards_the_faster_is_opened_unless_one_is_named() {
+        use EngineChoice::{Auto, Cuda, Fpga};
+
+        let kind = |choice, cuda, fpga| pick(choice, card(cuda), Some(card(fpga))).1;
+        assert_eq!(kind(Auto, 300, 0), Kind::Fpga);
+        assert_eq!(kind(Auto, 0, 300), Kind::Cuda);
+        assert_eq!([kind(Cuda, 300, 0), kind(Fpga, 0, 300)], [Kind::Cuda, Kind::Fpga]);
+    }
+
+    #[test]
+    fn the_card_that_works_is_opened_however_slow() {
+        let (opened, kind) = pick(EngineChoice::Auto, broken, Some(card(1)));
+        assert!(opened.is_ok() && kind == Kind::Fpga);
+        let (opened, kind) = pick(EngineChoice::Auto, card(1), Some(broken));
+        assert!(opened.is_ok() && kind == Kind::Cuda);
+        let (opened, _) = pick(EngineChoice::Auto, broken, Some(broken));
+        assert!(opened.is_err());
     }
 
     #[test]

@@ -5,8 +5,8 @@
 //                  +-> passes: what the tile does when  --> tile <--------+
 //                  +-> row_walker -> writer <-- output_store <-+
 //
-// LANES byte positions, KT sources and NT destinations make the tile; W columns of tables are made
-// at once. KT and NT are 64 / LANES, so that a beat is one word for every row of the tile.
+// LANES byte positions, KT sources and NT destinations make the tile. KT and NT are 64 / LANES, so
+// that a beat is one word for every row of the tile.
 module engine
   import engine_pkg::*;
   import layout_pkg::*;
@@ -14,7 +14,6 @@ module engine
   parameter int LANES = 4,
   parameter int KT = 64 / LANES,
   parameter int NT = 64 / LANES,
-  parameter int W = 8,
   parameter int ROW_BYTES_MAX = 9216,
   parameter int CLOCK_KHZ = 300_000,
   parameter int BUILD = 0
@@ -66,7 +65,7 @@ module engine
   if (LANES * KT != 64 || LANES * NT != 64) $error("KT and NT must be 64 / LANES");
   // Beats of a row are counted in eight bits.
   if (ROW_BYTES_MAX > 16000) $error("rows are too long");
-  if (W * NT < 64 || KT % W != 0) $error("W columns must fill a beat and divide KT");
+  if (LANES != 2 && LANES != 4 && LANES != 8) $error("tables take half a beat, one or two");
 
   localparam int KT_BITS = $clog2(KT);
   localparam int NT_BITS = $clog2(NT);
@@ -84,8 +83,8 @@ module engine
   logic [ERRORS-1:0] errors_now;
   logic [COUNTERS-1:0][15:0] counts_now;
   registers #(
-    .LANES(LANES), .KT(KT), .NT(NT), .W(W), .ROWS_MAX(ROWS_MAX), .ROW_BYTES_MAX(ROW_BYTES_MAX),
-    .CLOCK_KHZ(CLOCK_KHZ), .BUILD(BUILD)
+    .LANES(LANES), .KT(KT), .NT(NT), .W(GROUP), .ROWS_MAX(ROWS_MAX),
+    .ROW_BYTES_MAX(ROW_BYTES_MAX), .CLOCK_KHZ(CLOCK_KHZ), .BUILD(BUILD)
   ) u_registers (.port_idle(reader_idle && writer_idle), .*);
 
   logic [3:0] request_valid, request_ready;
@@ -107,7 +106,6 @@ module engine
   slot_pointer_t [3:0] walked;
   job_t [3:0] job;
   logic [3:0] skip;
-  localparam int SOURCES = 0, COEFFICIENTS = 1, PASSES = 2, DESTINATIONS = 3;
   logic job_written, completion_valid, completion_ready;
   slot_t job_slot;
   completion_t job_completion, completion;
@@ -163,24 +161,28 @@ module engine
     .out_field(coefficients_field), .out_polynomial(coefficients_polynomial), .*
   );
 
-  logic table_free, table_loaded, table_load_bank, load, load_half;
+  logic table_free, table_begun, table_loaded, table_load_bank, load, load_map;
   logic [3:0] load_nibble;
-  logic [$clog2(KT/W+1)-1:0] load_round;
-  logic [W-1:0][NT-1:0][7:0] load_entries;
-  table_generator #(.KT(KT), .NT(NT), .W(W)) u_table_generator (
+  logic [1:0] load_field;
+  logic [$clog2(KT/GROUP)-1:0] load_group;
+  logic [LEAVES-1:0][NT-1:0] load_entries;
+  logic [31:0] load_map_entries;
+  table_generator #(.KT(KT), .NT(NT)) u_table_generator (
     .rst(core_rst), .in_valid(coefficients_valid), .in_ready(coefficients_ready),
     .in_data(coefficients_data), .in_field(coefficients_field),
-    .in_polynomial(coefficients_polynomial), .bank_free(table_free), .loaded(table_loaded), .*
+    .in_polynomial(coefficients_polynomial), .bank_free(table_free), .begun(table_begun),
+    .loaded(table_loaded), .*
   );
 
-  logic [LANES-1:0][NT-1:0][7:0] y;
-  tile #(.LANES(LANES), .KT(KT), .NT(NT), .W(W)) u_tile (
-    .bank(table_bank), .load_address({table_load_bank, load_nibble}), .*
+  logic so_far_first;
+  logic [511:0] so_far, y;
+  tile #(.LANES(LANES), .KT(KT), .NT(NT)) u_tile (
+    .bank(table_bank), .first(so_far_first), .load_address({table_load_bank, load_nibble}), .*
   );
 
-  logic output_drained, output_filled, sum_valid, sum_first, sum_last, sum_bank;
-  logic [3:0] sum_beat;
-  logic [KT_BITS-1:0] sum_word;
+  logic output_drained, output_filled, sum_valid, sum_last, sum_bank;
+  logic [3:0] so_far_beat, sum_beat;
+  logic [KT_BITS-1:0] so_far_word, sum_word;
   logic stall_tables, stall_input, stall_output;
   passes #(.KT(KT)) u_passes (
     .rst(core_rst), .walked(walked[PASSES]), .skip(skip[PASSES]), .job(job[PASSES]), .*

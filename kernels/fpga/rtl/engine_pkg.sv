@@ -12,28 +12,37 @@ package engine_pkg;
   localparam int UNIT_BITS = $clog2(UNITS);
   // The most rows of a matrix side, for which the lists have room.
   localparam int ROWS_MAX = 256;
+  // Sources whose products are looked up together.
+  localparam int GROUP = 4;
+  // Products of bits of which Karatsuba's formula makes one of bytes, and its coefficients.
+  localparam int LEAVES = 27;
+  localparam int TERMS = 15;
 
   // A pointer into the ring of slots, with one more bit to tell full from empty.
   typedef logic [SLOT_BITS:0] slot_pointer_t;
   typedef logic [SLOT_BITS-1:0] slot_t;
 
-  // What a slot keeps of a job. Tiles and beats are counted once, where the job is taken.
+  // The stages that walk the jobs.
+  localparam int STAGES = 4, SOURCES = 0, COEFFICIENTS = 1, PASSES = 2, DESTINATIONS = 3;
+
+  // What a slot keeps of a job. Tiles and beats are counted once, where the job is taken. What one
+  // stage reads stands together, as a memory has 14 bits.
   typedef struct packed {
+    logic [31:0] source_stride;
+    logic [63:0] sources;
+    logic [8:0]  k;
+    logic        sources_listed;
+    logic [31:0] destination_stride;
+    logic [63:0] destinations;
+    logic [8:0]  n;
+    logic        destinations_listed;
     logic [1:0]  field;
     logic [7:0]  polynomial;
-    logic [8:0]  k;
-    logic [8:0]  n;
+    logic [63:0] coefficients;
     logic [5:0]  k_tiles;
     logic [5:0]  n_tiles;
     logic [4:0]  chunk_beats;
     logic [15:0] row_bytes;
-    logic [63:0] coefficients;
-    logic [63:0] sources;
-    logic [63:0] destinations;
-    logic [31:0] source_stride;
-    logic [31:0] destination_stride;
-    logic        sources_listed;
-    logic        destinations_listed;
   } job_t;
 
   // One row of one chunk: where it lies in memory, and where in its job.
@@ -95,4 +104,17 @@ package engine_pkg;
     logic [4:0]           beats;
     logic                 last_row;
   } row_tag_t;
+
+  // Bit j of byte i to bit i of byte j. Wires only; written so that simulations take few steps.
+  function automatic logic [63:0] transpose(input logic [63:0] matrix);
+    logic [63:0] t;
+    t = matrix;
+    t = (t & 64'hAA55AA55AA55AA55) | ((t & 64'h00AA00AA00AA00AA) << 7)
+      | ((t >> 7) & 64'h00AA00AA00AA00AA);
+    t = (t & 64'hCCCC3333CCCC3333) | ((t & 64'h0000CCCC0000CCCC) << 14)
+      | ((t >> 14) & 64'h0000CCCC0000CCCC);
+    t = (t & 64'hF0F0F0F00F0F0F0F) | ((t & 64'h00000000F0F0F0F0) << 28)
+      | ((t >> 28) & 64'h00000000F0F0F0F0);
+    return t;
+  endfunction
 endpackage

@@ -27,44 +27,43 @@ module input_store
   logic is_row;
   assign is_row = beat.valid && beat.kind == READ_ROW;
 
-  // Stage 1: rotate. Byte b of the beat goes to memory (b - shift + lane) mod 64.
-  logic write, write_first, write_inside, write_done;
-  logic [5:0] lane, shift;
-  logic [UNIT_BITS-1:0] write_unit;
-  logic [63:0][7:0] rotated;
-  logic [5:0] rotation;
-  assign rotation = tag.shift - tag.lane;
+  // Stage 1: rotate. Byte b of the beat goes to memory (b - shift + lane) mod 64. Those of the unit
+  // before are the last `shift` of the row's beat.
+  logic [KT_BITS-1:0] row, write_row;
+  assign row = KT_BITS'(tag.lane / 6'(LANES));
+  logic [63:0] tail, is_tail, is_before, write;
+  logic [6:0] turn;
+  assign tail = ~(~64'd0 >> tag.shift);
+  assign turn = 7'd64 - 7'(LANES) * 7'(row);
+  assign is_tail = 64'({tail, tail} >> turn);
+  logic write_done;
+  logic [UNIT_BITS-1:0] write_unit, write_unit_before;
+  logic [63:0][7:0] rotated, rotated_now;
+  rotator u_rotator (
+    .in(beat.data), .places(tag.shift - 6'(LANES) * 6'(row)), .out(rotated_now)
+  );
   always_ff @(posedge clk) begin
-    write <= is_row && !rst;
     write_done <= is_row && beat.last && tag.last_row && !rst;
-    write_first <= beat.index == 0;
-    write_inside <= beat.index < 6'(tag.beats);
+    write <= (is_tail & {64{beat.index != 0}} | ~is_tail & {64{beat.index < 6'(tag.beats)}})
+      & {64{is_row && !rst}};
+    is_before <= is_tail;
     write_unit <= tag.unit + UNIT_BITS'(beat.index);
-    lane <= tag.lane;
-    shift <= tag.shift;
-    rotated <= 512'({beat.data, beat.data} >> {rotation, 3'd0});
+    write_unit_before <= tag.unit + UNIT_BITS'(beat.index) - 1;
+    write_row <= row;
+    rotated <= rotated_now;
   end
   always_ff @(posedge clk) chunk_stored <= write_done && !rst;
 
-  // Stage 2: write. Memory m holds byte q = m - lane of the row's beat.
-  logic [KT_BITS-1:0] write_row;
-  assign write_row = KT_BITS'(lane / 6'(LANES));
+  // Stage 2: write.
   logic [63:0][7:0] stored;
   for (genvar m = 0; m < 64; m++) begin : g_memory
     logic [7:0] bytes [UNITS * KT];
-    logic [5:0] place;
-    logic [6:0] position;
-    logic is_before;
-    assign place = 6'(m) - lane;
-    assign position = 7'(place) + 7'(shift);
-    assign is_before = position[6];
     logic [UNIT_BITS-1:0] byte_unit;
-    assign byte_unit = write_unit - UNIT_BITS'(is_before);
+    assign byte_unit = is_before[m] ? write_unit_before : write_unit;
     logic [KT_BITS-1:0] read_row;
     assign read_row = KT_BITS'(m / LANES) - word;
     always_ff @(posedge clk) begin
-      if (write && (is_before ? !write_first : write_inside))
-        bytes[{byte_unit, write_row}] <= rotated[m];
+      if (write[m]) bytes[{byte_unit, write_row}] <= rotated[m];
       stored[m] <= bytes[{unit, read_row}];
     end
   end
@@ -72,7 +71,9 @@ module input_store
   // Row k's word was stored in block word + k.
   logic [KT_BITS-1:0] word_stored;
   logic [511:0] turned;
-  assign turned = 512'({stored, stored} >> (10'(word_stored) * 10'(8 * LANES)));
+  rotator #(.FINEST(LANES >= 4 ? 4 : 1)) u_turn (
+    .in(stored), .places(6'(LANES) * 6'(word_stored)), .out(turned)
+  );
   always_ff @(posedge clk) begin
     word_stored <= word;
     for (int i = 0; i < LANES; i++)

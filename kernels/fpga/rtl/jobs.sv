@@ -10,9 +10,7 @@ module jobs
 #(
   parameter int KT = 16,
   parameter int NT = 16,
-  parameter int ROW_BYTES_MAX = 9216,
-  // Stages that walk the jobs.
-  localparam int STAGES = 4
+  parameter int ROW_BYTES_MAX = 9216
 ) (
   input  logic                       clk,
   input  logic                       rst,
@@ -121,9 +119,34 @@ module jobs
     end
   end
   logic [SLOTS-1:0] skipped, done;
+  job_t [STAGES-1:0] whole;
   for (genvar i = 0; i < STAGES; i++) begin : g_stage
-    assign job[i] = slots[walked[i][SLOT_BITS-1:0]];
+    assign whole[i] = slots[walked[i][SLOT_BITS-1:0]];
     assign skip[i] = skipped[walked[i][SLOT_BITS-1:0]];
+  end
+  // Each stage has a memory of its own, of no more than it reads.
+  always_comb begin
+    job = 0;
+    for (int i = 0; i < STAGES; i++) begin
+      job[i].row_bytes = whole[i].row_bytes;
+      job[i].chunk_beats = whole[i].chunk_beats;
+    end
+    job[SOURCES].source_stride = whole[SOURCES].source_stride;
+    job[SOURCES].sources = whole[SOURCES].sources;
+    job[SOURCES].k = whole[SOURCES].k;
+    job[SOURCES].sources_listed = whole[SOURCES].sources_listed;
+    job[SOURCES].k_tiles = whole[SOURCES].k_tiles;
+    job[DESTINATIONS].destination_stride = whole[DESTINATIONS].destination_stride;
+    job[DESTINATIONS].destinations = whole[DESTINATIONS].destinations;
+    job[DESTINATIONS].n = whole[DESTINATIONS].n;
+    job[DESTINATIONS].destinations_listed = whole[DESTINATIONS].destinations_listed;
+    job[COEFFICIENTS].field = whole[COEFFICIENTS].field;
+    job[COEFFICIENTS].polynomial = whole[COEFFICIENTS].polynomial;
+    job[COEFFICIENTS].coefficients = whole[COEFFICIENTS].coefficients;
+    job[COEFFICIENTS].k_tiles = whole[COEFFICIENTS].k_tiles;
+    job[COEFFICIENTS].n_tiles = whole[COEFFICIENTS].n_tiles;
+    job[PASSES].k_tiles = whole[PASSES].k_tiles;
+    job[PASSES].n_tiles = whole[PASSES].n_tiles;
   end
 
   // Asks for lists, of one job after another. A job that has none does not overtake.

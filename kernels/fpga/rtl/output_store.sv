@@ -1,4 +1,5 @@
-// Sums over passes, and the corner turn after the tile: columns in, destination rows out.
+// Keeps sums between passes, and makes the corner turn after the tile: columns in, destination rows
+// out.
 //
 // Sums of a chunk stay in the order of its words until the last pass over its sources. Then word w
 // of destination n goes to block (w + n) mod NT, at address {bank, beat, n}, so that a beat of one
@@ -10,56 +11,46 @@ module output_store
   parameter int NT = 16,
   localparam int NT_BITS = $clog2(NT)
 ) (
-  input  logic                          clk,
-  input  logic [LANES-1:0][NT-1:0][7:0] y,
-  input  logic                          sum_valid,
-  input  logic                          sum_first,
-  input  logic                          sum_last,
-  input  logic [3:0]                    sum_beat,
-  input  logic [NT_BITS-1:0]            sum_word,
-  input  logic                          sum_bank,
+  input  logic                clk,
+  // Sums so far, a clock later: byte [lane][destination].
+  input  logic [3:0]          so_far_beat,
+  input  logic [NT_BITS-1:0]  so_far_word,
+  output logic [511:0]        so_far,
+  // Sums with this pass.
+  input  logic [511:0]        y,
+  input  logic                sum_valid,
+  input  logic                sum_last,
+  input  logic [3:0]          sum_beat,
+  input  logic [NT_BITS-1:0]  sum_word,
+  input  logic                sum_bank,
   // A beat of a destination, one clock later: its word w in block (w + row) mod NT.
-  input  logic                          read_bank,
-  input  logic [3:0]                    read_beat,
-  input  logic [NT_BITS-1:0]            read_row,
-  output logic [511:0]                  read_data
+  input  logic                read_bank,
+  input  logic [3:0]          read_beat,
+  input  logic [NT_BITS-1:0]  read_row,
+  output logic [511:0]        read_data
 );
   localparam int SUM_BITS = 4 + NT_BITS;
 
-  // The sums so far are read one clock before they are needed.
   logic [511:0] sums [2**SUM_BITS];
-  logic [511:0] sum_before, sum;
-  logic valid, first, last, bank;
-  logic [3:0] beat;
-  logic [NT_BITS-1:0] word;
-  logic [511:0] column;
-  always_comb
-    for (int n = 0; n < NT; n++)
-      for (int i = 0; i < LANES; i++) column[8*(n*LANES + i) +: 8] = y[i][n];
-
   always_ff @(posedge clk) begin
-    sum_before <= sums[{sum_beat, sum_word}];
-    sum <= column;
-    valid <= sum_valid;
-    first <= sum_first;
-    last <= sum_last;
-    bank <= sum_bank;
-    beat <= sum_beat;
-    word <= sum_word;
+    so_far <= sums[{so_far_beat, so_far_word}];
+    if (sum_valid && !sum_last) sums[{sum_beat, sum_word}] <= y;
   end
 
-  logic [511:0] total, turned;
-  assign total = first ? sum : sum ^ sum_before;
+  logic [511:0] column, turned;
+  always_comb
+    for (int n = 0; n < NT; n++)
+      for (int i = 0; i < LANES; i++) column[8*(n*LANES + i) +: 8] = y[8*(i*NT + n) +: 8];
   // Destination n to block word + n.
-  assign turned = 512'(({total, total} << (10'(word) * 10'(8 * LANES))) >> 512);
-  always_ff @(posedge clk) if (valid && !last) sums[{beat, word}] <= total;
+  assign turned = 512'(({column, column} << (10'(sum_word) * 10'(8 * LANES))) >> 512);
 
   for (genvar block = 0; block < NT; block++) begin : g_block
     logic [8*LANES-1:0] words [2 * CHUNK_BEATS * NT];
     logic [NT_BITS-1:0] row;
-    assign row = NT_BITS'(block) - word;
+    assign row = NT_BITS'(block) - sum_word;
     always_ff @(posedge clk) begin
-      if (valid && last) words[{bank, beat, row}] <= turned[8*LANES*block +: 8*LANES];
+      if (sum_valid && sum_last)
+        words[{sum_bank, sum_beat, row}] <= turned[8*LANES*block +: 8*LANES];
       read_data[8*LANES*block +: 8*LANES] <= words[{read_bank, read_beat, read_row}];
     end
   end

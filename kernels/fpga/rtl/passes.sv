@@ -19,18 +19,22 @@ module passes
   output logic                 release_valid,
   output logic [7:0]           release_units,
   // Banks of tables.
+  input  logic                 table_begun,
   input  logic                 table_loaded,
   output logic                 table_free,
   output logic                 table_load_bank,
   // Banks of outputs.
   input  logic                 output_drained,
   output logic                 output_filled,
-  // A word of a pass: where it is read, then what is done with it, four clocks later.
+  // A word of a pass: where it is read, then where the sums so far are, four clocks later, and
+  // whether there are none, another clock later; then what is done with them, six clocks later.
   output logic [UNIT_BITS-1:0] unit,
   output logic [KT_BITS-1:0]   word,
   output logic                 table_bank,
+  output logic [3:0]           so_far_beat,
+  output logic [KT_BITS-1:0]   so_far_word,
+  output logic                 so_far_first,
   output logic                 sum_valid,
-  output logic                 sum_first,
   output logic                 sum_last,
   output logic [3:0]           sum_beat,
   output logic [KT_BITS-1:0]   sum_word,
@@ -133,8 +137,8 @@ module passes
     end
   end
 
-  // Words on their way: read, turned, through the tile in two clocks, summed.
-  localparam int STAGES = 4;
+  // Words on their way: read, turned, through the tile in four clocks.
+  localparam int CLOCKS = 6;
   typedef struct packed {
     logic               valid;
     logic               first;
@@ -147,25 +151,30 @@ module passes
     logic               output_bank;
   } step_t;
   step_t now;
-  step_t [STAGES-1:0] steps;
+  step_t [CLOCKS-1:0] steps;
   assign now = '{
     valid: state == RUN, first: k_tile == 0, last: last_k, ends_table: ends_table,
     ends_outputs: ends && last_k, beat: beat[3:0], word: word_now, bank: bank,
     output_bank: output_bank
   };
-  always_ff @(posedge clk) steps <= rst ? '0 : {steps[STAGES-2:0], now};
+  always_ff @(posedge clk) steps <= rst ? '0 : {steps[CLOCKS-2:0], now};
   assign table_bank = steps[1].bank;
-  assign sum_valid = steps[STAGES-1].valid;
-  assign sum_first = steps[STAGES-1].first;
-  assign sum_last = steps[STAGES-1].last;
-  assign sum_beat = steps[STAGES-1].beat;
-  assign sum_word = steps[STAGES-1].word;
-  assign sum_bank = steps[STAGES-1].output_bank;
+  assign sum_valid = steps[CLOCKS-1].valid;
+  assign so_far_beat = steps[CLOCKS-3].beat;
+  assign so_far_word = steps[CLOCKS-3].word;
+  assign so_far_first = steps[CLOCKS-2].first;
+  assign sum_last = steps[CLOCKS-1].last;
+  assign sum_beat = steps[CLOCKS-1].beat;
+  assign sum_word = steps[CLOCKS-1].word;
+  assign sum_bank = steps[CLOCKS-1].output_bank;
   logic table_ends;
-  assign table_ends = steps[2].valid && steps[2].ends_table;
-  assign output_filled = steps[STAGES-1].valid && steps[STAGES-1].ends_outputs;
+  // The tile has just looked up. Its output map looks up two clocks later, which is long before
+  // the map's next entries are made.
+  assign table_ends = steps[3].valid && steps[3].ends_table;
+  assign output_filled = steps[CLOCKS-1].valid && steps[CLOCKS-1].ends_outputs;
 
-  // Tables are in use until their last word has read them, but no pass begins with them any more.
+  // Banks are held while tables are made, and in use until their last word has read them, but no
+  // pass begins with them any more.
   logic [1:0] tables_held;
   assign table_free = tables_held != 2;
   always_ff @(posedge clk) begin
@@ -178,7 +187,7 @@ module passes
     end else begin
       chunks <= chunks + 8'(chunk_stored) - 8'(ends_chunk);
       tables <= tables + 2'(table_loaded) - 2'(ends_table);
-      tables_held <= tables_held + 2'(table_loaded) - 2'(table_ends);
+      tables_held <= tables_held + 2'(table_begun) - 2'(table_ends);
       outputs <= outputs + 2'(ends && last_k) - 2'(output_drained);
       if (table_loaded) table_load_bank <= !table_load_bank;
     end

@@ -1,141 +1,159 @@
-// Makes the nibble tables of a tile from its coefficients, W columns at a time, one entry of each a
-// clock.
+// Makes the tables of a tile from its coefficients: one entry of all tables of four sources a
+// clock, so that a tile takes 4 KT clocks.
 //
-// Entries follow each other in Gray-code order, so that each is the one before plus the product of
-// one single bit. The product of bit i is the coefficient times x^i: one step of multiplication by
-// x more than that of bit i-1. Where a byte packs several elements, each begins again with the
-// coefficient, in its own place. A nibble takes 16 clocks, a round 32.
-module table_generator #(
+// The entry at address a of four coefficients is the sum of those whose bit is set in a. That is
+// made of the coefficients' bytes, and turned into leaves afterwards, as both are sums.
+//
+//   coefficients -> sums of four | -> planes, packed elements | -> leaves | -> tables
+//
+// In the first group's clocks the bytes are found that the output map adds for each coefficient of
+// a product, in the last group's its entries are made of them.
+module table_generator
+  import engine_pkg::*;
+#(
   parameter int KT = 16,
   parameter int NT = 16,
-  parameter int W = 8
+  localparam int GROUPS = KT / GROUP,
+  localparam int GROUP_BITS = $clog2(GROUPS)
 ) (
-  input  logic                       clk,
-  input  logic                       rst,
+  input  logic                      clk,
+  input  logic                      rst,
   // Coefficients in tile order, a beat at a time, with the field they are from.
-  input  logic                       in_valid,
-  output logic                       in_ready,
-  input  logic [511:0]               in_data,
-  input  logic [1:0]                 in_field,
-  input  logic [7:0]                 in_polynomial,
-  // A bank is free, or the tables wait.
-  input  logic                       bank_free,
-  output logic                       loaded,
-  output logic                       load,
-  output logic                       load_half,
-  output logic [3:0]                 load_nibble,
-  output logic [$clog2(KT/W+1)-1:0]  load_round,
-  output logic [W-1:0][NT-1:0][7:0]  load_entries
+  input  logic                      in_valid,
+  output logic                      in_ready,
+  input  logic [511:0]              in_data,
+  input  logic [1:0]                in_field,
+  input  logic [7:0]                in_polynomial,
+  // A bank is free, or the tables wait. It is taken, it is loaded.
+  input  logic                      bank_free,
+  output logic                      begun,
+  output logic                      loaded,
+  output logic                      load,
+  output logic [GROUP_BITS-1:0]     load_group,
+  output logic [3:0]                load_nibble,
+  output logic [1:0]                load_field,
+  output logic [LEAVES-1:0][NT-1:0] load_entries,
+  output logic                      load_map,
+  output logic [31:0]               load_map_entries
 );
-  // Beats that bring the coefficients of one round.
-  localparam int BEATS = W * NT / 64;
-  localparam int ROUNDS = KT / W;
-  localparam int BEAT_BITS = $clog2(BEATS + 1);
-  localparam int ROUND_BITS = $clog2(ROUNDS + 1);
+  // Bits of the coefficients of four sources: half a beat, one or two.
+  localparam int BITS = GROUP * NT * 8;
 
-  // The next round's coefficients are collected while the tables of this one are made.
-  logic [W*NT*8-1:0] next_coefficients;
-  logic [BEAT_BITS-1:0] collected;
-  logic [1:0] next_field;
-  logic [7:0] next_polynomial;
-  logic is_collected, start;
-  assign is_collected = collected == BEAT_BITS'(BEATS);
-  assign in_ready = !is_collected || start;
-
-  logic running;
-  logic [4:0] step;
-  logic [ROUND_BITS-1:0] round;
-  logic [1:0] field;
-  logic [7:0] polynomial;
-  logic [W-1:0][NT-1:0][7:0] coefficients, power, sum;
-  logic [2:0][W-1:0][NT-1:0][7:0] basis;
-
-  logic ends;
-  assign ends = running && step == 31;
-  assign start = is_collected && (running ? ends && 32'(round) != ROUNDS - 1 : bank_free);
-
-  always_ff @(posedge clk) begin
-    if (rst) collected <= 0;
-    else if (in_valid && in_ready) collected <= start ? 1 : collected + 1;
-    else if (start) collected <= 0;
-    if (in_valid && in_ready) begin
-      if (BEATS == 1) next_coefficients <= (W*NT*8)'(in_data);
-      else next_coefficients <= (W*NT*8)'({in_data, next_coefficients} >> 512);
-      next_field <= in_field;
-      next_polynomial <= in_polynomial;
+  logic [GROUP_BITS-1:0] group;
+  logic [3:0] step;
+  logic group_valid, is_last_group, active, ends_group;
+  logic [BITS-1:0] coefficients;
+  assign is_last_group = 32'(group) == GROUPS - 1;
+  assign active = group_valid && (group != 0 || step != 0 || bank_free);
+  assign begun = active && group == 0 && step == 0;
+  assign ends_group = active && step == 15;
+  if (BITS > 512) begin : g_wide
+    logic has_held;
+    logic [511:0] held;
+    assign in_ready = !has_held || ends_group;
+    assign group_valid = has_held && in_valid;
+    assign coefficients = {in_data, held};
+    always_ff @(posedge clk) begin
+      if (!has_held) held <= in_data;
+      if (rst) has_held <= 0;
+      else if (!has_held) has_held <= in_valid;
+      else if (ends_group) has_held <= 0;
     end
-  end
-
-  // Bits of an element, and of a byte that hold the coefficient.
-  logic [3:0] element_bits;
-  assign element_bits = 4'd8 >> field;
-  logic [7:0] element_mask;
-  assign element_mask = 8'((32'd1 << element_bits) - 1);
-
-  // The bit whose product is added to make the entry of this step, and the one made for the next.
-  logic [1:0] bit_in_nibble;
-  always_comb begin
-    bit_in_nibble = 3;
-    if (step[0]) bit_in_nibble = 0;
-    else if (step[1]) bit_in_nibble = 1;
-    else if (step[2]) bit_in_nibble = 2;
-  end
-  // Bit i is first needed at step 2^i of its nibble, when its product is in `power`.
-  logic is_first_use;
-  assign is_first_use = (step[3:0] & (step[3:0] - 4'd1)) == 0 && step[3:0] != 0;
-  logic [2:0] input_bit, next_bit, place;
-  assign input_bit = {step[4], bit_in_nibble};
-  assign next_bit = input_bit + 1;
-  assign place = 3'(4'(input_bit) & ~(element_bits - 4'd1));
-
-  logic restarts;
-  assign restarts = (4'(next_bit) & (element_bits - 4'd1)) == 0;
-
-  logic [W-1:0][NT-1:0][7:0] addend, next_sum, next_power;
-  always_comb begin
-    for (int i = 0; i < W; i++) begin
-      for (int n = 0; n < NT; n++) begin
-        logic [7:0] shifted;
-        logic carry;
-        addend[i][n] = is_first_use ? power[i][n] << place : basis[bit_in_nibble][i][n];
-        next_sum[i][n] = step[3:0] == 0 ? 0 : sum[i][n] ^ addend[i][n];
-        carry = |(power[i][n] & (element_mask ^ (element_mask >> 1)));
-        shifted = {power[i][n][6:0], 1'b0} & element_mask;
-        next_power[i][n] = restarts ? coefficients[i][n] & element_mask
-                                    : shifted ^ (carry ? polynomial & element_mask : 8'd0);
-      end
-    end
+  end else begin : g_narrow
+    localparam int PARTS = 512 / BITS;
+    assign in_ready = ends_group && 32'(group) % PARTS == PARTS - 1;
+    assign group_valid = in_valid;
+    assign coefficients = BITS'(in_data >> (BITS * (32'(group) % PARTS)));
   end
 
   always_ff @(posedge clk) begin
-    if (start) begin
-      coefficients <= next_coefficients;
-      field <= next_field;
-      polynomial <= next_polynomial;
-      for (int i = 0; i < W; i++)
-        for (int n = 0; n < NT; n++)
-          power[i][n] <= next_coefficients[8*(i*NT+n) +: 8] & 8'((32'd1 << (4'd8 >> next_field)) - 1);
-    end else if (running && is_first_use) power <= next_power;
-    if (running) begin
-      sum <= next_sum;
-      if (is_first_use && bit_in_nibble != 3) basis[bit_in_nibble] <= addend;
-    end
     if (rst) begin
-      running <= 0;
       step <= 0;
-      round <= 0;
-    end else begin
-      if (start) running <= 1;
-      else if (ends) running <= 0;
-      if (running) step <= step + 1;
-      if (ends) round <= 32'(round) == ROUNDS - 1 ? 0 : round + 1;
+      group <= 0;
+    end else if (active) begin
+      step <= step + 1;
+      if (ends_group) group <= is_last_group ? 0 : group + 1;
     end
   end
 
-  assign load = running;
-  assign load_half = step[4];
-  assign load_nibble = step[3:0] ^ (step[3:0] >> 1);
-  assign load_round = round;
-  assign load_entries = next_sum;
-  assign loaded = ends && 32'(round) == ROUNDS - 1;
+  // On their way: sums, packed elements, leaves.
+  typedef struct packed {
+    logic                  valid;
+    logic [GROUP_BITS-1:0] group;
+    logic [3:0]            step;
+    logic [1:0]            field;
+  } stage_t;
+  stage_t now;
+  stage_t [2:0] stages;
+  assign now = '{valid: active, group: group, step: step, field: in_field};
+  always_ff @(posedge clk) stages <= rst ? '0 : {stages[1:0], now};
+
+  logic [NT*8-1:0] sum;
+  always_ff @(posedge clk)
+    if (active)
+      sum <= (coefficients[0 +: NT*8] & {NT*8{step[0]}})
+        ^ (coefficients[NT*8 +: NT*8] & {NT*8{step[1]}})
+        ^ (coefficients[2*NT*8 +: NT*8] & {NT*8{step[2]}})
+        ^ (coefficients[3*NT*8 +: NT*8] & {NT*8{step[3]}});
+
+  // A coefficient stands in the place of each element of a byte.
+  logic [7:0][NT-1:0] planes, packed_planes, packed_now;
+  always_comb begin
+    for (int j = 0; j < NT / 8; j++) begin
+      logic [63:0] turned;
+      turned = transpose(sum[64*j +: 64]);
+      for (int i = 0; i < 8; i++) planes[i][8*j +: 8] = turned[8*i +: 8];
+    end
+    for (int i = 0; i < 8; i++)
+      case (stages[0].field)
+        0: packed_now[i] = planes[i];
+        1: packed_now[i] = planes[i % 4];
+        2: packed_now[i] = planes[i % 2];
+        default: packed_now[i] = planes[0];
+      endcase
+  end
+  always_ff @(posedge clk) if (stages[0].valid) packed_planes <= packed_now;
+  logic [LEAVES-1:0][NT-1:0] leaf;
+  leaves #(.WIDTH(NT)) u_leaves (.planes(packed_planes), .leaf);
+  always_ff @(posedge clk) if (stages[1].valid) load_entries <= leaf;
+
+  // What coefficient `step` of a product adds: powers of x in each element, in the element's place.
+  // In GF(2) the first and the last of each three are elements, and the middle one is of no use.
+  logic [7:0] element, element_before, mask, shifted;
+  logic [2:0] place;
+  logic restarts;
+  logic [15:0][7:0] columns;
+  always_comb begin
+    case (in_field)
+      0: {mask, place, restarts} = {8'hFF, 3'd0, step == 0};
+      1: {mask, place, restarts} = {8'h0F, step[3], 2'd0, step[2:0] == 0};
+      default: {mask, place, restarts} = {8'h03, step[3:2], 1'd0, step[1:0] == 0};
+    endcase
+    shifted = {element_before[6:0], 1'b0} & mask;
+    if ((element_before & (mask ^ (mask >> 1))) != 0) shifted ^= in_polynomial & mask;
+    element = restarts ? 8'd1 : shifted;
+    if (in_field == 3) element = {6'd0, step[1:0] == 2, step[1:0] == 0};
+  end
+  always_ff @(posedge clk)
+    if (active && group == 0) begin
+      element_before <= element;
+      columns[step] <= step == 15 ? 8'd0 : element << place;
+    end
+
+  logic [2:0][31:0] map_entries;
+  logic [31:0] map_now;
+  always_comb begin
+    map_now = 0;
+    for (int i = 0; i < 4; i++)
+      for (int t = 0; t < 4; t++) map_now[8*t +: 8] ^= columns[4*t + i] & {8{step[i]}};
+  end
+  always_ff @(posedge clk) map_entries <= {map_entries[1:0], map_now};
+
+  assign load = stages[2].valid;
+  assign load_group = stages[2].group;
+  assign load_nibble = stages[2].step;
+  assign load_field = stages[2].field;
+  assign load_map = load && 32'(load_group) == GROUPS - 1;
+  assign load_map_entries = map_entries[2];
+  assign loaded = load_map && load_nibble == 15;
 endmodule

@@ -156,7 +156,8 @@ module writer
   } beat_t;
   beat_t now, at_read, at_turn;
   logic [5:0] rotation;
-  logic [511:0] turned, turned_before;
+  logic [511:0] turned, turned_now, turned_before;
+  rotator u_rotator (.in(read_data), .places(rotation), .out(turned_now));
   logic [127:0] completion_read, completion_turn;
   assign now = '{
     valid: step || takes_completion, is_completion: takes_completion, first: index == 0,
@@ -170,7 +171,7 @@ module writer
     completion_read <= completion_data;
 
     at_turn <= rst ? '0 : at_read;
-    turned <= 512'({read_data, read_data} >> {rotation, 3'd0});
+    turned <= turned_now;
     completion_turn <= completion_read;
 
     if (at_turn.valid) turned_before <= turned;

@@ -79,13 +79,9 @@ void recoded_fpga_step(Simulation *simulation, const Inputs *in, Outputs *out) {
   engine.eval();
 }
 
-// Flips a bit in both banks of the table of low nibbles of column 3, lane 0.
+// Flips a bit of leaf 0 of destination 0, where sources 0 and 2 have theirs set, in both banks.
 void recoded_fpga_flip_table_bit(Simulation *simulation) {
-  auto &entries =
-      simulation->engine.rootp
-          ->engine__DOT__u_tile__DOT__g_lane__BRA__0__KET____DOT__u_lane__DOT__g_column__BRA__3__KET____DOT__g_half__BRA__0__KET____DOT__entries;
-  // An entry is a number or an array of them, by the shape of the engine.
-  for (int bank = 0; bank < 2; bank++)
-    *reinterpret_cast<unsigned char *>(&entries[16 * bank + 5]) ^= 1;
+  auto &entries = simulation->engine.rootp->engine__DOT__u_tile__DOT__u_products__DOT__entries;
+  for (int bank = 0; bank < 2; bank++) entries[16 * bank + 5][0] ^= 1;
 }
 }

@@ -106,7 +106,7 @@ pub struct Shape {
     pub tile_sources: usize,
     /// Destinations of the tile.
     pub tile_destinations: usize,
-    /// Columns of tables that are made at once.
+    /// Sources whose tables are made at once.
     pub columns_at_once: usize,
     /// The most sources, and the most destinations, of a job.
     pub rows_max: usize,

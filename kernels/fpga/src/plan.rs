@@ -145,7 +145,7 @@ mod tests {
         lanes: 4,
         tile_sources: 16,
         tile_destinations: 16,
-        columns_at_once: 8,
+        columns_at_once: 4,
         rows_max: 256,
         row_bytes_max: 9216,
         clock_khz: 300_000,

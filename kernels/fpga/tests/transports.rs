@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use model_card::{ModelCard, memfd};
@@ -84,7 +84,12 @@ fn bundles_through_xdma_are_right() {
 
 #[test]
 fn bundles_through_vfio_are_right() {
-    let (linux, log) = FakeLinux::new();
+    for linux in [FakeLinux::new(), FakeLinux::with_iommufd()] {
+        bundles_through_vfio(linux);
+    }
+}
+
+fn bundles_through_vfio((linux, log): (FakeLinux, Arc<Mutex<fake_vfio::Log>>)) {
     let transport = Vfio::open_with(linux, fake_vfio::ADDRESS).expect("the card is there");
     bundles_are_right(transport, "fpga, vfio:0000:03:00.0");
     let log = log.lock().expect("no test panics");
@@ -232,6 +237,26 @@ fn vfio_that_refuses_is_an_error_with_a_reason() {
     }
     let unknown = Vfio::open("ffff:ff:1f.7").err();
     assert!(matches!(unknown, Some(VfioError::NoGroup { .. })), "{unknown:?}");
+}
+
+/// What iommufd refuses is an error; where it is not there, or may not be opened, the container is
+/// asked.
+#[test]
+fn iommufd_that_refuses_is_an_error_with_a_reason() {
+    let cases = [
+        (fake_vfio::Refusal::Bound, "another program"),
+        (fake_vfio::Refusal::NoSpace, "address space of iommufd"),
+        (fake_vfio::Refusal::NotAttached, "attaching"),
+        (fake_vfio::Refusal::SmallBar, "BAR 0"),
+    ];
+    for (refusal, reason) in cases {
+        let linux = FakeLinux::with_iommufd_refusing(refusal);
+        let error = Vfio::open_with(linux, fake_vfio::ADDRESS).err().map(|e| e.to_string());
+        assert!(error.as_ref().is_some_and(|e| e.contains(reason)), "{refusal:?}: {error:?}");
+    }
+    let linux = FakeLinux::with_iommufd_refusing(fake_vfio::Refusal::NoIommufd);
+    let transport = Vfio::open_with(linux, fake_vfio::ADDRESS).expect("through the container");
+    bundles_are_right(transport, "fpga, vfio:0000:03:00.0");
 }
 
 /// Cards without interrupts are polled.

@@ -39,10 +39,13 @@ pub mod gibraltar;
 pub mod measure;
 mod metrics;
 
+mod choice;
+
 mod offload;
 
 mod together;
 
+pub use choice::faster;
 pub use config::{Config, Mode, SpotCheck};
 pub use device::{By, Device};
 pub use model::{Class, Model, Rates};

@@ -1,5 +1,6 @@
 //! What Linux answers about a VFIO device, with memfds for container, group and device.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -17,6 +18,9 @@ pub const ADDRESS: &str = "0000:03:00.0";
 const BAR: u64 = 0x4000;
 const CONFIGURATION: u64 = 0x1000;
 
+/// Number of iommufd's space.
+const SPACE: u8 = 9;
+
 /// What goes wrong.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
@@ -30,6 +34,11 @@ pub enum Refusal {
     SmallBar,
     NoMemory,
     NoInterrupts,
+    /// The device's own file is there, and iommufd is not.
+    NoIommufd,
+    Bound,
+    NoSpace,
+    NotAttached,
 }
 
 /// What was asked.
@@ -47,6 +56,7 @@ type Mapped = Arc<Mutex<Vec<(u64, u64, u64)>>>;
 
 pub struct FakeLinux {
     refusal: Option<Refusal>,
+    has_iommufd: bool,
     device: File,
     mapped: Mapped,
     log: Arc<Mutex<Log>>,
@@ -59,8 +69,25 @@ impl FakeLinux {
         let device = memfd(BAR + 4096);
         super::write_identity(&device, BAR);
         let mapped = Mapped::default();
-        let fake = Self { refusal: None, device, mapped, log: Arc::clone(&log), card: None };
+        let fake = Self {
+            refusal: None,
+            has_iommufd: false,
+            device,
+            mapped,
+            log: Arc::clone(&log),
+            card: None,
+        };
         (fake, log)
+    }
+
+    /// One that has files of devices, and refuses containers.
+    pub fn with_iommufd() -> (Self, Arc<Mutex<Log>>) {
+        let (fake, log) = Self::new();
+        (Self { refusal: Some(Refusal::NoContainer), has_iommufd: true, ..fake }, log)
+    }
+
+    pub fn with_iommufd_refusing(refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal), ..Self::with_iommufd().0 }
     }
 
     pub fn refusing(refusal: Refusal) -> Self {
@@ -70,6 +97,35 @@ impl FakeLinux {
     fn refuses(&self, refusal: Refusal) -> io::Result<()> {
         let is_refused = self.refusal == Some(refusal);
         if is_refused { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+    }
+
+    fn map(&self, request: Request, argument: &[u8]) -> io::Result<()> {
+        if self.refusal == Some(Refusal::NoMemory) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        // Read and written by the card; by iommufd also at this address.
+        let places = if request == Request::MapDma {
+            assert_eq!(word(argument, 4), 3);
+            [8, 16, 24]
+        } else {
+            assert_eq!([4, 8, 12].map(|at| word(argument, at)), [7, SPACE.into(), 0]);
+            [16, 32, 24]
+        };
+        let [here, there, bytes] = places.map(|at| wide(argument, at));
+        assert!([here, there, bytes].iter().all(|value| value % 4096 == 0));
+        self.log.lock().expect("no test panics").mapped += 1;
+        self.mapped.lock().expect("no test panics").push((there, here, bytes));
+        Ok(())
+    }
+
+    fn unmap(&self, request: Request, argument: &[u8]) {
+        let space = if request == Request::UnmapDma { 0 } else { SPACE.into() };
+        assert_eq!(word(argument, 4), space);
+        let [there, bytes] = [8, 16].map(|at| wide(argument, at));
+        let mut mapped = self.mapped.lock().expect("no test panics");
+        let found = mapped.iter().position(|one| (one.0, one.2) == (there, bytes));
+        mapped.swap_remove(found.expect("it was mapped"));
+        self.log.lock().expect("no test panics").unmapped += 1;
     }
 
     fn start(&mut self, raise: Option<File>) {
@@ -88,6 +144,8 @@ impl Linux for FakeLinux {
         match path.to_str() {
             Some("/dev/vfio/vfio") => self.refuses(Refusal::NoContainer)?,
             Some("/dev/vfio/17") => self.refuses(Refusal::NotOurs)?,
+            Some("/dev/vfio/devices/vfio5") => return self.device.try_clone().map(OwnedFd::from),
+            Some("/dev/iommu") => self.refuses(Refusal::NoIommufd)?,
             other => panic!("opens {other:?}"),
         }
         Ok(memfd(0).into())
@@ -97,6 +155,11 @@ impl Linux for FakeLinux {
         assert_eq!(path, Path::new("/sys/bus/pci/devices/0000:03:00.0/iommu_group"));
         self.refuses(Refusal::NoGroup)?;
         Ok("../../../kernel/iommu_groups/17".into())
+    }
+
+    fn entry(&mut self, folder: &Path) -> io::Result<OsString> {
+        assert_eq!(folder, Path::new("/sys/bus/pci/devices/0000:03:00.0/vfio-dev"));
+        if self.has_iommufd { Ok("vfio5".into()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     fn device(&mut self, _: BorrowedFd<'_>, address: &str) -> io::Result<OwnedFd> {
@@ -112,9 +175,6 @@ impl Linux for FakeLinux {
         argument: &mut [u8],
     ) -> io::Result<i32> {
         assert_eq!(argument.len(), request.argument_bytes());
-        let wide = |bytes: &[u8], at: usize| {
-            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-        };
         let mut log = self.log.lock().expect("no test panics");
         match request {
             Request::GetApiVersion => {
@@ -164,26 +224,30 @@ impl Linux for FakeLinux {
                 self.card.take().map(ModelCard::stop);
                 return Ok(0);
             }
-            Request::MapDma => {
-                if self.refusal == Some(Refusal::NoMemory) {
-                    return Err(io::ErrorKind::OutOfMemory.into());
-                }
-                assert_eq!(word(argument, 4), 3, "read and written by the card");
-                let [here, there, bytes] = [8, 16, 24].map(|at| wide(argument, at));
-                assert!([here, there, bytes].iter().all(|value| value % 4096 == 0));
-                log.mapped += 1;
-                self.mapped.lock().expect("no test panics").push((there, here, bytes));
+            Request::DeviceBindIommufd => self.refuses(Refusal::Bound)?,
+            Request::IoasAlloc => {
+                self.refuses(Refusal::NoSpace)?;
+                argument[8] = SPACE;
             }
-            Request::UnmapDma => {
-                let [there, bytes] = [8, 16].map(|at| wide(argument, at));
-                let mut mapped = self.mapped.lock().expect("no test panics");
-                let found = mapped.iter().position(|one| (one.0, one.2) == (there, bytes));
-                mapped.swap_remove(found.expect("it was mapped"));
-                log.unmapped += 1;
+            Request::DeviceAttach => {
+                assert_eq!(word(argument, 8), SPACE.into());
+                self.refuses(Refusal::NotAttached)?;
+            }
+            Request::MapDma | Request::IoasMap => {
+                drop(log);
+                self.map(request, argument)?;
+            }
+            Request::UnmapDma | Request::IoasUnmap => {
+                drop(log);
+                self.unmap(request, argument);
             }
         }
         Ok(0)
     }
+}
+
+fn wide(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -34,6 +34,17 @@ pub enum Request {
     MapDma,
     /// Size, flags, address of the card (64), bytes (64).
     UnmapDma,
+    /// Size, flags, iommufd, number of the device (out).
+    DeviceBindIommufd,
+    /// Size, flags, number of the space.
+    DeviceAttach,
+    /// Of iommufd. Size, flags, number of the space (out).
+    IoasAlloc,
+    /// Of iommufd. Size, flags, number of the space, 0, address here (64), bytes (64), of the card
+    /// (64).
+    IoasMap,
+    /// Of iommufd. Size, number of the space, address of the card (64), bytes (64).
+    IoasUnmap,
 }
 
 impl Request {
@@ -51,6 +62,12 @@ impl Request {
             Self::DeviceReset => (11, 0, 0),
             Self::MapDma => (13, 0, 32),
             Self::UnmapDma => (14, 0, 24),
+            Self::DeviceBindIommufd => (18, 0, 16),
+            Self::DeviceAttach => (19, 0, 12),
+            // From 0x80 on, of the same type.
+            Self::IoasAlloc => (0x81 - VFIO_BASE, 0, 12),
+            Self::IoasMap => (0x85 - VFIO_BASE, 0, 40),
+            Self::IoasUnmap => (0x86 - VFIO_BASE, 0, 24),
         }
     }
 
@@ -74,6 +91,12 @@ pub trait Linux: Send {
     /// # Errors
     /// What Linux says.
     fn read_link(&mut self, path: &Path) -> io::Result<PathBuf>;
+
+    /// The name of what is in a folder.
+    ///
+    /// # Errors
+    /// What Linux says, or that nothing is in it.
+    fn entry(&mut self, folder: &Path) -> io::Result<OsString>;
 
     /// The device of a group.
     ///
@@ -105,6 +128,11 @@ impl Linux for Kernel {
 
     fn read_link(&mut self, path: &Path) -> io::Result<PathBuf> {
         std::fs::read_link(path)
+    }
+
+    fn entry(&mut self, folder: &Path) -> io::Result<OsString> {
+        let first = std::fs::read_dir(folder)?.next().ok_or(io::ErrorKind::NotFound)?;
+        Ok(first?.file_name())
     }
 
     fn device(&mut self, group: BorrowedFd<'_>, address: &str) -> io::Result<OwnedFd> {
@@ -139,7 +167,7 @@ impl Linux for Kernel {
         } else {
             // SAFETY: Linux reads and writes as many bytes as the argument says at its start, or
             // four, and it has as many. What memory the arguments name is mapped, and stays so
-            // until it is unmapped or the container closed: see `Vfio`.
+            // until it is unmapped or its space closed: see `Vfio`.
             unsafe { libc::ioctl(fd.as_raw_fd(), number(offset), argument.as_mut_ptr()) }
         };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -168,6 +196,11 @@ mod tests {
         assert_eq!(of(Request::GetApiVersion), 0x3B64);
         assert_eq!(of(Request::DeviceGetRegionInfo), 0x3B6C);
         assert_eq!(of(Request::MapDma), 0x3B71);
+        assert_eq!(of(Request::DeviceBindIommufd), 0x3B76);
+        assert_eq!(of(Request::DeviceAttach), 0x3B77);
+        // And `linux/iommufd.h`.
+        assert_eq!(of(Request::IoasAlloc), 0x3B81);
+        assert_eq!(of(Request::IoasUnmap), 0x3B86);
         assert_eq!(number(GROUP_GET_DEVICE_FD) as u64, 0x3B6A);
     }
 
@@ -181,6 +214,7 @@ mod tests {
         let mut status = [8, 0, 0, 0, 0, 0, 0, 0];
         assert!(Kernel.call(null.as_fd(), Request::GroupGetStatus, &mut status).is_err());
         assert!(Kernel.device(null.as_fd(), "0000:03:00.0").is_err());
+        assert!(Kernel.entry(Path::new("/dev/null")).is_err());
         assert!(Kernel.device(null.as_fd(), "a\0b").is_err());
     }
 }

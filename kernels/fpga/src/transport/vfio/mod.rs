@@ -3,26 +3,31 @@
 //! by addresses as the IOMMU knows them.
 //!
 //! ```text
-//!  /dev/vfio/vfio  container: one space of DMA addresses
-//!    /dev/vfio/N   group: what the IOMMU cannot tell apart
-//!      device      BAR 0: 4 KiB of registers; configuration space: bus master; an eventfd
+//!  /dev/iommu               iommufd: a space of DMA addresses
+//!    /dev/vfio/devices/N    device
+//!  or, where Linux has no iommufd for the device,
+//!  /dev/vfio/vfio           container: a space of DMA addresses
+//!    /dev/vfio/N            group: what the IOMMU cannot tell apart
+//!      device
+//!  device: BAR 0: 4 KiB of registers; configuration space: bus master; an eventfd
 //! ```
 //!
 //! Nothing here has run on a card: the tests put memfds, an eventfd and a model of the card behind
 //! it, and [`Linux`] answers what no file can.
 
 mod calls;
+mod space;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 pub use calls::{Kernel, Linux, Request};
+use space::Space;
 
 use super::mapping::Mapping;
 use super::window::Window;
@@ -75,8 +80,7 @@ pub struct Vfio<L: Linux = Kernel> {
     interrupt: Option<File>,
     // In the order in which they must be closed: the card stops writing when its device is.
     device: File,
-    _group: OwnedFd,
-    container: OwnedFd,
+    space: Space,
     memory: Vec<(u64, Mapping)>,
     window: Window,
     name: String,
@@ -99,33 +103,7 @@ impl<L: Linux> Vfio<L> {
     /// # Errors
     /// See [`VfioError`].
     pub fn open_with(mut linux: L, address: &str) -> Result<Self, VfioError> {
-        let group_number = group_of(&mut linux, address)?;
-        let container = linux.open(Path::new(CONTAINER)).map_err(call(CONTAINER))?;
-        let mut ask =
-            |request, fd: &OwnedFd, argument: &mut [u8]| linux.call(fd.as_fd(), request, argument);
-        let version = ask(Request::GetApiVersion, &container, &mut []).map_err(call("version"))?;
-        let has_type1 = ask(Request::CheckExtension(TYPE1V2), &container, &mut []);
-        if version != API_VERSION || has_type1.map_err(call("type 1 IOMMU"))? != 1 {
-            return Err(VfioError::Version { version });
-        }
-        let group = linux.open(&Path::new(FOLDER).join(group_number.to_string()));
-        let group = group.map_err(call("VFIO group (is the device bound to vfio-pci?)"))?;
-        let mut status = words([8, 0]);
-        linux
-            .call(group.as_fd(), Request::GroupGetStatus, &mut status)
-            .map_err(call("status of the VFIO group"))?;
-        if word(&status, 1) & GROUP_VIABLE == 0 {
-            return Err(VfioError::NotViable { group: group_number });
-        }
-        let mut of_container = container.as_raw_fd().to_le_bytes();
-        linux
-            .call(group.as_fd(), Request::GroupSetContainer, &mut of_container)
-            .map_err(call("joining the VFIO container"))?;
-        linux
-            .call(container.as_fd(), Request::SetIommu(TYPE1V2), &mut [])
-            .map_err(call("setting the IOMMU up"))?;
-        let device = linux.device(group.as_fd(), address).map_err(call("VFIO device"))?;
-        let device = File::from(device);
+        let (device, space) = Space::open(&mut linux, address)?;
         // Not every device can be reset; the engine resets itself, too.
         let _ = linux.call(device.as_fd(), Request::DeviceReset, &mut []);
         let registers = registers(&mut linux, &device)?;
@@ -136,8 +114,7 @@ impl<L: Linux> Vfio<L> {
             registers,
             interrupt,
             device,
-            _group: group,
-            container,
+            space,
             memory: Vec::new(),
             window: Window::new(DMA_FIRST..DMA_END),
             name: format!("vfio:{address}"),
@@ -172,12 +149,7 @@ impl<L: Linux> Transport for Vfio<L> {
         let address = self.window.allocate(bytes, PAGE_BYTES_MAX as u64)?;
         let failed = |error: io::Error| MemoryError::Device { address, bytes, kind: error.kind() };
         let pages = Mapping::anonymous(bytes).map_err(failed)?;
-        let mut argument = words([32, DMA_READ | DMA_WRITE]);
-        for value in [pages.address(), address, bytes as u64] {
-            argument.extend(value.to_le_bytes());
-        }
-        let container = self.container.as_fd();
-        let mapped = self.linux.call(container, Request::MapDma, &mut argument);
+        let mapped = self.space.map(&mut self.linux, pages.address(), address, bytes as u64);
         mapped.map_err(failed)?;
         self.memory.push((address, pages));
         Ok(address)
@@ -217,25 +189,13 @@ impl<L: Linux> Drop for Vfio<L> {
     fn drop(&mut self) {
         let _ = self.linux.call(self.device.as_fd(), Request::DeviceReset, &mut []);
         for (address, pages) in &self.memory {
-            let mut argument = words([24, 0]);
-            for value in [*address, pages.bytes() as u64] {
-                argument.extend(value.to_le_bytes());
-            }
-            let _ = self.linux.call(self.container.as_fd(), Request::UnmapDma, &mut argument);
+            let _ = self.space.unmap(&mut self.linux, *address, pages.bytes() as u64);
         }
     }
 }
 
 fn call(what: &'static str) -> impl FnOnce(io::Error) -> VfioError {
     move |error| VfioError::Call { what, error }
-}
-
-fn group_of(linux: &mut impl Linux, address: &str) -> Result<u32, VfioError> {
-    let link = PathBuf::from(format!("/sys/bus/pci/devices/{address}/iommu_group"));
-    let group = linux.read_link(&link).ok();
-    let name = group.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
-    let number = name.and_then(|name| name.parse().ok());
-    number.ok_or_else(|| VfioError::NoGroup { address: address.into() })
 }
 
 /// Size, flags and place in the device's file of a region.
@@ -295,20 +255,12 @@ fn word(bytes: &[u8], index: usize) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-const FOLDER: &str = "/dev/vfio";
-const CONTAINER: &str = "/dev/vfio/vfio";
-
 // From linux/vfio.h.
-const API_VERSION: i32 = 0;
-const TYPE1V2: u32 = 3;
-const GROUP_VIABLE: u32 = 1;
 const BAR_0: u32 = 0;
 const CONFIGURATION: u32 = 7;
 const REGION_READ: u32 = 1;
 const REGION_WRITE: u32 = 2;
 const REGION_MMAP: u32 = 4;
-const DMA_READ: u32 = 1;
-const DMA_WRITE: u32 = 2;
 const IRQ_MSI: u32 = 1;
 const IRQ_MSIX: u32 = 2;
 const IRQ_EVENTFD: u32 = 4;
