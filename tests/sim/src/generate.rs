@@ -7,6 +7,7 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy};
 
 use crate::code::{self, Code};
+use crate::graph;
 use crate::link::{Link, Rate};
 use crate::protection::Protection;
 use crate::random::{Random, Stream};
@@ -78,9 +79,12 @@ struct Draft {
 }
 
 impl Scenario {
-    /// Draws a scenario: any network conditions, any code.
+    /// Draws a scenario: any network conditions, any code; one in eight is not a line.
     #[must_use]
     pub fn from_seed(seed: u64) -> Scenario {
+        if let Some(graph) = graph::draw(seed) {
+            return graph;
+        }
         let mut random = Random::new(seed, Stream::Scenario);
         let weather = match random.among(0..=19) {
             0..=9 => Weather::Fair,

@@ -24,6 +24,7 @@ mod stream;
 mod takeover;
 mod talk;
 mod timed;
+mod topology;
 mod tree;
 mod udp;
 mod workers;
