@@ -5,18 +5,12 @@ use std::time::Duration;
 
 use recoded_netns::probe::{Probe, ProbePlan};
 use recoded_netns::topology::{
-    RECEIVER, Topology, UNIT_LOSS, UNIT_MBIT, UNIT_PACKET_BYTES, UNIT_PACKETS, UNIT_SYMBOLS,
+    RECEIVER, Topology, UNIT_LOSS, UNIT_MBIT, UNIT_PACKET_BYTES, UNIT_SYMBOLS,
 };
 
 use super::report::{Figure, Network, Row, Unit, figure};
 use super::{Setup, processor_seconds, row};
 use crate::error::BenchError;
-
-/// Of what the links carry, how much is planned for them: repairs take the rest.
-const LOAD: f64 = 0.96;
-
-/// Bytes of a coded packet on the link: symbol, coefficients, headers.
-const WIRE_BYTES: f64 = 1450.0;
 
 /// IP and UDP.
 const HEADER_BYTES: usize = 28;
@@ -56,14 +50,11 @@ fn sample(setup: &Setup) -> Result<Vec<Figure>, BenchError> {
     let daemons = topology.start(&bed).map_err(BenchError::Bed)?;
     let receivers: Vec<_> =
         topology.receivers().into_iter().map(|host| &bed.hosts()[host]).collect();
-    // A link carries so many packets, of which a generation takes so many.
-    let units = LOAD * UNIT_MBIT * 1e6 / 8.0 / WIRE_BYTES;
-    let rate = units * UNIT_SYMBOLS as f64 / UNIT_PACKETS as f64;
     let send = |length: Duration| {
         let plan = ProbePlan {
             to: SocketAddr::from((RECEIVER, 7000)),
             payload_bytes: UNIT_PACKET_BYTES - HEADER_BYTES,
-            packets_per_second: rate,
+            packets_per_second: Topology::butterfly_rate(),
             length,
             grace: Duration::from_millis(2500),
             buffer_bytes: None,

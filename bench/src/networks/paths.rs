@@ -43,9 +43,8 @@ pub fn sum(setup: &Setup) -> Network {
         Contender::Tunnel("cubic"),
         Contender::Tunnel("bbr"),
     ];
-    let measure = |contender: &Contender| {
-        row("paths", &contender.name(), || sum_of(setup, *contender))
-    };
+    let measure =
+        |contender: &Contender| row("paths", &contender.name(), || sum_of(setup, *contender));
     let mut network = Network {
         name: "paths",
         what: format!(
@@ -124,9 +123,8 @@ fn plan(to: SocketAddr, payload_bytes: usize, rate: f64, length: Duration) -> Pr
 /// The faster path is cut for three seconds.
 pub fn cut(setup: &Setup) -> Network {
     let contenders = [Contender::Mptcp, Contender::Tunnel("cubic"), Contender::Tunnel("bbr")];
-    let measure = |contender: &Contender| {
-        row("cut", &contender.name(), || cut_under_tcp(setup, *contender))
-    };
+    let measure =
+        |contender: &Contender| row("cut", &contender.name(), || cut_under_tcp(setup, *contender));
     let mut rows: Vec<_> = contenders.iter().map(measure).collect();
     rows.push(row("cut", "recoded, datagrams", || cut_under_datagrams(setup)));
     let mut network = Network {
@@ -168,9 +166,7 @@ fn cut_under_tcp(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, Ben
     let before = outcome.mbit_between(CUT - 2.0, CUT);
     let steps = (0..).map(|step| BACK + f64::from(step) / 10.0);
     let steps = steps.take_while(|at| *at + FULL_SECONDS <= END);
-    let is_full = |at: &f64| {
-        outcome.mbit_between(*at, at + FULL_SECONDS) >= FULL_SHARE * before
-    };
+    let is_full = |at: &f64| outcome.mbit_between(*at, at + FULL_SECONDS) >= FULL_SHARE * before;
     let full = steps.into_iter().find(is_full).map_or(f64::INFINITY, |at| (at - BACK) * 1e3);
     Ok(vec![
         figure("before", Unit::Mbit, before),

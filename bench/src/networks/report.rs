@@ -95,6 +95,7 @@ impl Figure {
     fn text(&self) -> String {
         match self.unit {
             _ if self.value.is_nan() => String::new(),
+            _ if self.value.is_infinite() => "never".into(),
             Unit::Mbit | Unit::Millis => format!("{:.1}", self.value),
             Unit::Ratio => format!("{:.3}", self.value),
             Unit::Share => percent(self.value),

@@ -102,7 +102,9 @@ impl Contender {
                 let [_, interface] = bed.interfaces(SLOW_LINK);
                 let second = (slow, interface.as_str());
                 mptcp::prepare(bed.source(), bed.sink(), second).map_err(BenchError::Bed)?;
-                Ok(ready(fast))
+                // The second path arrives at another address.
+                let listen = SocketAddr::from(([0, 0, 0, 0], PORT));
+                Ok(Running { listen, ..ready(fast) })
             }
             Contender::Tunnel(_) => {
                 let daemons = topology.start(bed).map_err(BenchError::Bed)?;
@@ -129,6 +131,7 @@ impl Running {
 
     /// Where datagrams go.
     pub fn datagrams(&self, port: u16) -> SocketAddr {
-        SocketAddr::new(self.listen.ip(), port)
+        let to = if self.contender == Contender::Mptcp { self.to } else { self.listen };
+        SocketAddr::new(to.ip(), port)
     }
 }

@@ -69,14 +69,12 @@ fn sample(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, BenchError
         Contender::Tunnel(_) => topology.start(&bed).map_err(BenchError::Bed)?,
     };
     send(&bed, &topology, contender, WARM_UP).map_err(BenchError::Bed)?;
-    let (before, busy) =
-        (bed.counters().map_err(BenchError::Bed)?, processor_seconds(&daemons)?);
+    let (before, busy) = (bed.counters().map_err(BenchError::Bed)?, processor_seconds(&daemons)?);
     let outcomes = send(&bed, &topology, contender, setup.time).map_err(BenchError::Bed)?;
     let (after, busy_after) =
         (bed.counters().map_err(BenchError::Bed)?, processor_seconds(&daemons)?);
-    let worst = |value: &dyn Fn(&ProbeOutcome) -> f64| {
-        outcomes.iter().map(value).fold(0.0, f64::max)
-    };
+    let worst =
+        |value: &dyn Fn(&ProbeOutcome) -> f64| outcomes.iter().map(value).fold(0.0, f64::max);
     // As if each packet had entered once.
     let entered = outcomes.first().map_or(1, |outcome| outcome.sent.max(1)) as f64;
     let packets = TO_RELAYS.iter().enumerate().map(|(link, loss)| {
@@ -122,11 +120,9 @@ fn send(
         let to = SocketAddr::from((RECEIVER, PORT));
         return Probe::start_to(bed.source(), &receivers, &plan(to))?.finish_all();
     }
-    // The link of a sink is two after its number.
-    let address = |sink: usize| SocketAddr::new(Bed::east_address(sink + 3), PORT);
-    let start = |(sink, host): (usize, &&Namespace)| {
-        Probe::start(bed.source(), host, &plan(address(sink)))
-    };
+    let address = |sink: usize| SocketAddr::new(Topology::leaf_address(sink), PORT);
+    let start =
+        |(sink, host): (usize, &&Namespace)| Probe::start(bed.source(), host, &plan(address(sink)));
     let probes = receivers.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
     probes.into_iter().map(Probe::finish).collect()
 }

@@ -118,7 +118,8 @@ mod tests {
     fn least_of_all_cuts(hops: &[(usize, usize, f64)], nodes: usize, receiver: usize) -> f64 {
         let cuts = (0..1u32 << nodes).filter(|set| set & 1 == 1 && set >> receiver & 1 == 0);
         let carries = cuts.map(|set| {
-            let leaves = |hop: &&(usize, usize, f64)| set >> hop.0 & 1 == 1 && set >> hop.1 & 1 == 0;
+            let leaves =
+                |hop: &&(usize, usize, f64)| set >> hop.0 & 1 == 1 && set >> hop.1 & 1 == 0;
             hops.iter().filter(leaves).map(|hop| hop.2).sum::<f64>()
         });
         carries.fold(f64::INFINITY, f64::min)

@@ -7,8 +7,7 @@ use std::time::Duration;
 use recoded_netns::probe::{Probe, ProbeOutcome, ProbePlan};
 use recoded_netns::stream::{Stream, StreamOutcome};
 use recoded_netns::topology::{
-    FAST, RECEIVER, SLOW, TREE_MBIT, Topology, UNIT_LOSS, UNIT_MBIT, UNIT_PACKET_BYTES,
-    UNIT_PACKETS, UNIT_SYMBOLS,
+    FAST, RECEIVER, SLOW, TREE_MBIT, Topology, UNIT_LOSS, UNIT_PACKET_BYTES,
 };
 use recoded_netns::{Bed, BedError, Loss};
 use serde::Serialize;
@@ -116,13 +115,14 @@ fn paths(seconds: u64) -> Result<Found, BedError> {
     let mut alone = [0.0; 2];
     let addresses = [Bed::east_address(1), Bed::east_address(3)];
     for (index, name) in ["faster", "slower"].into_iter().enumerate() {
-        alone[index] = progress.step(&format!("Linux: TCP with BBR over the {name} path"), |_| {
-            let bed = topology.build(1)?;
-            let stream = stream(&bed, addresses[index])?;
-            stream.wait_until(Duration::from_secs_f64(end));
-            let mbit = stream.finish().mbit_between(SETTLE, end);
-            Ok::<_, BedError>((mbit, format!("{mbit:.1} Mbit/s")))
-        })?;
+        alone[index] =
+            progress.step(&format!("Linux: TCP with BBR over the {name} path"), |_| {
+                let bed = topology.build(1)?;
+                let stream = stream(&bed, addresses[index])?;
+                stream.wait_until(Duration::from_secs_f64(end));
+                let mbit = stream.finish().mbit_between(SETTLE, end);
+                Ok::<_, BedError>((mbit, format!("{mbit:.1} Mbit/s")))
+            })?;
     }
     let (mut bed, _daemons) = progress.step("Start a daemon on every host", |_| {
         let bed = topology.build(1)?;
@@ -188,17 +188,8 @@ fn tree(seconds: u64) -> Result<Found, BedError> {
     let topology = Topology::tree(SINKS);
     let rate = TREE_LOAD_MBIT * 1e6 / 8.0 / TREE_PAYLOAD as f64;
     let seconds = seconds as f64;
-    let hosts = topology.receivers();
     let (unicast, copies) = progress.step("Linux: a copy to each of 8 receivers", |_| {
-        let bed = topology.build(1)?;
-        let start = |(sink, host): (usize, &usize)| {
-            let to = SocketAddr::new(Bed::east_address(sink + 3), 7000);
-            Probe::start(bed.source(), &bed.hosts()[*host], &plan(to, TREE_PAYLOAD, rate, seconds))
-        };
-        let probes = hosts.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
-        let outcomes = probes.into_iter().map(Probe::finish).collect::<Result<Vec<_>, _>>()?;
-        let sent = bed.counters()?[0].eastward.seen as f64 / outcomes[0].sent.max(1) as f64;
-        let worst = worst_loss(&outcomes);
+        let (worst, sent) = unicast(&topology, rate, seconds)?;
         Ok::<_, BedError>(((worst, sent), format!("the worst lacks {:.1} %", worst * 100.0)))
     })?;
     let (bed, _daemons) = progress.step("Start a daemon on every host", |_| {
@@ -208,15 +199,9 @@ fn tree(seconds: u64) -> Result<Found, BedError> {
         Ok::<_, BedError>(((bed, daemons), text))
     })?;
     let (outcomes, once) = progress.step("Recoded: one flow for all", |_| {
-        let receivers: Vec<_> = hosts.iter().map(|host| &bed.hosts()[*host]).collect();
-        let to = SocketAddr::from((RECEIVER, 7000));
-        let send = |seconds| {
-            let plan = plan(to, TREE_PAYLOAD, rate, seconds);
-            Probe::start_to(bed.source(), &receivers, &plan)?.finish_all()
-        };
-        send(1.0)?;
+        send(&bed, &topology, TREE_PAYLOAD, (rate, 1.0))?;
         let before = bed.counters()?[0];
-        let outcomes = send(seconds)?;
+        let outcomes = send(&bed, &topology, TREE_PAYLOAD, (rate, seconds))?;
         let sent = bed.counters()?[0].since(&before).eastward.seen as f64;
         let once = sent / outcomes[0].sent.max(1) as f64;
         let text = format!("the worst lacks {:.3} %", worst_loss(&outcomes) * 100.0);
@@ -229,7 +214,7 @@ fn tree(seconds: u64) -> Result<Found, BedError> {
         picture: TREE,
         lines: vec![
             line("datagrams to each receiver", TREE_LOAD_MBIT, "Mbit/s"),
-            line(format!("rate of each link, {} ms", 10), TREE_MBIT, "Mbit/s"),
+            line("rate of each link, of 10 ms", TREE_MBIT, "Mbit/s"),
             line("Linux, a copy for each: the worst receiver lacks", unicast * 100.0, "%"),
             line("packets on the source's first link for each datagram", copies, ""),
             line("recoded: the worst receiver lacks", lost * 100.0, "%"),
@@ -252,6 +237,36 @@ fn tree(seconds: u64) -> Result<Found, BedError> {
     })
 }
 
+/// Sends a copy to each receiver as Linux routes it: what the worst lacks, and packets on the
+/// source's first link for each datagram.
+fn unicast(topology: &Topology, rate: f64, seconds: f64) -> Result<(f64, f64), BedError> {
+    let bed = topology.build(1)?;
+    let hosts = topology.receivers();
+    let start = |(sink, host): (usize, &usize)| {
+        let to = SocketAddr::new(Topology::leaf_address(sink), 7000);
+        let plan = plan(to, TREE_PAYLOAD, rate, seconds);
+        Probe::start(bed.source(), &bed.hosts()[*host], &plan)
+    };
+    let probes = hosts.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
+    let outcomes = probes.into_iter().map(Probe::finish).collect::<Result<Vec<_>, _>>()?;
+    let sent = bed.counters()?[0].eastward.seen as f64 / outcomes[0].sent.max(1) as f64;
+    Ok((worst_loss(&outcomes), sent))
+}
+
+/// Sends datagrams through the tunnel, to all receivers at once.
+fn send(
+    bed: &Bed,
+    topology: &Topology,
+    payload_bytes: usize,
+    (rate, seconds): (f64, f64),
+) -> Result<Vec<ProbeOutcome>, BedError> {
+    let receivers: Vec<_> =
+        topology.receivers().into_iter().map(|host| &bed.hosts()[host]).collect();
+    let to = SocketAddr::from((RECEIVER, 7000));
+    let plan = plan(to, payload_bytes, rate, seconds);
+    Probe::start_to(bed.source(), &receivers, &plan)?.finish_all()
+}
+
 fn worst_loss(outcomes: &[ProbeOutcome]) -> f64 {
     outcomes.iter().map(ProbeOutcome::loss).fold(0.0, f64::max)
 }
@@ -261,10 +276,6 @@ const BUTTERFLY: &str = "  s ─┬─ a ─┬───────────
      └─ b ─┴─────────┴─ u      since its one link is shared";
 
 fn butterfly(seconds: u64) -> Result<Found, BedError> {
-    /// Of a link's rate, what is planned: repairs take the rest.
-    const LOAD: f64 = 0.96;
-    /// Bytes of a coded packet on a link.
-    const WIRE_BYTES: f64 = 1450.0;
     let mut progress = Progress::new(2);
     let topology = Topology::butterfly();
     let (bed, _daemons) = progress.step("Start a daemon on every host", |_| {
@@ -273,23 +284,17 @@ fn butterfly(seconds: u64) -> Result<Found, BedError> {
         let text = format!("{} answer, and both receivers are reached", daemons.len());
         Ok::<_, BedError>(((bed, daemons), text))
     })?;
-    let receivers: Vec<_> =
-        topology.receivers().into_iter().map(|host| &bed.hosts()[host]).collect();
-    let units = LOAD * UNIT_MBIT * 1e6 / 8.0 / WIRE_BYTES;
-    let rate = units * UNIT_SYMBOLS as f64 / UNIT_PACKETS as f64;
+    let rate = Topology::butterfly_rate();
     let (outcomes, most) = progress.step("Recoded: datagrams to both", |_| {
-        let to = SocketAddr::from((RECEIVER, 7000));
-        let send = |seconds| {
-            let plan = plan(to, UNIT_PACKET_BYTES - 28, rate, seconds);
-            Probe::start_to(bed.source(), &receivers, &plan)?.finish_all()
-        };
-        send(1.5)?;
+        let payload_bytes = UNIT_PACKET_BYTES - 28;
+        send(&bed, &topology, payload_bytes, (rate, 1.5))?;
         let before = bed.counters()?;
-        let outcomes = send(seconds as f64)?;
+        let outcomes = send(&bed, &topology, payload_bytes, (rate, seconds as f64))?;
         let after = bed.counters()?;
         let links = after.iter().zip(&before).map(|(after, before)| after.since(before));
         let most = links.map(|link| link.eastward.seen).max().unwrap_or(1) as f64;
-        Ok::<_, BedError>(((outcomes, most), format!("{:.1} %", worst_loss(&outcomes) * 100.0)))
+        let text = format!("the worse lacks {:.3} %", worst_loss(&outcomes) * 100.0);
+        Ok::<_, BedError>(((outcomes, most), text))
     })?;
     let came = outcomes.iter().map(|outcome| outcome.came).min().unwrap_or(0) as f64;
     let links = came / (most * (1.0 - UNIT_LOSS));

@@ -164,7 +164,8 @@ impl Options {
         let refuse = |what, value, rule| Err(BedError::Parameter { what, value, rule });
         let usual = Options::parse_from(["recoded-demo"]);
         if self.topology != Shape::Line && self.of_lines() != usual.of_lines() {
-            let rule = "a line's options are for --topology line; the others take --seconds, --json";
+            let rule =
+                "a line's options are for --topology line; the others take --seconds, --json";
             return refuse("--topology", format!("{:?}", self.topology).to_lowercase(), rule);
         }
         if self.keep && self.is_timed() {

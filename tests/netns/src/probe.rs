@@ -206,8 +206,7 @@ impl Receiving {
     }
 
     fn finish(self, sent: u64) -> Result<ProbeOutcome, BedError> {
-        let arrivals =
-            self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let arrivals = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let overrun = socket_overruns(&self.host)? - self.overruns_before;
         let in_order_millis = arrivals.in_order_millis();
         let mut outcome = ProbeOutcome { sent, overrun, in_order_millis, ..arrivals.outcome };

@@ -40,6 +40,8 @@ pub struct Stream {
     stop: Arc<AtomicBool>,
     sender: Option<JoinHandle<()>>,
     receiver: Option<JoinHandle<StreamOutcome>>,
+    /// Further paths of MPTCP come to it while the connection lasts.
+    _listener: TcpListener,
 }
 
 /// What carries a stream.
@@ -69,11 +71,11 @@ impl StreamOutcome {
         bytes as f64 * 8e-6 / (steps.len().max(1) as f64 * STEP.as_secs_f64())
     }
 
-    /// Longest time without a byte that ended between two times, all in seconds; 0 if none was
-    /// longer than some milliseconds.
+    /// Longest time without a byte between two times, all in seconds; 0 if none was longer than some
+    /// milliseconds.
     pub fn longest_gap_between(&self, from: f64, to: f64) -> f64 {
-        let ended = self.gaps.iter().filter(|(_, end)| (from..to).contains(end));
-        ended.map(|(begin, end)| end - begin).fold(0.0, f64::max)
+        let within = self.gaps.iter().map(|(begin, end)| end.min(to) - begin.max(from));
+        within.fold(0.0, f64::max)
     }
 }
 
@@ -143,7 +145,8 @@ impl Stream {
         let sender = std::thread::spawn(move || send(outgoing, &flag));
         let flag = Arc::clone(&stop);
         let receiver = std::thread::spawn(move || receive(incoming, began, &flag));
-        Ok(Stream { began, stop, sender: Some(sender), receiver: Some(receiver) })
+        let (sender, receiver) = (Some(sender), Some(receiver));
+        Ok(Stream { began, stop, sender, receiver, _listener: listener })
     }
 
     /// Sleeps until so long after the start.
@@ -257,13 +260,14 @@ mod tests {
         assert_eq!(outcome.mbit_between(1.0, 2.0), 0.0);
     }
     #[test]
-    fn gap_counts_where_it_ends() {
+    fn gap_counts_as_far_as_it_is_between_two_times() {
         let mut outcome = StreamOutcome::default();
         let at = [0.0, 0.01, 0.35, 0.36, 1.0].map(Duration::from_secs_f64);
         at.windows(2).for_each(|pair| outcome.note(pair[0], pair[1], 100));
         assert_eq!(outcome.bytes, [100, 0, 0, 200, 0, 0, 0, 0, 0, 0, 100]);
         assert!((outcome.longest_gap_between(0.0, 0.5) - 0.34).abs() < 1e-9);
-        assert!((outcome.longest_gap_between(0.5, 2.0) - 0.64).abs() < 1e-9);
-        assert_eq!(outcome.longest_gap_between(0.0, 0.3), 0.0);
+        assert!((outcome.longest_gap_between(0.5, 2.0) - 0.5).abs() < 1e-9);
+        assert!((outcome.longest_gap_between(0.0, 0.11) - 0.1).abs() < 1e-9);
+        assert_eq!(outcome.longest_gap_between(2.0, 3.0), 0.0);
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 //! In the butterfly a and b send to a receiver each and to c, and d to both receivers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use recoded_network::Network;
@@ -36,21 +36,31 @@ pub const SLOW: PathLink = PathLink { rate_mbit: 50.0, loss: 0.02, delay_ms: 60 
 /// Rate of the links of a tree: eight copies fit, which unicast takes.
 pub const TREE_MBIT: f64 = 300.0;
 
-/// Loss of the links of a tree to its relays, and to its sinks in turn.
+/// Loss of the links of a tree to its relays.
 pub const TO_RELAYS: [f64; 2] = [0.10, 0.05];
+
+/// Loss of those to its sinks, in turn.
 const TO_SINKS: [f64; 8] = [0.01, 0.02, 0.05, 0.08, 0.10, 0.12, 0.15, 0.20];
 
-/// Rate and loss of each link of the butterfly.
+/// Rate of each link of the butterfly.
 pub const UNIT_MBIT: f64 = 20.0;
+
+/// Loss of each of them.
 pub const UNIT_LOSS: f64 = 0.02;
 
 /// Bytes of IP packets that fill a symbol of the butterfly.
 pub const UNIT_PACKET_BYTES: usize = 1300;
 
-/// Symbols of a generation there, and packets of each that a link carries: half of them, and what
-/// losses take.
+/// Symbols of a generation there.
 pub const UNIT_SYMBOLS: usize = 256;
-pub const UNIT_PACKETS: usize = 135;
+
+/// Packets of each that a link carries: half of them, and what losses take.
+const UNIT_PACKETS: usize = 135;
+
+/// Of the butterfly's links, the share that is planned: repairs take the rest; and bytes of one of
+/// its coded packets on a link.
+const UNIT_LOAD: f64 = 0.96;
+const UNIT_WIRE_BYTES: f64 = 1450.0;
 
 /// A link that is one path.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -115,8 +125,8 @@ impl Topology {
         let sinks = sinks.clamp(2, SINKS_MAX);
         let relay = |sink: usize| if sink < sinks.div_ceil(2) { 1 } else { 2 };
         let to_relays = TO_RELAYS.iter().enumerate().map(|(at, loss)| (0, at + 1, link(*loss)));
-        let to_sinks = (0..sinks)
-            .map(|sink| (relay(sink), 3 + sink, link(TO_SINKS[sink % TO_SINKS.len()])));
+        let to_sinks =
+            (0..sinks).map(|sink| (relay(sink), 3 + sink, link(TO_SINKS[sink % TO_SINKS.len()])));
         let mut hosts = names(&["s", "a", "b"]);
         hosts.extend((1..=sinks).map(|sink| format!("t{sink}")));
         Topology {
@@ -155,6 +165,18 @@ impl Topology {
         }
     }
 
+    /// IP packets a second that the links of the butterfly carry to both receivers.
+    pub fn butterfly_rate() -> f64 {
+        let packets = UNIT_LOAD * UNIT_MBIT * 1e6 / 8.0 / UNIT_WIRE_BYTES;
+        packets * UNIT_SYMBOLS as f64 / UNIT_PACKETS as f64
+    }
+
+    /// The address of a sink of the tree on its link, for plain traffic; the first is 0.
+    pub fn leaf_address(sink: usize) -> IpAddr {
+        // After the links of the relays.
+        Bed::east_address(TO_RELAYS.len() + 1 + sink)
+    }
+
     /// The same with further lines for its path.
     pub fn with(mut self, keys: &str) -> Topology {
         self.keys += keys;
@@ -163,7 +185,8 @@ impl Topology {
 
     /// Numbers of the hosts that receive.
     pub fn receivers(&self) -> Vec<usize> {
-        let mut found: Vec<usize> = self.ways.iter().filter_map(|way| way.last().copied()).collect();
+        let mut found: Vec<usize> =
+            self.ways.iter().filter_map(|way| way.last().copied()).collect();
         found.sort_unstable();
         found.dedup();
         found

@@ -204,3 +204,35 @@ fn promise(scenario: &mut Scenario, random: &mut Random) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_draw_graphs_of_each_kind_and_every_link_has_two_ends() {
+        let (mut graphs, mut sums, mut trees, mut meeting, mut promised) = (0, 0, 0, 0, 0);
+        for scenario in (0..2000).filter_map(draw) {
+            graphs += 1;
+            let sinks = scenario.nodes.iter().filter(|node| matches!(node.role, Role::Sink { .. }));
+            let is_stream = scenario.nodes[0].code == Code::Stream.usual();
+            let is_sum = scenario.nodes[0].spread == Spread::Sum;
+            sums += usize::from(is_stream && is_sum);
+            meeting += usize::from(!is_stream && is_sum);
+            trees += usize::from(sinks.count() > 1);
+            promised += usize::from(scenario.promise.delivered.is_some());
+            let wires = Wires::new(&scenario.edges);
+            for (edge, (from, to)) in scenario.edges.iter().enumerate() {
+                let (down, up) = (wires.end(edge, false), wires.end(edge, true));
+                assert_eq!((down.0, up.0), (*to, *from));
+                assert_eq!([wires.edge(*to, down.1), wires.edge(*from, up.1)], [edge; 2]);
+                assert!(scenario.nodes[*from].next_hops.contains(&up.1), "{:?}", scenario.edges);
+                let mut upstreams = scenario.nodes[*to].upstreams();
+                assert!(upstreams.any(|peer| peer == down.1), "{:?}", scenario.edges);
+            }
+        }
+        println!("{graphs} graphs: {sums} sums, {trees} trees, {meeting} that meet, {promised}");
+        assert!((200..300).contains(&graphs), "{graphs}");
+        assert!([sums, trees, meeting, promised].iter().all(|count| *count > 20));
+    }
+}

@@ -178,10 +178,7 @@ impl Worker {
             place: (node, share.worker),
             role: params.role.clone(),
             generations: params.generations,
-            fans: (
-                params.next_hops.len().max(1) as u64,
-                params.upstreams().count().max(1) as u64,
-            ),
+            fans: (params.next_hops.len().max(1) as u64, params.upstreams().count().max(1) as u64),
             bounds,
             pipeline: Pipeline::of_worker(share, &snapshot, seed),
             frames: WatchedFrames::new(frames, params.symbol_bytes),

@@ -58,9 +58,10 @@ fn tree_of_a_network_file_brings_all_to_every_receiver() {
     let (outcomes, _daemons) = outcomes(&bed, &topology);
     assert_eq!(outcomes.len(), 3);
     assert_whole(&outcomes);
-    // Two receivers behind the first relay, and one copy on the way to it.
+    // Two receivers behind the first relay, and one copy on the way to it, with what makes up for
+    // losses of traffic as sparse as this.
     let sent = bed.counters().unwrap()[0].since(&before[0]).eastward.seen;
-    assert!(sent < outcomes[0].sent * 3 / 2, "{sent} for {}", outcomes[0].sent);
+    assert!(sent < outcomes[0].sent * 2, "{sent} for {}", outcomes[0].sent);
 }
 
 #[test]
@@ -92,7 +93,9 @@ fn mptcp_sends_over_both_paths_where_linux_has_it() {
     let [_, interface] = bed.interfaces(3);
     mptcp::prepare(bed.source(), bed.sink(), (Bed::east_address(3), &interface)).unwrap();
     let to = SocketAddr::new(Bed::east_address(1), 5202);
-    let ends = ((bed.source(), to), (bed.sink(), to));
+    // Its second path arrives at another address.
+    let any = SocketAddr::from(([0, 0, 0, 0], 5202));
+    let ends = ((bed.source(), to), (bed.sink(), any));
     let stream = Stream::start_over(Transport::Mptcp, ends.0, ends.1, "bbr").unwrap();
     stream.wait_until(Duration::from_secs(5));
     let mbit = stream.finish().mbit_between(2.0, 5.0);
