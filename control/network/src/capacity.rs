@@ -1,8 +1,8 @@
 //! What a path can carry at most: the least cut between its source and a receiver.
 //!
 //! The most that flows through a network is what its least cut lets pass (Ford and Fulkerson 1956);
-//! with several receivers coding brings each of them the least of their cuts at once (Ahlswede, Cai,
-//! Li and Yeung 2000). Found by augmenting along shortest ways (Edmonds and Karp 1972): at most
+//! with several receivers coding brings each of them the least of their cuts at once (Ahlswede,
+//! Cai, Li and Yeung 2000). Found by augmenting along shortest ways (Edmonds and Karp 1972): at most
 //! nodes x hops rounds, whatever the capacities.
 
 use crate::paths::Path;

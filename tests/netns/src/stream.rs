@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Tenths of a second: the step of the record.
 pub const STEP: Duration = Duration::from_millis(100);
 
-/// Shortest time without a byte that is remembered: longer than reads are apart while a stream runs.
+/// Shortest time without a byte that is remembered: longer than reads of a stream are apart.
 const GAP: Duration = Duration::from_millis(20);
 
 /// The priority of iperf3 in a bed, too.
@@ -71,8 +71,8 @@ impl StreamOutcome {
         bytes as f64 * 8e-6 / (steps.len().max(1) as f64 * STEP.as_secs_f64())
     }
 
-    /// Longest time without a byte between two times, all in seconds; 0 if none was longer than some
-    /// milliseconds.
+    /// Longest time without a byte between two times, all in seconds; 0 if none was longer than
+    /// some milliseconds.
     pub fn longest_gap_between(&self, from: f64, to: f64) -> f64 {
         let within = self.gaps.iter().map(|(begin, end)| end.min(to) - begin.max(from));
         within.fold(0.0, f64::max)

@@ -246,8 +246,7 @@ impl Topology {
         Ok(daemons)
     }
 
-    /// Sends a datagram now and then until one has come to every receiver. Generations are filled by
-    /// more than one.
+    /// Sends datagrams until one has come to every receiver.
     fn wait_until_reached(&self, bed: &Bed) -> Result<(), BedError> {
         let to = SocketAddr::from((RECEIVER, PORT));
         let socket = |host: usize| bed.hosts()[host].udp_socket(to);

@@ -7,7 +7,6 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy};
 
 use crate::code::{self, Code};
-use crate::graph;
 use crate::link::{Link, Rate};
 use crate::protection::Protection;
 use crate::random::{Random, Stream};
@@ -79,12 +78,9 @@ struct Draft {
 }
 
 impl Scenario {
-    /// Draws a scenario: any network conditions, any code; one in eight is not a line.
+    /// Draws a line: any network conditions, any code.
     #[must_use]
-    pub fn from_seed(seed: u64) -> Scenario {
-        if let Some(graph) = graph::draw(seed) {
-            return graph;
-        }
+    pub fn line_from_seed(seed: u64) -> Scenario {
         let mut random = Random::new(seed, Stream::Scenario);
         let weather = match random.among(0..=19) {
             0..=9 => Weather::Fair,

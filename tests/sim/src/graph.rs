@@ -54,6 +54,12 @@ impl Wires {
 }
 
 impl Scenario {
+    /// Draws a scenario: any network conditions, any code; one in eight is not a line.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Scenario {
+        draw(seed).unwrap_or_else(|| Scenario::line_from_seed(seed))
+    }
+
     /// The scenario of [`Scenario::line`] over links between any nodes, each from the source on:
     /// node 0 is the source, those at which no link begins are sinks.
     #[must_use]
@@ -185,12 +191,14 @@ fn promise(scenario: &mut Scenario, random: &mut Random) {
     let is_stream = scenario.nodes[0].code == Code::Stream.usual();
     let bursts = scenario.traffic.bursts();
     let at = random.among(bursts.start..=bursts.end.max(bursts.start));
+    // A source of several paths goes on to ask one of them after another was cut (the README).
+    let may_be_cut = !is_stream || scenario.nodes[0].spread == Spread::Every;
     match random.size(0..=3) {
         0 => {
             let node = random.size(1..=scenario.nodes.len() - 1);
             scenario.changes = vec![(at, Change::Restart { node })];
         }
-        1 => {
+        1 if may_be_cut => {
             let hop = random.size(0..=scenario.hops.len() - 1);
             let dead = Link { loss: LossModel::independent(1.0), ..Link::CLEAN };
             let before = scenario.hops[hop];

@@ -1,5 +1,5 @@
-//! What is simulated: nodes in a line or a graph, the links between them, traffic, and what changes meanwhile.
-//! Plain data: a scenario and its seed decide a run completely.
+//! What is simulated: nodes in a line or a graph, the links between them, traffic, and what changes
+//! meanwhile. Plain data: a scenario and its seed decide a run completely.
 
 use std::ops::{Range, RangeInclusive};
 
