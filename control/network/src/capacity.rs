@@ -2,8 +2,8 @@
 //!
 //! The most that flows through a network is what its least cut lets pass (Ford and Fulkerson 1956);
 //! with several receivers coding brings each of them the least of their cuts at once (Ahlswede,
-//! Cai, Li and Yeung 2000). Found by augmenting along shortest ways (Edmonds and Karp 1972): at most
-//! nodes x hops rounds, whatever the capacities.
+//! Cai, Li and Yeung 2000). Found by augmenting along shortest ways (Edmonds and Karp 1972): at
+//! most nodes times hops rounds, whatever the capacities.
 
 use crate::paths::Path;
 use std::collections::VecDeque;

@@ -60,7 +60,7 @@ fn criterion(rule: &str, found: String, holds: bool) -> Criterion {
 impl Found {
     /// For people.
     pub fn text(&self) -> String {
-        let mut text = format!("\n{}\n", self.picture);
+        let mut text = format!("\n{}\n\n", self.picture);
         for Line { what, value, unit } in &self.lines {
             let digits = if *unit == "packets" { 0 } else { 1 };
             text += &format!("  {what:<58} {value:>8.digits$} {unit}\n");
