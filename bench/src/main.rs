@@ -23,6 +23,8 @@ mod edge;
 
 mod line;
 
+mod networks;
+
 mod kernels;
 
 mod decode;
@@ -60,6 +62,7 @@ enum Bench {
     Line(line::Options),
     #[command(hide = true)]
     LineProxy(line::proxy::Options),
+    Networks(networks::Options),
     Kernels(kernels::Options),
     Decode(decode::Options),
     Worst(worst::Options),
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Bench::Edge(options) => edge::run(&options),
         Bench::Line(options) => line::run(&options),
         Bench::LineProxy(options) => line::proxy::run(&options),
+        Bench::Networks(options) => networks::run(&options),
         Bench::Kernels(options) => kernels::run(&options),
         Bench::Decode(options) => decode::run(&options),
         Bench::Worst(options) => worst::run(&options),

@@ -15,9 +15,9 @@ pub const OMITTED: Duration = Duration::from_secs(2);
 const OMITTED_ROUND_TRIPS: u32 = 20;
 
 /// Bytes of TCP payload in a full packet of 1514 bytes on a link: by itself, and in a coded packet.
-const PAYLOAD_PLAIN: f64 = 1448.0;
-const PAYLOAD_CODED: f64 = 1373.0;
-const PACKET: f64 = 1514.0;
+pub const PAYLOAD_PLAIN: f64 = 1448.0;
+pub const PAYLOAD_CODED: f64 = 1373.0;
+pub const PACKET: f64 = 1514.0;
 
 /// Round trip times rate above which the ends get larger TCP buffers than Linux's defaults, in
 /// bytes: those, 6 MB to receive, carry a window of some 4 MB.

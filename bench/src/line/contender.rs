@@ -8,6 +8,7 @@ use recoded_netns::{Bed, BedError, CodePlan, Daemon, FlowPlan, LinePlan, Towards
 
 use crate::error::BenchError;
 use crate::line::case::{Case, RATE_MBIT};
+use crate::line::proxy;
 
 /// Port of the stream and of the proxies.
 const PORT: u16 = 5202;
@@ -190,20 +191,11 @@ fn plan(bed: &Bed, code: CodePlan, field: u16, paced: bool) -> LinePlan {
 }
 
 fn start_proxies(bed: &Bed, control: &str) -> Result<Vec<Background>, BenchError> {
-    let program = std::env::current_exe().map_err(BenchError::os("finding this program"))?;
-    let mut proxies = Vec::new();
-    for index in 1..bed.hops() {
-        let host = &bed.hosts()[index];
-        // As daemons have it: a box that forwards does little else.
-        let mut command = host.command("nice");
-        command.args(["-n", "-15"]).arg(&program).args(["line-proxy", "--control", control]);
-        command.args(["--listen", &format!("0.0.0.0:{PORT}")]);
-        command.args(["--to", &SocketAddr::new(Bed::east_address(index + 1), PORT).to_string()]);
-        let log = bed.directory().join(format!("proxy{index}.log"));
-        proxies.push(Background::start(&mut command, &log).map_err(BenchError::Bed)?);
-        recoded_netns::traffic::wait_for_listener(host, PORT).map_err(BenchError::Bed)?;
-    }
-    Ok(proxies)
+    let start = |index: usize| {
+        let to = SocketAddr::new(Bed::east_address(index + 1), PORT);
+        proxy::start(bed, &bed.hosts()[index], (PORT, to), control)
+    };
+    (1..bed.hops()).map(start).collect()
 }
 
 /// Waits until a datagram comes through the tunnel.

@@ -1,15 +1,15 @@
 //! `bench line`: TCP and datagrams over lines of lossy links with delay, carried by Linux, by split
 //! TCP and by our codes, in turns on the same line.
 
-mod case;
+pub mod case;
 
 mod contender;
 
 pub mod proxy;
 
-mod sample;
+pub mod sample;
 
-mod report;
+pub mod report;
 
 mod figure;
 
@@ -171,6 +171,10 @@ fn measure(line: &mut Line, seconds: u64, run: u16, seed: u64, cores: &[usize]) 
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), BenchError> {
+/// Writes a file of results.
+///
+/// # Errors
+/// [`BenchError::Os`] when it cannot be written.
+pub fn write(path: &Path, text: &str) -> Result<(), BenchError> {
     fs::write(path, text).map_err(BenchError::os(format!("writing {}", path.display())))
 }

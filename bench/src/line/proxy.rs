@@ -4,7 +4,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
+use recoded_netns::process::Background;
 use recoded_netns::stream::{forget_when_closed, set_congestion_control};
+use recoded_netns::traffic::wait_for_listener;
+use recoded_netns::{Bed, Namespace};
 
 use crate::error::BenchError;
 
@@ -23,6 +26,27 @@ pub struct Options {
     /// Congestion control of both
     #[arg(long)]
     control: String,
+}
+
+/// Starts one on a host of a bed, from a port of its to an address, and waits until it listens.
+///
+/// # Errors
+/// [`BenchError`] when it does not.
+pub fn start(
+    bed: &Bed,
+    host: &Namespace,
+    (port, to): (u16, SocketAddr),
+    control: &str,
+) -> Result<Background, BenchError> {
+    let program = std::env::current_exe().map_err(BenchError::os("finding this program"))?;
+    // As daemons have it: a box that forwards does little else.
+    let mut command = host.command("nice");
+    command.args(["-n", "-15"]).arg(&program).args(["line-proxy", "--control", control]);
+    command.args(["--listen", &format!("0.0.0.0:{port}"), "--to", &to.to_string()]);
+    let log = bed.directory().join(format!("proxy-{}.log", host.name()));
+    let proxy = Background::start(&mut command, &log).map_err(BenchError::Bed)?;
+    wait_for_listener(host, port).map_err(BenchError::Bed)?;
+    Ok(proxy)
 }
 
 /// Relays until the process is ended.

@@ -156,7 +156,7 @@ impl Series {
 }
 
 /// A share in percent, with as many digits as it takes to tell one in ten thousand from none.
-fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0".into(),
         percent if percent < 1.0 => format!("{percent:.2} %"),

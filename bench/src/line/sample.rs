@@ -390,7 +390,8 @@ struct Readings {
     ticks: Vec<Ticks>,
 }
 
-fn summary(outcome: &ProbeOutcome) -> Datagrams {
+/// What became of a probe.
+pub fn summary(outcome: &ProbeOutcome) -> Datagrams {
     Datagrams {
         sent: outcome.sent,
         lost: outcome.lost(),

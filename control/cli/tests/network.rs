@@ -191,6 +191,8 @@ fn status_is_a_line_for_each_box_and_what_is_wrong() {
     assert_eq!(code, 0, "{text}");
     let line = text.lines().find(|line| line.starts_with("b ")).unwrap();
     assert!(line.contains(" up ") && line.contains("0.1.0") && line.contains('%'), "{text}");
+    assert!(text.contains("path a -> c (flow 1)\na\n└─ b  "), "{text}");
+    assert!(text.contains("\n   └─ c  "), "{text}");
 
     boxes.write("b/in-force", "SICK");
     boxes.write("c/stopped", "");

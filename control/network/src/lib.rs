@@ -24,10 +24,13 @@ mod paths;
 
 mod boxes;
 
+mod capacity;
+
 mod render;
 
 mod keys;
 
+pub use capacity::Cut;
 pub use error::{Fault, NetworkError, NetworkErrors};
 pub use keys::{KeepError, with_keys};
 pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network};

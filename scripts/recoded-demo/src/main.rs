@@ -6,6 +6,7 @@
 mod options;
 mod progress;
 
+mod networks;
 mod plain;
 mod probe;
 mod protected;
@@ -25,7 +26,7 @@ use recoded_netns::traffic::{WebServer, interface_drops, write_random_file};
 use recoded_netns::{Bed, BedConfig, BedError, Daemon, Loss, sweep};
 
 use findings::{Findings, Link, Machine, Mode, Plain, Recoded};
-use options::{Code, Options};
+use options::{Code, Options, Shape};
 use progress::Progress;
 use protected::TUNNEL;
 
@@ -43,7 +44,11 @@ const STEPS: usize = 9;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let result = prepare(&options).and_then(|go_on| if go_on { run(&options) } else { Ok(true) });
+    let result = prepare(&options).and_then(|go_on| match options.topology {
+        _ if !go_on => Ok(true),
+        Shape::Line => run(&options),
+        _ => run_network(&options),
+    });
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -97,6 +102,15 @@ fn run(options: &Options) -> Result<bool, BedError> {
     print!("{}", table::Table(&findings));
     save(options, &findings)?;
     Ok(findings.ok)
+}
+
+/// As [`run`], for a network that is not a line.
+fn run_network(options: &Options) -> Result<bool, BedError> {
+    let found = networks::run(options)?;
+    print!("{}", found.text());
+    write(&options.json, &json(&found)?)?;
+    println!("  saved {}", options.json.display());
+    Ok(found.ok)
 }
 
 /// Programs that stay up after the measurements with `--keep`.
@@ -329,19 +343,27 @@ fn leave_up(mut bed: Bed, guests: Guests) -> Result<(), BedError> {
 }
 
 fn save(options: &Options, findings: &Findings) -> Result<(), BedError> {
-    let json = serde_json::to_string_pretty(findings).map_err(|error| BedError::Output {
+    let plot = options.plot_path();
+    write(&options.json, &json(findings)?)?;
+    write(&plot, &plot::svg(findings))?;
+    println!("  saved {} and {}", options.json.display(), plot.display());
+    Ok(())
+}
+
+fn json(found: &impl serde::Serialize) -> Result<String, BedError> {
+    let text = serde_json::to_string_pretty(found).map_err(|error| BedError::Output {
         program: "recoded-demo".into(),
         detail: error.to_string(),
     })?;
-    let plot = options.plot_path();
-    for (path, text) in [(&options.json, json + "\n"), (&plot, plot::svg(findings))] {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(BedError::file(folder))?;
-        }
-        std::fs::write(path, text).map_err(BedError::file(path))?;
+    Ok(text + "\n")
+}
+
+/// Writes a file and the folders above it.
+fn write(path: &Path, text: &str) -> Result<(), BedError> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).map_err(BedError::file(folder))?;
     }
-    println!("  saved {} and {}", options.json.display(), plot.display());
-    Ok(())
+    std::fs::write(path, text).map_err(BedError::file(path))
 }
 
 fn machine() -> Machine {

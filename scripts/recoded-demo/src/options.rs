@@ -16,6 +16,11 @@ const REORDER_BY: Duration = Duration::from_millis(3);
 #[derive(Clone, Debug, Parser)]
 #[command(name = "recoded-demo", version)]
 pub struct Options {
+    /// The network: a line; two paths between the same hosts; a tree of eight receivers; the
+    /// butterfly. Those but the line have links of their own, and of these options only --seconds
+    /// and --json besides
+    #[arg(long, value_enum, default_value_t = Shape::Line)]
+    pub topology: Shape,
     /// Lossy links between source and sink, 1 to 10; there is a relay between each two
     #[arg(long, default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u8).range(1..=10))]
@@ -87,6 +92,19 @@ pub struct Options {
     pub clean: bool,
 }
 
+/// The network.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Shape {
+    /// Relays between two ends
+    Line,
+    /// Two paths between two ends, whose rates add up
+    Paths,
+    /// Two relays, eight receivers
+    Tree,
+    /// Two branches that share a link
+    Butterfly,
+}
+
 /// What is authenticated.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Auth {
@@ -144,6 +162,12 @@ impl Options {
     /// [`BedError::Parameter`] names the option.
     pub fn check(&self) -> Result<(), BedError> {
         let refuse = |what, value, rule| Err(BedError::Parameter { what, value, rule });
+        let usual = Options::parse_from(["recoded-demo"]);
+        if self.topology != Shape::Line && self.of_lines() != usual.of_lines() {
+            let rule =
+                "a line's options are for --topology line; the others take --seconds, --json";
+            return refuse("--topology", format!("{:?}", self.topology).to_lowercase(), rule);
+        }
         if self.keep && self.is_timed() {
             let rule = "links with delay, jitter or reordering end with the demo";
             return refuse("--keep", "given".into(), rule);
@@ -162,6 +186,14 @@ impl Options {
             }
             _ => Ok(()),
         }
+    }
+
+    /// All that is for lines alone.
+    fn of_lines(&self) -> String {
+        let of_links = (self.hops, self.loss, self.burst, self.rate, self.delay, self.jitter);
+        let of_code = (self.code, self.field, self.batch, self.block, self.interleave);
+        let others = (self.reorder, self.not_adaptive, self.window, self.auth, self.keep);
+        format!("{of_links:?} {of_code:?} {others:?} {:?}", self.plot)
     }
 
     /// The code that protects the download: here there is one next hop, and a way back.
@@ -288,5 +320,8 @@ mod tests {
         assert!(check(&["--keep", "--burst", "8"]));
         assert!(!check(&["--keep", "--delay", "1"]));
         assert!(!check(&["--code", "window", "--field", "16"]));
+        assert!(check(&["--topology", "tree", "--seconds", "2"]));
+        assert!(!check(&["--topology", "tree", "--loss", "5"]));
+        assert!(!check(&["--topology", "paths", "--keep"]));
     }
 }

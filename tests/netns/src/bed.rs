@@ -13,7 +13,11 @@
 //!
 //! The `mgmt` pair joins the two ends without loss, for the control connections of measuring tools
 //! only: see [`Bed::side_path`].
+//!
+//! Networks that are not lines ([`BedConfig::graph`]) are the same but for names and `mgmt`, which
+//! they have not: interfaces of hosts are called by the number of their link, `l1` and so on.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -49,6 +53,7 @@ pub struct Bed {
     directory: PathBuf,
     hosts: Vec<Namespace>,
     links: Vec<Link>,
+    is_line: bool,
     timed: TimedLinks,
     seed: u64,
     keep: bool,
@@ -57,6 +62,8 @@ pub struct Bed {
 #[derive(Debug)]
 struct Link {
     namespace: Namespace,
+    /// Hosts in the west and in the east.
+    ends: (usize, usize),
     config: LinkConfig,
     emulator: Emulator,
 }
@@ -88,7 +95,8 @@ impl Bed {
     /// As for [`Bed::build`], and when a link is not timed.
     pub fn build_beside(&self) -> Result<Bed, BedError> {
         let links = self.links.iter().map(|link| link.config).collect();
-        let config = BedConfig { links, neighbours_known: true, queues: 1, seed: self.seed };
+        let ends = self.links.iter().map(|link| link.ends).collect();
+        let config = BedConfig { links, ends, neighbours_known: true, queues: 1, seed: self.seed };
         Bed::build_on(&config, Some(self))
     }
 
@@ -96,10 +104,17 @@ impl Bed {
         config.check()?;
         let prefix = sweep::register()?;
         let directory = sweep::directory(&prefix);
-        let (hosts, links, timed) = (Vec::new(), Vec::new(), TimedLinks::default());
-        let mut bed =
-            Bed { prefix, directory, hosts, links, timed, seed: config.seed, keep: false };
-        for index in 0..=config.links.len() {
+        let mut bed = Bed {
+            prefix,
+            directory,
+            hosts: Vec::new(),
+            links: Vec::new(),
+            is_line: config.is_line(),
+            timed: TimedLinks::default(),
+            seed: config.seed,
+            keep: false,
+        };
+        for index in 0..config.hosts() {
             bed.hosts.push(Namespace::create(format!("{}-h{index}", bed.prefix))?);
         }
         for number in 1..=config.links.len() {
@@ -107,7 +122,9 @@ impl Bed {
             bed.links.push(link);
         }
         bed.build_routes()?;
-        bed.build_side_path()?;
+        if bed.is_line {
+            bed.build_side_path()?;
+        }
         Ok(bed)
     }
 
@@ -116,7 +133,7 @@ impl Bed {
         self.links.len()
     }
 
-    /// The hosts in line: source, relays, sink.
+    /// The hosts; of a line in order: source, relays, sink.
     pub fn hosts(&self) -> &[Namespace] {
         &self.hosts
     }
@@ -126,9 +143,17 @@ impl Bed {
         &self.hosts[0]
     }
 
-    /// The host the traffic goes to.
+    /// The host the traffic goes to: the last one.
     pub fn sink(&self) -> &Namespace {
-        &self.hosts[self.hops()]
+        &self.hosts[self.hosts.len() - 1]
+    }
+
+    /// Interfaces of link `number` (from 1) at the hosts west and east of it.
+    pub fn interfaces(&self, number: usize) -> [String; 2] {
+        match self.is_line {
+            true => ["east".into(), "west".into()],
+            false => [format!("l{number}"), format!("l{number}")],
+        }
     }
 
     /// Folder for configs, sockets, logs and downloads; removed with the bed.
@@ -161,7 +186,7 @@ impl Bed {
         Bed::west_address(1)
     }
 
-    /// Address of the sink, for plain traffic.
+    /// Address of the sink of a line, for plain traffic.
     pub fn sink_address(&self) -> IpAddr {
         Bed::east_address(self.hops())
     }
@@ -271,13 +296,15 @@ impl Bed {
         shared: Option<&Bed>,
     ) -> Result<Link, BedError> {
         let namespace = Namespace::create(format!("{}-x{number}", self.prefix))?;
-        let (west, east) = (&self.hosts[number - 1], &self.hosts[number]);
+        let ends = config.ends[number - 1];
+        let (west, east) = (&self.hosts[ends.0], &self.hosts[ends.1]);
         let queues = config.queues;
-        veth((west, "east", mac(number, 1)), (&namespace, "west", mac(number, 0xa)), queues)?;
-        veth((east, "west", mac(number, 2)), (&namespace, "east", mac(number, 0xb)), queues)?;
-        west.ip(&format!("addr add {}/24 dev east", Bed::west_address(number)))?;
-        east.ip(&format!("addr add {}/24 dev west", Bed::east_address(number)))?;
-        for (host, interface) in [(west, "east"), (east, "west")] {
+        let [at_west, at_east] = &self.interfaces(number);
+        veth((west, at_west, mac(number, 1)), (&namespace, "west", mac(number, 0xa)), queues)?;
+        veth((east, at_east, mac(number, 2)), (&namespace, "east", mac(number, 0xb)), queues)?;
+        west.ip(&format!("addr add {}/24 dev {at_west}", Bed::west_address(number)))?;
+        east.ip(&format!("addr add {}/24 dev {at_east}", Bed::east_address(number)))?;
+        for (host, interface) in [(west, at_west), (east, at_east)] {
             // A partial checksum never becomes a real one on veth, and AF_XDP would carry it on as
             // it is; segmentation offload would hide many packets in one from the loss program.
             host.run("ethtool", &format!("-K {interface} tx off"))?;
@@ -285,11 +312,11 @@ impl Bed {
         if config.neighbours_known {
             let (a, b) = (Bed::west_address(number), Bed::east_address(number));
             west.ip(&format!(
-                "neigh replace {b} lladdr {} dev east nud permanent",
+                "neigh replace {b} lladdr {} dev {at_west} nud permanent",
                 mac(number, 2)
             ))?;
             east.ip(&format!(
-                "neigh replace {a} lladdr {} dev west nud permanent",
+                "neigh replace {a} lladdr {} dev {at_east} nud permanent",
                 mac(number, 1)
             ))?;
         }
@@ -298,24 +325,50 @@ impl Bed {
             Some(bed) => bed.links[number - 1].emulator.join(&namespace)?,
             None => Emulator::start(&mut self.timed, &namespace, &link, config.seed, number)?,
         };
-        Ok(Link { namespace, config: link, emulator })
+        Ok(Link { namespace, ends, config: link, emulator })
     }
 
-    /// Routes for plain forwarding from end to end.
+    /// Routes for plain forwarding: to the networks of other links, over as few as possible.
     fn build_routes(&self) -> Result<(), BedError> {
         for (index, host) in self.hosts.iter().enumerate() {
             host.sysctl("net.ipv4.ip_forward", "1")?;
             set_default_congestion_control(host)?;
-            for number in 1..=self.hops() {
-                let subnet = format!("10.77.{number}.0/24");
-                if number < index {
-                    host.ip(&format!("route add {subnet} via {}", Bed::west_address(index)))?;
-                } else if number > index + 1 {
-                    host.ip(&format!("route add {subnet} via {}", Bed::east_address(index + 1)))?;
+            let gateways = self.gateways(index);
+            for (number, link) in (1..).zip(&self.links) {
+                if link.ends.0 == index || link.ends.1 == index {
+                    continue;
+                }
+                // Of two ends as far away the relay, so that a second path is one.
+                let is_end = |host: usize| host == 0 || host + 1 == self.hosts.len();
+                let ends = [link.ends.0, link.ends.1].into_iter();
+                let near = ends.filter_map(|end| gateways[end].map(|way| (way, is_end(end))));
+                let near = near.min_by_key(|((links, _), is_end)| (*links, *is_end));
+                if let Some(((_, gateway), _)) = near {
+                    host.ip(&format!("route add 10.77.{number}.0/24 via {gateway}"))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// How many links it takes from a host to each other one, and the address of the next host.
+    fn gateways(&self, from: usize) -> Vec<Option<(usize, IpAddr)>> {
+        let mut found: Vec<Option<(usize, IpAddr)>> = vec![None; self.hosts.len()];
+        let mut queue = VecDeque::from([from]);
+        while let Some(at) = queue.pop_front() {
+            for (number, link) in (1..).zip(&self.links) {
+                let (next, address) = match link.ends {
+                    (west, east) if west == at => (east, Bed::east_address(number)),
+                    (west, east) if east == at => (west, Bed::west_address(number)),
+                    _ => continue,
+                };
+                if next != from && found[next].is_none() {
+                    found[next] = found[at].map(|(far, way)| (far + 1, way)).or(Some((1, address)));
+                    queue.push_back(next);
+                }
+            }
+        }
+        found
     }
 
     /// How TCP of this bed's hosts reacts to loss.

@@ -7,6 +7,9 @@ use crate::BedError;
 /// Most lossy links in a line: each adds two namespaces and a daemon.
 pub const HOPS_MAX: usize = 10;
 
+/// Most links of a network that is not a line.
+pub const LINKS_MAX: usize = 16;
+
 /// How long a full queue takes to drain, unless told otherwise. A queue this short keeps the
 /// round-trip time of ten hops under half a second when it is full; a shorter one drops the bursts
 /// in which a generation leaves.
@@ -24,8 +27,11 @@ const DELAY_MAX: Duration = Duration::from_millis(600);
 /// What a bed should be like.
 #[derive(Clone, Debug)]
 pub struct BedConfig {
-    /// The lossy links from source to sink, 1 to [`HOPS_MAX`]; there is one host more.
+    /// The links: of a line from source to sink, 1 to [`HOPS_MAX`]; otherwise up to [`LINKS_MAX`].
     pub links: Vec<LinkConfig>,
+    /// Numbers of the hosts west and east of each link; of a line each and the next one. Every host
+    /// from 0 on has a link.
+    pub ends: Vec<(usize, usize)>,
     /// Whether hosts know each other's MAC addresses from the start; otherwise they ask by ARP,
     /// whose packets are delayed like any other, but not lost.
     pub neighbours_known: bool,
@@ -41,19 +47,55 @@ impl BedConfig {
     pub fn uniform(hops: usize, link: LinkConfig) -> BedConfig {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = u64::from(since.subsec_nanos()) ^ since.as_secs() << 30;
-        BedConfig { links: vec![link; hops], neighbours_known: true, queues: 1, seed }
+        let (links, ends) = (vec![link; hops], line(hops));
+        BedConfig { links, ends, neighbours_known: true, queues: 1, seed }
+    }
+
+    /// Links between any two hosts, otherwise as a line has it.
+    pub fn graph(links: &[(usize, usize, LinkConfig)]) -> BedConfig {
+        let ends = links.iter().map(|(west, east, _)| (*west, *east)).collect();
+        let links: Vec<LinkConfig> = links.iter().map(|(.., link)| *link).collect();
+        let still = LinkConfig::new(Loss::independent(0.0), 1.0);
+        BedConfig { links, ends, ..BedConfig::uniform(1, still) }
+    }
+
+    /// Whether each host has a link to the next one and no other.
+    pub(crate) fn is_line(&self) -> bool {
+        self.ends == line(self.links.len())
+    }
+
+    /// How many hosts there are.
+    pub(crate) fn hosts(&self) -> usize {
+        self.ends.iter().map(|(west, east)| west.max(east) + 1).max().unwrap_or(0)
     }
 
     pub(crate) fn check(&self) -> Result<(), BedError> {
-        if !(1..=HOPS_MAX).contains(&self.links.len()) {
+        let (most, rule) = match self.is_line() {
+            true => (HOPS_MAX, "it must be 1 to 10"),
+            false => (LINKS_MAX, "a network has 1 to 16 links"),
+        };
+        if !(1..=most).contains(&self.links.len()) {
+            let value = self.links.len().to_string();
+            return Err(BedError::Parameter { what: "number of hops", value, rule });
+        }
+        let is_reached = |host: usize| self.ends.iter().any(|(w, e)| *w == host || *e == host);
+        let is_whole = self.ends.len() == self.links.len()
+            && self.ends.iter().all(|(west, east)| west != east)
+            && (0..self.hosts()).all(is_reached);
+        if !is_whole {
             return Err(BedError::Parameter {
-                what: "number of hops",
-                value: self.links.len().to_string(),
-                rule: "it must be 1 to 10",
+                what: "ends of links",
+                value: format!("{:?}", self.ends),
+                rule: "each link has two different hosts, and each host from 0 on a link",
             });
         }
         self.links.iter().try_for_each(LinkConfig::check)
     }
+}
+
+/// Ends of the links of a line.
+fn line(hops: usize) -> Vec<(usize, usize)> {
+    (0..hops).map(|host| (host, host + 1)).collect()
 }
 
 /// What a link should be like, direction by direction.
@@ -277,6 +319,22 @@ mod tests {
         assert!(DirectionConfig { delay: Duration::from_secs(1), ..fine }.check().is_err());
         assert!(DirectionConfig { reorder: 1.0, ..fine }.check().is_err());
         assert!(DirectionConfig { queue: Duration::ZERO, ..fine }.check().is_err());
+    }
+
+    #[test]
+    fn check_refuses_networks_with_hosts_that_nothing_reaches() {
+        let link = LinkConfig::new(Loss::independent(0.1), 100.0);
+        let check = |ends: &[(usize, usize)]| {
+            let links: Vec<_> = ends.iter().map(|(west, east)| (*west, *east, link)).collect();
+            BedConfig::graph(&links).check().is_ok()
+        };
+        assert!(check(&[(0, 1), (0, 2), (2, 1)]));
+        assert!(!check(&[(0, 1), (0, 3)]), "no host 2");
+        assert!(!check(&[(0, 1), (1, 1)]), "a link to itself");
+        assert!(!check(&[(0, 1); 17]), "too many");
+        assert!(!check(&[]));
+        assert!(BedConfig::uniform(10, link).check().is_ok());
+        assert!(BedConfig::uniform(11, link).check().is_err());
     }
 
     #[test]

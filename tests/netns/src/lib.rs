@@ -1,5 +1,5 @@
-//! A test bed in network namespaces: a line of hosts with lossy links between them, the programs
-//! and daemons that run on the hosts, and the clean-up.
+//! A test bed in network namespaces: hosts with lossy links between them, in a line or as a graph
+//! has it, the programs and daemons that run on the hosts, and the clean-up.
 //!
 //! Stands outside the path of a packet and may use anything. Needs root; building a bed
 //! without it fails with a [`BedError`] that says so.
@@ -16,17 +16,19 @@ mod namespace;
 mod plan;
 
 pub mod clear;
+pub mod mptcp;
 pub mod probe;
 pub mod process;
 pub mod soak;
 pub mod stream;
 pub mod sweep;
+pub mod topology;
 pub mod traffic;
 
 mod error;
 
 pub use bed::{Bed, MTU_BYTES};
-pub use config::{BedConfig, DirectionConfig, HOPS_MAX, LinkConfig, Loss};
+pub use config::{BedConfig, DirectionConfig, HOPS_MAX, LINKS_MAX, LinkConfig, Loss};
 pub use counters::{DirectionCounters, LinkCounters};
 pub use daemon::{BIN_DIR_ENV, Daemon, binary};
 pub use error::BedError;

@@ -52,7 +52,13 @@ pub struct ProbePlan {
 #[derive(Debug)]
 pub struct Probe {
     sender: JoinHandle<u64>,
-    receiver: JoinHandle<Arrivals>,
+    receivers: Vec<Receiving>,
+}
+
+/// One receiver of it.
+#[derive(Debug)]
+struct Receiving {
+    thread: JoinHandle<Arrivals>,
     host: Namespace,
     overruns_before: u64,
 }
@@ -141,7 +147,51 @@ impl Probe {
         receiver: &Namespace,
         plan: &ProbePlan,
     ) -> Result<Probe, BedError> {
-        let incoming = receiver.udp_socket(plan.to)?;
+        Probe::start_to(sender, &[receiver], plan)
+    }
+
+    /// Starts to send once, to receivers that all have the address.
+    ///
+    /// # Errors
+    /// When the sockets cannot be opened.
+    pub fn start_to(
+        sender: &Namespace,
+        receivers: &[&Namespace],
+        plan: &ProbePlan,
+    ) -> Result<Probe, BedError> {
+        let any: SocketAddr =
+            if plan.to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+        let outgoing = sender.udp_socket(any)?;
+        outgoing.connect(plan.to).map_err(BedError::system("probe"))?;
+        let end = Instant::now() + plan.length + plan.grace;
+        let receivers = receivers.iter().map(|host| Receiving::start(host, plan, end));
+        let receivers = receivers.collect::<Result<_, _>>()?;
+        let plan = plan.clone();
+        let sender = std::thread::spawn(move || send(&outgoing, &plan));
+        Ok(Probe { sender, receivers })
+    }
+
+    /// Waits for the end, which the plan says; what the first receiver got.
+    ///
+    /// # Errors
+    /// When Linux does not say how many packets found a full buffer.
+    pub fn finish(self) -> Result<ProbeOutcome, BedError> {
+        Ok(self.finish_all()?.into_iter().next().unwrap_or_default())
+    }
+
+    /// The same for all receivers.
+    ///
+    /// # Errors
+    /// As [`Probe::finish`].
+    pub fn finish_all(self) -> Result<Vec<ProbeOutcome>, BedError> {
+        let sent = self.sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        self.receivers.into_iter().map(|receiver| receiver.finish(sent)).collect()
+    }
+}
+
+impl Receiving {
+    fn start(host: &Namespace, plan: &ProbePlan, end: Instant) -> Result<Receiving, BedError> {
+        let incoming = host.udp_socket(plan.to)?;
         incoming.set_read_timeout(Some(PATIENCE)).map_err(BedError::system("probe"))?;
         setsockopt(&incoming, sockopt::ReceiveTimestampns, &true)
             .map_err(|error| BedError::system("probe")(error.into()))?;
@@ -149,27 +199,14 @@ impl Probe {
             setsockopt(&incoming, sockopt::RcvBufForce, &bytes)
                 .map_err(|error| BedError::system("probe")(error.into()))?;
         }
-        let any: SocketAddr =
-            if plan.to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-        let outgoing = sender.udp_socket(any)?;
-        outgoing.connect(plan.to).map_err(BedError::system("probe"))?;
-        let end = Instant::now() + plan.length + plan.grace;
         let packets = (plan.length.as_secs_f64() * plan.packets_per_second).ceil() as usize;
-        let (host, overruns_before) = (receiver.clone(), socket_overruns(receiver)?);
-        let receiver = std::thread::spawn(move || receive(&incoming, packets, end));
-        let plan = plan.clone();
-        let sender = std::thread::spawn(move || send(&outgoing, &plan));
-        Ok(Probe { sender, receiver, host, overruns_before })
+        let (host, overruns_before) = (host.clone(), socket_overruns(host)?);
+        let thread = std::thread::spawn(move || receive(&incoming, packets, end));
+        Ok(Receiving { thread, host, overruns_before })
     }
 
-    /// Waits for the end, which the plan says.
-    ///
-    /// # Errors
-    /// When Linux does not say how many packets found a full buffer.
-    pub fn finish(self) -> Result<ProbeOutcome, BedError> {
-        let sent = self.sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let arrivals =
-            self.receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    fn finish(self, sent: u64) -> Result<ProbeOutcome, BedError> {
+        let arrivals = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let overrun = socket_overruns(&self.host)? - self.overruns_before;
         let in_order_millis = arrivals.in_order_millis();
         let mut outcome = ProbeOutcome { sent, overrun, in_order_millis, ..arrivals.outcome };

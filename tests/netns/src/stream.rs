@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::{BedError, Namespace};
+use crate::{BedError, Namespace, mptcp};
 
 /// Bytes of one write and one read.
 const BLOCK_BYTES: usize = 128 << 10;
@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Tenths of a second: the step of the record.
 pub const STEP: Duration = Duration::from_millis(100);
 
+/// Shortest time without a byte that is remembered: longer than reads of a stream are apart.
+const GAP: Duration = Duration::from_millis(20);
+
 /// The priority of iperf3 in a bed, too.
 const NICE: i32 = -20;
 
@@ -36,7 +39,18 @@ pub struct Stream {
     began: Instant,
     stop: Arc<AtomicBool>,
     sender: Option<JoinHandle<()>>,
-    receiver: Option<JoinHandle<Vec<u64>>>,
+    receiver: Option<JoinHandle<StreamOutcome>>,
+    /// Further paths of MPTCP come to it while the connection lasts.
+    _listener: TcpListener,
+}
+
+/// What carries a stream.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Transport {
+    /// One path.
+    Tcp,
+    /// Multipath TCP: as many as [`mptcp::prepare`] lets it.
+    Mptcp,
 }
 
 /// What came: bytes in each [`STEP`] since the start.
@@ -44,6 +58,8 @@ pub struct Stream {
 pub struct StreamOutcome {
     /// Bytes by step.
     pub bytes: Vec<u64>,
+    /// Times without a byte, the longer ones: when they began and ended, in seconds.
+    pub gaps: Vec<(f64, f64)>,
 }
 
 impl StreamOutcome {
@@ -53,6 +69,13 @@ impl StreamOutcome {
         let steps = step(from)..step(to);
         let bytes: u64 = steps.clone().map(|step| self.bytes.get(step).copied().unwrap_or(0)).sum();
         bytes as f64 * 8e-6 / (steps.len().max(1) as f64 * STEP.as_secs_f64())
+    }
+
+    /// Longest time without a byte between two times, all in seconds; 0 if none was longer than
+    /// some milliseconds.
+    pub fn longest_gap_between(&self, from: f64, to: f64) -> f64 {
+        let within = self.gaps.iter().map(|(begin, end)| end.min(to) - begin.max(from));
+        within.fold(0.0, f64::max)
     }
 }
 
@@ -85,12 +108,31 @@ impl Stream {
         (receiver, listen): (&Namespace, SocketAddr),
         control: &str,
     ) -> Result<Stream, BedError> {
+        Stream::start_over(Transport::Tcp, (sender, to), (receiver, listen), control)
+    }
+
+    /// The same over a transport.
+    ///
+    /// # Errors
+    /// As [`Stream::start`], and when Linux lacks the transport.
+    pub fn start_over(
+        transport: Transport,
+        (sender, to): (&Namespace, SocketAddr),
+        (receiver, listen): (&Namespace, SocketAddr),
+        control: &str,
+    ) -> Result<Stream, BedError> {
         let failed = |what: &str| BedError::system(format!("TCP stream to {to}: {what}"));
-        let listener = receiver.inside(|| TcpListener::bind(listen))?.map_err(failed("listen"))?;
+        let bind = || match transport {
+            Transport::Tcp => TcpListener::bind(listen),
+            Transport::Mptcp => mptcp::listen(listen),
+        };
+        let connect = || match transport {
+            Transport::Tcp => TcpStream::connect_timeout(&to, PATIENCE),
+            Transport::Mptcp => mptcp::connect(to, PATIENCE),
+        };
+        let listener = receiver.inside(bind)?.map_err(failed("listen"))?;
         listener.set_nonblocking(true).map_err(failed("listen"))?;
-        let outgoing = sender
-            .inside(|| TcpStream::connect_timeout(&to, PATIENCE))?
-            .map_err(failed("connect"))?;
+        let outgoing = sender.inside(connect)?.map_err(failed("connect"))?;
         set_congestion_control(&outgoing, control).map_err(failed(control))?;
         outgoing.set_write_timeout(Some(LOOK)).map_err(failed("socket"))?;
         forget_when_closed(&outgoing).map_err(failed("socket"))?;
@@ -103,7 +145,8 @@ impl Stream {
         let sender = std::thread::spawn(move || send(outgoing, &flag));
         let flag = Arc::clone(&stop);
         let receiver = std::thread::spawn(move || receive(incoming, began, &flag));
-        Ok(Stream { began, stop, sender: Some(sender), receiver: Some(receiver) })
+        let (sender, receiver) = (Some(sender), Some(receiver));
+        Ok(Stream { began, stop, sender, receiver, _listener: listener })
     }
 
     /// Sleeps until so long after the start.
@@ -113,10 +156,10 @@ impl Stream {
 
     /// Ends it.
     pub fn finish(mut self) -> StreamOutcome {
-        StreamOutcome { bytes: self.end() }
+        self.end()
     }
 
-    fn end(&mut self) -> Vec<u64> {
+    fn end(&mut self) -> StreamOutcome {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(sender) = self.sender.take() {
             // It counts nothing.
@@ -161,24 +204,37 @@ fn send(mut socket: TcpStream, stop: &AtomicBool) {
     }
 }
 
-fn receive(mut socket: TcpStream, began: Instant, stop: &AtomicBool) -> Vec<u64> {
+fn receive(mut socket: TcpStream, began: Instant, stop: &AtomicBool) -> StreamOutcome {
     be_prompt();
     let mut block = vec![0; BLOCK_BYTES];
-    let mut steps = Vec::new();
+    let (mut outcome, mut last) = (StreamOutcome::default(), began.elapsed());
     while !stop.load(Ordering::Relaxed) {
         let count = match socket.read(&mut block) {
-            Ok(0) => return steps,
+            Ok(0) => break,
             Ok(count) => count,
             Err(error) if is_timeout(&error) => continue,
-            Err(_) => return steps,
+            Err(_) => break,
         };
-        let step = (began.elapsed().as_nanos() / STEP.as_nanos()) as usize;
-        if steps.len() <= step {
-            steps.resize(step + 1, 0);
-        }
-        steps[step] += count as u64;
+        let now = began.elapsed();
+        outcome.note(last, now, count);
+        last = now;
     }
-    steps
+    outcome.note(last, began.elapsed(), 0);
+    outcome
+}
+
+impl StreamOutcome {
+    /// So many bytes came at `now`, and none since `last`.
+    fn note(&mut self, last: Duration, now: Duration, count: usize) {
+        if now - last >= GAP {
+            self.gaps.push((last.as_secs_f64(), now.as_secs_f64()));
+        }
+        let step = (now.as_nanos() / STEP.as_nanos()) as usize;
+        if self.bytes.len() <= step {
+            self.bytes.resize(step + 1, 0);
+        }
+        self.bytes[step] += count as u64;
+    }
 }
 
 fn is_timeout(error: &std::io::Error) -> bool {
@@ -197,9 +253,21 @@ mod tests {
 
     #[test]
     fn goodput_is_of_the_time_asked_for_and_missing_steps_brought_nothing() {
-        let outcome = StreamOutcome { bytes: vec![0, 25_000, 25_000, 50_000] };
+        let bytes = vec![0, 25_000, 25_000, 50_000];
+        let outcome = StreamOutcome { bytes, gaps: Vec::new() };
         assert!((outcome.mbit_between(0.1, 0.3) - 2.0).abs() < 1e-9);
         assert!((outcome.mbit_between(0.3, 0.5) - 2.0).abs() < 1e-9);
         assert_eq!(outcome.mbit_between(1.0, 2.0), 0.0);
+    }
+    #[test]
+    fn gap_counts_as_far_as_it_is_between_two_times() {
+        let mut outcome = StreamOutcome::default();
+        let at = [0.0, 0.01, 0.35, 0.36, 1.0].map(Duration::from_secs_f64);
+        at.windows(2).for_each(|pair| outcome.note(pair[0], pair[1], 100));
+        assert_eq!(outcome.bytes, [100, 0, 0, 200, 0, 0, 0, 0, 0, 0, 100]);
+        assert!((outcome.longest_gap_between(0.0, 0.5) - 0.34).abs() < 1e-9);
+        assert!((outcome.longest_gap_between(0.5, 2.0) - 0.5).abs() < 1e-9);
+        assert!((outcome.longest_gap_between(0.0, 0.11) - 0.1).abs() < 1e-9);
+        assert_eq!(outcome.longest_gap_between(2.0, 3.0), 0.0);
     }
 }

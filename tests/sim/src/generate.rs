@@ -78,9 +78,9 @@ struct Draft {
 }
 
 impl Scenario {
-    /// Draws a scenario: any network conditions, any code.
+    /// Draws a line: any network conditions, any code.
     #[must_use]
-    pub fn from_seed(seed: u64) -> Scenario {
+    pub fn line_from_seed(seed: u64) -> Scenario {
         let mut random = Random::new(seed, Stream::Scenario);
         let weather = match random.among(0..=19) {
             0..=9 => Weather::Fair,

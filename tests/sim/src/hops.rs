@@ -1,11 +1,12 @@
 //! What a worker whose hops make up for their losses sends beside symbols, held against what it was
 //! told: symbols of streams sent again, keepalives, link reports.
 
-use recoded_pipeline::params::Nanos;
+use std::collections::BTreeMap;
+
+use recoded_pipeline::params::{Nanos, PeerId};
 use recoded_wire::header::{Flags, serial_before};
 use recoded_wire::link::{LinkReport, link_gaps};
 use recoded_wire::parse::{Packet, parse};
-use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::stream::StreamBody;
 
 /// Packets on the way of which nothing was said, at most: twice the largest window that is drawn.
@@ -20,14 +21,14 @@ const LINK_REPORT_NANOS: Nanos = 500_000;
 
 /// Packets that came and left of streams, and of generations, batches and windows whose
 /// hops make up for their losses.
-#[derive(Copy, Clone, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Hops {
     /// Data packets that came.
     came: u64,
     /// Numbers that link reports called lost, each once.
     lost: u64,
-    /// How far they spoke, by shard.
-    horizons: [Option<u32>; SHARDS_MAX],
+    /// How far they spoke, by neighbour and shard.
+    horizons: BTreeMap<(PeerId, u8), u32>,
     symbols: u64,
     /// Packets of generations, batches and windows that left.
     coded: u64,
@@ -43,7 +44,7 @@ pub(crate) struct Hops {
 
 impl Hops {
     /// Notes a packet that came.
-    pub(crate) fn note_received(&mut self, payload: &[u8]) {
+    pub(crate) fn note_received(&mut self, peer: PeerId, payload: &[u8]) {
         match parse(payload) {
             Ok(Packet::Stream(_)) => self.came += 1,
             Ok(Packet::Coded(packet)) => self.came += u64::from(packet.header.is_mended()),
@@ -53,7 +54,7 @@ impl Hops {
             }
             Ok(Packet::Link(report)) => {
                 self.told += 1;
-                self.note_report(&report, payload);
+                self.note_report(peer, &report, payload);
             }
             _ => {}
         }
@@ -61,8 +62,9 @@ impl Hops {
 
     /// Counts what a report says anew: gaps beyond what was spoken of before, and numbers that it
     /// leaves out.
-    fn note_report(&mut self, report: &LinkReport, payload: &[u8]) {
-        let spoken = &mut self.horizons[usize::from(report.header.shard)];
+    fn note_report(&mut self, peer: PeerId, report: &LinkReport, payload: &[u8]) {
+        let place = (peer, report.header.shard);
+        let spoken = self.horizons.get(&place).copied();
         let before = spoken.unwrap_or(report.from.wrapping_sub(ON_THE_WAY_MAX));
         let unsaid = report.from.wrapping_sub(before).cast_signed().max(0).cast_unsigned();
         let gaps = link_gaps(report, payload).map(|gap| {
@@ -74,7 +76,7 @@ impl Hops {
         self.lost += u64::from(unsaid.min(ON_THE_WAY_MAX)) + gaps.map(u64::from).sum::<u64>();
         let is_near = report.horizon.wrapping_sub(before) < ON_THE_WAY_MAX;
         if spoken.is_none() || (is_near && serial_before(before, report.horizon)) {
-            *spoken = Some(report.horizon);
+            self.horizons.insert(place, report.horizon);
         }
     }
 
@@ -122,25 +124,29 @@ impl Hops {
     }
 
     /// What was sent, and what may have been at most: of a worker that learned of so many
-    /// `symbols`, was asked for so many `requests`, and had `shards` for so long.
+    /// `symbols`, was asked for so many `requests`, and had `shards` for so long, with so many next
+    /// hops and neighbours before it.
     pub(crate) fn laws(
         &self,
         (symbols, requests): (u64, u64),
         (shards, lived): (u64, Nanos),
+        (next, before): (u64, u64),
     ) -> [(u64, u64); 5] {
         let every = |nanos: Nanos| shards * (lived / nanos + 2);
         // A gap may be told apart from the packet that ends it.
-        let reports = (2 * self.came).min(every(LINK_REPORT_NANOS));
+        let reports = (2 * self.came).min(before * every(LINK_REPORT_NANOS));
         let keepalives = match self.symbols + self.repairs + self.coded {
             0 => 0,
-            sent => KEEPALIVES * sent + every(WAITING_NANOS),
+            sent => KEEPALIVES * sent + next * every(WAITING_NANOS),
         };
+        // What one of several paths had that falls silent goes over the others.
+        let taken_over = (next - 1) * symbols;
         [
             // What the sink asks for leaves under a place of its own.
-            (self.symbols, symbols + requests),
+            (self.symbols, next * (symbols + requests)),
             // Sparse traffic has one for each symbol, and one more before each pause.
-            (self.combinations, self.symbols + every(WAITING_NANOS)),
-            (self.repairs, self.lost),
+            (self.combinations, self.symbols + next * every(WAITING_NANOS)),
+            (self.repairs, self.lost + taken_over),
             (self.keepalives, keepalives),
             (self.reports, reports),
         ]

@@ -21,6 +21,8 @@ mod code;
 
 mod generate;
 
+mod graph;
+
 mod trouble;
 
 mod network;
@@ -77,7 +79,7 @@ pub use violation::Violation;
 /// The first invariant that did not hold.
 ///
 /// # Panics
-/// When the scenario has not one node more than links, or the pipeline panics.
+/// When a link has no ends or a node no parameters, or the pipeline panics.
 pub fn run(scenario: &Scenario) -> Result<RunReport, Violation> {
     network::Network::new(scenario, &mut |_, _| ()).run()
 }

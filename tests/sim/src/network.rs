@@ -1,7 +1,7 @@
 //! The network at work: a queue of events in virtual time.
 //!
 //! ```text
-//!  Ingress ─► node 0 ─► channel ─► Arrive at node 1 ─► ... ─► node n ─► oracle
+//!  Ingress ─► node 0 ─► channel ─► Arrive at node 1 ─► ... ─► sink ─► its oracle
 //!               ▲          ◄─────── feedback, hop by hop ◄───────┘
 //!  Wake ────────┘ timers of any worker          Change ─► parameters, links, restarts
 //!  HandOver: between workers of a node          Open ─► a stage that a worker asked for
@@ -14,17 +14,18 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use recoded_pipeline::open::Opened;
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId, ShardId};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, ShardId};
 use recoded_wire::header::Header;
 use recoded_wire::shard::{SHARDS_MAX, source_port};
 
 use crate::attack::{Attacker, Knowledge};
 use crate::code::Bounds;
+use crate::graph::Wires;
 use crate::link::{Channel, Link};
 use crate::node::{HandedOver, Make, Node, Results, Sent};
 use crate::oracle::Oracle;
 use crate::run_report::RunReport;
-use crate::scenario::{Change, DOWN, FLOW, Scenario, UP};
+use crate::scenario::{Change, FLOW, Scenario, is_up};
 use crate::trace::Step;
 use crate::violation::Violation;
 
@@ -86,10 +87,11 @@ struct Stopped {
     waiting: usize,
 }
 
-/// Nodes, links, packets in flight, and the oracle.
+/// Nodes, links, packets in flight, and an oracle for each sink.
 pub(crate) struct Network<'a> {
     scenario: &'a Scenario,
     nodes: Vec<Node>,
+    wires: Wires,
     /// By hop: towards the sink, towards the source.
     channels: Vec<(Channel, Channel)>,
     attackers: Vec<Attacker<'a>>,
@@ -102,7 +104,8 @@ pub(crate) struct Network<'a> {
     events: u64,
     /// The next packet to enter.
     next: u32,
-    oracle: Oracle,
+    /// By node, at sinks.
+    oracles: Vec<Option<Oracle>>,
     hasher: DefaultHasher,
     watch: &'a mut dyn FnMut(Nanos, &Step<'_>),
     results: Results,
@@ -114,7 +117,9 @@ impl<'a> Network<'a> {
         scenario: &'a Scenario,
         watch: &'a mut dyn FnMut(Nanos, &Step<'_>),
     ) -> Network<'a> {
-        assert_eq!(scenario.nodes.len(), scenario.hops.len() + 1, "one node more than links");
+        assert_eq!(scenario.edges.len(), scenario.hops.len(), "ends of every link");
+        let most = scenario.edges.iter().map(|(from, to)| from.max(to) + 1).max();
+        assert_eq!(Some(scenario.nodes.len()), most, "parameters of every node");
         assert_eq!(scenario.nodes.len(), scenario.workers.len(), "workers of every node");
         let seed = scenario.seed;
         let nodes = scenario.nodes.iter().enumerate();
@@ -130,8 +135,13 @@ impl<'a> Network<'a> {
         let channel = |link: Link, hop, is_up| Channel::new(link, seed, hop, is_up);
         let hops = scenario.hops.iter().enumerate();
         let attacks = scenario.attacks.iter().enumerate();
+        let oracle = |params: &FlowParams| {
+            let is_sink = matches!(params.role, Role::Sink { .. });
+            is_sink.then(|| Oracle::new(seed, &scenario.traffic, &scenario.promise))
+        };
         let mut network = Network {
             scenario,
+            wires: Wires::new(&scenario.edges),
             nodes: nodes.map(|(index, params)| Node::new(make(index), 0, params.clone())).collect(),
             channels: hops
                 .map(|(hop, link)| (channel(link.down, hop, false), channel(link.up, hop, true)))
@@ -143,7 +153,7 @@ impl<'a> Network<'a> {
             now: 0,
             events: 0,
             next: 0,
-            oracle: Oracle::new(seed, &scenario.traffic, &scenario.promise),
+            oracles: scenario.nodes.iter().map(oracle).collect(),
             hasher: DefaultHasher::new(),
             watch,
             results: Results::default(),
@@ -238,7 +248,8 @@ impl<'a> Network<'a> {
             node.drain(ended, &mut results)?;
             node.check()?;
         }
-        self.oracle.finish()?;
+        let mut oracles: Vec<Oracle> = self.oracles.into_iter().flatten().collect();
+        oracles.iter_mut().try_for_each(Oracle::finish)?;
         for report in &reports {
             format!("{report:?}").hash(&mut self.hasher);
         }
@@ -251,11 +262,11 @@ impl<'a> Network<'a> {
             links: counters.collect(),
             reports,
             starved,
-            delivered: self.oracle.delivered,
-            missing: self.oracle.missing,
-            repeated: self.oracle.repeated,
-            foreign: self.oracle.foreign,
-            delays: self.oracle.delays,
+            delivered: oracles.iter().map(|sink| sink.delivered).min().unwrap_or(0),
+            missing: oracles.iter().map(|sink| sink.missing).max().unwrap_or(0),
+            repeated: oracles.iter().map(|sink| sink.repeated).sum(),
+            foreign: oracles.iter().map(|sink| sink.foreign).sum(),
+            delays: oracles.into_iter().next().map_or_else(Default::default, |sink| sink.delays),
         })
     }
 
@@ -374,7 +385,7 @@ impl<'a> Network<'a> {
     fn strike(&mut self, index: usize) {
         let attacker = &mut self.attackers[index];
         let (hop, is_up) = (attacker.attack.hop, attacker.attack.is_up);
-        let (node, peer) = if is_up { (hop, DOWN) } else { (hop + 1, UP) };
+        let (node, peer) = self.wires.end(hop, is_up);
         for payload in attacker.strike(self.channels[hop].0.seen()) {
             self.note(&Step::Forged { node, payload: &payload });
             // Where packets of the shard come from.
@@ -393,7 +404,9 @@ impl<'a> Network<'a> {
             return self.hold(at);
         }
         self.next += 1;
-        self.oracle.packet(number, &mut self.packet);
+        if let Some(oracle) = self.oracles.iter().flatten().next() {
+            oracle.packet(number, &mut self.packet);
+        }
         let bytes = self.packet.len();
         self.note(&Step::Entered { number, bytes });
         let (source, results) = (&mut self.nodes[0], &mut self.results);
@@ -427,7 +440,6 @@ impl<'a> Network<'a> {
         let scenario = self.scenario;
         let (_, change) = &scenario.changes[index];
         self.note(&Step::Changed { change });
-        let sink = self.nodes.len() - 1;
         match change {
             Change::Params { node, params } => {
                 let params = FlowParams::clone(params);
@@ -440,11 +452,12 @@ impl<'a> Network<'a> {
                 Ok(())
             }
             Change::Restart { node } => {
-                if *node == sink {
-                    self.oracle.sink_forgot();
+                if let Some(oracle) = &mut self.oracles[*node] {
+                    oracle.sink_forgot();
                 }
                 if *node == 0 {
-                    self.oracle.source_forgot(scenario.settled_at(self.now));
+                    let settled = scenario.settled_at(self.now);
+                    self.oracles.iter_mut().flatten().for_each(|it| it.source_forgot(settled));
                 }
                 self.nodes[*node].restart()
             }
@@ -497,7 +510,8 @@ impl<'a> Network<'a> {
             std::mem::take(&mut self.results);
         let start = self.nodes[node].start;
         for packet in delivered.drain(..) {
-            let number = self.oracle.deliver(&packet, self.now)?;
+            let Some(oracle) = &mut self.oracles[node] else { continue };
+            let number = oracle.deliver(&packet, self.now)?;
             self.note(&Step::Delivered { number, bytes: packet.len() });
         }
         for packet in sent.drain(..) {
@@ -518,12 +532,12 @@ impl<'a> Network<'a> {
     }
 
     fn send(&mut self, node: usize, Sent { hop, source_port, payload }: Sent) {
-        self.note(&Step::Sent { node, is_up: hop != DOWN, payload: &payload });
-        let (channel, to, peer) = if hop == DOWN {
-            (&mut self.channels[node].0, node + 1, UP)
-        } else {
-            (&mut self.channels[node - 1].1, node - 1, DOWN)
-        };
+        let is_up = is_up(hop);
+        self.note(&Step::Sent { node, is_up, payload: &payload });
+        let edge = self.wires.edge(node, hop);
+        let (to, peer) = self.wires.end(edge, is_up);
+        let (down, up) = &mut self.channels[edge];
+        let channel = if is_up { up } else { down };
         let (queue, serial) = (&mut self.queue, &mut self.serial);
         channel.send(self.now, payload, |arrival| {
             let what = What::Arrive { node: to, peer, source_port, payload: arrival.payload };

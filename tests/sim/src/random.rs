@@ -25,6 +25,8 @@ pub(crate) enum Stream {
     Sealed,
     /// Whether its symbols have tags, and who verifies them.
     Tagged,
+    /// Networks that are not lines.
+    Graph,
 }
 
 /// A stream of random numbers.
@@ -42,6 +44,7 @@ impl Random {
             Stream::Workers => 2,
             Stream::Sealed => 3,
             Stream::Tagged => 4,
+            Stream::Graph => 5,
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(number);
@@ -102,6 +105,7 @@ mod tests {
             Stream::Attack { index: 0 },
             Stream::Trouble,
             Stream::Workers,
+            Stream::Graph,
         ];
         let drawn: std::collections::BTreeSet<u64> = streams.into_iter().map(draw).collect();
         assert_eq!(drawn.len(), streams.len());

@@ -1,5 +1,5 @@
-//! What is simulated: a line of nodes, the links between them, traffic, and what changes meanwhile.
-//! Plain data: a scenario and its seed decide a run completely.
+//! What is simulated: nodes in a line or a graph, the links between them, traffic, and what changes
+//! meanwhile. Plain data: a scenario and its seed decide a run completely.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -13,20 +13,27 @@ use crate::link::Link;
 /// The flow that every node carries.
 pub(crate) const FLOW: u32 = 7;
 
-/// Next hop towards the sink.
+/// The first next hop towards a sink; those after it have every second number.
 pub(crate) const DOWN: PeerId = PeerId(0);
 
-/// Next hop towards the source.
+/// The first neighbour towards the source; likewise.
 pub(crate) const UP: PeerId = PeerId(1);
+
+/// Whether a neighbour is towards the source.
+pub(crate) fn is_up(peer: PeerId) -> bool {
+    peer.0 % 2 == 1
+}
 
 /// A run, before it starts.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Decides all that is random.
     pub seed: u64,
-    /// The links, from the source on.
+    /// The links; of a line from the source on.
     pub hops: Vec<Hop>,
-    /// What each node does: source, relays, sink; one more than links.
+    /// The node at which each link begins, towards the source, and the one at which it ends.
+    pub edges: Vec<(usize, usize)>,
+    /// What each node does: the source first; of a line then relays, and the sink.
     pub nodes: Vec<FlowParams>,
     /// Workers of each node.
     pub workers: Vec<usize>,
@@ -236,6 +243,7 @@ impl Scenario {
         Scenario {
             seed,
             hops: vec![Hop::both(link); hops],
+            edges: (0..hops).map(|hop| (hop, hop + 1)).collect(),
             nodes: (0..=hops).map(|node| flow_params(role(node, hops))).collect(),
             workers: vec![1; hops + 1],
             threads: Threads::HERE,
@@ -301,7 +309,7 @@ impl Scenario {
         let timeouts =
             |node: &FlowParams| node.generation_timeout_nanos.max(node.flush_timeout_nanos);
         let trip = |hop: &Hop| hop.down.delay_nanos + hop.down.jitter_nanos;
-        let hold = self.nodes.last().map_or(0, |sink| sink.hold_timeout_nanos);
+        let hold = self.nodes.iter().map(|node| node.hold_timeout_nanos).max().unwrap_or(0);
         self.nodes.iter().map(timeouts).sum::<Nanos>()
             + self.hops.iter().map(trip).sum::<Nanos>()
             + 2 * hold
@@ -336,6 +344,6 @@ fn role(node: usize, hops: usize) -> Role {
 }
 
 /// The parameters that scenarios start from.
-fn flow_params(role: Role) -> FlowParams {
+pub(crate) fn flow_params(role: Role) -> FlowParams {
     FlowParams { symbol_bytes: 200, ..FlowParams::new(FLOW, role, vec![DOWN]) }
 }

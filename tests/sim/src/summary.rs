@@ -24,9 +24,9 @@ impl fmt::Display for Described<'_> {
         let traffic = &scenario.traffic;
         writeln!(
             f,
-            "seed {}: {} hops, {} packets of {} to {} bytes, {} every {}",
+            "seed {}: {}, {} packets of {} to {} bytes, {} every {}",
             scenario.seed,
-            scenario.hops.len(),
+            shape(scenario),
             traffic.packets,
             traffic.bytes.start(),
             traffic.bytes.end(),
@@ -88,6 +88,17 @@ impl fmt::Display for Described<'_> {
             None => writeln!(f, "promised: nothing"),
         }
     }
+}
+
+/// The number of hops of a line, or all links of a graph.
+fn shape(scenario: &Scenario) -> String {
+    let is_line = scenario.edges.iter().enumerate().all(|(hop, edge)| *edge == (hop, hop + 1));
+    if is_line {
+        return format!("{} hops", scenario.hops.len());
+    }
+    let links = scenario.edges.iter().map(|(from, to)| format!("{from}-{to}"));
+    let spread = scenario.nodes[0].spread;
+    format!("links {}, spread {spread:?}", links.collect::<Vec<_>>().join(" "))
 }
 
 impl Described<'_> {

@@ -21,7 +21,7 @@ use crate::crew::Crew;
 use crate::frames::WatchedFrames;
 use crate::hops::Hops;
 use crate::node::{HandedOver, Results, Sent};
-use crate::scenario::UP;
+use crate::scenario::is_up;
 use crate::violation::Violation;
 
 /// Packets that stay in the transmit ring while the worker goes on, and must not change meanwhile.
@@ -128,7 +128,7 @@ impl Egress for Outside<'_> {
 }
 
 /// What a worker was given and what came of it, counted from outside.
-#[derive(Copy, Clone, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Observed {
     /// From the first call to the last.
     first_nanos: Option<Nanos>,
@@ -152,6 +152,8 @@ pub(crate) struct Worker {
     place: (usize, usize),
     role: Role,
     generations: usize,
+    /// Next hops, and neighbours before it; at least one each.
+    fans: (u64, u64),
     bounds: Bounds,
     pipeline: Pipeline,
     frames: WatchedFrames,
@@ -176,6 +178,7 @@ impl Worker {
             place: (node, share.worker),
             role: params.role.clone(),
             generations: params.generations,
+            fans: (params.next_hops.len().max(1) as u64, params.upstreams().count().max(1) as u64),
             bounds,
             pipeline: Pipeline::of_worker(share, &snapshot, seed),
             frames: WatchedFrames::new(frames, params.symbol_bytes),
@@ -211,7 +214,7 @@ impl Worker {
             return Ok(());
         };
         self.observed.received += 1;
-        self.observed.hops.note_received(payload);
+        self.observed.hops.note_received(peer, payload);
         match Header::parse(payload).map(|header| header.packet_type) {
             Ok(PacketType::Feedback) => {
                 let nacks = items(payload).filter(|item| matches!(item, Item::Nack(_)));
@@ -314,7 +317,7 @@ impl Worker {
         results.asked.extend(self.outputs.asked.drain(..).map(|request| (worker, request)));
         let mut sent = std::mem::take(&mut self.outputs.sent);
         for (hop, source_port, span) in sent.drain(..) {
-            let is_up = hop == UP;
+            let is_up = is_up(hop);
             self.observed.sent_up += u64::from(is_up);
             self.observed.sent_down += u64::from(!is_up);
             self.frames.scribble(span);
@@ -464,9 +467,11 @@ impl Worker {
             }
         };
         let coded = observed.sent_down - hops.keepalives() - hops.repairs();
-        let laws = [(coded, down), (observed.sent_up - hops.reports(), up)];
-        let hops =
-            hops.laws((symbols, observed.requests.min(budget)), (shards, observed.lived_nanos));
+        // Each next hop may get all of it, each neighbour before it hears all that is reported.
+        let (next, before) = self.fans;
+        let laws = [(coded, next * down), (observed.sent_up - hops.reports(), before * up)];
+        let told = (symbols, observed.requests.min(budget));
+        let hops = hops.laws(told, (shards, observed.lived_nanos), self.fans);
         for (sent, allowed) in laws.into_iter().chain(hops) {
             if sent > allowed {
                 return Err(Violation::Flood { node: self.place.0, sent, allowed });

@@ -8,6 +8,7 @@
 
 mod apply;
 mod check;
+mod graph;
 mod keys;
 mod options;
 mod ping;

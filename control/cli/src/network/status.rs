@@ -1,5 +1,6 @@
 //! `status`, `doctor` and `show` of all boxes at once.
 
+use super::graph::{Graph, graphs};
 use super::ssh::{Answer, NoAnswer};
 use super::{Boxes, Told, worse};
 use crate::arguments::Show;
@@ -47,6 +48,9 @@ pub struct Condition {
     pub worst_loss: Option<f64>,
     /// What is wrong.
     pub findings: Vec<Found>,
+    /// What its daemon says.
+    #[serde(skip)]
+    pub shown: Option<State>,
 }
 
 impl Condition {
@@ -86,6 +90,7 @@ fn condition(node: &str, host: &str, answer: Result<Answer, NoAnswer>) -> Condit
         flows: BTreeMap::new(),
         worst_loss: None,
         findings: Vec::new(),
+        shown: None,
     };
     let answer = match answer {
         Ok(answer) => answer,
@@ -103,12 +108,13 @@ fn condition(node: &str, host: &str, answer: Result<Answer, NoAnswer>) -> Condit
         return condition;
     };
     condition.state = "up";
-    condition.version = Some(state.version);
+    condition.version = Some(state.version.clone());
     for flow in &state.flows {
         let word = flow.state.clone().unwrap_or_else(|| "unreported".into());
         *condition.flows.entry(word).or_default() += 1;
     }
     condition.worst_loss = state.flows.iter().filter_map(worst_loss).reduce(f64::max);
+    condition.shown = Some(state);
     let findings = values.next().map(|mut found| found["findings"].take());
     match findings.and_then(|found| serde_json::from_value::<Vec<Found>>(found).ok()) {
         Some(mut findings) => {
@@ -157,15 +163,27 @@ pub fn refused(answer: &Answer) -> (String, String) {
     }
 }
 
-/// `status`: a line for each box, and what is wrong.
+/// `status`: a line for each box, what is wrong, and the paths.
 pub fn run(boxes: &Boxes, json: bool) -> Result<Told, crate::Failure> {
     let conditions = conditions(boxes, LOOK_SECONDS)?;
     let code = conditions.iter().map(Condition::exit_code).fold(exit::OK, worse);
+    let mut states = vec![None; boxes.network.nodes.len()];
+    for (node, condition) in boxes.chosen.iter().zip(&conditions) {
+        states[*node] = condition.shown.as_ref();
+    }
+    let paths = graphs(&boxes.network, &states);
     let text = match json {
-        true => crate::json::pretty(&BTreeMap::from([("nodes", &conditions)]))?,
-        false => summary(&conditions),
+        true => crate::json::pretty(&Report { nodes: &conditions, paths: &paths })?,
+        false => summary(&conditions) + &paths.iter().map(Graph::text).collect::<String>(),
     };
     Ok(Told { code, text })
+}
+
+/// `status` as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    nodes: &'a [Condition],
+    paths: &'a [Graph],
 }
 
 /// For people.

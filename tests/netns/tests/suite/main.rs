@@ -25,6 +25,7 @@ mod stream;
 mod takeover;
 mod talk;
 mod timed;
+mod topology;
 mod tree;
 mod udp;
 mod workers;
