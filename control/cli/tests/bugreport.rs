@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+#[allow(dead_code)]
 mod fixed;
 
 use flate2::read::GzDecoder;

@@ -6,7 +6,7 @@
 
 mod fixed;
 
-use fixed::{engine, source_parameters, state};
+use fixed::{assert_golden, engine, source_parameters, state};
 use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
 use recoded_api::keys::FLOW;
@@ -147,7 +147,6 @@ fn code(output: &Output) -> i32 {
 fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
     let folder = tempfile::tempdir().expect("folder");
     let socket = serve(folder.path());
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let cases = [
         ("show.txt", "show"),
         ("show-flows.txt", "show flows"),
@@ -190,12 +189,7 @@ fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
         // An event is one line, so that grep finds it whole.
         let is_bounded = file.ends_with(".txt") && file != "events.txt";
         assert_eq!(too_long.filter(|_| is_bounded), None, "{arguments}");
-        let path = golden.join(file);
-        if std::env::var_os("RECODED_BLESS").is_some() {
-            std::fs::write(&path, &printed).expect("write");
-        }
-        let expected = std::fs::read_to_string(&path).expect("the golden file");
-        assert_eq!(printed, expected, "recodectl {arguments} prints otherwise than {file}");
+        assert_golden(file, &printed);
     }
 }
 
@@ -212,7 +206,6 @@ fn with_input(arguments: &[&str], input: &str) -> Output {
 //= RFC 7748 section 6.1: the keys of Alice
 #[test]
 fn pubkey_of_a_fixed_key_is_golden() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let private = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=\n";
     let cases: [(&str, &[&str], &str); 3] = [
         ("pubkey.txt", &["pubkey"], private),
@@ -221,12 +214,7 @@ fn pubkey_of_a_fixed_key_is_golden() {
     ];
     for (file, arguments, input) in cases {
         let printed = String::from_utf8(with_input(arguments, input).stdout).expect("text");
-        let path = golden.join(file);
-        if std::env::var_os("RECODED_BLESS").is_some() {
-            std::fs::write(&path, &printed).expect("write");
-        }
-        let expected = std::fs::read_to_string(&path).expect("the golden file");
-        assert_eq!(printed, expected, "{file}");
+        assert_golden(file, &printed);
     }
 }
 

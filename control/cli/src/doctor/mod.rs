@@ -136,21 +136,12 @@ fn neighbours(state: &State, link: &str) -> BTreeSet<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixed;
+    use crate::fixed::{self, assert_golden};
     use recoded_api::v1::Session;
 
     /// What is said of a fixed state; the host and the neighbours are not asked.
     fn said(before: &State, after: &State) -> String {
         text(&diagnosis(after, judge::judge(before, after)))
-    }
-
-    fn assert_golden(file: &str, shown: &str) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
-        if std::env::var_os("RECODED_BLESS").is_some() {
-            std::fs::write(&path, shown).expect("write");
-        }
-        let expected = std::fs::read_to_string(&path).expect("the golden file");
-        assert_eq!(shown, expected, "{file}");
     }
 
     #[test]

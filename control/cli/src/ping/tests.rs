@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixed;
+use crate::fixed::{self, assert_golden};
 use session::RoundTrips;
 
 fn options(words: &[&str]) -> Options {
@@ -40,15 +40,6 @@ fn report(tunnel: Option<&str>) -> Report {
         not_known: None,
         ways: tunnel.map_or(Vec::new(), |name| of_tunnel(&state, name)),
     }
-}
-
-fn assert_golden(file: &str, shown: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
-    if std::env::var_os("RECODED_BLESS").is_some() {
-        std::fs::write(&path, shown).expect("write");
-    }
-    let expected = std::fs::read_to_string(&path).expect("the golden file");
-    assert_eq!(shown, expected, "{file}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use recoded_api::v1::{
     Worker,
 };
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Some changes; with one that costs a gap.
 pub fn reloaded(has_gap: bool) -> Reloaded {
@@ -462,4 +463,14 @@ pub fn state() -> State {
         engine: engine(),
         config: "[daemon]\nworkers = 2\n".into(),
     }
+}
+
+/// Compares with a file of `tests/golden`, or writes it anew where that is asked for.
+pub fn assert_golden(file: &str, shown: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
+    if std::env::var_os("RECODED_BLESS").is_some() {
+        std::fs::write(&path, shown).expect("write");
+    }
+    let expected = std::fs::read_to_string(&path).expect("the golden file");
+    assert_eq!(shown, expected, "{file}");
 }
