@@ -215,8 +215,11 @@ impl Line {
         self.entered.push(PACKET_BYTES_MIN + usize::from(bytes) % span);
         let packet = self.packet(number);
         let shard = self.shard(number);
+        // A block that a sink still asks for makes way when too many follow at once.
+        let is_block = matches!(self.code, FlowCode::Bats(_));
         for _ in 0..TUNNEL_MILLIS {
-            if self.nodes[0].is_open(shard, self.now) {
+            let is_full = is_block && self.nodes[0].is_full(shard);
+            if !is_full && self.nodes[0].is_open(shard, self.now) {
                 break;
             }
             self.pass(MILLI);

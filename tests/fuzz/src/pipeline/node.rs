@@ -221,6 +221,14 @@ impl Node {
         self.workers[worker].pipeline.opens_at(shard, now).is_ok()
     }
 
+    /// Whether the next unit of a source takes the place of one that is not acknowledged.
+    pub(super) fn is_full(&self, shard: u8) -> bool {
+        let units = self.sent.settings.generations;
+        let reports = self.workers.iter().map(|worker| worker.pipeline.report());
+        let mut flows = reports.flat_map(|report| report.flows);
+        flows.any(|flow| flow.shard == shard && flow.held >= units)
+    }
+
     pub(super) fn apply(&mut self, params: &FlowParams, now: Nanos) {
         self.edition += 1;
         self.sent.settings = params.clone();
