@@ -199,8 +199,8 @@ impl<T: Transport> Driver<T> {
         Ok(())
     }
 
-    /// Drops all jobs, for good. Whether the card reaches no memory of bundles any more: false where
-    /// it may still write what it shares with them. Takes as long as a reset may take.
+    /// Drops all jobs, for good. Whether the card reaches no memory of bundles any more: false
+    /// where it may still write to it. Takes as long as a reset may take.
     pub fn stop(&mut self) -> bool {
         // The IOMMU keeps a card out that does not end its reset.
         let _ = self.halt();

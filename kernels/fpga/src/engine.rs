@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Where the card does not reach a bundle's memory (`Transport::share`), sources are copied to
-//! memory that it does reach, and destinations from there; segments that the card keeps (`segments`)
-//! then only once, not with each bundle over them. Destinations that are sums of several products
-//! are always copied, as they are added up here.
+//! memory that it does reach, and destinations from there; segments that the card keeps
+//! (`segments`) then only once, not with each bundle over them. Destinations that are sums of
+//! several products are always copied, as they are added up here.
 //!
 //! A card that hangs or answers out of order is lost. It is stopped, and kept out of all memory of
 //! bundles, before the first of these is returned; the caller opens it again, which resets it.

@@ -43,7 +43,7 @@ impl HostMemory {
         Some(beat)
     }
 
-    /// Writes the bytes of a beat that `strobe` has bits for; `false` where the card writes nothing.
+    /// Writes the bytes of a beat that `strobe` has bits for; `false` where it may not be written.
     pub fn write<const N: usize>(&self, address: u64, beat: &[u8; N], strobe: u64) -> bool {
         let Some(to) = self.find(address, N, Access::ReadWrite) else { return false };
         for (index, byte) in beat.iter().enumerate().filter(|(index, _)| strobe >> index & 1 == 1) {

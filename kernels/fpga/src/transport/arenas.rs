@@ -2,7 +2,7 @@
 //! which addresses.
 //!
 //! ```text
-//!  share --> the IOMMU maps the arena's pages --> in use --> arena is freed --> unmapped, then freed
+//!  share --> the IOMMU maps the arena's pages --> in use --> it is dropped: unmapped, then freed
 //!                                                    '-----> end: all are unmapped, for good
 //! ```
 //!

@@ -104,14 +104,14 @@ impl Drop for Mapping {
 }
 
 /// Gives pages of ours that were never written memory of their own, as the first write to each
-/// would. A device that may only read them would otherwise be given the page of zeros that Linux has
-/// for all of those, and never see what is written to them later. Linux 5.14.
+/// would. A device that may only read them would otherwise be given the page of zeros that Linux
+/// has for all of those, and never see what is written to them later. Linux 5.14.
 ///
 /// # Errors
 /// What Linux says: an older one, no memory, or no such pages.
 pub(super) fn populate(start: usize, bytes: usize) -> io::Result<()> {
     let start = ptr::with_exposed_provenance_mut(start);
-    // SAFETY: this changes no byte of these pages and unmaps none; Linux refuses what is not mapped.
+    // SAFETY: this changes no byte of these pages and unmaps none; what is not mapped is an error.
     unsafe { madvise(start, bytes, Advice::LinuxPopulateWrite) }?;
     Ok(())
 }

@@ -55,7 +55,7 @@ pub trait Transport: Send {
         None
     }
 
-    /// The same for reading and writing. Nobody may look at what the card is to write until it has.
+    /// The same for reading and writing. What the card is to write must not be looked at before.
     fn share_mut(&mut self, arena: &mut Arena) -> Option<u64> {
         let _ = arena;
         None

@@ -12,8 +12,8 @@
 //!  device: BAR 0: 4 KiB of registers; configuration space: bus master; an eventfd
 //! ```
 //!
-//! Memory of bundles is mapped where it lies, for the card to read what they bring and to write what
-//! they get (`arenas`); the rings and coefficients have memory of their own.
+//! Memory of bundles is mapped where it lies, for the card to read sources from and to write
+//! destinations to (`arenas`); the rings and coefficients have memory of their own.
 //!
 //! Nothing here has run on a card: the tests put memfds, an eventfd and a model of the card behind
 //! it, and [`Linux`] answers what no file can.
