@@ -25,6 +25,7 @@ const Named NAMED_KERNELS[] = {
     {"broken_store", recoded_broken_store},
     {"broken_alignment", recoded_broken_alignment},
     {"broken_shared", recoded_broken_shared},
+    {"broken_shared_alignment", recoded_broken_shared_alignment},
     {"broken_blocks", recoded_broken_blocks},
     {"broken_read_only", recoded_broken_read_only},
     {"broken_unwritten", recoded_broken_unwritten},

@@ -326,6 +326,9 @@ const OWN: usize = 9;
 mod simulated {
     //! The same with the card's own circuits.
 
+    use recoded_code::engine::Arena;
+    use recoded_fpga::Driver;
+    use recoded_fpga::layout::{Descriptor, flag, op, status};
     use recoded_fpga::sim::{MemoryModel, Simulation};
 
     use super::*;
@@ -386,6 +389,50 @@ mod simulated {
             assert!(bundle.output()[..] == before, "it wrote after {clocks} clocks");
         }
         assert!(written > 32 * 9000, "it wrote before: {written} bytes");
+    }
+
+    /// What the IOMMU does not let the card read or write, it does not, and says so.
+    #[test]
+    fn card_reads_and_writes_only_what_it_may() {
+        let simulation = Simulation::new(MemoryModel::default(), 8 << 20).with_host_memory();
+        let mut driver = Driver::open(simulation, Options::default()).expect("the card is there");
+        let (mut read, mut both) = (Arena::new(4096), Arena::new(4096));
+        read.fill(1);
+        let coefficients = driver.transport().allocate(256).expect("room");
+        driver.transport().write(coefficients, &[1]).expect("it is allocated");
+        let from = driver.transport().share(&read).expect("it is shared");
+        let to = driver.transport().share_mut(&mut both).expect("it is shared");
+        let run = |driver: &mut Driver<Simulation>, sources, destinations| {
+            let descriptor = Descriptor {
+                op: op::MULTIPLY,
+                polynomial: 0x1D,
+                flags: 1 << flag::SOURCE_STRIDE | 1 << flag::DESTINATION_STRIDE,
+                k: 1,
+                n: 1,
+                row_bytes: 100,
+                coefficients,
+                sources,
+                destinations,
+                ..Descriptor::default()
+            };
+            driver.submit(descriptor).expect("room");
+            driver.wait().expect("it works").expect("it was submitted").status
+        };
+        assert_eq!(run(&mut driver, from, to + 7), status::OK);
+        assert_eq!(run(&mut driver, from + 4000, to), status::READ, "it reads beyond the end");
+        assert_eq!(
+            run(&mut driver, from, from + 200),
+            status::WRITE,
+            "it writes what it may only read"
+        );
+        assert_eq!(run(&mut driver, from, to + 4000), status::WRITE, "it writes beyond the end");
+        assert!(driver.stop());
+        driver.reset().expect("it comes back");
+        assert_eq!(run(&mut driver, from, to), status::READ, "it was stopped");
+        assert!(read.iter().all(|byte| *byte == 1));
+        // A read that is refused may leave wrong bytes in its own destinations.
+        assert!(both[107..4000].iter().all(|byte| *byte == 0));
+        assert!(both[7..107].iter().all(|byte| *byte == 1));
     }
 
     fn impatient() -> FpgaEngine<Simulation> {

@@ -62,29 +62,3 @@ impl HostMemory {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn card_reaches_what_is_mapped_and_writes_what_it_may() {
-        let mut memory = vec![0_u8; 256];
-        let here = memory.as_mut_ptr().expose_provenance();
-        let mut host = HostMemory::default();
-        host.map(here, 0x1000, 128, Access::ReadWrite).expect("always");
-        host.map(here + 128, 0x2000, 128, Access::Read).expect("always");
-        assert!(host.write(0x1040, &[7; 64], 1 << 3 | 1 << 63));
-        assert!(!host.write(0x2000, &[7; 64], u64::MAX), "it may only be read");
-        let read: [u8; 64] = host.read(0x1040).expect("it is mapped");
-        let written: Vec<usize> = (0..64).filter(|index| read[*index] != 0).collect();
-        assert_eq!(written, [3, 63]);
-        assert_eq!(host.read(0x2040), Some([0; 64]));
-        for outside in [0xFFF, 0x1041, 0x2041, 0x3000, u64::MAX] {
-            assert_eq!(host.read::<64>(outside), None, "{outside:#x}");
-        }
-        host.unmap(0x1000, 128).expect("always");
-        assert_eq!((host.read::<64>(0x1000), host.read(0x2000)), (None, Some([0; 64])));
-        assert_eq!((memory[64 + 3], memory[64 + 4]), (7, 0));
-    }
-}
