@@ -81,6 +81,10 @@ impl Paths {
         };
         let place = hops.iter_mut().enumerate().map(worth).min().map_or(0, |(.., place)| place);
         *self.carrier(number) = place as u8;
+        if hops.get(place).is_some_and(|(_, sender)| sender.is_in_doubt(now)) {
+            // All are: once another one answers, that takes it over.
+            note(&mut self.doubted.0, place, false);
+        }
         place
     }
 
@@ -104,10 +108,17 @@ impl Paths {
         Err(at)
     }
 
-    /// Lets others send what a path had that fell silent just now.
-    pub(crate) fn watch(&mut self, hops: &mut [Hop], store: &mut Store, now: Nanos) {
+    /// Lets others send what a path had that fell silent just now. A node that is part of one of
+    /// several paths asks on: whether it is in doubt is what it tells the nodes before it.
+    pub(crate) fn watch(
+        &mut self,
+        hops: &mut [Hop],
+        store: &mut Store,
+        (is_part, now): (bool, Nanos),
+    ) {
         if self.spread == Spread::Every {
-            return;
+            let doubted = hops.iter_mut().filter(|(_, sender)| is_part && sender.is_in_doubt(now));
+            return doubted.for_each(|(_, sender)| sender.ask_anew(now));
         }
         for place in 0..hops.len() {
             let sender = &mut hops[place].1;
@@ -118,12 +129,15 @@ impl Paths {
             let bit = 1 << place;
             let is_known = (self.doubted.0 & bit != 0, self.doubted.1 & bit != 0);
             let is_news = is_in_doubt && !is_known.0 || is_stuck && !is_known.1;
-            if is_news && now < self.again_at.0 {
+            // After a pause in which this node did not run, all seem to be silent: then it is news
+            // until one answers.
+            let has_other = hops.iter().any(|(_, other)| !other.is_in_doubt(now));
+            if is_news && (now < self.again_at.0 || !has_other) {
                 continue;
             }
             note(&mut self.doubted.0, place, is_in_doubt);
             note(&mut self.doubted.1, place, is_stuck);
-            if is_news && hops.iter().any(|(_, other)| !other.is_in_doubt(now)) {
+            if is_news {
                 self.again_at.0 = now + TAKE_OVER_NANOS;
                 self.take_over(hops, place, store, now);
             }

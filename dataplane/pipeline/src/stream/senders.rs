@@ -256,7 +256,7 @@ impl Senders {
     ) {
         self.follow(cx, store);
         let lag = self.has_branches().then_some(cx.params.lag_timeout_nanos);
-        self.paths.watch(&mut self.hops, store, cx.io.now);
+        self.paths.watch(&mut self.hops, store, (outgoing.has_paths, cx.io.now));
         self.again_at = None;
         for (_, sender) in &mut self.hops {
             sender.protect(outgoing.profile, lag);

@@ -7,7 +7,7 @@
 //! ```
 
 use crate::common;
-use crate::numbered::{receive, send};
+use crate::numbered::{missing, receive, send};
 use recoded_netns::stream::Stream;
 use recoded_netns::traffic::{Iperf, UdpLoad};
 use recoded_netns::{AuthPlan, Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
@@ -200,7 +200,7 @@ fn cut_both(bed: &mut Bed) {
     sending.join().unwrap();
     let (came, longest) = receiving.join().unwrap();
     let lost = came.iter().filter(|came| !**came).count();
-    println!("{lost} of {PACKETS} lost, longest gap {longest:?}");
+    println!("{lost} of {PACKETS} lost, longest gap {longest:?}: {:?}", missing(&came));
     assert!(lost <= PACKETS as usize / 200, "{lost}");
     assert!(longest < Duration::from_millis(1500), "{longest:?}");
 }
