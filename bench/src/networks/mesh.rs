@@ -26,7 +26,9 @@ const WARM_UP: Duration = Duration::from_millis(1500);
 /// The measurements.
 pub fn mesh(setup: &Setup) -> Network {
     let rows = vec![
-        row("mesh", "recoded, one flow over a line", || sample(setup, &Mesh::line(), SHARING as f64)),
+        row("mesh", "recoded, one flow over a line", || {
+            sample(setup, &Mesh::line(), SHARING as f64)
+        }),
         row("mesh", "recoded, 16 flows", || sample(setup, &Mesh::sixteen_flows(), 1.0)),
     ];
     let mut network = Network {
@@ -82,7 +84,12 @@ fn worst(flows: &[ProbeOutcome], value: impl Fn(&ProbeOutcome) -> f64) -> f64 {
 }
 
 /// Sends over all flows at once, and returns what came of each.
-fn send(bed: &Bed, mesh: &Mesh, mbit: f64, length: Duration) -> Result<Vec<ProbeOutcome>, BedError> {
+fn send(
+    bed: &Bed,
+    mesh: &Mesh,
+    mbit: f64,
+    length: Duration,
+) -> Result<Vec<ProbeOutcome>, BedError> {
     let start = |(number, way): (usize, &Vec<usize>)| {
         let plan = ProbePlan {
             to: SocketAddr::from((Mesh::address(number), 7000)),

@@ -105,7 +105,8 @@ fn sample(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, BenchError
 /// Multicast with FEC from end to end, by arithmetic: a code of which any `BLOCK_SYMBOLS` packets
 /// decode, relays that copy. It has to send for the sink that loses most.
 fn end_to_end_fec(sinks: usize) -> Row {
-    let arrives = Topology::tree_losses(sinks).into_iter().map(|[near, far]| (1.0 - near) * (1.0 - far));
+    let arrives =
+        Topology::tree_losses(sinks).into_iter().map(|[near, far]| (1.0 - near) * (1.0 - far));
     let arrives = arrives.fold(1.0, f64::min);
     let packets = fec_packets(BLOCK_SYMBOLS, arrives);
     let best = 1.0 - TO_RELAYS.iter().copied().fold(1.0, f64::min);
@@ -115,13 +116,17 @@ fn end_to_end_fec(sinks: usize) -> Row {
     let figures = vec![
         figure("lost, worst", Unit::Share, INCOMPLETE),
         figure("p99, worst", Unit::Millis, 2.0 * TREE_DELAY_MS as f64 + block_ms),
-        figure("packets, source", Unit::Ratio, f64::from(packets) / f64::from(BLOCK_SYMBOLS) * best),
+        figure(
+            "packets, source",
+            Unit::Ratio,
+            f64::from(packets) / f64::from(BLOCK_SYMBOLS) * best,
+        ),
     ];
     Row { contender: "multicast, FEC end to end, in theory".into(), figures, failed: None }
 }
 
-/// Packets of a block of so many symbols that bring as many to a sink, of which a share arrives, but
-/// for one block in 1 / [`INCOMPLETE`].
+/// Packets of a block of so many symbols that bring as many to a sink, of which a share arrives,
+/// but for one block in 1 / [`INCOMPLETE`].
 fn fec_packets(symbols: u32, arrives: f64) -> u32 {
     // The last packet needed is number n with probability C(n-1, k-1) a^k (1-a)^(n-k).
     let mut chance = arrives.powi(symbols.cast_signed());

@@ -99,7 +99,10 @@ fn ways_are_compared_and_one_network_is_recommended() {
     let output = plan_in(folder.path(), &["--json", "--ways", "dsl.json", "up.json,lte.json"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let best = report["recommended"].as_u64().expect("a number") as usize;
-    assert_eq!((&report["choices"][best]["shape"], &report["why"]), (&json!("sum"), &json!("adds")));
+    assert_eq!(
+        (&report["choices"][best]["shape"], &report["why"]),
+        (&json!("sum"), &json!("adds"))
+    );
     assert_eq!(report["links"].as_array().map(Vec::len), Some(3));
 }
 

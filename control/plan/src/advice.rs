@@ -19,8 +19,10 @@ use crate::forecast::{BETTER, Direction, Forecast, Hop, Verdict, codes};
 use crate::measured::Measured;
 use fill::fill;
 
-/// Most ways, and most of them to one receiver: a flow has so many next hops.
+/// Most ways.
 pub const WAYS_MAX: usize = 64;
+
+/// Most of them to one receiver: a flow has so many next hops.
 pub const PATHS_MAX: usize = 8;
 
 /// A way from the near end to a receiver.
@@ -213,10 +215,10 @@ impl Net {
 
     /// Packets that the source sends for each one that enters.
     fn sent(&self, shape: Shape, ways: &[&Way]) -> f64 {
-        let each = ways.iter().map(|way| self.packets(way));
+        let mut each = ways.iter().map(|way| self.packets(way));
         match shape {
-            Shape::Direct | Shape::Line => each.sum(),
-            Shape::Backup => each.fold(0.0, f64::max),
+            Shape::Direct | Shape::Line | Shape::Apart => each.sum(),
+            Shape::Backup => each.next().unwrap_or(0.0),
             Shape::Sum => {
                 let got = self.together(ways);
                 let all: f64 = got.iter().sum();
@@ -228,17 +230,16 @@ impl Net {
                 first.dedup();
                 first.iter().map(|link| self.carried[*link].1).sum()
             }
-            Shape::Apart => each.sum(),
         }
     }
 
     /// Longest one-way delay when all of it is used, milliseconds.
     fn one_way_ms(&self, shape: Shape, ways: &[&Way]) -> f64 {
-        let each = ways.iter().map(|way| self.trip(way) / 2.0 * 1e3);
+        let mut each = ways.iter().map(|way| self.trip(way) / 2.0 * 1e3);
         match shape {
             // The copy that comes first counts.
             Shape::Every => each.fold(f64::INFINITY, f64::min),
-            Shape::Backup => each.last().unwrap_or(0.0),
+            Shape::Backup => each.next().unwrap_or(0.0),
             _ => each.fold(0.0, f64::max),
         }
     }
@@ -254,9 +255,7 @@ impl Advice {
         let (there, back) = (Net::new(links, Direction::There), Net::new(links, Direction::Back));
         // The best first: it is the one that a backup is for.
         let mut order: Vec<usize> = (0..ways.len()).collect();
-        order.sort_by(|one, other| {
-            there.alone(&ways[*other]).total_cmp(&there.alone(&ways[*one]))
-        });
+        order.sort_by(|one, other| there.alone(&ways[*other]).total_cmp(&there.alone(&ways[*one])));
         let is_one = ways.iter().all(|way| way.receiver == ways[0].receiver);
         let choice = |shape: Shape, numbers: Vec<usize>| {
             let taken: Vec<&Way> = numbers.iter().map(|number| &ways[*number]).collect();

@@ -77,44 +77,6 @@ fn both_sinks_of_a_butterfly_get_what_two_links_carry() {
     }
 }
 
-/// Links of 20 Mbit/s with a queue of 200 ms, at the load of `bench networks`: 0.96 of what they
-/// carry is planned. Repairs of what bursts and losses take fit beside it, and it stays like that.
-#[test]
-fn butterfly_whose_links_are_nearly_full_goes_on_for_long() {
-    if is_emulated() {
-        return;
-    }
-    const HALF: usize = 135;
-    let branches = |node: usize, params: &mut FlowParams| {
-        rlnc(params, 2 * HALF);
-        params.generations = 32;
-        match node {
-            0 => params.spread = Spread::Sum,
-            3 => (params.recoding, params.onward_share) = (Recoding::Random, 0.5),
-            _ => {}
-        }
-    };
-    let link = Link { rate: 20e6, queue: 200 * MILLI, ..Link::new(0.02, 2) };
-    let links: Vec<_> = BUTTERFLY.iter().map(|edge| (*edge, link)).collect();
-    let rate = 0.96 * 20e6 / 8.0 / 1450.0 * SYMBOLS as f64 / HALF as f64;
-    let load = Load { bytes: PACKET_BYTES, rate: Some(rate), ordered: false };
-    let mut line = Line::graph(&links, load, 1, branches);
-    let mut before = [0; 9];
-    for second in (2..=30).step_by(2) {
-        line.run(2 * SECOND);
-        let sent: Vec<u64> = (0..9).map(|hop| line.sent(hop).0).collect();
-        let rates: Vec<u64> = sent.iter().zip(before).map(|(now, was)| (now - was) / 2).collect();
-        before.copy_from_slice(&sent);
-        let full: u64 = (0..9).map(|hop| line.sent(hop).2).sum();
-        let waits: Vec<u64> = (0..9).map(|hop| line.longest_wait(hop) / MILLI).collect();
-        println!("{second} s: {rates:?} a second, {waits:?} ms, {full} found a full queue");
-    }
-    line.stop(3 * SECOND);
-    let lost = [lost(&line, 5), lost(&line, 6)];
-    println!("{lost:?} of {} lost", line.entered());
-    assert!(lost.iter().all(|lost| lost * 1000 <= line.entered()), "{lost:?}");
-}
-
 /// Without combining, the link that both share brings each sink half of what the other has.
 #[test]
 fn relay_that_forwards_brings_less() {

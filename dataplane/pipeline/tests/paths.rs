@@ -167,7 +167,11 @@ fn datagrams_outlive_cuts_of_either_path_and_workers_that_stall() {
     let first = Link { rate: 60e6, ..Link::new(0.05, 5) };
     let (near, second) = (Link::new(0.0, 0), Link { rate: 30e6, ..Link::new(0.05, 20) });
     let load = Load { bytes: 828, rate: Some(1000.0), ordered: false };
-    for (seed, stalls) in (0..8).map(|turn| (turn, turn % 2 == 1)) {
+    // A node that did not run takes all paths for silent: what it gave to the one that was cut was
+    // lost with some of these seeds, and with others what it was told of in that time held up what
+    // followed.
+    let seeds = [0, 1, 3, 4, 121, 169, 175, 181, 215, 309, 367, 397];
+    for (seed, stalls) in seeds.map(|seed| (seed, seed % 2 == 1)) {
         let paths: [&[Link]; 2] = [&[first], &[near, second]];
         let mut line = Line::paths(&paths, load, seed, spread(Spread::Sum));
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -186,7 +190,8 @@ fn datagrams_outlive_cuts_of_either_path_and_workers_that_stall() {
         let gap = longest_gap(&line, SECOND) / MILLI;
         println!("stalls {stalls}: {:?} missing, longest gap {gap} ms", missing(&line));
         let (lost, entered) = (lost(&line), line.entered());
-        assert!(lost * 1000 <= entered, "{lost} of {entered} lost");
+        let most = if stalls { entered / 1000 } else { 0 };
+        assert!(lost <= most, "{lost} of {entered} lost");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Many flows over one network: sixteen over twelve hosts, and one over a line to compare them with.
+//! Many flows over one network: sixteen over twelve hosts; and one over a line, to compare them.
 //!
 //! ```text
 //!  s0 ── r0 ── d0      each of four sources sends to each of four sinks; every relay has a link

@@ -270,9 +270,7 @@ pub(crate) fn start_daemons(bed: &Bed, text: &str) -> Result<Vec<Daemon>, BedErr
         let threads = files.iter().enumerate().map(|file| scope.spawn(move || start(file)));
         let threads: Vec<_> = threads.collect();
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined
-            .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     })
 }
 

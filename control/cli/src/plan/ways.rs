@@ -74,9 +74,10 @@ pub fn text(network: &Network) -> String {
         let names = way.links.iter().map(|link| links[*link].file.as_str());
         names.collect::<Vec<_>>().join(", ")
     };
-    let rows = ways.iter().enumerate().map(|(number, way)| {
-        [(number + 1).to_string(), clean(&way.receiver), clean(&names(way))]
-    });
+    let rows = ways
+        .iter()
+        .enumerate()
+        .map(|(number, way)| [(number + 1).to_string(), clean(&way.receiver), clean(&names(way))]);
     let rows: Vec<[String; 3]> = rows.collect();
     text += &table([("way", Align::Right), ("to", Align::Left), ("over", Align::Left)], &rows);
     text.push('\n');
@@ -139,7 +140,9 @@ fn reason(advice: &Advice) -> String {
             "build {name}: there is no other way. `recodectl plan --hops` with the same files says \
              what it brings beside TCP"
         ),
-        Why::NotWorthIt => "build nothing: there is one way, and plain TCP does as well on it".into(),
+        Why::NotWorthIt => {
+            "build nothing: there is one way, and plain TCP does as well on it".into()
+        }
         Why::Adds => format!(
             "build {name}: together the ways carry {ours} Mbit/s, the best of them {alone}, and \
              {left} are left when a link is cut. {}",

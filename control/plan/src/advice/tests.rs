@@ -120,10 +120,10 @@ fn no_figures_lead_to_advice_that_is_no_number() {
     for (rate, loss, trip) in [(1e-3, 1.0, 0.0), (1e6, 0.5, 1e5), (100.0, 0.0, 0.0)] {
         let links = [link(rate, loss, trip), link(1e6, 1.0, 1e5), link(10.0, 0.1, 10.0)];
         for receivers in [["a", "a", "a"], ["a", "b", "b"]] {
-            let ways = [way(receivers[0], &[0, 1]), way(receivers[1], &[2]), way(receivers[2], &[0])];
+            let ways =
+                [way(receivers[0], &[0, 1]), way(receivers[1], &[2]), way(receivers[2], &[0])];
             for choice in Advice::new(&links, &ways).expect("ways that can be").choices {
-                let figures =
-                    [choice.mbit, choice.one_way_ms, choice.packets, choice.left_mbit];
+                let figures = [choice.mbit, choice.one_way_ms, choice.packets, choice.left_mbit];
                 assert!(figures.iter().all(|it| it.is_finite() && *it >= 0.0), "{choice:?}");
             }
         }
