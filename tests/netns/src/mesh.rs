@@ -15,8 +15,10 @@ use crate::{Bed, BedConfig, BedError, Daemon, LinkConfig, Loss};
 /// Sources, relays and sinks each.
 const SIDE: usize = 4;
 
-/// Rate of each link, and what it loses.
+/// Rate of each link.
 pub const LINK_MBIT: f64 = 40.0;
+
+/// What each of them loses.
 pub const LINK_LOSS: f64 = 0.02;
 
 /// Flows that share the link of a source, and of a sink.
@@ -24,7 +26,7 @@ pub const SHARING: usize = SIDE;
 
 /// Keys of every path. A store for each flow in each direction is a lot for so many hosts on one
 /// machine, and links without delay need little of it.
-const KEYS: &str = "stream_symbols = 4096\n";
+const KEYS: &str = "code = \"stream\"\nstream_symbols = 4096\n";
 
 /// Hosts, links, and flows that have a path and a tunnel each.
 #[derive(Clone, Debug)]
