@@ -61,13 +61,14 @@ impl Mesh {
         }
     }
 
-    /// One flow over a line of as many links as most of those take.
+    /// One flow over a line of as many links as most of those take. Its hosts are not numbered as
+    /// those of a bed that is a line, whose interfaces have other names.
     pub fn line() -> Mesh {
         let link = LinkConfig::new(Loss::independent(LINK_LOSS), LINK_MBIT);
         Mesh {
-            hosts: ["s", "r", "q", "d"].map(str::to_owned).to_vec(),
-            links: (0..3).map(|at| (at, at + 1, link)).collect(),
-            flows: vec![vec![0, 1, 2, 3]],
+            hosts: ["s", "d", "r", "q"].map(str::to_owned).to_vec(),
+            links: vec![(0, 2, link), (2, 3, link), (3, 1, link)],
+            flows: vec![vec![0, 2, 3, 1]],
         }
     }
 
