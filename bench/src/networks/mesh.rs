@@ -71,11 +71,14 @@ fn sample(setup: &Setup, mesh: &Mesh, times: f64) -> Result<Vec<Figure>, BenchEr
     let full = send(FULL_MBIT, setup.time)?;
     // Packets a second that fit into the part of a link that a flow may have.
     let fits = LINK_MBIT * (1.0 - LINK_LOSS) * 1e6 / 8.0 / WIRE_BYTES / SHARING as f64 * times;
-    let least = full.iter().map(|flow| flow.came).min().unwrap_or(0) as f64;
+    // Without what waited and came after the last was sent.
+    let millis = setup.time.as_secs_f64() * 1e3;
+    let rates = full.iter().map(|flow| flow.rate_between(0.0, millis));
+    let least = rates.fold(f64::INFINITY, f64::min);
     Ok(vec![
         figure("lost, worst", Unit::Share, worst(&calm, ProbeOutcome::loss)),
         figure("p99, worst", Unit::Millis, worst(&calm, |flow| flow.quantile_millis(0.99))),
-        figure("least flow", Unit::Ratio, least / setup.time.as_secs_f64() / fits),
+        figure("least flow", Unit::Ratio, least / fits),
         figure(COST, Unit::Ratio, busy * 1e6 / handled.max(1.0)),
         figure("cores of daemons", Unit::Ratio, busy / setup.time.as_secs_f64()),
     ])
