@@ -12,6 +12,7 @@ mod events;
 mod faults;
 mod hostile;
 mod line;
+mod mesh;
 mod metrics;
 mod mtu;
 mod network;
