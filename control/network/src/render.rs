@@ -68,6 +68,13 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if let Some(key) = &flow.edge {
             table.insert("edge_key", key.to_string().into());
         }
+        if !flow.relays.is_empty() {
+            let keys = Array::from_iter(flow.relays.iter().map(ToString::to_string));
+            table.insert("relay_keys", keys.into());
+        }
+        if let Some(key) = &flow.source {
+            table.insert("source_key", key.to_string().into());
+        }
         with(table, flow.extras.iter().copied())
     });
     text + &lines("flow", flows)

@@ -67,6 +67,7 @@ pub fn flow(
     let shards = if shards == 0 { workers.min(SHARDS_MAX) } else { shards };
     let given_bytes = given_symbol_bytes(reader);
     let edge = super::auth::edge(reader);
+    let (relay_keys, source_key) = super::auth::columns(reader);
     let written =
         if kind == Kind::Source { CodeSettings::read(reader) } else { Some(CodeSettings::LEARNED) };
     let coding = written.unwrap_or_else(|| {
@@ -114,13 +115,14 @@ pub fn flow(
         adaptive,
         repair,
         sealed: edge.is_some(),
-        tagged: edge.is_some(),
+        tagged: edge.is_some() || source_key.is_some(),
         wrong_tags_max,
         generations,
     };
     refuse_beyond_frame(reader, &params);
     let symbol_bytes_given = given_bytes.is_some();
-    Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none(), edge })
+    let code_is_auto = written.is_none();
+    Some(Flow { params, symbol_bytes_given, code_is_auto, edge, relay_keys, source_key })
 }
 
 /// `wrong_tags_max`.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use recoded_pipeline::egress::UnitKind;
 use recoded_secure::{
     Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey, Ring,
-    Scope, Suite, timing,
+    Scope, Suite, TagKey, timing,
 };
 use recoded_wire::announcement::{Announcement, write_announcement};
 use recoded_wire::handshake::write_handshake;
@@ -36,7 +36,8 @@ fn guards() -> [(Guard, Receiver<Letter>); 2] {
     let [here, there] = agreed(Scope::Hop);
     let [source, sink] = agreed(Scope::Edge(7));
     [(here, source), (there, sink)].map(|(hop, edge)| {
-        let rings = Rings { hops: vec![Some(hop), None], edges: vec![(7, edge)] };
+        let rings =
+            Rings { hops: vec![Some(hop), None], edges: vec![(7, edge)], ..Rings::default() };
         let (mail, letters) = bounded(MAIL);
         (Guard::new(Arc::new(Keyring::new(rings)), mail), letters)
     })
@@ -212,6 +213,58 @@ fn envelopes_open_at_the_other_end_of_their_flow_only() {
     assert_eq!(sink.unseal(8, &mut sealed.clone()), Err(Refused::UnknownKey));
     assert_eq!(sink.unseal(7, &mut sealed.clone()).unwrap(), [5; 100]);
     assert_eq!(sink.unseal(7, &mut sealed), Err(Refused::Replayed));
+}
+
+/// A relay of flow 7 with the columns that the source has for the one in this place.
+fn relay(source: &Guard, place: usize) -> Guard {
+    let (_, ring) = &source.rings.edges[0];
+    let seeds = ring.sending().expect("keys").keys.granted_seeds(place);
+    let key = TagKey::new(Strength::Standard, &seeds, 2048).expect("half of the columns");
+    let rings = Rings { columns: vec![(7, vec![Arc::new(key)])], ..Rings::default() };
+    Guard::new(Arc::new(Keyring::new(rings)), bounded(MAIL).0)
+}
+
+#[test]
+fn symbols_verify_at_relays_by_the_columns_that_each_was_granted() {
+    let [(mut source, _), _] = guards();
+    let mut relays = [0, 1].map(|place| relay(&source, place));
+    let shard = ShardId { flow: 7, shard: 2 };
+    let context = [3; egress::CONTEXT_BYTES];
+    let unit = egress::TaggedUnit { shard, kind: UnitKind::Batch, number: 9, context };
+    let mut symbol = [5; 300];
+    let key = source.tag_key(7).expect("a key");
+    source.tag_symbol(key, &unit, 4, &mut symbol).unwrap();
+    for (place, relay) in relays.iter_mut().enumerate() {
+        let mut verify = |symbol: &[u8]| {
+            relay.verify_symbol(&unit, egress::Formed::Source(4), symbol)
+        };
+        assert_eq!(verify(&symbol), Ok(()));
+        for byte in 0..symbol.len() {
+            let mut changed = symbol;
+            changed[byte] ^= 1;
+            // Those of its own columns, of eight bytes of tag, and all of the payload.
+            let is_covered = byte >= 8 || byte / 4 == place;
+            assert_eq!(verify(&changed).is_err(), is_covered, "byte {byte}, relay {place}");
+        }
+        let other = egress::TaggedUnit { shard: ShardId { flow: 8, ..shard }, ..unit };
+        let verdict = relay.verify_symbol(&other, egress::Formed::Source(4), &symbol);
+        assert_eq!(verdict, Err(Refused::UnknownKey), "it relays no such flow");
+        let mut forged = symbol;
+        assert_eq!(relay.tag_symbol(key, &unit, 4, &mut forged), Err(Refused::UnknownKey));
+    }
+}
+
+#[test]
+fn symbols_are_tagged_by_the_keys_that_relays_have_and_not_by_newer_ones() {
+    let [(mut source, _), _] = guards();
+    let key = source.tag_key(7).expect("a key");
+    source.rings.tagging = vec![(7, key)];
+    assert_eq!(source.tag_key(7), Some(key));
+    // Keys that are gone tag nothing.
+    source.rings.tagging = vec![(7, key.wrapping_add(1))];
+    assert_eq!(source.tag_key(7), None);
+    source.rings.tagging = vec![(8, key.wrapping_add(1))];
+    assert_eq!(source.tag_key(7), Some(key), "that is of another flow");
 }
 
 #[test]

@@ -1,0 +1,302 @@
+//! Columns of tags at relays: when a source grants them, which epoch it tags with, and for how long
+//! a relay goes by what it was granted. No good symbol is refused for keys that did not arrive.
+//!
+//! ```text
+//!  source   |-- grants of A, every 2 s --|-- of A and B --|-- of B and A --|-- of B --
+//!           tags of A                    .. 6 s ..........| tags of B, the rest of A on its way
+//!  relay    refuses what is neither of the newest grant, while that is younger than 5 s
+//! ```
+//!
+//! A source begins to tag under keys 6 s after the first grant of them, so every grant that a relay
+//! may go by has them, as long as it took at most a second more than the symbol: 6 > 5 + 1. At its
+//! start a source waits 100 ms, in which four grants leave, since there is nothing to tag with
+//! before. A relay without a young grant recodes blindly, as one that has no keys: who keeps grants
+//! from it could as well keep the packets.
+
+use std::sync::Arc;
+
+use crate::epoch_keys::PACKET_BYTES_MAX;
+use crate::error::Refused;
+use crate::grant::{GrantReader, GrantedSeeds};
+use crate::homomorphic::{Strength, TagKey};
+use crate::keys::{PrivateKey, PublicKey};
+use crate::ring::Ring;
+use crate::units::{Formed, TaggedUnit, UnitMasks};
+
+const MILLI: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MILLI;
+
+/// Between two grants, of which two in a row must be lost until a relay goes by none: where a third
+/// of all messages is lost and each has three copies, once in seven hundred times.
+const PERIOD_NANOS: u64 = 2 * SECOND;
+
+/// How long a relay goes by a grant.
+pub const GRANT_LIFE_NANOS: u64 = 5 * SECOND;
+
+/// How long keys are granted before tags are of them.
+const HOLD_NANOS: u64 = 6 * SECOND;
+
+/// The same where there is nothing else to tag with, and how often they are granted then.
+const FIRST_HOLD_NANOS: u64 = 100 * MILLI;
+const FIRST_PERIOD_NANOS: u64 = 30 * MILLI;
+
+/// How long they are granted afterwards: streams keep symbols for 4 s, and ask for them.
+const LATE_NANOS: u64 = 10 * SECOND;
+
+/// Grants that a relay opens in a second: each costs two products on the curve.
+const TRIES_PER_SECOND: u32 = 20;
+
+/// Which keys a source tags with, and when it grants them to relays.
+#[derive(Clone, Debug, Default)]
+pub struct GrantSchedule {
+    /// Number of the keys that tags are of; `None`: nothing is to be tagged yet.
+    tagging: Option<u8>,
+    other: Option<Other>,
+    /// When the next grants are due.
+    next: u64,
+}
+
+/// Keys that are granted as well.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Other {
+    /// Those of before, until then.
+    Before(u8, u64),
+    /// Those that tags will be of, from then on.
+    After(u8, u64),
+}
+
+/// What [`GrantSchedule::poll`] asks for.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct GrantTurn {
+    /// Grants of [`GrantSchedule::granted`] are to leave, to every relay.
+    pub is_due: bool,
+    /// Tags are of other keys from here on.
+    pub is_changed: bool,
+}
+
+impl GrantSchedule {
+    /// Looks at the keys that are valid. Calls that come late make grants late, nothing else.
+    pub fn poll<T>(&mut self, now: u64, ring: &Ring<T>) -> GrantTurn {
+        let before = self.tagging;
+        let Some(sending) = ring.sending().map(|epoch| epoch.key_id) else {
+            *self = Self::default();
+            return GrantTurn { is_due: false, is_changed: before.is_some() };
+        };
+        if before.is_some_and(|key_id| !ring.holds(key_id)) {
+            // They went sooner than they were replaced: what is sent with is all there is.
+            *self = Self { tagging: Some(sending), other: None, next: now };
+        }
+        self.other = self.other.filter(|other| match *other {
+            Other::Before(key_id, until) => now < until && ring.holds(key_id),
+            Other::After(key_id, _) => key_id == sending,
+        });
+        if self.tagging != Some(sending) && self.other.is_none() {
+            let hold = if self.tagging.is_some() { HOLD_NANOS } else { FIRST_HOLD_NANOS };
+            self.other = Some(Other::After(sending, now.saturating_add(hold)));
+            self.next = now;
+        }
+        if let Some(Other::After(key_id, from)) = self.other
+            && now >= from
+        {
+            let late = |key_id| Other::Before(key_id, now.saturating_add(LATE_NANOS));
+            self.other = self.tagging.map(late);
+            self.tagging = Some(key_id);
+        }
+        let is_due = now >= self.next;
+        if is_due {
+            let period = if self.tagging.is_some() { PERIOD_NANOS } else { FIRST_PERIOD_NANOS };
+            self.next = now.saturating_add(period);
+        }
+        GrantTurn { is_due, is_changed: before != self.tagging }
+    }
+
+    /// The keys that symbols are tagged with; `None`: none are to be formed yet.
+    #[must_use]
+    pub const fn tagging(&self) -> Option<u8> {
+        self.tagging
+    }
+
+    /// The keys that relays get columns of.
+    pub fn granted(&self) -> impl Iterator<Item = u8> + use<> {
+        let other = self.other.map(|Other::Before(key_id, _) | Other::After(key_id, _)| key_id);
+        self.tagging.into_iter().chain(other)
+    }
+
+    /// When [`GrantSchedule::poll`] has something to do while the keys stay.
+    #[must_use]
+    pub fn wake(&self) -> u64 {
+        let other = self.other.map(|Other::Before(_, at) | Other::After(_, at)| at);
+        let next = if self.granted().next().is_some() { self.next } else { u64::MAX };
+        other.unwrap_or(u64::MAX).min(next)
+    }
+}
+
+/// What a relay holds of the tags of a flow.
+#[derive(Debug)]
+pub struct RelayColumns {
+    reader: GrantReader,
+    epochs: Vec<(GrantedSeeds, Arc<TagKey>)>,
+    /// When the newest grant came; `None` where that is too long ago.
+    heard: Option<u64>,
+    /// A second, and how many grants may still be opened in it.
+    tries: (u64, u32),
+}
+
+impl RelayColumns {
+    /// Nothing yet, of the flow of a source; as [`GrantReader::new`].
+    #[must_use]
+    pub const fn new(reader: GrantReader) -> Self {
+        Self { reader, epochs: Vec::new(), heard: None, tries: (0, TRIES_PER_SECOND) }
+    }
+
+    /// The same from the keys of the relay and the source.
+    #[must_use]
+    pub fn of(private: PrivateKey, source: PublicKey, flow: u32) -> Self {
+        Self::new(GrantReader::new(private, source, flow))
+    }
+
+    /// The key of the source.
+    #[must_use]
+    pub const fn source(&self) -> &PublicKey {
+        self.reader.source()
+    }
+
+    /// Whether a grant is for this relay; see [`GrantReader::is_for_this`].
+    #[must_use]
+    pub fn is_for_this(&self, message: &[u8]) -> bool {
+        self.reader.is_for_this(message)
+    }
+
+    /// Reads a grant. Whether workers need a new copy of [`RelayColumns::keys`].
+    ///
+    /// # Errors
+    /// As [`GrantReader::read`], and where too many came: nothing has changed.
+    pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<bool, Refused> {
+        let second = now / SECOND;
+        if self.tries.0 != second {
+            self.tries = (second, TRIES_PER_SECOND);
+        }
+        if self.tries.1 == 0 {
+            return Err(Refused::TooSoon);
+        }
+        let read = self.reader.read(message);
+        // What is refused sooner costs a hash.
+        if matches!(read, Ok(_) | Err(Refused::Handshake)) {
+            self.tries.1 -= 1;
+        }
+        let epochs = read?;
+        self.heard = Some(now);
+        if epochs.iter().eq(self.epochs.iter().map(|(seeds, _)| seeds)) {
+            return Ok(false);
+        }
+        let known = std::mem::take(&mut self.epochs);
+        let key = |seeds: GrantedSeeds| {
+            let known = known.iter().find(|(known, _)| *known == seeds);
+            let key = match known {
+                // Masks are found by the key.
+                Some((_, key)) => Arc::clone(key),
+                None => Arc::new(TagKey::new(Strength::Standard, &seeds, PACKET_BYTES_MAX)?),
+            };
+            Some((seeds, key))
+        };
+        self.epochs = epochs.into_iter().filter_map(key).collect();
+        Ok(true)
+    }
+
+    /// Forgets what is too old. Whether there was anything.
+    pub fn expire(&mut self, now: u64) -> bool {
+        let old = self.heard.take_if(|heard| now.saturating_sub(*heard) >= GRANT_LIFE_NANOS);
+        if old.is_some() {
+            self.epochs.clear();
+        }
+        old.is_some()
+    }
+
+    /// The columns of every epoch that good symbols may be of; none: nothing can be verified.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Arc<TagKey>> {
+        self.epochs.iter().map(|(_, key)| Arc::clone(key)).collect()
+    }
+}
+
+/// Verifies a symbol by what a relay holds; see [`RelayColumns::keys`].
+///
+/// # Errors
+/// The source formed no such unit, or nothing is held.
+#[inline]
+pub fn verify_at_relay(
+    keys: &[Arc<TagKey>],
+    masks: &mut UnitMasks,
+    unit: &TaggedUnit,
+    formed: Formed<'_>,
+    symbol: &[u8],
+) -> Result<(), Refused> {
+    let mut verdict = Err(Refused::UnknownKey);
+    for key in keys {
+        verdict = masks.verify(key, unit, formed, symbol);
+        if verdict != Err(Refused::Tag) {
+            break;
+        }
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::Epoch;
+
+    fn ring(ids: &[u8]) -> Ring<()> {
+        let mut ring = Ring::default();
+        ids.iter().for_each(|&key_id| ring.install(Epoch { key_id, since: 0, keys: () }));
+        ring
+    }
+
+    #[test]
+    fn first_keys_are_granted_four_times_before_anything_is_tagged() {
+        let mut schedule = GrantSchedule::default();
+        assert_eq!(schedule.poll(7, &ring(&[])), GrantTurn::default());
+        let mut grants = 0;
+        for now in (0..100).map(|milli| SECOND + milli * MILLI) {
+            let GrantTurn { is_due, is_changed } = schedule.poll(now, &ring(&[5]));
+            grants += u64::from(is_due);
+            assert!(!is_changed && schedule.tagging().is_none());
+            assert_eq!(schedule.granted().collect::<Vec<_>>(), [5]);
+        }
+        assert_eq!(grants, 4);
+        assert!(schedule.poll(SECOND + 100 * MILLI, &ring(&[5])).is_changed);
+        assert_eq!(schedule.tagging(), Some(5));
+    }
+
+    #[test]
+    fn keys_that_are_gone_are_replaced_at_once() {
+        let mut schedule = GrantSchedule::default();
+        schedule.poll(0, &ring(&[5]));
+        schedule.poll(SECOND, &ring(&[5]));
+        assert_eq!(schedule.tagging(), Some(5));
+        let turn = schedule.poll(2 * SECOND, &ring(&[6]));
+        assert_eq!((turn.is_due, turn.is_changed, schedule.tagging()), (true, true, Some(6)));
+        let turn = schedule.poll(3 * SECOND, &ring(&[]));
+        assert_eq!((turn.is_due, turn.is_changed, schedule.tagging()), (false, true, None));
+    }
+
+    #[test]
+    fn later_keys_replace_those_that_wait_and_wait_themselves() {
+        let mut schedule = GrantSchedule::default();
+        schedule.poll(0, &ring(&[1]));
+        schedule.poll(SECOND, &ring(&[1]));
+        schedule.poll(2 * SECOND, &ring(&[1, 2]));
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 2]);
+        schedule.poll(4 * SECOND, &ring(&[1, 2, 3]));
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 3]);
+        schedule.poll(9 * SECOND, &ring(&[1, 2, 3]));
+        assert_eq!(schedule.tagging(), Some(1));
+        schedule.poll(10 * SECOND, &ring(&[1, 2, 3]));
+        assert_eq!(schedule.tagging(), Some(3));
+        // Those of before are still on their way, so the next ones wait for their turn.
+        schedule.poll(12 * SECOND, &ring(&[1, 3, 4]));
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 1]);
+        schedule.poll(20 * SECOND, &ring(&[1, 3, 4]));
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 4]);
+    }
+}
