@@ -44,9 +44,11 @@ fn trouble(session: &Session) -> Option<String> {
         return None;
     }
     let words = match session.refusal.as_str() {
-        "" if is_of_source(session) => "no columns of tags came, symbols are mixed unverified: see \
+        "" if is_of_source(session) => {
+            "no columns of tags came, symbols are mixed unverified: see \
                that it has this host's public key among its relay_keys"
-            .to_owned(),
+                .to_owned()
+        }
         "" => "does not answer: see that recoded runs there, knows this host's public key \
                (recodectl pubkey), and that packets get there and back"
             .to_owned(),

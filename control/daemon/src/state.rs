@@ -351,8 +351,7 @@ fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
     let hops = hops.map(|(id, report)| session(hop_name(config, PeerId(id)), report));
     let edges = seen.edges.iter().map(|(flow, report)| session(format!("flow {flow}"), report));
     let columns = seen.columns.iter();
-    let columns =
-        columns.map(|(flow, report)| session(format!("source of flow {flow}"), report));
+    let columns = columns.map(|(flow, report)| session(format!("source of flow {flow}"), report));
     hops.chain(edges).chain(columns).collect()
 }
 

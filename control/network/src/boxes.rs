@@ -187,9 +187,7 @@ fn flow<'a>(
         is_sum: is_one && after.len() > 1 && !is_spread,
         upstreams: before.iter().filter_map(|before| hop(*before)).collect(),
         next_hops: after.iter().filter_map(|after| hop(*after)).collect(),
-        edge: other_end
-            .filter(|_| network.auth == Auth::Full)
-            .and_then(|other| key(*other)),
+        edge: other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),
         relays: match role {
             Role::Source if has_tags => relays(ways).into_iter().filter_map(key).collect(),
             _ => Vec::new(),

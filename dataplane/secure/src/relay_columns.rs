@@ -118,14 +118,14 @@ impl GrantSchedule {
 
     /// The keys that relays get columns of.
     pub fn granted(&self) -> impl Iterator<Item = u8> + use<> {
-        let other = self.other.map(|Other::Before(key_id, _) | Other::After(key_id, _)| key_id);
+        let other = self.other.map(|(Other::Before(key_id, _) | Other::After(key_id, _))| key_id);
         self.tagging.into_iter().chain(other)
     }
 
     /// When [`GrantSchedule::poll`] has something to do while the keys stay.
     #[must_use]
     pub fn wake(&self) -> u64 {
-        let other = self.other.map(|Other::Before(_, at) | Other::After(_, at)| at);
+        let other = self.other.map(|(Other::Before(_, at) | Other::After(_, at))| at);
         let next = if self.granted().next().is_some() { self.next } else { u64::MAX };
         other.unwrap_or(u64::MAX).min(next)
     }

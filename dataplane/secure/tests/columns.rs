@@ -57,8 +57,7 @@ fn grants_are_read_by_their_relay_alone_and_once() {
     assert_eq!(readers[0].read(&older), Err(Refused::Stale));
     let mut of_another_flow = GrantReader::new(relays[0].clone(), source, FLOW + 1);
     assert_eq!(of_another_flow.read(&older), Err(Refused::Handshake));
-    let mut of_another_source =
-        GrantReader::new(relays[0].clone(), private(4).public(), FLOW);
+    let mut of_another_source = GrantReader::new(relays[0].clone(), private(4).public(), FLOW);
     assert_eq!(of_another_source.read(&older), Err(Refused::Handshake));
     let none = Grant { flow: FLOW, stamp: 1, epochs: &[] };
     let to = relays[0].public();

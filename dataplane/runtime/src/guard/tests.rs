@@ -235,9 +235,8 @@ fn symbols_verify_at_relays_by_the_columns_that_each_was_granted() {
     let key = source.tag_key(7).expect("a key");
     source.tag_symbol(key, &unit, 4, &mut symbol).unwrap();
     for (place, relay) in relays.iter_mut().enumerate() {
-        let mut verify = |symbol: &[u8]| {
-            relay.verify_symbol(&unit, egress::Formed::Source(4), symbol)
-        };
+        let mut verify =
+            |symbol: &[u8]| relay.verify_symbol(&unit, egress::Formed::Source(4), symbol);
         assert_eq!(verify(&symbol), Ok(()));
         for byte in 0..symbol.len() {
             let mut changed = symbol;
