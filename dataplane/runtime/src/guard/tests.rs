@@ -9,7 +9,7 @@ use recoded_secure::{
     Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey, Ring,
     Scope, Suite, TagKey, timing,
 };
-use recoded_wire::announcement::{Announcement, write_announcement};
+use recoded_wire::announcement::{ANNOUNCEMENT_BYTES_MAX, Announcement, write_announcement};
 use recoded_wire::handshake::write_handshake;
 
 const PEER: PeerId = PeerId(0);
@@ -94,7 +94,7 @@ proptest! {
 fn hellos_confirm_and_messages_of_edges_need_a_tag() {
     let [(sender, _), (mut receiver, letters)] = guards();
     let mut counters = LinkCounters::default();
-    let mut message = [0; LETTER_BYTES];
+    let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_handshake(7, false, &[], &mut message);
     assert_eq!(receiver.rings.hops[0].as_ref().unwrap().sending().map(|it| it.key_id), None);
     let hello = tagged(&sender, &message[..len]);
@@ -115,7 +115,7 @@ fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_
     let mut counters = LinkCounters::default();
     let other = PeerId(1);
     assert_eq!(guard.admit(other, &[0x22; 40], &mut counters).packet, Some(40));
-    let mut message = [0; LETTER_BYTES];
+    let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_handshake(7, false, &[9; 60], &mut message);
     let admitted = guard.admit(other, &message[..len], &mut counters);
     assert_eq!(admitted.packet, Some(len));
@@ -127,7 +127,7 @@ fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_
 fn announcements_need_the_tag_that_the_hop_has_and_come_before_the_pipeline() {
     let [(sender, _), (mut receiver, letters)] = guards();
     let mut counters = LinkCounters::default();
-    let mut out = [0; LETTER_BYTES];
+    let mut out = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_announcement(&Announcement::default(), &[], &mut out);
     let announcement = &out[..len];
     let with_tag = tagged(&sender, announcement);
@@ -162,7 +162,7 @@ fn neighbours_that_roam_are_recognised_by_their_tags_and_copies_and_forgeries_ar
     assert_eq!(look(&packets[2][..5]), None);
     assert_eq!(counters.rx_elsewhere, 3);
     // What goes on to the thread of keys does so from anywhere.
-    let mut message = [0; LETTER_BYTES];
+    let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_announcement(&Announcement::default(), &[], &mut message);
     let announcement = tagged(&sender, &message[..len]);
     let found = receiver.recognise(roaming(), &announcement, &mut counters);
@@ -191,7 +191,7 @@ fn where_a_neighbour_is_is_told_once_and_again_when_nothing_comes_of_it() {
 fn a_flood_of_messages_leaves_room_for_those_between_edges() {
     let [(sender, _), (mut receiver, letters)] = guards();
     let mut counters = LinkCounters::default();
-    let mut message = [0; LETTER_BYTES];
+    let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_handshake(7, false, &[9; 60], &mut message);
     for _ in 0..1000 {
         receiver.admit(PEER, &message[..len], &mut counters);
