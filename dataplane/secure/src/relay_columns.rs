@@ -9,7 +9,7 @@
 //!
 //! A source begins to tag under keys 6 s after the first grant of them, so every grant that a relay
 //! may go by has them, as long as it took at most a second more than the symbol: 6 > 5 + 1. At its
-//! start a source waits 100 ms, in which four grants leave, since there is nothing to tag with
+//! start a source waits 20 ms, in which four grants leave, since there is nothing to tag with
 //! before. A relay without a young grant recodes blindly, as one that has no keys: who keeps grants
 //! from it could as well keep the packets.
 
@@ -37,8 +37,8 @@ pub const GRANT_LIFE_NANOS: u64 = 5 * SECOND;
 const HOLD_NANOS: u64 = 6 * SECOND;
 
 /// The same where there is nothing else to tag with, and how often they are granted then.
-const FIRST_HOLD_NANOS: u64 = 100 * MILLI;
-const FIRST_PERIOD_NANOS: u64 = 30 * MILLI;
+const FIRST_HOLD_NANOS: u64 = 20 * MILLI;
+const FIRST_PERIOD_NANOS: u64 = 6 * MILLI;
 
 /// How long they are granted afterwards: streams keep symbols for 4 s, and ask for them.
 const LATE_NANOS: u64 = 10 * SECOND;
@@ -257,14 +257,14 @@ mod tests {
         let mut schedule = GrantSchedule::default();
         assert_eq!(schedule.poll(7, &ring(&[])), GrantTurn::default());
         let mut grants = 0;
-        for now in (0..100).map(|milli| SECOND + milli * MILLI) {
+        for now in (0..20).map(|milli| SECOND + milli * MILLI) {
             let GrantTurn { is_due, is_changed } = schedule.poll(now, &ring(&[5]));
             grants += u64::from(is_due);
             assert!(!is_changed && schedule.tagging().is_none());
             assert_eq!(schedule.granted().collect::<Vec<_>>(), [5]);
         }
         assert_eq!(grants, 4);
-        assert!(schedule.poll(SECOND + 100 * MILLI, &ring(&[5])).is_changed);
+        assert!(schedule.poll(SECOND + 20 * MILLI, &ring(&[5])).is_changed);
         assert_eq!(schedule.tagging(), Some(5));
     }
 

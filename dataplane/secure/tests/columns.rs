@@ -228,8 +228,8 @@ fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64
     let mut source = Source::start(0, 0, &mut chance);
     let mut wire: BTreeMap<(u64, u64), Travelling> = BTreeMap::new();
     let (mut order, mut counts, mut granted_life) = (0, [0; 3], 0);
-    for tick in 0..15_000 {
-        let now = tick * 20 * MILLI;
+    for tick in 0..60_000 {
+        let now = tick * 5 * MILLI;
         if restarts.contains(&(now / SECOND)) && now % SECOND == 0 {
             source = Source::start(source.life + 1, now, &mut chance);
         }
@@ -248,7 +248,7 @@ fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64
                 send(&mut chance, late, Travelling::Grant(message.clone()));
             }
         }
-        let epoch = source.schedule.tagging();
+        let epoch = source.schedule.tagging().filter(|_| tick % 4 == 0);
         let epoch = epoch.and_then(|id| source.ring.epochs().find(|epoch| epoch.key_id == id));
         if let Some(epoch) = epoch {
             // One in eight is sent again, up to four seconds later.

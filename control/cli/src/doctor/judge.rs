@@ -1,5 +1,6 @@
 //! What two looks at a daemon, some time apart, say is wrong.
 
+use crate::sessions::is_of_source;
 use recoded_api::v1::{Flow, Neighbour, State};
 use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use recoded_host::{Finding, Level};
