@@ -337,7 +337,7 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
     next_hops.into_iter().map(neighbour).collect()
 }
 
-/// Sessions with neighbours, then those with other ends of flows, then what sources grant this relay.
+/// Sessions with neighbours, then those with other ends of flows, then what sources grant here.
 fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
     let session = |with, report: &SessionReport| Session {
         with,

@@ -298,8 +298,8 @@ impl Guard {
         masks.tag(epoch.keys.tag_key(), &unit_of(unit), index, symbol)
     }
 
-    /// Verifies a symbol that the source of a flow tagged, and relays combined: by all columns where
-    /// it ends here, by those that were granted where it is relayed.
+    /// Verifies a symbol that the source of a flow tagged, and relays combined: by all columns
+    /// where it ends here, by those that were granted where it is relayed.
     ///
     /// # Errors
     /// There are no keys, or it is no such symbol.

@@ -29,8 +29,8 @@ pub(crate) struct Rings {
     pub(crate) hops: Vec<Option<Ring<Arc<HopKeys>>>>,
     /// Of sealed flows that begin or end here, by the number of the flow.
     pub(crate) edges: Vec<(u32, Ring<Arc<EdgeKeys>>)>,
-    /// Of those that relays verify, by number: the keys that symbols are tagged with. Of others they
-    /// are those that are sent with.
+    /// Of those that relays verify, by number: the keys that symbols are tagged with. Of others
+    /// they are those that are sent with.
     pub(crate) tagging: Vec<(u32, u8)>,
     /// Of flows that this node relays, by number: what it verifies their symbols by.
     pub(crate) columns: Vec<(u32, Vec<Arc<TagKey>>)>,

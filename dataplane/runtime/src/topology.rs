@@ -113,8 +113,8 @@ pub struct EdgeConfig {
     pub flow: u32,
     /// The key of the other end.
     pub key: PeerKey,
-    /// Where the flow begins here: the keys of relays that verify its symbols, in the order in which
-    /// they pass them. Those in a row get different columns.
+    /// Where the flow begins here: the keys of relays that verify its symbols, in the order in
+    /// which they pass them. Those in a row get different columns.
     pub relays: Vec<PublicKey>,
 }
 

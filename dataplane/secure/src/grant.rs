@@ -10,8 +10,8 @@
 //! mac1     = as of handshakes, by the public key of the relay: for whom it is
 //! ```
 //!
-//! Bit c of `columns` stands for column c; four are set. Stamps grow, over starts of the source too,
-//! so a copy is refused. There is no forward secrecy, and no need of it: who learns the relay's key
+//! Bit c of `columns` stands for column c; four are set. Stamps grow, over starts of the source
+//! too, so a copy is refused. There is no forward secrecy, and no need of it: who learns the relay's key
 //! later learns what tags of the past were made of, and nothing that they cover.
 
 use zeroize::Zeroizing;

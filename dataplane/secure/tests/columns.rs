@@ -230,7 +230,7 @@ fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64
     let (mut order, mut counts, mut granted_life) = (0, [0; 3], 0);
     for tick in 0..60_000 {
         let now = tick * 5 * MILLI;
-        if restarts.contains(&(now / SECOND)) && now % SECOND == 0 {
+        if restarts.contains(&(now / SECOND)) && now.is_multiple_of(SECOND) {
             source = Source::start(source.life + 1, now, &mut chance);
         }
         source.renew(now, &mut chance);
@@ -248,7 +248,7 @@ fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64
                 send(&mut chance, late, Travelling::Grant(message.clone()));
             }
         }
-        let epoch = source.schedule.tagging().filter(|_| tick % 4 == 0);
+        let epoch = source.schedule.tagging().filter(|_| u64::is_multiple_of(tick, 4));
         let epoch = epoch.and_then(|id| source.ring.epochs().find(|epoch| epoch.key_id == id));
         if let Some(epoch) = epoch {
             // One in eight is sent again, up to four seconds later.

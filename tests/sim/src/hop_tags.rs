@@ -1,5 +1,6 @@
 //! One direction of a link whose packets have tags of the hop, the real ones: written as a packet
-//! leaves, verified before the node at the end sees a byte. Whoever is on the link has no keys.
+//! leaves, verified before the node at the end sees a byte. An attacker on the link has no
+//! keys.
 //!
 //! ```text
 //!  node -> seal -> link: losses, copies, damage, packets of an attacker -> open -> node
@@ -102,9 +103,9 @@ impl HopTags {
         Ok(true)
     }
 
-    /// What becomes of a packet that an attacker without keys made up: it leaves as it is, or behind
-    /// it a tag by chance, or that of a packet that was seen; or in its place one that was seen,
-    /// once more, damaged, or with the end of another.
+    /// What becomes of a packet that an attacker without keys made up: it leaves as it is, or with
+    /// a tag by chance, or that of a packet that was seen; or in its place one that was seen, once
+    /// more, damaged, or cut short.
     pub(crate) fn forge(&mut self, mut packet: Vec<u8>) -> Vec<u8> {
         let random = &mut self.random;
         let kind = random.among(0..=5);
