@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Bit c of `columns` stands for column c; four are set. Stamps grow, over starts of the source
-//! too, so a copy is refused. There is no forward secrecy, and no need of it: who learns the relay's key
-//! later learns what tags of the past were made of, and nothing that they cover.
+//! too, so a copy is refused. There is no forward secrecy, and no need of it: who learns the
+//! relay's key later learns what tags of the past were made of, and nothing that they cover.
 
 use zeroize::Zeroizing;
 
@@ -23,8 +23,8 @@ use crate::homomorphic::{ColumnSeed, SUBSET_MIN};
 use crate::keys::{Entropy, PrivateKey, PublicKey};
 use crate::secret::Secret;
 
-/// Epochs that a grant is of at most: the one that tags are of, and the one before or after it.
-pub const GRANT_EPOCHS_MAX: usize = 2;
+/// Epochs that a grant is of at most: the one that tags are of, those before and after it.
+pub const GRANT_EPOCHS_MAX: usize = 3;
 
 const HEADER: usize = 4;
 const STAMP: usize = 8;
@@ -59,7 +59,7 @@ pub struct Grant<'a> {
     pub flow: u32,
     /// Grows from grant to grant: the wall clock in nanoseconds.
     pub stamp: u64,
-    /// One or two epochs, all of the same columns.
+    /// One to three epochs, all of the same columns.
     pub epochs: &'a [GrantedSeeds],
 }
 

@@ -1,17 +1,19 @@
 //! Columns of tags at relays: when a source grants them, which epoch it tags with, and for how long
-//! a relay goes by what it was granted. No good symbol is refused for keys that did not arrive.
+//! a relay goes by what it was granted.
 //!
 //! ```text
-//!  source   |-- grants of A, every 2 s --|-- of A and B --|-- of B and A --|-- of B --
-//!           tags of A                    .. 6 s ..........| tags of B, the rest of A on its way
-//!  relay    refuses what is neither of the newest grant, while that is younger than 5 s
+//!  source   |-- grants of A, every 2 s --|- of A and B, every 6 ms -|-- of B and A, ever rarer --
+//!           tags of A                    .. 50 ms ..................| tags of B, late ones of A
+//!  relay    refuses what is none of the newest grant, while that is younger than 5 s
 //! ```
 //!
-//! A source begins to tag under keys 6 s after the first grant of them, so every grant that a relay
-//! may go by has them, as long as it took at most a second more than the symbol: 6 > 5 + 1. At its
-//! start a source waits 20 ms, in which four grants leave, since there is nothing to tag with
-//! before. A relay without a young grant recodes blindly, as one that has no keys: who keeps grants
-//! from it could as well keep the packets.
+//! Keys change for two reasons that a source cannot tell apart: they are old, or the sink started
+//! again and has no others. So it tags under new ones soon, 50 ms after it first granted them (20 ms
+//! at its start, when there is nothing else to tag with), in which every relay is sent nine grants
+//! of three copies. Afterwards the next grant comes after as long as the keys are in use, up to 2 s:
+//! what a relay refuses since it heard none of them lasts no longer than the silence before it.
+//! A relay without a young grant recodes blindly, as one that has no keys: who keeps grants from it
+//! could as well keep the packets.
 
 use std::sync::Arc;
 
@@ -26,24 +28,26 @@ use crate::units::{Formed, TaggedUnit, UnitMasks};
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLI;
 
-/// Between two grants, of which two in a row must be lost until a relay goes by none: where a third
-/// of all messages is lost and each has three copies, once in seven hundred times.
+/// Between two grants at most, of which two in a row must be lost until a relay goes by none: where
+/// a third of all messages is lost and each has three copies, once in seven hundred times.
 const PERIOD_NANOS: u64 = 2 * SECOND;
 
 /// How long a relay goes by a grant.
 pub const GRANT_LIFE_NANOS: u64 = 5 * SECOND;
 
-/// How long keys are granted before tags are of them.
-const HOLD_NANOS: u64 = 6 * SECOND;
+/// How long keys are granted before tags are of them: a sink that started again waits as long.
+const HOLD_NANOS: u64 = 50 * MILLI;
 
-/// The same where there is nothing else to tag with, and how often they are granted then.
+/// The same where there is nothing else to tag with.
 const FIRST_HOLD_NANOS: u64 = 20 * MILLI;
-const FIRST_PERIOD_NANOS: u64 = 6 * MILLI;
+
+/// Between grants in that time.
+const HELD_PERIOD_NANOS: u64 = 6 * MILLI;
 
 /// How long they are granted afterwards: streams keep symbols for 4 s, and ask for them.
 const LATE_NANOS: u64 = 10 * SECOND;
 
-/// Grants that a relay opens in a second: each costs two products on the curve.
+/// Grants that a relay opens in a second in vain: each costs two products on the curve.
 const TRIES_PER_SECOND: u32 = 20;
 
 /// Which keys a source tags with, and when it grants them to relays.
@@ -51,18 +55,14 @@ const TRIES_PER_SECOND: u32 = 20;
 pub struct GrantSchedule {
     /// Number of the keys that tags are of; `None`: nothing is to be tagged yet.
     tagging: Option<u8>,
-    other: Option<Other>,
+    /// Since when.
+    since: u64,
+    /// Those of before, and until when they are granted.
+    before: Option<(u8, u64)>,
+    /// Those that tags will be of, and from when on.
+    after: Option<(u8, u64)>,
     /// When the next grants are due.
     next: u64,
-}
-
-/// Keys that are granted as well.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum Other {
-    /// Those of before, until then.
-    Before(u8, u64),
-    /// Those that tags will be of, from then on.
-    After(u8, u64),
 }
 
 /// What [`GrantSchedule::poll`] asks for.
@@ -77,37 +77,33 @@ pub struct GrantTurn {
 impl GrantSchedule {
     /// Looks at the keys that are valid. Calls that come late make grants late, nothing else.
     pub fn poll<T>(&mut self, now: u64, ring: &Ring<T>) -> GrantTurn {
-        let before = self.tagging;
+        let known = self.tagging;
         let Some(sending) = ring.sending().map(|epoch| epoch.key_id) else {
             *self = Self::default();
-            return GrantTurn { is_due: false, is_changed: before.is_some() };
+            return GrantTurn { is_due: false, is_changed: known.is_some() };
         };
-        if before.is_some_and(|key_id| !ring.holds(key_id)) {
+        if known.is_some_and(|key_id| !ring.holds(key_id)) {
             // They went sooner than they were replaced: what is sent with is all there is.
-            *self = Self { tagging: Some(sending), other: None, next: now };
+            *self = Self { tagging: Some(sending), since: now, next: now, ..Self::default() };
         }
-        self.other = self.other.filter(|other| match *other {
-            Other::Before(key_id, until) => now < until && ring.holds(key_id),
-            Other::After(key_id, _) => key_id == sending,
-        });
-        if self.tagging != Some(sending) && self.other.is_none() {
+        self.before = self.before.filter(|(key_id, until)| now < *until && ring.holds(*key_id));
+        self.after = self.after.filter(|(key_id, _)| *key_id == sending);
+        if self.tagging != Some(sending) && self.after.is_none() {
             let hold = if self.tagging.is_some() { HOLD_NANOS } else { FIRST_HOLD_NANOS };
-            self.other = Some(Other::After(sending, now.saturating_add(hold)));
+            self.after = Some((sending, now.saturating_add(hold)));
             self.next = now;
         }
-        if let Some(Other::After(key_id, from)) = self.other
-            && now >= from
-        {
-            let late = |key_id| Other::Before(key_id, now.saturating_add(LATE_NANOS));
-            self.other = self.tagging.map(late);
-            self.tagging = Some(key_id);
+        if let Some((key_id, _)) = self.after.take_if(|(_, from)| now >= *from) {
+            self.before = self.tagging.map(|before| (before, now.saturating_add(LATE_NANOS)));
+            (self.tagging, self.since) = (Some(key_id), now);
         }
         let is_due = now >= self.next;
         if is_due {
-            let period = if self.tagging.is_some() { PERIOD_NANOS } else { FIRST_PERIOD_NANOS };
+            let used = now.saturating_sub(self.since).clamp(HOLD_NANOS, PERIOD_NANOS);
+            let period = if self.after.is_some() { HELD_PERIOD_NANOS } else { used };
             self.next = now.saturating_add(period);
         }
-        GrantTurn { is_due, is_changed: before != self.tagging }
+        GrantTurn { is_due, is_changed: known != self.tagging }
     }
 
     /// The keys that symbols are tagged with; `None`: none are to be formed yet.
@@ -118,16 +114,16 @@ impl GrantSchedule {
 
     /// The keys that relays get columns of.
     pub fn granted(&self) -> impl Iterator<Item = u8> + use<> {
-        let other = self.other.map(|(Other::Before(key_id, _) | Other::After(key_id, _))| key_id);
-        self.tagging.into_iter().chain(other)
+        let others = [self.after, self.before].into_iter().flatten().map(|(key_id, _)| key_id);
+        self.tagging.into_iter().chain(others)
     }
 
     /// When [`GrantSchedule::poll`] has something to do while the keys stay.
     #[must_use]
     pub fn wake(&self) -> u64 {
-        let other = self.other.map(|(Other::Before(_, at) | Other::After(_, at))| at);
-        let next = if self.granted().next().is_some() { self.next } else { u64::MAX };
-        other.unwrap_or(u64::MAX).min(next)
+        let others = [self.after, self.before].into_iter().flatten().map(|(_, at)| at);
+        let next = self.granted().next().map(|_| self.next);
+        others.chain(next).min().unwrap_or(u64::MAX)
     }
 }
 
@@ -180,8 +176,8 @@ impl RelayColumns {
             return Err(Refused::TooSoon);
         }
         let read = self.reader.read(message);
-        // What is refused sooner costs a hash.
-        if matches!(read, Ok(_) | Err(Refused::Handshake)) {
+        // What is refused sooner costs a hash, and the source does not flood itself.
+        if matches!(read, Err(Refused::Handshake)) {
             self.tries.1 -= 1;
         }
         let epochs = read?;
@@ -281,22 +277,43 @@ mod tests {
     }
 
     #[test]
-    fn later_keys_replace_those_that_wait_and_wait_themselves() {
+    fn a_sink_that_started_again_waits_fifty_milliseconds_for_tags_that_it_knows() {
+        let mut schedule = GrantSchedule::default();
+        schedule.poll(0, &ring(&[1]));
+        schedule.poll(SECOND, &ring(&[1]));
+        let mut grants = 0;
+        for milli in 0..50 {
+            grants += u64::from(schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).is_due);
+            assert_eq!(schedule.tagging(), Some(1));
+        }
+        assert_eq!(grants, 9);
+        assert!(schedule.poll(9 * SECOND + 50 * MILLI, &ring(&[1, 2])).is_changed);
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [2, 1]);
+        // Ever rarer: after 0.1, 0.2, 0.4 s and so on, until it is 2 s.
+        let due = |milli: &u64| schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).is_due;
+        let due: Vec<u64> = (51..9000).filter(due).collect();
+        assert!(due.len() < 12 && due[0] <= 110, "{due:?}");
+        assert!(due.windows(2).all(|pair| pair[1] - pair[0] <= 2000), "{due:?}");
+    }
+
+    #[test]
+    fn later_keys_replace_those_that_wait_and_those_of_before_are_granted_for_a_while() {
         let mut schedule = GrantSchedule::default();
         schedule.poll(0, &ring(&[1]));
         schedule.poll(SECOND, &ring(&[1]));
         schedule.poll(2 * SECOND, &ring(&[1, 2]));
         assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 2]);
-        schedule.poll(4 * SECOND, &ring(&[1, 2, 3]));
+        schedule.poll(2 * SECOND + 40 * MILLI, &ring(&[1, 2, 3]));
         assert_eq!(schedule.granted().collect::<Vec<_>>(), [1, 3]);
-        schedule.poll(9 * SECOND, &ring(&[1, 2, 3]));
-        assert_eq!(schedule.tagging(), Some(1));
-        schedule.poll(10 * SECOND, &ring(&[1, 2, 3]));
-        assert_eq!(schedule.tagging(), Some(3));
-        // Those of before are still on their way, so the next ones wait for their turn.
-        schedule.poll(12 * SECOND, &ring(&[1, 3, 4]));
+        schedule.poll(2 * SECOND + 60 * MILLI, &ring(&[1, 2, 3]));
+        assert_eq!(schedule.tagging(), Some(1), "they wait for their turn");
+        schedule.poll(2 * SECOND + 90 * MILLI, &ring(&[1, 2, 3]));
         assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 1]);
-        schedule.poll(20 * SECOND, &ring(&[1, 3, 4]));
-        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 4]);
+        schedule.poll(3 * SECOND, &ring(&[1, 3, 4]));
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [3, 4, 1]);
+        schedule.poll(4 * SECOND, &ring(&[1, 3, 4]));
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [4, 3]);
+        schedule.poll(14 * SECOND, &ring(&[1, 3, 4]));
+        assert_eq!(schedule.granted().collect::<Vec<_>>(), [4]);
     }
 }

@@ -16,8 +16,8 @@ use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType};
 /// Largest number of hops that a message between edges travels.
 pub const EDGE_HOPS_MAX: u8 = 64;
 
-/// Longest message: a grant of columns of two epochs.
-pub const MESSAGE_BYTES_MAX: usize = 332;
+/// Longest message: a grant of columns of three epochs.
+pub const MESSAGE_BYTES_MAX: usize = 460;
 
 /// Parses the header of a handshake packet, with or without a trailer.
 ///
