@@ -11,9 +11,9 @@
 //! again and has no others. So it tags under new ones soon, 50 ms after it first granted them (20
 //! ms at its start, when there is nothing else to tag with), in which every relay is sent nine
 //! grants of three copies. Afterwards the next grant comes after as long as the keys are in use, up
-//! to 2 s: what a relay refuses since it heard none of them lasts no longer than the silence before.
-//! A relay without a young grant recodes blindly, as one that has no keys: who keeps grants from it
-//! could as well keep the packets.
+//! to 2 s: what a relay refuses since it heard none of them lasts no longer than the silence before
+//! that. A relay without a young grant recodes blindly, as one that has no keys: who keeps grants
+//! from it could as well keep the packets.
 
 use std::sync::Arc;
 
