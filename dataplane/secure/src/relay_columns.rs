@@ -10,7 +10,7 @@
 //! Keys change for two reasons that a source cannot tell apart: they are old, or the sink started
 //! again and has no others. So it tags under new ones soon, 50 ms after it first granted them (20
 //! ms at its start, when there is nothing else to tag with), in which every relay is sent nine
-//! grants of three copies. Afterwards the next grant comes after as long as the keys are in use, up
+//! grants. Afterwards the next grant comes after as long as the keys are in use, up
 //! to 2 s: what a relay refuses since it heard none of them lasts no longer than the silence before
 //! that. A relay without a young grant recodes blindly, as one that has no keys: who keeps grants
 //! from it could as well keep the packets.
@@ -41,6 +41,9 @@ const HOLD_NANOS: u64 = 50 * MILLI;
 /// The same where there is nothing else to tag with.
 const FIRST_HOLD_NANOS: u64 = 20 * MILLI;
 
+/// Copies of each grant; where many follow in that time, each has one.
+const COPIES: usize = 3;
+
 /// Between grants in that time.
 const HELD_PERIOD_NANOS: u64 = 6 * MILLI;
 
@@ -68,8 +71,8 @@ pub struct GrantSchedule {
 /// What [`GrantSchedule::poll`] asks for.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct GrantTurn {
-    /// Grants of [`GrantSchedule::granted`] are to leave, to every relay.
-    pub is_due: bool,
+    /// Grants of [`GrantSchedule::granted`] are to leave, to every relay, in so many copies.
+    pub copies: usize,
     /// Tags are of other keys from here on.
     pub is_changed: bool,
 }
@@ -80,7 +83,7 @@ impl GrantSchedule {
         let known = self.tagging;
         let Some(sending) = ring.sending().map(|epoch| epoch.key_id) else {
             *self = Self::default();
-            return GrantTurn { is_due: false, is_changed: known.is_some() };
+            return GrantTurn { copies: 0, is_changed: known.is_some() };
         };
         if known.is_some_and(|key_id| !ring.holds(key_id)) {
             // They went sooner than they were replaced: what is sent with is all there is.
@@ -103,7 +106,12 @@ impl GrantSchedule {
             let period = if self.after.is_some() { HELD_PERIOD_NANOS } else { used };
             self.next = now.saturating_add(period);
         }
-        GrantTurn { is_due, is_changed: known != self.tagging }
+        let copies = match self.tagging.and(self.after) {
+            _ if !is_due => 0,
+            Some(_) => 1,
+            None => COPIES,
+        };
+        GrantTurn { copies, is_changed: known != self.tagging }
     }
 
     /// The keys that symbols are tagged with; `None`: none are to be formed yet.
@@ -254,12 +262,12 @@ mod tests {
         assert_eq!(schedule.poll(7, &ring(&[])), GrantTurn::default());
         let mut grants = 0;
         for now in (0..20).map(|milli| SECOND + milli * MILLI) {
-            let GrantTurn { is_due, is_changed } = schedule.poll(now, &ring(&[5]));
-            grants += u64::from(is_due);
+            let GrantTurn { copies, is_changed } = schedule.poll(now, &ring(&[5]));
+            grants += copies;
             assert!(!is_changed && schedule.tagging().is_none());
             assert_eq!(schedule.granted().collect::<Vec<_>>(), [5]);
         }
-        assert_eq!(grants, 4);
+        assert_eq!(grants, 4 * COPIES);
         assert!(schedule.poll(SECOND + 20 * MILLI, &ring(&[5])).is_changed);
         assert_eq!(schedule.tagging(), Some(5));
     }
@@ -271,9 +279,9 @@ mod tests {
         schedule.poll(SECOND, &ring(&[5]));
         assert_eq!(schedule.tagging(), Some(5));
         let turn = schedule.poll(2 * SECOND, &ring(&[6]));
-        assert_eq!((turn.is_due, turn.is_changed, schedule.tagging()), (true, true, Some(6)));
+        assert_eq!((turn.copies, turn.is_changed, schedule.tagging()), (3, true, Some(6)));
         let turn = schedule.poll(3 * SECOND, &ring(&[]));
-        assert_eq!((turn.is_due, turn.is_changed, schedule.tagging()), (false, true, None));
+        assert_eq!((turn.copies, turn.is_changed, schedule.tagging()), (0, true, None));
     }
 
     #[test]
@@ -283,14 +291,15 @@ mod tests {
         schedule.poll(SECOND, &ring(&[1]));
         let mut grants = 0;
         for milli in 0..50 {
-            grants += u64::from(schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).is_due);
+            grants += schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).copies;
             assert_eq!(schedule.tagging(), Some(1));
         }
         assert_eq!(grants, 9);
         assert!(schedule.poll(9 * SECOND + 50 * MILLI, &ring(&[1, 2])).is_changed);
         assert_eq!(schedule.granted().collect::<Vec<_>>(), [2, 1]);
         // Ever rarer: after 0.1, 0.2, 0.4 s and so on, until it is 2 s.
-        let due = |milli: &u64| schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).is_due;
+        let due =
+            |milli: &u64| schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).copies > 0;
         let due: Vec<u64> = (51..9000).filter(due).collect();
         assert!(due.len() < 12 && due[0] <= 110, "{due:?}");
         assert!(due.windows(2).all(|pair| pair[1] - pair[0] <= 2000), "{due:?}");

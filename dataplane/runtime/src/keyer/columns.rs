@@ -6,7 +6,7 @@
 //!          for another one  -> passed on
 //! ```
 
-use super::{EDGE_COPIES, Keyer, towards_edge};
+use super::{Keyer, towards_edge};
 use crate::keyring::{LETTER_BYTES, Letter, SessionReport};
 use crate::topology::Topology;
 use recoded_pipeline::params::PeerId;
@@ -138,8 +138,8 @@ impl Keyer {
             let Ok(edge) = edge else { continue };
             let turn = granting.schedule.poll(now, self.edges[edge].1.association.ring());
             is_changed |= turn.is_changed;
-            if turn.is_due {
-                self.grant(place, edge, stamp)?;
+            if turn.copies > 0 {
+                self.grant((place, edge), stamp, turn.copies)?;
             }
         }
         self.publish(is_changed);
@@ -147,7 +147,12 @@ impl Keyer {
     }
 
     /// Sends each relay of a flow its columns.
-    fn grant(&mut self, place: usize, edge: usize, stamp: u64) -> Result<(), getrandom::Error> {
+    fn grant(
+        &mut self,
+        (place, edge): (usize, usize),
+        stamp: u64,
+        copies: usize,
+    ) -> Result<(), getrandom::Error> {
         let granting = &mut self.columns.granting[place];
         granting.stamp = stamp.max(granting.stamp.saturating_add(1));
         let granting = &self.columns.granting[place];
@@ -168,7 +173,7 @@ impl Keyer {
             let Ok(bytes) = written else { continue };
             let mut packet = [0; LETTER_BYTES];
             let len = write_handshake(flow, true, &message[..bytes], &mut packet);
-            self.send_all(&next, &packet[..len], EDGE_COPIES);
+            self.send_all(&next, &packet[..len], copies);
         }
         Ok(())
     }
