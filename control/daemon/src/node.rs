@@ -130,7 +130,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         address: (tunnel.address, tunnel.prefix),
         mtu: tunnel.mtu,
     });
-    let Keys { private: private_key, hops: known, edges } = keys;
+    let Keys { private: private_key, hops: known, edges, relayed } = keys;
     let hops = config.hops.iter().zip(known);
     let hops = hops.map(|(hop, key)| HopConfig {
         link: hop.link,
@@ -162,6 +162,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         tunnels: tunnels.collect(),
         private_key,
         edges,
+        relayed,
     }
 }
 

@@ -337,7 +337,7 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
     next_hops.into_iter().map(neighbour).collect()
 }
 
-/// Sessions with neighbours, then those with other ends of flows.
+/// Sessions with neighbours, then those with other ends of flows, then what sources grant here.
 fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
     let session = |with, report: &SessionReport| Session {
         with,
@@ -350,7 +350,9 @@ fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
     let hops = (0..).zip(&seen.hops).filter_map(|(id, report)| Some((id, report.as_ref()?)));
     let hops = hops.map(|(id, report)| session(hop_name(config, PeerId(id)), report));
     let edges = seen.edges.iter().map(|(flow, report)| session(format!("flow {flow}"), report));
-    hops.chain(edges).collect()
+    let columns = seen.columns.iter();
+    let columns = columns.map(|(flow, report)| session(format!("source of flow {flow}"), report));
+    hops.chain(edges).chain(columns).collect()
 }
 
 /// Losses by hop, averaged over the workers that know them.

@@ -44,6 +44,10 @@ pub(crate) struct BoxFlow<'a> {
     /// Whether its next hops are paths to one receiver, and nothing else is written.
     pub is_sum: bool,
     pub edge: Option<PublicKey>,
+    /// Of a source: those that verify its symbols on the way.
+    pub relays: Vec<PublicKey>,
+    /// Of a relay.
+    pub source: Option<PublicKey>,
     pub extras: Vec<&'a Extra>,
     pub path: &'a Path,
 }
@@ -161,6 +165,9 @@ fn flow<'a>(
         Role::Sink => ways.first().and_then(|way| way.first()),
         Role::Relay => None,
     };
+    let has_tags = network.auth == Auth::Full && is_one;
+    let key = |node: usize| network.nodes[node].key;
+    let source = ways.first().and_then(|way| way.first());
     // Relays copy for several receivers, whatever the source does; some keys are for those where
     // branches meet.
     let is_for = |key: &str| match (key, role) {
@@ -180,12 +187,29 @@ fn flow<'a>(
         is_sum: is_one && after.len() > 1 && !is_spread,
         upstreams: before.iter().filter_map(|before| hop(*before)).collect(),
         next_hops: after.iter().filter_map(|after| hop(*after)).collect(),
-        edge: other_end
-            .filter(|_| network.auth == Auth::Full)
-            .and_then(|other| network.nodes[*other].key),
+        edge: other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),
+        relays: match role {
+            Role::Source if has_tags => relays(ways).into_iter().filter_map(key).collect(),
+            _ => Vec::new(),
+        },
+        source: source.filter(|_| role == Role::Relay && has_tags).and_then(|node| key(*node)),
         extras: path.flow_extras.iter().filter(has).collect(),
         path,
     })
+}
+
+/// The relays of ways, each once, in the order in which packets pass them.
+fn relays(ways: &[Vec<usize>]) -> Vec<usize> {
+    let mut relays = Vec::new();
+    for way in ways {
+        let between = way.iter().skip(1).take(way.len().saturating_sub(2));
+        for node in between.copied() {
+            if !relays.contains(&node) {
+                relays.push(node);
+            }
+        }
+    }
+    relays
 }
 
 /// Has the parser of the daemon read the file of every node. Its mistakes are told by the lines of

@@ -10,8 +10,17 @@ use recoded_api::keys::{FLOW, TUNNEL};
 use toml::de::{DeTable, DeValue};
 
 /// Keys of flows that follow from the path.
-const DERIVED: [&str; 7] =
-    ["id", "role", "tunnel", "next_hops", "upstream", "edge_key", "edge_preshared_key"];
+const DERIVED: [&str; 9] = [
+    "id",
+    "role",
+    "tunnel",
+    "next_hops",
+    "upstream",
+    "edge_key",
+    "edge_preshared_key",
+    "relay_keys",
+    "source_key",
+];
 
 const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first that of from, \
                            such as [\"10.99.0.1/24\", \"10.99.0.2/24\"]; with several receivers \

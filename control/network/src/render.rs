@@ -1,6 +1,6 @@
 //! The configuration of one node as TOML: a line for each link, tunnel, neighbour and flow.
 
-use crate::boxes::{self, BoxHop};
+use crate::boxes::{self, BoxFlow, BoxHop};
 use crate::model::{Auth, Extra, Network};
 use toml_edit::{Array, InlineTable, Value};
 
@@ -65,12 +65,24 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if flow.is_sum {
             table.insert("spread", "sum".into());
         }
-        if let Some(key) = &flow.edge {
-            table.insert("edge_key", key.to_string().into());
-        }
+        keys(&mut table, flow);
         with(table, flow.extras.iter().copied())
     });
     text + &lines("flow", flows)
+}
+
+/// Keys of the other end, of relays that verify, and of the source.
+fn keys(table: &mut InlineTable, flow: &BoxFlow<'_>) {
+    if let Some(key) = &flow.edge {
+        table.insert("edge_key", key.to_string().into());
+    }
+    if !flow.relays.is_empty() {
+        let keys = Array::from_iter(flow.relays.iter().map(ToString::to_string));
+        table.insert("relay_keys", keys.into());
+    }
+    if let Some(key) = &flow.source {
+        table.insert("source_key", key.to_string().into());
+    }
 }
 
 fn hop_tables(hops: &[BoxHop]) -> Array {

@@ -113,6 +113,18 @@ pub struct EdgeConfig {
     pub flow: u32,
     /// The key of the other end.
     pub key: PeerKey,
+    /// Where the flow begins here: the keys of relays that verify its symbols, in the order in
+    /// which they pass them. Those in a row get different columns.
+    pub relays: Vec<PublicKey>,
+}
+
+/// A flow that is relayed here, and whose symbols are verified on the way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RelayedConfig {
+    /// The flow.
+    pub flow: u32,
+    /// The key of its source.
+    pub source: PublicKey,
 }
 
 /// A TUN interface to create. Its index in [`Topology::tunnels`] is its `TunnelId`.
@@ -155,6 +167,8 @@ pub struct Topology {
     pub private_key: Option<PrivateKey>,
     /// Other ends of sealed flows.
     pub edges: Vec<EdgeConfig>,
+    /// Flows whose symbols are verified before they are relayed.
+    pub relayed: Vec<RelayedConfig>,
 }
 
 /// A topology that cannot be run: which key, and the rule it breaks.
@@ -407,6 +421,7 @@ pub(crate) mod tests {
         Topology {
             private_key: None,
             edges: Vec::new(),
+            relayed: Vec::new(),
             workers: 1,
             tunnel_queues: 1,
             flow_memory_bytes: 1 << 30,

@@ -48,6 +48,9 @@ pub struct NeighbourKey {
 
 const KEY_RULE: &str =
     "it is the other host's public key, 44 characters, as `recodectl pubkey` prints it";
+/// Relays of a flow that get columns: each costs a message every two seconds.
+const RELAYS_MAX: usize = 64;
+
 const FILE_RULE: &str = "it is the absolute path of a file";
 
 /// `private_key` and `auth` of `[daemon]`, the latter as it is where it is not written.
@@ -127,6 +130,23 @@ pub fn edge(reader: &mut Reader<'_>) -> Option<Known> {
     known
 }
 
+/// `relay_keys` and `source_key` of a flow.
+pub fn columns(reader: &mut Reader<'_>) -> (Vec<PublicKey>, Option<PublicKey>) {
+    let source = reader.text("source_key", KEY_RULE, |text| text.parse().ok());
+    let Some(items) = reader.value("relay_keys").map(|value| value.as_array()) else {
+        return (Vec::new(), source);
+    };
+    let rule = format!("it is a list of 1 to {RELAYS_MAX} public keys of different relays");
+    let parsed = items.map(|items| items.iter().map(|item| item.as_str()?.parse().ok()).collect());
+    let keys: Vec<PublicKey> = parsed.flatten().unwrap_or_default();
+    let is_repeated = keys.iter().enumerate().any(|(index, key)| keys[..index].contains(key));
+    if keys.is_empty() || keys.len() > RELAYS_MAX || is_repeated {
+        reader.refuse("relay_keys", "is no such list", &rule);
+        return (Vec::new(), source);
+    }
+    (keys, source)
+}
+
 fn known(reader: &mut Reader<'_>, key: &'static str, preshared: &'static str) -> Option<Known> {
     let public = reader.text(key, KEY_RULE, |text| text.parse().ok());
     let preshared = reader.text(preshared, FILE_RULE, file);
@@ -184,6 +204,9 @@ fn check_flow(reader: &mut Reader<'_>, auth: Auth, flow: &Flow) {
     let is_edge = !matches!(flow.params.role, Role::Relay { .. });
     if auth != Auth::Full {
         reader.unsuitable("edge_key", "flows are encrypted with auth = \"full\" only");
+        for key in ["relay_keys", "source_key"] {
+            reader.unsuitable(key, "symbols have tags with auth = \"full\" only");
+        }
         return;
     }
     if is_edge {

@@ -199,7 +199,7 @@ impl Differ<'_> {
         match section.kind {
             "flow" if self.needs_queues() => Cost::Restart,
             // Keys are read from files at the start of a process.
-            "flow" if section.get("edge_key").is_some() => Cost::Gap,
+            "flow" if section.get("edge_key").or(section.get("source_key")).is_some() => Cost::Gap,
             "flow" if self.has_new_neighbour(section) => Cost::Gap,
             "flow" => Cost::Live,
             "neighbour" => Cost::Gap,

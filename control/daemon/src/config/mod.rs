@@ -54,6 +54,7 @@ use error::{ConfigError, ConfigErrors};
 use reader::Reader;
 use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
+use recoded_runtime::secure::PublicKey;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -195,6 +196,10 @@ pub struct Flow {
     pub code_is_auto: bool,
     /// Source and sink: the other end.
     pub edge: Option<Known>,
+    /// Source: relays that verify its symbols.
+    pub relay_keys: Vec<PublicKey>,
+    /// Relay: the source, which grants it what it verifies symbols by.
+    pub source_key: Option<PublicKey>,
 }
 
 impl Flow {

@@ -147,6 +147,13 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
     if let Some(known) = &flow.edge {
         keys(text, ["edge_key", "edge_preshared_key"], known);
     }
+    if !flow.relay_keys.is_empty() {
+        let keys = flow.relay_keys.iter().map(ToString::to_string);
+        key(text, "relay_keys", Value::Array(keys.map(Value::from).collect()));
+    }
+    if let Some(source) = flow.source_key {
+        key(text, "source_key", source.to_string());
+    }
 }
 
 /// One neighbour, or a list.
