@@ -120,6 +120,34 @@ kill_switch = true
     assert_eq!(c.matches("rate_mbit = 20.5").count(), 1, "{c}");
 }
 
+/// A box that moves, one that is known by its name, and tunnels of both families.
+#[test]
+fn boxes_that_move_and_host_names_and_two_families_reach_the_files() {
+    let text = LINE
+        .replace("a = { ssh", "a = { roams = true, ssh")
+        .replace("c = \"198.51.100.2 dev eth0\"", "c = \"c.example.net dev eth0\"")
+        .replace("\"10.99.0.1/24\"", "[\"10.99.0.1/24\", \"fd00:99::1/64\"]")
+        .replace("\"10.99.0.2/24\"", "[\"10.99.0.2/24\", \"fd00:99::2/64\"]");
+    let files = files(&text);
+    let line = |node: usize, begin: &str| {
+        let (name, text, _) = &files[node];
+        let line = text.lines().find(|line| line.trim_start().starts_with(begin));
+        line.unwrap_or_else(|| panic!("{name} has no {begin}: {text}")).to_owned()
+    };
+    // Who moves sends from whatever address it has, and its neighbour alone follows it.
+    assert!(line(0, "link =").contains("local = \"0.0.0.0\""));
+    assert!(line(1, "neighbour =").ends_with("roams = true },"));
+    assert!(!line(0, "neighbour =").contains("roams"));
+    let (_, b, config) = &files[1];
+    assert_eq!(b.matches("roams").count(), 1, "{b}");
+    assert_eq!(config.host_names().into_iter().collect::<Vec<_>>(), ["c.example.net"], "{b}");
+    assert_eq!(b.matches("address = \"c.example.net\"").count(), 3, "{b}");
+    assert!(line(2, "link =").contains("local = \"0.0.0.0\""));
+    let tunnel = "address = [\"10.99.0.1/24\", \"fd00:99::1/64\"]";
+    assert!(line(0, "tunnel =").contains(tunnel), "{}", files[0].1);
+    assert_eq!(files[2].2.tunnels[0].addresses.len(), 2);
+}
+
 /// Nodes and links of `edges`, each link of a network of its own.
 fn nodes_and_links(auth: &str, edges: &[&str]) -> String {
     let mut names: Vec<&str> = edges.iter().flat_map(|edge| edge.split('-')).collect();
@@ -288,6 +316,11 @@ fn every_mistake_is_named_by_line_and_cure() {
         (changed("a = \"a\"", "a = { config = \"x\" }"), "it is the absolute path of a file"),
         (changed("a = \"a\"", "a = { sudo = 1 }"), "it is true or false"),
         (changed("a = \"a\"", "a = { colour = 1 }"), "node a: unknown key colour"),
+        (changed("a = \"a\"", "a = { roams = 1 }"), "it is true or false"),
+        (changed("a = \"a\"", "a = { roams = true }"), "with auth = \"none\" there are none"),
+        (changed("10.0.1.1 dev", "a_b..c dev"), "instead of the address its host name will do"),
+        (changed("\"10.9.0.1/24\"", "[\"10.9.0.1/24\", \"fd00::1/64\"]"), "has as many addresses"),
+        (changed("\"10.9.0.1/24\"", "[]"), "an end may have a list of addresses"),
         (changed("a = \"a\"", "a = 7"), "a = 7 is wrong: write [nodes]"),
         (changed("a = \"a\"", "a = { daemon = { colour = 1 } }"), "the keys of [daemon] are"),
         (changed("a = \"a\"", "a = { daemon = { auth = \"hop\" } }"), "it is for all nodes"),

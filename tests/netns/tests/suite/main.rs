@@ -3,6 +3,7 @@
 mod common;
 
 mod accelerator;
+mod addresses;
 mod attack;
 mod auth;
 mod bed;
@@ -14,6 +15,7 @@ mod hostile;
 mod line;
 mod metrics;
 mod mtu;
+mod names;
 mod network;
 mod numbered;
 mod paths;
