@@ -65,7 +65,7 @@ fn neighbour(daemon: &Daemon) -> String {
 }
 
 fn answers(bed: &Bed) -> bool {
-    bed.source().run("ping", "-c 1 -W 1 10.99.0.2").is_ok()
+    common::answers(bed.source(), "10.99.0.2")
 }
 
 fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
