@@ -1,6 +1,6 @@
 //! The configuration of one node as TOML: a line for each link, tunnel, neighbour and flow.
 
-use crate::boxes::{self, BoxHop};
+use crate::boxes::{self, BoxHop, BoxTunnel};
 use crate::model::{Auth, Extra, Network};
 use toml_edit::{Array, InlineTable, Value};
 
@@ -33,20 +33,7 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         with(table, link.link.extras.iter())
     });
     text += &lines("link", links);
-    let tunnels = needs.tunnels.iter().map(|tunnel| {
-        let mut table = InlineTable::new();
-        table.insert("name", tunnel.name.as_str().into());
-        let addresses = tunnel.addresses.iter().map(|net| Value::from(net.to_string()));
-        table.insert(
-            "address",
-            match tunnel.addresses {
-                [one] => one.to_string().into(),
-                _ => Value::Array(addresses.collect()),
-            },
-        );
-        with(table, tunnel.path.tunnel_extras.iter())
-    });
-    text += &lines("tunnel", tunnels);
+    text += &lines("tunnel", needs.tunnels.iter().map(tunnel_table));
     let neighbours = needs.neighbours.iter().map(|hop| {
         let mut table = hop_table(hop);
         if let Some(key) = &network.nodes[hop.node].key {
@@ -82,6 +69,18 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         with(table, flow.extras.iter().copied())
     });
     text + &lines("flow", flows)
+}
+
+fn tunnel_table(tunnel: &BoxTunnel<'_>) -> InlineTable {
+    let mut table = InlineTable::new();
+    table.insert("name", tunnel.name.as_str().into());
+    let addresses = tunnel.addresses.iter().map(|net| Value::from(net.to_string()));
+    let addresses = match tunnel.addresses {
+        [one] => one.to_string().into(),
+        _ => Value::Array(addresses.collect()),
+    };
+    table.insert("address", addresses);
+    with(table, tunnel.path.tunnel_extras.iter())
 }
 
 fn hop_tables(hops: &[BoxHop<'_>]) -> Array {

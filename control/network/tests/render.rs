@@ -316,11 +316,6 @@ fn every_mistake_is_named_by_line_and_cure() {
         (changed("a = \"a\"", "a = { config = \"x\" }"), "it is the absolute path of a file"),
         (changed("a = \"a\"", "a = { sudo = 1 }"), "it is true or false"),
         (changed("a = \"a\"", "a = { colour = 1 }"), "node a: unknown key colour"),
-        (changed("a = \"a\"", "a = { roams = 1 }"), "it is true or false"),
-        (changed("a = \"a\"", "a = { roams = true }"), "with auth = \"none\" there are none"),
-        (changed("10.0.1.1 dev", "a_b..c dev"), "instead of the address its host name will do"),
-        (changed("\"10.9.0.1/24\"", "[\"10.9.0.1/24\", \"fd00::1/64\"]"), "has as many addresses"),
-        (changed("\"10.9.0.1/24\"", "[]"), "an end may have a list of addresses"),
         (changed("a = \"a\"", "a = 7"), "a = 7 is wrong: write [nodes]"),
         (changed("a = \"a\"", "a = { daemon = { colour = 1 } }"), "the keys of [daemon] are"),
         (changed("a = \"a\"", "a = { daemon = { auth = \"hop\" } }"), "it is for all nodes"),
@@ -351,6 +346,33 @@ fn every_mistake_is_named_by_line_and_cure() {
         assert!(errors.contains(said), "`{said}` is not in:\n{errors}\n{text}");
         assert!(errors.lines().all(|line| line.starts_with("net.toml:")), "{errors}");
     }
+}
+
+#[test]
+fn mistakes_of_roaming_names_and_lists_of_addresses_are_named() {
+    let hop = format!("auth = \"none\"\n{LINE}");
+    let cases = [
+        (LINE, "a = { ssh", "a = { roams = 1, ssh", "it is true or false"),
+        (&hop, "a = { ssh", "a = { roams = true, ssh", "with auth = \"none\" there are none"),
+        (LINE, "192.0.2.1 dev", "a_b..c dev", "instead of the address its host name will do"),
+        (LINE, "\"10.99.0.1/24\"", "[\"10.99.0.1/24\", \"fd00::1/64\"]", "as many addresses"),
+        (LINE, "\"10.99.0.1/24\"", "[]", "an end may have a list of addresses"),
+        (LINE, "rate_mbit", "backend = \"xdp\"\nrate_mbit", ""),
+    ];
+    for (text, from, to, said) in cases {
+        assert!(text.contains(from), "{from}");
+        let parsed = Network::parse("net.toml", &text.replacen(from, to, 1));
+        match parsed {
+            Ok(_) => assert_eq!(said, "", "accepted: {to}"),
+            Err(errors) => assert!(errors.to_string().contains(said), "`{said}`: {errors}"),
+        }
+    }
+    // Who is known by a name sends from any address, which AF_XDP cannot.
+    let text = LINE
+        .replace("c = \"198.51.100.2", "c = \"c.example.net")
+        .replace("rate_mbit", "backend = \"xdp\"\nrate_mbit");
+    let errors = Network::parse("net.toml", &text).expect_err("it cannot start").to_string();
+    assert!(errors.contains("AF_XDP needs this host's IP address"), "{errors}");
 }
 
 #[test]
