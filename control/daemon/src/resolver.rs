@@ -1,8 +1,8 @@
 //! Host names of silent neighbours: asked for again once a minute, and where one stands for another
 //! address, the next dataplane process sends there.
 //!
-//! A neighbour that is heard is where it is known to be, or roams, so nobody who forges answers of
-//! the resolver moves it. The resolver waits for other hosts: it is asked by a thread of its own.
+//! A neighbour that is heard is where it is known to be, or roams, so forged answers of the
+//! resolver do not move it. The resolver waits for other hosts: it is asked by a thread of its own.
 
 use recoded::config::names::{Named, Names};
 use recoded::keeper::Keeper;
@@ -49,7 +49,9 @@ impl Resolver {
         let asked = std::thread::Builder::new().name("recoded-names".into()).spawn(move || {
             match Client::connect(&socket).and_then(|mut client| client.state()) {
                 Ok(state) => ask(&keeper, &state),
-                Err(error) => tracing::debug!(%error, "nobody says which neighbours are silent"),
+                Err(error) => {
+                    tracing::debug!(%error, "it is not known which neighbours are silent")
+                }
             }
             is_asking.store(false, Ordering::Relaxed);
         });

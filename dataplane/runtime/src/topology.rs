@@ -250,7 +250,7 @@ pub enum TopologyError {
         /// The prefix length.
         prefix: u8,
     },
-    /// A tunnel without an address, or with more than anybody needs.
+    /// A tunnel without an address, or with too many.
     #[error("tunnel {tunnel:?} has {count} addresses: must be 1 to {TUNNEL_ADDRESSES_MAX}")]
     Addresses {
         /// Name of the tunnel.

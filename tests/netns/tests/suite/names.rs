@@ -11,7 +11,7 @@ use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss, Namespace, binary};
 
 /// The name of the far end.
 const NAME: &str = "far.example";
-/// On the link, where nobody is.
+/// On the link, an address without a host.
 const NOWHERE: &str = "10.77.1.77";
 /// How often host names of silent neighbours are asked for here.
 const LOOK_MILLIS: u64 = 300;
@@ -82,7 +82,7 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     let bed = common::bed(1, Loss::independent(0.0), 100.0);
     let hosts = Hosts::of(bed.source());
 
-    // A name that nobody knows: the check says so with line and cure, and it is no fault of the
+    // A name that is not known: the check says so with line and cure, and it is no fault of the
     // file, so a service manager tries again.
     let file = bed.directory().join("unknown.toml");
     fs::write(&file, text(&bed.directory().join("unknown.sock").to_string_lossy())).unwrap();
