@@ -439,8 +439,8 @@ pub struct Remote {
 pub struct Tunnel {
     /// TUN interface.
     pub name: String,
-    /// Its address and prefix length.
-    pub address: String,
+    /// Its addresses, each with the length of its prefix.
+    pub addresses: Vec<String>,
     /// Its MTU: the configured one, or less where the path of its stream carries less.
     pub mtu: u64,
     /// The configured one, or what follows from the file.

@@ -127,7 +127,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
     });
     let tunnels = config.tunnels.iter().map(|tunnel| TunnelConfig {
         name: tunnel.name.clone(),
-        address: (tunnel.address, tunnel.prefix),
+        addresses: tunnel.addresses.clone(),
         mtu: tunnel.mtu,
     });
     let Keys { private: private_key, hops: known, edges, relayed } = keys;

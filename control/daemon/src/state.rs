@@ -47,9 +47,10 @@ pub fn observed(
     let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| {
         let seen = seen.tunnels.get(index).cloned().unwrap_or_default();
         let mtu_configured = tunnel.mtu.into();
+        let addresses = tunnel.addresses.iter();
         Tunnel {
             name: tunnel.name.clone(),
-            address: format!("{}/{}", tunnel.address, tunnel.prefix),
+            addresses: addresses.map(|(address, prefix)| format!("{address}/{prefix}")).collect(),
             mtu: if seen.mtu > 0 { seen.mtu } else { mtu_configured },
             mtu_configured,
             ..seen

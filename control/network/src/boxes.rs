@@ -7,15 +7,15 @@
 //!  paths over it, there and back              -> flow       source, relay or sink
 //! ```
 
-use crate::model::{Auth, End, Extra, Link, Network};
+use crate::model::{Auth, End, Extra, Link, Network, Place};
 use crate::paths::{self, Path};
 use crate::{Fault, NetworkError, links, render};
+use ipnet::IpNet;
 use recoded::config::Config;
 use recoded::config::error::ConfigError;
 use recoded_api::keys::{FLOW, Role};
 use recoded_secure::PublicKey;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 /// An interface of a node that carries coded packets.
 #[derive(Clone, Debug)]
@@ -27,9 +27,9 @@ pub(crate) struct BoxLink<'a> {
 
 /// A node beside another, as that one knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct BoxHop {
+pub(crate) struct BoxHop<'a> {
     pub link: String,
-    pub address: IpAddr,
+    pub place: &'a Place,
     pub node: usize,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct BoxFlow<'a> {
     pub id: u32,
     pub role: Role,
     pub tunnel: Option<String>,
-    pub upstreams: Vec<BoxHop>,
-    pub next_hops: Vec<BoxHop>,
+    pub upstreams: Vec<BoxHop<'a>>,
+    pub next_hops: Vec<BoxHop<'a>>,
     /// Whether its next hops are paths to one receiver, and nothing else is written.
     pub is_sum: bool,
     pub edge: Option<PublicKey>,
@@ -56,7 +56,7 @@ pub(crate) struct BoxFlow<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct BoxTunnel<'a> {
     pub name: String,
-    pub address: String,
+    pub addresses: &'a [IpNet],
     pub path: &'a Path,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Needs<'a> {
     pub daemon: Vec<&'a Extra>,
     pub links: Vec<BoxLink<'a>>,
     pub tunnels: Vec<BoxTunnel<'a>>,
-    pub neighbours: Vec<BoxHop>,
+    pub neighbours: Vec<BoxHop<'a>>,
     pub flows: Vec<BoxFlow<'a>>,
 }
 
@@ -83,9 +83,9 @@ pub(crate) fn of(network: &Network, node: usize) -> Needs<'_> {
             flows.extend(flow(network, (node, &links), &tunnels, path, (path.id + 1, &back)));
         }
     }
-    let mut neighbours: Vec<BoxHop> = Vec::new();
+    let mut neighbours: Vec<BoxHop<'_>> = Vec::new();
     for hop in flows.iter().flat_map(|flow| flow.upstreams.iter().chain(&flow.next_hops)) {
-        if !neighbours.iter().any(|known| known.address == hop.address && known.link == hop.link) {
+        if !neighbours.iter().any(|known| known.place == hop.place && known.link == hop.link) {
             neighbours.push(hop.clone());
         }
     }
@@ -123,15 +123,15 @@ fn tunnels(network: &Network, node: usize) -> Vec<BoxTunnel<'_>> {
     let here: Vec<_> = network
         .paths
         .iter()
-        .flat_map(|path| paths::ends(path).into_iter().map(move |(at, net)| (path, at, net)))
+        .flat_map(|path| paths::ends(path).into_iter().map(move |(at, nets)| (path, at, nets)))
         .filter(|(_, at, _)| *at == node)
         .collect();
     let named: Vec<&str> = here.iter().filter_map(|(path, ..)| path.name.as_deref()).collect();
     let mut free = (0..).map(|number| format!("rec{number}"));
-    let tunnels = here.iter().map(|(path, _, net)| {
+    let tunnels = here.into_iter().map(|(path, _, nets)| {
         let unnamed = || free.find(|name| !named.contains(&name.as_str())).unwrap_or_default();
         let name = path.name.clone().unwrap_or_else(unnamed);
-        BoxTunnel { name, address: net.to_string(), path }
+        BoxTunnel { name, addresses: nets, path }
     });
     tunnels.collect()
 }
@@ -158,7 +158,7 @@ fn flow<'a>(
     let hop = |to: usize| {
         let (end, far) = network.link_between(node, to)?.seen_from(node)?;
         let link = links.iter().find(|link| link.end.interface == end.interface)?;
-        Some(BoxHop { link: link.name.clone(), address: far.address, node: to })
+        Some(BoxHop { link: link.name.clone(), place: &far.place, node: to })
     };
     let other_end = match role {
         Role::Source => ways.first().and_then(|way| way.last()),
@@ -260,6 +260,12 @@ fn origin(
         "tunnel" => {
             let path = needs.tunnels.iter().find(|tunnel| tunnel.name == name)?.path;
             (path.place(nodes), line(&path.tunnel_extras, path.line))
+        }
+        "neighbour" => {
+            // They have no names.
+            let number: usize = name.strip_prefix("number ")?.parse().ok()?;
+            let node = &nodes[needs.neighbours.get(number.checked_sub(1)?)?.node];
+            (format!("node {}", node.name), node.line)
         }
         "flow" => {
             let path = needs.flows.iter().find(|flow| flow.id.to_string() == name)?.path;

@@ -4,6 +4,7 @@
 use super::document::{Document, Section};
 use super::error::ConfigError;
 use super::find;
+use super::names::written;
 use super::reader::{Reader, unicast};
 use super::{Backend, Config, Flow, Link, Neighbour};
 use recoded_api::keys::NEIGHBOUR;
@@ -79,7 +80,7 @@ pub fn neighbours(
         reader.known(&NEIGHBOUR);
         let named = reader.text("link", "it is the name of a [[link]]", |it| Some(it.to_owned()));
         let named = reader.require("link", named, "a neighbour is on a [[link]]");
-        let rule = "it is the neighbour's IP address on the link";
+        let rule = "it is the neighbour's IP address on the link, or its host name";
         let address = reader.text("address", rule, unicast);
         let address = reader.require("address", address, rule);
         let known = known(reader, "public_key", "preshared_key");
@@ -189,13 +190,14 @@ pub fn check(
             if has_key(&hop) {
                 continue;
             }
-            let (link, address) = (&links[hop.link].name, hop.address);
+            let link = &links[hop.link].name;
+            let address = written(&document.named, link, hop.address);
             let rule = format!(
                 "auth = \"{}\" needs its key: write [[neighbour]] with link = \"{link}\", address \
                  = \"{address}\" and public_key",
                 word(auth)
             );
-            reader.refuse_part(key, key.into(), address.to_string(), "has no key", &rule);
+            reader.refuse_part(key, key.into(), address, "has no key", &rule);
         }
     }
 }

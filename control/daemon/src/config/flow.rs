@@ -371,7 +371,7 @@ fn hop(
     };
     let written = table.get("address");
     let Some(address) = written.and_then(Value::as_str).and_then(unicast) else {
-        let rule = "it is the neighbour's IP address on the link";
+        let rule = "it is the neighbour's IP address on the link, or its host name";
         return refuse(".address", written, "is not an address", rule);
     };
     let local = context.links[link].local;
@@ -421,7 +421,7 @@ fn facts(
     let tunnel = tunnel.and_then(|id| context.tunnels.get(usize::from(id.0)));
     let packet_bytes = tunnel.map_or(0, |(tunnel, is_given)| match is_given {
         true => tunnel.mtu,
-        false => default_tunnel_mtu(tunnel.address, symbol_bytes),
+        false => default_tunnel_mtu(&tunnel.addresses, symbol_bytes),
     });
     Facts {
         repair: true,

@@ -130,7 +130,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
         hops: vec![hop(neighbour)],
         tunnels: vec![TunnelConfig {
             name: "rec0".into(),
-            address: (tunnel.parse().unwrap(), 24),
+            addresses: vec![(tunnel.parse().unwrap(), 24)],
             mtu: 1400,
         }],
     }

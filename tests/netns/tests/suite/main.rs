@@ -3,6 +3,7 @@
 mod common;
 
 mod accelerator;
+mod addresses;
 mod attack;
 mod auth;
 mod bed;
@@ -15,6 +16,7 @@ mod line;
 mod mesh;
 mod metrics;
 mod mtu;
+mod names;
 mod network;
 mod numbered;
 mod paths;
