@@ -164,6 +164,10 @@ enum : uint8_t {
 //                      `destinations`; `coefficients` is kept. Returned at `parameter`: n, or the
 //                      first column that depends on those before it, and `destinations` then holds
 //                      anything. Elements must be bytes, or coefficients below the field's order.
+// invert_*             the same by several blocks for a matrix, in launches of their own:
+//                      invert_begin, then invert_panel and invert_update for each 32 columns of the
+//                      largest matrix, then invert_end. They share INVERSE_STATE_BYTES at
+//                      `sources`.
 // decode_progressive   the card alone: inserts `depth` received rows, vectors at `coefficients` and
 //                      payloads at `sources`, into a generation of `rows` symbols whose payloads
 //                      are kept at `destinations`: row c there becomes symbol c. One row a launch
@@ -191,6 +195,10 @@ enum : uint8_t {
     X(prepare_bits, 128, 32, 32, 1, 0)                                                             \
     X(random_coefficients, 64, 1, 1024, 64, 0)                                                     \
     X(invert, 256, 1024, 1024, 1, 43280)                                                           \
+    X(invert_begin, 256, 32, 1024, 1, 0)                                                           \
+    X(invert_panel, 256, 1024, 1024, 1, 45328)                                                     \
+    X(invert_update, 256, 1024, 32, 1, 43280)                                                      \
+    X(invert_end, 256, 32, 1024, 1, 36864)                                                         \
     X(decode_progressive, 256, 1024, 1024, 1, 2064)                                               \
     X(eliminate_row, 256, 1024, 1024, 1, 1024)                                                     \
     X(probe_permute, 256, 1, 1024, 1, 0)                                                           \
@@ -203,6 +211,9 @@ enum : uint8_t {
 // `recoded_reed_solomon`, which src/reed_solomon_source.rs writes for one matrix and NVRTC
 // compiles: X as above. It ignores `coefficients`; `rows` and `depth` are the code's m and k.
 #define RECODED_REED_SOLOMON_KERNEL(X) X(reed_solomon, 256, 1024, 4, 256, 0)
+
+// Of a matrix that several blocks invert: numbers, a row for each column, rows that move.
+#define INVERSE_STATE_BYTES (16u + 2 * RECODED_SIZE_MAX + 2 * 128)
 
 #define PROGRESSIVE_STATE_BYTES(n) (16u + ROUND_UP_16(n) + (n) * ROUND_UP_16(n))
 #define ROUND_UP_16(n) (((n) + 15u) & ~15u)

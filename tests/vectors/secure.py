@@ -282,11 +282,13 @@ def envelope(prk, vector):
 
 
 class Noise:
-    """The symmetric state of Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s."""
+    """The symmetric state of a pattern with X25519, ChaChaPoly and BLAKE2s."""
 
-    def __init__(self, prologue):
-        name = b"Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s"
-        self.h = self.ck = hashlib.blake2s(name).digest()
+    def __init__(self, prologue, pattern=b"IKpsk2"):
+        name = b"Noise_" + pattern + b"_25519_ChaChaPoly_BLAKE2s"
+        # Names of up to a hash are not hashed, but padded.
+        short = name + bytes(32 - len(name)) if len(name) <= 32 else None
+        self.h = self.ck = short or hashlib.blake2s(name).digest()
         self.mix_hash(prologue)
 
     def mix_hash(self, data):
@@ -321,9 +323,13 @@ class Noise:
         return key
 
 
-def with_macs(message, receiver):
+def with_mac1(message, receiver):
     key = hashlib.blake2s(b"recoded v2 mac1" + receiver).digest()
-    return message + hashlib.blake2s(message, key=key, digest_size=16).digest() + bytes(16)
+    return message + hashlib.blake2s(message, key=key, digest_size=16).digest()
+
+
+def with_macs(message, receiver):
+    return with_mac1(message, receiver) + bytes(16)
 
 
 def handshake(vector):
@@ -358,6 +364,24 @@ def one_way(vector):
     return made, extract(before[4:], psk)
 
 
+def grant(secret, vector):
+    source, relay = unhex(vector["source"]), public(unhex(vector["relay"]))
+    e = unhex(vector["ephemeral"])
+    columns = range(4, 8) if vector["place"] % 2 else range(4)
+    epochs = [extract(unhex(salt), secret) for salt in vector["salts"]]
+    seeds = [derive(prk, "column", bytes([c]), 32) for prk in epochs for c in columns]
+    head = bytes([0x27, 5, len(epochs), sum(1 << c for c in columns)])
+    head += struct.pack(">Q", vector["stamp"])
+    prologue = b"recoded v2" + head + b"columns" + struct.pack(">I", vector["flow"])
+    state = Noise(prologue, b"K")
+    state.mix_hash(public(source))
+    state.mix_hash(relay)
+    state.mix_hash(public(e))
+    state.mix_key(x25519(e, relay))
+    state.mix_key(x25519(source, relay))
+    return with_mac1(head + public(e) + state.seal(b"".join(seeds)), relay)
+
+
 def unhex(text):
     return bytes.fromhex(text)
 
@@ -390,6 +414,8 @@ def main():
         same(name, made, vector[name])
     for name, made in zip(("opening", "secret"), one_way(document["one_way"])):
         same(name, made, document["one_way"][name])
+    vector = document["grant"]
+    same("grant", grant(unhex(document["secret"]), vector), vector["message"])
     print("secure.json: everything made again")
 
 

@@ -157,9 +157,10 @@ fn decode_many(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError> 
 
 /// The first stage's part of decoding: all but the last launch.
 fn inversion_share(timings: &recoded_cuda::Timings) -> Option<f64> {
-    let invert = timings.stages.iter().find(|(kernel, _)| *kernel == "invert")?.1;
+    let inversions = timings.stages.iter().filter(|(kernel, _)| kernel.starts_with("invert"));
+    let invert: f64 = inversions.map(|(_, seconds)| seconds).sum();
     let all: f64 = timings.stages.iter().map(|(_, seconds)| seconds).sum();
-    Some(invert / all)
+    (invert > 0.0).then_some(invert / all)
 }
 
 /// Bundles in turns: one more than a card takes at once.

@@ -9,6 +9,8 @@ mod tree;
 
 mod butterfly;
 
+mod mesh;
+
 mod report;
 
 use std::path::PathBuf;
@@ -23,7 +25,7 @@ use crate::line::write;
 use crate::machine::Machine;
 use report::{Figure, Network, Report, Row};
 
-/// Measure networks that are not lines: two paths, one of them cut, a tree, the butterfly
+/// Measure networks that are not lines: two paths, one of them cut, a tree, the butterfly, a mesh
 ///
 /// Hosts in network namespaces, joined by emulated links; recoded with its defaults, configured by
 /// what recodectl render makes of a net.toml. Beside it in the same run: BBR over each path, split
@@ -68,6 +70,8 @@ enum Part {
     Tree,
     /// Two branches that share a link
     Butterfly,
+    /// Sixteen flows over twelve hosts
+    Mesh,
 }
 
 /// What all measurements know.
@@ -126,6 +130,7 @@ impl Setup {
             Part::Every => paths::every(self),
             Part::Tree => tree::tree(self),
             Part::Butterfly => butterfly::butterfly(self),
+            Part::Mesh => mesh::mesh(self),
         }
     }
 }

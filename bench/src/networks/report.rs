@@ -126,9 +126,14 @@ impl Network {
         is_least: bool,
         wanted: f64,
     ) {
-        let row = self.rows.iter().find(|row| row.contender == contender);
-        let found = row.and_then(|row| row.find(figure)).map(|figure| figure.value);
+        let found = Some(self.figure(contender, figure)).filter(|found| !found.is_nan());
         self.aims.push(Aim { what, wanted, is_least, found });
+    }
+
+    /// A figure of a contender; none is no number.
+    pub fn figure(&self, contender: &str, name: &str) -> f64 {
+        let row = self.rows.iter().find(|row| row.contender == contender);
+        row.and_then(|row| row.find(name)).map_or(f64::NAN, |figure| figure.value)
     }
 
     /// Columns in the order in which contenders have them.

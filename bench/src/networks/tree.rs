@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use recoded_netns::probe::{Probe, ProbeOutcome, ProbePlan};
-use recoded_netns::topology::{RECEIVER, TO_RELAYS, TREE_MBIT, Topology};
+use recoded_netns::topology::{RECEIVER, TO_RELAYS, TREE_DELAY_MS, TREE_MBIT, Topology};
 use recoded_netns::{Bed, BedError, Namespace};
 
-use super::report::{Figure, Network, Unit, figure};
+use super::report::{Figure, Network, Row, Unit, figure};
 use super::{Setup, processor_seconds, row};
 use crate::error::BenchError;
 
@@ -20,6 +20,11 @@ const PORT: u16 = 7000;
 
 /// What goes before a measurement: sources and relays find what their links carry.
 const WARM_UP: Duration = Duration::from_millis(1500);
+
+/// End-to-end FEC: source symbols of a block, and blocks that may stay incomplete at the worst
+/// sink.
+const BLOCK_SYMBOLS: u32 = 256;
+const INCOMPLETE: f64 = 1e-4;
 
 /// Who sends to all receivers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -38,6 +43,8 @@ pub fn tree(setup: &Setup) -> Network {
         ("recoded", Contender::Tunnel("")),
     ];
     let rows = contenders.map(|(name, it)| row("tree", name, || sample(setup, it)));
+    let mut rows = Vec::from(rows);
+    rows.insert(1, end_to_end_fec(setup.sinks));
     let mut network = Network {
         name: "tree",
         what: format!(
@@ -49,7 +56,7 @@ pub fn tree(setup: &Setup) -> Network {
             TO_RELAYS[1] * 100.0,
             setup.sinks
         ),
-        rows: rows.into(),
+        rows,
         aims: Vec::new(),
     };
     network.aim("lost by the worst sink", ("recoded", "lost, worst"), false, 1e-4);
@@ -95,6 +102,43 @@ fn sample(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, BenchError
     Ok(figures)
 }
 
+/// Multicast with FEC from end to end, by arithmetic: a code of which any `BLOCK_SYMBOLS` packets
+/// decode, relays that copy. It has to send for the sink that loses most.
+fn end_to_end_fec(sinks: usize) -> Row {
+    let arrives =
+        Topology::tree_losses(sinks).into_iter().map(|[near, far]| (1.0 - near) * (1.0 - far));
+    let arrives = arrives.fold(1.0, f64::min);
+    let packets = fec_packets(BLOCK_SYMBOLS, arrives);
+    let best = 1.0 - TO_RELAYS.iter().copied().fold(1.0, f64::min);
+    // What a block lost of its first packets comes with its last ones.
+    let rate = MBIT * 1e6 / 8.0 / PAYLOAD_BYTES as f64;
+    let block_ms = f64::from(BLOCK_SYMBOLS) / rate * 1e3;
+    let figures = vec![
+        figure("lost, worst", Unit::Share, INCOMPLETE),
+        figure("p99, worst", Unit::Millis, 2.0 * TREE_DELAY_MS as f64 + block_ms),
+        figure(
+            "packets, source",
+            Unit::Ratio,
+            f64::from(packets) / f64::from(BLOCK_SYMBOLS) * best,
+        ),
+    ];
+    Row { contender: "multicast, FEC end to end, in theory".into(), figures, failed: None }
+}
+
+/// Packets of a block of so many symbols that bring as many to a sink, of which a share arrives,
+/// but for one block in 1 / [`INCOMPLETE`].
+fn fec_packets(symbols: u32, arrives: f64) -> u32 {
+    // The last packet needed is number n with probability C(n-1, k-1) a^k (1-a)^(n-k).
+    let mut chance = arrives.powi(symbols.cast_signed());
+    let (mut packets, mut complete) = (symbols, chance);
+    while complete < 1.0 - INCOMPLETE && packets < 64 * symbols {
+        packets += 1;
+        chance *= f64::from(packets - 1) / f64::from(packets - symbols) * (1.0 - arrives);
+        complete += chance;
+    }
+    packets
+}
+
 fn lost(outcome: &ProbeOutcome) -> f64 {
     outcome.lost() as f64
 }
@@ -125,4 +169,18 @@ fn send(
         |(sink, host): (usize, &&Namespace)| Probe::start(bed.source(), host, &plan(address(sink)));
     let probes = receivers.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
     probes.into_iter().map(Probe::finish).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_take_what_losses_take_and_a_margin() {
+        assert_eq!(fec_packets(256, 1.0), 256);
+        // One symbol: as many as make 0.28^n less than one in ten thousand.
+        assert_eq!(fec_packets(1, 0.72), 8);
+        let packets = fec_packets(256, 0.72);
+        assert!((390..410).contains(&packets), "{packets}");
+    }
 }

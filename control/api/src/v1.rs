@@ -44,7 +44,8 @@ pub struct State {
 /// What was agreed on with a neighbour, or with the other end of a flow.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Session {
-    /// link:address of a neighbour, or flow and its number.
+    /// link:address of a neighbour, or flow and its number; or source of flow and its number, where
+    /// that grants this relay what it verifies symbols by.
     pub with: String,
     /// The public key that the other one must have.
     pub key: String,
@@ -438,8 +439,8 @@ pub struct Remote {
 pub struct Tunnel {
     /// TUN interface.
     pub name: String,
-    /// Its address and prefix length.
-    pub address: String,
+    /// Its addresses, each with the length of its prefix.
+    pub addresses: Vec<String>,
     /// Its MTU: the configured one, or less where the path of its stream carries less.
     pub mtu: u64,
     /// The configured one, or what follows from the file.

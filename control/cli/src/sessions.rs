@@ -33,12 +33,22 @@ pub fn session_table(sessions: &[Session]) -> String {
     table(head, &rows.collect::<Vec<_>>()) + &troubles.collect::<String>()
 }
 
+/// Whether it is what a source grants this relay, rather than a session.
+pub fn is_of_source(session: &Session) -> bool {
+    session.with.starts_with("source of flow ")
+}
+
 /// Why there are no keys, and what to do about it.
 fn trouble(session: &Session) -> Option<String> {
     if session.age_seconds.is_some() {
         return None;
     }
     let words = match session.refusal.as_str() {
+        "" if is_of_source(session) => {
+            "no columns of tags came, symbols are mixed unverified: see \
+               that it has this host's public key among its relay_keys"
+                .to_owned()
+        }
         "" => "does not answer: see that recoded runs there, knows this host's public key \
                (recodectl pubkey), and that packets get there and back"
             .to_owned(),

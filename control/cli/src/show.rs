@@ -230,14 +230,15 @@ fn tunnel_table(state: &State) -> String {
         ("dropped", Right),
         ("written", Right),
     ];
-    let rows = state.tunnels.iter().map(|tunnel| {
+    let rows = state.tunnels.iter().flat_map(|tunnel| {
         let counters = [&tunnel.counters, &tunnel.faults];
         let of = |name: &str| counters.iter().find_map(|counts| counts.get(name)).copied();
         let dropped = QueueDrop::TABLE.iter().filter_map(|counter| of(counter.name)).sum();
         let offload = if tunnel.offload.is_empty() { "-" } else { &tunnel.offload };
-        [
+        let mut addresses = tunnel.addresses.iter().cloned();
+        let row = [
             tunnel.name.clone(),
-            tunnel.address.clone(),
+            addresses.next().unwrap_or_default(),
             tunnel.mtu.to_string(),
             offload.to_owned(),
             count(tunnel.read_packets),
@@ -245,7 +246,13 @@ fn tunnel_table(state: &State) -> String {
             count(of("queue_marked").unwrap_or_default()),
             count(dropped),
             count(tunnel.written_packets),
-        ]
+        ];
+        let further = addresses.map(|address| {
+            let mut row: [String; 9] = Default::default();
+            row[1] = address;
+            row
+        });
+        std::iter::once(row).chain(further).collect::<Vec<_>>()
     });
     table(head, &rows.collect::<Vec<_>>())
 }

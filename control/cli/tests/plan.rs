@@ -10,9 +10,15 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan.txt");
+const WAYS_GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/plan-ways.txt");
 
 fn plan(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_recodectl")).arg("plan").args(arguments).output().expect("run")
+    plan_in(Path::new("."), arguments)
+}
+
+fn plan_in(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+    command.current_dir(folder).arg("plan").args(arguments).output().expect("run")
 }
 
 fn way(loss: f64, rate_mbit: f64) -> Value {
@@ -64,6 +70,60 @@ fn hops_are_printed_as_they_were() {
     assert_eq!(report["forecasts"][1]["verdict"], "no");
 }
 
+/// Two ways to one receiver, then three receivers of which two are behind one link.
+#[test]
+fn ways_are_compared_and_one_network_is_recommended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, loss) in [("dsl.json", 0.1), ("lte.json", 0.02), ("up.json", 0.05)] {
+        file(folder.path(), name, &hop(loss).to_string());
+    }
+    let mut printed = String::new();
+    for ways in [
+        &["dsl.json", "up.json,lte.json"][..],
+        &["up.json,dsl.json", "up.json,lte.json"],
+        &["near=up.json,dsl.json", "other=up.json,lte.json"],
+        &["near=dsl.json", "other=lte.json"],
+        &["up.json,dsl.json"],
+    ] {
+        let arguments: Vec<&str> = ["--ways"].iter().chain(ways).copied().collect();
+        let output = plan_in(folder.path(), &arguments);
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(output.status.success(), "{text}");
+        printed += &format!("$ recodectl plan {}\n{text}\n", arguments.join(" "));
+    }
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    if std::env::var_os("RECODED_BLESS").is_some() {
+        std::fs::write(WAYS_GOLDEN, &printed).expect("written");
+    }
+    assert_eq!(printed, std::fs::read_to_string(WAYS_GOLDEN).expect("the golden file"));
+    let output = plan_in(folder.path(), &["--json", "--ways", "dsl.json", "up.json,lte.json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let best = report["recommended"].as_u64().expect("a number") as usize;
+    assert_eq!(
+        (&report["choices"][best]["shape"], &report["why"]),
+        (&json!("sum"), &json!("adds"))
+    );
+    assert_eq!(report["links"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn ways_that_cannot_be_are_refused_with_their_rule() {
+    let folder = tempfile::tempdir().expect("a folder");
+    file(folder.path(), "a.json", &hop(0.1).to_string());
+    for (ways, expected) in [
+        (&["a.json,a.json"][..], "way 1 takes a link twice"),
+        (&["a.json", "a.json"], "ways 1 and 2 take the same links"),
+        (&["x=", "a.json"], "--ways x=: write files"),
+        (&["=a.json"], "--ways =a.json: write files"),
+        (&["a.json,b.json"], "cannot read b.json"),
+    ] {
+        let arguments: Vec<&str> = ["--ways"].iter().chain(ways).copied().collect();
+        let output = plan_in(folder.path(), &arguments);
+        let error = String::from_utf8(output.stderr).expect("UTF-8");
+        assert!(output.status.code() == Some(1) && error.contains(expected), "{error}");
+    }
+}
+
 #[test]
 fn files_that_are_no_measurements_are_refused_with_their_name() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -93,6 +153,8 @@ fn command_lines_that_make_no_sense_are_refused() {
         &["a", "--listen"],
         &["--listen", "no address"],
         &["a", "--hops", "b"],
+        &["a", "--ways", "b"],
+        &["--hops", "a", "--ways", "b"],
         &["a", "--seconds", "0"],
         &["a", "--rate-max", "nan"],
         &["a", "--for", "1m"],

@@ -41,7 +41,7 @@ pub fn run() -> Result<(), Failure> {
     let (start, text, listener, (client, keeper, events)) =
         begin(&channel).map_err(no_supervisor)?;
     let mtu = |name: &str| node::mtu(name).or_else(|| start.mtus.get(name).copied());
-    let (document, mtus, config) = Config::parse(&start.file, &text, &mtu)?;
+    let (document, mtus, config) = Config::parse_on(&start.file, &text, &mtu, Some(&start.names))?;
     let is_confined = config.daemon.sandbox == Sandbox::On;
     if is_confined {
         sandbox::forbid_core_dumps()?;

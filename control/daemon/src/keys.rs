@@ -4,7 +4,7 @@
 use crate::config::Config;
 use crate::config::auth::Known;
 use recoded_runtime::secure::{KeyError, PresharedKey, PrivateKey, key_file};
-use recoded_runtime::{EdgeConfig, PeerKey};
+use recoded_runtime::{EdgeConfig, PeerKey, RelayedConfig};
 
 /// Why keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum KeysError {
     /// A file, or what is in it.
     #[error("{0} (recodectl genkey and genpsk write such files)")]
     File(#[from] KeyError),
-    /// A neighbour or edge has the key of this host.
+    /// A neighbour, edge, relay or source has the key of this host.
     #[error("{0} is the public key of this host itself: name that of the other one")]
     Own(String),
 }
@@ -26,12 +26,14 @@ pub struct Keys {
     pub hops: Vec<Option<PeerKey>>,
     /// Of other ends of flows.
     pub edges: Vec<EdgeConfig>,
+    /// Sources of flows that are verified where this host relays them.
+    pub relayed: Vec<RelayedConfig>,
 }
 
 impl Keys {
     /// None, for a process that sees no packet.
     pub fn none(config: &Config) -> Keys {
-        Keys { private: None, hops: vec![None; config.hops.len()], edges: Vec::new() }
+        Keys { hops: vec![None; config.hops.len()], ..Keys::default() }
     }
 
     /// Reads what `config` names.
@@ -57,9 +59,17 @@ impl Keys {
         let mut edges = Vec::new();
         for flow in &config.flows {
             if let Some(known) = &flow.edge {
-                edges.push(EdgeConfig { flow: flow.params.id, key: peer(known)? });
+                let relays = flow.relay_keys.clone();
+                edges.push(EdgeConfig { flow: flow.params.id, key: peer(known)?, relays });
+            }
+            let others = flow.relay_keys.iter().chain(&flow.source_key);
+            if let Some(key) = others.copied().find(|key| Some(*key) == own) {
+                return Err(KeysError::Own(key.to_string()));
             }
         }
-        Ok(Keys { private, hops, edges })
+        let relayed = config.flows.iter().filter_map(|flow| {
+            Some(RelayedConfig { flow: flow.params.id, source: flow.source_key? })
+        });
+        Ok(Keys { private, hops, edges, relayed: relayed.collect() })
     }
 }

@@ -18,6 +18,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::config::document::FILE_BYTES_MAX;
+use crate::config::names::Names;
 
 /// How often the dataplane process says that it is well.
 pub const BEAT_INTERVAL: Duration = Duration::from_millis(250);
@@ -32,6 +33,8 @@ pub struct Start {
     pub file: String,
     /// MTUs of interfaces as last seen, for those that are gone.
     pub mtus: BTreeMap<String, u32>,
+    /// Addresses of the host names in the configuration.
+    pub names: Names,
     /// Whether another process ran before this one: then interfaces may be absent.
     pub is_again: bool,
 }

@@ -20,6 +20,7 @@ use recoded_api::INTERFACE;
 use recoded_api::error::ControlError;
 use recoded_api::keys::FLOW;
 use recoded_api::v1::{Adopted, Engine, State, Version};
+use recoded_runtime::tunnel_mtu_min;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -203,14 +204,14 @@ impl<D: Dataplane> Live<D> {
         let known = self.mtus_now();
         let mtu = |name: &str| known.get(name).or_else(|| next.mtus.get(name).copied());
         let (document, mtus, mut config) =
-            Config::parse(&next.file, &next.text, &mtu).map_err(refused)?;
+            Config::parse_on(&next.file, &next.text, &mtu, Some(&next.names)).map_err(refused)?;
         // What is not written keeps the value that it was given at the start.
         for (tunnel, section) in config.tunnels.iter_mut().zip(&document.tunnels) {
             let mut in_force = self.config.tunnels.iter();
             if let Some(same) = in_force.find(|it| it.name == tunnel.name)
                 && section.get("mtu").is_none()
             {
-                tunnel.mtu = same.mtu;
+                tunnel.mtu = same.mtu.max(tunnel_mtu_min(&tunnel.addresses));
             }
         }
         let changes = diff(&self.config, &config, &document);
@@ -324,8 +325,10 @@ impl<D: Dataplane> Live<D> {
         }
         let text = edit(&file.text, id, changes, &forgotten);
         let text = text.map_err(|error| refuse(error.to_string()))?;
-        let checked = Document::parse(&file.file, &text)
-            .and_then(|document| Config::from_document(&document, &self.mtus, Some(&self.config)));
+        let checked = Document::parse(&file.file, &text).and_then(|mut document| {
+            document.resolve(Some(&file.names));
+            Config::from_document(&document, &self.mtus, Some(&self.config))
+        });
         checked.map_err(|errors| {
             refuse(format!("the file would not be valid: {errors}\nnothing was changed"))
         })?;

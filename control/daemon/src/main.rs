@@ -8,11 +8,13 @@ mod asks;
 
 mod confined;
 mod manual;
+mod resolver;
 mod supervisor;
 
 use clap::Parser;
 use recoded::check;
 use recoded::config::document::FILE_BYTES_MAX;
+use recoded::config::names::Names;
 use recoded::config::{Config, Sandbox};
 use recoded::control::socket::SocketError;
 use recoded::dataplane::Observation;
@@ -20,7 +22,7 @@ use recoded::keys::{Keys, KeysError};
 use recoded::lifecycle::EXIT_AGAIN;
 use recoded::metrics::MetricsError;
 use recoded::node;
-use recoded::predecessor::LockError;
+use recoded::predecessor::{self, LockError};
 use recoded::sandbox::{self, SandboxError};
 use recoded_host::Level;
 use recoded_runtime::StartError;
@@ -117,6 +119,9 @@ enum Failure {
     TooLarge { path: PathBuf },
     #[error(transparent)]
     Config(#[from] recoded::config::error::ConfigErrors),
+    /// The file is right, and this host does not know whom it names: it may, a moment later.
+    #[error(transparent)]
+    Names(recoded::config::error::ConfigErrors),
     #[error(transparent)]
     Keys(#[from] KeysError),
     #[error(transparent)]
@@ -213,13 +218,29 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     // The dataplane process reads them again, and alone keeps them.
     drop(Keys::read(&config)?);
+    let (config, names) =
+        if arguments.offline { (config, Names::default()) } else { resolve(&file, &text, config)? };
     if arguments.check {
         let Config { links, tunnels, flows, .. } = &config;
         let counts = (links.len(), tunnels.len(), flows.len());
         println!("{file}: valid: links {}, tunnels {}, flows {}", counts.0, counts.1, counts.2);
         return if arguments.offline { Ok(()) } else { check_host(&config) };
     }
-    supervisor::run(arguments, text, config)
+    supervisor::run(arguments, text, (config, names))
+}
+
+/// The configuration with addresses for its host names. Where the daemon before this one did not
+/// end in order, what it knew of them holds while the resolver is silent.
+fn resolve(file: &str, text: &str, config: Config) -> Result<(Config, Names), Failure> {
+    let wanted = config.host_names();
+    if wanted.is_empty() {
+        return Ok((config, Names::default()));
+    }
+    let names = Names::ask(wanted.iter().map(String::as_str));
+    let names = names.after(&predecessor::names(&config.daemon.socket)).only(&wanted);
+    let (.., config) =
+        Config::parse_on(file, text, &node::mtu, Some(&names)).map_err(Failure::Names)?;
+    Ok((config, names))
 }
 
 /// Prints what on this host is not as the configuration needs it.

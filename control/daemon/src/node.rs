@@ -127,10 +127,10 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
     });
     let tunnels = config.tunnels.iter().map(|tunnel| TunnelConfig {
         name: tunnel.name.clone(),
-        address: (tunnel.address, tunnel.prefix),
+        addresses: tunnel.addresses.clone(),
         mtu: tunnel.mtu,
     });
-    let Keys { private: private_key, hops: known, edges } = keys;
+    let Keys { private: private_key, hops: known, edges, relayed } = keys;
     let hops = config.hops.iter().zip(known);
     let hops = hops.map(|(hop, key)| HopConfig {
         link: hop.link,
@@ -162,6 +162,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         tunnels: tunnels.collect(),
         private_key,
         edges,
+        relayed,
     }
 }
 

@@ -7,6 +7,7 @@
 //!  recoded.sock.state   Record, replaced whole; removed at an orderly end
 //! ```
 
+use crate::config::names::Names;
 use recoded_runtime::Left;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
@@ -68,6 +69,9 @@ pub struct Record {
     pub file: String,
     /// The configuration in force.
     pub text: String,
+    /// Addresses of the host names in it.
+    #[serde(default)]
+    pub names: Names,
 }
 
 /// A process, told from a later one of the same number.
@@ -110,12 +114,7 @@ impl Lock {
 
     /// What the daemon before this one left; `None` if it ended in order.
     pub fn record(&self) -> Option<Record> {
-        let file = File::open(&self.state).ok()?;
-        let read = serde_json::from_reader(file.take(RECORD_BYTES_MAX));
-        read.inspect_err(|error| {
-            tracing::warn!(%error, path = %self.state.display(), "what it left is not known");
-        })
-        .ok()
+        read_record(&self.state)
     }
 
     /// Notes what is left if this process is killed from now on. The file is the old one or this
@@ -187,6 +186,21 @@ impl Process {
     }
 }
 
+/// Addresses of host names as the daemon of the control socket at `path` knew them, if it did not
+/// end in order.
+pub fn names(path: &Path) -> Names {
+    read_record(&beside(path, "state")).map(|record| record.names).unwrap_or_default()
+}
+
+fn read_record(path: &Path) -> Option<Record> {
+    let file = File::open(path).ok()?;
+    let read = serde_json::from_reader(file.take(RECORD_BYTES_MAX));
+    read.inspect_err(|error| {
+        tracing::warn!(%error, path = %path.display(), "what it left is not known");
+    })
+    .ok()
+}
+
 fn beside(path: &Path, extension: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -216,12 +230,13 @@ mod tests {
         let path = folder.path().join("r.sock");
         let lock = Lock::take(&path).unwrap();
         assert_eq!(lock.record(), None);
-        let address = ("10.99.0.1".parse().unwrap(), 24);
+        let addresses = vec![("10.99.0.1".parse().unwrap(), 24)];
         let record = Record {
             dataplane: Process::find(std::process::id()),
-            tunnels: Left::from([("rec0".to_owned(), address)]),
+            tunnels: Left::from([("rec0".to_owned(), addresses)]),
             file: "one".into(),
             text: "other".into(),
+            names: Names::ask(["localhost"]),
         };
         assert!(record.dataplane.is_some_and(Process::runs));
         lock.note(&record);

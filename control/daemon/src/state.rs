@@ -47,9 +47,10 @@ pub fn observed(
     let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| {
         let seen = seen.tunnels.get(index).cloned().unwrap_or_default();
         let mtu_configured = tunnel.mtu.into();
+        let addresses = tunnel.addresses.iter();
         Tunnel {
             name: tunnel.name.clone(),
-            address: format!("{}/{}", tunnel.address, tunnel.prefix),
+            addresses: addresses.map(|(address, prefix)| format!("{address}/{prefix}")).collect(),
             mtu: if seen.mtu > 0 { seen.mtu } else { mtu_configured },
             mtu_configured,
             ..seen
@@ -337,7 +338,7 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
     next_hops.into_iter().map(neighbour).collect()
 }
 
-/// Sessions with neighbours, then those with other ends of flows.
+/// Sessions with neighbours, then those with other ends of flows, then what sources grant here.
 fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
     let session = |with, report: &SessionReport| Session {
         with,
@@ -350,7 +351,9 @@ fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
     let hops = (0..).zip(&seen.hops).filter_map(|(id, report)| Some((id, report.as_ref()?)));
     let hops = hops.map(|(id, report)| session(hop_name(config, PeerId(id)), report));
     let edges = seen.edges.iter().map(|(flow, report)| session(format!("flow {flow}"), report));
-    hops.chain(edges).collect()
+    let columns = seen.columns.iter();
+    let columns = columns.map(|(flow, report)| session(format!("source of flow {flow}"), report));
+    hops.chain(edges).chain(columns).collect()
 }
 
 /// Losses by hop, averaged over the workers that know them.

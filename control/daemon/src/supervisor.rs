@@ -10,8 +10,10 @@
 //! dataplane process it takes only what `lifecycle` and `recoded_runtime::Privileged` know.
 
 use crate::asks::Asks;
+use crate::resolver::Resolver;
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
 use recoded::config::Config;
+use recoded::config::names::Names;
 use recoded::control::socket::claim;
 use recoded::events::{self, Happened, Kind};
 use recoded::keeper::Keeper;
@@ -59,7 +61,11 @@ const LOOK: Duration = Duration::from_millis(100);
 const CHECK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs the daemon with this configuration until SIGTERM.
-pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Failure> {
+pub fn run(
+    arguments: &Arguments,
+    text: String,
+    (config, names): (Config, Names),
+) -> Result<(), Failure> {
     leave_all_on_panic();
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
@@ -69,7 +75,7 @@ pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Fa
     let lock = Lock::take(&config.daemon.socket)?;
     let before = lock.record();
     let file = arguments.config().to_string_lossy().into_owned();
-    let (record, config) = in_force(before.as_ref(), &file, text, config);
+    let (record, config) = in_force(before.as_ref(), &file, text, (config, names));
     let running = before.as_ref().and_then(|before| before.dataplane).filter(|it| it.runs());
     // What is left running answers there until it ends.
     let early = running.is_none().then(|| claim(&config.daemon.socket, false)).transpose()?;
@@ -89,20 +95,26 @@ pub fn run(arguments: &Arguments, text: String, config: Config) -> Result<(), Fa
     lock.note(&record);
     let keeper =
         Keeper::new(arguments.config(), &record.file, &record.text, arguments.state.clone());
-    let keeper = Arc::new(keeper);
+    let keeper = Arc::new(keeper.knowing(record.names.clone()));
     let text = format!("recoded {} starts", env!("CARGO_PKG_VERSION"));
     keeper.events().note(Happened::new(Kind::DaemonStarted, "daemon", text));
     let supervisor = Supervisor {
         log: arguments.log.clone(),
         state: arguments.state.clone(),
         asks: Asks::new(config.daemon.socket.clone()),
-        in_force: InForce { keeper, record, lock: &lock },
+        resolver: Resolver::new(config.daemon.socket.clone()),
+        in_force: InForce { keeper, record, lock: &lock, is_ended: false },
         signals,
         program: std::env::current_exe().map_err(Failure::Control)?,
         listener,
         privileged: Arc::new(Mutex::new(privileged)),
         interfaces: config.links.iter().map(|link| link.interface.clone()).collect(),
-        start: Start { file, mtus: BTreeMap::new(), is_again: before.is_some() },
+        start: Start {
+            file,
+            mtus: BTreeMap::new(),
+            names: Names::default(),
+            is_again: before.is_some(),
+        },
         control,
     };
     let ended = supervisor.run(Box::pin(stop));
@@ -122,9 +134,15 @@ fn leave_all_on_panic() {
 
 /// What to start with: live changes of the supervisor before this one hold as long as the file was
 /// not edited.
-fn in_force(before: Option<&Record>, file: &str, text: String, config: Config) -> (Record, Config) {
+fn in_force(
+    before: Option<&Record>,
+    file: &str,
+    text: String,
+    (config, names): (Config, Names),
+) -> (Record, Config) {
     let changed = before.filter(|before| before.file == text && before.text != text);
-    let parsed = changed.and_then(|before| Config::parse(file, &before.text, &node::mtu).ok());
+    let parse = |text: &str| Config::parse_on(file, text, &node::mtu, Some(&names)).ok();
+    let parsed = changed.and_then(|before| parse(&before.text));
     let (in_force, config) = match (changed, parsed) {
         (Some(before), Some((.., config))) => {
             tracing::info!("live changes made before this start are in force");
@@ -132,10 +150,14 @@ fn in_force(before: Option<&Record>, file: &str, text: String, config: Config) -
         }
         _ => (text.clone(), config),
     };
-    let tunnels = config.tunnels.iter().map(|it| (it.name.clone(), (it.address, it.prefix)));
-    let record =
-        Record { dataplane: None, tunnels: Left::from_iter(tunnels), file: text, text: in_force };
+    let tunnels = tunnels(&config);
+    let record = Record { dataplane: None, tunnels, file: text, text: in_force, names };
     (record, config)
+}
+
+/// Tunnels and their addresses.
+fn tunnels(config: &Config) -> Left {
+    config.tunnels.iter().map(|it| (it.name.clone(), it.addresses.clone())).collect()
 }
 
 struct Supervisor<'a> {
@@ -143,6 +165,7 @@ struct Supervisor<'a> {
     /// Where the history lies.
     state: Option<PathBuf>,
     asks: Asks,
+    resolver: Resolver,
     in_force: InForce<'a>,
     signals: Signals,
     /// Where this program was when it started.
@@ -162,6 +185,8 @@ struct InForce<'a> {
     keeper: Arc<Keeper>,
     record: Record,
     lock: &'a Lock,
+    /// Whether the process was ended so that another takes up other addresses.
+    is_ended: bool,
 }
 
 /// What the supervisor is asked by signals, besides to stop.
@@ -219,7 +244,8 @@ impl Supervisor<'_> {
                 return Err(Failure::Dataplane { status, code });
             }
             self.start.is_again = true;
-            let is_asked = status.code() == Some(EXIT_AGAIN.into());
+            let is_ended = std::mem::take(&mut self.in_force.is_ended);
+            let is_asked = is_ended || status.code() == Some(EXIT_AGAIN.into());
             pause = match pause {
                 _ if ran >= STABLE || is_asked && pause.is_zero() => Duration::ZERO,
                 Duration::ZERO if lock(&health).is_started => PAUSE_FIRST / 2,
@@ -246,19 +272,24 @@ impl Supervisor<'_> {
             if is_stopped {
                 return Ok(());
             }
-            let hops = self.neighbours();
-            lock(&self.privileged).renew(hops);
+            self.renew();
         }
     }
 
-    /// The neighbours of the configuration in force, on links as they were at the start.
-    fn neighbours(&self) -> Vec<HopConfig> {
-        let (text, mtus) = self.in_force.keeper.in_force();
-        let mtu = |name: &str| node::mtu(name).or_else(|| mtus.get(name).copied());
+    /// Prepares for the next process: the neighbours and addresses of tunnels of the configuration
+    /// in force, on links as they were at the start.
+    fn renew(&mut self) {
         // What is in force was checked before.
-        let Ok((_, _, config)) = Config::parse(&self.start.file, &text, &mtu) else {
-            return Vec::new();
-        };
+        let Some(config) = self.in_force.keeper.config() else { return };
+        let tunnels = tunnels(&config);
+        lock(&self.privileged).renew(self.neighbours(&config), &tunnels);
+        if self.in_force.record.tunnels != tunnels {
+            self.in_force.record.tunnels = tunnels;
+            self.in_force.lock.note(&self.in_force.record);
+        }
+    }
+
+    fn neighbours(&self, config: &Config) -> Vec<HopConfig> {
         let hops = config.hops.iter().filter_map(|hop| {
             let interface = &config.links[hop.link].interface;
             let link = self.interfaces.iter().position(|known| known == interface)?;
@@ -280,8 +311,8 @@ impl Supervisor<'_> {
         }
         let (mut child, threads, health) = self.spawn().map_err(Failure::Spawn)?;
         let end = loop {
-            let Supervisor { signals, asks, in_force, .. } = self;
-            let watched = watch(&mut child, &health, stop, (signals, asks, in_force));
+            let Supervisor { signals, asks, resolver, in_force, .. } = self;
+            let watched = watch(&mut child, &health, stop, (signals, asks, resolver, in_force));
             match self.control.block_on(watched).map_err(Failure::Spawn)? {
                 Event::End(end) => break end,
                 Event::Replace => self.replace(),
@@ -343,6 +374,7 @@ impl Supervisor<'_> {
         // Before it can live on without us.
         self.in_force.note(child.id().and_then(Process::find));
         let keeper = self.in_force.keeper.clone();
+        self.start.names = keeper.names();
         let text = written(&keeper.in_force().0)?;
         let given =
             [text.as_fd(), self.listener.as_fd(), client.as_fd(), kept.as_fd(), telling.as_fd()];
@@ -379,8 +411,10 @@ impl Supervisor<'_> {
 impl InForce<'_> {
     /// Notes what changed since.
     fn look(&mut self) {
-        if self.keeper.differs(&self.record.file, &self.record.text) {
+        let Record { file, text, names, .. } = &self.record;
+        if self.keeper.differs((file, text, names)) {
             (self.record.file, self.record.text) = self.keeper.lasting();
+            self.record.names = self.keeper.names();
             self.lock.note(&self.record);
         }
     }
@@ -428,7 +462,7 @@ async fn watch(
     child: &mut Child,
     health: &Mutex<Health>,
     stop: &mut Pin<Box<impl Future<Output = ()>>>,
-    (signals, asks, in_force): (&mut Signals, &Asks, &mut InForce<'_>),
+    (signals, asks, resolver, in_force): (&mut Signals, &Asks, &mut Resolver, &mut InForce<'_>),
 ) -> io::Result<Event> {
     loop {
         tokio::select! {
@@ -454,6 +488,7 @@ async fn watch(
             tracing::warn!("the change was not confirmed in time: it is taken back");
             asks.undo();
         }
+        resolver.look(&in_force.keeper);
         if hangs {
             tracing::error!("the dataplane process hangs: it is killed");
             child.kill().await?;
@@ -466,6 +501,9 @@ async fn watch(
             let started = Happened::new(Kind::ProcessStarted, "process", text);
             in_force.keeper.events().note(started);
             in_force.keeper.runs();
+        } else if in_force.keeper.is_readdressed() {
+            in_force.is_ended = true;
+            child.kill().await?;
         } else {
             notify(&NotifyState::Watchdog);
         }

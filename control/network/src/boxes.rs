@@ -7,15 +7,15 @@
 //!  paths over it, there and back              -> flow       source, relay or sink
 //! ```
 
-use crate::model::{Auth, End, Extra, Link, Network};
+use crate::model::{Auth, End, Extra, Link, Network, Place};
 use crate::paths::{self, Path};
 use crate::{Fault, NetworkError, links, render};
+use ipnet::IpNet;
 use recoded::config::Config;
 use recoded::config::error::ConfigError;
 use recoded_api::keys::{FLOW, Role};
 use recoded_secure::PublicKey;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 /// An interface of a node that carries coded packets.
 #[derive(Clone, Debug)]
@@ -27,9 +27,9 @@ pub(crate) struct BoxLink<'a> {
 
 /// A node beside another, as that one knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct BoxHop {
+pub(crate) struct BoxHop<'a> {
     pub link: String,
-    pub address: IpAddr,
+    pub place: &'a Place,
     pub node: usize,
 }
 
@@ -39,11 +39,15 @@ pub(crate) struct BoxFlow<'a> {
     pub id: u32,
     pub role: Role,
     pub tunnel: Option<String>,
-    pub upstreams: Vec<BoxHop>,
-    pub next_hops: Vec<BoxHop>,
+    pub upstreams: Vec<BoxHop<'a>>,
+    pub next_hops: Vec<BoxHop<'a>>,
     /// Whether its next hops are paths to one receiver, and nothing else is written.
     pub is_sum: bool,
     pub edge: Option<PublicKey>,
+    /// Of a source: those that verify its symbols on the way.
+    pub relays: Vec<PublicKey>,
+    /// Of a relay.
+    pub source: Option<PublicKey>,
     pub extras: Vec<&'a Extra>,
     pub path: &'a Path,
 }
@@ -52,7 +56,7 @@ pub(crate) struct BoxFlow<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct BoxTunnel<'a> {
     pub name: String,
-    pub address: String,
+    pub addresses: &'a [IpNet],
     pub path: &'a Path,
 }
 
@@ -62,7 +66,7 @@ pub(crate) struct Needs<'a> {
     pub daemon: Vec<&'a Extra>,
     pub links: Vec<BoxLink<'a>>,
     pub tunnels: Vec<BoxTunnel<'a>>,
-    pub neighbours: Vec<BoxHop>,
+    pub neighbours: Vec<BoxHop<'a>>,
     pub flows: Vec<BoxFlow<'a>>,
 }
 
@@ -79,9 +83,9 @@ pub(crate) fn of(network: &Network, node: usize) -> Needs<'_> {
             flows.extend(flow(network, (node, &links), &tunnels, path, (path.id + 1, &back)));
         }
     }
-    let mut neighbours: Vec<BoxHop> = Vec::new();
+    let mut neighbours: Vec<BoxHop<'_>> = Vec::new();
     for hop in flows.iter().flat_map(|flow| flow.upstreams.iter().chain(&flow.next_hops)) {
-        if !neighbours.iter().any(|known| known.address == hop.address && known.link == hop.link) {
+        if !neighbours.iter().any(|known| known.place == hop.place && known.link == hop.link) {
             neighbours.push(hop.clone());
         }
     }
@@ -119,15 +123,15 @@ fn tunnels(network: &Network, node: usize) -> Vec<BoxTunnel<'_>> {
     let here: Vec<_> = network
         .paths
         .iter()
-        .flat_map(|path| paths::ends(path).into_iter().map(move |(at, net)| (path, at, net)))
+        .flat_map(|path| paths::ends(path).into_iter().map(move |(at, nets)| (path, at, nets)))
         .filter(|(_, at, _)| *at == node)
         .collect();
     let named: Vec<&str> = here.iter().filter_map(|(path, ..)| path.name.as_deref()).collect();
     let mut free = (0..).map(|number| format!("rec{number}"));
-    let tunnels = here.iter().map(|(path, _, net)| {
+    let tunnels = here.into_iter().map(|(path, _, nets)| {
         let unnamed = || free.find(|name| !named.contains(&name.as_str())).unwrap_or_default();
         let name = path.name.clone().unwrap_or_else(unnamed);
-        BoxTunnel { name, address: net.to_string(), path }
+        BoxTunnel { name, addresses: nets, path }
     });
     tunnels.collect()
 }
@@ -154,13 +158,16 @@ fn flow<'a>(
     let hop = |to: usize| {
         let (end, far) = network.link_between(node, to)?.seen_from(node)?;
         let link = links.iter().find(|link| link.end.interface == end.interface)?;
-        Some(BoxHop { link: link.name.clone(), address: far.address, node: to })
+        Some(BoxHop { link: link.name.clone(), place: &far.place, node: to })
     };
     let other_end = match role {
         Role::Source => ways.first().and_then(|way| way.last()),
         Role::Sink => ways.first().and_then(|way| way.first()),
         Role::Relay => None,
     };
+    let has_tags = network.auth == Auth::Full && is_one;
+    let key = |node: usize| network.nodes[node].key;
+    let source = ways.first().and_then(|way| way.first());
     // Relays copy for several receivers, whatever the source does; some keys are for those where
     // branches meet.
     let is_for = |key: &str| match (key, role) {
@@ -180,12 +187,29 @@ fn flow<'a>(
         is_sum: is_one && after.len() > 1 && !is_spread,
         upstreams: before.iter().filter_map(|before| hop(*before)).collect(),
         next_hops: after.iter().filter_map(|after| hop(*after)).collect(),
-        edge: other_end
-            .filter(|_| network.auth == Auth::Full)
-            .and_then(|other| network.nodes[*other].key),
+        edge: other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),
+        relays: match role {
+            Role::Source if has_tags => relays(ways).into_iter().filter_map(key).collect(),
+            _ => Vec::new(),
+        },
+        source: source.filter(|_| role == Role::Relay && has_tags).and_then(|node| key(*node)),
         extras: path.flow_extras.iter().filter(has).collect(),
         path,
     })
+}
+
+/// The relays of ways, each once, in the order in which packets pass them.
+fn relays(ways: &[Vec<usize>]) -> Vec<usize> {
+    let mut relays = Vec::new();
+    for way in ways {
+        let between = way.iter().skip(1).take(way.len().saturating_sub(2));
+        for node in between.copied() {
+            if !relays.contains(&node) {
+                relays.push(node);
+            }
+        }
+    }
+    relays
 }
 
 /// Has the parser of the daemon read the file of every node. Its mistakes are told by the lines of
@@ -236,6 +260,12 @@ fn origin(
         "tunnel" => {
             let path = needs.tunnels.iter().find(|tunnel| tunnel.name == name)?.path;
             (path.place(nodes), line(&path.tunnel_extras, path.line))
+        }
+        "neighbour" => {
+            // They have no names.
+            let number: usize = name.strip_prefix("number ")?.parse().ok()?;
+            let node = &nodes[needs.neighbours.get(number.checked_sub(1)?)?.node];
+            (format!("node {}", node.name), node.line)
         }
         "flow" => {
             let path = needs.flows.iter().find(|flow| flow.id.to_string() == name)?.path;

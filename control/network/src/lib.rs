@@ -33,7 +33,7 @@ mod keys;
 pub use capacity::Cut;
 pub use error::{Fault, NetworkError, NetworkErrors};
 pub use keys::{KeepError, with_keys};
-pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network};
+pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Place};
 pub use nodes::Node;
 pub use paths::Path;
 

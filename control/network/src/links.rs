@@ -1,15 +1,16 @@
 //! `[[link]]`: which nodes reach each other directly, and by which interfaces.
 
-use crate::model::{End, Link, extra};
+use crate::model::{End, Link, Place, extra};
 use crate::nodes::Node;
 use crate::reader::{Reader, Text, listed};
 use crate::{Fault, NetworkError};
+use recoded::config::names::is_host_name;
 use recoded_api::keys::LINK;
 use std::net::IpAddr;
 use toml::de::DeTable;
 
-const END_RULE: &str =
-    "write the address and the interface of this end as ip does: \"192.0.2.1 dev eth0\"";
+const END_RULE: &str = "write the address and the interface of this end as ip does: \"192.0.2.1 dev eth0\"; instead \
+     of the address its host name will do";
 
 /// Reads one link; `earlier` ones have what it may not have.
 pub(crate) fn link(
@@ -40,8 +41,8 @@ pub(crate) fn link(
             reader.wrong(&entry, END_RULE);
         }
         match (node, end) {
-            (Some(node), Some((address, interface))) => {
-                ends.push(End { node, interface, address, line: entry.line });
+            (Some(node), Some((place, interface))) => {
+                ends.push(End { node, interface, place, line: entry.line });
             }
             _ => whole = false,
         }
@@ -62,22 +63,28 @@ pub(crate) fn name(link: &Link, nodes: &[Node]) -> String {
     format!("link {} - {}", nodes[one.node].name, nodes[other.node].name)
 }
 
-fn end(text: &str) -> Option<(IpAddr, String)> {
+fn end(text: &str) -> Option<(Place, String)> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [address, "dev", interface] = words[..] else { return None };
+    let [place, "dev", interface] = words[..] else { return None };
     let fits = (1..=15).contains(&interface.len()) && !interface.contains('/');
-    let address: IpAddr = address.parse().ok()?;
-    let is_unicast = !(address.is_unspecified() || address.is_multicast());
-    (fits && is_unicast).then(|| (address, interface.to_owned()))
+    let place = match place.parse::<IpAddr>() {
+        Ok(address) if address.is_unspecified() || address.is_multicast() => return None,
+        Ok(address) => Place::Address(address),
+        Err(_) if is_host_name(place) => Place::Name(place.to_owned()),
+        Err(_) => return None,
+    };
+    fits.then(|| (place, interface.to_owned()))
 }
 
 fn check(reader: &mut Reader<'_, '_>, link: &Link, nodes: &[Node], earlier: &[Link]) {
     let [one, other] = &link.ends;
-    if one.address.is_ipv4() != other.address.is_ipv4() {
-        let (one, other) = (one.address.to_string(), other.address.to_string());
+    if let (Some(one), Some(other)) = (one.place.address(), other.place.address())
+        && one.is_ipv4() != other.is_ipv4()
+    {
+        let (one, other) = (one.to_string(), other.to_string());
         reader.refuse(link.line, Fault::Families { one, other });
     }
-    if one.address == other.address {
+    if one.place == other.place {
         reader.refuse(other.line, taken(other, one, nodes));
     }
     for before in earlier {
@@ -99,13 +106,13 @@ fn check(reader: &mut Reader<'_, '_>, link: &Link, nodes: &[Node], earlier: &[Li
 fn check_ends(reader: &mut Reader<'_, '_>, end: &End, there: &End, nodes: &[Node]) {
     let same_node = end.node == there.node;
     let same_interface = same_node && end.interface == there.interface;
-    if end.address == there.address && !same_interface {
+    if end.place == there.place && !same_interface && end.place.address().is_some() {
         reader.refuse(end.line, taken(end, there, nodes));
     }
-    if same_interface && end.address != there.address {
+    if same_interface && end.place != there.place {
         let fault = Fault::Taken {
             what: format!("interface {}", end.interface),
-            owner: format!("address {}", there.address),
+            owner: format!("address {}", there.place),
             line: there.line,
             rule: "an interface has one address for coded packets: write the same one",
         };
@@ -140,7 +147,7 @@ fn check_extras(reader: &mut Reader<'_, '_>, link: &Link, before: &Link) {
 
 fn taken(end: &End, there: &End, nodes: &[Node]) -> Fault {
     Fault::Taken {
-        what: format!("address {}", end.address),
+        what: format!("address {}", end.place),
         owner: format!("{} dev {}", nodes[there.node].name, there.interface),
         line: there.line,
         rule: "each interface of each node has an address of its own",

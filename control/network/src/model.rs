@@ -5,7 +5,8 @@ use crate::paths::{self, Path};
 use crate::reader::{Entry, Reader, Text};
 use crate::{Fault, NetworkError, NetworkErrors, boxes, links};
 use recoded_api::keys::DAEMON;
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use toml::de::{DeTable, DeValue};
 use toml_edit::Value;
 
@@ -34,6 +35,34 @@ pub struct Extra {
     pub line: usize,
 }
 
+/// How a node is found on a link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// By an address.
+    Address(IpAddr),
+    /// By a host name, for which its neighbours ask their resolvers.
+    Name(String),
+}
+
+impl Place {
+    /// Its address, if that is written.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Place::Address(address) => Some(*address),
+            Place::Name(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Address(address) => address.fmt(formatter),
+            Place::Name(name) => name.fmt(formatter),
+        }
+    }
+}
+
 /// One end of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct End {
@@ -41,8 +70,8 @@ pub struct End {
     pub node: usize,
     /// Its interface.
     pub interface: String,
-    /// Its address there.
-    pub address: IpAddr,
+    /// Where the other end finds it.
+    pub place: Place,
     /// Line in the file.
     pub line: usize,
 }
@@ -67,6 +96,16 @@ impl Link {
             node if node == other.node => Some((other, one)),
             _ => None,
         }
+    }
+
+    /// The address that `node` sends from: any, where what is written may not be its own.
+    pub fn local(&self, end: &End, node: &Node) -> IpAddr {
+        let written = self.ends.iter().find_map(|end| end.place.address());
+        let any = match written {
+            Some(IpAddr::V6(_)) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+            _ => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        };
+        end.place.address().filter(|_| !node.roams).unwrap_or(any)
     }
 }
 

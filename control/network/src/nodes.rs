@@ -32,6 +32,8 @@ pub struct Node {
     pub private_key: String,
     /// Whether commands there need sudo.
     pub sudo: bool,
+    /// Whether its neighbours follow it to where its packets come from.
+    pub roams: bool,
     /// Keys of `[daemon]` for this node, instead of those for all.
     pub daemon: Vec<Extra>,
     /// Line in the file.
@@ -94,6 +96,7 @@ fn node(
         config: common.config.clone(),
         private_key: common.private_key.clone(),
         sudo: common.sudo,
+        roams: false,
         daemon: Vec::new(),
         line: entry.line,
     };
@@ -118,7 +121,8 @@ fn node(
             node.private_key =
                 reader.text("private_key", PATH_RULE, path).unwrap_or(node.private_key);
             node.sudo = reader.truth("sudo").unwrap_or(node.sudo);
-            reader.no_more("ssh, key, config, private_key, sudo and daemon");
+            node.roams = reader.truth("roams").unwrap_or(false);
+            reader.no_more("ssh, key, config, private_key, sudo, roams and daemon");
             match daemon.as_ref().map(|entry| (entry, entry.value)) {
                 Some((entry, DeValue::Table(table))) => {
                     let place = format!("node {}: daemon", node.name);
@@ -143,6 +147,12 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         };
         if !network.links.iter().any(|link| link.seen_from(index).is_some()) {
             refuse(Fault::Lonely);
+        }
+        if node.roams && network.auth == Auth::None {
+            let (key, value) = ("roams".to_owned(), "true".to_owned());
+            let rule = "neighbours follow packets with a right tag, and with auth = \"none\" there \
+                        are none: write auth = \"full\" or \"hop\"";
+            refuse(Fault::Value { key, value, rule: rule.to_owned() });
         }
         let on_path = network.paths.iter().any(|path| path.passes(index));
         if on_path && network.auth != Auth::None && node.key.is_none() {

@@ -10,12 +10,22 @@ use recoded_api::keys::{FLOW, TUNNEL};
 use toml::de::{DeTable, DeValue};
 
 /// Keys of flows that follow from the path.
-const DERIVED: [&str; 7] =
-    ["id", "role", "tunnel", "next_hops", "upstream", "edge_key", "edge_preshared_key"];
+const DERIVED: [&str; 9] = [
+    "id",
+    "role",
+    "tunnel",
+    "next_hops",
+    "upstream",
+    "edge_key",
+    "edge_preshared_key",
+    "relay_keys",
+    "source_key",
+];
 
 const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first that of from, \
                            such as [\"10.99.0.1/24\", \"10.99.0.2/24\"]; with several receivers \
-                           one for each, in the order in which ways come to them";
+                           one for each, in the order in which ways come to them; an \
+                           end may have a list of addresses, IPv4 and IPv6";
 const WAYS_RULE: &str = "it lists ways, each of which lists its nodes from source to receiver: \
                          [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";
 const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the way back has the next one";
@@ -25,8 +35,9 @@ const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the way back h
 pub struct Path {
     /// Indices of the nodes of each way, from the source to a receiver.
     pub ways: Vec<Vec<usize>>,
-    /// Addresses of the tunnel at the source and at each receiver.
-    pub tunnel: Vec<IpNet>,
+    /// Addresses of the tunnel at the source and at each receiver, of the same families in the same
+    /// order, at least one.
+    pub tunnel: Vec<Vec<IpNet>>,
     /// Name of the tunnel; without one it follows from the order of paths.
     pub name: Option<String>,
     /// Id of the flow from the first to the last node; the one back has the next id.
@@ -247,14 +258,26 @@ fn find(reader: &mut Reader<'_, '_>, line: usize, name: &str, nodes: &[Node]) ->
     found
 }
 
+/// One address, or a list.
+fn addresses(item: &DeValue<'_>) -> Option<Vec<IpNet>> {
+    let one = |item: &DeValue<'_>| item.as_str()?.parse().ok();
+    match item.as_array() {
+        None => one(item).map(|net| vec![net]),
+        Some(items) => {
+            let nets = items.iter().map(|item| one(item.get_ref())).collect::<Option<Vec<_>>>();
+            nets.filter(|nets| !nets.is_empty())
+        }
+    }
+}
+
 fn tunnel_ends(
     reader: &mut Reader<'_, '_>,
     entry: &Entry<'_>,
     receivers: Option<usize>,
-) -> Option<Vec<IpNet>> {
+) -> Option<Vec<Vec<IpNet>>> {
     let items = entry.value.as_array();
-    let ends: Option<Vec<IpNet>> = items
-        .and_then(|items| items.iter().map(|item| item.get_ref().as_str()?.parse().ok()).collect());
+    let ends: Option<Vec<Vec<IpNet>>> =
+        items.and_then(|items| items.iter().map(|item| addresses(item.get_ref())).collect());
     let Some(ends) = ends.filter(|ends| {
         ends.len() > 1 && receivers.is_none_or(|receivers| ends.len() == receivers + 1)
     }) else {
@@ -263,14 +286,20 @@ fn tunnel_ends(
     };
     let (one, others) = ends.split_first()?;
     for other in others {
-        if one.addr().is_ipv4() != other.addr().is_ipv4() {
-            let (one, other) = (one.to_string(), other.to_string());
-            reader.refuse(entry.line, Fault::Families { one, other });
+        if one.len() != other.len() {
+            reader.wrong(entry, "every end has as many addresses as the others");
             return None;
         }
-        if one.addr() == other.addr() {
-            reader.wrong(entry, "the two ends have different addresses");
-            return None;
+        for (one, other) in one.iter().zip(other) {
+            if one.addr().is_ipv4() != other.addr().is_ipv4() {
+                let (one, other) = (one.to_string(), other.to_string());
+                reader.refuse(entry.line, Fault::Families { one, other });
+                return None;
+            }
+            if one.addr() == other.addr() {
+                reader.wrong(entry, "the two ends have different addresses");
+                return None;
+            }
         }
     }
     Some(ends)
@@ -356,7 +385,7 @@ fn circle(ways: &[Vec<usize>]) -> Option<usize> {
 /// Tunnels of one node whose prefixes or names are the same.
 fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
     let mut faults = Vec::new();
-    for (node, net) in ends(path) {
+    for (node, nets) in ends(path) {
         for (_, there) in ends(other).into_iter().filter(|(there, _)| *there == node) {
             let owner = other.place(&network.nodes);
             if path.name.is_some() && path.name == other.name {
@@ -367,7 +396,10 @@ fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
                     rule: "each tunnel of a node has a name of its own",
                 });
             }
-            if net.contains(&there) || there.contains(&net) {
+            let pairs = nets.iter().flat_map(|net| there.iter().map(move |there| (net, there)));
+            let overlap =
+                pairs.into_iter().find(|(net, there)| net.contains(*there) || there.contains(*net));
+            if let Some((net, _)) = overlap {
                 faults.push(Fault::Taken {
                     what: format!("tunnel {net} at {}", network.nodes[node].name),
                     owner,
@@ -381,7 +413,7 @@ fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
 }
 
 /// Source and receivers with their addresses in the tunnel.
-pub(crate) fn ends(path: &Path) -> Vec<(usize, IpNet)> {
+pub(crate) fn ends(path: &Path) -> Vec<(usize, &[IpNet])> {
     let nodes = path.source().into_iter().chain(path.receivers());
-    nodes.zip(path.tunnel.iter().copied()).collect()
+    nodes.zip(path.tunnel.iter().map(Vec::as_slice)).collect()
 }

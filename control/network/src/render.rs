@@ -1,6 +1,6 @@
 //! The configuration of one node as TOML: a line for each link, tunnel, neighbour and flow.
 
-use crate::boxes::{self, BoxHop};
+use crate::boxes::{self, BoxFlow, BoxHop, BoxTunnel};
 use crate::model::{Auth, Extra, Network};
 use toml_edit::{Array, InlineTable, Value};
 
@@ -28,21 +28,19 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         let mut table = InlineTable::new();
         table.insert("name", link.name.as_str().into());
         table.insert("interface", link.end.interface.as_str().into());
-        table.insert("local", link.end.address.to_string().into());
+        let local = link.link.local(link.end, &network.nodes[node]);
+        table.insert("local", local.to_string().into());
         with(table, link.link.extras.iter())
     });
     text += &lines("link", links);
-    let tunnels = needs.tunnels.iter().map(|tunnel| {
-        let mut table = InlineTable::new();
-        table.insert("name", tunnel.name.as_str().into());
-        table.insert("address", tunnel.address.as_str().into());
-        with(table, tunnel.path.tunnel_extras.iter())
-    });
-    text += &lines("tunnel", tunnels);
+    text += &lines("tunnel", needs.tunnels.iter().map(tunnel_table));
     let neighbours = needs.neighbours.iter().map(|hop| {
         let mut table = hop_table(hop);
         if let Some(key) = &network.nodes[hop.node].key {
             table.insert("public_key", key.to_string().into());
+        }
+        if network.nodes[hop.node].roams {
+            table.insert("roams", true.into());
         }
         table
     });
@@ -65,22 +63,46 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if flow.is_sum {
             table.insert("spread", "sum".into());
         }
-        if let Some(key) = &flow.edge {
-            table.insert("edge_key", key.to_string().into());
-        }
+        keys(&mut table, flow);
         with(table, flow.extras.iter().copied())
     });
     text + &lines("flow", flows)
 }
 
-fn hop_tables(hops: &[BoxHop]) -> Array {
+/// Keys of the other end, of relays that verify, and of the source.
+fn keys(table: &mut InlineTable, flow: &BoxFlow<'_>) {
+    if let Some(key) = &flow.edge {
+        table.insert("edge_key", key.to_string().into());
+    }
+    if !flow.relays.is_empty() {
+        let keys = Array::from_iter(flow.relays.iter().map(ToString::to_string));
+        table.insert("relay_keys", keys.into());
+    }
+    if let Some(key) = &flow.source {
+        table.insert("source_key", key.to_string().into());
+    }
+}
+
+fn tunnel_table(tunnel: &BoxTunnel<'_>) -> InlineTable {
+    let mut table = InlineTable::new();
+    table.insert("name", tunnel.name.as_str().into());
+    let addresses = tunnel.addresses.iter().map(|net| Value::from(net.to_string()));
+    let addresses = match tunnel.addresses {
+        [one] => one.to_string().into(),
+        _ => Value::Array(addresses.collect()),
+    };
+    table.insert("address", addresses);
+    with(table, tunnel.path.tunnel_extras.iter())
+}
+
+fn hop_tables(hops: &[BoxHop<'_>]) -> Array {
     Array::from_iter(hops.iter().map(hop_table))
 }
 
-fn hop_table(hop: &BoxHop) -> InlineTable {
+fn hop_table(hop: &BoxHop<'_>) -> InlineTable {
     let mut table = InlineTable::new();
     table.insert("link", hop.link.as_str().into());
-    table.insert("address", hop.address.to_string().into());
+    table.insert("address", hop.place.to_string().into());
     table
 }
 

@@ -120,6 +120,34 @@ kill_switch = true
     assert_eq!(c.matches("rate_mbit = 20.5").count(), 1, "{c}");
 }
 
+/// A box that moves, one that is known by its name, and tunnels of both families.
+#[test]
+fn boxes_that_move_and_host_names_and_two_families_reach_the_files() {
+    let text = LINE
+        .replace("a = { ssh", "a = { roams = true, ssh")
+        .replace("c = \"198.51.100.2 dev eth0\"", "c = \"c.example.net dev eth0\"")
+        .replace("\"10.99.0.1/24\"", "[\"10.99.0.1/24\", \"fd00:99::1/64\"]")
+        .replace("\"10.99.0.2/24\"", "[\"10.99.0.2/24\", \"fd00:99::2/64\"]");
+    let files = files(&text);
+    let line = |node: usize, begin: &str| {
+        let (name, text, _) = &files[node];
+        let line = text.lines().find(|line| line.trim_start().starts_with(begin));
+        line.unwrap_or_else(|| panic!("{name} has no {begin}: {text}")).to_owned()
+    };
+    // Who moves sends from whatever address it has, and its neighbour alone follows it.
+    assert!(line(0, "link =").contains("local = \"0.0.0.0\""));
+    assert!(line(1, "neighbour =").ends_with("roams = true },"));
+    assert!(!line(0, "neighbour =").contains("roams"));
+    let (_, b, config) = &files[1];
+    assert_eq!(b.matches("roams").count(), 1, "{b}");
+    assert_eq!(config.host_names().into_iter().collect::<Vec<_>>(), ["c.example.net"], "{b}");
+    assert_eq!(b.matches("address = \"c.example.net\"").count(), 3, "{b}");
+    assert!(line(2, "link =").contains("local = \"0.0.0.0\""));
+    let tunnel = "address = [\"10.99.0.1/24\", \"fd00:99::1/64\"]";
+    assert!(line(0, "tunnel =").contains(tunnel), "{}", files[0].1);
+    assert_eq!(files[2].2.tunnels[0].addresses.len(), 2);
+}
+
 /// Nodes and links of `edges`, each link of a network of its own.
 fn nodes_and_links(auth: &str, edges: &[&str]) -> String {
     let mut names: Vec<&str> = edges.iter().flat_map(|edge| edge.split('-')).collect();
@@ -318,6 +346,33 @@ fn every_mistake_is_named_by_line_and_cure() {
         assert!(errors.contains(said), "`{said}` is not in:\n{errors}\n{text}");
         assert!(errors.lines().all(|line| line.starts_with("net.toml:")), "{errors}");
     }
+}
+
+#[test]
+fn mistakes_of_roaming_names_and_lists_of_addresses_are_named() {
+    let hop = format!("auth = \"none\"\n{LINE}");
+    let cases = [
+        (LINE, "a = { ssh", "a = { roams = 1, ssh", "it is true or false"),
+        (&hop, "a = { ssh", "a = { roams = true, ssh", "with auth = \"none\" there are none"),
+        (LINE, "192.0.2.1 dev", "a_b..c dev", "instead of the address its host name will do"),
+        (LINE, "\"10.99.0.1/24\"", "[\"10.99.0.1/24\", \"fd00::1/64\"]", "as many addresses"),
+        (LINE, "\"10.99.0.1/24\"", "[]", "an end may have a list of addresses"),
+        (LINE, "rate_mbit", "backend = \"xdp\"\nrate_mbit", ""),
+    ];
+    for (text, from, to, said) in cases {
+        assert!(text.contains(from), "{from}");
+        let parsed = Network::parse("net.toml", &text.replacen(from, to, 1));
+        match parsed {
+            Ok(_) => assert_eq!(said, "", "accepted: {to}"),
+            Err(errors) => assert!(errors.to_string().contains(said), "`{said}`: {errors}"),
+        }
+    }
+    // Who is known by a name sends from any address, which AF_XDP cannot.
+    let text = LINE
+        .replace("c = \"198.51.100.2", "c = \"c.example.net")
+        .replace("rate_mbit", "backend = \"xdp\"\nrate_mbit");
+    let errors = Network::parse("net.toml", &text).expect_err("it cannot start").to_string();
+    assert!(errors.contains("AF_XDP needs this host's IP address"), "{errors}");
 }
 
 #[test]

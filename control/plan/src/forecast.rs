@@ -11,7 +11,7 @@
 //! all of it against those rows. Where lines were measured, ours are right within 15 %, TCP that
 //! loses packets within 40 %: its rows scatter by as much from run to run.
 
-mod codes;
+pub(crate) mod codes;
 mod tcp;
 
 use recoded_code::theory::LossModel;
@@ -177,7 +177,7 @@ const LOSS_NEGLIGIBLE: f64 = 1e-3;
 const ROUND_TRIP_SHORT: f64 = 0.05;
 
 /// Ours has to be better by so much to be worth it, and another code than streams, too.
-const BETTER: f64 = 1.15;
+pub(crate) const BETTER: f64 = 1.15;
 
 impl Forecast {
     /// What these hops would carry, in their order. `None` without any.

@@ -27,4 +27,6 @@ pub mod measured;
 
 pub mod forecast;
 
+pub mod advice;
+
 pub mod error;

@@ -23,7 +23,7 @@ use recoded_pipeline::params::{Nanos, PeerId, ShardId};
 use recoded_secure::{
     CONTEXT_BYTES, Formed, HEADER_BYTES as ENVELOPE_HEADER_BYTES, HopReceiver, Kind, Received,
     Refused, Ring, Space, Strength, TRAILER_BYTES, TaggedUnit, UnitMasks, open_edge, open_hop,
-    verify_symbol,
+    verify_at_relay, verify_symbol,
 };
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use recoded_wire::shard::source_port_of;
@@ -37,6 +37,8 @@ pub(crate) struct Guard {
     mail: Sender<Letter>,
     /// Of the units at hand; once there are keys of a flow.
     masks: Option<UnitMasks>,
+    /// The same of flows that are relayed here, once there are columns of one.
+    relay_masks: Option<UnitMasks>,
     /// What was said last of where a neighbour is, and when.
     told: Option<(PeerId, Place, Nanos)>,
 }
@@ -64,8 +66,15 @@ impl Admitted {
 impl Guard {
     /// Without keys until they are adopted.
     pub(crate) fn new(keyring: Arc<Keyring>, mail: Sender<Letter>) -> Guard {
-        let mut guard =
-            Guard { keyring, rings: Rings::default(), seen: 0, mail, masks: None, told: None };
+        let mut guard = Guard {
+            keyring,
+            rings: Rings::default(),
+            seen: 0,
+            mail,
+            masks: None,
+            relay_masks: None,
+            told: None,
+        };
         guard.adopt();
         guard
     }
@@ -78,6 +87,10 @@ impl Guard {
         let mut epochs = self.rings.edges.iter().flat_map(|(_, ring)| ring.epochs());
         if let Some(epoch) = epochs.next().filter(|_| self.masks.is_none()) {
             self.masks = Some(UnitMasks::new(epoch.keys.tag_key(), UNITS));
+        }
+        let mut columns = self.rings.columns.iter().flat_map(|(_, keys)| keys);
+        if let Some(key) = columns.next().filter(|_| self.relay_masks.is_none()) {
+            self.relay_masks = Some(UnitMasks::new(key, UNITS));
         }
         true
     }
@@ -263,8 +276,7 @@ impl Guard {
     /// The key that symbols of a flow are tagged with from the next unit on.
     #[inline]
     pub(crate) fn tag_key(&self, flow: u32) -> Option<u8> {
-        let (_, ring) = &self.rings.edges[self.rings.edge(flow)?];
-        ring.sending().map(|epoch| epoch.key_id)
+        self.rings.tagging(flow)
     }
 
     /// Tags symbol `index` of a unit under one of the keys that are valid.
@@ -286,7 +298,8 @@ impl Guard {
         masks.tag(epoch.keys.tag_key(), &unit_of(unit), index, symbol)
     }
 
-    /// Verifies a symbol that the other end of a flow tagged, and relays combined.
+    /// Verifies a symbol that the source of a flow tagged, and relays combined: by all columns
+    /// where it ends here, by those that were granted where it is relayed.
     ///
     /// # Errors
     /// There are no keys, or it is no such symbol.
@@ -297,13 +310,17 @@ impl Guard {
         formed: egress::Formed<'_>,
         symbol: &[u8],
     ) -> Result<(), Refused> {
-        let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
-        let (_, ring) = &self.rings.edges[place];
-        let masks = self.masks.as_mut().ok_or(Refused::UnknownKey)?;
         let formed = match formed {
             egress::Formed::Source(index) => Formed::Source(index),
             egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
         };
+        if let Some(keys) = self.rings.columns(unit.shard.flow) {
+            let masks = self.relay_masks.as_mut().ok_or(Refused::UnknownKey)?;
+            return verify_at_relay(keys, masks, &unit_of(unit), formed, symbol);
+        }
+        let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
+        let (_, ring) = &self.rings.edges[place];
+        let masks = self.masks.as_mut().ok_or(Refused::UnknownKey)?;
         verify_symbol(ring, masks, &unit_of(unit), formed, symbol)
     }
 

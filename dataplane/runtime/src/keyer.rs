@@ -12,24 +12,29 @@
 //! sends what this thread writes, so handshakes take the way of all packets.
 
 use crate::encap::{ETHERNET_BYTES, header_bytes};
-use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings, SessionReport, Sessions};
+use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings, Sessions};
 use crate::roaming::{Movers, Place};
 use crate::shared::{Clock, LinkNow, Shared};
 use crate::snapshot::IP_PACKET_BYTES_MAX;
 use crate::talk::{Surroundings, Talk};
-use crate::topology::{PeerKey, Topology};
+use crate::topology::Topology;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 use recoded_pipeline::params::{FlowParams, PeerId, Role};
 use recoded_secure::{
-    Admission, Association, ENVELOPE_BYTES, EdgeKeys, Entropy, EpochKeys, Gate,
-    HANDSHAKE_BYTES_MAX, HopKeys, Identity, PrivateKey, Refused, Scope, Suite, TRAILER_BYTES, Turn,
-    open_edge,
+    Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
+    Scope, TRAILER_BYTES, Turn, is_grant, open_edge,
 };
 use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+mod columns;
+mod party;
+
+use columns::Columns;
+use party::Party;
 
 /// Letters from workers that wait.
 pub(crate) const MAIL: usize = 256;
@@ -74,6 +79,7 @@ pub(crate) struct Keyer {
     /// By `PeerId`; `None` where the configuration has no key of it.
     hops: Vec<Option<Party<HopKeys>>>,
     edges: Vec<(u32, Party<EdgeKeys>)>,
+    columns: Columns,
     /// Messages of others that may still be passed on, and the second for which that is.
     passes: (u64, u64),
     talk: Talk,
@@ -82,49 +88,6 @@ pub(crate) struct Keyer {
     /// By `PeerId`: link, address, whether there is a key of it.
     ways: Vec<(usize, IpAddr, bool)>,
     movers: Movers,
-}
-
-/// The other side of an association.
-struct Party<Keys> {
-    key: String,
-    association: Association<Keys>,
-    refused: u64,
-    refusal: Option<Refused>,
-}
-
-impl<Keys: EpochKeys> Party<Keys> {
-    fn new(
-        scope: Scope,
-        private: &PrivateKey,
-        key: &PeerKey,
-        now: u64,
-    ) -> Result<Self, getrandom::Error> {
-        let PeerKey { public, psk } = key.clone();
-        let identity = Identity { scope, private: private.clone(), peer: public, psk };
-        let association = Association::new(identity, Suite::preferred(), now, &Entropy::fresh()?);
-        Ok(Party { key: public.to_string(), association, refused: 0, refusal: None })
-    }
-
-    fn refuse(&mut self, reason: Refused) {
-        // Copies, of which there are some of each message.
-        if matches!(reason, Refused::TooSoon | Refused::Unexpected | Refused::Replayed) {
-            return;
-        }
-        self.refused += 1;
-        self.refusal = Some(reason);
-    }
-
-    fn report(&self, now: u64) -> SessionReport {
-        let Party { key, association, refused, refusal } = self;
-        let sending = association.ring().sending();
-        SessionReport {
-            key: key.clone(),
-            age_nanos: sending.map(|epoch| now.saturating_sub(epoch.since)),
-            handshakes: association.agreed(),
-            refused: *refused,
-            refusal: refusal.map(|reason| reason.to_string()).unwrap_or_default(),
-        }
-    }
 }
 
 impl Keyer {
@@ -146,6 +109,7 @@ impl Keyer {
             gate: None,
             hops: topology.hops.iter().map(|_| None).collect(),
             edges: Vec::new(),
+            columns: Columns::new(topology),
             passes: (0, 0),
             talk: Talk::new(topology, now, getrandom::u32()? as u16),
             told: None,
@@ -200,7 +164,8 @@ impl Keyer {
         let hops = self.hops.iter().flatten().map(|party| party.association.wake());
         let ready = self.edges.iter().filter(|(flow, _)| self.is_on_the_way(*flow));
         let edges = ready.map(|(_, party)| party.association.wake());
-        let wake = hops.chain(edges).fold(self.talk.wake(), u64::min);
+        let wake = hops.chain(edges).chain([self.columns.wake()]);
+        let wake = wake.fold(self.talk.wake(), u64::min);
         let wait = wake.saturating_sub(self.clock.now());
         let is_alone = self.hops.iter().all(Option::is_none) && self.edges.is_empty();
         Duration::from_nanos(wait).min(if is_alone { LOOK_ALONE } else { LOOK })
@@ -225,6 +190,7 @@ impl Keyer {
             let turn = party.association.poll(now, stamp, &Entropy::fresh()?, &mut out);
             self.follow_edge(edge, turn, &out);
         }
+        self.poll_columns(now, stamp)?;
         self.talk(now);
         self.report(now);
         Ok(())
@@ -388,6 +354,10 @@ impl Keyer {
         peer: PeerId,
         mut letter: Letter,
     ) -> Result<(), getrandom::Error> {
+        if is_grant(&letter.packet()[HEADER_BYTES..]) {
+            self.receive_grant(flow, peer, letter);
+            return Ok(());
+        }
         let Some(edge) = self.edges.iter().position(|(id, _)| *id == flow) else {
             self.pass(flow, peer, letter);
             return Ok(());
@@ -533,6 +503,7 @@ impl Keyer {
         self.keyring.store_sessions(Sessions {
             hops: self.hops.iter().map(|hop| hop.as_ref().map(|hop| hop.report(now))).collect(),
             edges: self.edges.iter().map(|(flow, edge)| (*flow, edge.report(now))).collect(),
+            columns: self.columns.report(now),
         });
     }
 
@@ -549,11 +520,17 @@ impl Keyer {
         let hop = |party: &Option<Party<HopKeys>>| {
             party.as_ref().map(|party| party.association.ring().clone())
         };
-        let edge =
-            |(flow, party): &(u32, Party<EdgeKeys>)| (*flow, party.association.ring().clone());
+        let edge = |(flow, party): &(u32, Party<EdgeKeys>)| {
+            // There is nothing to seal or tag with before relays have what they verify by.
+            let ring = party.association.ring();
+            let ring = if self.columns.holds_back(*flow) { None } else { Some(ring.clone()) };
+            (*flow, ring.unwrap_or_default())
+        };
         Rings {
             hops: self.hops.iter().map(hop).collect(),
             edges: self.edges.iter().map(edge).collect(),
+            tagging: self.columns.tagging(),
+            columns: self.columns.held(),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::slot::Slot;
 use crate::talk::Talked;
 use crossbeam::queue::ArrayQueue;
 use recoded_pipeline::params::PeerId;
-use recoded_secure::{EdgeKeys, HopKeys, Ring};
+use recoded_secure::{EdgeKeys, HopKeys, Ring, TagKey};
 use recoded_wire::announcement::ANNOUNCEMENT_BYTES_MAX;
 use recoded_wire::handshake::MESSAGE_BYTES_MAX;
 use recoded_wire::header::HEADER_BYTES;
@@ -19,8 +19,8 @@ const OUTGOING: usize = 256;
 const DISTRUSTED: usize = 64;
 
 /// Longest packet of a handshake, or announcement, without a trailer.
-pub(crate) const LETTER_BYTES: usize = ANNOUNCEMENT_BYTES_MAX;
-const _: () = assert!(LETTER_BYTES >= HEADER_BYTES + MESSAGE_BYTES_MAX);
+pub(crate) const LETTER_BYTES: usize = HEADER_BYTES + MESSAGE_BYTES_MAX;
+const _: () = assert!(LETTER_BYTES >= ANNOUNCEMENT_BYTES_MAX);
 
 /// Valid keys, by neighbour and by flow.
 #[derive(Clone, Default)]
@@ -29,6 +29,11 @@ pub(crate) struct Rings {
     pub(crate) hops: Vec<Option<Ring<Arc<HopKeys>>>>,
     /// Of sealed flows that begin or end here, by the number of the flow.
     pub(crate) edges: Vec<(u32, Ring<Arc<EdgeKeys>>)>,
+    /// Of those that relays verify, by number: the keys that symbols are tagged with. Of others
+    /// they are those that are sent with.
+    pub(crate) tagging: Vec<(u32, u8)>,
+    /// Of flows that this node relays, by number: what it verifies their symbols by.
+    pub(crate) columns: Vec<(u32, Vec<Arc<TagKey>>)>,
 }
 
 impl Rings {
@@ -36,6 +41,23 @@ impl Rings {
     #[inline]
     pub(crate) fn edge(&self, flow: u32) -> Option<usize> {
         self.edges.binary_search_by_key(&flow, |(id, _)| *id).ok()
+    }
+
+    /// The keys that symbols of a flow are tagged with.
+    #[inline]
+    pub(crate) fn tagging(&self, flow: u32) -> Option<u8> {
+        let (_, ring) = &self.edges[self.edge(flow)?];
+        match self.tagging.binary_search_by_key(&flow, |(id, _)| *id) {
+            Ok(place) => Some(self.tagging[place].1).filter(|key_id| ring.holds(*key_id)),
+            Err(_) => ring.sending().map(|epoch| epoch.key_id),
+        }
+    }
+
+    /// What a relay verifies symbols of a flow by.
+    #[inline]
+    pub(crate) fn columns(&self, flow: u32) -> Option<&[Arc<TagKey>]> {
+        let place = self.columns.binary_search_by_key(&flow, |(id, _)| *id).ok()?;
+        Some(&self.columns[place].1)
     }
 }
 
@@ -109,6 +131,9 @@ pub struct Sessions {
     pub hops: Vec<Option<SessionReport>>,
     /// Of sealed flows that begin or end here.
     pub edges: Vec<(u32, SessionReport)>,
+    /// Of flows that this node relays and whose source grants it columns of tags: the source's key,
+    /// how old those are that it goes by, how often they changed.
+    pub columns: Vec<(u32, SessionReport)>,
 }
 
 /// Shared by the thread of keys and the workers.

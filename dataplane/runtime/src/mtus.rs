@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The MTU of a tunnel whose path carries packets of so many bytes: never more than is configured,
 /// nor less than IP needs.
 fn mtu(config: &TunnelConfig, packet_bytes: Option<usize>) -> u16 {
-    let least = tunnel_mtu_min(config.address.0).min(config.mtu);
+    let least = tunnel_mtu_min(&config.addresses).min(config.mtu);
     let carried = packet_bytes.and_then(|bytes| u16::try_from(bytes).ok());
     carried.unwrap_or(config.mtu).clamp(least, config.mtu)
 }
@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn mtu_is_between_what_ip_needs_and_what_is_configured() {
         let tunnel = |address: &str, mtu| {
-            let address = (address.parse().expect("an address"), 24);
-            TunnelConfig { name: "rec0".into(), address, mtu }
+            let addresses = vec![(address.parse().expect("an address"), 24)];
+            TunnelConfig { name: "rec0".into(), addresses, mtu }
         };
         for (address, least) in [("10.99.0.1", 576), ("fd00::1", 1280)] {
             let config = tunnel(address, 1421);

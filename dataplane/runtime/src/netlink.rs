@@ -7,9 +7,11 @@
 use crate::encap::Mac;
 use crate::error::StartError;
 use crate::privileged::{AskError, Client};
+use crate::topology::Address;
 use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
 use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{
     LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp,
 };
@@ -148,6 +150,40 @@ impl Netlink {
         let deleted =
             self.executor.block_on(self.handle.link().del(message.header.index).execute());
         deleted.map_err(|error| StartError::Netlink { reason: error.to_string() })
+    }
+
+    /// Gives an interface an address, if it has not got it.
+    pub(crate) fn add_address(&self, name: &str, address: Address) -> Result<(), StartError> {
+        let Some(message) = self.link(name)? else { return Ok(()) };
+        let mut request = self.handle.address().add(message.header.index, address.0, address.1);
+        if address.0.is_ipv6() {
+            // There is no other host on a tunnel that could have it: it can be used at once.
+            request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
+        }
+        let added = self.executor.block_on(request.replace().execute());
+        added.map_err(|error| StartError::Netlink {
+            reason: format!("{name} does not get the address {}/{}: {error}", address.0, address.1),
+        })
+    }
+
+    /// Takes an address from an interface, if it has it.
+    pub(crate) fn remove_address(&self, name: &str, address: Address) -> Result<(), StartError> {
+        let Some(message) = self.link(name)? else { return Ok(()) };
+        let (index, (address, prefix)) = (message.header.index, address);
+        let removed = self.executor.block_on(async {
+            let request = self.handle.address().get().set_link_index_filter(index);
+            let request = request.set_address_filter(address).set_prefix_length_filter(prefix);
+            let mut found = pin!(request.execute());
+            let mut removed = Vec::new();
+            while let Some(message) = found.next().await {
+                removed.push(message?);
+            }
+            for message in removed {
+                self.handle.address().del(message).execute().await?;
+            }
+            Ok::<_, Error>(())
+        });
+        removed.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
     /// Gives an interface a carrier, or takes it away.

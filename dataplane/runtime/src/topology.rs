@@ -16,9 +16,16 @@ pub const TUNNEL_MTU_MIN_V6: u16 = 1280;
 /// less, but headers would outweigh the data.
 pub const TUNNEL_MTU_MIN_V4: u16 = 576;
 
-/// Least MTU of a tunnel with this address, written, by default, or where the path carries less.
-pub fn tunnel_mtu_min(address: IpAddr) -> u16 {
-    if address.is_ipv4() { TUNNEL_MTU_MIN_V4 } else { TUNNEL_MTU_MIN_V6 }
+/// Most addresses of a tunnel.
+pub const TUNNEL_ADDRESSES_MAX: usize = 8;
+
+/// An address and the length of its prefix.
+pub type Address = (IpAddr, u8);
+
+/// Least MTU of a tunnel with these addresses, written, by default, or where the path carries less.
+pub fn tunnel_mtu_min(addresses: &[Address]) -> u16 {
+    let is_ipv4 = addresses.iter().all(|(address, _)| address.is_ipv4());
+    if is_ipv4 { TUNNEL_MTU_MIN_V4 } else { TUNNEL_MTU_MIN_V6 }
 }
 
 /// How a worker waits when nothing happens.
@@ -113,6 +120,18 @@ pub struct EdgeConfig {
     pub flow: u32,
     /// The key of the other end.
     pub key: PeerKey,
+    /// Where the flow begins here: the keys of relays that verify its symbols, in the order in
+    /// which they pass them. Those in a row get different columns.
+    pub relays: Vec<PublicKey>,
+}
+
+/// A flow that is relayed here, and whose symbols are verified on the way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RelayedConfig {
+    /// The flow.
+    pub flow: u32,
+    /// The key of its source.
+    pub source: PublicKey,
 }
 
 /// A TUN interface to create. Its index in [`Topology::tunnels`] is its `TunnelId`.
@@ -120,8 +139,8 @@ pub struct EdgeConfig {
 pub struct TunnelConfig {
     /// Name of the interface.
     pub name: String,
-    /// Our address in the tunnel, and the length of its prefix.
-    pub address: (IpAddr, u8),
+    /// Our addresses in the tunnel, IPv4 and IPv6.
+    pub addresses: Vec<Address>,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
 }
@@ -155,6 +174,8 @@ pub struct Topology {
     pub private_key: Option<PrivateKey>,
     /// Other ends of sealed flows.
     pub edges: Vec<EdgeConfig>,
+    /// Flows whose symbols are verified before they are relayed.
+    pub relayed: Vec<RelayedConfig>,
 }
 
 /// A topology that cannot be run: which key, and the rule it breaks.
@@ -242,6 +263,14 @@ pub enum TopologyError {
         tunnel: String,
         /// The prefix length.
         prefix: u8,
+    },
+    /// A tunnel without an address, or with too many.
+    #[error("tunnel {tunnel:?} has {count} addresses: must be 1 to {TUNNEL_ADDRESSES_MAX}")]
+    Addresses {
+        /// Name of the tunnel.
+        tunnel: String,
+        /// How many it has.
+        count: usize,
     },
     /// A tunnel MTU below the minimum of IP.
     #[error("mtu = {mtu} of tunnel {tunnel:?}: must be at least {min}")]
@@ -341,15 +370,21 @@ impl Topology {
         unique("interface", interfaces.chain(self.tunnels.iter().map(|tunnel| &tunnel.name)))?;
         for tunnel in &self.tunnels {
             check_interface_name(&tunnel.name)?;
-            let (address, prefix) = tunnel.address;
-            check_unicast(address)?;
-            let (prefix_max, mtu_min) = match address {
-                IpAddr::V4(_) => (32, MTU_MIN_V4),
-                IpAddr::V6(_) => (128, TUNNEL_MTU_MIN_V6),
-            };
-            if prefix > prefix_max {
-                return Err(TopologyError::Prefix { tunnel: tunnel.name.clone(), prefix });
+            if !(1..=TUNNEL_ADDRESSES_MAX).contains(&tunnel.addresses.len()) {
+                let (tunnel, count) = (tunnel.name.clone(), tunnel.addresses.len());
+                return Err(TopologyError::Addresses { tunnel, count });
             }
+            for &(address, prefix) in &tunnel.addresses {
+                check_unicast(address)?;
+                let prefix_max = if address.is_ipv4() { 32 } else { 128 };
+                if prefix > prefix_max {
+                    return Err(TopologyError::Prefix { tunnel: tunnel.name.clone(), prefix });
+                }
+            }
+            let mtu_min = match tunnel_mtu_min(&tunnel.addresses) {
+                TUNNEL_MTU_MIN_V4 => MTU_MIN_V4,
+                least => least,
+            };
             if tunnel.mtu < mtu_min {
                 return Err(TopologyError::TunnelMtu {
                     tunnel: tunnel.name.clone(),
@@ -407,6 +442,7 @@ pub(crate) mod tests {
         Topology {
             private_key: None,
             edges: Vec::new(),
+            relayed: Vec::new(),
             workers: 1,
             tunnel_queues: 1,
             flow_memory_bytes: 1 << 30,
@@ -430,7 +466,7 @@ pub(crate) mod tests {
             }],
             tunnels: vec![TunnelConfig {
                 name: "rec0".into(),
-                address: ("10.99.0.1".parse().unwrap(), 24),
+                addresses: vec![("10.99.0.1".parse().unwrap(), 24)],
                 mtu: 1400,
             }],
         }
@@ -511,11 +547,15 @@ pub(crate) mod tests {
     #[test]
     fn check_tunnel_prefix_and_mtu_follow_the_address_family() {
         assert!(matches!(
-            error_after(|t| t.tunnels[0].address.1 = 33),
+            error_after(|t| t.tunnels[0].addresses[0].1 = 33),
             TopologyError::Prefix { prefix: 33, .. }
         ));
+        assert!(matches!(
+            error_after(|t| t.tunnels[0].addresses.clear()),
+            TopologyError::Addresses { count: 0, .. }
+        ));
         let error = error_after(|t| {
-            t.tunnels[0].address = ("fd00::1".parse().unwrap(), 64);
+            t.tunnels[0].addresses.push(("fd00::1".parse().unwrap(), 64));
             t.tunnels[0].mtu = 1279;
         });
         assert!(matches!(error, TopologyError::TunnelMtu { min: 1280, .. }));

@@ -17,7 +17,6 @@ use crate::topology::{Topology, TunnelConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -188,16 +187,14 @@ impl Tunnel {
                 _ => StartError::Tunnel { tunnel: config.name.clone(), action, source },
             }
         };
-        let (address, prefix) = config.address;
         let builder = DeviceBuilder::new()
             .name(&config.name)
             .layer(Layer::L3)
             .multi_queue(plan.queues > 1)
             .offload(offload);
-        let builder = match (extent, address) {
-            (Extent::Left, _) => builder.inherit_enable_state(),
-            (_, IpAddr::V4(v4)) => setting(builder, config.mtu).ipv4(v4, prefix, None),
-            (_, IpAddr::V6(v6)) => setting(builder, config.mtu).ipv6(v6, prefix),
+        let builder = match extent {
+            Extent::Left => builder.inherit_enable_state(),
+            _ => setting(builder, config.mtu),
         };
         let mut queues = vec![builder.build_sync().map_err(failed(CREATE))?];
         for _ in 1..plan.queues {
@@ -210,8 +207,14 @@ impl Tunnel {
         if extent == Extent::Lasting {
             queues[0].persist().map_err(failed("keep"))?;
         }
-        if extent != Extent::Left && address.is_ipv4() {
-            silence_ipv6(&config.name);
+        if extent != Extent::Left {
+            if config.addresses.iter().all(|(address, _)| address.is_ipv4()) {
+                silence_ipv6(&config.name);
+            }
+            // The first of a family is the one that Linux sends from.
+            for address in &config.addresses {
+                netlink.add_address(&config.name, *address)?;
+            }
         }
         if let Some(segments) = plan.segments_max
             && let Err(error) = netlink.limit_segments(&config.name, segments)
@@ -471,7 +474,7 @@ mod tests {
         in_namespace(|| {
             let config = TunnelConfig {
                 name: "rec0".into(),
-                address: ("10.99.0.1".parse().unwrap(), 24),
+                addresses: vec![("10.99.0.1".parse().unwrap(), 24)],
                 mtu: 1400,
             };
             let plan = TunnelPlan { config, queues: 1, segments_max: None };

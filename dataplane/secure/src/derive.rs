@@ -50,8 +50,11 @@ impl Secrets {
     /// gets some.
     #[must_use]
     pub fn column_seeds(&self, strength: Strength) -> Vec<ColumnSeed> {
-        let seed = |column| ColumnSeed { column, seed: self.key("column", &[column]) };
-        (0..strength.columns() as u8).map(seed).collect()
+        (0..strength.columns() as u8).map(|column| self.column_seed(column)).collect()
+    }
+
+    pub(crate) fn column_seed(&self, column: u8) -> ColumnSeed {
+        ColumnSeed { column, seed: self.key("column", &[column]) }
     }
 
     /// Seals source packets; `key_id` tells the receiver which key that is.

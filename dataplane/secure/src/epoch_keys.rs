@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::association::EpochKeys;
+use crate::derive::Secrets;
 use crate::envelope::{Opener, Sealer};
 use crate::error::Refused;
+use crate::grant::{GrantedSeeds, granted_seeds};
 use crate::handshake::Established;
 use crate::homomorphic::{Strength, TagKey};
 use crate::hop::{HopDigest, HopReceiver, HopSender};
@@ -20,7 +22,7 @@ use crate::units::{Formed, TaggedUnit, UnitMasks};
 pub const LANES: usize = 16;
 
 /// Longest packet with a tag: what a frame of the dataplane holds.
-const PACKET_BYTES_MAX: usize = 2048;
+pub(crate) const PACKET_BYTES_MAX: usize = 2048;
 
 /// How late a packet of a hop may be, in packets of its lane: 16 ms of 1 Mpps.
 const HOP_WINDOW: usize = 1 << 14;
@@ -112,6 +114,8 @@ pub struct EdgeKeys {
     opener: Opener,
     tags: TagKey,
     peer_tags: TagKey,
+    /// What the columns of the tags of this end come from.
+    secrets: Secrets,
     is_confirmed: AtomicBool,
 }
 
@@ -126,6 +130,7 @@ impl EpochKeys for EdgeKeys {
         Self {
             tags,
             peer_tags,
+            secrets: send.clone(),
             sealer: send.sealer(*suite, *peer_key_id),
             opener: receive.opener(*suite, EDGE_WINDOW),
             is_confirmed: AtomicBool::new(false),
@@ -160,6 +165,12 @@ impl EdgeKeys {
     #[must_use]
     pub const fn tag_key(&self) -> &TagKey {
         &self.tags
+    }
+
+    /// The columns of these tags that the relay in this place of the list gets.
+    #[must_use]
+    pub fn granted_seeds(&self, place: usize) -> GrantedSeeds {
+        granted_seeds(&self.secrets, place)
     }
 }
 

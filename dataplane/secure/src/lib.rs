@@ -11,6 +11,7 @@
 //!                    |--> ColumnSeeds --> TagKey   tags of symbols, which recoding carries along
 //!                    |                  `--> UnitMasks, per worker
 //!                    `--> Sealer, Opener           end to end: AEAD per source packet
+//!  Grant: some ColumnSeeds for a relay --> RelayColumns --> TagKey of these columns
 //!  Ring: the epochs of keys that are valid while packets are on the way
 //!  Association: a Session and the Ring of what it gives, HopKeys or EdgeKeys for all workers
 //! ```
@@ -31,6 +32,8 @@ mod handshake;
 
 mod one_way;
 
+mod grant;
+
 mod ring;
 
 mod replay;
@@ -49,11 +52,17 @@ mod association;
 
 mod epoch_keys;
 
+mod relay_columns;
+
 pub use association::{Association, EpochKeys, Turn};
 pub use derive::{LABEL_PREFIX, Secrets};
 pub use envelope::{ENVELOPE_BYTES, HEADER_BYTES, Opener, Sealer, Suite};
 pub use epoch_keys::{EdgeKeys, HopKeys, LANES, Received, open_edge, open_hop, verify_symbol};
 pub use error::{KeyError, Refused};
+pub use grant::{
+    GRANT_BYTES_MAX, GRANT_EPOCHS_MAX, Grant, GrantReader, GrantedSeeds, granted_seeds, is_grant,
+    write_grant,
+};
 pub use handshake::{
     Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope, Session,
     Step, timing,
@@ -62,6 +71,9 @@ pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagK
 pub use hop::{Checked, HeadChecked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};
 pub use keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
 pub use one_way::{OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembered};
+pub use relay_columns::{
+    GRANT_LIFE_NANOS, GrantSchedule, GrantTurn, RelayColumns, verify_at_relay,
+};
 pub use replay::ReplayWindow;
 pub use ring::{Epoch, Ring};
 pub use secret::Secret;

@@ -3,7 +3,8 @@
 //! ```text
 //!  hop:   | header, type 7 | message |                  from neighbour to neighbour, without a tag
 //!         | header, type 7 | trailer of the hop |       hello: no message
-//!  edge:  | header, type 7, EDGE | message | trailer |  from edge to edge, passed on by relays
+//!  edge:  | header, type 7, EDGE | message | trailer |  from edge to edge, passed on by relays; or
+//!                                                       from the source to one of them: a grant
 //!         | header, type 7, EDGE | envelope | trailer | hello: an envelope of an empty packet
 //! ```
 //!
@@ -15,8 +16,8 @@ use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType};
 /// Largest number of hops that a message between edges travels.
 pub const EDGE_HOPS_MAX: u8 = 64;
 
-/// Longest message.
-pub const MESSAGE_BYTES_MAX: usize = 160;
+/// Longest message: a grant of columns of three epochs.
+pub const MESSAGE_BYTES_MAX: usize = 460;
 
 /// Parses the header of a handshake packet, with or without a trailer.
 ///

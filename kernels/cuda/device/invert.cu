@@ -8,11 +8,14 @@
 //
 // The matrix itself stays in global memory (a megabyte for n = 1024), where each word of it is read
 // and written once a panel, so one kernel serves all sizes on all cards.
+//
+// Where there are fewer large matrices than multiprocessors, several blocks work on each of them:
+// see invert_parts.cu, which has the same steps as launches of their own.
 #include "../job.h"
 #include "common.cuh"
 #include "permute.cuh"
 
-enum : uint32_t { PANEL = 32, PANEL_WORDS = PANEL / 4, NONE = 0xffffffff, WARPS = invert_threads / 32 };
+enum : uint32_t { PANEL = 32, PANEL_WORDS = PANEL / 4, NONE = 0xffffffff };
 
 // What lies in shared memory.
 struct Workspace {
@@ -53,10 +56,15 @@ __device__ __forceinline__ uint32_t inside(uint32_t word, uint32_t index, uint32
     return left >= 4 ? word : word & ((1u << (8 * left)) - 1);
 }
 
-__device__ __forceinline__ void copy_matrix(const Job &job, const uint8_t *arena, const Matrix &matrix) {
+__device__ __forceinline__ void load_inverses(const Workspace &space, const FieldTables &table) {
+    for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x) space.inverses[i] = table.inverses[i];
+}
+
+__device__ __forceinline__ void copy_rows(const Job &job, const uint8_t *arena, const Matrix &matrix,
+                                          uint32_t first, uint32_t rows) {
     const uint32_t words = matrix.words();
-    for (uint32_t i = threadIdx.x; i < matrix.size * words; i += blockDim.x) {
-        const uint32_t row = i / words, index = i % words;
+    for (uint32_t i = threadIdx.x; i < rows * words; i += blockDim.x) {
+        const uint32_t row = first + i / words, index = i % words;
         const uint32_t word = load<uint32_t>(coefficient_row(job, arena, row) + 4 * index);
         store<uint32_t>(matrix.word(row, index), inside(word, index, matrix.size));
     }
@@ -169,39 +177,46 @@ __device__ __forceinline__ void apply_panel(uint32_t (&sums)[ROWS], const Worksp
     for (uint32_t i = 0; i < ROWS; i++) sums[i] = restore_order(sums[i]);
 }
 
-// Brings the columns outside the panel up to date, 128 bytes at a time: a lane has one word, a warp
-// every WARPS-th group of rows. Pivot rows are replaced last, as all others need them.
+// Brings WORDS words of all rows up to date, from word `strip` on, but for those of the panel: each
+// thread has one word of every so many groups of rows. Pivot rows are replaced last, as all others
+// need them.
+template <uint32_t WORDS>
+__device__ __forceinline__ void update_strip(const Workspace &space, const Matrix &matrix, uint32_t begin,
+                                             uint32_t width, uint32_t strip) {
+    enum : uint32_t { GROUPS = invert_threads / WORDS, PIVOTS = PANEL / GROUPS, ROWS = 8 };
+    const uint32_t group = threadIdx.x / WORDS, index = strip + threadIdx.x % WORDS;
+    const bool in_panel = index >= begin / 4 && index < (begin + PANEL) / 4;
+    const bool busy = index < matrix.words() && !in_panel;
+    uint32_t pivots[PIVOTS];
+    if (busy) {
+        apply_panel<PIVOTS>(pivots, space, matrix, begin, width, begin + PIVOTS * group, index);
+        for (uint32_t first = ROWS * group; first < matrix.size; first += ROWS * GROUPS) {
+            uint32_t sums[ROWS];
+            apply_panel<ROWS>(sums, space, matrix, begin, width, first, index);
+#pragma unroll
+            for (uint32_t i = 0; i < ROWS; i++) {
+                const uint32_t row = first + i;
+                if (row >= matrix.size || (row >= begin && row < begin + width)) continue;
+                uint8_t *word = matrix.word(row, index);
+                store<uint32_t>(word, load_mutable<uint32_t>(word) ^ sums[i]);
+            }
+        }
+    }
+    __syncthreads();
+    if (busy) {
+#pragma unroll
+        for (uint32_t i = 0; i < PIVOTS; i++) {
+            const uint32_t row = PIVOTS * group + i;
+            if (row < width) store<uint32_t>(matrix.word(begin + row, index), pivots[i]);
+        }
+    }
+}
+
+// Brings the columns outside the panel up to date, a word for each lane of a warp at a time.
 __device__ __forceinline__ void update_others(const Workspace &space, const Matrix &matrix, uint32_t begin,
                                               uint32_t width) {
-    enum : uint32_t { PIVOTS = PANEL / WARPS, ROWS = 8 };
-    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (uint32_t strip = 0; strip < matrix.words(); strip += 32) {
-        const uint32_t index = strip + lane;
-        const bool in_panel = index >= begin / 4 && index < (begin + PANEL) / 4;
-        const bool busy = index < matrix.words() && !in_panel;
-        uint32_t pivots[PIVOTS];
-        if (busy) {
-            apply_panel<PIVOTS>(pivots, space, matrix, begin, width, begin + PIVOTS * warp, index);
-            for (uint32_t first = ROWS * warp; first < matrix.size; first += ROWS * WARPS) {
-                uint32_t sums[ROWS];
-                apply_panel<ROWS>(sums, space, matrix, begin, width, first, index);
-#pragma unroll
-                for (uint32_t i = 0; i < ROWS; i++) {
-                    const uint32_t row = first + i;
-                    if (row >= matrix.size || (row >= begin && row < begin + width)) continue;
-                    uint8_t *word = matrix.word(row, index);
-                    store<uint32_t>(word, load_mutable<uint32_t>(word) ^ sums[i]);
-                }
-            }
-        }
-        __syncthreads();
-        if (busy) {
-#pragma unroll
-            for (uint32_t i = 0; i < PIVOTS; i++) {
-                const uint32_t row = PIVOTS * warp + i;
-                if (row < width) store<uint32_t>(matrix.word(begin + row, index), pivots[i]);
-            }
-        }
+        update_strip<32>(space, matrix, begin, width, strip);
     }
 }
 
@@ -226,10 +241,8 @@ KERNEL(invert) {
     const Workspace space = workspace(shared);
     const Matrix matrix = {arena + job.destinations, job.rows, job.destination_stride};
     load_permute_tables(space.tables, tables[job.field]);
-    for (uint32_t i = threadIdx.x; i < 256; i += blockDim.x) {
-        space.inverses[i] = tables[job.field].inverses[i];
-    }
-    copy_matrix(job, arena, matrix);
+    load_inverses(space, tables[job.field]);
+    copy_rows(job, arena, matrix, 0, matrix.size);
     __syncthreads();
     uint32_t done = 0;
     while (done < matrix.size) {

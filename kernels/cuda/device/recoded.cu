@@ -2,6 +2,7 @@
 #include "bmma.cu"
 #include "four_russians.cu"
 #include "invert.cu"
+#include "invert_parts.cu"
 #include "loop.cu"
 #include "permute.cu"
 #include "prepare.cu"

@@ -65,6 +65,11 @@ KERNEL(broken_unwritten) {
     store<uint32_t>(own, load_mutable<uint32_t>(own));
 }
 
+KERNEL(broken_shared_alignment) {
+    SHARED_MEMORY(shared);
+    reinterpret_cast<uint32_t *>(shared + 2)[threadIdx.x / 4] = 0;
+}
+
 KERNEL(broken_shared) {
     SHARED_MEMORY(shared);
     shared[threadIdx.x + 1] = 0;

@@ -25,6 +25,7 @@ const Named NAMED_KERNELS[] = {
     {"broken_store", recoded_broken_store},
     {"broken_alignment", recoded_broken_alignment},
     {"broken_shared", recoded_broken_shared},
+    {"broken_shared_alignment", recoded_broken_shared_alignment},
     {"broken_blocks", recoded_broken_blocks},
     {"broken_read_only", recoded_broken_read_only},
     {"broken_unwritten", recoded_broken_unwritten},
@@ -81,9 +82,10 @@ extern "C" bool recoded_shim_technique(size_t index, TechniqueRow *row) {
 }
 
 // A job whose members are 1, 2, 3 ... in the order in which job.h has them, and the bytes of the
-// tables and of the state of progressive decoding for 100 symbols.
-extern "C" void recoded_shim_sample(Job *job, uint64_t *tables_bytes, uint64_t *state_bytes) {
+// tables, of the state of progressive decoding for 100 symbols and of that of an inversion.
+extern "C" void recoded_shim_sample(Job *job, uint64_t *tables_bytes, uint64_t state_bytes[2]) {
     *job = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     *tables_bytes = FIELDS * sizeof(FieldTables);
-    *state_bytes = PROGRESSIVE_STATE_BYTES(100);
+    state_bytes[0] = PROGRESSIVE_STATE_BYTES(100);
+    state_bytes[1] = INVERSE_STATE_BYTES;
 }

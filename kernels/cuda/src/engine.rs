@@ -328,7 +328,7 @@ impl CudaEngine {
         let (special, jobs) = (&self.special, bundle.jobs().iter().map(|placed| &placed.job));
         let chosen = choice::technique(jobs, self.info.multiprocessors);
         let technique = self.technique;
-        self.plan.make(bundle, |number, _| match technique {
+        self.plan.make(bundle, self.info.multiprocessors, |number, _| match technique {
             Some(technique) => *technique,
             None => special_for(special, bundle, number).unwrap_or(*chosen),
         })?;

@@ -51,6 +51,12 @@ impl Job {
         place.map_or(u8::MAX, |place| place as u8)
     }
 
+    /// Bytes that the kernels `invert_*` share for each matrix.
+    pub const INVERSE_STATE_BYTES: u64 = 16 + 2 * 1024 + 2 * 128;
+
+    /// Columns that a launch of `invert_panel` eliminates.
+    pub const INVERSE_PANEL: u32 = 32;
+
     /// Bytes of the state that `decode_progressive` keeps for each of its blocks, for a generation
     /// of `size` symbols.
     #[must_use]
@@ -216,6 +222,10 @@ pub const KERNELS: &[Geometry] = kernels![
     (prepare_bits, 128, 32, 32, 1, 0),
     (random_coefficients, 64, 1, 1024, 64, 0),
     (invert, 256, 1024, 1024, 1, 43280),
+    (invert_begin, 256, 32, 1024, 1, 0),
+    (invert_panel, 256, 1024, 1024, 1, 45328),
+    (invert_update, 256, 1024, 32, 1, 43280),
+    (invert_end, 256, 32, 1024, 1, 36864),
     (decode_progressive, 256, 1024, 1024, 1, 2064),
     (eliminate_row, 256, 1024, 1024, 1, 1024),
     (probe_permute, 256, 1, 1024, 1, 0),

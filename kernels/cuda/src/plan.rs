@@ -8,7 +8,8 @@
 //!                                                          drawn coefficients, other forms
 //! ```
 //!
-//! Launches of one bundle follow each other on one stream: draw, invert, prepare, multiply.
+//! Launches of one bundle follow each other on one stream: draw, invert, prepare, multiply. Where
+//! there are too few large matrices to go round, several blocks invert each, in several launches.
 
 use std::ops::Range;
 
@@ -16,6 +17,8 @@ use recoded_code::engine::{self, Bundle, Error, Operation, Placed, RANK_BYTES};
 use recoded_gf::{Field, FieldOrder};
 
 use crate::job::{Form, Geometry, Job, Technique};
+
+mod inverses;
 
 /// One launch: the kernel and its jobs in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,14 +52,15 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans `bundle`, with the technique that `choose` names for each of its products, by the
-    /// number of the job.
+    /// Plans `bundle` for a card of so many multiprocessors, with the technique that `choose` names
+    /// for each of its products, by the number of the job.
     ///
     /// # Errors
     /// [`Error::Unsupported`] when a job is more than a grid can number.
     pub fn make(
         &mut self,
         bundle: &Bundle,
+        multiprocessors: u32,
         choose: impl Fn(usize, &engine::Job) -> Technique,
     ) -> Result<(), Error> {
         self.table.clear();
@@ -74,7 +78,7 @@ impl Plan {
             works.push(self.work(placed, number, choose(number, &placed.job)));
         }
         self.stage("random_coefficients", &works, Work::draw)?;
-        self.stage("invert", &works, Work::invert)?;
+        self.stage_inverses(&works, multiprocessors)?;
         for form in FORMS {
             let Some(kernel) = form.kernel() else { continue };
             self.prepare_coefficients(form, kernel, &mut works)?;
@@ -238,6 +242,10 @@ impl Described for Work {
 }
 
 impl Work {
+    const fn inverts(&self) -> bool {
+        matches!(self.job.operation, Operation::Invert | Operation::Solve)
+    }
+
     const fn has_product(&self) -> bool {
         self.job.operation.has_sources()
     }
@@ -378,9 +386,9 @@ const COMPILED_GEOMETRY: &str = "reed_solomon";
 
 const FORMS: [Form; 4] = [Form::LogFf, Form::Log00, Form::Planes, Form::Bits];
 
-/// Jobs of the table that one job of a bundle becomes at most: draw or invert, two preparations,
-/// the product.
-const LAUNCHES_MAX: usize = 4;
+/// Jobs of the table that one job of a bundle becomes at most: draw, or invert in four kernels, two
+/// preparations, the product.
+const LAUNCHES_MAX: usize = 7;
 
 /// A copy takes 2 us of the driver's time, as does moving about this much.
 const STAGED_INPUT_MAX: usize = 32 << 10;
@@ -422,7 +430,7 @@ mod tests {
     fn plan_launches_in_order_and_counts_blocks() {
         for name in TECHNIQUES.iter().map(|technique| technique.name) {
             let mut plan = Plan::default();
-            plan.make(&bundle(), |_, _| technique(name)).expect("a plan");
+            plan.make(&bundle(), 132, |_, _| technique(name)).expect("a plan");
             let names: Vec<_> = plan.launches.iter().map(|launch| launch.geometry.name).collect();
             assert_eq!(names[..2], ["random_coefficients", "invert"], "{name}");
             assert_eq!(names[names.len() - 1], technique(name).kernel);
@@ -442,7 +450,7 @@ mod tests {
         for name in TECHNIQUES.iter().map(|technique| technique.name) {
             let mut plan = Plan::default();
             let bundle = bundle();
-            plan.make(&bundle, |_, _| technique(name)).expect("a plan");
+            plan.make(&bundle, 132, |_, _| technique(name)).expect("a plan");
             assert!(plan.table.len() * size_of::<Job>() <= plan.input as usize);
             assert!(plan.input as usize + bundle.input_bytes() <= plan.output as usize);
             for job in &plan.table {

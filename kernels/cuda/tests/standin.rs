@@ -34,6 +34,46 @@ fn every_technique_matches_the_cpu() {
     });
 }
 
+/// The stand-in has four multiprocessors: two large matrices are shared by several blocks, three
+/// are not, and both give what the CPU does, also where there is no inverse.
+#[test]
+fn few_large_matrices_are_inverted_by_several_blocks() {
+    in_child("few_large_matrices_are_inverted_by_several_blocks", &[], || {
+        let mut random = random();
+        let mut engine = open(&options());
+        let solve = Job::new(Operation::Solve, 130, 130, 100);
+        let cases = [
+            (vec![solve, Job::invert(20), Job::invert(161)], true),
+            (vec![solve, Job::invert(150), Job::invert(161)], false),
+        ];
+        for (jobs, are_shared) in cases {
+            for is_singular in [false, true] {
+                let bytes = |of: fn(&Job) -> usize| jobs.iter().map(of).sum();
+                let (input, output) = (bytes(Job::input_bytes), bytes(Job::output_bytes));
+                let mut bundle = Bundle::new(input, output, jobs.len());
+                for job in &jobs {
+                    let number = bundle.push(*job, 0).expect("room");
+                    fill_job(&mut bundle, number, &mut random);
+                    for row in 0..if is_singular { job.rows } else { 0 } {
+                        bundle.coefficients_mut(number, row)[job.rows / 2] = 0;
+                    }
+                }
+                engine.submit(bundle).expect("taken");
+                let Completed { bundle, result } = wait(&mut engine);
+                assert_eq!(result, Ok(()));
+                assert!(check::agrees(&bundle), "shared: {are_shared}, singular: {is_singular}");
+                let is_right = |job| bundle.outcome(job).is_err() || !is_singular;
+                assert!((0..jobs.len()).all(is_right));
+                let moment = Duration::from_micros(1);
+                let (bundle, timings) = engine.measure(bundle, moment).expect("works");
+                assert!(check::agrees(&bundle));
+                let has = |name| timings.stages.iter().any(|(kernel, _)| *kernel == name);
+                assert_eq!((has("invert"), has("invert_begin")), (true, are_shared));
+            }
+        }
+    });
+}
+
 /// Shared memory beyond 48 KB has to be asked for, and each capability has a limit.
 #[test]
 fn techniques_keep_the_limits_of_every_capability() {

@@ -146,7 +146,8 @@ const fn absent(reason: String) -> Error {
 fn simulated() -> Result<Box<dyn Engine>, Error> {
     use crate::sim::{MemoryModel, Mishaps, Simulation};
 
-    let mut simulation = Simulation::new(MemoryModel::default(), CARD_BYTES as usize);
+    let card = Simulation::new(MemoryModel::default(), CARD_BYTES as usize);
+    let mut simulation = card.with_host_memory();
     if let Some(file) = std::env::var_os(MISHAPS_ENV) {
         simulation.set_mishaps(Mishaps::in_file(file.into()));
     }

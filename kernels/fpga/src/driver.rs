@@ -177,14 +177,7 @@ impl<T: Transport> Driver<T> {
     /// # Errors
     /// [`DriverError::Reset`] when the card does not come back.
     pub fn reset(&mut self) -> Result<(), DriverError> {
-        self.transport.write32(register::CONTROL, 1 << control::RESET);
-        let begun = self.transport.now();
-        while self.transport.read32(register::STATUS) >> state::RESETTING & 1 == 1 {
-            if self.transport.now() - begun > self.options.reset_timeout {
-                return Err(DriverError::Reset);
-            }
-            self.transport.wait(RESET_INTERVAL);
-        }
+        self.halt()?;
         let log2 = self.options.ring_log2;
         // An old phase bit would be taken for a completion.
         self.transport.write(self.completions, &vec![0; COMPLETION_BYTES << log2])?;
@@ -203,6 +196,27 @@ impl<T: Transport> Driver<T> {
         }
         (self.submitted, self.announced, self.completed) = (0, 0, 0);
         self.progress = self.transport.now();
+        Ok(())
+    }
+
+    /// Drops all jobs, for good. Whether the card reaches no memory of bundles any more: false
+    /// where it may still write to it. Takes as long as a reset may take.
+    pub fn stop(&mut self) -> bool {
+        // The IOMMU keeps a card out that does not end its reset.
+        let _ = self.halt();
+        self.transport.unshare()
+    }
+
+    /// Has the card drop all jobs, and end what it has begun on the bus.
+    fn halt(&mut self) -> Result<(), DriverError> {
+        self.transport.write32(register::CONTROL, 1 << control::RESET);
+        let begun = self.transport.now();
+        while self.transport.read32(register::STATUS) >> state::RESETTING & 1 == 1 {
+            if self.transport.now() - begun > self.options.reset_timeout {
+                return Err(DriverError::Reset);
+            }
+            self.transport.wait(RESET_INTERVAL);
+        }
         Ok(())
     }
 

@@ -1,17 +1,20 @@
 //! Bundles in, descriptors to the card, bundles out.
 //!
 //! ```text
-//!  submit   a free lane: sources and coefficients are copied to memory that the card reaches;
-//!           descriptors wait their turn, as many in the ring as it takes
+//!  submit   a free lane: the card is given the addresses of sources and destinations, and
+//!           coefficients in the order in which it reads them; descriptors wait their turn, as many
+//!           in the ring as it takes
 //!  poll     completions come in the order of the descriptors; a lane that waits for none gives its
-//!           bundle back, with destinations copied from where the card wrote them
+//!           bundle back
 //! ```
 //!
-//! Segments that the card keeps (`segments`) are copied once, not with each bundle over them.
+//! Where the card does not reach a bundle's memory (`Transport::share`), sources are copied to
+//! memory that it does reach, and destinations from there; segments that the card keeps
+//! (`segments`) then only once, not with each bundle over them. Destinations that are sums of
+//! several products are always copied, as they are added up here.
 //!
-//! The card never sees a bundle's own memory, so a bundle can be returned while the card still
-//! works on its copy. A card that hangs or answers out of order is lost; the caller opens it again,
-//! which resets it.
+//! A card that hangs or answers out of order is lost. It is stopped, and kept out of all memory of
+//! bundles, before the first of these is returned; the caller opens it again, which resets it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -35,10 +38,10 @@ pub struct EngineOptions {
     pub driver: Options,
     /// Bundles in flight beside each other: while one is computed, the next is copied.
     pub lanes: usize,
-    /// Bytes that a bundle may have, each for sources, for coefficients in tile order, and for
-    /// destinations. All of it is allocated when the engine is opened.
+    /// Bytes that a bundle may have, each for sources and for destinations that are copied, and for
+    /// coefficients in tile order. All of it is allocated when the engine is opened.
     pub lane_bytes: usize,
-    /// Bytes of the segments that the card keeps, allocated likewise.
+    /// Bytes of the segments that are copied for the card to keep, allocated likewise.
     pub kept_bytes: usize,
 }
 
@@ -46,6 +49,15 @@ impl Default for EngineOptions {
     fn default() -> Self {
         Self { driver: Options::default(), lanes: 2, lane_bytes: 4 << 20, kept_bytes: 4 << 20 }
     }
+}
+
+/// Bytes of rows that were copied because the card did not reach them, or to be added up.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Copied {
+    /// Sources, segments included.
+    pub sources: u64,
+    /// Destinations.
+    pub destinations: u64,
 }
 
 /// One card as an engine.
@@ -61,6 +73,9 @@ pub struct FpgaEngine<T> {
     in_ring: VecDeque<usize>,
     /// Why the card is of no more use.
     lost: Option<Error>,
+    /// Whether the card was kept out of all bundles when it was lost.
+    is_stopped: bool,
+    copied: Copied,
     /// Where rows of a product's parts are added up.
     scratch: Vec<u8>,
 }
@@ -73,6 +88,8 @@ struct Lane {
 
 struct InFlight {
     bundle: Bundle,
+    /// Whether the card writes to the bundle itself.
+    is_shared: bool,
     sums: Vec<Sum>,
     /// Descriptors without completion.
     pending: usize,
@@ -93,6 +110,7 @@ impl<T: Transport> FpgaEngine<T> {
                 sources: memory.allocate(lane_bytes)?,
                 tiles: memory.allocate(lane_bytes)?,
                 destinations: memory.allocate(lane_bytes)?,
+                output: None,
             };
             Ok(Lane { place, in_flight: None })
         });
@@ -108,6 +126,8 @@ impl<T: Transport> FpgaEngine<T> {
             waiting: VecDeque::new(),
             in_ring: VecDeque::new(),
             lost: None,
+            is_stopped: false,
+            copied: Copied::default(),
             scratch: Vec::new(),
         })
     }
@@ -117,36 +137,52 @@ impl<T: Transport> FpgaEngine<T> {
         &mut self.driver
     }
 
-    /// Bytes of the segments that the card keeps.
+    /// Bytes of the segments that were copied for the card to keep.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.segments.bytes()
     }
 
-    /// Where the card has the sources of a bundle already.
-    fn kept(&self, bundle: &Bundle) -> Option<u64> {
-        bundle.segment().and_then(|segment| self.segments.find(segment))
+    /// What was copied since the engine was opened.
+    #[must_use]
+    pub const fn copied(&self) -> Copied {
+        self.copied
     }
 
-    /// Copies what the card is to read.
-    fn begin(&mut self, lane: usize, mut bundle: Bundle) -> Result<(), Refused> {
-        let kept = self.kept(&bundle);
+    /// Where the card reaches sources and output of a bundle without a copy.
+    fn reached(&mut self, bundle: &mut Bundle) -> (Option<u64>, Option<u64>) {
+        let memory = self.driver.transport();
+        let kept = bundle.segment().and_then(|segment| self.segments.find(segment));
+        let sources = kept.or_else(|| memory.share(bundle.sources()));
+        (sources, memory.share_mut(bundle.output_mut()))
+    }
+
+    /// Gives the card what it is to read, by address or as a copy.
+    fn begin(
+        &mut self,
+        lane: usize,
+        mut bundle: Bundle,
+        (reached, output): (Option<u64>, Option<u64>),
+    ) -> Result<(), Refused> {
         let place = self.lanes[lane].place;
-        let place = Place { sources: kept.unwrap_or(place.sources), ..place };
+        let place = Place { sources: reached.unwrap_or(place.sources), output, ..place };
         let plan = Plan::make(&mut bundle, self.driver.shape(), place);
         let bytes = bundle.segment().map_or(bundle.input_bytes(), |segment| segment.bytes());
         let memory = self.driver.transport();
-        let sources = if kept.is_some() { &[] } else { &bundle.sources()[..bytes] };
-        let copied = memory
-            .write(place.sources, sources)
-            .and_then(|()| memory.write(place.tiles, &plan.tiles));
+        let mut copied = memory.write(place.tiles, &plan.tiles);
+        if reached.is_none() {
+            self.copied.sources += bytes as u64;
+            let sources = &bundle.sources()[..bytes];
+            copied = copied.and_then(|()| memory.write(place.sources, sources));
+        }
         if let Err(error) = copied {
             self.lose("copy", &error.to_string());
             return refuse(lost("copy", &error.to_string()), bundle);
         }
         let pending = plan.descriptors.len();
         self.waiting.extend(plan.descriptors.into_iter().map(|descriptor| (lane, descriptor)));
-        let in_flight = InFlight { bundle, sums: plan.sums, pending, error: None };
+        let is_shared = output.is_some();
+        let in_flight = InFlight { bundle, is_shared, sums: plan.sums, pending, error: None };
         self.lanes[lane].in_flight = Some(in_flight);
         self.fill_ring();
         Ok(())
@@ -200,6 +236,7 @@ impl<T: Transport> FpgaEngine<T> {
     fn copy_out(&mut self, place: Place, sum: Sum, bundle: &mut Bundle) -> Result<(), MemoryError> {
         let placed = bundle.jobs()[sum.job];
         let Job { rows, row_bytes, .. } = placed.job;
+        self.copied.destinations += (sum.parts * rows * row_bytes) as u64;
         self.scratch.resize(row_bytes, 0);
         for row in 0..rows {
             let offset = row * placed.job.stride();
@@ -219,19 +256,37 @@ impl<T: Transport> FpgaEngine<T> {
         Ok(())
     }
 
-    /// Gives nothing to the card any more: the bundles have memory of their own.
+    /// Gives nothing to the card any more, and takes the bundles from it.
     fn lose(&mut self, call: &'static str, reason: &str) {
         self.lost = Some(lost(call, reason));
+        self.is_stopped = self.driver.stop();
         self.waiting.clear();
         self.in_ring.clear();
     }
 
-    fn refusal(&self, bundle: &Bundle) -> Option<Error> {
-        if let Some(error) = &self.lost {
-            return Some(error.clone());
+    /// A bundle that was in flight when the card was lost. One that the card may still write to is
+    /// never seen again: the caller has its inputs (`Bundle::retain`).
+    fn give_back(&mut self) -> Option<Bundle> {
+        while let Some(InFlight { bundle, is_shared, .. }) =
+            self.lanes.iter_mut().find_map(|lane| mem::take(&mut lane.in_flight))
+        {
+            if self.is_stopped || !is_shared {
+                return Some(bundle);
+            }
+            mem::forget(bundle);
         }
-        let [mut sources, tiles, destinations] = Plan::bytes(bundle, self.driver.shape());
-        if self.kept(bundle).is_some() {
+        None
+    }
+
+    /// Why the card has no room for a bundle of which it reaches, or not, sources and output.
+    fn refusal(
+        &self,
+        bundle: &Bundle,
+        (reached, output): (Option<u64>, Option<u64>),
+    ) -> Option<Error> {
+        let shape = self.driver.shape();
+        let [mut sources, tiles, destinations] = Plan::bytes(bundle, shape, output.is_some());
+        if reached.is_some() {
             sources = 0;
         }
         let bytes = sources.max(tiles).max(destinations);
@@ -248,23 +303,36 @@ impl<T: Transport> Engine for FpgaEngine<T> {
         self.lanes.len()
     }
 
-    fn submit(&mut self, bundle: Bundle) -> Result<(), Refused> {
-        if let Some(error) = self.refusal(&bundle) {
+    fn submit(&mut self, mut bundle: Bundle) -> Result<(), Refused> {
+        if let Some(error) = &self.lost {
+            return refuse(error.clone(), bundle);
+        }
+        let reached = self.reached(&mut bundle);
+        if let Some(error) = self.refusal(&bundle, reached) {
             return refuse(error, bundle);
         }
         let Some(lane) = self.lanes.iter().position(|lane| lane.in_flight.is_none()) else {
             return refuse(Error::Busy { depth: self.lanes.len() }, bundle);
         };
-        self.begin(lane, bundle)
+        self.begin(lane, bundle, reached)
     }
 
     fn keep(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
         }
-        match self.segments.keep(segment, self.driver.transport()) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::Memory { bytes: segment.bytes() }),
+        let (bytes, memory) = (segment.bytes(), self.driver.transport());
+        let is_there = self.segments.find(segment).is_some();
+        // What the card reads where it lies needs no second place.
+        if !is_there && memory.share(segment.arena()).is_some() {
+            return Ok(());
+        }
+        match self.segments.keep(segment, memory) {
+            Ok(true) => {
+                self.copied.sources += if is_there { 0 } else { bytes as u64 };
+                Ok(())
+            }
+            Ok(false) => Err(Error::Memory { bytes }),
             Err(error) => {
                 self.lose("keep", &error.to_string());
                 Err(lost("keep", &error.to_string()))
@@ -278,10 +346,9 @@ impl<T: Transport> Engine for FpgaEngine<T> {
         {
             self.lose("poll", &error.to_string());
         }
-        if let Some(error) = &self.lost {
-            let in_flight =
-                self.lanes.iter_mut().find_map(|lane| mem::take(&mut lane.in_flight))?;
-            return Some(Completed { bundle: in_flight.bundle, result: Err(error.clone()) });
+        if let Some(error) = self.lost.clone() {
+            let bundle = self.give_back()?;
+            return Some(Completed { bundle, result: Err(error) });
         }
         let is_done = |lane: &Lane| lane.in_flight.as_ref().is_some_and(|one| one.pending == 0);
         let lane = self.lanes.iter().position(is_done)?;

@@ -33,6 +33,6 @@ pub mod sim;
 
 pub use card::{CARD_RULE, Card, NoCard};
 pub use driver::{Counters, Driver, DriverError, Options, Shape, SubmitError};
-pub use engine::{EngineOptions, FpgaEngine};
+pub use engine::{Copied, EngineOptions, FpgaEngine};
 pub use tiles::{append_tiles, tiled_bytes};
 pub use transport::{MemoryError, Transport};

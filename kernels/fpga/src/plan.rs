@@ -14,8 +14,10 @@ pub struct Place {
     pub sources: u64,
     /// Coefficients in tile order.
     pub tiles: u64,
-    /// Destinations: see [`Sum`].
+    /// Destinations that are copied: see [`Sum`].
     pub destinations: u64,
+    /// The bundle's output, where the card writes it there itself.
+    pub output: Option<u64>,
 }
 
 /// The jobs of a bundle as descriptors.
@@ -25,14 +27,14 @@ pub struct Plan {
     pub descriptors: Vec<Descriptor>,
     /// All coefficients in tile order.
     pub tiles: Vec<u8>,
-    /// What the destinations of each job are.
+    /// What the destinations of each job are that is not written where they belong.
     pub sums: Vec<Sum>,
-    /// Bytes of destinations, all parts included.
+    /// Bytes of these, all parts included.
     pub destination_bytes: usize,
 }
 
 /// A job's destinations are the sum of `parts` products, which lie one after another at `start`: a
-/// job of more sources than the card takes at once has several.
+/// job of more sources than the card takes at once has several, which are added up here.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Sum {
     pub job: usize,
@@ -52,13 +54,17 @@ impl Plan {
         plan
     }
 
-    /// The bytes that a bundle takes at most of each: sources, coefficients, destinations.
-    pub fn bytes(bundle: &Bundle, shape: &Shape) -> [usize; 3] {
+    /// The bytes that a bundle takes at most of each: sources, coefficients, destinations. Those
+    /// of sources and of destinations that are copied; `writes_output` as in [`Place::output`].
+    pub fn bytes(bundle: &Bundle, shape: &Shape, writes_output: bool) -> [usize; 3] {
         let of_segment = bundle.segment().map_or(0, |segment| segment.bytes());
         let mut bytes = [bundle.input_bytes().max(of_segment), 0, 0];
         for Placed { job, .. } in bundle.jobs().iter().filter(|p| p.job.operation.has_sources()) {
             bytes[1] += tiled_bytes(job.rows, job.columns, shape.tile());
-            bytes[2] += job.columns.div_ceil(shape.rows_max) * job.output_bytes();
+            let parts = job.columns.div_ceil(shape.rows_max);
+            if parts > 1 || !writes_output {
+                bytes[2] += parts * job.output_bytes();
+            }
         }
         bytes
     }
@@ -67,7 +73,10 @@ impl Plan {
         let Job { rows, columns, row_bytes, .. } = placed.job;
         let stride = placed.job.stride();
         let parts = columns.div_ceil(shape.rows_max);
-        self.sums.push(Sum { job: number, start: self.destination_bytes, parts });
+        let output = place.output.filter(|_| parts == 1).map(|at| at + placed.destinations as u64);
+        if output.is_none() {
+            self.sums.push(Sum { job: number, start: self.destination_bytes, parts });
+        }
         for column in (0..columns).step_by(shape.rows_max) {
             for row in (0..rows).step_by(shape.rows_max) {
                 let n = (rows - row).min(shape.rows_max);
@@ -77,7 +86,8 @@ impl Plan {
                 append_tiles(part, (n, k, columns), shape.tile(), &mut self.tiles);
                 for byte in (0..row_bytes).step_by(shape.row_bytes_max) {
                     let source = placed.sources + column * stride + byte;
-                    let destination = self.destination_bytes + row * stride + byte;
+                    let copied = place.destinations + self.destination_bytes as u64;
+                    let destination = output.unwrap_or(copied) + (row * stride + byte) as u64;
                     self.descriptors.push(Descriptor {
                         op: op::MULTIPLY,
                         field: field::GF256,
@@ -88,14 +98,16 @@ impl Plan {
                         row_bytes: (row_bytes - byte).min(shape.row_bytes_max) as u32,
                         coefficients,
                         sources: place.sources + source as u64,
-                        destinations: place.destinations + destination as u64,
+                        destinations: destination,
                         source_stride: stride as u32,
                         destination_stride: stride as u32,
                         ..Descriptor::default()
                     });
                 }
             }
-            self.destination_bytes += placed.job.output_bytes();
+            if output.is_none() {
+                self.destination_bytes += placed.job.output_bytes();
+            }
         }
     }
 }
@@ -151,7 +163,8 @@ mod tests {
         clock_khz: 300_000,
     };
 
-    const PLACE: Place = Place { sources: 1 << 32, tiles: 2 << 32, destinations: 3 << 32 };
+    const PLACE: Place =
+        Place { sources: 1 << 32, tiles: 2 << 32, destinations: 3 << 32, output: None };
 
     #[test]
     fn large_jobs_are_cut_to_what_the_card_takes() {
@@ -174,11 +187,30 @@ mod tests {
     #[test]
     fn bytes_are_those_of_the_plan() {
         let mut bundle = check::sample(1);
-        let [_, tiles, destinations] = Plan::bytes(&bundle, &SHAPE);
+        let [_, tiles, destinations] = Plan::bytes(&bundle, &SHAPE, false);
         let plan = Plan::make(&mut bundle, &SHAPE, PLACE);
         assert_eq!((plan.tiles.len(), plan.destination_bytes), (tiles, destinations));
         // Inversions and random coefficients are none of the card's work.
         assert_eq!(plan.sums.len(), 4);
+    }
+
+    /// Only what is to be added up is copied.
+    #[test]
+    fn output_is_written_where_it_lies() {
+        let jobs = [(5, 20, 1000), (2, 257, 64), (3, 256, 100)];
+        let jobs = jobs.map(|(n, k, bytes)| Job::new(Operation::Multiply, n, k, bytes));
+        let mut bundle = Bundle::new(1 << 20, 1 << 20, jobs.len());
+        jobs.iter().for_each(|job| assert!(bundle.push(*job, 0).is_ok()));
+        let place = Place { output: Some(4 << 32), ..PLACE };
+        let plan = Plan::make(&mut bundle, &SHAPE, place);
+        assert_eq!(plan.sums, [Sum { job: 1, start: 0, parts: 2 }]);
+        let copied = 2 * jobs[1].output_bytes();
+        assert_eq!(plan.destination_bytes, copied);
+        assert_eq!(Plan::bytes(&bundle, &SHAPE, true)[2], copied);
+        let at = |job: usize| (4 << 32) + bundle.jobs()[job].destinations as u64;
+        let parts = [0, 1].map(|part| (3 << 32) + (part * jobs[1].output_bytes()) as u64);
+        let places: Vec<u64> = plan.descriptors.iter().map(|d| d.destinations).collect();
+        assert_eq!(places, [at(0), parts[0], parts[1], at(2)]);
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::sync::{Arc, LazyLock};
 
 use recoded_gf::Kernel;
 use recoded_secure::{
-    Admission, ENVELOPE_BYTES, Entropy, Gate, HANDSHAKE_BYTES_MAX, HEADER_BYTES, HopDigest,
-    HopReceiver, HopSender, Identity, Kind, Masks, OneWayReceiver, PresharedKey, PrivateKey,
-    Refused, Scope, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey,
+    Admission, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Gate, Grant, GrantReader,
+    HANDSHAKE_BYTES_MAX, HEADER_BYTES, HopDigest, HopReceiver, HopSender, Identity, Kind, Masks,
+    OneWayReceiver, PresharedKey, PrivateKey, Refused, Scope, Secrets, Session, Space, Strength,
+    Suite, TRAILER_BYTES, TagKey, granted_seeds, write_grant,
 };
 
 use crate::Input;
@@ -78,9 +79,31 @@ pub fn handshake(bytes: &[u8]) {
             }
         }
     }
+    grants(&mut input);
     let psk = PresharedKey::generate(&Entropy::new([9; 64]));
     let opened = OneWayReceiver::new(psk, None).receive(input.bytes(44));
     assert!(opened.is_err(), "an opening that was guessed");
+}
+
+/// A grant that arrives as it is or changed, and bytes that are none.
+fn grants(input: &mut Input<'_>) {
+    let key = |byte| PrivateKey::generate(&Entropy::new([byte; 64]));
+    let mut reader = GrantReader::new(key(1), key(2).public(), 7);
+    let place = input.below(2);
+    let epochs = [granted_seeds(&secrets(), place), granted_seeds(&secrets(), place)];
+    let epochs = &epochs[..1 + input.below(2)];
+    let grant = Grant { flow: 7, stamp: 5, epochs };
+    let mut out = [0; GRANT_BYTES_MAX];
+    let entropy = Entropy::new([input.byte(); 64]);
+    let bytes = write_grant(&grant, (&key(2), &key(1).public()), &entropy, &mut out).expect("room");
+    let mut message = out[..bytes].to_vec();
+    if change(input, &mut message) {
+        assert!(reader.read(&message).is_err(), "a grant that was changed");
+    }
+    let read = reader.read(&out[..bytes]).expect("nothing has changed");
+    assert_eq!(read, epochs);
+    let guessed = input.filled(bytes);
+    assert!(reader.read(&guessed).is_err(), "a grant that was guessed");
 }
 
 /// Changes up to two bytes, the length, or nothing.

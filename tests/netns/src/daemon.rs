@@ -45,7 +45,7 @@ impl Daemon {
     /// # Errors
     /// When the binary is missing or the daemon does not answer; then with the end of its log.
     pub fn start(bed: &Bed, index: usize, plan: &LinePlan) -> Result<Daemon, BedError> {
-        Self::begin(bed, index, plan, |socket| plan.config(index, socket))
+        Self::start_as(bed, index, plan, |socket| plan.config(index, socket))
     }
 
     /// As [`Daemon::start`], with a configuration that `text` makes for a control socket.
@@ -57,10 +57,14 @@ impl Daemon {
         index: usize,
         text: impl Fn(&str) -> String,
     ) -> Result<Daemon, BedError> {
-        Self::begin(bed, index, &LinePlan::protected(bed.hops()), text)
+        Self::start_as(bed, index, &LinePlan::protected(bed.hops()), text)
     }
 
-    fn begin(
+    /// As [`Daemon::start_with`], otherwise as `plan` has it.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`].
+    pub fn start_as(
         bed: &Bed,
         index: usize,
         plan: &LinePlan,

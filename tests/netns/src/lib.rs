@@ -16,6 +16,7 @@ mod namespace;
 mod plan;
 
 pub mod clear;
+pub mod mesh;
 pub mod mptcp;
 pub mod probe;
 pub mod process;

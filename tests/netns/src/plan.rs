@@ -63,6 +63,8 @@ pub struct LinePlan {
 pub struct AuthPlan {
     /// What is authenticated: `full` or `hop`.
     pub level: &'static str,
+    /// Whether relays verify symbols, where they have tags.
+    pub relays_verify: bool,
     keys: Vec<PrivateKey>,
 }
 
@@ -73,7 +75,7 @@ impl AuthPlan {
     /// When Linux gives no random bytes.
     pub fn new(level: &'static str, hops: usize) -> AuthPlan {
         let key = |_| PrivateKey::generate(&Entropy::fresh().expect("random bytes"));
-        AuthPlan { level, keys: (0..=hops).map(key).collect() }
+        AuthPlan { level, relays_verify: true, keys: (0..=hops).map(key).collect() }
     }
 
     /// The private key of host `index`, as its file has it.
@@ -322,6 +324,27 @@ impl LinePlan {
         Some(auth.keys[other].public().to_string())
     }
 
+    /// Where symbols have tags that relays verify.
+    fn verified(&self) -> Option<&AuthPlan> {
+        self.auth.as_ref().filter(|auth| auth.level == "full" && auth.relays_verify)
+    }
+
+    /// The public keys of the relays in the order in which packets of host `index` pass them.
+    fn relay_keys(&self, index: usize) -> Vec<String> {
+        let Some(auth) = self.verified() else { return Vec::new() };
+        let mut keys: Vec<String> = (1..self.hops).map(|host| auth.public(host)).collect();
+        if index > 0 {
+            keys.reverse();
+        }
+        keys
+    }
+
+    /// For a relay, the public key of the source.
+    fn source_key(&self, role: &str, towards: Towards) -> Option<String> {
+        let auth = self.verified().filter(|_| role == "relay")?;
+        Some(auth.public(if towards == Towards::East { 0 } else { self.hops }))
+    }
+
     fn flow(&self, flow: &FlowPlan, index: usize) -> FlowFile {
         let east = (index < self.hops)
             .then(|| HopFile { link: "east", address: Bed::east_address(index + 1) });
@@ -354,6 +377,8 @@ impl LinePlan {
             hold_timeout_us: flow.hold_timeout_us.filter(|_| role == "sink"),
             repair: (role != "relay").then_some(flow.repair),
             edge_key: self.edge_key(index),
+            relay_keys: if is_source { self.relay_keys(index) } else { Vec::new() },
+            source_key: self.source_key(role, flow.towards),
             next_hops: next.into_iter().collect(),
             upstream,
         }
@@ -490,6 +515,10 @@ struct FlowFile {
     repair: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_key: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    relay_keys: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_key: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     next_hops: Vec<HopFile>,
     #[serde(skip_serializing_if = "Option::is_none")]

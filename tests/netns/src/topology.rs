@@ -19,7 +19,7 @@ use crate::{Bed, BedConfig, BedError, Daemon, DirectionConfig, LinkConfig, Loss}
 pub const RECEIVER: [u8; 4] = [10, 99, 0, 2];
 
 /// Port of the datagrams by which receivers are found to be reached.
-const PORT: u16 = 7099;
+pub(crate) const PORT: u16 = 7099;
 
 /// How long a network may take until it carries.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -35,6 +35,9 @@ pub const SLOW: PathLink = PathLink { rate_mbit: 50.0, loss: 0.02, delay_ms: 60 
 
 /// Rate of the links of a tree: eight copies fit, which unicast takes.
 pub const TREE_MBIT: f64 = 300.0;
+
+/// One-way delay of each of them.
+pub const TREE_DELAY_MS: u64 = 10;
 
 /// Loss of the links of a tree to its relays.
 pub const TO_RELAYS: [f64; 2] = [0.10, 0.05];
@@ -121,9 +124,9 @@ impl Topology {
 
     /// A source, two relays, and `sinks` behind them in turn, at most [`SINKS_MAX`]; 10 ms a link.
     pub fn tree(sinks: usize) -> Topology {
-        let link = |loss| PathLink { rate_mbit: TREE_MBIT, loss, delay_ms: 10 }.config();
+        let link = |loss| PathLink { rate_mbit: TREE_MBIT, loss, delay_ms: TREE_DELAY_MS }.config();
         let sinks = sinks.clamp(2, SINKS_MAX);
-        let relay = |sink: usize| if sink < sinks.div_ceil(2) { 1 } else { 2 };
+        let relay = |sink: usize| 1 + relay_of(sink, sinks);
         let to_relays = TO_RELAYS.iter().enumerate().map(|(at, loss)| (0, at + 1, link(*loss)));
         let to_sinks =
             (0..sinks).map(|sink| (relay(sink), 3 + sink, link(TO_SINKS[sink % TO_SINKS.len()])));
@@ -137,6 +140,13 @@ impl Topology {
             daemon: "",
             keys: String::new(),
         }
+    }
+
+    /// Loss of the two links in front of each sink of a tree.
+    pub fn tree_losses(sinks: usize) -> Vec<[f64; 2]> {
+        let sinks = sinks.clamp(2, SINKS_MAX);
+        let of = |sink: usize| [TO_RELAYS[relay_of(sink, sinks)], TO_SINKS[sink % TO_SINKS.len()]];
+        (0..sinks).map(of).collect()
     }
 
     /// The butterfly: s has the data of two sources, one for each branch. Both send to a receiver
@@ -202,18 +212,7 @@ impl Topology {
 
     /// Its `net.toml`, interfaces and addresses as its bed has them.
     pub fn text(&self) -> String {
-        let daemon = self.daemon;
-        let mut text = format!("auth = \"none\"\n[daemon]\nframes = 8192\n{daemon}[nodes]\n");
-        for name in &self.hosts {
-            text += &format!("{name} = {{}}\n");
-        }
-        for (number, (west, east, _)) in (1..).zip(&self.links) {
-            let (from, to) = (Bed::west_address(number), Bed::east_address(number));
-            let (west, east) = (&self.hosts[*west], &self.hosts[*east]);
-            text += &format!(
-                "[[link]]\n{west} = \"{from} dev l{number}\"\n{east} = \"{to} dev l{number}\"\n"
-            );
-        }
+        let text = hosts_and_links(&self.hosts, &self.links, self.daemon);
         let way = |way: &Vec<usize>| way.iter().map(|host| &self.hosts[*host]).collect::<Vec<_>>();
         let ways: Vec<Vec<&String>> = self.ways.iter().map(way).collect();
         let [a, b, c, d] = RECEIVER;
@@ -227,52 +226,92 @@ impl Topology {
     /// # Errors
     /// When the network is refused, a daemon does not start, or nothing comes through.
     pub fn start(&self, bed: &Bed) -> Result<Vec<Daemon>, BedError> {
-        let refused = |detail: String| BedError::Output { program: "net.toml".into(), detail };
-        let network = Network::parse("net.toml", &self.text());
-        let files = network.map_err(|errors| refused(errors.to_string()))?.files();
-        let start = |(index, file): (usize, &String)| {
-            let own = |socket: &str| format!("daemon.socket = \"{socket}\"\n{file}");
-            Daemon::start_with(bed, index, own)
-        };
-        let daemons = std::thread::scope(|scope| {
-            let threads = files.iter().enumerate().map(|file| scope.spawn(move || start(file)));
-            let threads: Vec<_> = threads.collect();
-            let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-            joined
-                .map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                .collect::<Result<Vec<Daemon>, BedError>>()
-        })?;
-        self.wait_until_reached(bed)?;
+        let daemons = start_daemons(bed, &self.text())?;
+        let to = SocketAddr::from((RECEIVER, PORT));
+        let ways = self.receivers().into_iter().map(|host| (0, host, to));
+        wait_until_reached(bed, &ways.collect::<Vec<_>>())?;
         Ok(daemons)
     }
+}
 
-    /// Sends datagrams until one has come to every receiver.
-    fn wait_until_reached(&self, bed: &Bed) -> Result<(), BedError> {
-        let to = SocketAddr::from((RECEIVER, PORT));
-        let socket = |host: usize| bed.hosts()[host].udp_socket(to);
-        let receivers = self.receivers();
-        let mut waiting = receivers.iter().map(|it| socket(*it)).collect::<Result<Vec<_>, _>>()?;
-        for receiver in &waiting {
-            receiver.set_nonblocking(true).map_err(BedError::system("waiting for a network"))?;
-        }
-        let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([0, 0, 0, 0], 0)))?;
-        let deadline = Instant::now() + PATIENCE;
-        while !waiting.is_empty() && Instant::now() < deadline {
-            // Refused while there is no route yet.
-            let _ = sender.send_to(&[0; 16], to);
-            std::thread::sleep(Duration::from_millis(20));
-            waiting.retain(|receiver| receiver.recv(&mut [0; 64]).is_err());
-        }
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        let (left, all) = (waiting.len(), receivers.len());
-        let seconds = PATIENCE.as_secs();
-        Err(BedError::Output {
-            program: "recoded".into(),
-            detail: format!("nothing came to {left} of {all} receivers in {seconds} s"),
-        })
+/// A `net.toml` up to its paths, with these lines of `[daemon]`.
+pub(crate) fn hosts_and_links(
+    hosts: &[String],
+    links: &[(usize, usize, LinkConfig)],
+    daemon: &str,
+) -> String {
+    let mut text = format!("auth = \"none\"\n[daemon]\nframes = 8192\n{daemon}[nodes]\n");
+    for name in hosts {
+        text += &format!("{name} = {{}}\n");
     }
+    for (number, (west, east, _)) in (1..).zip(links) {
+        let (from, to) = (Bed::west_address(number), Bed::east_address(number));
+        let (west, east) = (&hosts[*west], &hosts[*east]);
+        text += &format!(
+            "[[link]]\n{west} = \"{from} dev l{number}\"\n{east} = \"{to} dev l{number}\"\n"
+        );
+    }
+    text
+}
+
+/// Starts a daemon on every host of a bed, as this `net.toml` has it.
+///
+/// # Errors
+/// When the network is refused, or a daemon does not start.
+pub(crate) fn start_daemons(bed: &Bed, text: &str) -> Result<Vec<Daemon>, BedError> {
+    let refused = |detail: String| BedError::Output { program: "net.toml".into(), detail };
+    let network = Network::parse("net.toml", text);
+    let files = network.map_err(|errors| refused(errors.to_string()))?.files();
+    let start = |(index, file): (usize, &String)| {
+        let own = |socket: &str| format!("daemon.socket = \"{socket}\"\n{file}");
+        Daemon::start_with(bed, index, own)
+    };
+    std::thread::scope(|scope| {
+        let threads = files.iter().enumerate().map(|file| scope.spawn(move || start(file)));
+        let threads: Vec<_> = threads.collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined.map(|ended| ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
+}
+
+/// Sends datagrams, each from a host to an address, until one has come to every host that is to
+/// receive them. Ways: sender, receiver, address.
+///
+/// # Errors
+/// When one is not reached in time.
+pub(crate) fn wait_until_reached(
+    bed: &Bed,
+    ways: &[(usize, usize, SocketAddr)],
+) -> Result<(), BedError> {
+    let any = SocketAddr::from(([0, 0, 0, 0], 0));
+    let sockets = |(from, host, to): &(usize, usize, SocketAddr)| {
+        let receiver = bed.hosts()[*host].udp_socket(*to)?;
+        receiver.set_nonblocking(true).map_err(BedError::system("waiting for a network"))?;
+        Ok((bed.hosts()[*from].udp_socket(any)?, receiver, *to))
+    };
+    let mut waiting = ways.iter().map(sockets).collect::<Result<Vec<_>, BedError>>()?;
+    let deadline = Instant::now() + PATIENCE;
+    while !waiting.is_empty() && Instant::now() < deadline {
+        for (sender, _, to) in &waiting {
+            // Refused while there is no route yet.
+            let _ = sender.send_to(&[0; 16], *to);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        waiting.retain(|(_, receiver, _)| receiver.recv(&mut [0; 64]).is_err());
+    }
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let (left, all, seconds) = (waiting.len(), ways.len(), PATIENCE.as_secs());
+    Err(BedError::Output {
+        program: "recoded".into(),
+        detail: format!("nothing came to {left} of {all} receivers in {seconds} s"),
+    })
+}
+
+/// The relay in front of a sink of a tree, of two.
+fn relay_of(sink: usize, sinks: usize) -> usize {
+    usize::from(sink >= sinks.div_ceil(2))
 }
 
 fn names(names: &[&str]) -> Vec<String> {

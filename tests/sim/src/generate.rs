@@ -178,6 +178,7 @@ impl Draft {
         self.spread.set(&mut scenario);
         scenario.poll_nanos = self.random.pick(&[0, 0, 10_000, 100_000, MILLI]);
         scenario.hops = links;
+        scenario.hop_tags = self.protection.hops;
         scenario.traffic = traffic;
         scenario.frames = frames;
         self.rates(&mut scenario);
@@ -230,8 +231,7 @@ impl Draft {
         hops
     }
 
-    /// Lets a relay, or the source's neighbour, alter payload where nothing but what is sealed is
-    /// promised to be genuine.
+    /// Lets a relay alter payload where nothing but what is sealed is promised to be genuine.
     fn pollute(&self, scenario: &mut Scenario) {
         scenario.promise.genuine = self.protection.sealed;
         if !self.protection.sealed || self.is_bounded() {
@@ -417,7 +417,7 @@ impl Draft {
                 None
             }
         };
-        let intact = self.weather != Weather::Hostile;
+        let intact = self.weather != Weather::Hostile || self.protection.hops;
         let traffic = &scenario.traffic;
         let fitting = self.fitting(*traffic.bytes.start());
         let promises = self.shapes.iter().map(|shape| code::promise(&shape.code, traffic, fitting));

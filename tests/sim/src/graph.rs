@@ -191,14 +191,12 @@ fn promise(scenario: &mut Scenario, random: &mut Random) {
     let is_stream = scenario.nodes[0].code == Code::Stream.usual();
     let bursts = scenario.traffic.bursts();
     let at = random.among(bursts.start..=bursts.end.max(bursts.start));
-    // A source of several paths goes on to ask one of them after another was cut (the README).
-    let may_be_cut = !is_stream || scenario.nodes[0].spread == Spread::Every;
     match random.size(0..=3) {
         0 => {
             let node = random.size(1..=scenario.nodes.len() - 1);
             scenario.changes = vec![(at, Change::Restart { node })];
         }
-        1 if may_be_cut => {
+        1 => {
             let hop = random.size(0..=scenario.hops.len() - 1);
             let dead = Link { loss: LossModel::independent(1.0), ..Link::CLEAN };
             let before = scenario.hops[hop];

@@ -1,4 +1,5 @@
-//! Keys of the ends of a sealed flow: the real envelopes, and tags of symbols.
+//! Keys of the ends of a sealed flow: the real envelopes, and tags of symbols; of these relays have
+//! half of the columns, those in a row different halves, as their source grants them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use recoded_pipeline::egress::{self, Unsealed, Untagged};
 use recoded_pipeline::params::ShardId;
 use recoded_secure::{
     Formed, HEADER_BYTES, Kind, Opener, Refused, Sealer, Secrets, Space, Strength, Suite, TagKey,
-    TaggedUnit, UnitMasks,
+    TaggedUnit, UnitMasks, granted_seeds,
 };
 
 /// Packets that may be late: more than any scenario has of a shard.
@@ -17,6 +18,8 @@ const WINDOW_PACKETS: usize = 1 << 14;
 #[derive(Default)]
 pub(crate) struct Keys {
     seed: u64,
+    /// Of a relay: its place among those of the flow.
+    relay: Option<usize>,
     sealers: BTreeMap<ShardId, Sealer>,
     openers: BTreeMap<ShardId, Opener>,
     tags: BTreeMap<ShardId, (TagKey, UnitMasks)>,
@@ -26,9 +29,9 @@ pub(crate) struct Keys {
 const UNITS: usize = 64;
 
 impl Keys {
-    /// Those of a run: both ends have the same.
-    pub(crate) fn new(seed: u64) -> Keys {
-        Keys { seed, ..Keys::default() }
+    /// Those of a run: both ends have the same, a relay some of them.
+    pub(crate) fn new(seed: u64, relay: Option<usize>) -> Keys {
+        Keys { seed, relay, ..Keys::default() }
     }
 
     pub(crate) fn seal(
@@ -82,9 +85,13 @@ impl Keys {
     }
 
     fn tags(&mut self, shard: ShardId) -> (&TagKey, &mut UnitMasks) {
-        let seed = self.seed;
+        let (seed, relay) = (self.seed, self.relay);
         let (key, masks) = self.tags.entry(shard).or_insert_with(|| {
-            let seeds = secrets(seed, shard).column_seeds(Strength::Standard);
+            let secrets = secrets(seed, shard);
+            let seeds = match relay {
+                Some(place) => granted_seeds(&secrets, place).into(),
+                None => secrets.column_seeds(Strength::Standard),
+            };
             let key = TagKey::new(Strength::Standard, &seeds, SYMBOL_BYTES_MAX).expect("a key");
             let masks = UnitMasks::new(&key, UNITS);
             (key, masks)

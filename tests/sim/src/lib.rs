@@ -29,6 +29,8 @@ mod network;
 
 mod link;
 
+mod hop_tags;
+
 mod attack;
 
 mod node;

@@ -9,6 +9,7 @@ use recoded_wire::header::{Header, write_link_sequence};
 use recoded_wire::shard::SHARDS_MAX;
 
 use crate::delay::Delays;
+use crate::hop_tags::HopTags;
 use crate::random::{Random, Stream};
 
 /// Ethernet, IPv4 and UDP headers, preamble, checksum and gap: what a payload costs beyond its
@@ -102,9 +103,10 @@ pub(crate) struct Arrival {
 }
 
 /// A link at work.
-#[derive(Debug)]
 pub(crate) struct Channel {
     pub link: Link,
+    /// Where hops have keys.
+    pub tags: Option<HopTags>,
     pub counters: LinkCounters,
     random: Random,
     /// Whether the channel is in its lossy state.
@@ -120,6 +122,7 @@ impl Channel {
     pub(crate) fn new(link: Link, seed: u64, hop: usize, is_up: bool) -> Channel {
         Channel {
             link,
+            tags: None,
             counters: LinkCounters::default(),
             random: Random::new(seed, Stream::Link { hop, is_up }),
             is_bad: None,
@@ -157,6 +160,12 @@ impl Channel {
         if let Some(seen) = &mut self.seen {
             seen.clone_from(&payload);
         }
+        if let Some(mut tags) = self.tags.take() {
+            // A relay that lies has keys.
+            self.pollute(&mut payload);
+            tags.seal(&mut payload);
+            self.tags = Some(tags);
+        }
         let Some(departure) = self.depart(now, payload.len()) else {
             self.counters.overflowed += 1;
             return;
@@ -169,10 +178,8 @@ impl Channel {
             self.counters.corrupted += 1;
             mangle(&mut self.random, &mut payload);
         }
-        if self.random.chance(self.link.pollution) {
-            self.counters.polluted += 1;
-            let length = payload.len();
-            flip(&mut self.random, &mut payload[length / 2..], usize::MAX);
+        if self.tags.is_none() {
+            self.pollute(&mut payload);
         }
         if self.random.chance(self.link.duplication) {
             self.counters.duplicated += 1;
@@ -182,6 +189,14 @@ impl Channel {
         let at = self.arrival(departure);
         self.counters.delays.record(at - now);
         deliver(Arrival { at, payload });
+    }
+
+    fn pollute(&mut self, payload: &mut [u8]) {
+        if self.random.chance(self.link.pollution) {
+            self.counters.polluted += 1;
+            let length = payload.len();
+            flip(&mut self.random, &mut payload[length / 2..], usize::MAX);
+        }
     }
 
     /// When a packet has left the queue; `None` when the queue is full.

@@ -21,6 +21,7 @@ use recoded_wire::shard::{SHARDS_MAX, source_port};
 use crate::attack::{Attacker, Knowledge};
 use crate::code::Bounds;
 use crate::graph::Wires;
+use crate::hop_tags::HopKeys;
 use crate::link::{Channel, Link};
 use crate::node::{HandedOver, Make, Node, Results, Sent};
 use crate::oracle::Oracle;
@@ -132,7 +133,12 @@ impl<'a> Network<'a> {
             bounds,
             seed,
         };
-        let channel = |link: Link, hop, is_up| Channel::new(link, seed, hop, is_up);
+        let keys = scenario.hop_tags.then(|| HopKeys::new(seed));
+        let channel = |link: Link, hop, is_up| {
+            let mut channel = Channel::new(link, seed, hop, is_up);
+            channel.tags = keys.as_ref().map(|keys| keys.of(seed, hop, is_up));
+            channel
+        };
         let hops = scenario.hops.iter().enumerate();
         let attacks = scenario.attacks.iter().enumerate();
         let oracle = |params: &FlowParams| {
@@ -233,9 +239,11 @@ impl<'a> Network<'a> {
 
     fn reports_max(&self) -> u64 {
         let nodes = self.nodes.len() as u64;
-        let is_genuine = self.scenario.attacks.is_empty() && self.scenario.promise.intact;
-        let shards =
-            if is_genuine { u64::from(self.scenario.nodes[0].shards) } else { SHARDS_MAX as u64 };
+        let shards = if self.scenario.is_genuine() {
+            u64::from(self.scenario.nodes[0].shards)
+        } else {
+            SHARDS_MAX as u64
+        };
         EVENTS_PER_REPORT * nodes * nodes * shards * (1 + self.now / REPORT_NANOS)
     }
 
@@ -254,6 +262,8 @@ impl<'a> Network<'a> {
             format!("{report:?}").hash(&mut self.hasher);
         }
         let starved = self.nodes.iter().map(Node::starved).collect();
+        let channels = self.channels.iter().flat_map(|(down, up)| [down, up]);
+        let refused = channels.filter_map(|it| Some(it.tags.as_ref()?.refused)).sum();
         let counters = self.channels.into_iter().map(|(down, up)| (down.counters, up.counters));
         Ok(RunReport {
             hash: self.hasher.finish(),
@@ -262,6 +272,7 @@ impl<'a> Network<'a> {
             links: counters.collect(),
             reports,
             starved,
+            refused,
             delivered: oracles.iter().map(|sink| sink.delivered).min().unwrap_or(0),
             missing: oracles.iter().map(|sink| sink.missing).max().unwrap_or(0),
             repeated: oracles.iter().map(|sink| sink.repeated).sum(),
@@ -318,7 +329,10 @@ impl<'a> Network<'a> {
         let Some(what) = self.postpone(what) else { return Ok(()) };
         match what {
             What::Ingress => self.ingress(),
-            What::Arrive { node, peer, source_port, payload } => {
+            What::Arrive { node, peer, source_port, mut payload } => {
+                if !self.admit(node, peer, &mut payload)? {
+                    return Ok(());
+                }
                 let worker = self.nodes[node].steer(peer, source_port);
                 self.note(&Step::Arrived { node, worker, payload: &payload });
                 let place = (worker, peer);
@@ -343,6 +357,18 @@ impl<'a> Network<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Verifies a packet where hops have keys. False where it ends here.
+    fn admit(
+        &mut self,
+        node: usize,
+        peer: PeerId,
+        payload: &mut Vec<u8>,
+    ) -> Result<bool, Violation> {
+        let (down, up) = &mut self.channels[self.wires.edge(node, peer)];
+        let channel = if is_up(peer) { down } else { up };
+        channel.tags.as_mut().map_or(Ok(true), |tags| tags.open(payload, self.now))
     }
 
     /// A worker takes a packet that another one handed over, unless the node was restarted since.
@@ -387,6 +413,12 @@ impl<'a> Network<'a> {
         let (hop, is_up) = (attacker.attack.hop, attacker.attack.is_up);
         let (node, peer) = self.wires.end(hop, is_up);
         for payload in attacker.strike(self.channels[hop].0.seen()) {
+            let (down, up) = &mut self.channels[hop];
+            let tags = if is_up { &mut up.tags } else { &mut down.tags };
+            let payload = match tags {
+                Some(tags) => tags.forge(payload),
+                None => payload,
+            };
             self.note(&Step::Forged { node, payload: &payload });
             // Where packets of the shard come from.
             let shard = Header::parse(&payload).map_or(0, |header| header.shard);
@@ -553,6 +585,5 @@ fn bounds(scenario: &Scenario) -> Bounds {
         Change::Params { params, .. } => Some(&**params),
         _ => None,
     });
-    let is_genuine = scenario.attacks.is_empty() && scenario.promise.intact;
-    Bounds::of(scenario.nodes.iter().chain(changed), is_genuine)
+    Bounds::of(scenario.nodes.iter().chain(changed), scenario.is_genuine())
 }

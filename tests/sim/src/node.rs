@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use recoded_pipeline::open::{OpenRequest, Opened};
-use recoded_pipeline::params::{FlowParams, Nanos, PeerId, ShardId, Share, Snapshot};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
 use recoded_pipeline::report::Report;
 
 use crate::code::Bounds;
@@ -76,7 +76,8 @@ impl Node {
         let workers = (0..make.workers).map(worker).collect();
         let limits = (make.threads, make.bounds.stage_bytes);
         let mut crew = Crew::new(&params, make.workers, limits, random);
-        crew.keys = Keys::new(make.seed);
+        let is_relay = matches!(params.role, Role::Relay { .. });
+        crew.keys = Keys::new(make.seed, is_relay.then_some(make.index));
         Node { start, workers, crew, params, edition: 1, hash_key: 0, starved: 0, make }
     }
 

@@ -12,6 +12,9 @@ const SEALED: f64 = 0.3;
 const TAGGED: f64 = 0.6;
 const VERIFIED: f64 = 0.5;
 
+/// Share of lines whose hops have keys.
+const HOPS: f64 = 0.4;
+
 /// How a flow is protected.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Protection {
@@ -21,6 +24,8 @@ pub(crate) struct Protection {
     tagged: bool,
     /// Relays have keys of tags, too.
     verified: bool,
+    /// Packets of hops have tags.
+    pub hops: bool,
 }
 
 impl Protection {
@@ -28,7 +33,9 @@ impl Protection {
         let sealed = Random::new(seed, Stream::Sealed).chance(SEALED);
         let mut random = Random::new(seed, Stream::Tagged);
         let tagged = sealed && random.chance(TAGGED);
-        Self { sealed, tagged, verified: tagged && random.chance(VERIFIED) }
+        let verified = tagged && random.chance(VERIFIED);
+        let hops = Random::new(seed, Stream::HopKeys).chance(HOPS);
+        Self { sealed, tagged, verified, hops }
     }
 
     /// Of the room for an IP packet.

@@ -27,6 +27,10 @@ pub(crate) enum Stream {
     Tagged,
     /// Networks that are not lines.
     Graph,
+    /// Whether hops have keys.
+    HopKeys,
+    /// What an attacker without keys makes of packets of one direction of a link.
+    HopTags { hop: usize, is_up: bool },
 }
 
 /// A stream of random numbers.
@@ -45,6 +49,10 @@ impl Random {
             Stream::Sealed => 3,
             Stream::Tagged => 4,
             Stream::Graph => 5,
+            Stream::HopKeys => 6,
+            Stream::HopTags { hop, is_up } => {
+                3 << 62 | 1 << 40 | u64::from(is_up) << 20 | hop as u64
+            }
         };
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         random.set_stream(number);

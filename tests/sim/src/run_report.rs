@@ -23,6 +23,8 @@ pub struct RunReport {
     pub reports: Vec<Report>,
     /// By node: packets that found no free frame on arrival.
     pub starved: Vec<u64>,
+    /// Packets that had not the tag of their hop, or came before: copies, damaged and forged ones.
+    pub refused: u64,
     /// IP packets delivered, each counted once.
     pub delivered: u64,
     /// Packets whose delivery was promised, but for some, and that are missing.

@@ -48,6 +48,8 @@ pub struct Scenario {
     pub traffic: Traffic,
     /// What changes during the run, by time.
     pub changes: Vec<(Nanos, Change)>,
+    /// Whether nodes verify that packets are their neighbours': attackers have no keys.
+    pub hop_tags: bool,
     /// Who forges packets.
     pub attacks: Vec<Attack>,
     /// What must hold beyond what always must.
@@ -260,6 +262,7 @@ impl Scenario {
                 flows: 1,
             },
             changes: Vec::new(),
+            hop_tags: false,
             attacks: Vec::new(),
             promise: Promise {
                 intact: true,
@@ -325,6 +328,11 @@ impl Scenario {
             }
             _ => settled,
         })
+    }
+
+    /// Whether nodes take only what their neighbours sent, whole.
+    pub(crate) fn is_genuine(&self) -> bool {
+        (self.attacks.is_empty() || self.hop_tags) && self.promise.intact
     }
 
     /// Promises that everything is delivered.

@@ -10,8 +10,8 @@ use crate::code::Code;
 use crate::random::{Random, Stream};
 use crate::scenario::{Change, Pauses, Scenario, Traffic};
 
-/// Of what a link carries, so much is forged where delivery is promised: nothing authenticates
-/// packets, and an attacker who forges more can do harm.
+/// Of what a link carries, so much is forged where delivery is promised and nothing authenticates
+/// packets: an attacker who forges more can do harm.
 const SHARE_PROMISED: f64 = 0.01;
 
 /// Fewer packets than this are no attack.
@@ -70,7 +70,7 @@ impl Trouble {
         if !self.0.chance(0.4) {
             return;
         }
-        let (share, knowledge) = match is_bounded {
+        let (share, knowledge) = match is_bounded && !scenario.hop_tags {
             true => (SHARE_PROMISED, Knowledge::Blind),
             false => (
                 self.0.pick(&[0.01, 0.1, 0.5]),
@@ -109,8 +109,8 @@ impl Trouble {
                 knowledge,
             })
             .collect();
-        // What is forged well enough is delivered: nothing authenticates it.
-        scenario.promise.intact = false;
+        // What is forged well enough is delivered where nothing authenticates it.
+        scenario.promise.intact &= scenario.hop_tags;
     }
 }
 

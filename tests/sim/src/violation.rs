@@ -12,6 +12,12 @@ pub enum Violation {
         /// When.
         at: Nanos,
     },
+    /// A packet without the tag of its hop was taken, or one twice.
+    #[error("at {at} ns a node took a packet that its neighbour never sent, or took before")]
+    Forged {
+        /// When.
+        at: Nanos,
+    },
     /// A packet was delivered twice, or after a later one.
     #[error("packet {packet} was delivered after packet {after}")]
     OutOfOrder {

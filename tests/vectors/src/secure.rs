@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use recoded_gf::Kernel;
 use recoded_secure::{
-    CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, HEADER_BYTES, HopDigest, HopSender, Identity, Kind,
-    Masks, OneWaySender, PresharedKey, PrivateKey, Scope, Secrets, Session, Space, Strength, Suite,
-    TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
+    CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, HEADER_BYTES,
+    HopDigest, HopSender, Identity, Kind, Masks, OneWaySender, PresharedKey, PrivateKey, Scope,
+    Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
+    granted_seeds, write_grant,
 };
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,8 @@ pub struct Document {
     pub handshake: Handshake,
     /// A path without a way back.
     pub one_way: OneWay,
+    /// Columns for a relay.
+    pub grant: Granted,
 }
 
 /// A derived key.
@@ -172,6 +175,27 @@ pub struct OneWay {
     pub secret: Hex,
 }
 
+/// Columns that a source grants a relay, of two epochs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Granted {
+    /// The source's private key.
+    pub source: Hex,
+    /// The relay's private key.
+    pub relay: Hex,
+    /// Private ephemeral key, before clamping.
+    pub ephemeral: Hex,
+    /// The flow.
+    pub flow: u32,
+    /// The stamp.
+    pub stamp: u64,
+    /// Place of the relay in the list of the source.
+    pub place: usize,
+    /// Salts of the secrets of the epochs; the secret itself is that above.
+    pub salts: Vec<Hex>,
+    /// The grant.
+    pub message: Hex,
+}
+
 const SALT: [u8; 5] = *b"salt!";
 
 /// Makes the document.
@@ -190,6 +214,7 @@ pub fn document() -> Document {
         envelopes: envelopes(&secrets),
         handshake: handshake(),
         one_way: one_way(),
+        grant: granted(),
     }
 }
 
@@ -403,6 +428,29 @@ fn handshake() -> Handshake {
         response: Hex(response.into()),
         there: Hex::from(*ours.send.expose()),
         back: Hex::from(*ours.receive.expose()),
+    }
+}
+
+fn granted() -> Granted {
+    let (source, relay) = (PrivateKey::generate(&entropy(1)), PrivateKey::generate(&entropy(2)));
+    let (place, salts) = (3, [b"one", b"two"]);
+    let epoch = |salt: &[u8; 3]| granted_seeds(&Secrets::extract(salt, &[0x42; 32]), place);
+    let epochs = salts.map(epoch);
+    let grant = Grant { flow: 0xF10F_0003, stamp: 0x0102_0304_0506_0708, epochs: &epochs };
+    let mut message = [0; GRANT_BYTES_MAX];
+    let keys = (&source, &relay.public());
+    let bytes = write_grant(&grant, keys, &entropy(9), &mut message).expect("room");
+    let read = GrantReader::new(relay, source.public(), grant.flow).read(&message[..bytes]);
+    assert_eq!(read.expect("a grant for it"), epochs);
+    Granted {
+        source: clamped(1),
+        relay: clamped(2),
+        ephemeral: Hex::from(half(9)),
+        flow: grant.flow,
+        stamp: grant.stamp,
+        place,
+        salts: salts.map(|salt| Hex::from(*salt)).into(),
+        message: Hex(message[..bytes].into()),
     }
 }
 

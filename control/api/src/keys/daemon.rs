@@ -199,9 +199,10 @@ pub const NEIGHBOUR: Table = Table {
         },
         Key {
             name: "address",
-            values: Other("an IP address", r#""10.0.2.2""#),
+            values: Other("an IP address or a host name", r#""10.0.2.2""#),
             default: Required,
-            meaning: "Its address on the link, as next_hops and upstream of flows have it.",
+            meaning: "Its address on the link, or a name that the resolver of this host knows, as \
+                next_hops and upstream of flows have it.",
             ..KEY
         },
         Key {
@@ -247,9 +248,13 @@ pub const TUNNEL: Table = Table {
         },
         Key {
             name: "address",
-            values: Other("an IP address with the length of its prefix", r#""10.99.0.1/24""#),
+            values: Other(
+                "an IP address with the length of its prefix, or a list of 1 to 8",
+                r#"["10.99.0.1/24", "fd00:99::1/64"]"#,
+            ),
             default: Required,
-            meaning: "Address of the interface.",
+            meaning: "Addresses of the interface, IPv4 and IPv6; of each family Linux sends from \
+                the first.",
             ..KEY
         },
         Key {

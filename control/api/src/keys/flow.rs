@@ -111,6 +111,35 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "relay_keys",
+            roles: &[Source],
+            values: Other(
+                "a list of 1 to 64 public keys, as recodectl pubkey prints them",
+                r#"["hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="]"#,
+            ),
+            default: Depends("no relay verifies symbols"),
+            meaning: "Public keys of relays, in the order in which packets pass them: each gets half \
+                of the columns of the symbols' tags, those in a row different halves, and drops \
+                what a relay before it spoiled before it mixes it with others. With auth = \"full\" \
+                only; each names the key of this host as source_key.",
+            elsewhere: "the source has the keys that tags are made with",
+            ..KEY
+        },
+        Key {
+            name: "source_key",
+            roles: &[Relay],
+            values: Other(
+                "44 characters, as recodectl pubkey prints them",
+                r#""hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=""#,
+            ),
+            default: Depends("symbols are mixed as they come"),
+            meaning: "Public key of the flow's source, which has this host's among its relay_keys: \
+                symbols are verified by the columns that it grants (tag_verified, tag_refused). \
+                Until they come, symbols are mixed as they come.",
+            elsewhere: "the other end of the flow is its edge_key",
+            ..KEY
+        },
+        Key {
             name: "shards",
             roles: &[Source],
             values: Whole(1, 16),

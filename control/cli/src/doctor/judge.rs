@@ -1,5 +1,6 @@
 //! What two looks at a daemon, some time apart, say is wrong.
 
+use crate::sessions::is_of_source;
 use recoded_api::v1::{Flow, Neighbour, State};
 use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use recoded_host::{Finding, Level};
@@ -151,6 +152,12 @@ fn sessions(before: &State, state: &State, findings: &mut Vec<Finding>) {
     }
     for session in state.sessions.iter().filter(|session| session.age_seconds.is_none()) {
         let (cause, cure) = match session.refusal.as_str() {
+            "" if is_of_source(session) => (
+                "no columns of tags came: symbols are mixed unverified".to_owned(),
+                "see that it has this host's public key (recodectl pubkey) among its relay_keys, \
+                 and that source_key here is its key"
+                    .to_owned(),
+            ),
             "" => (
                 "there are no keys: it does not answer handshakes".to_owned(),
                 "see that recoded runs there, knows this host's public key (recodectl pubkey), \

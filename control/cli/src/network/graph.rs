@@ -82,9 +82,19 @@ impl Seen<'_> {
     /// What a node says of the next one.
     fn neighbour(&self, path: &Path, from: usize, to: usize) -> Option<&FlowNeighbour> {
         let (_, far) = self.network.link_between(from, to)?.seen_from(from)?;
-        let end = format!(":{}", far.address);
         let mut neighbours = self.flow(path, from)?.neighbours.iter();
-        neighbours.find(|neighbour| neighbour.next_hop.ends_with(&end))
+        match far.place.address() {
+            Some(address) => {
+                let end = format!(":{address}");
+                neighbours.find(|neighbour| neighbour.next_hop.ends_with(&end))
+            }
+            // A node says addresses, whatever it was told; its next hops are in this order.
+            None => {
+                let hops = path.hops();
+                let mut after = hops.iter().filter(|hop| hop.0 == from);
+                neighbours.nth(after.position(|hop| hop.1 == to)?)
+            }
+        }
     }
 
     fn hop(&self, path: &Path, from: usize, to: usize) -> Hop {

@@ -46,7 +46,7 @@ pub fn run(boxes: &Boxes, options: &Options, json: bool) -> Result<Told, crate::
     let paths: Vec<&recoded_network::Path> = network.paths.iter().filter(begins).collect();
     let jobs = paths.iter().filter_map(|path| {
         let node = &network.nodes[path.source()?];
-        let command = format!("ping {} {}", path.tunnel.get(1)?.addr(), options.words());
+        let command = format!("ping {} {}", path.tunnel.get(1)?.first()?.addr(), options.words());
         Some(Job::new(node, boxes.place(node).ask(true, &command), ""))
     });
     let answers = boxes.ssh.on_each(jobs.collect())?;

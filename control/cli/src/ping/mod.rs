@@ -270,7 +270,7 @@ fn crossed(socket: &Path, from: IpAddr) -> (Option<String>, Option<String>, Vec<
     };
     let address = |text: &str| text.split('/').next().and_then(|text| text.parse::<IpAddr>().ok());
     let mut tunnels = state.tunnels.iter();
-    let tunnel = tunnels.find(|tunnel| address(&tunnel.address) == Some(from));
+    let tunnel = tunnels.find(|tunnel| tunnel.addresses.iter().any(|it| address(it) == Some(from)));
     let tunnel = tunnel.map(|tunnel| tunnel.name.clone());
     let ways = tunnel.as_deref().map_or(Vec::new(), |name| of_tunnel(&state, name));
     (tunnel, None, ways)

@@ -3,6 +3,7 @@
 //! files of hops, and prints.
 
 mod show;
+mod ways;
 
 pub use show::text;
 
@@ -27,7 +28,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 #[derive(Args)]
 pub struct Options {
     /// The far end, where `recodectl plan --listen` runs
-    #[arg(value_name = "HOST[:PORT]", required_unless_present_any = ["listen", "hops"])]
+    #[arg(value_name = "HOST[:PORT]", required_unless_present_any = ["listen", "hops", "ways"])]
     host: Option<String>,
     /// Be the far end: answer one client at a time, at this address and port
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "any",
@@ -37,6 +38,11 @@ pub struct Options {
     #[arg(long, value_name = "FILE", num_args = 1..,
           conflicts_with_all = ["host", "seconds", "rate_max"])]
     hops: Vec<PathBuf>,
+    /// Say which network to build: for each way the files of its links, from the near end on, and
+    /// before them a name where ways lead to several receivers
+    #[arg(long, value_name = "[NAME=]FILE,...", num_args = 1..,
+          conflicts_with_all = ["host", "listen", "hops", "seconds", "rate_max", "length"])]
+    ways: Vec<String>,
     /// How long to measure losses, both directions together
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=120))]
     seconds: u64,
@@ -57,6 +63,8 @@ Examples:
   recodectl plan 192.0.2.2 --rate-max 50           never faster than 50 Mbit/s
   recodectl --json plan 192.0.2.2 > a.json         to keep, or to join with others
   recodectl plan --hops a.json b.json c.json       the path over all of these
+  recodectl plan --ways dsl.json lte1.json,lte2.json        one uplink, or both?
+  recodectl plan --ways x=up.json,x.json y=up.json,y.json   two receivers
 
 It needs UDP port 9428 of the far end, no privileges and no daemon. It takes about
 15 s, more over long round trips, and loads the path by up to 60 % of its rate, for
@@ -65,7 +73,12 @@ path: measure when it is as it usually is.
 
 Losses are counted in full packets at the rate shown, and bursts in packets of that
 rate. The rate is the fastest sending at which no queue grows, with Ethernet, IP and
-UDP headers. Forecasts are goodputs of one TCP connection over ten seconds.";
+UDP headers. Forecasts are goodputs of one TCP connection over ten seconds.
+
+--ways compares a single way, the sum of all, one in reserve, copies on each, and for
+several receivers a tree and a flow to each. A file that is in several ways is a link
+that they share. What was not measured is not known: two uplinks behind one slow box
+look like two fast ones.";
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +101,12 @@ pub enum PlanError {
     /// A figure that cannot be.
     #[error("{0}: {1}: measure that hop again")]
     Range(PathBuf, RangeError),
+    /// Ways that lead nowhere.
+    #[error(transparent)]
+    Ways(#[from] recoded_plan::advice::WaysError),
+    /// A way that names no file.
+    #[error("--ways {0}: write files with commas between them, such as far=a.json,b.json")]
+    Way(String),
     /// Too many files.
     #[error("{0} hops are too many: a path has {HOPS_MAX} at most")]
     Hops(usize),
@@ -99,6 +118,8 @@ pub enum PlanError {
 pub enum Report {
     /// A path was measured, or several hops were joined.
     Plan(Box<Plan>),
+    /// Several ways were compared.
+    Ways(Box<ways::Network>),
     /// Others measured.
     Served(Served),
 }
@@ -129,6 +150,9 @@ impl Plan {
 pub fn report(options: &Options) -> Result<Report, PlanError> {
     if let Some(local) = options.listen {
         return listen(local, options).map(Report::Served);
+    }
+    if !options.ways.is_empty() {
+        return ways::compare(&options.ways).map(|network| Report::Ways(Box::new(network)));
     }
     if !options.hops.is_empty() {
         if options.hops.len() > HOPS_MAX {

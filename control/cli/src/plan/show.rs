@@ -7,12 +7,13 @@ use recoded_plan::forecast::{Contender, Forecast, Verdict};
 use recoded_plan::measured::{Measured, Way};
 use std::fmt::Write;
 
-const COLUMNS: usize = 80;
+pub(super) const COLUMNS: usize = 80;
 
 /// For people.
 pub fn text(report: &Report) -> String {
     match report {
         Report::Plan(plan) => plan_text(plan),
+        Report::Ways(network) => super::ways::text(network),
         Report::Served(served) => format!(
             "time is up; sessions {}, refused {}, packets ignored {}\n",
             served.sessions, served.refused, served.ignored
@@ -78,7 +79,7 @@ fn spread(way: &Way) -> f64 {
     if way.lost == 0 { 3.0 / way.packets.max(1) as f64 } else { way.loss_deviation }
 }
 
-fn least(is_least: bool, figure: String) -> String {
+pub(super) fn least(is_least: bool, figure: String) -> String {
     if is_least { format!("at least {figure}") } else { figure }
 }
 
@@ -191,7 +192,7 @@ fn snippet(plan: &Plan) -> String {
     text
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
         0.0 => "0 %".into(),
@@ -201,7 +202,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Three digits or so.
-fn decimals(figure: f64) -> String {
+pub(super) fn decimals(figure: f64) -> String {
     match figure {
         ..0.005 => "0".into(),
         ..9.995 => format!("{figure:.2}"),

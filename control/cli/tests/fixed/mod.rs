@@ -358,7 +358,7 @@ fn tunnels() -> Vec<Tunnel> {
     vec![
         Tunnel {
             name: "rec0".into(),
-            address: "10.99.0.1/24".into(),
+            addresses: vec!["10.99.0.1/24".into(), "fd00:99::1/64".into()],
             mtu: 1426,
             mtu_configured: 1426,
             state: "gone".into(),
@@ -383,7 +383,7 @@ fn tunnels() -> Vec<Tunnel> {
         },
         Tunnel {
             name: "rec1".into(),
-            address: "10.98.0.1/24".into(),
+            addresses: vec!["10.98.0.1/24".into()],
             mtu: 1397,
             mtu_configured: 1429,
             state: "no-carrier".into(),

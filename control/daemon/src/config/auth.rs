@@ -4,6 +4,7 @@
 use super::document::{Document, Section};
 use super::error::ConfigError;
 use super::find;
+use super::names::written;
 use super::reader::{Reader, unicast};
 use super::{Backend, Config, Flow, Link, Neighbour};
 use recoded_api::keys::NEIGHBOUR;
@@ -48,6 +49,9 @@ pub struct NeighbourKey {
 
 const KEY_RULE: &str =
     "it is the other host's public key, 44 characters, as `recodectl pubkey` prints it";
+/// Relays of a flow that get columns: each costs a message every two seconds.
+const RELAYS_MAX: usize = 64;
+
 const FILE_RULE: &str = "it is the absolute path of a file";
 
 /// `private_key` and `auth` of `[daemon]`, the latter as it is where it is not written.
@@ -76,7 +80,7 @@ pub fn neighbours(
         reader.known(&NEIGHBOUR);
         let named = reader.text("link", "it is the name of a [[link]]", |it| Some(it.to_owned()));
         let named = reader.require("link", named, "a neighbour is on a [[link]]");
-        let rule = "it is the neighbour's IP address on the link";
+        let rule = "it is the neighbour's IP address on the link, or its host name";
         let address = reader.text("address", rule, unicast);
         let address = reader.require("address", address, rule);
         let known = known(reader, "public_key", "preshared_key");
@@ -127,6 +131,23 @@ pub fn edge(reader: &mut Reader<'_>) -> Option<Known> {
     known
 }
 
+/// `relay_keys` and `source_key` of a flow.
+pub fn columns(reader: &mut Reader<'_>) -> (Vec<PublicKey>, Option<PublicKey>) {
+    let source = reader.text("source_key", KEY_RULE, |text| text.parse().ok());
+    let Some(items) = reader.value("relay_keys").map(|value| value.as_array()) else {
+        return (Vec::new(), source);
+    };
+    let rule = format!("it is a list of 1 to {RELAYS_MAX} public keys of different relays");
+    let parsed = items.map(|items| items.iter().map(|item| item.as_str()?.parse().ok()).collect());
+    let keys: Vec<PublicKey> = parsed.flatten().unwrap_or_default();
+    let is_repeated = keys.iter().enumerate().any(|(index, key)| keys[..index].contains(key));
+    if keys.is_empty() || keys.len() > RELAYS_MAX || is_repeated {
+        reader.refuse("relay_keys", "is no such list", &rule);
+        return (Vec::new(), source);
+    }
+    (keys, source)
+}
+
 fn known(reader: &mut Reader<'_>, key: &'static str, preshared: &'static str) -> Option<Known> {
     let public = reader.text(key, KEY_RULE, |text| text.parse().ok());
     let preshared = reader.text(preshared, FILE_RULE, file);
@@ -169,13 +190,14 @@ pub fn check(
             if has_key(&hop) {
                 continue;
             }
-            let (link, address) = (&links[hop.link].name, hop.address);
+            let link = &links[hop.link].name;
+            let address = written(&document.named, link, hop.address);
             let rule = format!(
                 "auth = \"{}\" needs its key: write [[neighbour]] with link = \"{link}\", address \
                  = \"{address}\" and public_key",
                 word(auth)
             );
-            reader.refuse_part(key, key.into(), address.to_string(), "has no key", &rule);
+            reader.refuse_part(key, key.into(), address, "has no key", &rule);
         }
     }
 }
@@ -184,6 +206,9 @@ fn check_flow(reader: &mut Reader<'_>, auth: Auth, flow: &Flow) {
     let is_edge = !matches!(flow.params.role, Role::Relay { .. });
     if auth != Auth::Full {
         reader.unsuitable("edge_key", "flows are encrypted with auth = \"full\" only");
+        for key in ["relay_keys", "source_key"] {
+            reader.unsuitable(key, "symbols have tags with auth = \"full\" only");
+        }
         return;
     }
     if is_edge {

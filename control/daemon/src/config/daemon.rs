@@ -3,12 +3,12 @@
 use super::budget;
 use super::document::Section;
 use super::error::ConfigError;
-use super::reader::{Reader, unicast};
+use super::reader::{Reader, shown, unicast};
 use super::refuse_duplicates;
 use super::{Backend, Daemon, EngineChoice, Idle, Link, Sandbox, Tunnel, XdpMode};
 use recoded_api::keys;
 use recoded_fpga::CARD_RULE;
-use recoded_runtime::{TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
+use recoded_runtime::{Address, TUNNEL_ADDRESSES_MAX, tunnel_mtu_min};
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
 use std::net::{IpAddr, SocketAddr};
@@ -188,10 +188,8 @@ pub fn tunnels(
         let rule = "it is the TUN interface to create: 1 to 15 bytes, no space, no slash";
         let name = reader.text("name", rule, interface_name);
         let name = reader.require("name", name, rule);
-        let rule = "it is an IP address with a prefix length, such as 10.99.0.1/24";
-        let address = reader.text("address", rule, network);
-        let address = reader.require("address", address, rule);
-        let least = address.map_or(TUNNEL_MTU_MIN_V4, |(address, _)| tunnel_mtu_min(address));
+        let addresses = addresses(&mut reader).unwrap_or_default();
+        let least = tunnel_mtu_min(&addresses);
         let rule = format!("a tunnel's MTU is {least} to {TUNNEL_MTU_MAX}");
         let mtu = reader.integer("mtu", u64::from(least)..=TUNNEL_MTU_MAX, &rule);
         let kill_switch = reader.truth("kill_switch").unwrap_or(false);
@@ -201,14 +199,49 @@ pub fn tunnels(
             reader.refuse("name", "is taken", rule);
         }
         let Some(name) = name else { continue };
-        let (address, prefix) = address.unwrap_or((IpAddr::from([0, 0, 0, 0]), 0));
         let given = mtu.and_then(|mtu| u16::try_from(mtu).ok());
         let mtu = given.unwrap_or(TUNNEL_MTU_DEFAULT);
-        let tunnel = Tunnel { name, address, prefix, mtu, kill_switch };
+        let tunnel = Tunnel { name, addresses, mtu, kill_switch };
         tunnels.push((tunnel, given.is_some()));
     }
     refuse_duplicates(sections, "name", "each tunnel is an interface of its own", errors);
     tunnels
+}
+
+/// `address` of a tunnel: one, or a list.
+fn addresses(reader: &mut Reader<'_>) -> Option<Vec<Address>> {
+    let rule =
+        "it is an IP address with a prefix length, such as 10.99.0.1/24, or a list of 1 to 8";
+    let value = reader.value("address");
+    let value = reader.require("address", value, rule)?;
+    let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    if !(1..=TUNNEL_ADDRESSES_MAX).contains(&items.len()) {
+        reader.refuse("address", "is too short or too long", rule);
+        return None;
+    }
+    let mut addresses: Vec<Address> = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let part = match value.is_array() {
+            true => format!("address[{index}]"),
+            false => "address".to_owned(),
+        };
+        let (verdict, rule) = match item.as_str() {
+            None => ("is not a text in quotes", rule),
+            Some(text) => match network(text) {
+                None => ("is not allowed", rule),
+                Some((address, _)) if addresses.iter().any(|(known, _)| *known == address) => {
+                    ("is a repetition", "each address is listed once")
+                }
+                Some(address) => {
+                    addresses.push(address);
+                    continue;
+                }
+            },
+        };
+        reader.refuse_part("address", part, shown(item), verdict, rule);
+        return None;
+    }
+    Some(addresses)
 }
 
 /// One address, or any.

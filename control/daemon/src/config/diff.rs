@@ -93,9 +93,11 @@ pub fn diff(now: &Config, next: &Config, file: &Document) -> Vec<Change> {
     differ.changes
 }
 
-/// A configuration with every key written out. What `render` writes can be read.
+/// A configuration with every key written out, and addresses for host names, which may come to
+/// stand for others. What `render` writes can be read.
 fn rendered(config: &Config) -> Document {
-    let document = Document::parse("", &config.to_toml());
+    let addresses = Config { named: Vec::new(), ..config.clone() };
+    let document = Document::parse("", &addresses.to_toml());
     document.expect("what is rendered is TOML")
 }
 
@@ -177,7 +179,7 @@ impl Differ<'_> {
         match (section.kind, key) {
             ("daemon", "engine") | ("link", "rate_mbit") => Cost::Live,
             ("daemon", "socket" | "workers" | "port" | "xdp_mode") => Cost::Restart,
-            ("daemon" | "neighbour", _) => Cost::Gap,
+            ("daemon" | "neighbour", _) | ("tunnel", "address") => Cost::Gap,
             ("flow", key) => self.flow_cost(section, key),
             _ => Cost::Restart,
         }
@@ -199,7 +201,7 @@ impl Differ<'_> {
         match section.kind {
             "flow" if self.needs_queues() => Cost::Restart,
             // Keys are read from files at the start of a process.
-            "flow" if section.get("edge_key").is_some() => Cost::Gap,
+            "flow" if section.get("edge_key").or(section.get("source_key")).is_some() => Cost::Gap,
             "flow" if self.has_new_neighbour(section) => Cost::Gap,
             "flow" => Cost::Live,
             "neighbour" => Cost::Gap,

@@ -4,6 +4,7 @@
 //! checked by the same rules as the file.
 
 use super::error::{ConfigError, ConfigErrors, Fault};
+use super::names::Named;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -25,6 +26,8 @@ pub struct Document {
     pub neighbours: Vec<Section>,
     /// `[[flow]]`.
     pub flows: Vec<Section>,
+    /// Host names in whose place addresses stand.
+    pub named: Vec<Named>,
 }
 
 /// One table of the file.
@@ -104,6 +107,7 @@ impl Walker<'_> {
             tunnels: Vec::new(),
             neighbours: Vec::new(),
             flows: Vec::new(),
+            named: Vec::new(),
         };
         for (key, value) in table {
             let line = self.lines.of(value.span().start);

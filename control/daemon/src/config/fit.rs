@@ -18,16 +18,15 @@ use super::{Flow, Tunnel};
 use recoded_api::keys::{FLOW, Values};
 use recoded_pipeline::egress::TAG_BYTES;
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, sealing_bytes};
-use recoded_runtime::{FRAME_BYTES, tunnel_mtu_min};
+use recoded_runtime::{Address, FRAME_BYTES, TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 use recoded_wire::window::ADU_HEADER_BYTES;
-use std::net::IpAddr;
 
 /// MTU of a tunnel whose source has symbols with so much room, where none is written: a full-size
 /// IP packet fits one symbol, with its length and, in a window, its flow ID. It is not below what
-/// the tunnel's address allows, since the packets of generations and blocks may span symbols.
-pub fn default_tunnel_mtu(address: IpAddr, symbol_bytes: usize) -> u16 {
+/// the tunnel's addresses allow, since the packets of generations and blocks may span symbols.
+pub fn default_tunnel_mtu(addresses: &[Address], symbol_bytes: usize) -> u16 {
     let fitted = u16::try_from(symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
-    fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(address))
+    fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(addresses))
 }
 
 /// Gives tunnels the MTU that nothing is written of. A full-size packet also fits a stream, which
@@ -45,7 +44,7 @@ pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths
             let stream = (stream + ADU_HEADER_BYTES).saturating_sub(tag_bytes);
             let symbol_bytes = params.payload_bytes().min(stream);
             let sealing_bytes = sealing_bytes(params.sealed);
-            default_tunnel_mtu(tunnel.address, symbol_bytes.saturating_sub(sealing_bytes))
+            default_tunnel_mtu(&tunnel.addresses, symbol_bytes.saturating_sub(sealing_bytes))
         });
     }
 }
@@ -130,7 +129,7 @@ impl Fit<'_> {
     /// What does not fit, and what would.
     fn rule(&self) -> String {
         let params = &self.flow.params;
-        let Tunnel { name, address, mtu, .. } = self.tunnel;
+        let Tunnel { name, addresses, mtu, .. } = self.tunnel;
         let (unit, bytes) = (Unit::of(params), params.symbol_bytes);
         let room = unit.room(bytes);
         let holds = match params.code {
@@ -147,8 +146,9 @@ impl Fit<'_> {
                  length"
             ),
         };
-        let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
-        let is_least = *mtu == tunnel_mtu_min(*address);
+        let least = tunnel_mtu_min(addresses);
+        let family = if least == TUNNEL_MTU_MIN_V4 { "IPv4" } else { "IPv6" };
+        let is_least = *mtu == least;
         let least =
             if is_least { format!(", the least of an {family} tunnel") } else { String::new() };
         format!("{holds}, but tunnel {name} has mtu {mtu}{least}: {}", self.cure(&unit))
@@ -161,7 +161,7 @@ impl Fit<'_> {
             let code = if self.flow.code_is_auto { "with code = \"rlnc\", " } else { "" };
             return format!("{code}{} = {symbols} is the least that works", unit.key);
         }
-        if room >= usize::from(tunnel_mtu_min(self.tunnel.address)) {
+        if room >= usize::from(tunnel_mtu_min(&self.tunnel.addresses)) {
             return format!("the file can give it mtu = {room}");
         }
         if let Some(bytes) = self.symbol_bytes_min(unit) {

@@ -63,10 +63,10 @@ pub fn flow(
     let redundancy_max = redundancy_max(reader);
     let redundancy = redundancy(reader, redundancy_max);
     let repair = reader.truth("repair").unwrap_or(true);
-    let shards = reader.whole("shards", 1..=SHARDS_MAX as u64, "a flow has 1 to 16 shards", 0);
-    let shards = if shards == 0 { workers.min(SHARDS_MAX) } else { shards };
+    let shards = shards(reader, workers);
     let given_bytes = given_symbol_bytes(reader);
     let edge = super::auth::edge(reader);
+    let (relay_keys, source_key) = super::auth::columns(reader);
     let written =
         if kind == Kind::Source { CodeSettings::read(reader) } else { Some(CodeSettings::LEARNED) };
     let coding = written.unwrap_or_else(|| {
@@ -114,13 +114,19 @@ pub fn flow(
         adaptive,
         repair,
         sealed: edge.is_some(),
-        tagged: edge.is_some(),
+        tagged: edge.is_some() || source_key.is_some(),
         wrong_tags_max,
         generations,
     };
     refuse_beyond_frame(reader, &params);
-    let symbol_bytes_given = given_bytes.is_some();
-    Some(Flow { params, symbol_bytes_given, code_is_auto: written.is_none(), edge })
+    let (symbol_bytes_given, code_is_auto) = (given_bytes.is_some(), written.is_none());
+    Some(Flow { params, symbol_bytes_given, code_is_auto, edge, relay_keys, source_key })
+}
+
+/// `shards`, or as many as workers.
+fn shards(reader: &mut Reader<'_>, workers: usize) -> usize {
+    let range = 1..=SHARDS_MAX as u64;
+    reader.whole("shards", range, "a flow has 1 to 16 shards", workers.min(SHARDS_MAX))
 }
 
 /// `wrong_tags_max`.
@@ -365,7 +371,7 @@ fn hop(
     };
     let written = table.get("address");
     let Some(address) = written.and_then(Value::as_str).and_then(unicast) else {
-        let rule = "it is the neighbour's IP address on the link";
+        let rule = "it is the neighbour's IP address on the link, or its host name";
         return refuse(".address", written, "is not an address", rule);
     };
     let local = context.links[link].local;
@@ -415,7 +421,7 @@ fn facts(
     let tunnel = tunnel.and_then(|id| context.tunnels.get(usize::from(id.0)));
     let packet_bytes = tunnel.map_or(0, |(tunnel, is_given)| match is_given {
         true => tunnel.mtu,
-        false => default_tunnel_mtu(tunnel.address, symbol_bytes),
+        false => default_tunnel_mtu(&tunnel.addresses, symbol_bytes),
     });
     Facts {
         repair: true,

@@ -19,6 +19,8 @@ pub mod edit;
 
 mod reader;
 
+pub mod names;
+
 pub mod daemon;
 
 pub mod budget;
@@ -45,16 +47,18 @@ mod writer;
 pub mod render;
 
 pub use engine::EngineChoice;
-pub use recoded_runtime::Backend;
+pub use recoded_runtime::{Address, Backend};
 
 use auth::{Auth, Known, NeighbourKey};
 use budget::Interfaces;
 use document::{Document, Section};
 use error::{ConfigError, ConfigErrors};
+use names::{Named, Names};
 use reader::Reader;
 use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
-use std::collections::BTreeMap;
+use recoded_runtime::secure::PublicKey;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use symbol::{Mtus, Paths};
@@ -75,6 +79,8 @@ pub struct Config {
     pub neighbours: Vec<NeighbourKey>,
     /// `[[flow]]`, in order.
     pub flows: Vec<Flow>,
+    /// Host names that the file has for addresses of neighbours.
+    pub named: Vec<Named>,
 }
 
 /// `[daemon]`.
@@ -174,10 +180,8 @@ pub struct Neighbour {
 pub struct Tunnel {
     /// TUN interface to create.
     pub name: String,
-    /// Its address.
-    pub address: IpAddr,
-    /// Length of its prefix.
-    pub prefix: u8,
+    /// Its addresses, in order, at least one.
+    pub addresses: Vec<Address>,
     /// Its MTU.
     pub mtu: u16,
     /// Whether what is routed into it is unreachable without it.
@@ -195,6 +199,10 @@ pub struct Flow {
     pub code_is_auto: bool,
     /// Source and sink: the other end.
     pub edge: Option<Known>,
+    /// Source: relays that verify its symbols.
+    pub relay_keys: Vec<PublicKey>,
+    /// Relay: the source, which grants it what it verifies symbols by.
+    pub source_key: Option<PublicKey>,
 }
 
 impl Flow {
@@ -227,7 +235,8 @@ impl Config {
         Interfaces { links: self.links.len(), tunnels: self.tunnels.len() }
     }
 
-    /// Parses `text`, the content of `file`, for interfaces with these MTUs.
+    /// Parses `text`, the content of `file`, for interfaces with these MTUs. Host names in it need
+    /// not be known, and stand for addresses that no host has.
     ///
     /// # Errors
     ///
@@ -237,10 +246,36 @@ impl Config {
         text: &str,
         mtu_of: &dyn Fn(&str) -> Option<u32>,
     ) -> Result<(Document, Mtus, Config), ConfigErrors> {
-        let document = Document::parse(file, text)?;
+        Config::parse_on(file, text, mtu_of, None)
+    }
+
+    /// The same with addresses of the host names in it; without `names`, as above.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake there is, in order of lines.
+    pub fn parse_on(
+        file: &str,
+        text: &str,
+        mtu_of: &dyn Fn(&str) -> Option<u32>,
+        names: Option<&Names>,
+    ) -> Result<(Document, Mtus, Config), ConfigErrors> {
+        let mut document = Document::parse(file, text)?;
+        let mut errors = document.resolve(names);
         let mtus = Mtus::read(&document, mtu_of);
-        let config = Config::from_document(&document, &mtus, None)?;
-        Ok((document, mtus, config))
+        let config = Config::from_document(&document, &mtus, None);
+        if let Err(others) = &config {
+            errors.extend(others.errors.iter().cloned());
+        }
+        match config {
+            Ok(config) if errors.is_empty() => Ok((document, mtus, config)),
+            _ => Err(ConfigErrors::new(file, errors)),
+        }
+    }
+
+    /// The host names in it.
+    pub fn host_names(&self) -> BTreeSet<String> {
+        self.named.iter().map(|named| named.name.clone()).collect()
     }
 
     /// Checks a document. Tunnels and neighbours that are in force exist, and keep their numbers;
@@ -295,7 +330,8 @@ impl Config {
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }
-        Ok(Config { daemon, links, hops, tunnels, neighbours, flows })
+        let named = document.named.clone();
+        Ok(Config { daemon, links, hops, tunnels, neighbours, flows, named })
     }
 
     /// What workers get.

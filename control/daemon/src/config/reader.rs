@@ -231,9 +231,13 @@ pub fn float(value: &Value) -> Option<f64> {
 
 /// An address that one host can have.
 pub fn unicast(text: &str) -> Option<IpAddr> {
-    let address: IpAddr = text.parse().ok()?;
+    text.parse().ok().filter(|address| is_unicast(*address))
+}
+
+/// Whether one host can have it.
+pub fn is_unicast(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    (!address.is_unspecified() && !address.is_multicast() && !broadcast).then_some(address)
+    !address.is_unspecified() && !address.is_multicast() && !broadcast
 }
 
 /// How a message calls a section: by its id or name, else by its number.

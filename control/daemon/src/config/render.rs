@@ -4,7 +4,7 @@ use super::auth::{Known, NeighbourKey, word};
 use super::code::Word;
 use super::daemon::{IDLE, SANDBOX, XDP_MODES};
 use super::writer::{key, whole};
-use super::{Config, Daemon, Flow};
+use super::{Address, Config, Daemon, Flow};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Recoding, Redundancy, Role, Spread, TunnelId,
 };
@@ -27,14 +27,14 @@ pub fn render(config: &Config) -> String {
     for tunnel in &config.tunnels {
         text.push_str("\n[[tunnel]]\n");
         key(&mut text, "name", tunnel.name.as_str());
-        key(&mut text, "address", format!("{}/{}", tunnel.address, tunnel.prefix));
+        key(&mut text, "address", addresses(&tunnel.addresses));
         key(&mut text, "mtu", i64::from(tunnel.mtu));
         key(&mut text, "kill_switch", tunnel.kill_switch);
     }
     for NeighbourKey { neighbour, known, roams } in &config.neighbours {
         text.push_str("\n[[neighbour]]\n");
         key(&mut text, "link", config.links[neighbour.link].name.as_str());
-        key(&mut text, "address", neighbour.address.to_string());
+        key(&mut text, "address", config.written(neighbour));
         keys(&mut text, ["public_key", "preshared_key"], known);
         key(&mut text, "roams", *roams);
     }
@@ -42,6 +42,13 @@ pub fn render(config: &Config) -> String {
         flow(&mut text, config, item);
     }
     text
+}
+
+/// How `address` of a tunnel is written.
+fn addresses(addresses: &[Address]) -> Value {
+    let mut written: Vec<Value> =
+        addresses.iter().map(|(address, prefix)| format!("{address}/{prefix}").into()).collect();
+    if written.len() == 1 { written.remove(0) } else { Value::Array(written) }
 }
 
 /// How `redundancy` is written.
@@ -147,6 +154,13 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
     if let Some(known) = &flow.edge {
         keys(text, ["edge_key", "edge_preshared_key"], known);
     }
+    if !flow.relay_keys.is_empty() {
+        let keys = flow.relay_keys.iter().map(ToString::to_string);
+        key(text, "relay_keys", Value::Array(keys.map(Value::from).collect()));
+    }
+    if let Some(source) = flow.source_key {
+        key(text, "source_key", source.to_string());
+    }
 }
 
 /// One neighbour, or a list.
@@ -215,7 +229,7 @@ fn hop(config: &Config, id: PeerId) -> Value {
     let hop = config.hops[usize::from(id.0)];
     let mut table = toml::Table::new();
     table.insert("link".into(), config.links[hop.link].name.clone().into());
-    table.insert("address".into(), hop.address.to_string().into());
+    table.insert("address".into(), config.written(&hop).into());
     Value::Table(table)
 }
 

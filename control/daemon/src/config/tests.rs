@@ -295,7 +295,7 @@ fn unknown_keys_are_refused_with_what_was_meant() {
 }
 
 /// Whole files whose mistake is elsewhere: an edit of a good file, and what is said.
-const BAD_STRUCTURES: [(&str, &str, &str); 25] = [
+const BAD_STRUCTURES: [(&str, &str, &str); 28] = [
     (
         "\"source\"\n",
         "\"spring\"\n",
@@ -336,7 +336,7 @@ const BAD_STRUCTURES: [(&str, &str, &str); 25] = [
         "\"10.0.2.2\"",
         "\"10.0.2.256\"",
         "16: flow 1: next_hops[0].address = \"10.0.2.256\" is not an address: it is the \
-             neighbour's IP address on the link",
+             neighbour's IP address on the link, or its host name",
     ),
     (
         "\"10.0.2.2\"",
@@ -389,7 +389,24 @@ const BAD_STRUCTURES: [(&str, &str, &str); 25] = [
         "10.99.0.1/24",
         "10.99.0.1",
         "11: tunnel rec0: address = \"10.99.0.1\" is not allowed: it is an IP address with a \
-             prefix length, such as 10.99.0.1/24",
+             prefix length, such as 10.99.0.1/24, or a list of 1 to 8",
+    ),
+    (
+        "\"10.99.0.1/24\"",
+        "[\"10.99.0.1/24\", \"10.99.0.1/16\"]",
+        "11: tunnel rec0: address[1] = \"10.99.0.1/16\" is a repetition: each address is listed \
+             once",
+    ),
+    (
+        "\"10.99.0.1/24\"",
+        "[]",
+        "11: tunnel rec0: address = [] is too short or too long: it is an IP address with a prefix \
+             length, such as 10.99.0.1/24, or a list of 1 to 8",
+    ),
+    (
+        "\"10.99.0.1/24\"",
+        "[\"10.99.0.1/24\", \"fd00::1/64\"]\nmtu = 1000",
+        "12: tunnel rec0: mtu = 1000 is out of range: a tunnel's MTU is 1280 to 9000",
     ),
     (
         "\"10.99.0.1/24\"",

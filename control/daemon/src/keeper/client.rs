@@ -1,6 +1,7 @@
 //! The side of the dataplane process. A disk may make the answer slow, so a thread waits for it.
 
 use super::{Answer, Ask, Coming, Past};
+use crate::config::names::Names;
 use crate::lifecycle::{read, written};
 use recoded_api::error::ControlError;
 use recoded_runtime::channel::Channel;
@@ -24,6 +25,8 @@ pub struct Text {
     pub text: String,
     /// MTUs of the interfaces that it names.
     pub mtus: BTreeMap<String, u32>,
+    /// Addresses of the host names in it.
+    pub names: Names,
 }
 
 impl Client {
@@ -124,8 +127,8 @@ impl Client {
 
     async fn text(&self, ask: Ask) -> Result<Text, ControlError> {
         match self.ask(ask, Vec::new()).await? {
-            (Answer::Text { number, file, mtus }, Some(text)) => {
-                Ok(Text { number, file, text, mtus })
+            (Answer::Text { number, file, mtus, names }, Some(text)) => {
+                Ok(Text { number, file, text, mtus, names })
             }
             other => Err(unexpected(&other.0)),
         }

@@ -21,6 +21,7 @@ mod server;
 pub use client::{Client, Text};
 pub use server::Keeper;
 
+use crate::config::names::Names;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -106,8 +107,9 @@ pub struct Coming {
 enum Answer {
     /// It is done; the number of what is in force.
     Done { number: u64 },
-    /// The text comes along, and the MTUs of the interfaces that it names.
-    Text { number: u64, file: String, mtus: BTreeMap<String, u32> },
+    /// The text comes along, and the MTUs of the interfaces and the addresses of the hosts that it
+    /// names.
+    Text { number: u64, file: String, mtus: BTreeMap<String, u32>, names: Names },
     /// What was in force.
     History(Past),
     /// It was not done; why comes along.

@@ -5,6 +5,7 @@ use super::{Answer, Ask, CONFIRM_SECONDS_MAX, Cause, Coming, Past};
 use crate::config::Config;
 use crate::config::diff::{Change, diff};
 use crate::config::document::Document;
+use crate::config::names::Names;
 use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
@@ -49,6 +50,10 @@ struct State {
     before: Option<String>,
     /// MTUs of interfaces as last seen.
     mtus: BTreeMap<String, u32>,
+    /// Addresses of the host names in force, and in what was read since.
+    names: Names,
+    /// Whether one of them is another than the dataplane process knows.
+    is_readdressed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -85,6 +90,8 @@ impl Keeper {
             pending: None,
             before: None,
             mtus: BTreeMap::new(),
+            names: Names::default(),
+            is_readdressed: false,
         };
         Keeper {
             path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
@@ -93,6 +100,56 @@ impl Keeper {
             history: Mutex::new(History::open(directory, in_force)),
             events: Arc::default(),
         }
+    }
+
+    /// The same, with addresses of the host names in force.
+    #[must_use]
+    pub fn knowing(self, names: Names) -> Keeper {
+        self.state().names = names;
+        self
+    }
+
+    /// Addresses of host names.
+    pub fn names(&self) -> Names {
+        self.state().names.clone()
+    }
+
+    /// What is in force, parsed; it was checked before.
+    pub fn config(&self) -> Option<Config> {
+        let (text, _) = self.in_force();
+        self.check(&self.file, &text).ok().map(|(config, _)| config)
+    }
+
+    /// Takes up what the resolver says of host names.
+    pub fn readdress(&self, found: Names) {
+        let ((text, _), known) = (self.in_force(), self.names());
+        let found = found.after(&known);
+        let parse = |names: &Names| self.check_by(&self.file, &text, names);
+        let (Ok((before, _)), now) = (parse(&known), parse(&found)) else { return };
+        let now = match now {
+            Ok((now, _)) => now,
+            Err(errors) => return tracing::warn!("host names stay what they were: {errors}"),
+        };
+        let mut is_readdressed = false;
+        for (was, is) in before.named.iter().zip(&now.named).filter(|(was, is)| was != is) {
+            is_readdressed = true;
+            let text = format!(
+                "{} is at {} now, before at {}: another dataplane process sends there",
+                is.name, is.address, was.address
+            );
+            let subject = format!("link {}", is.link);
+            self.events.note(Happened::new(Kind::NeighbourMoved, subject, text).about(&is.name));
+        }
+        if is_readdressed {
+            let mut state = self.state();
+            (state.names, state.is_readdressed) = (found, true);
+        }
+    }
+
+    /// Whether another process is wanted, since a neighbour is somewhere else; true once for each
+    /// time.
+    pub fn is_readdressed(&self) -> bool {
+        std::mem::take(&mut self.state().is_readdressed)
     }
 
     /// What happened; it goes on when a process is replaced.
@@ -118,9 +175,9 @@ impl Keeper {
     }
 
     /// Whether it is something else than this.
-    pub fn differs(&self, loaded: &str, in_force: &str) -> bool {
+    pub fn differs(&self, (loaded, in_force, names): (&str, &str, &Names)) -> bool {
         let state = self.state();
-        state.loaded != loaded || state.lasting() != in_force
+        state.loaded != loaded || state.lasting() != in_force || state.names != *names
     }
 
     /// Notes the MTU of an interface.
@@ -247,7 +304,8 @@ impl Keeper {
     }
 
     fn text(&self, mtus: BTreeMap<String, u32>) -> Answer {
-        Answer::Text { number: self.history().number(), file: self.file.clone(), mtus }
+        let (number, names) = (self.history().number(), self.names());
+        Answer::Text { number, file: self.file.clone(), mtus, names }
     }
 
     fn read_file(&self) -> Result<String, No> {
@@ -258,13 +316,32 @@ impl Keeper {
 
     /// MTUs of the interfaces that a text names, if the text is right.
     fn check(&self, file: &str, text: &str) -> Result<(Config, BTreeMap<String, u32>), String> {
+        self.check_by(file, text, &self.names())
+    }
+
+    fn check_by(
+        &self,
+        file: &str,
+        text: &str,
+        names: &Names,
+    ) -> Result<(Config, BTreeMap<String, u32>), String> {
         let known = self.state().mtus.clone();
         let mtu = |name: &str| node::mtu(name).or_else(|| known.get(name).copied());
-        let checked = Config::parse(file, text, &mtu).map_err(|errors| errors.to_string())?;
+        let checked = Config::parse_on(file, text, &mtu, Some(names));
+        let checked = checked.map_err(|errors| errors.to_string())?;
         let links = checked.2.links.iter();
         let mtus = links.filter_map(|link| Some((link.interface.clone(), mtu(&link.interface)?)));
         let mtus = mtus.collect();
         Ok((checked.2, mtus))
+    }
+
+    /// Asks for the host names in a text that was read, as long as that takes.
+    fn look_up(&self, text: &str) {
+        // What cannot be parsed is refused by the check.
+        let names = |text: &str| Document::parse(&self.file, text).map(|it| it.host_names());
+        let (Ok(wanted), Ok(in_force)) = (names(text), names(&self.in_force().0)) else { return };
+        let found = Names::ask(wanted.iter().map(String::as_str)).after(&self.names());
+        self.state().names = found.only(&(&wanted | &in_force));
     }
 
     fn read(&self, changes: bool) -> Outcome {
@@ -274,6 +351,7 @@ impl Keeper {
             return Err(No::Refused(reason.into()));
         }
         let text = self.read_file()?;
+        self.look_up(&text);
         let (_, mtus) = self
             .check(&self.file, &text)
             .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
@@ -305,6 +383,7 @@ impl Keeper {
                 entry.text.clone()
             }
         };
+        self.look_up(&text);
         let (_, mtus) = self.check("history", &text).map_err(|errors| {
             No::Refused(format!("what was before is no longer right: {errors}"))
         })?;

@@ -177,6 +177,26 @@ fn scrape_of_100_flows_is_whole_and_its_time_is_printed() {
     println!("scrape of 100 flows: median {:?}, {lines} lines, {bytes} bytes", times[4]);
 }
 
+/// A text that grows by copying itself would pass the test above, and not a larger node.
+#[test]
+fn four_times_as_many_flows_take_about_four_times_as_long() {
+    let least = |flows| {
+        let state = state(flows);
+        let time = |_| {
+            let (begin, state) = (Instant::now(), state.clone());
+            assert!(text::text(state).expect("text").ends_with("# EOF\n"));
+            begin.elapsed()
+        };
+        (0..9).map(time).min().expect("nine times")
+    };
+    let (few, many) = (least(100), least(400));
+    println!("text of 100 flows {few:?}, of 400 {many:?}");
+    assert!(many < 8 * few, "{few:?} and {many:?}");
+    let bytes = |flows| text::text(state(flows)).expect("text").len();
+    let each = (bytes(400) - bytes(100)) / 300;
+    assert!((1_000..6_000).contains(&each), "{each} bytes a flow");
+}
+
 #[test]
 fn other_requests_get_an_answer_that_says_so() {
     let address = served();

@@ -84,6 +84,17 @@ pub(super) fn rows(hops: &[Hop]) -> Vec<Row> {
     rows
 }
 
+/// What a link carries of the symbols of a stream, Mbit/s of TCP payload, and its packets for each.
+pub(crate) fn stream(hop: &Hop) -> (f64, f64) {
+    let packets = stream_hop(hop).packets();
+    (room(hop) / packets, packets)
+}
+
+/// Share of that which TCP reaches over streams, by the round trip of the way in seconds.
+pub(crate) fn stream_reached(trip: f64) -> f64 {
+    reached(trip).stream
+}
+
 /// What losses add to the way of one packet in a hundred, milliseconds.
 fn added(hops: &[Hop], planned: &[StreamHop]) -> Option<f64> {
     let is_quick = |hop: &Hop| {

@@ -132,10 +132,13 @@ impl Sent {
         }
         self.combinations += usize::from(matches!(carried, Carried::Combination { .. }));
         self.next = number.wrapping_add(1);
+        let place = self.place(number);
         if self.on_their_way() > self.entries.len() {
             self.base = self.next.wrapping_sub(self.entries.len() as u32);
+            let was_combination =
+                matches!(self.entries[place].carried, Carried::Combination { .. });
+            self.combinations = self.combinations.saturating_sub(usize::from(was_combination));
         }
-        let place = self.place(number);
         let (bytes, pauses) = (bytes as u16, self.pauses);
         if carried != Carried::Probe {
             self.sizes.wish(bytes);
@@ -189,7 +192,7 @@ impl Sent {
 
     /// Nothing is expected to be reported of what was sent so far.
     pub(crate) fn forget(&mut self) {
-        self.base = self.next;
+        (self.base, self.combinations) = (self.next, 0);
     }
 
     /// There was nothing to send for a while, before what leaves next.

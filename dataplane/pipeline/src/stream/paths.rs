@@ -25,6 +25,9 @@ const LATELY_ROUND_TRIPS: Nanos = 2;
 const TAKE_OVER_NANOS: Nanos = 100_000_000;
 const TAKE_CONFIRMED_NANOS: Nanos = 1_000_000_000;
 
+/// Beside the path that has a symbol: it came to the first hop, and did not go on from there.
+const CAME: u8 = 0x80;
+
 /// One next hop.
 type Hop = (PeerId, Sender);
 
@@ -32,10 +35,12 @@ type Hop = (PeerId, Sender);
 #[derive(Debug)]
 pub(crate) struct Paths {
     spread: Spread,
-    /// By number, modulo their count, which is a power of two.
+    /// By number, modulo their count, which is a power of two; and [`CAME`].
     carriers: Box<[u8]>,
     /// Paths that are in doubt, a bit each, and those of them whose first hop answers.
     doubted: (u8, u8),
+    /// Those to whose first hop symbols came that did not go on from there.
+    halted: u8,
     /// When others may take over again, and what is confirmed.
     again_at: (Nanos, Nanos),
 }
@@ -44,7 +49,7 @@ impl Paths {
     /// For a window of so many symbols, a power of two.
     pub(crate) fn new(spread: Spread, symbols: usize) -> Self {
         let carriers = vec![0; Self::memory_bytes(spread, symbols)].into_boxed_slice();
-        Self { spread, carriers, doubted: (0, 0), again_at: (0, 0) }
+        Self { spread, carriers, doubted: (0, 0), halted: 0, again_at: (0, 0) }
     }
 
     /// Bytes that it allocates.
@@ -56,9 +61,36 @@ impl Paths {
         self.spread
     }
 
-    fn carrier(&mut self, number: u32) -> &mut u8 {
+    fn carrier_mut(&mut self, number: u32) -> &mut u8 {
         let mask = self.carriers.len() - 1;
         &mut self.carriers[number as usize & mask]
+    }
+
+    /// The path that has a number.
+    fn carrier(&mut self, number: u32) -> usize {
+        usize::from(*self.carrier_mut(number) & !CAME)
+    }
+
+    /// Notes that a symbol came to the neighbour on the path at a place, from where nothing goes
+    /// on: if that is over before another path has it, it is as good as there.
+    pub(crate) fn note_came(&mut self, place: usize, number: u32) {
+        if self.carrier(number) == place {
+            *self.carrier_mut(number) |= CAME;
+            note(&mut self.halted, place, true);
+        }
+    }
+
+    /// What came to the neighbour on the path at a place goes on from there.
+    fn go_on(&mut self, place: usize, store: &mut Store, receiver: usize) {
+        note(&mut self.halted, place, false);
+        for step in 0..store.end().wrapping_sub(store.start()) {
+            let number = store.start().wrapping_add(step);
+            let carrier = self.carrier_mut(number);
+            if *carrier == place as u8 | CAME {
+                *carrier = place as u8;
+                store.set_done(number, receiver);
+            }
+        }
     }
 
     /// The path that shall have a symbol of so many bytes; that is noted. `again` says that the one
@@ -70,7 +102,7 @@ impl Paths {
         again: bool,
         now: Nanos,
     ) -> usize {
-        let avoid = if again { Some(usize::from(*self.carrier(number))) } else { None };
+        let avoid = if again { Some(self.carrier(number)) } else { None };
         let backup = self.spread == Spread::Backup;
         // The least of: who does not answer, who would lose it, who had it, who is full, when it
         // arrives.
@@ -80,7 +112,12 @@ impl Paths {
             (unfit, !backup && is_full(sender, bytes, now), arrives, place)
         };
         let place = hops.iter_mut().enumerate().map(worth).min().map_or(0, |(.., place)| place);
-        *self.carrier(number) = place as u8;
+        *self.carrier_mut(number) = place as u8;
+        if hops.get(place).is_some_and(|(_, sender)| sender.is_in_doubt(now)) {
+            // All are: once another one answers, that takes it over.
+            note(&mut self.doubted.0, place, false);
+            note(&mut self.doubted.1, place, false);
+        }
         place
     }
 
@@ -104,10 +141,17 @@ impl Paths {
         Err(at)
     }
 
-    /// Lets others send what a path had that fell silent just now.
-    pub(crate) fn watch(&mut self, hops: &mut [Hop], store: &mut Store, now: Nanos) {
+    /// Lets others send what a path had that fell silent just now. A node that is part of one of
+    /// several paths asks on: whether it is in doubt is what it tells the nodes before it.
+    pub(crate) fn watch(
+        &mut self,
+        hops: &mut [Hop],
+        store: &mut Store,
+        (is_part, now): (bool, Nanos),
+    ) {
         if self.spread == Spread::Every {
-            return;
+            let doubted = hops.iter_mut().filter(|(_, sender)| is_part && sender.is_in_doubt(now));
+            return doubted.for_each(|(_, sender)| sender.ask_anew(now));
         }
         for place in 0..hops.len() {
             let sender = &mut hops[place].1;
@@ -116,14 +160,21 @@ impl Paths {
                 sender.ask_anew(now);
             }
             let bit = 1 << place;
+            if !is_stuck && self.halted & bit != 0 {
+                let receiver = sender.receiver();
+                self.go_on(place, store, receiver);
+            }
             let is_known = (self.doubted.0 & bit != 0, self.doubted.1 & bit != 0);
             let is_news = is_in_doubt && !is_known.0 || is_stuck && !is_known.1;
-            if is_news && now < self.again_at.0 {
+            // After a pause in which this node did not run, all seem to be silent: then it is news
+            // until one answers.
+            let has_other = hops.iter().any(|(_, other)| !other.is_in_doubt(now));
+            if is_news && (now < self.again_at.0 || !has_other) {
                 continue;
             }
             note(&mut self.doubted.0, place, is_in_doubt);
             note(&mut self.doubted.1, place, is_stuck);
-            if is_news && hops.iter().any(|(_, other)| !other.is_in_doubt(now)) {
+            if is_news {
                 self.again_at.0 = now + TAKE_OVER_NANOS;
                 self.take_over(hops, place, store, now);
             }
@@ -155,7 +206,7 @@ impl Paths {
         let count = store.end().wrapping_sub(store.start());
         for step in 0..count {
             let number = store.start().wrapping_add(step);
-            let is_here = store.is_known(number) && usize::from(*self.carrier(number)) == place;
+            let is_here = store.is_known(number) && self.carrier(number) == place;
             if !is_here {
                 continue;
             }

@@ -463,11 +463,13 @@ impl Sender {
         earlier(earlier(opens, asks), probes)
     }
 
-    /// Reads what the neighbour reports.
+    /// Reads what the neighbour reports. `came` is told of symbols that came to it while nothing
+    /// went on from there.
     pub(crate) fn hear(
         &mut self,
         store: &mut Store,
         (report, payload): (&LinkReport, &[u8]),
+        mut came: impl FnMut(u32),
         now: Nanos,
     ) {
         // What does not go on from there was given to other paths.
@@ -478,6 +480,7 @@ impl Sender {
         let about = (report, payload);
         let heard =
             sent.hear(about, (now, round_trip), |carried, outcome| match (carried, outcome) {
+                (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
                 (_, Outcome::Came) if is_lost_behind => {}
                 (Carried::Symbol { number, .. }, Outcome::Came) => store.set_done(number, hop),
                 (Carried::Symbol { number, place }, Outcome::Lost)

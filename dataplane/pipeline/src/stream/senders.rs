@@ -236,9 +236,11 @@ impl Senders {
         (peer, report, payload): (PeerId, &LinkReport, &[u8]),
         now: Nanos,
     ) -> Result<(), DropReason> {
-        let sender = self.hops.iter_mut().find(|(known, _)| *known == peer);
-        let (_, sender) = sender.ok_or(DropReason::UnknownPeer)?;
-        sender.hear(store, (report, payload), now);
+        let Self { hops, paths, .. } = self;
+        let place = hops.iter().position(|(known, _)| *known == peer);
+        let place = place.ok_or(DropReason::UnknownPeer)?;
+        let came = |number| paths.note_came(place, number);
+        hops[place].1.hear(store, (report, payload), came, now);
         Ok(())
     }
 
@@ -256,7 +258,7 @@ impl Senders {
     ) {
         self.follow(cx, store);
         let lag = self.has_branches().then_some(cx.params.lag_timeout_nanos);
-        self.paths.watch(&mut self.hops, store, cx.io.now);
+        self.paths.watch(&mut self.hops, store, (outgoing.has_paths, cx.io.now));
         self.again_at = None;
         for (_, sender) in &mut self.hops {
             sender.protect(outgoing.profile, lag);

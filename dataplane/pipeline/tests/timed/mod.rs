@@ -6,6 +6,7 @@
 pub mod keys;
 mod link;
 mod socket;
+mod stall;
 mod wires;
 
 use keys::{Keys, by_keys};
@@ -79,6 +80,8 @@ struct Node {
     wakes_at: Option<Nanos>,
     params: FlowParams,
     back: Option<FlowParams>,
+    /// Until then its worker does not run.
+    stalled_until: Nanos,
 }
 
 impl Node {
@@ -219,6 +222,7 @@ impl Line {
                 wakes_at: None,
                 params,
                 back: None,
+                stalled_until: 0,
             }
         };
         let channel = |(index, link): (usize, &(_, Link)), way: u64| {
@@ -365,6 +369,7 @@ impl Line {
         {
             let ((at, _), what) = first.remove_entry();
             self.now = at;
+            let Some(what) = self.unless_stalled(what) else { continue };
             match what {
                 What::Arrive { node, peer, payload } => self.arrive(node, peer, &payload),
                 What::Wake { node } => {

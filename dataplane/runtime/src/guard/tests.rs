@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use recoded_pipeline::egress::UnitKind;
 use recoded_secure::{
     Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey, Ring,
-    Scope, Suite, timing,
+    Scope, Suite, TagKey, timing,
 };
-use recoded_wire::announcement::{Announcement, write_announcement};
+use recoded_wire::announcement::{ANNOUNCEMENT_BYTES_MAX, Announcement, write_announcement};
 use recoded_wire::handshake::write_handshake;
 
 const PEER: PeerId = PeerId(0);
@@ -36,7 +36,8 @@ fn guards() -> [(Guard, Receiver<Letter>); 2] {
     let [here, there] = agreed(Scope::Hop);
     let [source, sink] = agreed(Scope::Edge(7));
     [(here, source), (there, sink)].map(|(hop, edge)| {
-        let rings = Rings { hops: vec![Some(hop), None], edges: vec![(7, edge)] };
+        let rings =
+            Rings { hops: vec![Some(hop), None], edges: vec![(7, edge)], ..Rings::default() };
         let (mail, letters) = bounded(MAIL);
         (Guard::new(Arc::new(Keyring::new(rings)), mail), letters)
     })
@@ -93,7 +94,7 @@ proptest! {
 fn hellos_confirm_and_messages_of_edges_need_a_tag() {
     let [(sender, _), (mut receiver, letters)] = guards();
     let mut counters = LinkCounters::default();
-    let mut message = [0; LETTER_BYTES];
+    let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_handshake(7, false, &[], &mut message);
     assert_eq!(receiver.rings.hops[0].as_ref().unwrap().sending().map(|it| it.key_id), None);
     let hello = tagged(&sender, &message[..len]);
@@ -114,7 +115,7 @@ fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_
     let mut counters = LinkCounters::default();
     let other = PeerId(1);
     assert_eq!(guard.admit(other, &[0x22; 40], &mut counters).packet, Some(40));
-    let mut message = [0; LETTER_BYTES];
+    let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_handshake(7, false, &[9; 60], &mut message);
     let admitted = guard.admit(other, &message[..len], &mut counters);
     assert_eq!(admitted.packet, Some(len));
@@ -126,7 +127,7 @@ fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_
 fn announcements_need_the_tag_that_the_hop_has_and_come_before_the_pipeline() {
     let [(sender, _), (mut receiver, letters)] = guards();
     let mut counters = LinkCounters::default();
-    let mut out = [0; LETTER_BYTES];
+    let mut out = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_announcement(&Announcement::default(), &[], &mut out);
     let announcement = &out[..len];
     let with_tag = tagged(&sender, announcement);
@@ -161,7 +162,7 @@ fn neighbours_that_roam_are_recognised_by_their_tags_and_copies_and_forgeries_ar
     assert_eq!(look(&packets[2][..5]), None);
     assert_eq!(counters.rx_elsewhere, 3);
     // What goes on to the thread of keys does so from anywhere.
-    let mut message = [0; LETTER_BYTES];
+    let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_announcement(&Announcement::default(), &[], &mut message);
     let announcement = tagged(&sender, &message[..len]);
     let found = receiver.recognise(roaming(), &announcement, &mut counters);
@@ -190,7 +191,7 @@ fn where_a_neighbour_is_is_told_once_and_again_when_nothing_comes_of_it() {
 fn a_flood_of_messages_leaves_room_for_those_between_edges() {
     let [(sender, _), (mut receiver, letters)] = guards();
     let mut counters = LinkCounters::default();
-    let mut message = [0; LETTER_BYTES];
+    let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_handshake(7, false, &[9; 60], &mut message);
     for _ in 0..1000 {
         receiver.admit(PEER, &message[..len], &mut counters);
@@ -212,6 +213,57 @@ fn envelopes_open_at_the_other_end_of_their_flow_only() {
     assert_eq!(sink.unseal(8, &mut sealed.clone()), Err(Refused::UnknownKey));
     assert_eq!(sink.unseal(7, &mut sealed.clone()).unwrap(), [5; 100]);
     assert_eq!(sink.unseal(7, &mut sealed), Err(Refused::Replayed));
+}
+
+/// A relay of flow 7 with the columns that the source has for the one in this place.
+fn relay(source: &Guard, place: usize) -> Guard {
+    let (_, ring) = &source.rings.edges[0];
+    let seeds = ring.sending().expect("keys").keys.granted_seeds(place);
+    let key = TagKey::new(Strength::Standard, &seeds, 2048).expect("half of the columns");
+    let rings = Rings { columns: vec![(7, vec![Arc::new(key)])], ..Rings::default() };
+    Guard::new(Arc::new(Keyring::new(rings)), bounded(MAIL).0)
+}
+
+#[test]
+fn symbols_verify_at_relays_by_the_columns_that_each_was_granted() {
+    let [(mut source, _), _] = guards();
+    let mut relays = [0, 1].map(|place| relay(&source, place));
+    let shard = ShardId { flow: 7, shard: 2 };
+    let context = [3; egress::CONTEXT_BYTES];
+    let unit = egress::TaggedUnit { shard, kind: UnitKind::Batch, number: 9, context };
+    let mut symbol = [5; 300];
+    let key = source.tag_key(7).expect("a key");
+    source.tag_symbol(key, &unit, 4, &mut symbol).unwrap();
+    for (place, relay) in relays.iter_mut().enumerate() {
+        let mut verify =
+            |symbol: &[u8]| relay.verify_symbol(&unit, egress::Formed::Source(4), symbol);
+        assert_eq!(verify(&symbol), Ok(()));
+        for byte in 0..symbol.len() {
+            let mut changed = symbol;
+            changed[byte] ^= 1;
+            // Those of its own columns, of eight bytes of tag, and all of the payload.
+            let is_covered = byte >= 8 || byte / 4 == place;
+            assert_eq!(verify(&changed).is_err(), is_covered, "byte {byte}, relay {place}");
+        }
+        let other = egress::TaggedUnit { shard: ShardId { flow: 8, ..shard }, ..unit };
+        let verdict = relay.verify_symbol(&other, egress::Formed::Source(4), &symbol);
+        assert_eq!(verdict, Err(Refused::UnknownKey), "it relays no such flow");
+        let mut forged = symbol;
+        assert_eq!(relay.tag_symbol(key, &unit, 4, &mut forged), Err(Refused::UnknownKey));
+    }
+}
+
+#[test]
+fn symbols_are_tagged_by_the_keys_that_relays_have_and_not_by_newer_ones() {
+    let [(mut source, _), _] = guards();
+    let key = source.tag_key(7).expect("a key");
+    source.rings.tagging = vec![(7, key)];
+    assert_eq!(source.tag_key(7), Some(key));
+    // Keys that are gone tag nothing.
+    source.rings.tagging = vec![(7, key.wrapping_add(1))];
+    assert_eq!(source.tag_key(7), None);
+    source.rings.tagging = vec![(8, key.wrapping_add(1))];
+    assert_eq!(source.tag_key(7), Some(key), "that is of another flow");
 }
 
 #[test]

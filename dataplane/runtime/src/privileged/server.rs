@@ -7,7 +7,7 @@ use crate::choice::Prepared;
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::resources::{check_capabilities, find_interfaces, raise_memlock};
-use crate::topology::{Backend, HopConfig, Topology, tunnel_mtu_min};
+use crate::topology::{Address, Backend, HopConfig, Topology, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::XdpMode;
@@ -43,8 +43,8 @@ struct Held {
     tunnel: Tunnel,
 }
 
-/// Names and addresses of tunnels that a process left when it was killed.
-pub type Left = BTreeMap<String, (IpAddr, u8)>;
+/// Names and addresses of tunnels: those that a process left when it was killed, or has now.
+pub type Left = BTreeMap<String, Vec<Address>>;
 
 /// An answer without descriptors, or why there is none.
 type Answer = Result<Reply, String>;
@@ -90,12 +90,11 @@ impl Privileged {
             opened.netlink.delete(name)?;
         }
         for plan in tunnel::plans(topology) {
-            let address = left.get(&plan.config.name);
-            let is_left = address == Some(&plan.config.address);
-            if address.is_some() && !is_left {
-                opened.netlink.delete(&plan.config.name)?;
+            let before = left.get(&plan.config.name);
+            let tunnel = Tunnel::open_lasting(&plan, before.is_some(), &opened.netlink)?;
+            if let Some(before) = before {
+                readdress(&plan.config.name, (before, &plan.config.addresses), &opened.netlink)?;
             }
-            let tunnel = Tunnel::open_lasting(&plan, is_left, &opened.netlink)?;
             opened.tunnels.push(Held { plan, tunnel });
         }
         opened.leaves_tunnels = false;
@@ -103,9 +102,9 @@ impl Privileged {
     }
 
     /// Makes everything as it was at the start, for the next dataplane process: a tunnel has its
-    /// carrier and its MTU again. The programs know the neighbours that `hops` names on these
-    /// links; links and tunnels stay what they were.
-    pub fn renew(&mut self, hops: Vec<HopConfig>) {
+    /// carrier and its MTU again, and the addresses that `tunnels` gives it. The programs know the
+    /// neighbours that `hops` names on these links; links and tunnels stay what they were.
+    pub fn renew(&mut self, hops: Vec<HopConfig>, tunnels: &Left) {
         self.topology.hops = hops;
         for (link, program) in self.programs.iter_mut().enumerate() {
             let Some(attachment) = &mut program.attachment else { continue };
@@ -113,7 +112,14 @@ impl Privileged {
                 tracing::warn!(%error, interface = program.interface, "its neighbours stay");
             }
         }
-        for Held { plan, tunnel } in &self.tunnels {
+        for Held { plan, tunnel } in &mut self.tunnels {
+            if let Some(addresses) = tunnels.get(&plan.config.name) {
+                let change = (&plan.config.addresses[..], &addresses[..]);
+                if let Err(error) = readdress(&plan.config.name, change, &self.netlink) {
+                    tracing::error!(%error, tunnel = tunnel.name(), "its addresses are not right");
+                }
+                plan.config.addresses.clone_from(addresses);
+            }
             let mtu = plan.config.mtu;
             if !tunnel.has_carrier() && tunnel.set_carrier(true, &self.netlink).is_err()
                 || tunnel.mtu() != mtu && tunnel.set_mtu(mtu, &self.netlink).is_err()
@@ -168,7 +174,7 @@ impl Privileged {
             Request::Verdicts { interface } => self.verdicts(interface),
             Request::SetMtu { tunnel, mtu } => {
                 let Held { plan, tunnel } = find_tunnel(&self.tunnels, tunnel)?;
-                if !(tunnel_mtu_min(plan.config.address.0)..=plan.config.mtu).contains(mtu) {
+                if !(tunnel_mtu_min(&plan.config.addresses)..=plan.config.mtu).contains(mtu) {
                     return Err(format!("{mtu} is no MTU of {}", tunnel.name()));
                 }
                 done(tunnel.set_mtu(*mtu, &self.netlink))
@@ -313,6 +319,19 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// Takes the addresses of before from an interface, but for those that it is to have now, which it
+/// gets. What somebody else gave it stays.
+fn readdress(
+    name: &str,
+    (before, now): (&[Address], &[Address]),
+    netlink: &Netlink,
+) -> Result<(), StartError> {
+    for gone in before.iter().filter(|address| !now.contains(address)) {
+        netlink.remove_address(name, *gone)?;
+    }
+    now.iter().try_for_each(|address| netlink.add_address(name, *address))
 }
 
 fn find_tunnel<'a>(tunnels: &'a [Held], name: &str) -> Result<&'a Held, String> {

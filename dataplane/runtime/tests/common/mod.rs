@@ -111,6 +111,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
     Topology {
         private_key: None,
         edges: Vec::new(),
+        relayed: Vec::new(),
         workers: 1,
         tunnel_queues: 1,
         flow_memory_bytes: 1 << 30,
@@ -129,7 +130,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
         hops: vec![hop(neighbour)],
         tunnels: vec![TunnelConfig {
             name: "rec0".into(),
-            address: (tunnel.parse().unwrap(), 24),
+            addresses: vec![(tunnel.parse().unwrap(), 24)],
             mtu: 1400,
         }],
     }

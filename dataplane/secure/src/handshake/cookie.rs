@@ -176,6 +176,11 @@ impl Stamps {
     }
 }
 
+/// The MAC of a message for the owner of this key.
+pub(crate) fn mac1(receiver: &PublicKey, before: &[u8]) -> [u8; MAC] {
+    mac(mac1_key(receiver).expose(), &[before])
+}
+
 fn mac1_key(key: &PublicKey) -> Secret<32> {
     hash(b"recoded v2 mac1", key)
 }

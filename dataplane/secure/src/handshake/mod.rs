@@ -12,7 +12,7 @@
 
 mod cookie;
 mod message;
-mod noise;
+pub(crate) mod noise;
 mod session;
 
 pub mod timing;
@@ -21,5 +21,5 @@ pub use cookie::{Admission, Gate};
 pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE};
 pub use session::{Established, Identity, Scope, Session, Step};
 
-pub(crate) use cookie::mac;
-pub(crate) use message::{FIRST_BYTE, OPENING};
+pub(crate) use cookie::{mac, mac1};
+pub(crate) use message::{FIRST_BYTE, GRANT, MAC, OPENING};

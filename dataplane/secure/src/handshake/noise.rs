@@ -1,4 +1,5 @@
-//! One Noise handshake by snow, with the ephemeral key from the caller's entropy.
+//! One Noise handshake by snow, with the ephemeral key from the caller's entropy; and messages that
+//! have no answer.
 
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{BoxedCryptoResolver, CryptoResolver, DefaultResolver};
@@ -15,11 +16,14 @@ use crate::secret::Secret;
 /// The protocol.
 pub(super) const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 
+/// Of messages without an answer: both know each other's key.
+const ONE_WAY: &str = "Noise_K_25519_ChaChaPoly_BLAKE2s";
+
 /// Which message of the pattern the pre-shared key is mixed in after.
 const PSK_AT: u8 = 2;
 
 /// Prologue: this, the header of the initiation, and the scope.
-const PROLOGUE: &[u8] = b"recoded v2";
+pub(crate) const PROLOGUE: &[u8] = b"recoded v2";
 
 /// What is agreed on: a message of one scope means nothing in another one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -105,6 +109,47 @@ pub(super) fn split(state: &mut HandshakeState) -> Split {
     } else {
         Split { send: back, receive: there }
     }
+}
+
+/// Seals a payload of `from` for `to` into `out`, which is as long as the message.
+pub(crate) fn seal_for(
+    (from, to): (&PrivateKey, &PublicKey),
+    prologue: &[u8],
+    entropy: &Entropy,
+    payload: &[u8],
+    out: &mut [u8],
+) -> Result<(), Refused> {
+    let builder = one_way((from, to), prologue, entropy.key());
+    let state = builder.and_then(Builder::build_initiator);
+    let written = state.and_then(|mut state| state.write_message(payload, out));
+    if written.is_ok_and(|bytes| bytes == out.len()) { Ok(()) } else { Err(Refused::Long) }
+}
+
+/// Opens what [`seal_for`] sealed into `out`, which is as long as the payload.
+pub(crate) fn open_from(
+    (own, from): (&PrivateKey, &PublicKey),
+    prologue: &[u8],
+    message: &[u8],
+    out: &mut [u8],
+) -> Result<(), Refused> {
+    // Who receives needs no ephemeral key.
+    let builder = one_way((own, from), prologue, Secret::new([0; 32]));
+    let state = builder.and_then(Builder::build_responder);
+    let read = state.and_then(|mut state| state.read_message(message, out));
+    if read.is_ok_and(|bytes| bytes == out.len()) { Ok(()) } else { Err(Refused::Handshake) }
+}
+
+fn one_way<'a>(
+    (own, other): (&'a PrivateKey, &'a PublicKey),
+    prologue: &'a [u8],
+    random: Secret<32>,
+) -> Result<Builder<'a>, snow::Error> {
+    let parameters: NoiseParams = ONE_WAY.parse()?;
+    let resolver: BoxedCryptoResolver = Box::new(Resolver(random));
+    Builder::with_resolver(parameters, resolver)
+        .prologue(prologue)?
+        .local_private_key(own.bytes())?
+        .remote_public_key(other.bytes())
 }
 
 /// snow's primitives, and the caller's randomness.

@@ -43,6 +43,11 @@ impl Arena {
         &self.memory[self.start..][..self.bytes.next_multiple_of(PAGE_BYTES)]
     }
 
+    /// The same, for a device that writes to them.
+    pub fn pages_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..][..self.bytes.next_multiple_of(PAGE_BYTES)]
+    }
+
     /// Keeps `guard` until this memory is freed.
     pub fn attach(&self, guard: Box<dyn Guard>) {
         self.guards.lock().unwrap_or_else(PoisonError::into_inner).push(guard);

@@ -121,12 +121,12 @@ pub fn techniques() -> Vec<Row> {
 /// A job, as `job.h` lays it out, whose members are 1, 2, 3 and on in its order; the bytes of the
 /// tables of all fields; and of the state of progressive decoding of 100 symbols.
 #[must_use]
-pub fn sample() -> ([u8; 64], u64, u64) {
+pub fn sample() -> ([u8; 64], u64, [u64; 2]) {
     #[repr(C, align(16))]
     struct Sample([u8; 64]);
-    let (mut job, mut tables, mut state) = (Sample([0; 64]), 0, 0);
-    // SAFETY: all three are ours to be written, and a job is 64 bytes, 16-byte aligned.
-    unsafe { recoded_shim_sample((&raw mut job).cast(), &mut tables, &mut state) };
+    let (mut job, mut tables, mut state) = (Sample([0; 64]), 0, [0; 2]);
+    // SAFETY: all of them are ours to be written, and a job is 64 bytes, 16-byte aligned.
+    unsafe { recoded_shim_sample((&raw mut job).cast(), &mut tables, state.as_mut_ptr()) };
     (job.0, tables, state)
 }
 

@@ -23,7 +23,8 @@ pub struct Timings {
     pub copy_out: f64,
     /// All launches, one after another.
     pub device: f64,
-    /// Each launch: its kernel, without `recoded_`, and its time alone.
+    /// Each launch: its kernel, without `recoded_`, and its time alone. Launches that invert the
+    /// same matrices are one, by the name of the first.
     pub stages: Vec<(&'static str, f64)>,
 }
 
@@ -96,8 +97,9 @@ impl CudaEngine {
             }
         };
         let mut stages = Vec::with_capacity(launches.len());
-        for (index, one) in launches.iter().enumerate() {
-            stages.push((one.kernel, self.timed(time, |s| launch(s, index))?));
+        for (name, range) in self.plan.stages() {
+            let each = |s: &Stream| range.clone().try_for_each(|index| launch(s, index));
+            stages.push((name, self.timed(time, each)?));
         }
         let all = |stream: &Stream| (0..launches.len()).try_for_each(|index| launch(stream, index));
         let device = self.timed(time, all)?;

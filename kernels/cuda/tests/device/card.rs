@@ -53,6 +53,11 @@ impl Card {
         card
     }
 
+    /// Gives all memory back.
+    pub fn forget(&mut self) {
+        self.used = 0;
+    }
+
     pub fn tables(&mut self) -> Vec<u8> {
         self.memory.tables()
     }

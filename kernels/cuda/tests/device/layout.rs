@@ -28,7 +28,8 @@ fn job_has_the_layout_of_the_header() {
     let job: Job = unsafe { std::mem::transmute(bytes) };
     assert_eq!(job, expected);
     assert_eq!(tables_bytes, TABLES_BYTES as u64);
-    assert_eq!(state_bytes, u64::from(Job::progressive_state_bytes(100)));
+    let states = [u64::from(Job::progressive_state_bytes(100)), Job::INVERSE_STATE_BYTES];
+    assert_eq!(state_bytes, states);
     assert_eq!(align_of::<Job>(), 16);
 }
 

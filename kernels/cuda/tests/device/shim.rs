@@ -84,6 +84,8 @@ fn an_access_beyond_the_arena_is_a_fault() {
 fn a_misaligned_access_is_a_fault() {
     let text = fault("broken_alignment", 0, Job::default());
     assert!(text.contains("misaligned store of 4 bytes"), "{text}");
+    let text = fault("broken_shared_alignment", THREADS + 4, Job::default());
+    assert!(text.contains("misaligned access") && text.contains("shared memory"), "{text}");
 }
 
 #[test]

@@ -9,8 +9,10 @@ use std::ops::Range;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::host::HostMemory;
 use super::model::{Inputs, Outputs};
 use crate::transport::MemoryError;
+use crate::transport::arenas::Arenas;
 
 /// How the memory behaves.
 #[derive(Clone, PartialEq, Debug)]
@@ -67,6 +69,8 @@ struct Burst {
 pub struct Memory {
     model: MemoryModel,
     pub faults: MemoryFaults,
+    /// What the card reaches beside this memory.
+    pub host: Option<Arenas<HostMemory>>,
     random: SmallRng,
     base: u64,
     bytes: Vec<u8>,
@@ -87,6 +91,7 @@ impl Memory {
         Self {
             model,
             faults: MemoryFaults::default(),
+            host: None,
             random,
             base: BASE,
             bytes: vec![0; bytes],
@@ -116,6 +121,28 @@ impl Memory {
         let start = address.checked_sub(self.base).ok_or(outside)? as usize;
         let end = start.checked_add(bytes).filter(|end| *end <= self.used).ok_or(outside)?;
         Ok(&mut self.bytes[start..end])
+    }
+
+    /// What the card reads at `address`.
+    fn beat(&mut self, address: u64) -> Option<[u8; BEAT_BYTES]> {
+        if let Ok(bytes) = self.slice(address, BEAT_BYTES) {
+            return bytes.try_into().ok();
+        }
+        self.host.as_ref()?.with(|host| host.read(address))
+    }
+
+    /// Writes what the card says; `false` where there is nothing to write to.
+    fn set_beat(&mut self, address: u64, beat: &[u8; BEAT_BYTES], strobe: u64) -> bool {
+        if let Ok(bytes) = self.slice(address, BEAT_BYTES) {
+            for (index, (byte, new)) in bytes.iter_mut().zip(beat).enumerate() {
+                if strobe >> index & 1 == 1 {
+                    *byte = *new;
+                }
+            }
+            return true;
+        }
+        let host = self.host.as_ref();
+        host.is_some_and(|host| host.with(|host| host.write(address, beat, strobe)))
     }
 
     /// What the memory says in this clock.
@@ -154,13 +181,13 @@ impl Memory {
         inputs.read_valid = true;
         inputs.read_response =
             if failing.iter().any(|range| range.contains(&address)) { SLVERR } else { 0 };
-        match self.slice(address, BEAT_BYTES) {
-            Ok(bytes) => {
+        match self.beat(address) {
+            Some(bytes) => {
                 for (word, bytes) in inputs.read_data.iter_mut().zip(bytes.as_chunks().0) {
                     *word = u64::from_le_bytes(*bytes);
                 }
             }
-            Err(_) => inputs.read_response = DECERR,
+            None => inputs.read_response = DECERR,
         }
     }
 
@@ -224,18 +251,14 @@ impl Memory {
         let is_last = burst.beats == 0;
         assert_eq!(outputs.write_last != 0, is_last, "AXI: WLAST marks the last beat");
         let failing = self.faults.failing_writes.iter().any(|range| range.contains(&address));
-        let response = match self.slice(address, BEAT_BYTES) {
-            Err(_) => DECERR,
-            Ok(_) if failing => SLVERR,
-            Ok(bytes) => {
-                let data = outputs.write_data.map(u64::to_le_bytes);
-                for (index, (byte, new)) in bytes.iter_mut().zip(data.as_flattened()).enumerate() {
-                    if outputs.write_strobe >> index & 1 == 1 {
-                        *byte = *new;
-                    }
-                }
-                0
-            }
+        let mut beat = [0; BEAT_BYTES];
+        beat.copy_from_slice(outputs.write_data.map(u64::to_le_bytes).as_flattened());
+        let response = if failing {
+            SLVERR
+        } else if self.set_beat(address, &beat, outputs.write_strobe) {
+            0
+        } else {
+            DECERR
         };
         let Some(burst) = self.writes.front_mut() else { return };
         burst.response = burst.response.max(response);

@@ -1,6 +1,7 @@
 //! A simulated card: the RTL as compiled by Verilator, with a memory that is a model, in this
 //! process. It runs only while a method of it is called.
 
+mod host;
 mod memory;
 mod mishaps;
 mod model;
@@ -9,11 +10,15 @@ pub mod seed;
 
 use std::time::Duration;
 
+use recoded_code::engine::Arena;
+
 pub use memory::{MemoryFaults, MemoryModel};
 pub use mishaps::{Mishap, Mishaps};
 
 use crate::layout::{control, register};
+use crate::transport::arenas::Arenas;
 use crate::transport::{MemoryError, Transport};
+use host::HostMemory;
 use memory::Memory;
 use model::{Inputs, Model, Outputs};
 
@@ -42,6 +47,14 @@ impl Simulation {
         simulation.run(RESET_CYCLES);
         simulation.inputs.reset = false;
         simulation
+    }
+
+    /// The same card in a place where it reaches memory of bundles, as through an IOMMU: without
+    /// this it has its own memory only, to which they are copied.
+    #[must_use]
+    pub fn with_host_memory(mut self) -> Self {
+        self.memory.host = Some(Arenas::new(HostMemory::default(), HOST_BASE));
+        self
     }
 
     /// Clocks since power-on.
@@ -139,6 +152,18 @@ impl Transport for Simulation {
         Ok(())
     }
 
+    fn share(&mut self, arena: &Arena) -> Option<u64> {
+        self.memory.host.as_ref()?.share(arena)
+    }
+
+    fn share_mut(&mut self, arena: &mut Arena) -> Option<u64> {
+        self.memory.host.as_ref()?.share_mut(arena)
+    }
+
+    fn unshare(&mut self) -> bool {
+        self.memory.host.as_ref().is_none_or(Arenas::end)
+    }
+
     fn describe(&self) -> String {
         "simulated".into()
     }
@@ -164,6 +189,9 @@ impl Transport for Simulation {
 
 /// What the RTL says of itself. An assumption until it has been placed and routed.
 pub const CLOCK_KHZ: u64 = 300_000;
+
+/// Of the addresses of bundles: as VFIO has them, far from the card's own memory.
+const HOST_BASE: u64 = 1 << 37;
 
 /// What the card does while the host looks once: a call takes a millisecond or so.
 const ADVANCE: Duration = Duration::from_micros(1);

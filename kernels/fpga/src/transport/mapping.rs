@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{Ordering, fence};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// Mapped pages.
 pub(super) struct Mapping {
@@ -103,6 +103,19 @@ impl Drop for Mapping {
     }
 }
 
+/// Gives pages of ours that were never written memory of their own, as the first write to each
+/// would. A device that may only read them would otherwise be given the page of zeros that Linux
+/// has for all of those, and never see what is written to them later. Linux 5.14.
+///
+/// # Errors
+/// What Linux says: an older one, no memory, or no such pages.
+pub(super) fn populate(start: usize, bytes: usize) -> io::Result<()> {
+    let start = ptr::with_exposed_provenance_mut(start);
+    // SAFETY: this changes no byte of these pages and unmaps none; what is not mapped is an error.
+    unsafe { madvise(start, bytes, Advice::LinuxPopulateWrite) }?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +131,19 @@ mod tests {
         assert_eq!(pages.read32(8), 0x1234_5678);
         pages.read(8, &mut read[..4]);
         assert_eq!(read[..4], [0x78, 0x56, 0x34, 0x12]);
+    }
+
+    #[test]
+    fn populating_keeps_what_is_written_and_refuses_what_is_not_mapped() {
+        let pages = Mapping::anonymous(8192).expect("memory");
+        pages.write(5000, &[7]);
+        let start = pages.address() as usize;
+        populate(start, 8192).expect("they are ours");
+        let mut read = [0; 2];
+        pages.read(4999, &mut read);
+        assert_eq!(read, [0, 7]);
+        drop(pages);
+        assert!(populate(4096, 4096).is_err(), "nothing is mapped where null points");
     }
 
     #[test]

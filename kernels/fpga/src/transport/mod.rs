@@ -1,11 +1,12 @@
 //! How the host reaches a card: its register page, memory that both can reach, and waiting.
 //!
-//! | transport | registers | memory that the card reads and writes | run on a card |
-//! |---|---|---|---|
-//! | `sim::Simulation` | of the simulated RTL | of a model | is none |
-//! | [`xdma`] | character device | the card's own, copied through character devices | no |
-//! | [`vfio`] | a mapped BAR | the host's, through the IOMMU | no |
+//! | transport | registers | memory that the card reads and writes | bundles | run on a card |
+//! |---|---|---|---|---|
+//! | `sim::Simulation` | of the simulated RTL | of a model | copied, or where they lie | is none |
+//! | [`xdma`] | character device | the card's own, through character devices | copied | no |
+//! | [`vfio`] | a mapped BAR | the host's, through the IOMMU | where they lie | no |
 
+pub(crate) mod arenas;
 mod window;
 
 pub mod xdma;
@@ -16,6 +17,8 @@ pub mod vfio;
 
 use std::io;
 use std::time::Duration;
+
+use recoded_code::engine::Arena;
 
 /// A way to a card. Whatever the way, [`Driver`](crate::Driver) is the same.
 pub trait Transport: Send {
@@ -43,6 +46,26 @@ pub trait Transport: Send {
     /// # Errors
     /// [`MemoryError::Outside`] when it is not in memory from [`Transport::allocate`].
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryError>;
+
+    /// Lets the card read `arena` where it lies, until that is freed; the address by which it does.
+    /// `None` where the card does not reach it, so that it has to be copied: the card has memory of
+    /// its own, there are too many arenas, or Linux refuses.
+    fn share(&mut self, arena: &Arena) -> Option<u64> {
+        let _ = arena;
+        None
+    }
+
+    /// The same for reading and writing. What the card is to write must not be looked at before.
+    fn share_mut(&mut self, arena: &mut Arena) -> Option<u64> {
+        let _ = arena;
+        None
+    }
+
+    /// Ends all sharing, for good: whatever the card does, it reaches none of these arenas
+    /// afterwards. False where it may still reach one, whose memory must never be used again.
+    fn unshare(&mut self) -> bool {
+        true
+    }
 
     /// What it is, for people: `simulated`, or which device.
     fn describe(&self) -> String;

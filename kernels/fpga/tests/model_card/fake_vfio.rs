@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use recoded_fpga::transport::vfio::{Linux, Request};
@@ -34,6 +35,8 @@ pub enum Refusal {
     SmallBar,
     NoMemory,
     NoInterrupts,
+    /// Memory of bundles is not mapped: no more may be locked.
+    NoArenas,
     /// The device's own file is there, and iommufd is not.
     NoIommufd,
     Bound,
@@ -47,16 +50,45 @@ pub struct Log {
     pub mapped: usize,
     pub unmapped: usize,
     pub resets: usize,
+    /// Arenas that were not mapped.
+    pub refused: usize,
+    /// What the card reaches.
+    pub reached: Mapped,
+    /// Whether memory of bundles stays mapped, whatever is asked.
+    pub keeps_arenas: bool,
+    /// Whether the card does nothing any more.
+    pub is_stalled: Arc<AtomicBool>,
     /// The PCI command at the last reset.
     pub command: u16,
 }
 
-/// DMA address, address here, bytes.
-type Mapped = Arc<Mutex<Vec<(u64, u64, u64)>>>;
+impl Log {
+    /// How much memory of bundles the card may read, and how much it may write.
+    pub fn arenas(&self) -> [usize; 2] {
+        let reached = self.reached.lock().expect("no test panics");
+        let of = |writes| move |one: &&Reached| one.there >= ARENAS && one.writes == writes;
+        [false, true].map(|writes| reached.iter().filter(of(writes)).count())
+    }
+}
+
+/// Memory that the card reaches.
+#[derive(Debug)]
+pub struct Reached {
+    pub there: u64,
+    pub here: u64,
+    pub bytes: u64,
+    pub writes: bool,
+}
+
+pub type Mapped = Arc<Mutex<Vec<Reached>>>;
+
+/// DMA addresses of memory of bundles.
+pub const ARENAS: u64 = 1 << 37;
 
 pub struct FakeLinux {
     refusal: Option<Refusal>,
     has_iommufd: bool,
+    has_card: bool,
     device: File,
     mapped: Mapped,
     log: Arc<Mutex<Log>>,
@@ -65,13 +97,15 @@ pub struct FakeLinux {
 
 impl FakeLinux {
     pub fn new() -> (Self, Arc<Mutex<Log>>) {
-        let log = Arc::new(Mutex::default());
+        let mapped = Mapped::default();
+        let log = Log { reached: Arc::clone(&mapped), ..Log::default() };
+        let log = Arc::new(Mutex::new(log));
         let device = memfd(BAR + 4096);
         super::write_identity(&device, BAR);
-        let mapped = Mapped::default();
         let fake = Self {
             refusal: None,
             has_iommufd: false,
+            has_card: true,
             device,
             mapped,
             log: Arc::clone(&log),
@@ -94,6 +128,16 @@ impl FakeLinux {
         Self { refusal: Some(refusal), ..Self::new().0 }
     }
 
+    pub fn and_refusing(self, refusal: Refusal) -> Self {
+        Self { refusal: Some(refusal), ..self }
+    }
+
+    /// Without anything that computes.
+    pub fn without_card(mut self) -> Self {
+        self.has_card = false;
+        self
+    }
+
     fn refuses(&self, refusal: Refusal) -> io::Result<()> {
         let is_refused = self.refusal == Some(refusal);
         if is_refused { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
@@ -103,36 +147,53 @@ impl FakeLinux {
         if self.refusal == Some(Refusal::NoMemory) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        // Read and written by the card; by iommufd also at this address.
-        let places = if request == Request::MapDma {
-            assert_eq!(word(argument, 4), 3);
-            [8, 16, 24]
+        // Read, and perhaps written, by the card; by iommufd also at this address.
+        let (writes, places) = if request == Request::MapDma {
+            assert!([1, 3].contains(&word(argument, 4)));
+            (word(argument, 4) == 3, [8, 16, 24])
         } else {
-            assert_eq!([4, 8, 12].map(|at| word(argument, at)), [7, SPACE.into(), 0]);
-            [16, 32, 24]
+            assert!([5, 7].contains(&word(argument, 4)));
+            assert_eq!([8, 12].map(|at| word(argument, at)), [SPACE.into(), 0]);
+            (word(argument, 4) == 7, [16, 32, 24])
         };
         let [here, there, bytes] = places.map(|at| wide(argument, at));
         assert!([here, there, bytes].iter().all(|value| value % 4096 == 0));
+        if self.refusal == Some(Refusal::NoArenas) && there >= ARENAS {
+            self.log.lock().expect("no test panics").refused += 1;
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         self.log.lock().expect("no test panics").mapped += 1;
-        self.mapped.lock().expect("no test panics").push((there, here, bytes));
+        let mut mapped = self.mapped.lock().expect("no test panics");
+        let is_apart = |one: &Reached| there + bytes <= one.there || one.there + one.bytes <= there;
+        assert!(mapped.iter().all(is_apart), "{there:#x} is mapped already");
+        mapped.push(Reached { there, here, bytes, writes });
         Ok(())
     }
 
-    fn unmap(&self, request: Request, argument: &[u8]) {
+    fn unmap(&self, request: Request, argument: &[u8]) -> io::Result<()> {
         let space = if request == Request::UnmapDma { 0 } else { SPACE.into() };
         assert_eq!(word(argument, 4), space);
         let [there, bytes] = [8, 16].map(|at| wide(argument, at));
+        let mut log = self.log.lock().expect("no test panics");
+        if log.keeps_arenas && there >= ARENAS {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
         let mut mapped = self.mapped.lock().expect("no test panics");
-        let found = mapped.iter().position(|one| (one.0, one.2) == (there, bytes));
+        let found = mapped.iter().position(|one| (one.there, one.bytes) == (there, bytes));
         mapped.swap_remove(found.expect("it was mapped"));
-        self.log.lock().expect("no test panics").unmapped += 1;
+        log.unmapped += 1;
+        Ok(())
     }
 
     fn start(&mut self, raise: Option<File>) {
+        if !self.has_card {
+            return;
+        }
         let registers = self.device.try_clone().expect("a descriptor");
         let memory = ThroughIommu {
             own: OpenOptions::new().read(true).write(true).open("/proc/self/mem").expect("ours"),
             mapped: Arc::clone(&self.mapped),
+            is_stalled: Arc::clone(&self.log.lock().expect("no test panics").is_stalled),
         };
         let raise = raise.map(|raise| (raise, 8));
         self.card = Some(ModelCard::start(registers, BAR, memory, raise));
@@ -239,7 +300,7 @@ impl Linux for FakeLinux {
             }
             Request::UnmapDma | Request::IoasUnmap => {
                 drop(log);
-                self.unmap(request, argument);
+                self.unmap(request, argument)?;
             }
         }
         Ok(0)
@@ -265,27 +326,36 @@ fn duplicate(fd: RawFd) -> File {
 struct ThroughIommu {
     own: File,
     mapped: Mapped,
+    is_stalled: Arc<AtomicBool>,
 }
 
 impl ThroughIommu {
-    /// The place in our address space, which is also that in `/proc/self/mem`.
-    fn translate(&self, address: u64, bytes: usize) -> Option<u64> {
+    /// Does something at the place in our address space, which is also that in `/proc/self/mem`;
+    /// it stays mapped meanwhile.
+    fn at(
+        &self,
+        (address, bytes, writes): (u64, usize, bool),
+        act: impl FnOnce(&File, u64) -> io::Result<()>,
+    ) -> bool {
         let mapped = self.mapped.lock().expect("no test panics");
-        mapped.iter().find_map(|(there, here, length)| {
-            let offset = address.checked_sub(*there)?;
-            (offset + bytes as u64 <= *length).then_some(here + offset)
-        })
+        let place = mapped.iter().filter(|one| one.writes || !writes).find_map(|one| {
+            let offset = address.checked_sub(one.there)?;
+            (offset + bytes as u64 <= one.bytes).then_some(one.here + offset)
+        });
+        place.is_some_and(|place| act(&self.own, place).is_ok())
     }
 }
 
 impl CardMemory for ThroughIommu {
+    fn is_well(&self) -> bool {
+        !self.is_stalled.load(Ordering::Relaxed)
+    }
+
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        let place = self.translate(address, bytes.len());
-        place.is_some_and(|place| self.own.read_exact_at(bytes, place).is_ok())
+        self.at((address, bytes.len(), false), |own, place| own.read_exact_at(bytes, place))
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        let place = self.translate(address, bytes.len());
-        place.is_some_and(|place| self.own.write_all_at(bytes, place).is_ok())
+        self.at((address, bytes.len(), true), |own, place| own.write_all_at(bytes, place))
     }
 }

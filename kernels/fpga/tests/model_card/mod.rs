@@ -28,6 +28,11 @@ pub fn memfd(bytes: u64) -> File {
 
 /// Memory by the card's addresses.
 pub trait CardMemory: Send + 'static {
+    /// Whether the card does anything.
+    fn is_well(&self) -> bool {
+        true
+    }
+
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool;
     fn write(&self, address: u64, bytes: &[u8]) -> bool;
 }
@@ -115,7 +120,8 @@ impl<M: CardMemory> Card<M> {
         let mut done = 0_u32;
         while !is_over.load(Ordering::Relaxed) {
             let is_running = self.register(register::CONTROL) == 1 << control::RUN;
-            if is_running && done != self.register(register::SUBMISSION_TAIL) {
+            let is_well = is_running && self.memory.is_well();
+            if is_well && done != self.register(register::SUBMISSION_TAIL) {
                 self.job(done);
                 done = done.wrapping_add(1);
             } else {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common;
-use recoded_api::v1::State;
+use recoded_api::v1::{Session, State};
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
 use recoded_netns::{
     AuthPlan, Bed, BedConfig, CodePlan, Daemon, DirectionConfig, FlowPlan, LinePlan, LinkConfig,
@@ -97,6 +97,14 @@ fn downloads_arrive(level: &'static str) {
         let [verified, refused] = ["tag_verified", "tag_refused"].map(|name| flows(&sink, name));
         println!("{code:?}, {level}: {verified} symbols verified, {refused} refused");
         assert_eq!((verified > 1000, refused), (has_tags, 0), "{code:?}");
+        let relay = daemons[1].show().unwrap();
+        let [verified, refused] = ["tag_verified", "tag_refused"].map(|name| flows(&relay, name));
+        println!("relay: {verified} symbols verified, {refused} refused");
+        assert_eq!((verified > 1000, refused), (has_tags, 0), "{code:?}: relay");
+        let granted = |session: &&Session| session.with.starts_with("source of flow");
+        let granted: Vec<_> = relay.sessions.iter().filter(granted).collect();
+        assert_eq!(granted.len(), if level == "full" { 2 } else { 0 });
+        assert!(granted.iter().all(|it| it.age_seconds.is_some() && it.refused == 0));
     }
 }
 

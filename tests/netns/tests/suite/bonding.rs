@@ -7,7 +7,7 @@
 //! ```
 
 use crate::common;
-use crate::numbered::{receive, send};
+use crate::numbered::{missing, receive, send};
 use recoded_netns::stream::Stream;
 use recoded_netns::traffic::{Iperf, UdpLoad};
 use recoded_netns::{AuthPlan, Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
@@ -184,8 +184,22 @@ fn datagrams_go_on_when_either_path_is_cut() {
     cut_both(&mut bed);
 }
 
+/// Sends datagrams until one comes: with keys, the ends have to agree first.
+fn wait_until_reached(bed: &Bed) {
+    let to = SocketAddr::from((to().ip(), 7001));
+    let receiver = bed.hosts()[1].udp_socket(to).unwrap();
+    let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let comes = |_| {
+        let _ = sender.send_to(&[0; 16], to);
+        receiver.recv(&mut [0; 64]).is_ok()
+    };
+    assert!((0..300).any(comes), "nothing comes within 15 s");
+}
+
 /// Cuts one path after the other for two seconds, under a thousand datagrams a second.
 fn cut_both(bed: &mut Bed) {
+    wait_until_reached(bed);
     let receiver = bed.hosts()[1].udp_socket(to()).unwrap();
     let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
     const PACKETS: u32 = 9000;
@@ -200,7 +214,7 @@ fn cut_both(bed: &mut Bed) {
     sending.join().unwrap();
     let (came, longest) = receiving.join().unwrap();
     let lost = came.iter().filter(|came| !**came).count();
-    println!("{lost} of {PACKETS} lost, longest gap {longest:?}");
+    println!("{lost} of {PACKETS} lost, longest gap {longest:?}: {:?}", missing(&came));
     assert!(lost <= PACKETS as usize / 200, "{lost}");
     assert!(longest < Duration::from_millis(1500), "{longest:?}");
 }

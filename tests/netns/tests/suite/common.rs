@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use recoded_netns::{Bed, BedConfig, LinkConfig, Loss, binary};
+use recoded_netns::process::output;
+use recoded_netns::{Bed, BedConfig, LinkConfig, Loss, Namespace, binary};
 
 /// Beds share the machine's cores; two at once would disturb each other's timing.
 static TURN: Mutex<()> = Mutex::new(());
@@ -44,6 +45,13 @@ pub fn bed_of_queues(queues: usize, hops: usize, loss: Loss, rate_mbit: f64) -> 
     let uniform = BedConfig::uniform(hops, LinkConfig::new(loss, rate_mbit));
     let config = BedConfig { queues, ..uniform };
     Bed::build(&config).expect("the bed builds")
+}
+
+/// Whether an ICMP echo from `host` is answered within a second.
+pub fn answers(host: &Namespace, address: &str) -> bool {
+    let mut command = host.command(binary("recodectl"));
+    let ended = output(command.args(["ping", address, "-c", "1", "-W", "1"]));
+    ended.is_ok_and(|ended| ended.success)
 }
 
 /// Like [`namespaces`], for tests that also run daemons.

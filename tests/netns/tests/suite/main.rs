@@ -3,6 +3,7 @@
 mod common;
 
 mod accelerator;
+mod addresses;
 mod attack;
 mod auth;
 mod bed;
@@ -12,8 +13,10 @@ mod events;
 mod faults;
 mod hostile;
 mod line;
+mod mesh;
 mod metrics;
 mod mtu;
+mod names;
 mod network;
 mod numbered;
 mod paths;

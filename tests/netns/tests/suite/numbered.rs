@@ -20,6 +20,18 @@ pub fn send(sender: UdpSocket, to: SocketAddr, packets: u32) -> JoinHandle<()> {
     })
 }
 
+/// Numbers that did not come, as ranges.
+pub fn missing(came: &[bool]) -> Vec<(usize, usize)> {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for number in (0..came.len()).filter(|number| !came[*number]) {
+        match ranges.last_mut() {
+            Some((_, end)) if *end + 1 == number => *end = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    ranges
+}
+
 /// Which packets come until none comes for four seconds, and the longest time without one.
 pub fn receive(receiver: UdpSocket, packets: u32) -> JoinHandle<(Vec<bool>, Duration)> {
     receiver.set_read_timeout(Some(Duration::from_secs(4))).unwrap();

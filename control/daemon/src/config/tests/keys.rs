@@ -99,7 +99,8 @@ fn files(section: &str, key: &Key) -> Vec<File> {
     let roles = if key.roles.is_empty() { &Role::ALL } else { key.roles };
     let bare = |role: &Role| File::new(*role, key.code).with_room_for(key.name);
     let secure = |role: &Role| bare(role).with_keys(*role);
-    let needs_keys = ["private_key", "edge_key", "edge_preshared_key"].contains(&key.name);
+    let of_ends = ["private_key", "edge_key", "edge_preshared_key"].contains(&key.name);
+    let needs_keys = of_ends || ["relay_keys", "source_key"].contains(&key.name);
     match key.name {
         "auth" => roles.iter().map(bare).chain(roles.iter().map(secure)).collect(),
         _ if section == "neighbour" || needs_keys => roles.iter().map(secure).collect(),
@@ -401,6 +402,34 @@ fn encrypted_flow_has_several_next_hops_where_they_are_paths_to_one_sink() {
     }
     let said = with(None).expect_err("these may be sinks");
     assert!(said.contains("spread = \"sum\", \"backup\" or \"every\""), "{said}");
+}
+
+#[test]
+fn relays_verify_where_tags_are_and_each_is_named_once() {
+    let key = "\"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=\"";
+    let of = |role, name, value: &str| {
+        File::new(role, None).with_keys(role).with("flow", name, Some(value))
+    };
+    let relay = of(Role::Relay, "source_key", key).parse().expect("a relay that verifies");
+    let flow = &relay.flows[0];
+    assert!(flow.params.tagged && !flow.params.sealed && flow.source_key.is_some());
+    let source = of(Role::Source, "relay_keys", &format!("[{key}]")).parse().expect("one relay");
+    assert_eq!(source.flows[0].relay_keys.len(), 1);
+    for config in [relay, source] {
+        assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+    }
+    let few = ["[]".to_owned(), format!("[{key}, {key}]"), "[\"key\"]".into(), "[1]".into()];
+    for value in few.into_iter().chain([key.to_owned()]) {
+        let said = of(Role::Source, "relay_keys", &value).parse().expect_err("no such list");
+        assert!(said.contains("a list of 1 to 64 public keys of different relays"), "{said}");
+    }
+    for (role, name, value) in
+        [(Role::Source, "relay_keys", format!("[{key}]")), (Role::Relay, "source_key", key.into())]
+    {
+        let file = of(role, name, &value).with("daemon", "auth", Some("\"hop\""));
+        let said = file.with("flow", "edge_key", None).parse().expect_err("there are no tags");
+        assert!(said.contains("symbols have tags with auth = \"full\" only"), "{said}");
+    }
 }
 
 #[test]

@@ -12,6 +12,9 @@
 //!  device: BAR 0: 4 KiB of registers; configuration space: bus master; an eventfd
 //! ```
 //!
+//! Memory of bundles is mapped where it lies, for the card to read sources from and to write
+//! destinations to (`arenas`); the rings and coefficients have memory of their own.
+//!
 //! Nothing here has run on a card: the tests put memfds, an eventfd and a model of the card behind
 //! it, and [`Linux`] answers what no file can.
 
@@ -27,9 +30,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
 
 pub use calls::{Kernel, Linux, Request};
+use recoded_code::engine::Arena;
 use space::Space;
 
-use super::mapping::Mapping;
+use super::arenas::{ADDRESSES, Access, Arenas, Iommu};
+use super::mapping::{Mapping, populate};
 use super::window::Window;
 use super::xdma::wait_readable;
 use super::{MemoryError, Transport};
@@ -74,17 +79,35 @@ pub enum VfioError {
 }
 
 /// One card.
-pub struct Vfio<L: Linux = Kernel> {
-    linux: L,
+pub struct Vfio<L: Linux + 'static = Kernel> {
     registers: Mapping,
     interrupt: Option<File>,
     // In the order in which they must be closed: the card stops writing when its device is.
     device: File,
-    space: Space,
+    arenas: Arenas<Dma<L>>,
     memory: Vec<(u64, Mapping)>,
     window: Window,
     name: String,
     begun: Instant,
+}
+
+/// The DMA addresses of one card, and who maps them.
+struct Dma<L> {
+    linux: L,
+    space: Space,
+}
+
+impl<L: Linux + 'static> Iommu for Dma<L> {
+    fn map(&mut self, here: usize, there: u64, bytes: u64, access: Access) -> io::Result<()> {
+        if access == Access::Read {
+            populate(here, bytes as usize)?;
+        }
+        self.space.map(&mut self.linux, (here as u64, there, bytes), access)
+    }
+
+    fn unmap(&mut self, there: u64, bytes: u64) -> io::Result<()> {
+        self.space.unmap(&mut self.linux, there, bytes)
+    }
 }
 
 impl Vfio {
@@ -97,7 +120,7 @@ impl Vfio {
     }
 }
 
-impl<L: Linux> Vfio<L> {
+impl<L: Linux + 'static> Vfio<L> {
     /// The same with any Linux.
     ///
     /// # Errors
@@ -110,13 +133,12 @@ impl<L: Linux> Vfio<L> {
         make_bus_master(&mut linux, &device)?;
         let interrupt = interrupt(&mut linux, &device);
         Ok(Self {
-            linux,
             registers,
             interrupt,
             device,
-            space,
+            arenas: Arenas::new(Dma { linux, space }, DMA_END - ADDRESSES),
             memory: Vec::new(),
-            window: Window::new(DMA_FIRST..DMA_END),
+            window: Window::new(DMA_FIRST..DMA_END - ADDRESSES),
             name: format!("vfio:{address}"),
             begun: Instant::now(),
         })
@@ -135,7 +157,7 @@ impl<L: Linux> Vfio<L> {
     }
 }
 
-impl<L: Linux> Transport for Vfio<L> {
+impl<L: Linux + 'static> Transport for Vfio<L> {
     fn read32(&mut self, offset: u32) -> u32 {
         self.registers.read32(offset as usize)
     }
@@ -149,8 +171,9 @@ impl<L: Linux> Transport for Vfio<L> {
         let address = self.window.allocate(bytes, PAGE_BYTES_MAX as u64)?;
         let failed = |error: io::Error| MemoryError::Device { address, bytes, kind: error.kind() };
         let pages = Mapping::anonymous(bytes).map_err(failed)?;
-        let mapped = self.space.map(&mut self.linux, pages.address(), address, bytes as u64);
-        mapped.map_err(failed)?;
+        let here = pages.address() as usize;
+        let map = |dma: &mut Dma<L>| dma.map(here, address, bytes as u64, Access::ReadWrite);
+        self.arenas.with(map).map_err(failed)?;
         self.memory.push((address, pages));
         Ok(address)
     }
@@ -165,6 +188,18 @@ impl<L: Linux> Transport for Vfio<L> {
         let (pages, offset) = self.find(address, bytes.len())?;
         pages.read(offset, bytes);
         Ok(())
+    }
+
+    fn share(&mut self, arena: &Arena) -> Option<u64> {
+        self.arenas.share(arena)
+    }
+
+    fn share_mut(&mut self, arena: &mut Arena) -> Option<u64> {
+        self.arenas.share_mut(arena)
+    }
+
+    fn unshare(&mut self) -> bool {
+        self.arenas.end()
     }
 
     fn describe(&self) -> String {
@@ -183,14 +218,18 @@ impl<L: Linux> Transport for Vfio<L> {
     }
 }
 
-impl<L: Linux> Drop for Vfio<L> {
+impl<L: Linux + 'static> Drop for Vfio<L> {
     /// A card that still writes must not find memory of something else: it is reset, and its DMA
     /// ends, before the pages are unmapped. Closing the files does the same once more.
     fn drop(&mut self) {
-        let _ = self.linux.call(self.device.as_fd(), Request::DeviceReset, &mut []);
-        for (address, pages) in &self.memory {
-            let _ = self.space.unmap(&mut self.linux, *address, pages.bytes() as u64);
-        }
+        let device = self.device.as_fd();
+        self.arenas.with(|dma| {
+            let _ = dma.linux.call(device, Request::DeviceReset, &mut []);
+            for (address, pages) in &self.memory {
+                let _ = dma.unmap(*address, pages.bytes() as u64);
+            }
+        });
+        self.arenas.end();
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::calls::{Linux, Request};
 use super::{VfioError, call, word, words};
+use crate::transport::arenas::Access;
 
 /// DMA addresses of one card.
 pub enum Space {
@@ -80,22 +81,30 @@ impl Space {
         Ok((File::from(device), Self::Container { container, _group: group }))
     }
 
-    /// Lets the card read and write `bytes` of our memory at `here` by the address `there`.
+    /// Lets the card read, or read and write, `bytes` of our memory at `here` by the address
+    /// `there`.
     ///
     /// # Errors
     /// What Linux says.
-    pub fn map(&self, linux: &mut impl Linux, here: u64, there: u64, bytes: u64) -> io::Result<()> {
+    pub fn map(
+        &self,
+        linux: &mut impl Linux,
+        (here, there, bytes): (u64, u64, u64),
+        access: Access,
+    ) -> io::Result<()> {
+        let writes = access == Access::ReadWrite;
         let with = |mut argument: Vec<u8>, values: [u64; 3]| {
             argument.extend(values.into_iter().flat_map(u64::to_le_bytes));
             argument
         };
         match self {
             Self::Container { container, .. } => {
-                let mut argument = with(words([32, DMA_READ | DMA_WRITE]), [here, there, bytes]);
+                let flags = DMA_READ | if writes { DMA_WRITE } else { 0 };
+                let mut argument = with(words([32, flags]), [here, there, bytes]);
                 linux.call(container.as_fd(), Request::MapDma, &mut argument)
             }
             Self::Iommufd { iommufd, space } => {
-                let flags = IOAS_FIXED | IOAS_WRITEABLE | IOAS_READABLE;
+                let flags = IOAS_FIXED | IOAS_READABLE | if writes { IOAS_WRITEABLE } else { 0 };
                 let mut argument = with(words([40, flags, *space, 0]), [here, bytes, there]);
                 linux.call(iommufd.as_fd(), Request::IoasMap, &mut argument)
             }

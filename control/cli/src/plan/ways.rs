@@ -1,0 +1,199 @@
+//! `recodectl plan --ways`: which network to build of links that were measured, and why.
+
+use super::show::{COLUMNS, decimals, least, percent};
+use super::{HOPS_MAX, PlanError, read};
+use crate::table::{Align, clean, paragraph, table};
+use recoded_plan::advice::{Advice, Choice, Shape, Way, Why};
+use recoded_plan::measured::Measured;
+use serde::Serialize;
+use std::path::Path;
+
+/// The receiver of a way without a name.
+const FAR_END: &str = "far end";
+
+/// A link that was measured.
+#[derive(Serialize)]
+struct Link {
+    /// The file, as it was written.
+    file: String,
+    measured: Measured,
+}
+
+/// What could be built, and what should be.
+#[derive(Serialize)]
+pub struct Network {
+    links: Vec<Link>,
+    ways: Vec<Way>,
+    #[serde(flatten)]
+    advice: Advice,
+}
+
+/// Reads the links of these ways, each file once, and compares what can be built of them.
+///
+/// # Errors
+/// No such file, none of a measurement, or ways that cannot be.
+pub fn compare(written: &[String]) -> Result<Network, PlanError> {
+    let (mut links, mut ways): (Vec<Link>, Vec<Way>) = (Vec::new(), Vec::new());
+    for text in written {
+        let (receiver, files) = text.split_once('=').unwrap_or((FAR_END, text));
+        if receiver.is_empty() || files.split(',').any(str::is_empty) {
+            return Err(PlanError::Way(text.clone()));
+        }
+        let mut way = Way { receiver: receiver.to_owned(), links: Vec::new() };
+        for file in files.split(',') {
+            let known = links.iter().position(|link| link.file == file);
+            let place = known.unwrap_or(links.len());
+            if place == HOPS_MAX {
+                return Err(PlanError::Hops(place + 1));
+            }
+            if known.is_none() {
+                links.push(Link { file: file.to_owned(), measured: read(Path::new(file))? });
+            }
+            way.links.push(place);
+        }
+        ways.push(way);
+    }
+    let measured: Vec<Measured> = links.iter().map(|link| link.measured.clone()).collect();
+    let advice = Advice::new(&measured, &ways)?;
+    Ok(Network { links, ways, advice })
+}
+
+/// For people; every line of text fits 80 columns.
+pub fn text(network: &Network) -> String {
+    let Network { links, ways, advice } = network;
+    let rows: Vec<[String; 5]> = links.iter().map(link).collect();
+    let head = [
+        ("link", Align::Left),
+        ("lost", Align::Right),
+        ("rate, Mbit/s", Align::Right),
+        ("round trip, ms", Align::Right),
+        ("back: lost, rate", Align::Right),
+    ];
+    let mut text = table(head, &rows) + "\n";
+    let names = |way: &Way| {
+        let names = way.links.iter().map(|link| links[*link].file.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let rows = ways
+        .iter()
+        .enumerate()
+        .map(|(number, way)| [(number + 1).to_string(), clean(&way.receiver), clean(&names(way))]);
+    let rows: Vec<[String; 3]> = rows.collect();
+    text += &table([("way", Align::Right), ("to", Align::Left), ("over", Align::Left)], &rows);
+    text.push('\n');
+    let rows: Vec<[String; 7]> = advice.choices.iter().map(choice).collect();
+    let head = [
+        ("network", Align::Left),
+        ("ways", Align::Left),
+        ("Mbit/s", Align::Right),
+        ("back", Align::Right),
+        ("one way, ms", Align::Right),
+        ("packets", Align::Right),
+        ("left, Mbit/s", Align::Right),
+    ];
+    text += &table(head, &rows);
+    text += &paragraph(
+        "Mbit/s: TCP payload that the receiver gets that gets least. Packets: what the source sends \
+         for each that enters. Left: without the link whose loss costs most.",
+        COLUMNS,
+    );
+    text.push('\n');
+    text += &paragraph(&reason(advice), COLUMNS);
+    text += &paragraph(&how(advice.best()), COLUMNS);
+    text
+}
+
+fn link(link: &Link) -> [String; 5] {
+    let Measured { there, back, round_trip, .. } = &link.measured;
+    [
+        clean(&link.file),
+        percent(there.loss),
+        least(there.rate_is_least, decimals(there.rate_mbit)),
+        format!("{:.2}", round_trip.min_ms),
+        format!("{}, {}", percent(back.loss), decimals(back.rate_mbit)),
+    ]
+}
+
+fn choice(choice: &Choice) -> [String; 7] {
+    let ways: Vec<String> = choice.ways.iter().map(|way| (way + 1).to_string()).collect();
+    [
+        choice.shape.name().to_owned(),
+        ways.join(" "),
+        decimals(choice.mbit),
+        choice.back_mbit.map_or("-".to_owned(), decimals),
+        decimals(choice.one_way_ms),
+        format!("{:.2}", choice.packets),
+        decimals(choice.left_mbit),
+    ]
+}
+
+/// What to build, and why.
+fn reason(advice: &Advice) -> String {
+    let best = advice.best();
+    let name = best.shape.name();
+    let mbit = |shape| advice.find(shape).map_or(0.0, |choice| choice.mbit);
+    let single = advice.choices[0].mbit;
+    let [ours, left, sum, alone] =
+        [best.mbit, best.left_mbit, mbit(Shape::Sum), single].map(decimals);
+    match advice.why {
+        Why::OneWay => format!(
+            "build {name}: there is no other way. `recodectl plan --hops` with the same files says \
+             what it brings beside TCP"
+        ),
+        Why::NotWorthIt => {
+            "build nothing: there is one way, and plain TCP does as well on it".into()
+        }
+        Why::Adds => format!(
+            "build {name}: together the ways carry {ours} Mbit/s, the best of them {alone}, and \
+             {left} are left when a link is cut. {}",
+            copies(advice)
+        ),
+        Why::Reserve => format!(
+            "build {name}: together the ways carry {sum} Mbit/s, the best of them {alone}, so \
+             little is to be had by splitting the traffic; but {left} are left when a link is \
+             cut. {}",
+            copies(advice)
+        ),
+        Why::Shared => format!(
+            "build {name}: together the ways carry {sum} Mbit/s, the best of them {alone}, and all \
+             of them end when the link that they share is cut"
+        ),
+        Why::Once => format!(
+            "build a {name} for what all receivers are to get: each gets {ours} Mbit/s and the \
+             source sends {:.2} packets for each that enters; with a flow to each {} and {:.2}",
+            best.packets,
+            decimals(mbit(Shape::Apart)),
+            advice.find(Shape::Apart).map_or(0.0, |choice| choice.packets)
+        ),
+        Why::NothingShared => format!(
+            "build {name}: no link leads to several receivers, so a tree saves nothing, and each \
+             flow has a rate of its own"
+        ),
+    }
+}
+
+/// When copies on all ways are better.
+fn copies(advice: &Advice) -> String {
+    let Some(every) = advice.find(Shape::Every) else { return String::new() };
+    format!(
+        "For calls and games of at most {} Mbit/s `spread = \"every\"` loses nothing when a link is \
+         cut and takes {} ms, for {:.2} packets each",
+        decimals(every.mbit),
+        decimals(every.one_way_ms),
+        every.packets
+    )
+}
+
+fn how(best: &Choice) -> String {
+    match (best.shape, best.shape.spread()) {
+        (Shape::Tree, _) => "In net.toml: one [[path]] whose `ways` lead to all receivers.".into(),
+        (Shape::Apart, _) => "In net.toml: a [[path]] for each receiver.".into(),
+        (_, Some(spread)) => format!(
+            "In net.toml: one [[path]] whose `ways` all lead to the far end, and spread = \
+             \"{spread}\"; the first way is number {}.",
+            best.ways[0] + 1
+        ),
+        (Shape::Line, _) => "In net.toml: a [[path]] with `via`.".into(),
+        _ => "In net.toml: a [[path]] with `from` and `to`.".into(),
+    }
+}

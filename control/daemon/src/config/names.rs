@@ -1,0 +1,380 @@
+//! Host names where neighbours have addresses: what the system's resolver says of them, and
+//! addresses in their place before any other rule is applied.
+//!
+//! ```text
+//!  file -> Document -> resolve: names become addresses -> Config, which remembers the names
+//!                        ^
+//!  the system's resolver -> Names (supervisor; the dataplane process gets them from there)
+//! ```
+//!
+//! The resolver waits for other hosts, so it is asked by threads of their own and never by the
+//! process that sees packets.
+
+use super::document::{Document, Section};
+use super::error::ConfigError;
+use super::reader::{Reader, is_unicast};
+use super::{Config, Neighbour};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use toml::Value;
+
+/// Names that are asked for at once: each takes a thread while it waits.
+const ASKED_AT_ONCE: usize = 16;
+/// Longest name and longest label (RFC 1035, section 2.3.4).
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+
+/// A host name that a file has for the address of a neighbour.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// Name of the link.
+    pub link: String,
+    /// What stands for it, of the family of the link.
+    pub address: IpAddr,
+    /// The host name.
+    pub name: String,
+}
+
+/// What the resolver said of names.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Names(BTreeMap<String, Found>);
+
+/// What it said of one.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct Found {
+    /// Unicast addresses, the one to take first.
+    addresses: Vec<IpAddr>,
+    /// Why there are none.
+    trouble: String,
+}
+
+impl Names {
+    /// Asks the system's resolver: files, DNS, whatever the host is configured for. Takes as long
+    /// as that takes, which may be seconds for a name that does not exist.
+    pub fn ask<'a>(names: impl IntoIterator<Item = &'a str>) -> Names {
+        Names::ask_by(names, &|name| {
+            Ok((name, 0).to_socket_addrs()?.map(|found| found.ip().to_canonical()).collect())
+        })
+    }
+
+    fn ask_by<'a>(
+        names: impl IntoIterator<Item = &'a str>,
+        resolver: &(dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Sync),
+    ) -> Names {
+        let names: BTreeSet<&str> = names.into_iter().collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let look = |name: &str| match resolver(name) {
+            Err(error) => Found { trouble: error.to_string(), ..Found::default() },
+            Ok(mut addresses) => {
+                addresses.retain(|address| is_unicast(*address));
+                let mut seen = BTreeSet::new();
+                addresses.retain(|address| seen.insert(*address));
+                let trouble = if addresses.is_empty() { "it has no address" } else { "" };
+                Found { addresses, trouble: trouble.to_owned() }
+            }
+        };
+        let mut found = BTreeMap::new();
+        for some in names.chunks(ASKED_AT_ONCE) {
+            let answers: Vec<Found> = std::thread::scope(|scope| {
+                let threads: Vec<_> = some.iter().map(|name| scope.spawn(|| look(name))).collect();
+                threads.into_iter().map(|it| it.join().unwrap_or_default()).collect()
+            });
+            found.extend(some.iter().map(|name| (*name).to_owned()).zip(answers));
+        }
+        Names(found)
+    }
+
+    /// With what was known before: an address that a name still has stays the first, so that
+    /// nothing changes for a resolver that tells them in turns, and a name without an answer keeps
+    /// its addresses.
+    #[must_use]
+    pub fn after(mut self, before: &Names) -> Names {
+        for (name, known) in &before.0 {
+            let found = self.0.entry(name.clone()).or_default();
+            if found.addresses.is_empty() {
+                found.addresses.clone_from(&known.addresses);
+            }
+            let place = |address: &IpAddr| known.addresses.iter().position(|it| it == address);
+            found.addresses.sort_by_key(|address| place(address).unwrap_or(usize::MAX));
+        }
+        self
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Without those that are not among `wanted`.
+    #[must_use]
+    pub fn only(mut self, wanted: &BTreeSet<String>) -> Names {
+        self.0.retain(|name, _| wanted.contains(name));
+        self
+    }
+
+    /// The address that stands for a name on a link of this family, or how it breaks which rule.
+    fn address(&self, name: &str, family: Option<bool>) -> Result<IpAddr, (&'static str, String)> {
+        let found = self.0.get(name).cloned().unwrap_or_default();
+        let suits = |address: &&IpAddr| family.is_none_or(|is_ipv4| is_ipv4 == address.is_ipv4());
+        if let Some(address) = found.addresses.iter().find(suits) {
+            return Ok(*address);
+        }
+        if found.addresses.is_empty() {
+            let rule = format!(
+                "this host's resolver says: {}; correct it, write the address, or have the name \
+                 known in /etc/hosts or by DNS (getent ahosts {name} shows what is known)",
+                if found.trouble.is_empty() { "nothing" } else { &found.trouble }
+            );
+            return Err(("does not resolve", rule));
+        }
+        let (other, ours) = if family == Some(true) { ("IPv6", "IPv4") } else { ("IPv4", "IPv6") };
+        let rule = format!("it has {other} addresses only, and the link's own is {ours}");
+        Err(("does not fit the link", rule))
+    }
+}
+
+impl Document {
+    /// The host names in it.
+    pub fn host_names(&self) -> BTreeSet<String> {
+        let mut copy = self.clone();
+        let sections = copy.neighbours.iter_mut().chain(&mut copy.flows);
+        let places = sections.flat_map(places);
+        places.filter_map(|place| place.name().map(str::to_owned)).collect()
+    }
+
+    /// Puts addresses in the place of host names: what `names` has, or without them, for a check
+    /// of the file alone, addresses that no host has. Names that stay unknown get such, too, so
+    /// that the rest can be checked; what is wrong with them is returned.
+    pub fn resolve(&mut self, names: Option<&Names>) -> Vec<ConfigError> {
+        let families: BTreeMap<String, bool> = self.links.iter().filter_map(family).collect();
+        let (mut errors, mut named) = (Vec::new(), Vec::<Named>::new());
+        for sections in [&mut self.neighbours, &mut self.flows] {
+            for (index, section) in sections.iter_mut().enumerate() {
+                let written = section.clone();
+                for place in places(section) {
+                    let Some(name) = place.name().map(str::to_owned) else { continue };
+                    let Place { key, part, link, value } = place;
+                    let family = families.get(&link).copied();
+                    let found = names.map(|names| names.address(&name, family));
+                    if let Some(Err((verdict, rule))) = &found {
+                        let mut reader = Reader::new(&written, index, &mut errors);
+                        reader.refuse_part(key, part, format!("\"{name}\""), verdict, rule);
+                    }
+                    let mut before = named.iter();
+                    let before = before.find(|it| it.link == link && it.name == name);
+                    let before = before.map(|it| it.address);
+                    let address = before.or_else(|| found.and_then(Result::ok));
+                    let address = address.unwrap_or_else(|| none(family, named.len()));
+                    *value = Value::String(address.to_string());
+                    if before.is_none() {
+                        named.push(Named { link, address, name });
+                    }
+                }
+            }
+        }
+        self.named = named;
+        errors
+    }
+}
+
+impl Config {
+    /// The address of a neighbour as it is written: its name, if it has one.
+    pub fn written(&self, hop: &Neighbour) -> String {
+        written(&self.named, &self.links[hop.link].name, hop.address)
+    }
+}
+
+/// What a file has for the address of a neighbour.
+pub fn written(named: &[Named], link: &str, address: IpAddr) -> String {
+    let found = named.iter().find(|it| it.link == link && it.address == address);
+    found.map_or_else(|| address.to_string(), |it| it.name.clone())
+}
+
+/// Where a file has the address of a neighbour.
+struct Place<'a> {
+    key: &'static str,
+    /// The same within the value of the key.
+    part: String,
+    /// Name of the link.
+    link: String,
+    value: &'a mut Value,
+}
+
+impl Place<'_> {
+    /// The host name there, if there is one.
+    fn name(&self) -> Option<&str> {
+        self.value.as_str().filter(|text| is_host_name(text))
+    }
+}
+
+/// Every address of a neighbour in a section.
+fn places(section: &mut Section) -> Vec<Place<'_>> {
+    let link = name_of(section.get("link").map(|entry| &entry.value));
+    let mut places = Vec::new();
+    for entry in &mut section.entries {
+        let key = match (section.kind, entry.key.as_str()) {
+            ("neighbour", "address") => {
+                let (part, link) = ("address".to_owned(), link.clone());
+                places.push(Place { key: "address", part, link, value: &mut entry.value });
+                continue;
+            }
+            ("flow", "next_hops") => "next_hops",
+            ("flow", "upstream") => "upstream",
+            _ => continue,
+        };
+        match &mut entry.value {
+            Value::Array(items) => {
+                let items = items.iter_mut().enumerate();
+                places
+                    .extend(items.filter_map(|(at, it)| in_table(key, format!("{key}[{at}]"), it)));
+            }
+            value => places.extend(in_table(key, key.to_owned(), value)),
+        }
+    }
+    places
+}
+
+/// The address in one `{ link, address }`.
+fn in_table<'a>(key: &'static str, part: String, value: &'a mut Value) -> Option<Place<'a>> {
+    let Value::Table(table) = value else { return None };
+    let link = name_of(table.get("link"));
+    let value = table.get_mut("address")?;
+    Some(Place { key, part: format!("{part}.address"), link, value })
+}
+
+fn name_of(link: Option<&Value>) -> String {
+    link.and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Name of a link, and whether its own address is IPv4.
+fn family(link: &Section) -> Option<(String, bool)> {
+    let text = |key| link.get(key).and_then(|entry| entry.value.as_str());
+    let local: IpAddr = text("local")?.parse().ok()?;
+    Some((text("name")?.to_owned(), local.is_ipv4()))
+}
+
+/// An address that no host has (RFC 1122, section 3.2.1.3; RFC 6666).
+fn none(family: Option<bool>, index: usize) -> IpAddr {
+    let number = u16::try_from(index + 1).unwrap_or(u16::MAX);
+    let [high, low] = number.to_be_bytes();
+    match family {
+        Some(false) => Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, number).into(),
+        _ => Ipv4Addr::new(0, 0, high, low).into(),
+    }
+}
+
+/// Whether this is a host name and no address, not even a mistyped one.
+pub fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let fits = (1..=LABEL_BYTES_MAX).contains(&label.len()) && label.bytes().all(plain);
+        fits && !label.starts_with('-') && !label.ends_with('-')
+    };
+    let bare = text.strip_suffix('.').unwrap_or(text);
+    // No top-level domain is a number, and a resolver takes some numbers for addresses.
+    let is_number = |label: &str| {
+        let digits = label.strip_prefix("0x").unwrap_or(label);
+        digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && label.starts_with(|it: char| it.is_ascii_digit())
+    };
+    bare.len() <= NAME_BYTES_MAX
+        && bare.split('.').all(is_label)
+        && !bare.rsplit('.').next().is_some_and(is_number)
+        && text.parse::<IpAddr>().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::{HEAD, SOURCE};
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().expect("an address")).collect()
+    }
+
+    fn names(known: &[(&str, &[&str])]) -> Names {
+        Names::ask_by(known.iter().map(|(name, _)| *name), &|name| {
+            let found = known.iter().find(|(known, _)| *known == name).expect("asked for");
+            match found.1 {
+                [] => Err(io::Error::other("no such name")),
+                texts => Ok(ips(texts)),
+            }
+        })
+    }
+
+    fn parse(text: &str, names: Option<&Names>) -> Result<Config, String> {
+        let parsed = Config::parse_on("f", text, &|_| None, names);
+        parsed.map(|(.., config)| config).map_err(|errors| errors.to_string())
+    }
+
+    /// A source whose next hop is known by name.
+    fn named() -> String {
+        format!("{HEAD}{SOURCE}").replace("10.0.2.2", "relay.example")
+    }
+
+    #[test]
+    fn names_are_told_from_addresses_and_their_misspellings() {
+        for name in ["relay", "b.example", "b.example.", "_x.y-z.example", "4u.example", "a1"] {
+            assert!(is_host_name(name), "{name}");
+        }
+        let long = format!("{}.example", "a".repeat(64));
+        let not = ["", ".", "10.0.2.256", "10.0.1", "1", "0x7f", "fd00::1", "a b", "-a", "a..b"];
+        for name in not.into_iter().chain(["10.0.1.1/24", "b.example:80", "[::1]", &long]) {
+            assert!(!is_host_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn name_stands_for_an_address_of_the_family_of_its_link_and_stays_in_the_text() {
+        let found = names(&[("relay.example", &["fd00::2", "0.0.0.0", "10.0.2.7", "10.0.2.8"])]);
+        let config = parse(&named(), Some(&found)).expect("valid");
+        assert_eq!(config.hops[0].address, ips(&["10.0.2.7"])[0]);
+        let written = config.to_toml();
+        assert!(written.contains("address = \"relay.example\""), "{written}");
+        assert_eq!(parse(&written, Some(&found)).expect("valid"), config);
+    }
+
+    #[test]
+    fn unknown_name_and_one_of_the_other_family_are_refused_with_line_and_cure() {
+        let line = |config: &str| {
+            let at = config.lines().position(|line| line.contains("relay.example"));
+            at.expect("a line") + 1
+        };
+        let text = named();
+        let unknown = parse(&text, Some(&names(&[("relay.example", &[])]))).expect_err("unknown");
+        let expected = format!(
+            "f:{}: flow 1: next_hops[0].address = \"relay.example\" does not resolve: this host's \
+             resolver says: no such name; correct it, write the address, or have the name known \
+             in /etc/hosts or by DNS (getent ahosts relay.example shows what is known)",
+            line(&text)
+        );
+        assert_eq!(unknown, expected);
+        let other = names(&[("relay.example", &["fd00::2"])]);
+        let other = parse(&text, Some(&other)).expect_err("of the other family");
+        assert!(
+            other.ends_with("it has IPv6 addresses only, and the link's own is IPv4"),
+            "{other}"
+        );
+        // Of the file alone, names need not be known.
+        assert!(parse(&text, None).is_ok());
+    }
+
+    #[test]
+    fn address_that_a_name_still_has_stays_and_silence_of_the_resolver_changes_nothing() {
+        let before = names(&[("a", &["10.0.0.1", "10.0.0.2"]), ("b", &["10.0.0.9"])]);
+        let turned = names(&[("a", &["10.0.0.2", "10.0.0.1"]), ("b", &[])]).after(&before);
+        assert_eq!(turned.address("a", None), Ok(ips(&["10.0.0.1"])[0]));
+        assert_eq!(turned.address("b", None), Ok(ips(&["10.0.0.9"])[0]));
+        let moved = names(&[("a", &["10.0.0.3"])]).after(&turned);
+        assert_eq!(moved.address("a", None), Ok(ips(&["10.0.0.3"])[0]));
+    }
+
+    #[test]
+    fn resolver_of_this_host_knows_it() {
+        let found = Names::ask(["localhost"]);
+        let address = found.address("localhost", None);
+        assert!(address.is_ok_and(|address| address.is_loopback()), "{found:?}");
+    }
+}

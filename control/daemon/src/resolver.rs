@@ -1,0 +1,120 @@
+//! Host names of silent neighbours: asked for again once a minute, and where one stands for another
+//! address, the next dataplane process sends there.
+//!
+//! A neighbour that is heard is where it is known to be, or roams, so forged answers of the
+//! resolver do not move it. The resolver waits for other hosts: it is asked by a thread of its own.
+
+use recoded::config::names::{Named, Names};
+use recoded::keeper::Keeper;
+use recoded_api::client::Client;
+use recoded_api::v1::State;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time from one look to the next.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Neighbours say something every ten seconds, and may miss it twice.
+const SILENT_SECONDS: f64 = 30.0;
+
+/// Asks for host names.
+pub struct Resolver {
+    /// The control socket, where the dataplane process says who is heard.
+    socket: PathBuf,
+    interval: Duration,
+    last: Instant,
+    /// Set while a thread waits for the resolver. Relaxed: it guards no other memory.
+    is_asking: Arc<AtomicBool>,
+}
+
+impl Resolver {
+    /// Of the daemon with this control socket.
+    pub fn new(socket: PathBuf) -> Resolver {
+        let (last, is_asking) = (Instant::now(), Arc::default());
+        Resolver { socket, interval: interval(), last, is_asking }
+    }
+
+    /// Begins to ask, if it is time.
+    pub fn look(&mut self, keeper: &Arc<Keeper>) {
+        if self.last.elapsed() < self.interval {
+            return;
+        }
+        self.last = Instant::now();
+        if keeper.names().is_empty() || self.is_asking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (socket, keeper, is_asking) =
+            (self.socket.clone(), keeper.clone(), self.is_asking.clone());
+        let asked = std::thread::Builder::new().name("recoded-names".into()).spawn(move || {
+            match Client::connect(&socket).and_then(|mut client| client.state()) {
+                Ok(state) => ask(&keeper, &state),
+                Err(error) => {
+                    tracing::debug!(%error, "it is not known which neighbours are silent")
+                }
+            }
+            is_asking.store(false, Ordering::Relaxed);
+        });
+        if let Err(error) = asked {
+            self.is_asking.store(false, Ordering::Relaxed);
+            tracing::error!(%error, "host names need a thread: raise the process's limits");
+        }
+    }
+}
+
+fn ask(keeper: &Keeper, state: &State) {
+    let Some(config) = keeper.config() else { return };
+    let silent = config.named.iter().filter(|named| is_silent(named, state));
+    let silent: Vec<&str> = silent.map(|named| named.name.as_str()).collect();
+    if !silent.is_empty() {
+        keeper.readdress(Names::ask(silent));
+    }
+}
+
+/// Whether nothing was heard of a neighbour for long.
+fn is_silent(named: &Named, state: &State) -> bool {
+    let link = state.links.iter().find(|link| link.name == named.link);
+    let address = named.address.to_string();
+    let found = link.and_then(|link| link.neighbours.iter().find(|it| it.address == address));
+    found.is_some_and(|it| it.said_ago_seconds.is_none_or(|ago| ago > SILENT_SECONDS))
+}
+
+/// Tests, of builds with debug assertions, do not wait for a minute.
+fn interval() -> Duration {
+    let written =
+        std::env::var("RECODED_TEST_NAMES_MILLIS").ok().filter(|_| cfg!(debug_assertions));
+    let millis = written.and_then(|millis| millis.parse().ok());
+    millis.map_or(INTERVAL, Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_api::v1::{Link, Neighbour};
+
+    #[test]
+    fn neighbour_is_silent_that_was_not_heard_for_half_a_minute_and_only_then() {
+        let named = Named {
+            link: "east".into(),
+            address: "10.0.0.2".parse().expect("an address"),
+            name: "relay.example".into(),
+        };
+        let heard = |address: &str, said_ago_seconds| State {
+            links: vec![Link {
+                name: "east".into(),
+                neighbours: vec![Neighbour {
+                    address: address.into(),
+                    said_ago_seconds,
+                    ..Neighbour::default()
+                }],
+                ..Link::default()
+            }],
+            ..State::default()
+        };
+        assert!(is_silent(&named, &heard("10.0.0.2", None)));
+        assert!(is_silent(&named, &heard("10.0.0.2", Some(31.0))));
+        assert!(!is_silent(&named, &heard("10.0.0.2", Some(29.0))));
+        // The process may be older than the configuration.
+        assert!(!is_silent(&named, &heard("10.0.0.3", None)));
+    }
+}

@@ -1,0 +1,41 @@
+//! Workers that do not run for a while, as where other programs have the processors.
+
+use super::{Line, Nanos, What};
+
+impl Line {
+    /// The worker of a node does not run for so long: what comes, and what is due, waits.
+    pub fn stall(&mut self, node: usize, nanos: Nanos) {
+        self.nodes[node].stalled_until = self.now + nanos;
+    }
+
+    /// Nodes.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// What happens now, unless that has to wait for a worker, in the order in which it came.
+    pub(super) fn unless_stalled(&mut self, what: What) -> Option<What> {
+        let index = match what {
+            What::Arrive { node, .. } | What::Wake { node } => node,
+            What::Ingress => 0,
+        };
+        let node = &mut self.nodes[index];
+        let until = node.stalled_until;
+        if until <= self.now {
+            return Some(what);
+        }
+        let planned = match what {
+            What::Arrive { .. } => None,
+            What::Wake { .. } => Some(&mut node.wakes_at),
+            What::Ingress => Some(&mut self.ingress_at),
+        };
+        if let Some(planned) = planned {
+            if *planned != Some(self.now) {
+                return None;
+            }
+            *planned = Some(until);
+        }
+        self.push(until, what);
+        None
+    }
+}

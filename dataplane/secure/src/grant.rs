@@ -1,0 +1,177 @@
+//! Grants: a source tells a relay the seeds of some columns of its tags, so that the relay verifies
+//! symbols before it mixes them. One message without an answer, sealed for that relay alone: nodes
+//! before it carry it, and learn nothing of what it verifies by.
+//!
+//! ```text
+//! grant    = 0x27, 5, epochs (8), columns (8) || stamp (64) || noise || mac1 (128)
+//! noise    = Noise_K_25519_ChaChaPoly_BLAKE2s of the source to the relay, payload: for each epoch
+//!            the seeds of its columns, in ascending order, 32 bytes each
+//! prologue = "recoded v2" || header and stamp || "columns" || flow (32)
+//! mac1     = as of handshakes, by the public key of the relay: for whom it is
+//! ```
+//!
+//! Bit c of `columns` stands for column c; four are set. Stamps grow, over starts of the source
+//! too, so a copy is refused. There is no forward secrecy, and no need of it: who learns the
+//! relay's key later learns what tags of the past were made of, and nothing that they cover.
+
+use zeroize::Zeroizing;
+
+use crate::derive::Secrets;
+use crate::error::Refused;
+use crate::handshake::{FIRST_BYTE, GRANT, MAC, mac1, noise};
+use crate::homomorphic::{ColumnSeed, SUBSET_MIN};
+use crate::keys::{Entropy, PrivateKey, PublicKey};
+use crate::secret::Secret;
+
+/// Epochs that a grant is of at most: the one that tags are of, those before and after it.
+pub const GRANT_EPOCHS_MAX: usize = 3;
+
+const HEADER: usize = 4;
+const STAMP: usize = 8;
+const KEY: usize = 32;
+const TAG: usize = 16;
+
+/// Bytes of an epoch.
+const SEEDS: usize = SUBSET_MIN * 32;
+
+/// The longest grant.
+pub const GRANT_BYTES_MAX: usize = grant_bytes(GRANT_EPOCHS_MAX);
+
+/// Seeds of the columns that a relay holds of an epoch, in ascending order.
+pub type GrantedSeeds = [ColumnSeed; SUBSET_MIN];
+
+const fn grant_bytes(epochs: usize) -> usize {
+    HEADER + STAMP + KEY + epochs * SEEDS + TAG + MAC
+}
+
+/// The seeds that the relay in this place of a source's list gets. Those in a row get different
+/// halves of the columns, so that one which lies does not know what the next one verifies by.
+#[must_use]
+pub fn granted_seeds(secrets: &Secrets, place: usize) -> GrantedSeeds {
+    let first = if place.is_multiple_of(2) { 0 } else { SUBSET_MIN as u8 };
+    std::array::from_fn(|index| secrets.column_seed(first + index as u8))
+}
+
+/// What a grant says.
+#[derive(Copy, Clone, Debug)]
+pub struct Grant<'a> {
+    /// The flow whose tags they are.
+    pub flow: u32,
+    /// Grows from grant to grant: the wall clock in nanoseconds.
+    pub stamp: u64,
+    /// One to three epochs, all of the same columns.
+    pub epochs: &'a [GrantedSeeds],
+}
+
+/// Whether a message is a grant, for whichever node.
+#[must_use]
+pub fn is_grant(message: &[u8]) -> bool {
+    message.first_chunk() == Some(&[FIRST_BYTE, GRANT])
+}
+
+/// Writes a grant to the start of `out`, which has room for [`GRANT_BYTES_MAX`] bytes. Its length.
+///
+/// # Errors
+/// There are none or too many epochs, or `out` is too short.
+pub fn write_grant(
+    grant: &Grant<'_>,
+    (source, relay): (&PrivateKey, &PublicKey),
+    entropy: &Entropy,
+    out: &mut [u8],
+) -> Result<usize, Refused> {
+    let first = grant.epochs.first().ok_or(Refused::Malformed)?;
+    if grant.epochs.len() > GRANT_EPOCHS_MAX {
+        return Err(Refused::Long);
+    }
+    let columns = first.iter().fold(0, |columns, seed| columns | 1 << (seed.column % 8));
+    let length = grant_bytes(grant.epochs.len());
+    let message = out.get_mut(..length).ok_or(Refused::Long)?;
+    let (before, tag) = message.split_last_chunk_mut::<MAC>().ok_or(Refused::Long)?;
+    let (head, sealed) = before.split_at_mut(HEADER + STAMP);
+    head[..HEADER].copy_from_slice(&[FIRST_BYTE, GRANT, grant.epochs.len() as u8, columns]);
+    head[HEADER..].copy_from_slice(&grant.stamp.to_be_bytes());
+    let mut payload = Zeroizing::new([0; GRANT_EPOCHS_MAX * SEEDS]);
+    let seeds = grant.epochs.iter().flatten();
+    for (place, seed) in payload.chunks_exact_mut(32).zip(seeds) {
+        place.copy_from_slice(seed.seed.expose());
+    }
+    let payload = &payload[..grant.epochs.len() * SEEDS];
+    noise::seal_for((source, relay), &prologue(head, grant.flow), entropy, payload, sealed)?;
+    *tag = mac1(relay, before);
+    Ok(length)
+}
+
+/// Reads the grants of a source to this relay.
+#[derive(Debug)]
+pub struct GrantReader {
+    private: PrivateKey,
+    own: PublicKey,
+    source: PublicKey,
+    flow: u32,
+    /// Stamp of the newest one.
+    newest: u64,
+}
+
+impl GrantReader {
+    /// Of the relay with this private key, for a flow whose source has this public key.
+    #[must_use]
+    pub fn new(private: PrivateKey, source: PublicKey, flow: u32) -> Self {
+        let own = private.public();
+        Self { private, own, source, flow, newest: 0 }
+    }
+
+    /// The key of the source.
+    #[must_use]
+    pub const fn source(&self) -> &PublicKey {
+        &self.source
+    }
+
+    /// Whether a grant is for this relay, by what anyone could write who knows its public key.
+    #[must_use]
+    pub fn is_for_this(&self, message: &[u8]) -> bool {
+        let parts = message.split_last_chunk::<MAC>();
+        parts.is_some_and(|(before, tag)| mac1(&self.own, before) == *tag)
+    }
+
+    /// Reads a grant: the seeds of its epochs, of which there is one at least.
+    ///
+    /// # Errors
+    /// It is none, is not newer than the last one, or not of this source for this relay and flow.
+    pub fn read(&mut self, message: &[u8]) -> Result<Vec<GrantedSeeds>, Refused> {
+        let head: &[u8; HEADER + STAMP] = message.first_chunk().ok_or(Refused::Malformed)?;
+        let [FIRST_BYTE, GRANT, epochs, columns, stamp @ ..] = *head else {
+            return Err(Refused::Malformed);
+        };
+        let epochs = usize::from(epochs);
+        let is_known = (1..=GRANT_EPOCHS_MAX).contains(&epochs)
+            && columns.count_ones() as usize == SUBSET_MIN
+            && message.len() == grant_bytes(epochs);
+        if !is_known {
+            return Err(Refused::Malformed);
+        }
+        if !self.is_for_this(message) {
+            return Err(Refused::OtherPeer);
+        }
+        let stamp = u64::from_be_bytes(stamp);
+        if stamp <= self.newest {
+            return Err(Refused::Stale);
+        }
+        let sealed = &message[head.len()..message.len() - MAC];
+        let mut payload = Zeroizing::new([0; GRANT_EPOCHS_MAX * SEEDS]);
+        let payload = &mut payload[..epochs * SEEDS];
+        let prologue = prologue(head, self.flow);
+        noise::open_from((&self.private, &self.source), &prologue, sealed, payload)?;
+        self.newest = stamp;
+        let columns: Vec<u8> = (0..8).filter(|column| columns >> column & 1 == 1).collect();
+        let seeds = |epoch: &[u8]| {
+            let (seeds, _) = epoch.as_chunks::<32>();
+            let seed = |index: usize| Secret::new(seeds[index]);
+            std::array::from_fn(|index| ColumnSeed { column: columns[index], seed: seed(index) })
+        };
+        Ok(payload.chunks_exact(SEEDS).map(seeds).collect())
+    }
+}
+
+fn prologue(head: &[u8], flow: u32) -> Vec<u8> {
+    [noise::PROLOGUE, head, b"columns", &flow.to_be_bytes()].concat()
+}

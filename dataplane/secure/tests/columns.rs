@@ -1,0 +1,308 @@
+//! Columns of tags for relays: grants are read by who they are for, once; no good symbol is refused
+//! while keys change; a relay that lies does not deceive the next one.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use recoded_secure::{
+    CONTEXT_BYTES, Entropy, Epoch, Formed, GRANT_BYTES_MAX, Grant, GrantReader, GrantSchedule,
+    GrantedSeeds, Kind, PrivateKey, PublicKey, Refused, RelayColumns, Ring, Secrets, Space,
+    Strength, TagKey, TaggedUnit, UnitMasks, granted_seeds, is_grant, verify_at_relay, write_grant,
+};
+
+const FLOW: u32 = 0xF10F;
+const MILLI: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MILLI;
+const UNIT: TaggedUnit = TaggedUnit {
+    space: Space { flow: FLOW, shard: 1, kind: Kind::Generation },
+    number: 9,
+    context: [5; CONTEXT_BYTES],
+};
+
+fn private(byte: u8) -> PrivateKey {
+    PrivateKey::generate(&Entropy::new([byte; 64]))
+}
+
+fn secrets(number: u8) -> Secrets {
+    Secrets::extract(&[number], &[7; 32])
+}
+
+fn grant(to: &PublicKey, stamp: u64, epochs: &[GrantedSeeds]) -> Vec<u8> {
+    let mut out = [0; GRANT_BYTES_MAX];
+    let grant = Grant { flow: FLOW, stamp, epochs };
+    let entropy = Entropy::new([stamp as u8; 64]);
+    let bytes = write_grant(&grant, (&private(1), to), &entropy, &mut out).expect("room");
+    out[..bytes].to_vec()
+}
+
+#[test]
+fn grants_are_read_by_their_relay_alone_and_once() {
+    let relays = [2, 3].map(private);
+    let source = private(1).public();
+    let mut readers = relays.clone().map(|relay| GrantReader::new(relay, source, FLOW));
+    let epochs = [1, 2, 3].map(|number| granted_seeds(&secrets(number), 0));
+    for count in [1, 2, 3] {
+        let message = grant(&relays[0].public(), count as u64, &epochs[..count]);
+        assert!(is_grant(&message) && readers[0].is_for_this(&message));
+        assert!(!readers[1].is_for_this(&message));
+        assert_eq!(readers[1].read(&message), Err(Refused::OtherPeer));
+        let read = readers[0].read(&message).expect("a grant for it");
+        assert_eq!(read, epochs[..count]);
+        assert_eq!(readers[0].read(&message), Err(Refused::Stale));
+    }
+    let older = grant(&relays[0].public(), 1, &epochs);
+    assert_eq!(readers[0].read(&older), Err(Refused::Stale));
+    let mut of_another_flow = GrantReader::new(relays[0].clone(), source, FLOW + 1);
+    assert_eq!(of_another_flow.read(&older), Err(Refused::Handshake));
+    let mut of_another_source = GrantReader::new(relays[0].clone(), private(4).public(), FLOW);
+    assert_eq!(of_another_source.read(&older), Err(Refused::Handshake));
+    let none = Grant { flow: FLOW, stamp: 1, epochs: &[] };
+    let to = relays[0].public();
+    let written = write_grant(&none, (&private(1), &to), &Entropy::new([1; 64]), &mut [0; 500]);
+    assert_eq!(written, Err(Refused::Malformed));
+}
+
+#[test]
+fn every_bit_and_byte_of_a_grant_counts() {
+    let relay = private(2);
+    let seeds = [granted_seeds(&secrets(1), 1)];
+    let message = grant(&relay.public(), 5, &seeds);
+    let mut reader = GrantReader::new(relay.clone(), private(1).public(), FLOW);
+    for bit in 0..message.len() * 8 {
+        let mut changed = message.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(reader.read(&changed).is_err(), "bit {bit}");
+    }
+    for bytes in 0..message.len() {
+        assert!(reader.read(&message[..bytes]).is_err(), "{bytes} bytes");
+    }
+    assert!(reader.read(&[&message[..], &[0]].concat()).is_err());
+    assert_eq!(reader.read(&message).expect("nothing has changed"), seeds);
+}
+
+#[test]
+fn forged_grants_cost_twenty_looks_a_second_and_change_nothing() {
+    let relay = private(2);
+    let mut columns = RelayColumns::of(relay.clone(), private(1).public(), FLOW);
+    let seeds = [granted_seeds(&secrets(1), 0)];
+    // Of a source with another key: its MAC is right, what is sealed is not.
+    let forged: Vec<_> = (2..100)
+        .map(|stamp| {
+            let mut out = [0; GRANT_BYTES_MAX];
+            let grant = Grant { flow: FLOW, stamp, epochs: &seeds };
+            let keys = (&private(9), &relay.public());
+            let bytes = write_grant(&grant, keys, &Entropy::new([3; 64]), &mut out).expect("room");
+            out[..bytes].to_vec()
+        })
+        .collect();
+    let looks = |columns: &mut RelayColumns, now: u64| {
+        let refused = forged.iter().map(|message| columns.receive(now, message).unwrap_err());
+        refused.filter(|reason| *reason == Refused::Handshake).count()
+    };
+    assert_eq!(looks(&mut columns, SECOND), 20);
+    assert_eq!(looks(&mut columns, SECOND + MILLI), 0);
+    assert!(columns.keys().is_empty());
+    assert_eq!(columns.receive(2 * SECOND, &grant(&relay.public(), 1, &seeds)), Ok(true));
+    assert_eq!(columns.keys().len(), 1);
+    assert!(!columns.expire(7 * SECOND - 1) && columns.expire(7 * SECOND));
+    assert!(columns.keys().is_empty() && !columns.expire(8 * SECOND));
+}
+
+/// What has the right tag under all columns.
+fn tagged(secrets: &Secrets, payload: [u8; 40]) -> Vec<u8> {
+    let seeds = secrets.column_seeds(Strength::Standard);
+    let key = TagKey::new(Strength::Standard, &seeds, 200).expect("all columns");
+    let mut symbol = [&[0; 8][..], &payload].concat();
+    UnitMasks::new(&key, 1).tag(&key, &UNIT, 3, &mut symbol).expect("room");
+    symbol
+}
+
+fn verified(keys: &[Arc<TagKey>], symbol: &[u8]) -> Result<(), Refused> {
+    let Some(key) = keys.first() else { return Err(Refused::UnknownKey) };
+    let mut masks = UnitMasks::new(key, 4);
+    verify_at_relay(keys, &mut masks, &UNIT, Formed::Source(3), symbol)
+}
+
+/// The relay knows half of the columns, and forms whatever verifies under these.
+#[test]
+fn a_relay_that_lies_deceives_who_holds_its_columns_and_neither_the_next_one_nor_the_sink() {
+    let secrets = secrets(1);
+    let held = |place| {
+        let key = TagKey::new(Strength::Standard, &granted_seeds(&secrets, place), 200);
+        [Arc::new(key.expect("a half"))]
+    };
+    let (own, next, one_after) = (held(0), held(1), held(2));
+    let good = tagged(&secrets, [8; 40]);
+    let mut lie = good.clone();
+    lie[30] ^= 1;
+    assert_eq!(verified(&own, &lie), Err(Refused::Tag));
+    for seed in granted_seeds(&secrets, 0) {
+        let column = usize::from(seed.column);
+        let key = [Arc::new(TagKey::new(Strength::Standard, &[seed], 200).expect("one"))];
+        let right = (0..=255).find(|byte| {
+            lie[column] = *byte;
+            verified(&key, &lie).is_ok()
+        });
+        assert!(right.is_some(), "column {column}");
+    }
+    assert_eq!(verified(&own, &lie), Ok(()), "it knows these");
+    assert_eq!(verified(&one_after, &lie), Ok(()), "and so does the next but one");
+    assert_eq!(verified(&next, &lie), Err(Refused::Tag));
+    let all = TagKey::new(Strength::Standard, &secrets.column_seeds(Strength::Standard), 200);
+    assert_eq!(verified(&[Arc::new(all.expect("all"))], &lie), Err(Refused::Tag));
+    for keys in [own, next] {
+        assert_eq!(verified(&keys, &good), Ok(()));
+    }
+}
+
+/// Random numbers of a seed.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// A source as its thread of keys and a worker have it, without handshakes: keys come by chance.
+struct Source {
+    ring: Ring<(Secrets, Vec<u8>)>,
+    schedule: GrantSchedule,
+    life: u64,
+    ids: u8,
+    is_pair: bool,
+    rekey: u64,
+}
+
+impl Source {
+    fn start(life: u64, now: u64, chance: &mut Chance) -> Source {
+        let rekey = now + chance.below(SECOND);
+        let schedule = GrantSchedule::default();
+        Source { ring: Ring::default(), schedule, life, ids: 0, is_pair: false, rekey }
+    }
+
+    /// Other keys after 5 s to 2 minutes, or after 20 ms. Two changes within 4 s cost what is sent
+    /// again of the keys before both.
+    fn renew(&mut self, now: u64, chance: &mut Chance) {
+        self.ring.expire(now, 180 * SECOND);
+        if now < self.rekey {
+            return;
+        }
+        self.ids = self.ids.wrapping_add(1);
+        let secrets = Secrets::extract(&chance.next().to_be_bytes(), &[7; 32]);
+        let symbol = tagged(&secrets, [9; 40]);
+        let epoch = Epoch { key_id: self.ids, since: now, keys: (secrets, symbol) };
+        self.ring.install(epoch);
+        // Two sides that begin at once make a pair, and more take seconds.
+        self.is_pair = !self.is_pair && chance.below(3) == 0;
+        let wait = if self.is_pair { 20 * MILLI } else { 5 * SECOND + chance.below(110 * SECOND) };
+        self.rekey = now + wait;
+    }
+
+    /// Seeds of what is granted.
+    fn seeds(&self) -> Vec<GrantedSeeds> {
+        let of = |id| self.ring.epochs().find(|epoch| epoch.key_id == id);
+        let granted = self.schedule.granted().filter_map(of);
+        granted.map(|epoch| granted_seeds(&epoch.keys.0, 0)).collect()
+    }
+}
+
+enum Travelling {
+    Grant(Vec<u8>),
+    /// A symbol of a life of the source.
+    Symbol(Vec<u8>, u64),
+}
+
+/// Five minutes of a source and a relay: symbols that arrived, those not verified, those refused.
+fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64; 3] {
+    let mut chance = Chance(seed);
+    let relay = private(2);
+    let mut columns = RelayColumns::of(relay.clone(), private(1).public(), FLOW);
+    let mut source = Source::start(0, 0, &mut chance);
+    let mut wire: BTreeMap<(u64, u64), Travelling> = BTreeMap::new();
+    let (mut order, mut counts, mut granted_life) = (0, [0; 3], 0);
+    for tick in 0..60_000 {
+        let now = tick * 5 * MILLI;
+        if restarts.contains(&(now / SECOND)) && now.is_multiple_of(SECOND) {
+            source = Source::start(source.life + 1, now, &mut chance);
+        }
+        source.renew(now, &mut chance);
+        let turn = source.schedule.poll(now, &source.ring);
+        let mut send = |chance: &mut Chance, late: u64, what: Travelling| {
+            if chance.below(100) >= loss_percent {
+                order += 1;
+                wire.insert((now + 40 * MILLI + late, order), what);
+            }
+        };
+        if turn.copies > 0 {
+            let message = grant(&relay.public(), now + 1, &source.seeds());
+            for _ in 0..turn.copies {
+                let late = chance.below(grants_late + 1);
+                send(&mut chance, late, Travelling::Grant(message.clone()));
+            }
+        }
+        let epoch = source.schedule.tagging().filter(|_| u64::is_multiple_of(tick, 4));
+        let epoch = epoch.and_then(|id| source.ring.epochs().find(|epoch| epoch.key_id == id));
+        if let Some(epoch) = epoch {
+            // One in eight is sent again, up to four seconds later.
+            let late = if chance.below(8) == 0 { chance.below(4 * SECOND) } else { 0 };
+            let symbol = Travelling::Symbol(epoch.keys.1.clone(), source.life);
+            send(&mut chance, late, symbol);
+        }
+        columns.expire(now);
+        while let Some(first) = wire.first_entry().filter(|first| first.key().0 <= now) {
+            match first.remove() {
+                Travelling::Grant(message) => {
+                    if columns.receive(now, &message).is_ok() {
+                        granted_life = source.life;
+                    }
+                }
+                // The rest of an earlier life comes under keys that are granted no more.
+                Travelling::Symbol(_, life) if life < granted_life => {}
+                Travelling::Symbol(symbol, _) => {
+                    counts[0] += 1;
+                    match verified(&columns.keys(), &symbol) {
+                        Ok(()) => {}
+                        Err(Refused::UnknownKey) => counts[1] += 1,
+                        Err(_) => counts[2] += 1,
+                    }
+                }
+            }
+        }
+    }
+    counts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn no_good_symbol_is_refused_while_keys_change_and_nearly_all_are_verified(
+        seed: u64, loss_percent in 0..31_u64, late in 0..20_u64,
+    ) {
+        let [came, unverified, refused] = run(seed, loss_percent, late * MILLI, &[]);
+        prop_assert_eq!(refused, 0, "of {}", came);
+        prop_assert!(came > 9000 && unverified < came / 20, "{} of {}", unverified, came);
+    }
+
+    #[test]
+    fn a_source_that_starts_again_is_verified_by_its_new_keys(
+        seed: u64, loss_percent in 0..20_u64, at in 20..280_u64,
+    ) {
+        let [came, unverified, refused] = run(seed, loss_percent, MILLI, &[at, at + 9]);
+        prop_assert_eq!(refused, 0, "of {}", came);
+        prop_assert!(came > 9000 && unverified < came / 20, "{} of {}", unverified, came);
+    }
+}

@@ -1,0 +1,145 @@
+//! Which inversions are the work of one block each, and which are shared by several.
+//!
+//! A matrix in one block takes as long whether it is alone on the card or has company on each
+//! multiprocessor. So large ones that are few are shared: the blocks meet at the ends of launches,
+//! two for each panel of 32 columns (`device/invert_parts.cu`).
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use recoded_code::engine::Error;
+
+use super::{ALIGNMENT, Launch, Plan, Work};
+use crate::job::Job;
+
+impl Plan {
+    /// Adds the launches that invert: all small matrices in one, a block each; large ones by
+    /// several blocks each if they are too few.
+    pub(super) fn stage_inverses(
+        &mut self,
+        works: &[Work],
+        multiprocessors: u32,
+    ) -> Result<(), Error> {
+        let is_large = |work: &&Work| work.job.columns >= SHARED_SIZE_MIN && work.inverts();
+        let large = works.iter().filter(is_large).count() as u64;
+        let are_few = 2 * large <= u64::from(multiprocessors);
+        let is_shared = |work: &Work| are_few && is_large(&work);
+        let alone = |work: &Work| if is_shared(work) { None } else { work.invert() };
+        self.stage("invert", works, alone)?;
+        let largest = works.iter().filter(|work| is_shared(work)).map(|work| work.job.columns);
+        let Some(largest) = largest.max() else { return Ok(()) };
+        let first = self.bytes;
+        for _ in works.iter().filter(|work| is_shared(work)) {
+            self.scratch(Job::INVERSE_STATE_BYTES);
+        }
+        let each = Job::INVERSE_STATE_BYTES.next_multiple_of(ALIGNMENT);
+        let state = Cell::new(first);
+        let shared = |work: &Work| {
+            let job = work.invert().filter(|_| is_shared(work))?;
+            Some(Job { sources: state.replace(state.get() + each), ..job })
+        };
+        let mut launches = Vec::with_capacity(INVERSE_KERNELS.len());
+        for kernel in INVERSE_KERNELS {
+            state.set(first);
+            self.stage(kernel, works, shared)?;
+            launches.extend(self.launches.pop());
+        }
+        let [begin, panel, update, end] = &launches[..] else { return Ok(()) };
+        self.launches.push(begin.clone());
+        for _ in 0..largest.div_ceil(Job::INVERSE_PANEL as usize) {
+            self.launches.extend([panel.clone(), update.clone()]);
+        }
+        self.launches.push(end.clone());
+        Ok(())
+    }
+
+    /// What is one stage to people: its name, and its launches. Those of one inversion need each
+    /// other.
+    pub fn stages(&self) -> Vec<(&'static str, Range<usize>)> {
+        let mut stages: Vec<(&'static str, Range<usize>)> = Vec::new();
+        for (index, launch) in self.launches.iter().enumerate() {
+            match stages.last_mut() {
+                Some((name, launches)) if *name == SHARED_INVERSION && is_inside(launch) => {
+                    launches.end = index + 1;
+                }
+                _ => stages.push((launch.kernel, index..index + 1)),
+            }
+        }
+        stages
+    }
+}
+
+/// What inverts a matrix by several blocks, in the order of the first launch of each.
+const INVERSE_KERNELS: [&str; 4] =
+    [SHARED_INVERSION, "invert_panel", "invert_update", "invert_end"];
+const SHARED_INVERSION: &str = "invert_begin";
+
+fn is_inside(launch: &Launch) -> bool {
+    INVERSE_KERNELS[1..].contains(&launch.kernel)
+}
+
+/// Matrices of fewer columns are inverted by a block each: ten launches and more take as long.
+/// Computed, not measured: 0.12 ms for this many.
+const SHARED_SIZE_MIN: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use recoded_code::engine::{self, Bundle};
+
+    use super::*;
+    use crate::job::TECHNIQUES;
+
+    fn inverses(sizes: &[usize], multiprocessors: u32) -> Plan {
+        let jobs: Vec<_> = sizes.iter().map(|size| engine::Job::invert(*size)).collect();
+        let bytes = |of: fn(&engine::Job) -> usize| jobs.iter().map(of).sum::<usize>();
+        let input = bytes(engine::Job::input_bytes);
+        let mut bundle = Bundle::new(input, bytes(engine::Job::output_bytes), jobs.len());
+        jobs.iter().for_each(|job| assert!(bundle.push(*job, 0).is_ok()));
+        let mut plan = Plan::default();
+        let made = plan.make(&bundle, multiprocessors, |_, _| TECHNIQUES[0]);
+        made.expect("a plan");
+        plan
+    }
+
+    /// A matrix of 1,024 columns was the work of one of 132 multiprocessors.
+    #[test]
+    fn few_large_matrices_are_shared_by_several_blocks() {
+        let plan = inverses(&[1024, 16, 300, 16], 132);
+        let kernels: Vec<_> = plan.launches.iter().map(|launch| launch.kernel).collect();
+        let mut expected = vec!["invert", "invert_begin"];
+        expected.extend(["invert_panel", "invert_update"].repeat(32));
+        expected.push("invert_end");
+        assert_eq!(kernels, expected);
+        let blocks = |kernel| {
+            plan.launches.iter().find(|launch| launch.kernel == kernel).map(|launch| launch.blocks)
+        };
+        assert_eq!(blocks("invert"), Some(2));
+        assert_eq!(blocks("invert_panel"), Some(2));
+        assert_eq!(blocks("invert_update"), Some(32 + 10));
+        // The same jobs in all launches of a kernel, each matrix with a state of its own.
+        let jobs = |kernel| plan.launches.iter().filter(move |l| l.kernel == kernel);
+        assert!(
+            jobs("invert_update").all(|l| l.jobs == jobs("invert_update").next().expect("32").jobs)
+        );
+        let states = |kernel| -> Vec<u64> {
+            let launch = jobs(kernel).next().expect("there is one");
+            plan.table[launch.jobs.clone()].iter().map(|job| job.sources).collect()
+        };
+        let expected = states("invert_begin");
+        assert!(expected[1] >= expected[0] + Job::INVERSE_STATE_BYTES);
+        assert!(expected[1] + Job::INVERSE_STATE_BYTES <= plan.bytes);
+        assert!(INVERSE_KERNELS.iter().all(|kernel| states(kernel) == expected));
+        assert_eq!(plan.stages(), [("invert", 0..1), ("invert_begin", 1..67)]);
+        assert!(plan.table.len() * size_of::<Job>() <= plan.input as usize);
+    }
+
+    #[test]
+    fn matrices_that_are_many_or_small_take_a_block_each() {
+        for (sizes, multiprocessors) in [(vec![200; 9], 17), (vec![127; 2], 132)] {
+            let plan = inverses(&sizes, multiprocessors);
+            assert_eq!(plan.launches.len(), 1);
+            assert_eq!(plan.launches[0].blocks as usize, sizes.len());
+        }
+        assert_eq!(inverses(&[200; 8], 17).launches.len(), 2 + 2 * 7);
+    }
+}

@@ -1,0 +1,138 @@
+//! A neighbour that is known by a host name: one that does not resolve, one that comes to stand for
+//! another address, and a resolver that is gone when the next supervisor starts.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::common;
+use recoded_netns::process::output;
+use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss, Namespace, binary};
+
+/// The name of the far end.
+const NAME: &str = "far.example";
+/// On the link, an address without a host.
+const NOWHERE: &str = "10.77.1.77";
+/// How often host names of silent neighbours are asked for here.
+const LOOK_MILLIS: u64 = 300;
+/// Until another process runs on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a namespace's resolver knows: `ip netns exec` puts these files in the place of the host's.
+struct Hosts(PathBuf);
+
+impl Hosts {
+    fn of(host: &Namespace) -> Hosts {
+        let folder = PathBuf::from("/etc/netns").join(host.name());
+        fs::create_dir_all(&folder).unwrap();
+        // Without DNS, whose servers cannot be reached from here.
+        fs::write(folder.join("nsswitch.conf"), "hosts: files\n").unwrap();
+        let hosts = Hosts(folder);
+        hosts.know(None);
+        hosts
+    }
+
+    /// Written in place: processes that run see it, too.
+    fn know(&self, address: Option<&str>) {
+        let line = address.map_or_else(String::new, |address| format!("{address} {NAME}\n"));
+        fs::write(self.0.join("hosts"), format!("127.0.0.1 localhost\n{line}")).unwrap();
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn plan() -> LinePlan {
+    let environment = vec![("RECODED_TEST_NAMES_MILLIS", LOOK_MILLIS.to_string())];
+    let mut plan = LinePlan { environment, ..LinePlan::protected(1) };
+    plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
+    plan
+}
+
+fn text(socket: &str) -> String {
+    let written = Bed::east_address(1).to_string();
+    let text = plan().config(0, socket);
+    assert!(text.contains(&written), "{text}");
+    text.replace(&written, NAME)
+}
+
+fn neighbour(daemon: &Daemon) -> String {
+    let state = daemon.show();
+    state.map(|state| state.links[0].neighbours[0].address.clone()).unwrap_or_default()
+}
+
+fn answers(bed: &Bed) -> bool {
+    common::answers(bed.source(), "10.99.0.2")
+}
+
+fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what} does not come:\n{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_address() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), 100.0);
+    let hosts = Hosts::of(bed.source());
+
+    // A name that is not known: the check says so with line and cure, and it is no fault of the
+    // file, so a service manager tries again.
+    let file = bed.directory().join("unknown.toml");
+    fs::write(&file, text(&bed.directory().join("unknown.sock").to_string_lossy())).unwrap();
+    for arguments in [&["--check"][..], &[]] {
+        let mut command = bed.source().command(binary("recoded"));
+        let said = output(command.arg("--config").arg(&file).args(arguments)).unwrap();
+        assert_eq!(said.code, Some(1), "{said:?}");
+        let stderr = said.stderr;
+        assert!(
+            stderr.contains("next_hops[0].address = \"far.example\" does not resolve"),
+            "{stderr}"
+        );
+        assert!(stderr.contains("have the name known in /etc/hosts or by DNS"), "{stderr}");
+    }
+    let mut command = bed.source().command(binary("recoded"));
+    let offline = command.arg("--config").arg(&file).args(["--check", "--offline"]);
+    assert_eq!(output(offline).unwrap().code, Some(0), "names are the business of the box");
+
+    hosts.know(Some(NOWHERE));
+    let _far = Daemon::start(&bed, 1, &plan()).unwrap();
+    let mut near = Daemon::start_as(&bed, 0, &plan(), text).unwrap();
+    assert_eq!(neighbour(&near), NOWHERE);
+    assert!(!answers(&bed));
+
+    // The name comes to stand for the address where somebody is.
+    let right = Bed::east_address(1).to_string();
+    hosts.know(Some(&right));
+    wait_for("the address", &near, || neighbour(&near) == right);
+    wait_for("a packet", &near, || answers(&bed));
+    let said = output(&mut near.control(&["events"])).unwrap().stdout;
+    let moved = format!("{NAME} is at {right} now, before at {NOWHERE}");
+    assert!(said.contains(&moved), "{said}");
+    assert!(near.show().unwrap().config.contains(NAME), "the configuration keeps the name");
+
+    // A neighbour that is heard stays where it is, whatever the resolver says.
+    wait_for("the neighbour", &near, || {
+        near.show().is_ok_and(|state| state.links[0].neighbours[0].said_ago_seconds.is_some())
+    });
+    let process = near.dataplane_pid().unwrap();
+    hosts.know(Some(NOWHERE));
+    std::thread::sleep(Duration::from_millis(5 * LOOK_MILLIS));
+    assert_eq!((neighbour(&near), near.dataplane_pid().unwrap()), (right.clone(), process));
+
+    // The resolver is gone with the supervisor; what that knew holds.
+    hosts.know(None);
+    near.kill_supervisor();
+    near.start_supervisor().unwrap();
+    wait_for("another process", &near, || near.dataplane_pid().is_ok_and(|pid| pid != process));
+    near.wait_until_it_answers().unwrap();
+    wait_for("a packet after the takeover", &near, || answers(&bed));
+    assert_eq!(neighbour(&near), right);
+    assert!(near.stop(), "{}", near.log());
+}
