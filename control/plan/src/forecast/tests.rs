@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::Value;
 
-const RESULTS: &str = include_str!("../../../../bench/results/line.json");
+const RESULTS: &str = include_str!("../../../../bench/results/line-2026-11-22.json");
 
 /// The round trip of a line without delay: emulators and hosts.
 const IDLE_ROUND_TRIP: f64 = 0.0006;
