@@ -8,8 +8,9 @@
 //!
 //! All are goodputs of one TCP connection over ten seconds, on processors that keep up. What the
 //! formulas leave out was fitted to `bench line` (`bench/results/line-2026-11-22.json`, which has
-//! more of each start than later runs), and the tests hold all of it against those rows. Where lines were measured, ours are right within 15 %, TCP that
-//! loses packets within 40 %: its rows scatter by as much from run to run.
+//! more of each start than later runs), and the tests hold all of it against those rows. Where
+//! lines were measured, ours are right within 15 %, TCP that loses packets within 40 %: its rows
+//! scatter by as much from run to run.
 
 pub(crate) mod codes;
 mod tcp;
