@@ -186,14 +186,8 @@ pub fn verify_symbol(
     formed: Formed<'_>,
     symbol: &[u8],
 ) -> Result<(), Refused> {
-    let mut verdict = Err(Refused::UnknownKey);
-    for epoch in ring.epochs() {
-        verdict = masks.verify(&epoch.keys.peer_tags, unit, formed, symbol);
-        if verdict != Err(Refused::Tag) {
-            break;
-        }
-    }
-    verdict
+    let keys = ring.epochs().map(|epoch| &epoch.keys.peer_tags);
+    masks.verify_by_any(keys, unit, formed, symbol)
 }
 
 /// Opens an envelope in place, once.

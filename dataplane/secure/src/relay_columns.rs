@@ -235,14 +235,7 @@ pub fn verify_at_relay(
     formed: Formed<'_>,
     symbol: &[u8],
 ) -> Result<(), Refused> {
-    let mut verdict = Err(Refused::UnknownKey);
-    for key in keys {
-        verdict = masks.verify(key, unit, formed, symbol);
-        if verdict != Err(Refused::Tag) {
-            break;
-        }
-    }
-    verdict
+    masks.verify_by_any(keys.iter().map(Arc::as_ref), unit, formed, symbol)
 }
 
 #[cfg(test)]

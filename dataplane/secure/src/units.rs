@@ -88,6 +88,28 @@ impl UnitMasks {
 
     /// Verifies a symbol, tag and payload, by the columns that the key has.
     ///
+    /// As [`UnitMasks::verify`], by the first of several keys that the symbol can be of.
+    ///
+    /// # Errors
+    /// The other end formed no such unit, or there are no keys.
+    #[inline]
+    pub fn verify_by_any<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a TagKey>,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Refused> {
+        let mut verdict = Err(Refused::UnknownKey);
+        for key in keys {
+            verdict = self.verify(key, unit, formed, symbol);
+            if verdict != Err(Refused::Tag) {
+                break;
+            }
+        }
+        verdict
+    }
+
     /// # Errors
     /// The tag is not that of such a symbol, or none could be.
     pub fn verify(

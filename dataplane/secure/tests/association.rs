@@ -1,9 +1,12 @@
 //! Two nodes agree on keys over a link that loses, delays, reorders and copies, change them while
 //! packets are on the way, and lose none of those that the link does not lose.
 
+mod chance;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chance::Chance;
 use proptest::prelude::*;
 use recoded_secure::{
     Association, EdgeKeys, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, HopKeys, Identity,
@@ -26,30 +29,6 @@ struct End {
     association: Association<HopKeys>,
     worker: Ring<Arc<HopKeys>>,
     sent: u64,
-}
-
-/// Random bytes of a seed, no two alike.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    fn share(&mut self) -> f64 {
-        self.next() as f64 / u64::MAX as f64
-    }
-
-    fn entropy(&mut self) -> Entropy {
-        let mut bytes = [0; 64];
-        bytes.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&self.next().to_le_bytes()));
-        Entropy::new(bytes)
-    }
 }
 
 fn identity(own: &PrivateKey, other: &PrivateKey, scope: Scope) -> Identity {

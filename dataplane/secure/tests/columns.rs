@@ -3,9 +3,12 @@
 
 #![forbid(unsafe_code)]
 
+mod chance;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chance::Chance;
 use proptest::prelude::*;
 use recoded_secure::{
     CONTEXT_BYTES, Entropy, Epoch, Formed, GRANT_BYTES_MAX, Grant, GrantReader, GrantSchedule,
@@ -155,24 +158,6 @@ fn a_relay_that_lies_deceives_who_holds_its_columns_and_neither_the_next_one_nor
     assert_eq!(verified(&[Arc::new(all.expect("all"))], &lie), Err(Refused::Tag));
     for keys in [own, next] {
         assert_eq!(verified(&keys, &good), Ok(()));
-    }
-}
-
-/// Random numbers of a seed.
-struct Chance(u64);
-
-impl Chance {
-    fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
     }
 }
 
