@@ -213,15 +213,10 @@ def dot(a, b):
 
 def hop(prk, vector):
     packet = unhex(vector["packet"])
-    head_bytes = vector["head_bytes"]
-    whole = head_bytes is None
-    head_bytes = min(64, len(packet)) if whole else head_bytes
-    head, body = packet[:head_bytes], packet[head_bytes:]
-    data = struct.pack("<QII", vector["counter"], len(head), len(body))
-    data += struct.pack("<HBB", vector["source_port"], whole, vector["key_id"]) + head
-    if whole:
-        keys = (derive(prk, "hop digest", bytes([c]), 16) for c in range(8))
-        data += bytes(dot(column(key, len(body)), body) for key in keys)
+    keys = (derive(prk, "hop digest", bytes([c]), 16) for c in range(8))
+    digest = bytes(dot(column(key, len(packet)), packet) for key in keys)
+    data = struct.pack("<QI", vector["counter"], len(packet))
+    data += struct.pack("<HBB", vector["source_port"], vector["key_id"], 0) + digest
     tag = siphash(derive(prk, "hop tag", struct.pack(">H", vector["lane"]), 16), data)
     return packet + struct.pack(">BI", vector["key_id"], vector["counter"] % 2**32) + tag
 

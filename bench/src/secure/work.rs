@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use recoded_secure::{
-    HEADER_BYTES, HopDigest, HopReceiver, HopSender, Kind, Masks, Opener, Sealer, Secrets, Space,
-    Strength, Suite, TRAILER_BYTES, TagKey,
+    HEADER_BYTES, HopDigest, HopReceiver, HopSender, Kind, Masks, Opener, SUBSET_MIN, Sealer,
+    Secrets, Space, Strength, Suite, TRAILER_BYTES, TagKey,
 };
 
 use super::PACKETS;
@@ -37,12 +37,14 @@ pub fn named(name: impl Into<String>, run: impl FnMut(usize) + 'static) -> Box<d
 }
 
 /// What a relay spends per packet.
-pub const RELAY: &str = "relay: head tag in, 8 columns verified, head tag out";
+pub const RELAY: &str = "relay: tag in, 4 columns verified, tag out";
 
 /// Header of a generation of 16 symbols with its coding vector, as `dataplane/wire` has it.
 const HEAD_BYTES: usize = 20 + GENERATION;
 const GENERATION: usize = 16;
 const PORT: u16 = 49_152;
+/// Feedback, reports, requests.
+const SHORT_BYTES: usize = 60;
 
 /// Packets of bytes that repeat nowhere.
 pub fn packets(bytes: usize) -> Vec<Vec<u8>> {
@@ -56,10 +58,15 @@ pub fn secrets() -> Secrets {
 
 /// Everything that `recoded-secure` does to a packet.
 pub fn ours(bytes: usize) -> Vec<Box<dyn Work>> {
-    let mut all = vec![relay(bytes)];
-    all.extend([Strength::Standard, Strength::Strict].map(|strength| verify(bytes, strength)));
-    all.extend([true, false].map(|whole| tag_out(bytes, whole)));
-    all.extend([true, false].map(|whole| tag_in(bytes, whole)));
+    let mut all = vec![
+        relay(bytes),
+        verify(bytes, Strength::Standard, SUBSET_MIN),
+        verify(bytes, Strength::Standard, 8),
+        verify(bytes, Strength::Strict, 16),
+    ];
+    for bytes in [bytes, SHORT_BYTES] {
+        all.extend([tag_out(bytes), tag_in(bytes)]);
+    }
     all.push(fill(bytes));
     for suite in Suite::ALL {
         all.extend([seal(bytes, suite), seal_and_open(bytes, suite)]);
@@ -67,8 +74,9 @@ pub fn ours(bytes: usize) -> Vec<Box<dyn Work>> {
     all
 }
 
-/// Packets of a hop: head, tag of 8 or 16 bytes, payload, trailer.
+/// Coded packets: header, vector, tag of 8 or 16 bytes, payload, room for the trailer of a hop.
 struct Coded {
+    /// With as many columns as who verifies has.
     key: TagKey,
     masks: Masks,
     packets: Vec<Vec<u8>>,
@@ -77,21 +85,27 @@ struct Coded {
 }
 
 impl Coded {
-    fn new(bytes: usize, strength: Strength) -> Self {
-        let key = TagKey::new(strength, &secrets().column_seeds(strength), bytes).expect("a key");
-        let mut masks = Masks::new(&key, GENERATION);
+    fn new(bytes: usize, strength: Strength, columns: usize) -> Self {
+        let seeds = secrets().column_seeds(strength);
         let space = Space { flow: 1, shard: 0, kind: Kind::Generation };
-        masks.fill(&key, space, 1, GENERATION).expect("room");
-        let payload = HEAD_BYTES + key.tag_bytes();
+        let made = |seeds| {
+            let key = TagKey::new(strength, seeds, bytes).expect("a key");
+            let mut masks = Masks::new(&key, GENERATION);
+            masks.fill(&key, space, 1, GENERATION).expect("room");
+            (key, masks)
+        };
+        let (all, masks) = made(&seeds);
+        let payload = HEAD_BYTES + all.tag_bytes();
         let mut packets = packets(bytes + TRAILER_BYTES);
         for (index, packet) in packets.iter_mut().enumerate() {
             // Source symbols, with vectors as long as any other.
             packet[20..HEAD_BYTES].fill(0);
             packet[20 + index % GENERATION] = 1;
-            let (tag, rest) = packet[HEAD_BYTES..].split_at_mut(key.tag_bytes());
+            let (tag, rest) = packet[HEAD_BYTES..].split_at_mut(all.tag_bytes());
             let symbol = &rest[..bytes - payload];
-            key.tag(&masks, index % GENERATION, &[], symbol, tag).expect("a tag");
+            all.tag(&masks, index % GENERATION, &[], symbol, tag).expect("a tag");
         }
+        let (key, masks) = made(&seeds[..columns]);
         Self { key, masks, packets, payload }
     }
 
@@ -100,13 +114,14 @@ impl Coded {
         let (head, payload) = packet.split_at(self.payload);
         let (vector, tag) = head[20..].split_at(GENERATION);
         let verified = self.key.verify(&self.masks, vector, &[], tag, payload);
-        let _ = black_box(verified).expect("verifies");
+        black_box(verified).expect("verifies");
     }
 }
 
-fn verify(bytes: usize, strength: Strength) -> Box<dyn Work> {
-    let coded = Coded::new(bytes, strength);
-    let name = format!("homomorphic tag of {} columns, verified", strength.columns());
+fn verify(bytes: usize, strength: Strength, columns: usize) -> Box<dyn Work> {
+    let coded = Coded::new(bytes, strength, columns);
+    let of = strength.columns();
+    let name = format!("homomorphic tag of {of} columns, {columns} verified");
     named(name, move |number| coded.verify(&coded.packets[number][..bytes]))
 }
 
@@ -114,83 +129,61 @@ fn digest(bytes: usize) -> Arc<HopDigest> {
     Arc::new(HopDigest::new(&secrets(), bytes))
 }
 
-fn tag_out(bytes: usize, whole: bool) -> Box<dyn Work> {
+fn tag_out(bytes: usize) -> Box<dyn Work> {
     let digest = digest(bytes);
     let mut sender = HopSender::new(&secrets(), 1, 0, &digest);
     let mut packets = packets(bytes + TRAILER_BYTES);
-    let name =
-        if whole { "hop tag over the whole packet, out" } else { "hop tag over the head, out" };
-    named(name, move |number| {
+    named(format!("hop tag of {bytes} bytes, out"), move |number| {
         if sender.packets() == recoded_secure::PACKETS_MAX {
             sender = HopSender::new(&secrets(), 1, 0, &digest);
         }
         let packet = &mut packets[number];
-        let sealed = match whole {
-            true => sender.seal_whole(packet, PORT),
-            false => sender.seal_head(packet, HEAD_BYTES + 8, PORT),
-        };
-        sealed.expect("sealed");
+        sender.seal(packet, PORT).expect("sealed");
         black_box(&packet[bytes..]);
     })
 }
 
 /// Verified without moving the window, so that the same packets can come again.
-fn tag_in(bytes: usize, whole: bool) -> Box<dyn Work> {
+fn tag_in(bytes: usize) -> Box<dyn Work> {
     let digest = digest(bytes);
     let sender = HopSender::new(&secrets(), 1, 0, &digest);
     let receiver = HopReceiver::new(&secrets(), 1, 0, &digest, 2048);
     let mut packets = packets(bytes + TRAILER_BYTES);
     for packet in &mut packets {
-        let sealed = match whole {
-            true => sender.seal_whole(packet, PORT),
-            false => sender.seal_head(packet, HEAD_BYTES + 8, PORT),
-        };
-        sealed.expect("sealed");
+        sender.seal(packet, PORT).expect("sealed");
     }
-    let name =
-        if whole { "hop tag over the whole packet, in" } else { "hop tag over the head, in" };
-    named(name, move |number| {
-        let packet = &packets[number];
-        match whole {
-            true => drop(black_box(receiver.check_whole(packet, PORT)).expect("verifies")),
-            false => {
-                let checked = receiver.check_head(packet, HEAD_BYTES + 8, PORT);
-                drop(black_box(checked).expect("verifies"));
-            }
-        }
+    named(format!("hop tag of {bytes} bytes, in"), move |number| {
+        let _ = black_box(receiver.check(&packets[number], PORT)).expect("verifies");
     })
 }
 
 /// What a relay does to a packet, without recoding it: in, verified, out by other keys.
 fn relay(bytes: usize) -> Box<dyn Work> {
-    let mut coded = Coded::new(bytes, Strength::Standard);
+    let mut coded = Coded::new(bytes, Strength::Standard, SUBSET_MIN);
     let digest = digest(bytes);
     let upstream = HopSender::new(&secrets(), 1, 0, &digest);
     let receiver = HopReceiver::new(&secrets(), 1, 0, &digest, 2048);
     for packet in &mut coded.packets {
-        upstream.seal_head(packet, coded.payload, PORT).expect("sealed");
+        upstream.seal(packet, PORT).expect("sealed");
     }
     let mut outgoing = coded.packets.clone();
     let mut downstream = HopSender::new(&secrets(), 2, 1, &digest);
     named(RELAY, move |number| {
         let packet = &coded.packets[number];
-        let head = receiver.check_head(packet, coded.payload, PORT).expect("verifies");
-        let (vector, tag) = head.head()[20..].split_at(GENERATION);
-        let proof = coded.key.verify(&coded.masks, vector, &[], tag, head.body());
-        let checked = head.with_body(proof.expect("verifies")).expect("of this body");
-        let _ = black_box(checked);
+        let _ = black_box(receiver.check(packet, PORT)).expect("verifies");
+        coded.verify(&packet[..bytes]);
         if downstream.packets() == recoded_secure::PACKETS_MAX {
             downstream = HopSender::new(&secrets(), 2, 1, &digest);
         }
         let packet = &mut outgoing[number];
-        downstream.seal_head(packet, coded.payload, PORT).expect("sealed");
+        downstream.seal(packet, PORT).expect("sealed");
         black_box(&packet[bytes..]);
     })
 }
 
 /// Once per unit, so per packet a sixteenth of what it takes.
 fn fill(bytes: usize) -> Box<dyn Work> {
-    let Coded { key, mut masks, .. } = Coded::new(bytes, Strength::Standard);
+    let Coded { key, mut masks, .. } = Coded::new(bytes, Strength::Standard, 8);
     let space = Space { flow: 1, shard: 0, kind: Kind::Generation };
     let mut unit = 0;
     named("masks of a generation of 16, 8 columns", move |_| {

@@ -68,13 +68,13 @@ impl EpochKeys for HopKeys {
 }
 
 impl HopKeys {
-    /// Writes the tag into the last bytes of `buffer`; see [`HopSender::seal_whole`].
+    /// Writes the tag into the last bytes of `buffer`; see [`HopSender::seal`].
     ///
     /// # Errors
     /// As there.
     #[inline]
     pub fn seal(&self, buffer: &mut [u8], source_port: u16) -> Result<(), Refused> {
-        self.senders[lane(source_port)].seal_whole(buffer, source_port)
+        self.senders[lane(source_port)].seal(buffer, source_port)
     }
 }
 
@@ -101,7 +101,7 @@ pub fn open_hop<'a>(
     let key_id = HopReceiver::key_id_of(packet).ok_or(Refused::Malformed)?;
     let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
     let receiver = &epoch.keys.receivers[lane(source_port)];
-    let checked = receiver.check_whole(packet, source_port)?;
+    let checked = receiver.check(packet, source_port)?;
     let (packet, is_newest) = receiver.accept_in_order(&checked)?;
     confirm(&epoch.keys.is_confirmed);
     ring.confirm(key_id);

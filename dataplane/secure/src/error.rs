@@ -70,9 +70,6 @@ pub enum Refused {
     /// More coefficients than symbols, or a symbol that has no mask here.
     #[error("the coding vector does not fit the unit")]
     Vector,
-    /// The proof is of another symbol than that of the packet.
-    #[error("the proof is of another symbol")]
-    OtherSymbol,
     /// The key has been used as often as it may be.
     #[error("the key is used up")]
     Exhausted,

@@ -98,19 +98,6 @@ struct Column {
     masks: Aes128,
 }
 
-/// A body that verified. Holds no more than where it lies.
-#[must_use = "a proof is for `HeadChecked::with_body`"]
-#[derive(Debug)]
-pub struct VerifiedBody<'a>(&'a [u8]);
-
-impl<'a> VerifiedBody<'a> {
-    /// The body.
-    #[must_use]
-    pub const fn body(&self) -> &'a [u8] {
-        self.0
-    }
-}
-
 impl TagKey {
     /// A key of these columns, for prefix and payload of up to `bytes_max` bytes together. `None`
     /// without columns, or where they are more than the tag has or not in ascending order.
@@ -225,14 +212,14 @@ impl TagKey {
     ///
     /// # Errors
     /// The tag is wrong, or the index has no mask.
-    pub fn verify_source<'a>(
+    pub fn verify_source(
         &self,
         masks: &Masks,
         index: usize,
         prefix: &[u8],
         tag: &[u8],
-        payload: &'a [u8],
-    ) -> Result<VerifiedBody<'a>, Refused> {
+        payload: &[u8],
+    ) -> Result<(), Refused> {
         self.verify_at(masks, index, &[1], prefix, tag, payload)
     }
 
@@ -241,34 +228,34 @@ impl TagKey {
     ///
     /// # Errors
     /// The tag is wrong, all coefficients are zero, or there are more of them than masks.
-    pub fn verify<'a>(
+    pub fn verify(
         &self,
         masks: &Masks,
         coefficients: &[u8],
         prefix: &[u8],
         tag: &[u8],
-        payload: &'a [u8],
-    ) -> Result<VerifiedBody<'a>, Refused> {
+        payload: &[u8],
+    ) -> Result<(), Refused> {
         if coefficients.iter().fold(0, |bits, &c| bits | c) == 0 {
             return Err(Refused::ZeroVector);
         }
         self.verify_at(masks, 0, coefficients, prefix, tag, payload)
     }
 
-    fn verify_at<'a>(
+    fn verify_at(
         &self,
         masks: &Masks,
         first: usize,
         coefficients: &[u8],
         prefix: &[u8],
         tag: &[u8],
-        payload: &'a [u8],
-    ) -> Result<VerifiedBody<'a>, Refused> {
+        payload: &[u8],
+    ) -> Result<(), Refused> {
         if tag.len() != self.tag_bytes() {
             return Err(Refused::Malformed);
         }
         let expected = self.sums(masks, first, coefficients, prefix, payload)?;
-        self.compare(&expected, tag).map(|()| VerifiedBody(payload))
+        self.compare(&expected, tag)
     }
 
     /// Compares the held bytes of a tag, in constant time.
@@ -277,8 +264,9 @@ impl TagKey {
         for (place, column) in held.iter_mut().zip(&self.columns) {
             *place = tag[column.byte];
         }
-        let count = self.columns.len();
-        let equal: bool = expected[..count].ct_eq(&held[..count]).into();
+        // As words: both have zeros behind the columns.
+        let differs = u128::from_ne_bytes(*expected) ^ u128::from_ne_bytes(held);
+        let equal: bool = (differs as u64 | (differs >> 64) as u64).ct_eq(&0).into();
         if equal { Ok(()) } else { Err(Refused::Tag) }
     }
 

@@ -67,8 +67,8 @@ pub use handshake::{
     Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope, Session,
     Step, timing,
 };
-pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagKey, VerifiedBody};
-pub use hop::{Checked, HeadChecked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};
+pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagKey};
+pub use hop::{Checked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};
 pub use keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
 pub use one_way::{OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembered};
 pub use relay_columns::{

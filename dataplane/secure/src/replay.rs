@@ -4,7 +4,7 @@
 /// Bits of a word.
 const WORD: u64 = 64;
 
-/// Which counters were accepted. It is asked before a tag is verified and moves only after.
+/// Which counters were accepted. It moves only after a tag was verified.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
     /// One more than the highest accepted counter; 0 before the first.

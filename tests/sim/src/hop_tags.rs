@@ -79,7 +79,7 @@ impl HopTags {
     pub(crate) fn seal(&mut self, payload: &mut Vec<u8>) {
         let port = source_port_of(payload);
         payload.extend([0; TRAILER_BYTES]);
-        self.sender.seal_whole(payload, port).expect("room for a tag, and few packets");
+        self.sender.seal(payload, port).expect("room for a tag, and few packets");
         self.sealed.insert(trailer(payload), fingerprint(payload));
         if self.captured.len() == CAPTURED {
             self.captured.pop_front();
@@ -91,7 +91,7 @@ impl HopTags {
     pub(crate) fn open(&mut self, payload: &mut Vec<u8>, at: Nanos) -> Result<bool, Violation> {
         let bytes = payload.len().saturating_sub(TRAILER_BYTES);
         let port = source_port_of(&payload[..bytes]);
-        let checked = self.receiver.check_whole(payload, port);
+        let checked = self.receiver.check(payload, port);
         let Ok(_) = checked.and_then(|checked| self.receiver.accept(&checked)) else {
             self.refused += 1;
             return Ok(false);

@@ -64,8 +64,6 @@ pub struct Hop {
     pub counter: u64,
     /// UDP source port.
     pub source_port: u16,
-    /// Bytes of the head where only that is covered; nothing where the whole packet is.
-    pub head_bytes: Option<usize>,
     /// The packet.
     pub packet: Hex,
     /// The packet and its trailer.
@@ -238,21 +236,16 @@ fn hops(secrets: &Secrets) -> Vec<Hop> {
     let digest = Arc::new(HopDigest::new(secrets, 300));
     let sender = HopSender::new(secrets, 0x81, 1, &digest);
     let source_port = 0xC012;
-    // Shorter than what is hashed, a block more, not a multiple of a register; and heads.
-    let shapes =
-        [(13, None), (64, None), (81, None), (299, None), (120, Some(44)), (290, Some(160))];
-    let hop = |(counter, (bytes, head_bytes)): (usize, (usize, Option<usize>))| {
+    // Shorter than a register, of one, not a multiple of one.
+    let lengths = [0, 13, 64, 81, 120, 299];
+    let hop = |(counter, bytes): (usize, usize)| {
         let packet = symbols(counter as u32 + 1, 1, bytes).remove(0);
         let mut sealed = [&packet.0[..], &[0; TRAILER_BYTES]].concat();
-        let done = match head_bytes {
-            None => sender.seal_whole(&mut sealed, source_port),
-            Some(head) => sender.seal_head(&mut sealed, head, source_port),
-        };
-        done.expect("room for a trailer");
+        sender.seal(&mut sealed, source_port).expect("room for a trailer");
         let counter = counter as u64;
-        Hop { lane: 1, key_id: 0x81, counter, source_port, head_bytes, packet, sealed: Hex(sealed) }
+        Hop { lane: 1, key_id: 0x81, counter, source_port, packet, sealed: Hex(sealed) }
     };
-    shapes.into_iter().enumerate().map(hop).collect()
+    lengths.into_iter().enumerate().map(hop).collect()
 }
 
 fn units(secrets: &Secrets) -> Vec<Unit> {

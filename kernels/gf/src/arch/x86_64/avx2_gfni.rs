@@ -7,12 +7,13 @@ use core::arch::x86_64::{
 };
 
 use crate::arch::Level;
-use crate::arch::dots::{dots, fold_vector, prepare_11b, sums_by_products};
+use crate::arch::dots::{dots, prepare_11b, sums_by_products};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
 use crate::table::Tables;
 
+use super::fold::halve_ymm;
 use super::product::gfni;
 use super::register::{register, short_by_buffer, xor3_by_two};
 
@@ -45,8 +46,7 @@ single_source!("avx2,gfni", words: []);
 matrix_product!("avx2,gfni", words: [], widths: [2, 1], alone: 8, paired: false, ready: true);
 four_russians!("avx2,gfni");
 dots!("avx2,gfni");
-fold_vector!("avx2,gfni");
 sums_by_products!(
     "avx2,gfni", splat: _mm256_set1_epi64x, affine: _mm256_gf2p8affine_epi64_epi8,
-    multiply: _mm256_gf2p8mul_epi8
+    multiply: _mm256_gf2p8mul_epi8, halve: halve_ymm
 );

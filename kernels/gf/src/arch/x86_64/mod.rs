@@ -6,6 +6,10 @@ mod register;
 
 mod short;
 
+mod fold;
+
+pub(super) use fold::fold_products;
+
 pub(super) mod sse2_imul;
 
 pub(super) mod avx2_imul;

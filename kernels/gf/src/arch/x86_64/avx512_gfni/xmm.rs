@@ -7,7 +7,7 @@ use core::arch::x86_64::{
     _mm_storeu_si128, _mm_ternarylogic_epi64, _mm_xor_si128,
 };
 
-use crate::arch::dots::{dots, fold_vector, sums_by_products};
+use crate::arch::dots::{dots, sums_by_products};
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
 use crate::arch::x86_64::product::gfni;
@@ -30,8 +30,7 @@ plain_sums!("avx512f,avx512bw,avx512vl,gfni");
 single_source!("avx512f,avx512bw,avx512vl,gfni", words: []);
 matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [1], alone: 1, paired: true, ready: false);
 dots!("avx512f,avx512bw,avx512vl,gfni");
-fold_vector!("avx512f,avx512bw,avx512vl,gfni");
 sums_by_products!(
     "avx512f,avx512bw,avx512vl,gfni", splat: _mm_set1_epi64x, affine: _mm_gf2p8affine_epi64_epi8,
-    multiply: _mm_gf2p8mul_epi8
+    multiply: _mm_gf2p8mul_epi8, halve: core::convert::identity
 );

@@ -6,9 +6,10 @@ use core::arch::x86_64::{
     _mm256_setzero_si256, _mm256_storeu_si256, _mm256_ternarylogic_epi64, _mm256_xor_si256,
 };
 
-use crate::arch::dots::{dots, fold_vector, sums_by_products};
+use crate::arch::dots::{dots, sums_by_products};
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
 use crate::arch::single::single_source;
+use crate::arch::x86_64::fold::halve_ymm;
 use crate::arch::x86_64::product::gfni;
 use crate::arch::x86_64::register::{register, short_by_mask, xor3_ternary};
 use crate::table::Tables;
@@ -29,8 +30,7 @@ plain_sums!("avx512f,avx512bw,avx512vl,gfni");
 single_source!("avx512f,avx512bw,avx512vl,gfni", words: []);
 matrix_product!("avx512f,avx512bw,avx512vl,gfni", words: [], widths: [1], alone: 1, paired: true, ready: false);
 dots!("avx512f,avx512bw,avx512vl,gfni");
-fold_vector!("avx512f,avx512bw,avx512vl,gfni");
 sums_by_products!(
     "avx512f,avx512bw,avx512vl,gfni", splat: _mm256_set1_epi64x, affine: _mm256_gf2p8affine_epi64_epi8,
-    multiply: _mm256_gf2p8mul_epi8
+    multiply: _mm256_gf2p8mul_epi8, halve: halve_ymm
 );

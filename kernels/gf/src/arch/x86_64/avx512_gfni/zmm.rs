@@ -7,9 +7,10 @@ use core::arch::x86_64::{
     _mm512_xor_si512,
 };
 
-use crate::arch::dots::{dots, fold_vector, sums_by_products};
+use crate::arch::dots::{dots, sums_by_products};
 use crate::arch::four_russians::four_russians;
 use crate::arch::fused::{matrix_product, plain_sums, prelude::*};
+use crate::arch::x86_64::fold::halve_zmm;
 use crate::arch::x86_64::product::gfni;
 use crate::arch::x86_64::register::{register, short_by_mask, xor3_ternary};
 use crate::arch::x86_64::short::short_symbols;
@@ -40,10 +41,9 @@ matrix_product!(
 );
 four_russians!("avx512f,avx512bw,avx512vl,gfni");
 dots!("avx512f,avx512bw,avx512vl,gfni");
-fold_vector!("avx512f,avx512bw,avx512vl,gfni");
 sums_by_products!(
     "avx512f,avx512bw,avx512vl,gfni", splat: _mm512_set1_epi64,
-    affine: _mm512_gf2p8affine_epi64_epi8, multiply: _mm512_gf2p8mul_epi8
+    affine: _mm512_gf2p8affine_epi64_epi8, multiply: _mm512_gf2p8mul_epi8, halve: halve_zmm
 );
 short_symbols!(
     "avx512f,avx512bw,avx512vl,gfni", splat: _mm512_set1_epi64, byte: _mm512_set1_epi8,
