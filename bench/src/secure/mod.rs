@@ -24,11 +24,13 @@ use work::Work;
 
 /// Measure what tags and encryption cost per packet
 ///
-/// Tags of hops, verification of homomorphic tags by 4, 8 and 16 columns, envelopes from end to end, alone and in the pipeline of a source and a sink; beside
-/// them AES-GMAC, AEGIS, SipHash, BLAKE3, ChaCha20-Poly1305 and boringtun, in turns in the same
-/// run, by the thread's own processor time.
+/// Tags of hops, verification of homomorphic tags by 4, 8 and 16 columns, envelopes from end to
+/// end, alone and in the pipeline of a source and a sink; beside them AES-GMAC, AEGIS, SipHash,
+/// BLAKE3, ChaCha20-Poly1305 and boringtun, in turns in the same run, by the thread's own processor
+/// time.
 ///
-/// A relay's tag in, tag out and verification by its 4 of 8 columns should take less than 160 ns together.
+/// A relay's tag in, tag out and verification by its 4 of 8 columns should take less than 160 ns
+/// together.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- secure --quick
