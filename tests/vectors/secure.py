@@ -358,10 +358,13 @@ def handshake(vector):
 
 def one_way(vector):
     psk, opening = unhex(vector["psk"]), unhex(vector["opening"])
-    before = opening[:28]
-    key = derive(extract(b"", psk), "opening", b"", 32)
+    sender, receiver = (public(unhex(vector[name])) for name in ("sender", "receiver"))
+    way = b"edge" + vector["flow"].to_bytes(4, "big") + sender + receiver
+    key_id = vector["number"] % 128 + 128 * (sender > receiver)
+    before = bytes([0x27, 4, key_id, 2]) + opening[4:28]
+    key = derive(extract(b"", psk), "opening", way, 32)
     made = before + hashlib.blake2s(before, key=key, digest_size=16).digest()
-    return made, extract(before[4:], psk)
+    return made, extract(before[4:] + way, psk)
 
 
 def grant(secret, vector):

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::config::auth::Known;
 use recoded_runtime::secure::{KeyError, PresharedKey, PrivateKey, key_file};
 use recoded_runtime::{EdgeConfig, PeerKey, RelayedConfig};
+use std::path::PathBuf;
 
 /// Why keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +13,9 @@ pub enum KeysError {
     /// A file, or what is in it.
     #[error("{0} (recodectl genkey and genpsk write such files)")]
     File(#[from] KeyError),
+    /// Keys are to come of a pre-shared key that anyone knows.
+    #[error("{0}: this is no secret, and keys with one_way come of it alone: recodectl genpsk")]
+    Zero(PathBuf),
     /// A neighbour, edge, relay or source has the key of this host.
     #[error("{0} is the public key of this host itself: name that of the other one")]
     Own(String),
@@ -52,7 +56,10 @@ impl Keys {
             }
             let psk = known.preshared.as_ref().map(|path| key_file::read(path)).transpose()?;
             let psk = psk.unwrap_or_else(PresharedKey::none);
-            Ok(PeerKey { public: known.public, psk })
+            if known.one_way && psk == PresharedKey::none() {
+                return Err(KeysError::Zero(known.preshared.clone().unwrap_or_default()));
+            }
+            Ok(PeerKey { public: known.public, psk, one_way: known.one_way })
         };
         let hop = |hop| config.known(hop).map(peer).transpose();
         let hops = config.hops.iter().map(hop).collect::<Result<_, _>>()?;

@@ -44,6 +44,8 @@ pub(crate) struct BoxFlow<'a> {
     /// Whether its next hops are paths to one receiver, and nothing else is written.
     pub is_sum: bool,
     pub edge: Option<PublicKey>,
+    /// Whether its sink can say nothing to its source.
+    pub is_one_way: bool,
     /// Of a source: those that verify its symbols on the way.
     pub relays: Vec<PublicKey>,
     /// Of a relay.
@@ -77,7 +79,7 @@ pub(crate) fn of(network: &Network, node: usize) -> Needs<'_> {
     let mut flows = Vec::new();
     for path in &network.paths {
         flows.extend(flow(network, (node, &links), &tunnels, path, (path.id, &path.ways)));
-        if path.receivers().len() == 1 {
+        if path.receivers().len() == 1 && !path.is_one_way(network) {
             let turned = |way: &Vec<usize>| way.iter().rev().copied().collect();
             let back: Vec<Vec<usize>> = path.ways.iter().map(turned).collect();
             flows.extend(flow(network, (node, &links), &tunnels, path, (path.id + 1, &back)));
@@ -193,6 +195,7 @@ fn flow<'a>(
             _ => Vec::new(),
         },
         source: source.filter(|_| role == Role::Relay && has_tags).and_then(|node| key(*node)),
+        is_one_way: path.is_one_way(network),
         extras: path.flow_extras.iter().filter(has).collect(),
         path,
     })

@@ -1,7 +1,7 @@
 //! `[[path]]`: whose traffic goes which way, and by which tunnel. A path is two flows, there and
 //! back; with several receivers it is one flow.
 
-use crate::model::{Auth, Extra, Network, extra};
+use crate::model::{Auth, Extra, Link, Network, extra};
 use crate::nodes::Node;
 use crate::reader::{Entry, Reader, Text, listed};
 use crate::{Fault, NetworkError};
@@ -17,7 +17,7 @@ const DERIVED: [&str; 9] = [
     "next_hops",
     "upstream",
     "edge_key",
-    "edge_preshared_key",
+    "edge_one_way",
     "relay_keys",
     "source_key",
 ];
@@ -66,6 +66,13 @@ impl Path {
     /// Where it ends.
     pub fn receivers(&self) -> Vec<usize> {
         receivers(&self.ways)
+    }
+
+    /// Whether nothing comes back over one of its links: then there is no flow back either.
+    pub fn is_one_way(&self, network: &Network) -> bool {
+        let hops = self.ways.iter().flat_map(|way| way.windows(2));
+        let mut links = hops.filter_map(|hop| network.link_between(hop[0], hop[1]));
+        links.any(Link::is_one_way)
     }
 
     /// Whether any of its ways passes a node.

@@ -122,6 +122,8 @@ pub struct SessionReport {
     pub refused: u64,
     /// Why the last one was refused; empty when none was.
     pub refusal: String,
+    /// Whether keys come of a pre-shared key, without an answer.
+    pub one_way: bool,
 }
 
 /// Sessions of a node.

@@ -70,6 +70,8 @@ mod roaming;
 
 mod guard;
 
+mod memory;
+
 mod keyring;
 
 mod keyer;
@@ -111,6 +113,7 @@ pub mod error;
 pub use choice::why_udp;
 pub use error::{SnapshotError, StartError};
 pub use keyring::{SessionReport, Sessions};
+pub use memory::Ways;
 pub use netlink::Interface;
 pub use privileged::{Client, KillSwitch, Left, Privileged};
 /// What one of so many workers allocates for the packets of one tunnel that wait.

@@ -5,6 +5,7 @@ use crate::guard::Guard;
 use crate::keyer::{Keyer, MAIL};
 use crate::keyring::{Keyring, Letter, Rings};
 use crate::links::{self, Sources};
+use crate::memory::Memory;
 use crate::neighbours::{self, NeighbourTask};
 use crate::netlink::Netlink;
 use crate::node::{Node, mtus, routes, seed};
@@ -74,6 +75,7 @@ impl Runtime {
             links,
             netlink,
             path_netlink,
+            memory,
             link_sources,
             topology,
             is_sealed,
@@ -106,6 +108,7 @@ impl Runtime {
             is_sealed,
             needs_restart: AtomicBool::new(false),
         };
+        let (offload, mut ports) = start_offload(acceleration, workers.len())?;
         let mut runtime = Runtime {
             node: Arc::new(node),
             neighbours: None,
@@ -115,10 +118,8 @@ impl Runtime {
             keys: None,
             watch,
             links: None,
-            offload: None,
+            offload,
         };
-        let (offload, mut ports) = start_offload(acceleration, workers.len())?;
-        runtime.offload = offload;
         let task = NeighbourTask { netlink, routes, slot: next_hops };
         runtime.neighbours = Some(start_neighbours(task, shared)?);
         let (thread, desks) = planning::start(workers.len())
@@ -126,7 +127,7 @@ impl Runtime {
         runtime.planning = Some(thread);
         let (thread, counters) = start_opening(&runtime.node, workers.len())?;
         runtime.opening = Some(thread);
-        let (thread, mail) = start_keys(&runtime.node)?;
+        let (thread, mail) = start_keys(&runtime.node, memory)?;
         runtime.keys = Some(thread);
         let threads = desks.into_iter().zip(counters);
         for (index, (resources, (desk, counter))) in workers.into_iter().zip(threads).enumerate() {
@@ -292,14 +293,12 @@ fn start_offload(
 }
 
 /// Starts the thread of keys, which ends when no worker can write to it any more.
-fn start_keys(node: &Node) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
+fn start_keys(node: &Node, memory: Memory) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
     let Node { topology, shared, keyring, clock, .. } = node;
-    let mut keyer =
-        Keyer::new(topology, shared.clone(), keyring.clone(), *clock).map_err(|error| {
-            StartError::Limit {
-                what: "random bytes",
-                source: std::io::Error::other(error.to_string()),
-            }
+    let mut keyer = Keyer::new(topology, shared.clone(), keyring.clone(), (*clock, memory))
+        .map_err(|error| StartError::Limit {
+            what: "random bytes",
+            source: std::io::Error::other(error.to_string()),
         })?;
     keyring.rings.publish(keyer.rings());
     keyring.near.publish(Near::new(topology));

@@ -111,6 +111,8 @@ pub struct PeerKey {
     pub public: PublicKey,
     /// The key that both share besides, or [`PresharedKey::none`].
     pub psk: PresharedKey,
+    /// Whether keys come of `psk` alone, since there is no way back for a handshake.
+    pub one_way: bool,
 }
 
 /// The other end of a sealed flow that begins or ends here.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use recoded_gf::Kernel;
 use recoded_secure::{
     CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, HEADER_BYTES,
-    HopDigest, HopSender, Identity, Kind, Masks, OneWaySender, PresharedKey, PrivateKey, Scope,
-    Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
-    granted_seeds, write_grant,
+    HopDigest, HopSender, Identity, Kind, Masks, OneWayReceiver, OneWaySender, PresharedKey,
+    PrivateKey, Scope, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit,
+    UnitMasks, Way, granted_seeds, write_grant,
 };
 use serde::{Deserialize, Serialize};
 
@@ -169,6 +169,14 @@ pub struct Handshake {
 pub struct OneWay {
     /// The pre-shared key.
     pub psk: Hex,
+    /// Private key of the sender, clamped.
+    pub sender: Hex,
+    /// Private key of the receiver, clamped.
+    pub receiver: Hex,
+    /// Number of the flow that it is for.
+    pub flow: u32,
+    /// Number of the epoch, modulo 128.
+    pub number: u8,
     /// The opening.
     pub opening: Hex,
     /// The secret.
@@ -456,9 +464,19 @@ fn granted() -> Granted {
 
 fn one_way() -> OneWay {
     let psk = PresharedKey::generate(&entropy(3));
-    let sender = OneWaySender::new(&psk, 1_700_000_000, &entropy(8));
+    let public = |byte| PrivateKey::generate(&entropy(byte)).public();
+    let flow = 0xF10F_0003;
+    let way = Way { scope: Scope::Edge(flow), sender: public(1), receiver: public(2) };
+    let name = (0x7E, 1_700_000_000);
+    let sender = OneWaySender::new((&psk, &way), Suite::ChaCha20Poly1305, name, &entropy(8));
+    let opened = OneWayReceiver::new(psk, way, None).receive(&sender.opening);
+    assert_eq!(opened.expect("an opening").expect("a new one").secrets, sender.secrets);
     OneWay {
         psk: Hex::from(half(3)),
+        sender: clamped(1),
+        receiver: clamped(2),
+        flow,
+        number: name.0,
         opening: Hex::from(sender.opening),
         secret: Hex::from(*sender.secrets.expose()),
     }

@@ -111,6 +111,16 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "edge_one_way",
+            roles: &[Source, Sink],
+            values: Truth,
+            default: Depends("keys come of handshakes"),
+            meaning: "Whether keys of the flow come of edge_preshared_key alone, which there must \
+                be, both ends alike: for paths without a way back, on which no handshake ends.",
+            elsewhere: "a relay passes on what it cannot read",
+            ..KEY
+        },
+        Key {
             name: "relay_keys",
             roles: &[Source],
             values: Other(

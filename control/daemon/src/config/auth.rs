@@ -34,6 +34,8 @@ pub struct Known {
     pub public: PublicKey,
     /// File of the key that both share besides.
     pub preshared: Option<PathBuf>,
+    /// Whether keys come of that key alone, since no handshake has a way back.
+    pub one_way: bool,
 }
 
 /// `[[neighbour]]`.
@@ -53,6 +55,9 @@ const KEY_RULE: &str =
 const RELAYS_MAX: usize = 64;
 
 const FILE_RULE: &str = "it is the absolute path of a file";
+
+const ONE_WAY_RULE: &str = "keys without a handshake come of a pre-shared key: recodectl genpsk \
+                            makes one, for both hosts";
 
 /// `private_key` and `auth` of `[daemon]`, the latter as it is where it is not written.
 pub fn daemon(reader: &mut Reader<'_>) -> (Option<PathBuf>, Auth) {
@@ -83,7 +88,7 @@ pub fn neighbours(
         let rule = "it is the neighbour's IP address on the link, or its host name";
         let address = reader.text("address", rule, unicast);
         let address = reader.require("address", address, rule);
-        let known = known(reader, "public_key", "preshared_key");
+        let known = known(reader, ["public_key", "preshared_key", "one_way"]);
         reader.require("public_key", known.as_ref(), KEY_RULE);
         let roams = reader.truth("roams").unwrap_or(false);
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
@@ -99,6 +104,10 @@ pub fn neighbours(
         if neighbours.iter().any(|other| other.neighbour == neighbour) {
             reader.refuse("address", "is taken", "each neighbour has one key");
             continue;
+        }
+        if roams && known.one_way {
+            let rule = "a neighbour that moves is found by its answers, and one_way has none";
+            reader.refuse("roams", "does not apply", rule);
         }
         if roams && links[link].backend == Backend::Xdp {
             let rule = "AF_XDP pins the addresses of neighbours in its program: write backend = \
@@ -122,11 +131,12 @@ pub fn neighbours(
     neighbours
 }
 
-/// `edge_key` and `edge_preshared_key` of a flow.
+/// `edge_key`, `edge_preshared_key` and `edge_one_way` of a flow.
 pub fn edge(reader: &mut Reader<'_>) -> Option<Known> {
-    let known = known(reader, "edge_key", "edge_preshared_key");
+    let known = known(reader, ["edge_key", "edge_preshared_key", "edge_one_way"]);
     if known.is_none() && !reader.has("edge_key") {
         reader.unsuitable("edge_preshared_key", "it is shared with the owner of edge_key");
+        reader.unsuitable("edge_one_way", "it is about the keys of edge_key");
     }
     known
 }
@@ -148,10 +158,14 @@ pub fn columns(reader: &mut Reader<'_>) -> (Vec<PublicKey>, Option<PublicKey>) {
     (keys, source)
 }
 
-fn known(reader: &mut Reader<'_>, key: &'static str, preshared: &'static str) -> Option<Known> {
+fn known(reader: &mut Reader<'_>, [key, shared, one_way]: [&'static str; 3]) -> Option<Known> {
     let public = reader.text(key, KEY_RULE, |text| text.parse().ok());
-    let preshared = reader.text(preshared, FILE_RULE, file);
-    public.map(|public| Known { public, preshared })
+    let preshared = reader.text(shared, FILE_RULE, file);
+    let is_one_way = reader.truth(one_way).unwrap_or(false);
+    if is_one_way && preshared.is_none() && !reader.has(shared) {
+        reader.refuse(one_way, "needs a pre-shared key", ONE_WAY_RULE);
+    }
+    public.map(|public| Known { public, preshared, one_way: is_one_way })
 }
 
 fn file(text: &str) -> Option<PathBuf> {
@@ -234,6 +248,12 @@ impl Config {
     pub fn known(&self, hop: &Neighbour) -> Option<&Known> {
         let mut neighbours = self.neighbours.iter();
         neighbours.find(|known| known.neighbour == *hop).map(|it| &it.known)
+    }
+
+    /// Whether keys of any neighbour or flow come without a handshake.
+    pub fn has_one_way(&self) -> bool {
+        let hops = self.neighbours.iter().map(|it| &it.known);
+        hops.chain(self.flows.iter().filter_map(|flow| flow.edge.as_ref())).any(|it| it.one_way)
     }
 
     /// Whether a neighbour roams.

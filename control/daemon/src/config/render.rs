@@ -35,7 +35,7 @@ pub fn render(config: &Config) -> String {
         text.push_str("\n[[neighbour]]\n");
         key(&mut text, "link", config.links[neighbour.link].name.as_str());
         key(&mut text, "address", config.written(neighbour));
-        keys(&mut text, ["public_key", "preshared_key"], known);
+        keys(&mut text, ["public_key", "preshared_key", "one_way"], known);
         key(&mut text, "roams", *roams);
     }
     for item in &config.flows {
@@ -98,11 +98,12 @@ fn daemon(text: &mut String, daemon: &Daemon) {
 }
 
 /// Keys of another host: what `names` calls them.
-fn keys(text: &mut String, names: [&str; 2], known: &Known) {
+fn keys(text: &mut String, names: [&str; 3], known: &Known) {
     key(text, names[0], known.public.to_string());
     if let Some(path) = &known.preshared {
         key(text, names[1], path.to_string_lossy().into_owned());
     }
+    key(text, names[2], known.one_way);
 }
 
 fn flow(text: &mut String, config: &Config, flow: &Flow) {
@@ -152,7 +153,7 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
         }
     }
     if let Some(known) = &flow.edge {
-        keys(text, ["edge_key", "edge_preshared_key"], known);
+        keys(text, ["edge_key", "edge_preshared_key", "edge_one_way"], known);
     }
     if !flow.relay_keys.is_empty() {
         let keys = flow.relay_keys.iter().map(ToString::to_string);

@@ -104,6 +104,7 @@ impl Columns {
             handshakes: holding.changes,
             refused: holding.refused,
             refusal: holding.refusal.map(|reason| reason.to_string()).unwrap_or_default(),
+            one_way: false,
         };
         self.holding.iter().map(|holding| (holding.flow, report(holding))).collect()
     }
@@ -114,7 +115,7 @@ impl Granting {
     fn seeds(&self, place: usize, ring: &Ring<Arc<EdgeKeys>>) -> Vec<GrantedSeeds> {
         let keys = |key_id| ring.epochs().find(|epoch| epoch.key_id == key_id);
         let granted = self.schedule.granted().filter_map(keys);
-        granted.map(|epoch| epoch.keys.granted_seeds(place)).collect()
+        granted.filter_map(|epoch| epoch.keys.granted_seeds(place)).collect()
     }
 }
 
@@ -136,7 +137,7 @@ impl Keyer {
             let granting = &mut self.columns.granting[place];
             let edge = self.edges.binary_search_by_key(&granting.flow, |(flow, _)| *flow);
             let Ok(edge) = edge else { continue };
-            let turn = granting.schedule.poll(now, self.edges[edge].1.association.ring());
+            let turn = granting.schedule.poll(now, self.edges[edge].1.keys.ring());
             is_changed |= turn.is_changed;
             if turn.copies > 0 {
                 self.grant((place, edge), stamp, turn.copies)?;
@@ -157,7 +158,7 @@ impl Keyer {
         granting.stamp = stamp.max(granting.stamp.saturating_add(1));
         let granting = &self.columns.granting[place];
         let flow = granting.flow;
-        let ring = self.edges[edge].1.association.ring();
+        let ring = self.edges[edge].1.keys.ring();
         let snapshot = self.shared.snapshot.get();
         let Some(params) = snapshot.flows.iter().find(|known| known.id == flow) else {
             return Ok(());

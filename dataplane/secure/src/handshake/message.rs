@@ -5,7 +5,7 @@
 //!  initiation    0x27     1          sender's id   0               noise, 105  mac1, 16  mac2, 16
 //!  response      0x27     2          0             receiver's id   noise, 50   mac1, 16  mac2, 16
 //!  cookie        0x27     3          0             0               nonce, 24   sealed cookie, 32
-//!  opening       0x27     4          sender's id   0               see one_way
+//!  opening       0x27     4          sender's id   suite           see one_way
 //!  grant         0x27     5          epochs        columns         see grant
 //!
 //!  payload of an initiation   stamp (64), suite (8)

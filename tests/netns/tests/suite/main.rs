@@ -19,6 +19,7 @@ mod mtu;
 mod names;
 mod network;
 mod numbered;
+mod one_way;
 mod paths;
 mod ping;
 mod plan;
