@@ -41,7 +41,7 @@ pub fn is_of_source(session: &Session) -> bool {
 /// Why there are no keys, and what to do about it; or what they are that come without an answer.
 fn remark(session: &Session) -> Option<String> {
     if session.age_seconds.is_some() {
-        let words = "one-way by PSK: keys change every 10 s, and nothing has to come back";
+        let words = "keys without an answer, one-way by PSK or of a group: others every 10 s";
         return session.one_way.then(|| sentence(&session.with, words));
     }
     let words = match session.refusal.as_str() {
@@ -51,12 +51,12 @@ fn remark(session: &Session) -> Option<String> {
                 .to_owned()
         }
         "" if session.one_way => {
-            "one-way by PSK, and nothing of it came: see that recoded runs there and has one_way as this host, and \
+            "no keys of it came (one-way by PSK, or of a group): see that recoded runs there and has one_way as this host, and \
              that packets get here"
                 .to_owned()
         }
         reason if session.one_way => format!(
-            "one-way by PSK, its keys were refused ({reason}): compare the pre-shared keys of both hosts, and their \
+            "its keys, one-way by PSK or of a group, were refused ({reason}): compare the pre-shared keys of both hosts, and their \
              public keys with recodectl pubkey"
         ),
         "" => "does not answer: see that recoded runs there, knows this host's public key \

@@ -44,6 +44,10 @@ pub(crate) struct BoxFlow<'a> {
     /// Whether its next hops are paths to one receiver, and nothing else is written.
     pub is_sum: bool,
     pub edge: Option<PublicKey>,
+    /// Of a source: its sinks, where there are several.
+    pub sinks: Vec<PublicKey>,
+    /// Of a sink: whether it is one of several.
+    pub is_in_group: bool,
     /// Whether its sink can say nothing to its source.
     pub is_one_way: bool,
     /// Of a source: those that verify its symbols on the way.
@@ -189,7 +193,17 @@ fn flow<'a>(
         is_sum: is_one && after.len() > 1 && !is_spread,
         upstreams: before.iter().filter_map(|before| hop(*before)).collect(),
         next_hops: after.iter().filter_map(|after| hop(*after)).collect(),
-        edge: other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),
+        edge: match role {
+            Role::Source if !is_one => None,
+            _ => other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),
+        },
+        sinks: match role {
+            Role::Source if network.auth == Auth::Full && !is_one => {
+                path.receivers().into_iter().filter_map(key).collect()
+            }
+            _ => Vec::new(),
+        },
+        is_in_group: role == Role::Sink && network.auth == Auth::Full && !is_one,
         relays: match role {
             Role::Source if has_tags => relays(ways).into_iter().filter_map(key).collect(),
             _ => Vec::new(),

@@ -1,7 +1,7 @@
 //! `[[path]]`: whose traffic goes which way, and by which tunnel. A path is two flows, there and
 //! back; with several receivers it is one flow.
 
-use crate::model::{Auth, Extra, Link, Network, extra};
+use crate::model::{Extra, Link, Network, extra};
 use crate::nodes::Node;
 use crate::reader::{Entry, Reader, Text, listed};
 use crate::{Fault, NetworkError};
@@ -10,7 +10,7 @@ use recoded_api::keys::{FLOW, TUNNEL};
 use toml::de::{DeTable, DeValue};
 
 /// Keys of flows that follow from the path.
-const DERIVED: [&str; 9] = [
+const DERIVED: [&str; 11] = [
     "id",
     "role",
     "tunnel",
@@ -18,6 +18,8 @@ const DERIVED: [&str; 9] = [
     "upstream",
     "edge_key",
     "edge_one_way",
+    "edge_group",
+    "sink_keys",
     "relay_keys",
     "source_key",
 ];
@@ -335,9 +337,6 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         together(&path.ways).into_iter().for_each(|rule| refuse(Fault::Ways { rule }));
         if let Some(node) = circle(&path.ways) {
             refuse(Fault::Circle { node: name(node) });
-        }
-        if path.receivers().len() > 1 && network.auth == Auth::Full {
-            refuse(Fault::GroupKeys);
         }
         for other in &network.paths[..index] {
             if path.id.abs_diff(other.id) < 2 {

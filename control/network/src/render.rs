@@ -80,9 +80,15 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
 fn keys(table: &mut InlineTable, flow: &BoxFlow<'_>) {
     if let Some(key) = &flow.edge {
         table.insert("edge_key", key.to_string().into());
-        if flow.is_one_way {
+        if flow.is_in_group {
+            table.insert("edge_group", true.into());
+        } else if flow.is_one_way {
             table.insert("edge_one_way", true.into());
         }
+    }
+    if !flow.sinks.is_empty() {
+        let keys = Array::from_iter(flow.sinks.iter().map(ToString::to_string));
+        table.insert("sink_keys", keys.into());
     }
     if !flow.relays.is_empty() {
         let keys = Array::from_iter(flow.relays.iter().map(ToString::to_string));

@@ -229,10 +229,13 @@ fn ways_to_several_receivers_are_a_tree() {
         assert!(!text.contains("spread"), "{text}");
         assert_eq!(text.contains("lag_timeout_us = 200000"), next > 0, "{text}");
     }
-    let Err(errors) = Network::parse("net.toml", &(nodes_and_links("full", &edges) + &path)) else {
-        panic!("no key protects several receivers from end to end");
-    };
-    assert!(errors.to_string().contains("write auth = \"hop\""), "{errors}");
+    let full = nodes_and_links("full", &edges) + &path;
+    for (name, text, config) in files(&full) {
+        golden(&format!("group-{name}.toml"), &text);
+        let flow = &config.flows[0];
+        assert_eq!(flow.sink_keys.len(), if name == "a" { 4 } else { 0 }, "{text}");
+        assert_eq!(flow.edge_group, !["a", "b", "c"].contains(&&name[..]), "{text}");
+    }
 }
 
 /// The keys of where branches meet come to that node alone, and only the source takes turns.

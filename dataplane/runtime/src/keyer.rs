@@ -12,7 +12,7 @@
 //! sends what this thread writes, so handshakes take the way of all packets.
 
 use crate::encap::{ETHERNET_BYTES, header_bytes};
-use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings, Sessions};
+use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings};
 use crate::memory::Memory;
 use crate::roaming::{Movers, Place};
 use crate::shared::{Clock, LinkNow, Shared};
@@ -23,7 +23,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError};
 use recoded_pipeline::params::{FlowParams, PeerId, Role};
 use recoded_secure::{
     Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
-    Scope, TRAILER_BYTES, Turn, is_grant, is_opening, open_edge,
+    Ring, Scope, TRAILER_BYTES, Turn, is_grant, is_group, is_opening, open_edge,
 };
 use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
@@ -32,9 +32,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 mod columns;
+mod groups;
 mod party;
+mod report;
 
 use columns::Columns;
+use groups::Groups;
 use party::{Moment, Party};
 
 /// Letters from workers that wait.
@@ -81,6 +84,7 @@ pub(crate) struct Keyer {
     hops: Vec<Option<Party<HopKeys>>>,
     edges: Vec<(u32, Party<EdgeKeys>)>,
     columns: Columns,
+    groups: Groups,
     /// Of ways without a way back.
     memory: Memory,
     /// Messages of others that may still be passed on, and the second for which that is.
@@ -113,6 +117,7 @@ impl Keyer {
             hops: topology.hops.iter().map(|_| None).collect(),
             edges: Vec::new(),
             columns: Columns::new(topology),
+            groups: Groups::new(topology, &memory)?,
             memory,
             passes: (0, 0),
             talk: Talk::new(topology, now, getrandom::u32()? as u16),
@@ -137,7 +142,6 @@ impl Keyer {
             let party = Party::new(Scope::Edge(edge.flow), private, &edge.key, started)?;
             keyer.edges.push((edge.flow, party));
         }
-        // Workers look keys up by the number of the flow.
         keyer.edges.sort_by_key(|(flow, _)| *flow);
         Ok(keyer)
     }
@@ -170,7 +174,7 @@ impl Keyer {
         let hops = self.hops.iter().flatten().map(|party| party.keys.wake());
         let ready = self.edges.iter().filter(|(flow, _)| self.is_on_the_way(*flow));
         let edges = ready.map(|(_, party)| party.keys.wake());
-        let wake = hops.chain(edges).chain([self.columns.wake()]);
+        let wake = hops.chain(edges).chain([self.columns.wake(), self.groups.wake()]);
         let wake = wake.fold(self.talk.wake(), u64::min);
         let wait = wake.saturating_sub(self.clock.now());
         let is_alone = self.hops.iter().all(Option::is_none) && self.edges.is_empty();
@@ -199,6 +203,7 @@ impl Keyer {
             let turn = party.keys.poll(moment, begins_here, &mut out)?;
             self.follow_edge(edge, turn, &out);
         }
+        self.poll_groups(now, stamp)?;
         self.poll_columns(now, stamp)?;
         self.talk(now);
         self.report(now);
@@ -258,18 +263,19 @@ impl Keyer {
         })
     }
 
+    /// Keys of a flow that begins or ends here.
+    fn edge_ring(&self, flow: u32) -> Option<&Ring<Arc<EdgeKeys>>> {
+        match self.edges.binary_search_by_key(&flow, |(known, _)| *known) {
+            Ok(edge) => Some(self.edges[edge].1.keys.ring()),
+            Err(_) => self.groups.ring(flow),
+        }
+    }
+
     /// Whether this node is the source of a flow.
     fn begins_here(&self, flow: u32) -> bool {
         let snapshot = self.shared.snapshot.get();
         let mut flows = snapshot.flows.iter();
         flows.any(|known| known.id == flow && matches!(known.role, Role::Source { .. }))
-    }
-
-    /// Whether packets of flows come from a neighbour.
-    fn is_upstream(&self, hop: usize) -> bool {
-        let snapshot = self.shared.snapshot.get();
-        let mut upstreams = snapshot.flows.iter().flat_map(FlowParams::upstreams);
-        upstreams.any(|peer| usize::from(peer.0) == hop)
     }
 
     fn receive(&mut self, letter: Letter) -> Result<(), getrandom::Error> {
@@ -384,6 +390,10 @@ impl Keyer {
     ) -> Result<(), getrandom::Error> {
         if is_grant(&letter.packet()[HEADER_BYTES..]) {
             self.receive_grant(flow, peer, letter);
+            return Ok(());
+        }
+        if is_group(&letter.packet()[HEADER_BYTES..]) {
+            self.receive_telling(flow, peer, letter);
             return Ok(());
         }
         let Some(edge) = self.edges.iter().position(|(id, _)| *id == flow) else {
@@ -520,26 +530,6 @@ impl Keyer {
         }
     }
 
-    /// Says what sessions there are.
-    pub(crate) fn report(&mut self, now: u64) {
-        // Words are made of it, which no burst of letters is to cost again and again.
-        if self.told.is_none_or(|told| now.saturating_sub(told) >= REPORT_NANOS) {
-            self.told = Some(now);
-            self.keyring.store_talked(self.talk.report(now));
-        }
-        let hop = |(hop, party): (usize, &Option<Party<HopKeys>>)| {
-            party.as_ref().map(|party| party.report(now, self.is_upstream(hop)))
-        };
-        let edge = |(flow, party): &(u32, Party<EdgeKeys>)| {
-            (*flow, party.report(now, !self.begins_here(*flow)))
-        };
-        self.keyring.store_sessions(Sessions {
-            hops: self.hops.iter().enumerate().map(hop).collect(),
-            edges: self.edges.iter().map(edge).collect(),
-            columns: self.columns.report(now),
-        });
-    }
-
     /// Gives workers new keys.
     fn publish(&self, is_changed: bool) {
         if is_changed {
@@ -552,15 +542,18 @@ impl Keyer {
     pub(crate) fn rings(&self) -> Rings {
         let hop =
             |party: &Option<Party<HopKeys>>| party.as_ref().map(|party| party.keys.ring().clone());
-        let edge = |(flow, party): &(u32, Party<EdgeKeys>)| {
+        let edge = |flow: u32| {
             // There is nothing to seal or tag with before relays have what they verify by.
-            let ring = party.keys.ring();
-            let ring = if self.columns.holds_back(*flow) { None } else { Some(ring.clone()) };
-            (*flow, ring.unwrap_or_default())
+            let ring = self.edge_ring(flow).filter(|_| !self.columns.holds_back(flow));
+            (flow, ring.cloned().unwrap_or_default())
         };
+        let flows = self.edges.iter().map(|(flow, _)| *flow).chain(self.groups.flows());
+        let mut edges: Vec<_> = flows.map(edge).collect();
+        // Workers look keys up by the number of the flow.
+        edges.sort_by_key(|(flow, _)| *flow);
         Rings {
             hops: self.hops.iter().map(hop).collect(),
-            edges: self.edges.iter().map(edge).collect(),
+            edges,
             tagging: self.columns.tagging(),
             columns: self.columns.held(),
         }

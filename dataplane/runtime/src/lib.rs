@@ -130,8 +130,8 @@ pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};
 pub use talk::{Disagreement, Talked};
 pub use topology::{
-    Address, Backend, EdgeConfig, HopConfig, Idle, LinkConfig, PeerKey, RelayedConfig,
-    TUNNEL_ADDRESSES_MAX, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6, Topology, TopologyError,
-    TunnelConfig, tunnel_mtu_min,
+    Address, Backend, EdgeConfig, GroupConfig, GroupPart, HopConfig, Idle, LinkConfig, PeerKey,
+    RelayedConfig, TUNNEL_ADDRESSES_MAX, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6, Topology,
+    TopologyError, TunnelConfig, tunnel_mtu_min,
 };
 pub use udp::ROOM_BYTES as UDP_SOCKET_BYTES;

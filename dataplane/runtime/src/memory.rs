@@ -5,7 +5,7 @@
 //!  thread of keys -> Memory -> Ways, in this process (alone) or in the supervisor -> a file
 //! ```
 //!
-//! No secrets. A stamp never goes back, as its file shows. What cannot be written is not kept, and its
+//! No secrets. A stamp never goes back. What cannot be written is not kept, and its
 //! epoch not believed; so a file that is broken is left alone until an operator removes it.
 
 use crate::privileged::Client;

@@ -25,6 +25,7 @@ use crate::watch::Watch;
 use crossbeam::channel::{Sender, bounded};
 use recoded_offload::{Offload, OpenEngine, Port};
 use recoded_pipeline::params::{FlowParams, Snapshot};
+use recoded_secure::PublicKey;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -178,6 +179,12 @@ impl Runtime {
             pacer.set_rate(rate_mbit);
             allow_units(&node.pacers, &node.topology, &node.shared.snapshot.get());
         }
+    }
+
+    /// Changes who may read flows to several sinks: their public keys. Those of before that are
+    /// not among them read nothing that is sent a second later.
+    pub fn set_sinks(&self, sinks: Vec<(u32, Vec<PublicKey>)>) {
+        self.node.keyring.sinks.publish(sinks);
     }
 
     /// Refuses sources that take more than stages of relays and sinks leave.

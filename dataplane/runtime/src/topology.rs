@@ -127,6 +127,26 @@ pub struct EdgeConfig {
     pub relays: Vec<PublicKey>,
 }
 
+/// A sealed flow to several sinks that begins or ends here.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupConfig {
+    /// The flow.
+    pub flow: u32,
+    /// What this node is in it.
+    pub part: GroupPart,
+    /// As in [`EdgeConfig`].
+    pub relays: Vec<PublicKey>,
+}
+
+/// The part of a node in a flow to several sinks.
+#[derive(Clone, PartialEq, Debug)]
+pub enum GroupPart {
+    /// It begins here; the keys of the sinks, of which there may be others later.
+    Source(Vec<PublicKey>),
+    /// It ends here, and at others; the key of the source.
+    Sink(PublicKey),
+}
+
 /// A flow that is relayed here, and whose symbols are verified on the way.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RelayedConfig {
@@ -176,6 +196,8 @@ pub struct Topology {
     pub private_key: Option<PrivateKey>,
     /// Other ends of sealed flows.
     pub edges: Vec<EdgeConfig>,
+    /// Sealed flows to several sinks.
+    pub groups: Vec<GroupConfig>,
     /// Flows whose symbols are verified before they are relayed.
     pub relayed: Vec<RelayedConfig>,
 }
@@ -444,6 +466,7 @@ pub(crate) mod tests {
         Topology {
             private_key: None,
             edges: Vec::new(),
+            groups: Vec::new(),
             relayed: Vec::new(),
             workers: 1,
             tunnel_queues: 1,

@@ -14,7 +14,7 @@
 //!  Grant: some ColumnSeeds for a relay --> RelayColumns --> TagKey of these columns
 //!  Ring: the epochs of keys that are valid while packets are on the way
 //!  Association: a Session and the Ring of what it gives, HopKeys or EdgeKeys for all workers;
-//!  OneWayKeys: the same of openings
+//!  OneWayKeys: the same of openings; GroupSender, GroupReceiver: of a flow to several sinks
 //! ```
 
 #![forbid(unsafe_code)]
@@ -55,6 +55,8 @@ mod epoch_keys;
 
 mod one_way_keys;
 
+mod group;
+
 mod relay_columns;
 
 pub use association::{Association, EpochKeys, Turn};
@@ -65,6 +67,9 @@ pub use error::{KeyError, Refused};
 pub use grant::{
     GRANT_BYTES_MAX, GRANT_EPOCHS_MAX, Grant, GrantReader, GrantedSeeds, granted_seeds, is_grant,
     write_grant,
+};
+pub use group::{
+    GROUP_BYTES, GROUP_SINKS_MAX, GroupReceiver, GroupSender, group_way, is_group, write_group,
 };
 pub use handshake::{
     Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope, Session,

@@ -63,6 +63,8 @@ pub struct OneWayKeys<Keys> {
 /// The direction to the peer.
 struct Sending<Keys> {
     psk: PresharedKey,
+    /// Whether each epoch has another one, which its caller tells.
+    draws: bool,
     way: Way,
     suite: Suite,
     /// Whether what was begun under an epoch is finished under it: units are.
@@ -96,6 +98,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     ) -> Self {
         let sending = Sending {
             psk: psk.clone(),
+            draws: false,
             way,
             suite,
             keeps,
@@ -107,6 +110,36 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
             next_epoch: 0,
         };
         Self { sending: Some(sending), ..self }
+    }
+
+    /// Sends on a way under a secret for each epoch, [`OneWayKeys::drawn`], in place of a
+    /// pre-shared key; epochs stay valid for what was begun under them.
+    pub(crate) fn drawing(
+        self,
+        way: Way,
+        suite: Suite,
+        newest: Option<Remembered>,
+        entropy: &Entropy,
+    ) -> Self {
+        let nothing = PresharedKey::none();
+        let mut keys = self.sending((&nothing, way), (suite, true), newest, entropy);
+        if let Some(sending) = &mut keys.sending {
+            sending.draws = true;
+        }
+        keys
+    }
+
+    /// The secret of the epoch that is told.
+    pub(crate) fn drawn(&self) -> Option<&PresharedKey> {
+        self.sending.as_ref().map(|sending| &sending.psk).filter(|_| self.begun > 0)
+    }
+
+    /// Forgets the epoch that is told and not yet sent with, and begins another one.
+    pub(crate) fn begin_anew(&mut self, now: u64) {
+        if let Some(sending) = &mut self.sending {
+            sending.coming = None;
+            sending.next_epoch = now;
+        }
     }
 
     /// Receives on a way what an earlier start did not; see [`OneWayReceiver::new`].
@@ -231,6 +264,10 @@ impl<Keys: EpochKeys> Sending<Keys> {
         self.number = self.number.wrapping_add(1);
         self.stamp = stamp.max(self.stamp.saturating_add(1));
         let name = (self.number, self.stamp);
+        if self.draws {
+            // The salt is of the first half.
+            self.psk = PresharedKey::of_group(entropy.extra(0));
+        }
         let sender = OneWaySender::new((&self.psk, &self.way), self.suite, name, entropy);
         // Where it cannot be kept and the clock goes back, receivers refuse what comes after a
         // restart until it has caught up: better than to send nothing.

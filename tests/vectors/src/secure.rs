@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use recoded_gf::Kernel;
 use recoded_secure::{
-    CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, HEADER_BYTES,
-    HopDigest, HopSender, Identity, Kind, Masks, OneWayReceiver, OneWaySender, PresharedKey,
-    PrivateKey, Scope, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit,
-    UnitMasks, Way, granted_seeds, write_grant,
+    CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, GroupReceiver,
+    HEADER_BYTES, HopDigest, HopSender, Identity, Kind, Masks, OneWayReceiver, OneWaySender,
+    PresharedKey, PrivateKey, Scope, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES,
+    TagKey, TaggedUnit, UnitMasks, Way, granted_seeds, group_way, write_grant, write_group,
 };
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,8 @@ pub struct Document {
     pub one_way: OneWay,
     /// Columns for a relay.
     pub grant: Granted,
+    /// Keys of a group.
+    pub group: Group,
 }
 
 /// A derived key.
@@ -183,6 +185,27 @@ pub struct OneWay {
     pub secret: Hex,
 }
 
+/// Keys of a flow to several sinks, told to one of them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Group {
+    /// Private key of the source, clamped.
+    pub source: Hex,
+    /// Private key of the sink, clamped.
+    pub sink: Hex,
+    /// Ephemeral private key.
+    pub ephemeral: Hex,
+    /// Number of the flow.
+    pub flow: u32,
+    /// Secret of the group.
+    pub secret: Hex,
+    /// The opening within, AES-128-GCM and epoch 17.
+    pub opening: Hex,
+    /// The telling.
+    pub message: Hex,
+    /// The secret that keys are derived from.
+    pub key: Hex,
+}
+
 /// Columns that a source grants a relay, of two epochs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Granted {
@@ -223,6 +246,7 @@ pub fn document() -> Document {
         handshake: handshake(),
         one_way: one_way(),
         grant: granted(),
+        group: group(),
     }
 }
 
@@ -436,6 +460,28 @@ fn handshake() -> Handshake {
         response: Hex(response.into()),
         there: Hex::from(*ours.send.expose()),
         back: Hex::from(*ours.receive.expose()),
+    }
+}
+
+fn group() -> Group {
+    let (source, sink) = (PrivateKey::generate(&entropy(1)), PrivateKey::generate(&entropy(2)));
+    let (flow, secret) = (0xF10F_0003, PresharedKey::generate(&entropy(3)));
+    let way = group_way(source.public(), flow);
+    let name = (0x11, 1_700_000_000);
+    let sender = OneWaySender::new((&secret, &way), Suite::Aes128Gcm, name, &entropy(8));
+    let told = (&secret, &sender.opening);
+    let message = write_group((&source, &sink.public()), flow, told, &entropy(9)).expect("keys");
+    let mut receiver = GroupReceiver::new(sink, (source.public(), flow), None);
+    assert_eq!(receiver.receive(0, &message, &mut |_, _| true), Ok(true));
+    Group {
+        source: clamped(1),
+        sink: clamped(2),
+        ephemeral: Hex::from(half(9)),
+        flow,
+        secret: Hex::from(half(3)),
+        opening: Hex::from(sender.opening),
+        message: Hex(message.into()),
+        key: Hex::from(*sender.secrets.expose()),
     }
 }
 

@@ -35,7 +35,8 @@ pub fn render(config: &Config) -> String {
         text.push_str("\n[[neighbour]]\n");
         key(&mut text, "link", config.links[neighbour.link].name.as_str());
         key(&mut text, "address", config.written(neighbour));
-        keys(&mut text, ["public_key", "preshared_key", "one_way"], known);
+        keys(&mut text, ["public_key", "preshared_key"], known);
+        key(&mut text, "one_way", known.one_way);
         key(&mut text, "roams", *roams);
     }
     for item in &config.flows {
@@ -98,12 +99,11 @@ fn daemon(text: &mut String, daemon: &Daemon) {
 }
 
 /// Keys of another host: what `names` calls them.
-fn keys(text: &mut String, names: [&str; 3], known: &Known) {
+fn keys(text: &mut String, names: [&str; 2], known: &Known) {
     key(text, names[0], known.public.to_string());
     if let Some(path) = &known.preshared {
         key(text, names[1], path.to_string_lossy().into_owned());
     }
-    key(text, names[2], known.one_way);
 }
 
 fn flow(text: &mut String, config: &Config, flow: &Flow) {
@@ -150,14 +150,22 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             micros(text, "hold_timeout_us", params.hold_timeout_nanos);
             key(text, "repair", params.repair);
             key(text, "wrong_tags_max", i64::from(params.wrong_tags_max));
+            if flow.edge_group {
+                key(text, "edge_group", true);
+            }
         }
     }
     if let Some(known) = &flow.edge {
-        keys(text, ["edge_key", "edge_preshared_key", "edge_one_way"], known);
+        keys(text, ["edge_key", "edge_preshared_key"], known);
+        if known.one_way {
+            key(text, "edge_one_way", true);
+        }
     }
-    if !flow.relay_keys.is_empty() {
-        let keys = flow.relay_keys.iter().map(ToString::to_string);
-        key(text, "relay_keys", Value::Array(keys.map(Value::from).collect()));
+    for (name, keys) in [("sink_keys", &flow.sink_keys), ("relay_keys", &flow.relay_keys)] {
+        if !keys.is_empty() {
+            let keys = keys.iter().map(ToString::to_string);
+            key(text, name, Value::Array(keys.map(Value::from).collect()));
+        }
     }
     if let Some(source) = flow.source_key {
         key(text, "source_key", source.to_string());

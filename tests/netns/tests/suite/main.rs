@@ -11,6 +11,7 @@ mod bonding;
 mod doctor;
 mod events;
 mod faults;
+mod group;
 mod hostile;
 mod line;
 mod mesh;
