@@ -353,10 +353,31 @@ def handshake(vector):
 
 def one_way(vector):
     psk, opening = unhex(vector["psk"]), unhex(vector["opening"])
-    before = opening[:28]
-    key = derive(extract(b"", psk), "opening", b"", 32)
+    sender, receiver = (public(unhex(vector[name])) for name in ("sender", "receiver"))
+    way = b"edge" + vector["flow"].to_bytes(4, "big") + sender + receiver
+    key_id = vector["number"] % 128 + 128 * (sender > receiver)
+    before = bytes([0x27, 4, key_id, 2]) + opening[4:28]
+    key = derive(extract(b"", psk), "opening", way, 32)
     made = before + hashlib.blake2s(before, key=key, digest_size=16).digest()
-    return made, extract(before[4:], psk)
+    return made, extract(before[4:] + way, psk)
+
+
+def group(vector):
+    source, sink = unhex(vector["source"]), public(unhex(vector["sink"]))
+    secret, e, opening = (unhex(vector[name]) for name in ("secret", "ephemeral", "opening"))
+    flow = struct.pack(">I", vector["flow"])
+    way = b"edge" + flow + public(source) * 2
+    before = bytes([0x27, 4, 17, 1]) + opening[4:28]
+    key = derive(extract(b"", secret), "opening", way, 32)
+    opening = before + hashlib.blake2s(before, key=key, digest_size=16).digest()
+    head = bytes([0x27, 6, 0, 0]) + opening[20:28]
+    state = Noise(b"recoded v2" + head + b"group" + flow, b"K")
+    for key in (public(source), sink, public(e)):
+        state.mix_hash(key)
+    state.mix_key(x25519(e, sink))
+    state.mix_key(x25519(source, sink))
+    message = with_mac1(head + public(e) + state.seal(secret + opening), sink)
+    return message, extract(before[4:] + way, secret)
 
 
 def grant(secret, vector):
@@ -409,6 +430,8 @@ def main():
         same(name, made, vector[name])
     for name, made in zip(("opening", "secret"), one_way(document["one_way"])):
         same(name, made, document["one_way"][name])
+    for name, made in zip(("message", "key"), group(document["group"])):
+        same(f"group {name}", made, document["group"][name])
     vector = document["grant"]
     same("grant", grant(unhex(document["secret"]), vector), vector["message"])
     print("secure.json: everything made again")

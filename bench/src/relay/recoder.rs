@@ -116,6 +116,7 @@ fn topology(cores: &Cores, backend: Backend) -> Topology {
         tunnels: vec![],
         private_key: None,
         edges: vec![],
+        groups: vec![],
         relayed: vec![],
     }
 }

@@ -44,19 +44,20 @@ pub struct State {
 /// What was agreed on with a neighbour, or with the other end of a flow.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Session {
-    /// link:address of a neighbour, or flow and its number; or source of flow and its number, where
-    /// that grants this relay what it verifies symbols by.
+    /// link:address of a neighbour; flow and its number; source of flow and its number at a relay.
     pub with: String,
     /// The public key that the other one must have.
     pub key: String,
     /// Seconds since the keys in use were agreed on; null while there are none.
     pub age_seconds: Option<f64>,
-    /// Handshakes that were finished.
+    /// Handshakes that were finished; with one_way epochs that were told.
     pub handshakes: u64,
     /// Messages that were refused.
     pub refused: u64,
     /// Why the last one was; empty when none was.
     pub refusal: String,
+    /// Whether keys come of a pre-shared key, without an answer.
+    pub one_way: bool,
 }
 
 /// Who solves large generations, and what became of those that were offered to an accelerator.

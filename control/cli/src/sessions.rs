@@ -29,8 +29,8 @@ pub fn session_table(sessions: &[Session]) -> String {
             session.refused.to_string(),
         ]
     });
-    let troubles = sessions.iter().filter_map(trouble);
-    table(head, &rows.collect::<Vec<_>>()) + &troubles.collect::<String>()
+    let remarks = sessions.iter().filter_map(remark);
+    table(head, &rows.collect::<Vec<_>>()) + &remarks.collect::<String>()
 }
 
 /// Whether it is what a source grants this relay, rather than a session.
@@ -38,10 +38,11 @@ pub fn is_of_source(session: &Session) -> bool {
     session.with.starts_with("source of flow ")
 }
 
-/// Why there are no keys, and what to do about it.
-fn trouble(session: &Session) -> Option<String> {
+/// Why there are no keys, and what to do about it; or what they are that come without an answer.
+fn remark(session: &Session) -> Option<String> {
     if session.age_seconds.is_some() {
-        return None;
+        let words = "keys without an answer, one-way by PSK or of a group: others every 10 s";
+        return session.one_way.then(|| sentence(&session.with, words));
     }
     let words = match session.refusal.as_str() {
         "" if is_of_source(session) => {
@@ -49,6 +50,15 @@ fn trouble(session: &Session) -> Option<String> {
                that it has this host's public key among its relay_keys"
                 .to_owned()
         }
+        "" if session.one_way => {
+            "no keys of it came (one-way by PSK, or of a group): see that recoded runs there and has one_way as this host, and \
+             that packets get here"
+                .to_owned()
+        }
+        reason if session.one_way => format!(
+            "its keys, one-way by PSK or of a group, were refused ({reason}): compare the pre-shared keys of both hosts, and their \
+             public keys with recodectl pubkey"
+        ),
         "" => "does not answer: see that recoded runs there, knows this host's public key \
                (recodectl pubkey), and that packets get there and back"
             .to_owned(),

@@ -8,6 +8,7 @@ use recoded_api::v1::{Engine, Link, Tunnel, Worker};
 use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::report::{FlowReport, Remainder};
 use recoded_runtime::Sessions;
+use recoded_runtime::secure::PublicKey;
 use std::collections::BTreeMap;
 
 /// A running dataplane.
@@ -27,6 +28,9 @@ pub trait Dataplane {
 
     /// Changes the pace of a link, by its index in the configuration.
     fn set_rate(&self, link: usize, rate_mbit: Option<f64>);
+
+    /// Changes who may read flows to several sinks, by the number of the flow.
+    fn set_sinks(&self, sinks: Vec<(u32, Vec<PublicKey>)>);
 
     /// Counters and states of everything.
     fn observe(&self) -> Observation;

@@ -4,7 +4,8 @@
 use crate::config::Config;
 use crate::config::auth::Known;
 use recoded_runtime::secure::{KeyError, PresharedKey, PrivateKey, key_file};
-use recoded_runtime::{EdgeConfig, PeerKey, RelayedConfig};
+use recoded_runtime::{EdgeConfig, GroupConfig, GroupPart, PeerKey, RelayedConfig};
+use std::path::PathBuf;
 
 /// Why keys cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +13,9 @@ pub enum KeysError {
     /// A file, or what is in it.
     #[error("{0} (recodectl genkey and genpsk write such files)")]
     File(#[from] KeyError),
+    /// Keys are to come of a pre-shared key that anyone knows.
+    #[error("{0}: this is no secret, and keys with one_way come of it alone: recodectl genpsk")]
+    Zero(PathBuf),
     /// A neighbour, edge, relay or source has the key of this host.
     #[error("{0} is the public key of this host itself: name that of the other one")]
     Own(String),
@@ -26,6 +30,8 @@ pub struct Keys {
     pub hops: Vec<Option<PeerKey>>,
     /// Of other ends of flows.
     pub edges: Vec<EdgeConfig>,
+    /// Flows to several sinks.
+    pub groups: Vec<GroupConfig>,
     /// Sources of flows that are verified where this host relays them.
     pub relayed: Vec<RelayedConfig>,
 }
@@ -52,17 +58,29 @@ impl Keys {
             }
             let psk = known.preshared.as_ref().map(|path| key_file::read(path)).transpose()?;
             let psk = psk.unwrap_or_else(PresharedKey::none);
-            Ok(PeerKey { public: known.public, psk })
+            if known.one_way && psk == PresharedKey::none() {
+                return Err(KeysError::Zero(known.preshared.clone().unwrap_or_default()));
+            }
+            Ok(PeerKey { public: known.public, psk, one_way: known.one_way })
         };
         let hop = |hop| config.known(hop).map(peer).transpose();
         let hops = config.hops.iter().map(hop).collect::<Result<_, _>>()?;
-        let mut edges = Vec::new();
+        let (mut edges, mut groups) = (Vec::new(), Vec::new());
         for flow in &config.flows {
-            if let Some(known) = &flow.edge {
-                let relays = flow.relay_keys.clone();
-                edges.push(EdgeConfig { flow: flow.params.id, key: peer(known)?, relays });
+            let (id, relays) = (flow.params.id, flow.relay_keys.clone());
+            match &flow.edge {
+                Some(known) if flow.edge_group => {
+                    let part = GroupPart::Sink(peer(known)?.public);
+                    groups.push(GroupConfig { flow: id, part, relays });
+                }
+                Some(known) => edges.push(EdgeConfig { flow: id, key: peer(known)?, relays }),
+                None if flow.is_group() => {
+                    let part = GroupPart::Source(flow.sink_keys.clone());
+                    groups.push(GroupConfig { flow: id, part, relays });
+                }
+                None => {}
             }
-            let others = flow.relay_keys.iter().chain(&flow.source_key);
+            let others = flow.relay_keys.iter().chain(&flow.source_key).chain(&flow.sink_keys);
             if let Some(key) = others.copied().find(|key| Some(*key) == own) {
                 return Err(KeysError::Own(key.to_string()));
             }
@@ -70,6 +88,6 @@ impl Keys {
         let relayed = config.flows.iter().filter_map(|flow| {
             Some(RelayedConfig { flow: flow.params.id, source: flow.source_key? })
         });
-        Ok(Keys { private, hops, edges, relayed: relayed.collect() })
+        Ok(Keys { private, hops, edges, groups, relayed: relayed.collect() })
     }
 }

@@ -286,6 +286,13 @@ impl<D: Dataplane> Live<D> {
                 self.dataplane.set_rate(index, next.rate_mbit);
             }
         }
+        let sinks = |config: &Config| -> Vec<_> {
+            let groups = config.flows.iter().filter(|flow| !flow.sink_keys.is_empty());
+            groups.map(|flow| (flow.params.id, flow.sink_keys.clone())).collect()
+        };
+        if sinks(&config) != sinks(&self.config) {
+            self.dataplane.set_sinks(sinks(&config));
+        }
         if config.daemon.engine != self.config.daemon.engine {
             self.dataplane.set_engine(config.daemon.engine);
         }

@@ -11,6 +11,7 @@ use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::report::PacketCounters;
 use recoded_runtime::offload::{self, Offload};
 use recoded_runtime::report::{HopReport, LinkReport, TunnelReport, WorkerReport};
+use recoded_runtime::secure::PublicKey;
 use recoded_runtime::{
     Acceleration, HopConfig, Idle as RuntimeIdle, Interface, LinkConfig, ModePreference, Resources,
     Runtime, RuntimeReport, StartError, Topology, TunnelConfig,
@@ -94,6 +95,10 @@ impl Dataplane for Node {
         self.runtime.set_rate(link, rate_mbit);
     }
 
+    fn set_sinks(&self, sinks: Vec<(u32, Vec<PublicKey>)>) {
+        self.runtime.set_sinks(sinks);
+    }
+
     fn observe(&self) -> Observation {
         let engine = self.runtime.offload().map(engine).unwrap_or_default();
         Observation { engine, ..observation(self.runtime.report()) }
@@ -130,7 +135,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         addresses: tunnel.addresses.clone(),
         mtu: tunnel.mtu,
     });
-    let Keys { private: private_key, hops: known, edges, relayed } = keys;
+    let Keys { private: private_key, hops: known, edges, groups, relayed } = keys;
     let hops = config.hops.iter().zip(known);
     let hops = hops.map(|(hop, key)| HopConfig {
         link: hop.link,
@@ -162,6 +167,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         tunnels: tunnels.collect(),
         private_key,
         edges,
+        groups,
         relayed,
     }
 }

@@ -347,6 +347,7 @@ fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
         handshakes: report.handshakes,
         refused: report.refused,
         refusal: report.refusal.clone(),
+        one_way: report.one_way,
     };
     let hops = (0..).zip(&seen.hops).filter_map(|(id, report)| Some((id, report.as_ref()?)));
     let hops = hops.map(|(id, report)| session(hop_name(config, PeerId(id)), report));

@@ -22,7 +22,7 @@ use recoded::lifecycle::{EXIT_AGAIN, News, Start, written};
 use recoded::node;
 use recoded::predecessor::{Lock, Process, Record};
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{HopConfig, KillSwitch, Left, Privileged};
+use recoded_runtime::{HopConfig, KillSwitch, Left, Privileged, Ways};
 use rustix::process::{self, Pid, kill_process};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -87,6 +87,14 @@ pub fn run(
             process.end();
         }
     })?;
+    let ways = arguments.state.as_ref().map(|folder| folder.join("one-way.json"));
+    if ways.is_none() && config.has_one_way() {
+        tracing::warn!(
+            "one_way without a folder to remember in (--state): after a restart of this process \
+             what was recorded before may be taken again"
+        );
+    }
+    let privileged = privileged.remembering(Ways::open(ways));
     let switched = config.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
     let switched: Vec<String> = switched.map(|tunnel| tunnel.name.clone()).collect();
     let _kill_switch = if switched.is_empty() { None } else { Some(KillSwitch::start(switched)?) };

@@ -44,6 +44,12 @@ pub(crate) struct BoxFlow<'a> {
     /// Whether its next hops are paths to one receiver, and nothing else is written.
     pub is_sum: bool,
     pub edge: Option<PublicKey>,
+    /// Of a source: its sinks, where there are several.
+    pub sinks: Vec<PublicKey>,
+    /// Of a sink: whether it is one of several.
+    pub is_in_group: bool,
+    /// Whether its sink can say nothing to its source.
+    pub is_one_way: bool,
     /// Of a source: those that verify its symbols on the way.
     pub relays: Vec<PublicKey>,
     /// Of a relay.
@@ -77,7 +83,7 @@ pub(crate) fn of(network: &Network, node: usize) -> Needs<'_> {
     let mut flows = Vec::new();
     for path in &network.paths {
         flows.extend(flow(network, (node, &links), &tunnels, path, (path.id, &path.ways)));
-        if path.receivers().len() == 1 {
+        if path.receivers().len() == 1 && !path.is_one_way(network) {
             let turned = |way: &Vec<usize>| way.iter().rev().copied().collect();
             let back: Vec<Vec<usize>> = path.ways.iter().map(turned).collect();
             flows.extend(flow(network, (node, &links), &tunnels, path, (path.id + 1, &back)));
@@ -187,12 +193,23 @@ fn flow<'a>(
         is_sum: is_one && after.len() > 1 && !is_spread,
         upstreams: before.iter().filter_map(|before| hop(*before)).collect(),
         next_hops: after.iter().filter_map(|after| hop(*after)).collect(),
-        edge: other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),
+        edge: match role {
+            Role::Source if !is_one => None,
+            _ => other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),
+        },
+        sinks: match role {
+            Role::Source if network.auth == Auth::Full && !is_one => {
+                path.receivers().into_iter().filter_map(key).collect()
+            }
+            _ => Vec::new(),
+        },
+        is_in_group: role == Role::Sink && network.auth == Auth::Full && !is_one,
         relays: match role {
             Role::Source if has_tags => relays(ways).into_iter().filter_map(key).collect(),
             _ => Vec::new(),
         },
         source: source.filter(|_| role == Role::Relay && has_tags).and_then(|node| key(*node)),
+        is_one_way: path.is_one_way(network),
         extras: path.flow_extras.iter().filter(has).collect(),
         path,
     })

@@ -122,12 +122,6 @@ pub enum Fault {
         /// What they must be.
         rule: &'static str,
     },
-    /// Several receivers, and keys from end to end.
-    #[error(
-        "several receivers have no key in common yet, so auth = \"full\" cannot protect them from \
-         end to end: write auth = \"hop\" above [nodes]"
-    )]
-    GroupKeys,
     /// A node that must prove who it is, and cannot.
     #[error(
         "{node} has no key: `recodectl -f {file} keys --save` has it make one and writes the \

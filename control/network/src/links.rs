@@ -12,6 +12,9 @@ use toml::de::DeTable;
 const END_RULE: &str = "write the address and the interface of this end as ip does: \"192.0.2.1 dev eth0\"; instead \
      of the address its host name will do";
 
+/// Keys of `[[neighbour]]` that both ends of a link have of each other.
+const SHARED: [&str; 2] = ["preshared_key", "one_way"];
+
 /// Reads one link; `earlier` ones have what it may not have.
 pub(crate) fn link(
     text: &Text<'_>,
@@ -23,7 +26,12 @@ pub(crate) fn link(
 ) -> Option<Link> {
     let mut reader = Reader::new("link".to_owned(), line, text.entries(table), errors);
     let (mut ends, mut extras, mut whole, mut written) = (Vec::new(), Vec::new(), true, 0);
+    let mut shared = Vec::new();
     for entry in reader.rest() {
+        if SHARED.contains(&entry.key) {
+            shared.push(extra(&entry));
+            continue;
+        }
         let structural = ["name", "interface", "local"];
         if LINK.find(entry.key).is_some() && !structural.contains(&entry.key) {
             extras.push(extra(&entry));
@@ -34,7 +42,9 @@ pub(crate) fn link(
         let end = entry.value.as_str().and_then(end);
         if node.is_none() {
             let names = listed(nodes.iter().map(|node| node.name.as_str()));
-            let hint = format!("the nodes are {names}; besides, a link has rate_mbit");
+            let hint = format!(
+                "the nodes are {names}; besides, a link has rate_mbit, preshared_key and one_way"
+            );
             reader.refuse(entry.line, Fault::NoNode { name: entry.key.to_owned(), hint });
         }
         if end.is_none() {
@@ -51,7 +61,7 @@ pub(crate) fn link(
         reader.refuse(line, Fault::Ends { count: written });
     }
     let ends: [End; 2] = ends.try_into().ok().filter(|_| whole && written == 2)?;
-    let link = Link { ends, extras, line };
+    let link = Link { ends, extras, shared, line };
     reader.place = name(&link, nodes);
     check(&mut reader, &link, nodes, earlier);
     Some(link)

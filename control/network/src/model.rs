@@ -83,11 +83,18 @@ pub struct Link {
     pub ends: [End; 2],
     /// Keys of `[[link]]` of the daemon, for both ends.
     pub extras: Vec<Extra>,
+    /// Keys of `[[neighbour]]` of the daemon, at both ends.
+    pub shared: Vec<Extra>,
     /// Line in the file.
     pub line: usize,
 }
 
 impl Link {
+    /// Whether nothing comes back over it.
+    pub fn is_one_way(&self) -> bool {
+        self.shared.iter().any(|it| it.key == "one_way" && it.value.as_bool() == Some(true))
+    }
+
     /// The end of `node` and the other one, if it is one of the two.
     pub fn seen_from(&self, node: usize) -> Option<(&End, &End)> {
         let [one, other] = &self.ends;

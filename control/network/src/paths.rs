@@ -1,7 +1,7 @@
 //! `[[path]]`: whose traffic goes which way, and by which tunnel. A path is two flows, there and
 //! back; with several receivers it is one flow.
 
-use crate::model::{Auth, Extra, Network, extra};
+use crate::model::{Extra, Link, Network, extra};
 use crate::nodes::Node;
 use crate::reader::{Entry, Reader, Text, listed};
 use crate::{Fault, NetworkError};
@@ -10,14 +10,16 @@ use recoded_api::keys::{FLOW, TUNNEL};
 use toml::de::{DeTable, DeValue};
 
 /// Keys of flows that follow from the path.
-const DERIVED: [&str; 9] = [
+const DERIVED: [&str; 11] = [
     "id",
     "role",
     "tunnel",
     "next_hops",
     "upstream",
     "edge_key",
-    "edge_preshared_key",
+    "edge_one_way",
+    "edge_group",
+    "sink_keys",
     "relay_keys",
     "source_key",
 ];
@@ -66,6 +68,13 @@ impl Path {
     /// Where it ends.
     pub fn receivers(&self) -> Vec<usize> {
         receivers(&self.ways)
+    }
+
+    /// Whether nothing comes back over one of its links: then there is no flow back either.
+    pub fn is_one_way(&self, network: &Network) -> bool {
+        let hops = self.ways.iter().flat_map(|way| way.windows(2));
+        let mut links = hops.filter_map(|hop| network.link_between(hop[0], hop[1]));
+        links.any(Link::is_one_way)
     }
 
     /// Whether any of its ways passes a node.
@@ -328,9 +337,6 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         together(&path.ways).into_iter().for_each(|rule| refuse(Fault::Ways { rule }));
         if let Some(node) = circle(&path.ways) {
             refuse(Fault::Circle { node: name(node) });
-        }
-        if path.receivers().len() > 1 && network.auth == Auth::Full {
-            refuse(Fault::GroupKeys);
         }
         for other in &network.paths[..index] {
             if path.id.abs_diff(other.id) < 2 {

@@ -2,6 +2,7 @@
 
 use crate::boxes::{self, BoxFlow, BoxHop, BoxTunnel};
 use crate::model::{Auth, Extra, Network};
+use recoded_api::keys::Role;
 use toml_edit::{Array, InlineTable, Value};
 
 /// `recoded.toml` of node `node`. Keys with their defaults are not written.
@@ -42,7 +43,8 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if network.nodes[hop.node].roams {
             table.insert("roams", true.into());
         }
-        table
+        let link = network.link_between(node, hop.node);
+        with(table, link.into_iter().flat_map(|link| &link.shared))
     });
     text += &lines("neighbour", neighbours);
     let flows = needs.flows.iter().map(|flow| {
@@ -64,6 +66,11 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
             table.insert("spread", "sum".into());
         }
         keys(&mut table, flow);
+        // What asks for repair would never be heard, and auto is a code that needs an answer.
+        let is_written = flow.extras.iter().any(|extra| extra.key == "repair");
+        if flow.is_one_way && flow.role != Role::Relay && !is_written {
+            table.insert("repair", false.into());
+        }
         with(table, flow.extras.iter().copied())
     });
     text + &lines("flow", flows)
@@ -73,6 +80,15 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
 fn keys(table: &mut InlineTable, flow: &BoxFlow<'_>) {
     if let Some(key) = &flow.edge {
         table.insert("edge_key", key.to_string().into());
+        if flow.is_in_group {
+            table.insert("edge_group", true.into());
+        } else if flow.is_one_way {
+            table.insert("edge_one_way", true.into());
+        }
+    }
+    if !flow.sinks.is_empty() {
+        let keys = Array::from_iter(flow.sinks.iter().map(ToString::to_string));
+        table.insert("sink_keys", keys.into());
     }
     if !flow.relays.is_empty() {
         let keys = Array::from_iter(flow.relays.iter().map(ToString::to_string));

@@ -148,6 +148,27 @@ fn boxes_that_move_and_host_names_and_two_families_reach_the_files() {
     assert_eq!(files[2].2.tunnels[0].addresses.len(), 2);
 }
 
+/// A link without a way back: keys come of the pre-shared one, and there is no flow back.
+#[test]
+fn path_over_a_one_way_link_is_one_flow_with_keys_of_a_preshared_one() {
+    let link = "\npreshared_key = \"/etc/recoded/link.psk\"\none_way = true\n[[path]]\n\
+                ways = [[\"a\", \"b\", \"c\"]]\ntunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]\n";
+    let nodes = nodes_and_links("full", &["a-b", "b-c"]);
+    let text = format!("{nodes}{link}edge_preshared_key = \"/etc/recoded/path.psk\"\n");
+    for (name, text, config) in files(&text) {
+        golden(&format!("one-way-{name}.toml"), &text);
+        assert_eq!(config.flows.len(), 1, "{name}");
+        let shared = text.matches("/etc/recoded/link.psk").count();
+        assert_eq!((shared > 0, config.has_one_way()), (name != "a", true), "{text}");
+        let is_end = config.flows[0].edge.is_some();
+        assert_eq!(text.contains("repair = false, edge_preshared_key"), is_end, "{text}");
+    }
+    let Err(errors) = Network::parse("net.toml", &format!("{nodes}{link}")) else {
+        panic!("no key of the path is written");
+    };
+    assert!(errors.to_string().contains("edge_one_way = true needs"), "{errors}");
+}
+
 /// Nodes and links of `edges`, each link of a network of its own.
 fn nodes_and_links(auth: &str, edges: &[&str]) -> String {
     let mut names: Vec<&str> = edges.iter().flat_map(|edge| edge.split('-')).collect();
@@ -208,10 +229,13 @@ fn ways_to_several_receivers_are_a_tree() {
         assert!(!text.contains("spread"), "{text}");
         assert_eq!(text.contains("lag_timeout_us = 200000"), next > 0, "{text}");
     }
-    let Err(errors) = Network::parse("net.toml", &(nodes_and_links("full", &edges) + &path)) else {
-        panic!("no key protects several receivers from end to end");
-    };
-    assert!(errors.to_string().contains("write auth = \"hop\""), "{errors}");
+    let full = nodes_and_links("full", &edges) + &path;
+    for (name, text, config) in files(&full) {
+        golden(&format!("group-{name}.toml"), &text);
+        let flow = &config.flows[0];
+        assert_eq!(flow.sink_keys.len(), if name == "a" { 4 } else { 0 }, "{text}");
+        assert_eq!(flow.edge_group, !["a", "b", "c"].contains(&&name[..]), "{text}");
+    }
 }
 
 /// The keys of where branches meet come to that node alone, and only the source takes turns.

@@ -86,7 +86,8 @@ impl Guard {
         self.rings = rings.as_ref().clone();
         let mut epochs = self.rings.edges.iter().flat_map(|(_, ring)| ring.epochs());
         if let Some(epoch) = epochs.next().filter(|_| self.masks.is_none()) {
-            self.masks = Some(UnitMasks::new(epoch.keys.tag_key(), UNITS));
+            let key = epoch.keys.tag_key().or(epoch.keys.peer_tag_key());
+            self.masks = key.map(|key| UnitMasks::new(key, UNITS));
         }
         let mut columns = self.rings.columns.iter().flat_map(|(_, keys)| keys);
         if let Some(key) = columns.next().filter(|_| self.relay_masks.is_none()) {
@@ -295,7 +296,8 @@ impl Guard {
         let (_, ring) = &mut self.rings.edges[place];
         let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
         let masks = self.masks.as_mut().ok_or(Refused::UnknownKey)?;
-        masks.tag(epoch.keys.tag_key(), &unit_of(unit), index, symbol)
+        let key = epoch.keys.tag_key().ok_or(Refused::UnknownKey)?;
+        masks.tag(key, &unit_of(unit), index, symbol)
     }
 
     /// Verifies a symbol that the source of a flow tagged, and relays combined: by all columns

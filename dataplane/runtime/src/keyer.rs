@@ -12,7 +12,8 @@
 //! sends what this thread writes, so handshakes take the way of all packets.
 
 use crate::encap::{ETHERNET_BYTES, header_bytes};
-use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings, Sessions};
+use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings};
+use crate::memory::Memory;
 use crate::roaming::{Movers, Place};
 use crate::shared::{Clock, LinkNow, Shared};
 use crate::snapshot::IP_PACKET_BYTES_MAX;
@@ -22,7 +23,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError};
 use recoded_pipeline::params::{FlowParams, PeerId, Role};
 use recoded_secure::{
     Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
-    Scope, TRAILER_BYTES, Turn, is_grant, open_edge,
+    Ring, Scope, TRAILER_BYTES, Turn, is_grant, is_group, is_opening, open_edge,
 };
 use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
@@ -31,10 +32,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 mod columns;
+mod groups;
 mod party;
+mod report;
 
 use columns::Columns;
-use party::Party;
+use groups::Groups;
+use party::{Moment, Party};
 
 /// Letters from workers that wait.
 pub(crate) const MAIL: usize = 256;
@@ -80,6 +84,9 @@ pub(crate) struct Keyer {
     hops: Vec<Option<Party<HopKeys>>>,
     edges: Vec<(u32, Party<EdgeKeys>)>,
     columns: Columns,
+    groups: Groups,
+    /// Of ways without a way back.
+    memory: Memory,
     /// Messages of others that may still be passed on, and the second for which that is.
     passes: (u64, u64),
     talk: Talk,
@@ -99,7 +106,7 @@ impl Keyer {
         topology: &Topology,
         shared: Arc<Shared>,
         keyring: Arc<Keyring>,
-        clock: Clock,
+        (clock, memory): (Clock, Memory),
     ) -> Result<Keyer, getrandom::Error> {
         let now = clock.now();
         let mut keyer = Keyer {
@@ -110,6 +117,8 @@ impl Keyer {
             hops: topology.hops.iter().map(|_| None).collect(),
             edges: Vec::new(),
             columns: Columns::new(topology),
+            groups: Groups::new(topology, &memory)?,
+            memory,
             passes: (0, 0),
             talk: Talk::new(topology, now, getrandom::u32()? as u16),
             told: None,
@@ -124,14 +133,15 @@ impl Keyer {
         keyer.gate = Some(Gate::new(&private.public(), now, &Entropy::fresh()?));
         for (party, hop) in keyer.hops.iter_mut().zip(&topology.hops) {
             if let Some(key) = &hop.key {
-                *party = Some(Party::new(Scope::Hop, private, key, now)?);
+                let started = (now, &keyer.memory);
+                *party = Some(Party::new(Scope::Hop, private, key, started)?);
             }
         }
         for edge in &topology.edges {
-            let party = Party::new(Scope::Edge(edge.flow), private, &edge.key, now)?;
+            let started = (now, &keyer.memory);
+            let party = Party::new(Scope::Edge(edge.flow), private, &edge.key, started)?;
             keyer.edges.push((edge.flow, party));
         }
-        // Workers look keys up by the number of the flow.
         keyer.edges.sort_by_key(|(flow, _)| *flow);
         Ok(keyer)
     }
@@ -161,10 +171,10 @@ impl Keyer {
 
     /// How long there is nothing to do unless a letter comes.
     fn pause(&self) -> Duration {
-        let hops = self.hops.iter().flatten().map(|party| party.association.wake());
+        let hops = self.hops.iter().flatten().map(|party| party.keys.wake());
         let ready = self.edges.iter().filter(|(flow, _)| self.is_on_the_way(*flow));
-        let edges = ready.map(|(_, party)| party.association.wake());
-        let wake = hops.chain(edges).chain([self.columns.wake()]);
+        let edges = ready.map(|(_, party)| party.keys.wake());
+        let wake = hops.chain(edges).chain([self.columns.wake(), self.groups.wake()]);
         let wake = wake.fold(self.talk.wake(), u64::min);
         let wait = wake.saturating_sub(self.clock.now());
         let is_alone = self.hops.iter().all(Option::is_none) && self.edges.is_empty();
@@ -178,7 +188,8 @@ impl Keyer {
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         for hop in 0..self.hops.len() {
             let Some(party) = &mut self.hops[hop] else { continue };
-            let turn = party.association.poll(now, stamp, &Entropy::fresh()?, &mut out);
+            let moment = Moment { now, stamp, memory: &mut self.memory };
+            let turn = party.keys.poll(moment, true, &mut out)?;
             self.follow_hop(hop, None, turn, &out);
         }
         for edge in 0..self.edges.len() {
@@ -186,10 +197,13 @@ impl Keyer {
             if !self.is_on_the_way(self.edges[edge].0) {
                 continue;
             }
+            let begins_here = self.begins_here(self.edges[edge].0);
             let (_, party) = &mut self.edges[edge];
-            let turn = party.association.poll(now, stamp, &Entropy::fresh()?, &mut out);
+            let moment = Moment { now, stamp, memory: &mut self.memory };
+            let turn = party.keys.poll(moment, begins_here, &mut out)?;
             self.follow_edge(edge, turn, &out);
         }
+        self.poll_groups(now, stamp)?;
         self.poll_columns(now, stamp)?;
         self.talk(now);
         self.report(now);
@@ -201,7 +215,7 @@ impl Keyer {
         while let Some(peer) = self.keyring.distrusted.pop() {
             let party = self.hops.get_mut(usize::from(peer.0)).and_then(Option::as_mut);
             let Some(party) = party else { continue };
-            party.association.renew(now);
+            party.keys.renew(now);
             let key = &party.key;
             tracing::warn!(neighbour = %key, "many symbols with wrong tags: its keys are changed");
         }
@@ -216,7 +230,7 @@ impl Keyer {
         let next_hops = shared.next_hops.get();
         let is_reached = |peer: PeerId| {
             let hop = usize::from(peer.0);
-            let has_keys = |party: &Party<HopKeys>| party.association.ring().sending().is_some();
+            let has_keys = |party: &Party<HopKeys>| party.keys.ring().sending().is_some();
             next_hops.get(hop).is_some_and(Option::is_some)
                 && hops[hop].as_ref().is_none_or(has_keys)
         };
@@ -245,8 +259,23 @@ impl Keyer {
         let Some(flow) = flow else { return false };
         towards_edge(flow).iter().any(|next| {
             let hop = self.hops[usize::from(next.0)].as_ref();
-            hop.is_none_or(|hop| hop.association.ring().sending().is_some())
+            hop.is_none_or(|hop| hop.keys.ring().sending().is_some())
         })
+    }
+
+    /// Keys of a flow that begins or ends here.
+    fn edge_ring(&self, flow: u32) -> Option<&Ring<Arc<EdgeKeys>>> {
+        match self.edges.binary_search_by_key(&flow, |(known, _)| *known) {
+            Ok(edge) => Some(self.edges[edge].1.keys.ring()),
+            Err(_) => self.groups.ring(flow),
+        }
+    }
+
+    /// Whether this node is the source of a flow.
+    fn begins_here(&self, flow: u32) -> bool {
+        let snapshot = self.shared.snapshot.get();
+        let mut flows = snapshot.flows.iter();
+        flows.any(|known| known.id == flow && matches!(known.role, Role::Source { .. }))
     }
 
     fn receive(&mut self, letter: Letter) -> Result<(), getrandom::Error> {
@@ -278,11 +307,16 @@ impl Keyer {
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         // The worker has seen to it that the address is that of the neighbour.
         let address = peer.0.to_be_bytes();
-        let turn = match gate.admit(now, &entropy, &address, message, &mut out) {
+        let is_one_way = party.keys.is_one_way();
+        // An opening costs a hash, so it needs no gate, and could not answer a cookie.
+        let admission = match is_one_way && is_opening(message) {
+            true => Ok(Admission::Pass),
+            false => gate.admit(now, &entropy, &address, message, &mut out),
+        };
+        let turn = match admission {
+            Ok(Admission::Reply(_)) if is_one_way => Err(Refused::Unexpected),
             Ok(Admission::Reply(send)) => Ok(Turn { send, ..Turn::default() }),
-            Ok(Admission::Pass) => {
-                party.association.receive(now, &Entropy::fresh()?, message, &mut out)
-            }
+            Ok(Admission::Pass) => party.keys.receive(now, message, &mut out, &mut self.memory)?,
             Err(reason) => Err(reason),
         };
         self.follow_hop(hop, None, turn, &out);
@@ -313,7 +347,7 @@ impl Keyer {
         let hops: Vec<usize> = self.movers.on_link(place.link).collect();
         let known = hops.iter().find_map(|hop| self.hops[*hop].as_ref());
         let Some(known) = known else { return Ok(()) };
-        let caller = known.association.caller(&Entropy::fresh()?, message);
+        let caller = known.keys.caller(&Entropy::fresh()?, message);
         let caller = caller.map(|key| key.to_string());
         for hop in hops {
             let Some(party) = &mut self.hops[hop] else { continue };
@@ -321,7 +355,7 @@ impl Keyer {
             if caller.as_ref().is_some_and(|key| *key != party.key) {
                 continue;
             }
-            let turn = party.association.receive(now, &Entropy::fresh()?, message, &mut out);
+            let turn = party.keys.receive(now, message, &mut out, &mut self.memory)?;
             if turn.is_ok() || caller.is_some() {
                 self.follow_hop(hop, Some(place), turn, &out);
                 break;
@@ -358,6 +392,10 @@ impl Keyer {
             self.receive_grant(flow, peer, letter);
             return Ok(());
         }
+        if is_group(&letter.packet()[HEADER_BYTES..]) {
+            self.receive_telling(flow, peer, letter);
+            return Ok(());
+        }
         let Some(edge) = self.edges.iter().position(|(id, _)| *id == flow) else {
             self.pass(flow, peer, letter);
             return Ok(());
@@ -367,15 +405,14 @@ impl Keyer {
         let message = &mut packet[HEADER_BYTES..];
         if message.len() == ENVELOPE_BYTES {
             // A hello, which no message is as long as: the peer has the keys.
-            let mut ring = party.association.ring().clone();
+            let mut ring = party.keys.ring().clone();
             if let Err(reason) = open_edge(&mut ring, message, &flow.to_be_bytes()) {
                 party.refuse(reason);
             }
             return Ok(());
         }
         let mut out = [0; HANDSHAKE_BYTES_MAX];
-        let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
-        let turn = party.association.receive(now, &entropy, message, &mut out);
+        let turn = party.keys.receive(self.clock.now(), message, &mut out, &mut self.memory)?;
         self.follow_edge(edge, turn, &out);
         Ok(())
     }
@@ -460,7 +497,7 @@ impl Keyer {
             }
         };
         let mut hello = [0; ENVELOPE_BYTES];
-        let sending = party.association.ring().sending();
+        let sending = party.keys.ring().sending();
         let is_sealed =
             sending.is_some_and(|epoch| epoch.keys.seal(&mut hello, &flow.to_be_bytes()).is_ok());
         self.publish(turn.is_changed);
@@ -493,20 +530,6 @@ impl Keyer {
         }
     }
 
-    /// Says what sessions there are.
-    pub(crate) fn report(&mut self, now: u64) {
-        // Words are made of it, which no burst of letters is to cost again and again.
-        if self.told.is_none_or(|told| now.saturating_sub(told) >= REPORT_NANOS) {
-            self.told = Some(now);
-            self.keyring.store_talked(self.talk.report(now));
-        }
-        self.keyring.store_sessions(Sessions {
-            hops: self.hops.iter().map(|hop| hop.as_ref().map(|hop| hop.report(now))).collect(),
-            edges: self.edges.iter().map(|(flow, edge)| (*flow, edge.report(now))).collect(),
-            columns: self.columns.report(now),
-        });
-    }
-
     /// Gives workers new keys.
     fn publish(&self, is_changed: bool) {
         if is_changed {
@@ -517,18 +540,20 @@ impl Keyer {
 
     /// Keys that are valid.
     pub(crate) fn rings(&self) -> Rings {
-        let hop = |party: &Option<Party<HopKeys>>| {
-            party.as_ref().map(|party| party.association.ring().clone())
-        };
-        let edge = |(flow, party): &(u32, Party<EdgeKeys>)| {
+        let hop =
+            |party: &Option<Party<HopKeys>>| party.as_ref().map(|party| party.keys.ring().clone());
+        let edge = |flow: u32| {
             // There is nothing to seal or tag with before relays have what they verify by.
-            let ring = party.association.ring();
-            let ring = if self.columns.holds_back(*flow) { None } else { Some(ring.clone()) };
-            (*flow, ring.unwrap_or_default())
+            let ring = self.edge_ring(flow).filter(|_| !self.columns.holds_back(flow));
+            (flow, ring.cloned().unwrap_or_default())
         };
+        let flows = self.edges.iter().map(|(flow, _)| *flow).chain(self.groups.flows());
+        let mut edges: Vec<_> = flows.map(edge).collect();
+        // Workers look keys up by the number of the flow.
+        edges.sort_by_key(|(flow, _)| *flow);
         Rings {
             hops: self.hops.iter().map(hop).collect(),
-            edges: self.edges.iter().map(edge).collect(),
+            edges,
             tagging: self.columns.tagging(),
             columns: self.columns.held(),
         }

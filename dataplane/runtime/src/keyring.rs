@@ -6,7 +6,7 @@ use crate::slot::Slot;
 use crate::talk::Talked;
 use crossbeam::queue::ArrayQueue;
 use recoded_pipeline::params::PeerId;
-use recoded_secure::{EdgeKeys, HopKeys, Ring, TagKey};
+use recoded_secure::{EdgeKeys, HopKeys, PublicKey, Ring, TagKey};
 use recoded_wire::announcement::ANNOUNCEMENT_BYTES_MAX;
 use recoded_wire::handshake::MESSAGE_BYTES_MAX;
 use recoded_wire::header::HEADER_BYTES;
@@ -122,6 +122,8 @@ pub struct SessionReport {
     pub refused: u64,
     /// Why the last one was refused; empty when none was.
     pub refusal: String,
+    /// Whether keys come of a pre-shared key, without an answer.
+    pub one_way: bool,
 }
 
 /// Sessions of a node.
@@ -144,6 +146,8 @@ pub(crate) struct Keyring {
     pub(crate) distrusted: ArrayQueue<PeerId>,
     /// Where neighbours are.
     pub(crate) near: Slot<Near>,
+    /// Sinks of flows that have several, by the number of the flow, where they change.
+    pub(crate) sinks: Slot<Vec<(u32, Vec<PublicKey>)>>,
     sessions: Mutex<Sessions>,
     talked: Mutex<Vec<Talked>>,
 }
@@ -156,6 +160,7 @@ impl Keyring {
             outgoing,
             distrusted: ArrayQueue::new(DISTRUSTED),
             near: Slot::new(Near::default()),
+            sinks: Slot::new(Vec::new()),
             sessions: Mutex::default(),
             talked: Mutex::default(),
         }

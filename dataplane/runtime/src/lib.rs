@@ -70,6 +70,8 @@ mod roaming;
 
 mod guard;
 
+mod memory;
+
 mod keyring;
 
 mod keyer;
@@ -111,6 +113,7 @@ pub mod error;
 pub use choice::why_udp;
 pub use error::{SnapshotError, StartError};
 pub use keyring::{SessionReport, Sessions};
+pub use memory::Ways;
 pub use netlink::Interface;
 pub use privileged::{Client, KillSwitch, Left, Privileged};
 /// What one of so many workers allocates for the packets of one tunnel that wait.
@@ -127,8 +130,8 @@ pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};
 pub use talk::{Disagreement, Talked};
 pub use topology::{
-    Address, Backend, EdgeConfig, HopConfig, Idle, LinkConfig, PeerKey, RelayedConfig,
-    TUNNEL_ADDRESSES_MAX, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6, Topology, TopologyError,
-    TunnelConfig, tunnel_mtu_min,
+    Address, Backend, EdgeConfig, GroupConfig, GroupPart, HopConfig, Idle, LinkConfig, PeerKey,
+    RelayedConfig, TUNNEL_ADDRESSES_MAX, TUNNEL_MTU_MIN_V4, TUNNEL_MTU_MIN_V6, Topology,
+    TopologyError, TunnelConfig, tunnel_mtu_min,
 };
 pub use udp::ROOM_BYTES as UDP_SOCKET_BYTES;

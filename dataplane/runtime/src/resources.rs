@@ -10,6 +10,7 @@ use crate::choice::settled;
 use crate::error::StartError;
 use crate::icmp::Icmp;
 use crate::links::Sources;
+use crate::memory::{Memory, Ways};
 use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::port::{LinkMode, Port, XdpPort};
 use crate::privileged::Client;
@@ -42,6 +43,8 @@ pub struct Resources {
     pub(crate) netlink: Netlink,
     /// For the thread that follows paths.
     pub(crate) path_netlink: Netlink,
+    /// What one-way paths must not forget.
+    pub(crate) memory: Memory,
     /// For the thread that watches the links.
     pub(crate) link_sources: Sources,
     pub(crate) topology: Topology,
@@ -157,6 +160,10 @@ impl Resources {
             links,
             netlink,
             path_netlink: Netlink::open_beside(client)?,
+            memory: match client {
+                Some(client) => Memory::Beside(Arc::clone(client)),
+                None => Memory::Own(Ways::open(None)),
+            },
             link_sources: Sources {
                 netlink: link_netlink,
                 events: link_events,

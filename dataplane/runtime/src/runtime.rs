@@ -5,6 +5,7 @@ use crate::guard::Guard;
 use crate::keyer::{Keyer, MAIL};
 use crate::keyring::{Keyring, Letter, Rings};
 use crate::links::{self, Sources};
+use crate::memory::Memory;
 use crate::neighbours::{self, NeighbourTask};
 use crate::netlink::Netlink;
 use crate::node::{Node, mtus, routes, seed};
@@ -24,6 +25,7 @@ use crate::watch::Watch;
 use crossbeam::channel::{Sender, bounded};
 use recoded_offload::{Offload, OpenEngine, Port};
 use recoded_pipeline::params::{FlowParams, Snapshot};
+use recoded_secure::PublicKey;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -74,6 +76,7 @@ impl Runtime {
             links,
             netlink,
             path_netlink,
+            memory,
             link_sources,
             topology,
             is_sealed,
@@ -106,6 +109,7 @@ impl Runtime {
             is_sealed,
             needs_restart: AtomicBool::new(false),
         };
+        let (offload, mut ports) = start_offload(acceleration, workers.len())?;
         let mut runtime = Runtime {
             node: Arc::new(node),
             neighbours: None,
@@ -115,10 +119,8 @@ impl Runtime {
             keys: None,
             watch,
             links: None,
-            offload: None,
+            offload,
         };
-        let (offload, mut ports) = start_offload(acceleration, workers.len())?;
-        runtime.offload = offload;
         let task = NeighbourTask { netlink, routes, slot: next_hops };
         runtime.neighbours = Some(start_neighbours(task, shared)?);
         let (thread, desks) = planning::start(workers.len())
@@ -126,7 +128,7 @@ impl Runtime {
         runtime.planning = Some(thread);
         let (thread, counters) = start_opening(&runtime.node, workers.len())?;
         runtime.opening = Some(thread);
-        let (thread, mail) = start_keys(&runtime.node)?;
+        let (thread, mail) = start_keys(&runtime.node, memory)?;
         runtime.keys = Some(thread);
         let threads = desks.into_iter().zip(counters);
         for (index, (resources, (desk, counter))) in workers.into_iter().zip(threads).enumerate() {
@@ -177,6 +179,12 @@ impl Runtime {
             pacer.set_rate(rate_mbit);
             allow_units(&node.pacers, &node.topology, &node.shared.snapshot.get());
         }
+    }
+
+    /// Changes who may read flows to several sinks: their public keys. Those of before that are
+    /// not among them read nothing that is sent a second later.
+    pub fn set_sinks(&self, sinks: Vec<(u32, Vec<PublicKey>)>) {
+        self.node.keyring.sinks.publish(sinks);
     }
 
     /// Refuses sources that take more than stages of relays and sinks leave.
@@ -292,14 +300,12 @@ fn start_offload(
 }
 
 /// Starts the thread of keys, which ends when no worker can write to it any more.
-fn start_keys(node: &Node) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
+fn start_keys(node: &Node, memory: Memory) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
     let Node { topology, shared, keyring, clock, .. } = node;
-    let mut keyer =
-        Keyer::new(topology, shared.clone(), keyring.clone(), *clock).map_err(|error| {
-            StartError::Limit {
-                what: "random bytes",
-                source: std::io::Error::other(error.to_string()),
-            }
+    let mut keyer = Keyer::new(topology, shared.clone(), keyring.clone(), (*clock, memory))
+        .map_err(|error| StartError::Limit {
+            what: "random bytes",
+            source: std::io::Error::other(error.to_string()),
         })?;
     keyring.rings.publish(keyer.rings());
     keyring.near.publish(Near::new(topology));

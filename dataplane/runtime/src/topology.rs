@@ -111,6 +111,8 @@ pub struct PeerKey {
     pub public: PublicKey,
     /// The key that both share besides, or [`PresharedKey::none`].
     pub psk: PresharedKey,
+    /// Whether keys come of `psk` alone, since there is no way back for a handshake.
+    pub one_way: bool,
 }
 
 /// The other end of a sealed flow that begins or ends here.
@@ -123,6 +125,26 @@ pub struct EdgeConfig {
     /// Where the flow begins here: the keys of relays that verify its symbols, in the order in
     /// which they pass them. Those in a row get different columns.
     pub relays: Vec<PublicKey>,
+}
+
+/// A sealed flow to several sinks that begins or ends here.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupConfig {
+    /// The flow.
+    pub flow: u32,
+    /// What this node is in it.
+    pub part: GroupPart,
+    /// As in [`EdgeConfig`].
+    pub relays: Vec<PublicKey>,
+}
+
+/// The part of a node in a flow to several sinks.
+#[derive(Clone, PartialEq, Debug)]
+pub enum GroupPart {
+    /// It begins here; the keys of the sinks, of which there may be others later.
+    Source(Vec<PublicKey>),
+    /// It ends here, and at others; the key of the source.
+    Sink(PublicKey),
 }
 
 /// A flow that is relayed here, and whose symbols are verified on the way.
@@ -174,6 +196,8 @@ pub struct Topology {
     pub private_key: Option<PrivateKey>,
     /// Other ends of sealed flows.
     pub edges: Vec<EdgeConfig>,
+    /// Sealed flows to several sinks.
+    pub groups: Vec<GroupConfig>,
     /// Flows whose symbols are verified before they are relayed.
     pub relayed: Vec<RelayedConfig>,
 }
@@ -442,6 +466,7 @@ pub(crate) mod tests {
         Topology {
             private_key: None,
             edges: Vec::new(),
+            groups: Vec::new(),
             relayed: Vec::new(),
             workers: 1,
             tunnel_queues: 1,

@@ -163,7 +163,7 @@ fn node(keys: &[PrivateKey; 2], own: usize, addresses: (&str, &str), tunnel: &st
     topology.links[0].backend = Backend::Udp;
     topology.private_key = Some(keys[own].clone());
     let public = keys[1 - own].public();
-    topology.hops[0].key = Some(PeerKey { public, psk: PresharedKey::none() });
+    topology.hops[0].key = Some(PeerKey { public, psk: PresharedKey::none(), one_way: false });
     topology.hops[0].roams = own == 1;
     topology
 }

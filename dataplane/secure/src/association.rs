@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use crate::derive::Secrets;
 use crate::envelope::Suite;
 use crate::error::Refused;
 use crate::handshake::timing::{EPOCH_NANOS_MAX, SILENCE_NANOS};
@@ -28,6 +29,12 @@ const HELLOS: u32 = 10;
 pub trait EpochKeys {
     /// Makes them of a finished handshake.
     fn new(established: &Established) -> Self;
+
+    /// Keys of one direction, to send with.
+    fn to_send(secrets: &Secrets, key_id: u8, suite: Suite) -> Self;
+
+    /// Keys of one direction, to receive with.
+    fn to_receive(secrets: &Secrets, key_id: u8, suite: Suite) -> Self;
 
     /// Whether a packet of the peer has been verified under them.
     fn is_confirmed(&self) -> bool;

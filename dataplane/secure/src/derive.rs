@@ -12,7 +12,7 @@
 //! | `envelope` | suite, 1 byte | 32 | AEAD; AES-128-GCM takes the first 16 |
 //! | `column` | column, 1 byte | 32 | seed of a column of homomorphic tags |
 //! | `factors`, `masks` | - | 16 | AES-128, from the seed of a column (PRK with an empty salt) |
-//! | `opening` | - | 32 | BLAKE2s over openings of one-way paths |
+//! | `opening` | way, see `one_way` | 32 | BLAKE2s over openings of one-way paths |
 
 use hkdf::Hkdf;
 use sha2::Sha256;

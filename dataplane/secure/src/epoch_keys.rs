@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::association::EpochKeys;
 use crate::derive::Secrets;
-use crate::envelope::{Opener, Sealer};
+use crate::envelope::{Opener, Sealer, Suite};
 use crate::error::Refused;
 use crate::grant::{GrantedSeeds, granted_seeds};
 use crate::handshake::Established;
@@ -30,28 +30,40 @@ const HOP_WINDOW: usize = 1 << 14;
 /// How late a packet may be end to end, in packets of all shards: 4 s of 256 kpps.
 const EDGE_WINDOW: usize = 1 << 20;
 
-/// Tags of a hop, both ways.
+/// Tags of a hop, both ways, or one where there is no other.
 pub struct HopKeys {
-    senders: [HopSender; LANES],
-    receivers: [HopReceiver; LANES],
+    senders: Option<[HopSender; LANES]>,
+    receivers: Option<[HopReceiver; LANES]>,
     is_confirmed: AtomicBool,
+}
+
+fn hop_senders(secrets: &Secrets, key_id: u8) -> [HopSender; LANES] {
+    let digest = Arc::new(HopDigest::new(secrets, PACKET_BYTES_MAX));
+    std::array::from_fn(|lane| HopSender::new(secrets, key_id, lane as u16, &digest))
+}
+
+fn hop_receivers(secrets: &Secrets, key_id: u8) -> [HopReceiver; LANES] {
+    let digest = Arc::new(HopDigest::new(secrets, PACKET_BYTES_MAX));
+    let receiver = |lane| HopReceiver::new(secrets, key_id, lane as u16, &digest, HOP_WINDOW);
+    std::array::from_fn(receiver)
 }
 
 impl EpochKeys for HopKeys {
     fn new(established: &Established) -> Self {
         let Established { key_id, peer_key_id, send, receive, .. } = established;
-        let digests = [send, receive].map(|secrets| {
-            let digest = HopDigest::new(secrets, PACKET_BYTES_MAX);
-            Arc::new(digest)
-        });
-        let sender = |lane| HopSender::new(send, *peer_key_id, lane as u16, &digests[0]);
-        let receiver =
-            |lane| HopReceiver::new(receive, *key_id, lane as u16, &digests[1], HOP_WINDOW);
-        Self {
-            senders: std::array::from_fn(sender),
-            receivers: std::array::from_fn(receiver),
-            is_confirmed: AtomicBool::new(false),
-        }
+        let senders = Some(hop_senders(send, *peer_key_id));
+        let receivers = Some(hop_receivers(receive, *key_id));
+        Self { senders, receivers, is_confirmed: AtomicBool::new(false) }
+    }
+
+    fn to_send(secrets: &Secrets, key_id: u8, _: Suite) -> Self {
+        let senders = Some(hop_senders(secrets, key_id));
+        Self { senders, receivers: None, is_confirmed: AtomicBool::new(false) }
+    }
+
+    fn to_receive(secrets: &Secrets, key_id: u8, _: Suite) -> Self {
+        let receivers = Some(hop_receivers(secrets, key_id));
+        Self { senders: None, receivers, is_confirmed: AtomicBool::new(false) }
     }
 
     fn is_confirmed(&self) -> bool {
@@ -59,11 +71,12 @@ impl EpochKeys for HopKeys {
     }
 
     fn packets(&self) -> u64 {
-        self.senders.iter().map(HopSender::packets).max().unwrap_or(0)
+        self.senders.iter().flatten().map(HopSender::packets).max().unwrap_or(0)
     }
 
     fn heard(&self) -> Option<u64> {
-        Some(self.receivers.iter().map(HopReceiver::newest).fold(0, u64::wrapping_add))
+        let receivers = self.receivers.as_ref()?.iter();
+        Some(receivers.map(HopReceiver::newest).fold(0, u64::wrapping_add))
     }
 }
 
@@ -74,7 +87,8 @@ impl HopKeys {
     /// As there.
     #[inline]
     pub fn seal(&self, buffer: &mut [u8], source_port: u16) -> Result<(), Refused> {
-        self.senders[lane(source_port)].seal(buffer, source_port)
+        let senders = self.senders.as_ref().ok_or(Refused::UnknownKey)?;
+        senders[lane(source_port)].seal(buffer, source_port)
     }
 }
 
@@ -100,7 +114,8 @@ pub fn open_hop<'a>(
 ) -> Result<Received<'a>, Refused> {
     let key_id = HopReceiver::key_id_of(packet).ok_or(Refused::Malformed)?;
     let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
-    let receiver = &epoch.keys.receivers[lane(source_port)];
+    let receivers = epoch.keys.receivers.as_ref().ok_or(Refused::UnknownKey)?;
+    let receiver = &receivers[lane(source_port)];
     let checked = receiver.check(packet, source_port)?;
     let (packet, is_newest) = receiver.accept_in_order(&checked)?;
     confirm(&epoch.keys.is_confirmed);
@@ -108,33 +123,63 @@ pub fn open_hop<'a>(
     Ok(Received { packet, is_newest })
 }
 
-/// Envelopes between source and sink, and tags of the symbols that carry them, both ways.
+/// Envelopes between source and sink, and tags of the symbols that carry them, both ways, or one
+/// where there is no other.
 pub struct EdgeKeys {
+    to_send: Option<EdgeSender>,
+    to_receive: Option<EdgeReceiver>,
+    is_confirmed: AtomicBool,
+}
+
+struct EdgeSender {
     sealer: Sealer,
+    tags: TagKey,
+    /// What the columns of the tags come from.
+    secrets: Secrets,
+}
+
+struct EdgeReceiver {
     opener: Opener,
     tags: TagKey,
-    peer_tags: TagKey,
-    /// What the columns of the tags of this end come from.
-    secrets: Secrets,
-    is_confirmed: AtomicBool,
+}
+
+impl EdgeSender {
+    fn new(secrets: &Secrets, key_id: u8, suite: Suite) -> Self {
+        let sealer = secrets.sealer(suite, key_id);
+        Self { sealer, tags: all_columns(secrets), secrets: secrets.clone() }
+    }
+}
+
+impl EdgeReceiver {
+    fn new(secrets: &Secrets, suite: Suite) -> Self {
+        Self { opener: secrets.opener(suite, EDGE_WINDOW), tags: all_columns(secrets) }
+    }
+}
+
+fn all_columns(secrets: &Secrets) -> TagKey {
+    let seeds = secrets.column_seeds(Strength::Standard);
+    let key = TagKey::new(Strength::Standard, &seeds, PACKET_BYTES_MAX);
+    key.expect("seeds of all columns, in order")
 }
 
 impl EpochKeys for EdgeKeys {
     fn new(established: &Established) -> Self {
         let Established { peer_key_id, send, receive, suite, .. } = established;
-        let [tags, peer_tags] = [send, receive].map(|secrets| {
-            let seeds = secrets.column_seeds(Strength::Standard);
-            let key = TagKey::new(Strength::Standard, &seeds, PACKET_BYTES_MAX);
-            key.expect("seeds of all columns, in order")
-        });
         Self {
-            tags,
-            peer_tags,
-            secrets: send.clone(),
-            sealer: send.sealer(*suite, *peer_key_id),
-            opener: receive.opener(*suite, EDGE_WINDOW),
+            to_send: Some(EdgeSender::new(send, *peer_key_id, *suite)),
+            to_receive: Some(EdgeReceiver::new(receive, *suite)),
             is_confirmed: AtomicBool::new(false),
         }
+    }
+
+    fn to_send(secrets: &Secrets, key_id: u8, suite: Suite) -> Self {
+        let to_send = Some(EdgeSender::new(secrets, key_id, suite));
+        Self { to_send, to_receive: None, is_confirmed: AtomicBool::new(false) }
+    }
+
+    fn to_receive(secrets: &Secrets, _: u8, suite: Suite) -> Self {
+        let to_receive = Some(EdgeReceiver::new(secrets, suite));
+        Self { to_send: None, to_receive, is_confirmed: AtomicBool::new(false) }
     }
 
     fn is_confirmed(&self) -> bool {
@@ -142,7 +187,7 @@ impl EpochKeys for EdgeKeys {
     }
 
     fn packets(&self) -> u64 {
-        self.sealer.packets()
+        self.to_send.as_ref().map_or(0, |it| it.sealer.packets())
     }
 
     fn heard(&self) -> Option<u64> {
@@ -155,22 +200,29 @@ impl EdgeKeys {
     /// Seals a packet; see [`Sealer::seal`].
     ///
     /// # Errors
-    /// As there.
+    /// As there, and where these keys are to receive with.
     #[inline]
     pub fn seal(&self, buffer: &mut [u8], bound: &[u8]) -> Result<(), Refused> {
-        self.sealer.seal(buffer, bound)
+        self.to_send.as_ref().ok_or(Refused::UnknownKey)?.sealer.seal(buffer, bound)
     }
 
-    /// What this end tags symbols with.
+    /// What this end tags symbols with; `None` where these keys are to receive with.
     #[must_use]
-    pub const fn tag_key(&self) -> &TagKey {
-        &self.tags
+    pub fn tag_key(&self) -> Option<&TagKey> {
+        self.to_send.as_ref().map(|it| &it.tags)
     }
 
-    /// The columns of these tags that the relay in this place of the list gets.
+    /// What symbols of the other end are verified by; `None` where these keys are to send with.
     #[must_use]
-    pub fn granted_seeds(&self, place: usize) -> GrantedSeeds {
-        granted_seeds(&self.secrets, place)
+    pub fn peer_tag_key(&self) -> Option<&TagKey> {
+        self.to_receive.as_ref().map(|it| &it.tags)
+    }
+
+    /// The columns of these tags that the relay in this place of the list gets; `None` where these
+    /// keys are to receive with.
+    #[must_use]
+    pub fn granted_seeds(&self, place: usize) -> Option<GrantedSeeds> {
+        self.to_send.as_ref().map(|it| granted_seeds(&it.secrets, place))
     }
 }
 
@@ -186,7 +238,7 @@ pub fn verify_symbol(
     formed: Formed<'_>,
     symbol: &[u8],
 ) -> Result<(), Refused> {
-    let keys = ring.epochs().map(|epoch| &epoch.keys.peer_tags);
+    let keys = ring.epochs().filter_map(|epoch| epoch.keys.peer_tag_key());
     masks.verify_by_any(keys, unit, formed, symbol)
 }
 
@@ -202,7 +254,8 @@ pub fn open_edge<'a>(
 ) -> Result<&'a mut [u8], Refused> {
     let key_id = Opener::key_id_of(envelope).ok_or(Refused::Malformed)?;
     let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
-    let packet = epoch.keys.opener.open(envelope, bound)?;
+    let receiver = epoch.keys.to_receive.as_ref().ok_or(Refused::UnknownKey)?;
+    let packet = receiver.opener.open(envelope, bound)?;
     confirm(&epoch.keys.is_confirmed);
     ring.confirm(key_id);
     Ok(packet)

@@ -88,6 +88,9 @@ pub enum Refused {
     /// An initiation or opening that is not newer than the last one.
     #[error("stale")]
     Stale,
+    /// What is not to be forgotten over a restart could not be written down.
+    #[error("what is to be remembered over a restart cannot be kept")]
+    NotKept,
     /// Initiations come too fast.
     #[error("too soon after the last one")]
     TooSoon,

@@ -110,6 +110,11 @@ impl PresharedKey {
     pub(crate) fn bytes(&self) -> &[u8; 32] {
         self.0.expose()
     }
+
+    /// The secret of an epoch of a group.
+    pub(crate) const fn of_group(secret: [u8; 32]) -> Self {
+        Self(Secret::new(secret))
+    }
 }
 
 impl FromStr for PresharedKey {

@@ -13,7 +13,8 @@
 //!                    `--> Sealer, Opener           end to end: AEAD per source packet
 //!  Grant: some ColumnSeeds for a relay --> RelayColumns --> TagKey of these columns
 //!  Ring: the epochs of keys that are valid while packets are on the way
-//!  Association: a Session and the Ring of what it gives, HopKeys or EdgeKeys for all workers
+//!  Association: a Session and the Ring of what it gives, HopKeys or EdgeKeys for all workers;
+//!  OneWayKeys: the same of openings; GroupSender, GroupReceiver: of a flow to several sinks
 //! ```
 
 #![forbid(unsafe_code)]
@@ -52,6 +53,10 @@ mod association;
 
 mod epoch_keys;
 
+mod one_way_keys;
+
+mod group;
+
 mod relay_columns;
 
 pub use association::{Association, EpochKeys, Turn};
@@ -63,6 +68,9 @@ pub use grant::{
     GRANT_BYTES_MAX, GRANT_EPOCHS_MAX, Grant, GrantReader, GrantedSeeds, granted_seeds, is_grant,
     write_grant,
 };
+pub use group::{
+    GROUP_BYTES, GROUP_SINKS_MAX, GroupReceiver, GroupSender, group_way, is_group, write_group,
+};
 pub use handshake::{
     Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope, Session,
     Step, timing,
@@ -70,7 +78,10 @@ pub use handshake::{
 pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagKey};
 pub use hop::{Checked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};
 pub use keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
-pub use one_way::{OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembered};
+pub use one_way::{
+    OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembered, Way, is_opening,
+};
+pub use one_way_keys::{Keep, ONE_WAY_EPOCH_NANOS, OneWayKeys};
 pub use relay_columns::{
     GRANT_LIFE_NANOS, GrantSchedule, GrantTurn, RelayColumns, verify_at_relay,
 };

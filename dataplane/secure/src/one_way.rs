@@ -2,21 +2,27 @@
 //! and receivers remember, so that what was recorded under an earlier salt is not accepted again.
 //!
 //! ```text
-//! opening = 0x27, 4, key id (8), 0 || salt (128) || stamp (64) || mac (128)
-//! mac     = BLAKE2s-128(HKDF(pre-shared key, "opening"), opening before it)
-//! secret  = HKDF-Extract(salt || stamp, pre-shared key)
+//! opening = 0x27, 4, key id (8), suite (8) || salt (128) || stamp (64) || mac (128)
+//! mac     = BLAKE2s-128(HKDF(pre-shared key, "opening", way), opening before it)
+//! secret  = HKDF-Extract(salt || stamp || way, pre-shared key)
+//! way     = "hop", or "edge" || flow (32); public keys of the sender and of the receiver
 //! ```
 //!
 //! The sender repeats its opening, since it may be lost, and begins a new one at each start and
-//! before keys are used up. There is no forward secrecy: who learns the pre-shared key reads
-//! what was recorded.
+//! before keys are used up. The way is bound in, so that an opening means nothing in the other
+//! direction, of another flow, or where the same pre-shared key serves other hosts. There is no
+//! forward secrecy: who learns the pre-shared key reads what was recorded.
+//!
+//! The first bit of a key id says which of the two public keys is greater, the sender's or the
+//! receiver's: epochs of both directions may stand in one list.
 
 use subtle::ConstantTimeEq;
 
 use crate::derive::Secrets;
+use crate::envelope::Suite;
 use crate::error::Refused;
-use crate::handshake::{FIRST_BYTE, OPENING, mac};
-use crate::keys::{Entropy, PresharedKey};
+use crate::handshake::{FIRST_BYTE, OPENING, Scope, mac};
+use crate::keys::{Entropy, PresharedKey, PublicKey};
 use crate::secret::Secret;
 
 const HEADER: usize = 4;
@@ -26,6 +32,41 @@ const MAC: usize = 16;
 
 /// Bytes of an opening.
 pub const OPENING_BYTES: usize = HEADER + SALT + STAMP + MAC;
+
+/// Whether a message is an opening, for whichever node.
+#[must_use]
+pub fn is_opening(message: &[u8]) -> bool {
+    message.first_chunk() == Some(&[FIRST_BYTE, OPENING])
+}
+
+/// Who tells whom, and what for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// A hop, or a flow.
+    pub scope: Scope,
+    /// Who sends.
+    pub sender: PublicKey,
+    /// Who receives.
+    pub receiver: PublicKey,
+}
+
+impl Way {
+    /// Tells ways apart; no secret.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        mac(&[0; 32], &[&self.bytes()])
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let Way { scope, sender, receiver } = self;
+        [&scope.bytes()[..], sender.bytes(), receiver.bytes()].concat()
+    }
+
+    /// The key id of an epoch with this number.
+    fn key_id(&self, number: u8) -> u8 {
+        number & 0x7F | u8::from(self.sender > self.receiver) << 7
+    }
+}
 
 /// The sender of an epoch.
 #[derive(Debug)]
@@ -39,18 +80,32 @@ pub struct OneWaySender {
 }
 
 impl OneWaySender {
-    /// `stamp` grows from epoch to epoch, over starts too: the wall clock, or a kept number.
+    /// `number` is the epoch's, modulo 128, so that those that are valid at once differ. `stamp`
+    /// grows from epoch to epoch, over starts too: the wall clock, or a kept number.
     #[must_use]
-    pub fn new(psk: &PresharedKey, stamp: u64, entropy: &Entropy) -> Self {
+    pub fn new(
+        (psk, way): (&PresharedKey, &Way),
+        suite: Suite,
+        (number, stamp): (u8, u64),
+        entropy: &Entropy,
+    ) -> Self {
         let mut opening = [0; OPENING_BYTES];
         let salt = *entropy.key().expose().first_chunk::<SALT>().expect("a key is longer");
-        let key_id = entropy.extra::<1>(0)[0];
-        opening[..HEADER].copy_from_slice(&[FIRST_BYTE, OPENING, key_id, 0]);
+        let key_id = way.key_id(number);
+        opening[..HEADER].copy_from_slice(&[FIRST_BYTE, OPENING, key_id, suite.code()]);
         opening[HEADER..][..SALT].copy_from_slice(&salt);
         opening[HEADER + SALT..][..STAMP].copy_from_slice(&stamp.to_be_bytes());
         let (before, tag) = opening.split_last_chunk_mut::<MAC>().expect("it ends with one");
-        *tag = mac(mac_key(psk).expose(), &[before]);
-        Self { opening, key_id, secrets: secrets(psk, Remembered { salt, stamp }) }
+        *tag = mac(mac_key(psk, way).expose(), &[before]);
+        Self { opening, key_id, secrets: secrets((psk, way), Remembered { salt, stamp }) }
+    }
+
+    /// What receivers are to remember of it, and the sender itself, so that its stamps grow.
+    #[must_use]
+    pub fn remembered(&self) -> Remembered {
+        let (salt, rest) = self.opening[HEADER..].split_first_chunk().expect("it has a salt");
+        let stamp = rest.first_chunk().expect("it has a stamp");
+        Remembered { salt: *salt, stamp: u64::from_be_bytes(*stamp) }
     }
 }
 
@@ -68,6 +123,8 @@ pub struct Remembered {
 pub struct Opened {
     /// How packets name these keys.
     pub key_id: u8,
+    /// The AEAD that the sender chose.
+    pub suite: Suite,
     /// Secret of the only direction.
     pub secrets: Secrets,
     /// To be kept before the first packet is accepted.
@@ -75,9 +132,10 @@ pub struct Opened {
 }
 
 /// The receiver of a path without a way back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct OneWayReceiver {
     psk: PresharedKey,
+    way: Way,
     newest: Option<Remembered>,
 }
 
@@ -85,8 +143,14 @@ impl OneWayReceiver {
     /// `newest` is what an earlier start has kept. Without it, the first opening that arrives is
     /// believed, be it a recorded one.
     #[must_use]
-    pub const fn new(psk: PresharedKey, newest: Option<Remembered>) -> Self {
-        Self { psk, newest }
+    pub const fn new(psk: PresharedKey, way: Way, newest: Option<Remembered>) -> Self {
+        Self { psk, way, newest }
+    }
+
+    /// What it receives.
+    #[must_use]
+    pub const fn way(&self) -> &Way {
+        &self.way
     }
 
     /// Reads an opening: a new epoch, or `None` for the one that is known.
@@ -100,10 +164,15 @@ impl OneWayReceiver {
         let (header, rest) = before.split_first_chunk::<HEADER>().ok_or(Refused::Malformed)?;
         let (salt, stamp) = rest.split_first_chunk::<SALT>().ok_or(Refused::Malformed)?;
         let stamp: [u8; STAMP] = stamp.try_into().map_err(|_| Refused::Malformed)?;
-        let &[FIRST_BYTE, OPENING, key_id, 0] = header else { return Err(Refused::Malformed) };
-        let equal: bool = mac(mac_key(&self.psk).expose(), &[before]).ct_eq(tag).into();
+        let &[FIRST_BYTE, OPENING, key_id, suite] = header else { return Err(Refused::Malformed) };
+        let key = mac_key(&self.psk, &self.way);
+        let equal: bool = mac(key.expose(), &[before]).ct_eq(tag).into();
         if !equal {
             return Err(Refused::Tag);
+        }
+        let suite = Suite::from_code(suite).ok_or(Refused::Malformed)?;
+        if self.way.key_id(key_id) != key_id {
+            return Err(Refused::Malformed);
         }
         let opened = Remembered { salt: *salt, stamp: u64::from_be_bytes(stamp) };
         match self.newest {
@@ -111,17 +180,16 @@ impl OneWayReceiver {
             Some(newest) if opened.stamp <= newest.stamp => return Err(Refused::Stale),
             _ => self.newest = Some(opened),
         }
-        Ok(Some(Opened { key_id, secrets: secrets(&self.psk, opened), remembered: opened }))
+        let secrets = secrets((&self.psk, &self.way), opened);
+        Ok(Some(Opened { key_id, suite, secrets, remembered: opened }))
     }
 }
 
-fn mac_key(psk: &PresharedKey) -> Secret<32> {
-    Secrets::extract(&[], psk.bytes()).key("opening", &[])
+fn mac_key(psk: &PresharedKey, way: &Way) -> Secret<32> {
+    Secrets::extract(&[], psk.bytes()).key("opening", &way.bytes())
 }
 
-fn secrets(psk: &PresharedKey, epoch: Remembered) -> Secrets {
-    let mut salt = [0; SALT + STAMP];
-    salt[..SALT].copy_from_slice(&epoch.salt);
-    salt[SALT..].copy_from_slice(&epoch.stamp.to_be_bytes());
+fn secrets((psk, way): (&PresharedKey, &Way), epoch: Remembered) -> Secrets {
+    let salt = [&epoch.salt[..], &epoch.stamp.to_be_bytes(), &way.bytes()].concat();
     Secrets::extract(&salt, psk.bytes())
 }

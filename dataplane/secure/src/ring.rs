@@ -59,6 +59,18 @@ impl<T> Ring<T> {
         true
     }
 
+    /// Adds an epoch of the peer's that nothing is sent with.
+    pub fn admit(&mut self, epoch: Epoch<T>) {
+        self.keep(Some(epoch));
+    }
+
+    /// Sends with this epoch from here on. The one of before goes, unless units were begun under it
+    /// that are still to be finished.
+    pub fn replace(&mut self, epoch: Epoch<T>, keeps: bool) {
+        let replaced = self.current.replace(epoch);
+        self.keep(replaced.filter(|_| keeps));
+    }
+
     /// Keeps an epoch that is not sent with any more.
     fn keep(&mut self, epoch: Option<Epoch<T>>) {
         if epoch.is_some() {
@@ -136,6 +148,20 @@ mod tests {
         ring.install(epoch(4));
         ring.install(epoch(5));
         assert!(!ring.holds(1) && ring.holds(2) && ring.holds(5));
+    }
+
+    #[test]
+    fn admitted_epochs_are_received_and_never_sent_with() {
+        let mut ring = Ring::default();
+        (1..=4).for_each(|id| ring.admit(epoch(id)));
+        assert!(ring.sending().is_none());
+        assert_eq!(ring.epochs().map(|epoch| epoch.key_id).collect::<Vec<_>>(), [4, 3, 2]);
+        ring.replace(epoch(9), false);
+        ring.replace(epoch(10), false);
+        assert_eq!(ring.sending().map(|epoch| epoch.key_id), Some(10));
+        assert!(!ring.holds(9) && ring.holds(2));
+        ring.replace(epoch(11), true);
+        assert!(ring.holds(10) && !ring.holds(2));
     }
 
     #[test]

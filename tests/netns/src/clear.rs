@@ -69,7 +69,8 @@ impl Drop for ClearText {
     }
 }
 
-fn open(interface: &str) -> std::io::Result<OwnedFd> {
+/// A socket that sees what passes an interface.
+pub(crate) fn open(interface: &str) -> std::io::Result<OwnedFd> {
     let address = getifaddrs()?
         .filter(|address| address.interface_name == interface)
         .find_map(|address| address.address?.as_link_addr().copied())

@@ -15,6 +15,7 @@ mod emulator;
 mod namespace;
 mod plan;
 
+mod capture;
 pub mod clear;
 pub mod mesh;
 pub mod mptcp;
@@ -29,6 +30,7 @@ pub mod traffic;
 mod error;
 
 pub use bed::{Bed, MTU_BYTES};
+pub use capture::Capture;
 pub use config::{BedConfig, DirectionConfig, HOPS_MAX, LINKS_MAX, LinkConfig, Loss};
 pub use counters::{DirectionCounters, LinkCounters};
 pub use daemon::{BIN_DIR_ENV, Daemon, binary};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use recoded_gf::Kernel;
 use recoded_secure::{
-    CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, HEADER_BYTES,
-    HopDigest, HopSender, Identity, Kind, Masks, OneWaySender, PresharedKey, PrivateKey, Scope,
-    Secrets, Session, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
-    granted_seeds, write_grant,
+    CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, GroupReceiver,
+    HEADER_BYTES, HopDigest, HopSender, Identity, Kind, Masks, OneWayReceiver, OneWaySender,
+    PresharedKey, PrivateKey, Scope, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES,
+    TagKey, TaggedUnit, UnitMasks, Way, granted_seeds, group_way, write_grant, write_group,
 };
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,8 @@ pub struct Document {
     pub one_way: OneWay,
     /// Columns for a relay.
     pub grant: Granted,
+    /// Keys of a group.
+    pub group: Group,
 }
 
 /// A derived key.
@@ -167,10 +169,39 @@ pub struct Handshake {
 pub struct OneWay {
     /// The pre-shared key.
     pub psk: Hex,
+    /// Private key of the sender, clamped.
+    pub sender: Hex,
+    /// Private key of the receiver, clamped.
+    pub receiver: Hex,
+    /// Number of the flow that it is for.
+    pub flow: u32,
+    /// Number of the epoch, modulo 128.
+    pub number: u8,
     /// The opening.
     pub opening: Hex,
     /// The secret.
     pub secret: Hex,
+}
+
+/// Keys of a flow to several sinks, told to one of them.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Group {
+    /// Private key of the source, clamped.
+    pub source: Hex,
+    /// Private key of the sink, clamped.
+    pub sink: Hex,
+    /// Ephemeral private key.
+    pub ephemeral: Hex,
+    /// Number of the flow.
+    pub flow: u32,
+    /// Secret of the group.
+    pub secret: Hex,
+    /// The opening within, AES-128-GCM and epoch 17.
+    pub opening: Hex,
+    /// The telling.
+    pub message: Hex,
+    /// The secret that keys are derived from.
+    pub key: Hex,
 }
 
 /// Columns that a source grants a relay, of two epochs.
@@ -213,6 +244,7 @@ pub fn document() -> Document {
         handshake: handshake(),
         one_way: one_way(),
         grant: granted(),
+        group: group(),
     }
 }
 
@@ -424,6 +456,28 @@ fn handshake() -> Handshake {
     }
 }
 
+fn group() -> Group {
+    let (source, sink) = (PrivateKey::generate(&entropy(1)), PrivateKey::generate(&entropy(2)));
+    let (flow, secret) = (0xF10F_0003, PresharedKey::generate(&entropy(3)));
+    let way = group_way(source.public(), flow);
+    let name = (0x11, 1_700_000_000);
+    let sender = OneWaySender::new((&secret, &way), Suite::Aes128Gcm, name, &entropy(8));
+    let told = (&secret, &sender.opening);
+    let message = write_group((&source, &sink.public()), flow, told, &entropy(9)).expect("keys");
+    let mut receiver = GroupReceiver::new(sink, (source.public(), flow), None);
+    assert_eq!(receiver.receive(0, &message, &mut |_, _| true), Ok(true));
+    Group {
+        source: clamped(1),
+        sink: clamped(2),
+        ephemeral: Hex::from(half(9)),
+        flow,
+        secret: Hex::from(half(3)),
+        opening: Hex::from(sender.opening),
+        message: Hex(message.into()),
+        key: Hex::from(*sender.secrets.expose()),
+    }
+}
+
 fn granted() -> Granted {
     let (source, relay) = (PrivateKey::generate(&entropy(1)), PrivateKey::generate(&entropy(2)));
     let (place, salts) = (3, [b"one", b"two"]);
@@ -449,9 +503,19 @@ fn granted() -> Granted {
 
 fn one_way() -> OneWay {
     let psk = PresharedKey::generate(&entropy(3));
-    let sender = OneWaySender::new(&psk, 1_700_000_000, &entropy(8));
+    let public = |byte| PrivateKey::generate(&entropy(byte)).public();
+    let flow = 0xF10F_0003;
+    let way = Way { scope: Scope::Edge(flow), sender: public(1), receiver: public(2) };
+    let name = (0x7E, 1_700_000_000);
+    let sender = OneWaySender::new((&psk, &way), Suite::ChaCha20Poly1305, name, &entropy(8));
+    let opened = OneWayReceiver::new(psk, way, None).receive(&sender.opening);
+    assert_eq!(opened.expect("an opening").expect("a new one").secrets, sender.secrets);
     OneWay {
         psk: Hex::from(half(3)),
+        sender: clamped(1),
+        receiver: clamped(2),
+        flow,
+        number: name.0,
         opening: Hex::from(sender.opening),
         secret: Hex::from(*sender.secrets.expose()),
     }

@@ -224,6 +224,15 @@ pub const NEIGHBOUR: Table = Table {
             ..KEY
         },
         Key {
+            name: "one_way",
+            values: Truth,
+            default: Is("false"),
+            meaning: "Whether keys come of preshared_key alone, which there must be, both sides \
+                alike: for links on which nothing comes back, so that no handshake ends. Keys \
+                change every 10 s; what was recorded is readable to who learns preshared_key.",
+            ..KEY
+        },
+        Key {
             name: "roams",
             values: Truth,
             default: Is("false"),

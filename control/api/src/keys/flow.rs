@@ -111,6 +111,42 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "edge_one_way",
+            roles: &[Source, Sink],
+            values: Truth,
+            default: Depends("keys come of handshakes"),
+            meaning: "Whether keys of the flow come of edge_preshared_key alone, which there must \
+                be, both ends alike: for paths without a way back, on which no handshake ends.",
+            elsewhere: "a relay passes on what it cannot read",
+            ..KEY
+        },
+        Key {
+            name: "sink_keys",
+            roles: &[Source],
+            values: Other(
+                "a list of 1 to 64 public keys, as recodectl pubkey prints them",
+                r#"["hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="]"#,
+            ),
+            default: Depends("edge_key says who the only sink is"),
+            meaning: "Public keys of the sinks of a flow that has several, in place of edge_key: \
+                each is told the keys of the flow, which this host draws every 10 s and when the \
+                list changes, so that who left reads nothing that is sent a second later. A change \
+                loses no packet of the others. With auth = \"full\" only; each sink has this host's \
+                key as edge_key, and edge_group = true.",
+            elsewhere: "the source says who may read the flow",
+            ..KEY
+        },
+        Key {
+            name: "edge_group",
+            roles: &[Sink],
+            values: Truth,
+            default: Depends("the flow has one sink"),
+            meaning: "Whether the flow has several sinks, this host's key being among sink_keys of \
+                its source: keys are those that the owner of edge_key tells, without a handshake.",
+            elsewhere: "the source has sink_keys, and a relay passes on what it cannot read",
+            ..KEY
+        },
+        Key {
             name: "relay_keys",
             roles: &[Source],
             values: Other(

@@ -158,6 +158,17 @@ fn sessions(before: &State, state: &State, findings: &mut Vec<Finding>) {
                  and that source_key here is its key"
                     .to_owned(),
             ),
+            "" if session.one_way => (
+                "there are no keys: none of its epochs came".to_owned(),
+                "see that recoded runs there, has one_way for this host, and that packets get here"
+                    .to_owned(),
+            ),
+            reason if session.one_way => (
+                format!("there are no keys: the last ones were refused ({reason})"),
+                "compare the pre-shared keys of both hosts, their public keys with recodectl \
+                 pubkey, and one_way"
+                    .to_owned(),
+            ),
             "" => (
                 "there are no keys: it does not answer handshakes".to_owned(),
                 "see that recoded runs there, knows this host's public key (recodectl pubkey), \

@@ -399,6 +399,13 @@ fn sessions() -> Vec<Session> {
     vec![
         Session { age_seconds: Some(83.2), handshakes: 3, ..session("west:10.0.1.1") },
         session("east:fd00:1234::2"),
+        Session { one_way: true, age_seconds: Some(4.1), handshakes: 9, ..session("up:10.0.3.1") },
+        Session {
+            one_way: true,
+            refused: 12,
+            refusal: "the tag is wrong".into(),
+            ..session("up:10.0.3.2")
+        },
         Session {
             refused: 4,
             refusal: "the handshake does not decrypt".into(),

@@ -8,8 +8,8 @@ use super::names::written;
 use super::reader::{Reader, unicast};
 use super::{Backend, Config, Flow, Link, Neighbour};
 use recoded_api::keys::NEIGHBOUR;
-use recoded_pipeline::params::Role;
-use recoded_runtime::secure::PublicKey;
+use recoded_pipeline::params::{FlowParams, Role};
+use recoded_runtime::secure::{GROUP_SINKS_MAX, PublicKey};
 use std::path::PathBuf;
 
 /// What is authenticated.
@@ -34,6 +34,8 @@ pub struct Known {
     pub public: PublicKey,
     /// File of the key that both share besides.
     pub preshared: Option<PathBuf>,
+    /// Whether keys come of that key alone, since no handshake has a way back.
+    pub one_way: bool,
 }
 
 /// `[[neighbour]]`.
@@ -53,6 +55,9 @@ const KEY_RULE: &str =
 const RELAYS_MAX: usize = 64;
 
 const FILE_RULE: &str = "it is the absolute path of a file";
+
+const ONE_WAY_RULE: &str = "keys without a handshake come of a pre-shared key: recodectl genpsk \
+                            makes one, for both hosts";
 
 /// `private_key` and `auth` of `[daemon]`, the latter as it is where it is not written.
 pub fn daemon(reader: &mut Reader<'_>) -> (Option<PathBuf>, Auth) {
@@ -83,7 +88,7 @@ pub fn neighbours(
         let rule = "it is the neighbour's IP address on the link, or its host name";
         let address = reader.text("address", rule, unicast);
         let address = reader.require("address", address, rule);
-        let known = known(reader, "public_key", "preshared_key");
+        let known = known(reader, ["public_key", "preshared_key", "one_way"]);
         reader.require("public_key", known.as_ref(), KEY_RULE);
         let roams = reader.truth("roams").unwrap_or(false);
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
@@ -99,6 +104,10 @@ pub fn neighbours(
         if neighbours.iter().any(|other| other.neighbour == neighbour) {
             reader.refuse("address", "is taken", "each neighbour has one key");
             continue;
+        }
+        if roams && known.one_way {
+            let rule = "a neighbour that moves is found by its answers, and one_way has none";
+            reader.refuse("roams", "does not apply", rule);
         }
         if roams && links[link].backend == Backend::Xdp {
             let rule = "AF_XDP pins the addresses of neighbours in its program: write backend = \
@@ -122,36 +131,107 @@ pub fn neighbours(
     neighbours
 }
 
-/// `edge_key` and `edge_preshared_key` of a flow.
-pub fn edge(reader: &mut Reader<'_>) -> Option<Known> {
-    let known = known(reader, "edge_key", "edge_preshared_key");
+/// Keys of other hosts that a flow names.
+pub struct FlowKeys {
+    edge: Option<Known>,
+    sink_keys: Vec<PublicKey>,
+    edge_group: bool,
+    relay_keys: Vec<PublicKey>,
+    source_key: Option<PublicKey>,
+}
+
+impl FlowKeys {
+    /// Those that are written.
+    pub fn read(reader: &mut Reader<'_>) -> FlowKeys {
+        let edge = edge(reader);
+        let ((sink_keys, edge_group), (relay_keys, source_key)) = (group(reader), columns(reader));
+        FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key }
+    }
+
+    /// Whether IP packets are encrypted.
+    pub fn seal(&self) -> bool {
+        self.edge.is_some() || !self.sink_keys.is_empty()
+    }
+
+    /// Whether symbols have tags that this host makes or verifies.
+    pub fn tag(&self) -> bool {
+        self.seal() || self.source_key.is_some()
+    }
+
+    /// The flow that has them.
+    pub fn of(self, params: FlowParams, symbol_bytes_given: bool, code_is_auto: bool) -> Flow {
+        let FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key } = self;
+        Flow {
+            params,
+            symbol_bytes_given,
+            code_is_auto,
+            edge,
+            sink_keys,
+            edge_group,
+            relay_keys,
+            source_key,
+        }
+    }
+}
+
+/// `edge_key`, `edge_preshared_key` and `edge_one_way` of a flow.
+fn edge(reader: &mut Reader<'_>) -> Option<Known> {
+    let known = known(reader, ["edge_key", "edge_preshared_key", "edge_one_way"]);
     if known.is_none() && !reader.has("edge_key") {
         reader.unsuitable("edge_preshared_key", "it is shared with the owner of edge_key");
+        reader.unsuitable("edge_one_way", "it is about the keys of edge_key");
     }
     known
 }
 
+/// `sink_keys` and `edge_group` of a flow.
+fn group(reader: &mut Reader<'_>) -> (Vec<PublicKey>, bool) {
+    let sinks = listed(reader, "sink_keys", "sinks", GROUP_SINKS_MAX);
+    let is_group = reader.truth("edge_group").unwrap_or(false);
+    if reader.has("sink_keys") {
+        let rule = "sink_keys says whose the other ends are, and each is told keys of the flow";
+        for key in ["edge_key", "edge_preshared_key", "edge_one_way"] {
+            reader.unsuitable(key, rule);
+        }
+    } else if is_group {
+        let rule = "the source tells keys of a group, by edge_key alone";
+        for key in ["edge_preshared_key", "edge_one_way"] {
+            reader.unsuitable(key, rule);
+        }
+    }
+    (sinks, is_group)
+}
+
 /// `relay_keys` and `source_key` of a flow.
-pub fn columns(reader: &mut Reader<'_>) -> (Vec<PublicKey>, Option<PublicKey>) {
+fn columns(reader: &mut Reader<'_>) -> (Vec<PublicKey>, Option<PublicKey>) {
     let source = reader.text("source_key", KEY_RULE, |text| text.parse().ok());
-    let Some(items) = reader.value("relay_keys").map(|value| value.as_array()) else {
-        return (Vec::new(), source);
+    (listed(reader, "relay_keys", "relays", RELAYS_MAX), source)
+}
+
+/// Different public keys of hosts.
+fn listed(reader: &mut Reader<'_>, name: &'static str, hosts: &str, most: usize) -> Vec<PublicKey> {
+    let Some(items) = reader.value(name).map(|value| value.as_array()) else {
+        return Vec::new();
     };
-    let rule = format!("it is a list of 1 to {RELAYS_MAX} public keys of different relays");
+    let rule = format!("it is a list of 1 to {most} public keys of different {hosts}");
     let parsed = items.map(|items| items.iter().map(|item| item.as_str()?.parse().ok()).collect());
     let keys: Vec<PublicKey> = parsed.flatten().unwrap_or_default();
     let is_repeated = keys.iter().enumerate().any(|(index, key)| keys[..index].contains(key));
-    if keys.is_empty() || keys.len() > RELAYS_MAX || is_repeated {
-        reader.refuse("relay_keys", "is no such list", &rule);
-        return (Vec::new(), source);
+    if keys.is_empty() || keys.len() > most || is_repeated {
+        reader.refuse(name, "is no such list", &rule);
+        return Vec::new();
     }
-    (keys, source)
+    keys
 }
 
-fn known(reader: &mut Reader<'_>, key: &'static str, preshared: &'static str) -> Option<Known> {
+fn known(reader: &mut Reader<'_>, [key, shared, one_way]: [&'static str; 3]) -> Option<Known> {
     let public = reader.text(key, KEY_RULE, |text| text.parse().ok());
-    let preshared = reader.text(preshared, FILE_RULE, file);
-    public.map(|public| Known { public, preshared })
+    let preshared = reader.text(shared, FILE_RULE, file);
+    let is_one_way = reader.truth(one_way).unwrap_or(false);
+    if is_one_way && preshared.is_none() && !reader.has(shared) {
+        reader.refuse(one_way, "needs a pre-shared key", ONE_WAY_RULE);
+    }
+    public.map(|public| Known { public, preshared, one_way: is_one_way })
 }
 
 fn file(text: &str) -> Option<PathBuf> {
@@ -206,20 +286,25 @@ fn check_flow(reader: &mut Reader<'_>, auth: Auth, flow: &Flow) {
     let is_edge = !matches!(flow.params.role, Role::Relay { .. });
     if auth != Auth::Full {
         reader.unsuitable("edge_key", "flows are encrypted with auth = \"full\" only");
+        for key in ["sink_keys", "edge_group"] {
+            reader.unsuitable(key, "flows are encrypted with auth = \"full\" only");
+        }
         for key in ["relay_keys", "source_key"] {
             reader.unsuitable(key, "symbols have tags with auth = \"full\" only");
         }
         return;
     }
-    if is_edge {
+    if is_edge && !reader.has("sink_keys") {
         let rule = "auth = \"full\" encrypts between source and sink: it is the public key of the \
-                    host at the other end; auth = \"hop\" does without";
+                    host at the other end, with several sinks sink_keys instead; auth = \"hop\" \
+                    does without";
         reader.require("edge_key", flow.edge.as_ref(), rule);
     }
-    if flow.params.next_hops.len() > 1 && is_edge && !reader.has("spread") {
-        let rule = "a flow that is encrypted has one sink: where several next hops are paths to it, \
-                    say so by spread = \"sum\", \"backup\" or \"every\"; auth = \"hop\" allows several \
-                    sinks";
+    let says_whose = reader.has("spread") || reader.has("sink_keys");
+    if flow.params.next_hops.len() > 1 && is_edge && !says_whose {
+        let rule = "edge_key names one sink: where several next hops are paths to it, say so by \
+                    spread = \"sum\", \"backup\" or \"every\"; where they lead to several sinks, \
+                    name their keys as sink_keys";
         reader.refuse("next_hops", "is too long", rule);
     }
 }
@@ -234,6 +319,16 @@ impl Config {
     pub fn known(&self, hop: &Neighbour) -> Option<&Known> {
         let mut neighbours = self.neighbours.iter();
         neighbours.find(|known| known.neighbour == *hop).map(|it| &it.known)
+    }
+
+    /// Whether keys of any neighbour or flow come without a handshake.
+    pub fn has_one_way(&self) -> bool {
+        let hops = self.neighbours.iter().map(|it| &it.known);
+        let is_group = self.flows.iter().any(Flow::is_group);
+        is_group
+            || hops
+                .chain(self.flows.iter().filter_map(|flow| flow.edge.as_ref()))
+                .any(|it| it.one_way)
     }
 
     /// Whether a neighbour roams.

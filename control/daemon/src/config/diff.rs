@@ -11,6 +11,9 @@ use recoded_pipeline::params::FlowParams;
 use std::collections::BTreeSet;
 use std::fmt;
 
+/// Keys of flows that name keys of other hosts.
+const KEYED: [&str; 3] = ["edge_key", "sink_keys", "source_key"];
+
 /// Longest value that is shown.
 const SHOWN_CHARS_MAX: usize = 120;
 
@@ -192,6 +195,7 @@ impl Differ<'_> {
             "role" | "tunnel" | "next_hops" | "upstream" | "spread" | "lag_timeout_us"
             | "onward_share" | "shards" => Cost::Flow,
             "symbol_bytes" => Cost::Live,
+            "sink_keys" if self.are_told(section) => Cost::Live,
             key if FLOW.find(key).is_some_and(|key| key.is_live) => Cost::Live,
             _ => Cost::Gap,
         }
@@ -201,12 +205,21 @@ impl Differ<'_> {
         match section.kind {
             "flow" if self.needs_queues() => Cost::Restart,
             // Keys are read from files at the start of a process.
-            "flow" if section.get("edge_key").or(section.get("source_key")).is_some() => Cost::Gap,
+            "flow" if KEYED.iter().any(|key| section.get(key).is_some()) => Cost::Gap,
             "flow" if self.has_new_neighbour(section) => Cost::Gap,
             "flow" => Cost::Live,
             "neighbour" => Cost::Gap,
             _ => Cost::Restart,
         }
+    }
+
+    /// Whether a flow has several sinks before and after, which are told its keys while it runs.
+    fn are_told(&self, section: &Section) -> bool {
+        let told = |config: &Config| {
+            let mut flows = config.flows.iter().filter(|it| Some(it.params.id) == number(section));
+            flows.any(|flow| !flow.sink_keys.is_empty())
+        };
+        told(self.now) && told(self.next)
     }
 
     /// Whether tunnels would need more queues than they were created with.

@@ -1,5 +1,6 @@
 //! `[[flow]]`: who it is, where it goes, and the parameters that may change while it runs.
 
+use super::auth::FlowKeys;
 use super::auto::{self, Facts};
 use super::code::CodeSettings;
 use super::document::Section;
@@ -65,13 +66,12 @@ pub fn flow(
     let repair = reader.truth("repair").unwrap_or(true);
     let shards = shards(reader, workers);
     let given_bytes = given_symbol_bytes(reader);
-    let edge = super::auth::edge(reader);
-    let (relay_keys, source_key) = super::auth::columns(reader);
+    let keys = FlowKeys::read(reader);
     let written =
         if kind == Kind::Source { CodeSettings::read(reader) } else { Some(CodeSettings::LEARNED) };
     let coding = written.unwrap_or_else(|| {
         let hops = next_hops.as_deref().unwrap_or_default();
-        let facts = facts(context, tunnel, (hops, given_bytes), edge.is_some());
+        let facts = facts(context, tunnel, (hops, given_bytes), keys.seal());
         auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
     });
     let symbol_bytes = match kind {
@@ -113,14 +113,13 @@ pub fn flow(
         onward_share,
         adaptive,
         repair,
-        sealed: edge.is_some(),
-        tagged: edge.is_some() || source_key.is_some(),
+        sealed: keys.seal(),
+        tagged: keys.tag(),
         wrong_tags_max,
         generations,
     };
     refuse_beyond_frame(reader, &params);
-    let (symbol_bytes_given, code_is_auto) = (given_bytes.is_some(), written.is_none());
-    Some(Flow { params, symbol_bytes_given, code_is_auto, edge, relay_keys, source_key })
+    Some(keys.of(params, given_bytes.is_some(), written.is_none()))
 }
 
 /// `shards`, or as many as workers.

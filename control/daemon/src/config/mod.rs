@@ -199,6 +199,10 @@ pub struct Flow {
     pub code_is_auto: bool,
     /// Source and sink: the other end.
     pub edge: Option<Known>,
+    /// Source: the sinks, where there are several.
+    pub sink_keys: Vec<PublicKey>,
+    /// Sink: whether it is one of several.
+    pub edge_group: bool,
     /// Source: relays that verify its symbols.
     pub relay_keys: Vec<PublicKey>,
     /// Relay: the source, which grants it what it verifies symbols by.
@@ -206,6 +210,11 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Whether it is encrypted to several sinks, of which this host may be one.
+    pub fn is_group(&self) -> bool {
+        self.edge_group || !self.sink_keys.is_empty()
+    }
+
     /// Whether it takes its packets from the tunnel of this index.
     fn feeds(&self, tunnel: usize) -> bool {
         let Role::Source { tunnel: TunnelId(id) } = self.params.role else { return false };

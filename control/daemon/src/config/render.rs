@@ -36,6 +36,7 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "link", config.links[neighbour.link].name.as_str());
         key(&mut text, "address", config.written(neighbour));
         keys(&mut text, ["public_key", "preshared_key"], known);
+        key(&mut text, "one_way", known.one_way);
         key(&mut text, "roams", *roams);
     }
     for item in &config.flows {
@@ -149,14 +150,22 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
             micros(text, "hold_timeout_us", params.hold_timeout_nanos);
             key(text, "repair", params.repair);
             key(text, "wrong_tags_max", i64::from(params.wrong_tags_max));
+            if flow.edge_group {
+                key(text, "edge_group", true);
+            }
         }
     }
     if let Some(known) = &flow.edge {
         keys(text, ["edge_key", "edge_preshared_key"], known);
+        if known.one_way {
+            key(text, "edge_one_way", true);
+        }
     }
-    if !flow.relay_keys.is_empty() {
-        let keys = flow.relay_keys.iter().map(ToString::to_string);
-        key(text, "relay_keys", Value::Array(keys.map(Value::from).collect()));
+    for (name, keys) in [("sink_keys", &flow.sink_keys), ("relay_keys", &flow.relay_keys)] {
+        if !keys.is_empty() {
+            let keys = keys.iter().map(ToString::to_string);
+            key(text, name, Value::Array(keys.map(Value::from).collect()));
+        }
     }
     if let Some(source) = flow.source_key {
         key(text, "source_key", source.to_string());

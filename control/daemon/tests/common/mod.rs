@@ -89,6 +89,8 @@ impl Dataplane for Handle {
         self.with(|fake| fake.rates.push((link, rate_mbit)));
     }
 
+    fn set_sinks(&self, _: Vec<(u32, Vec<recoded_runtime::secure::PublicKey>)>) {}
+
     fn observe(&self) -> Observation {
         let report = |received, loss| FlowReport {
             shard: 0,

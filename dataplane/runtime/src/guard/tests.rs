@@ -218,7 +218,7 @@ fn envelopes_open_at_the_other_end_of_their_flow_only() {
 /// A relay of flow 7 with the columns that the source has for the one in this place.
 fn relay(source: &Guard, place: usize) -> Guard {
     let (_, ring) = &source.rings.edges[0];
-    let seeds = ring.sending().expect("keys").keys.granted_seeds(place);
+    let seeds = ring.sending().expect("keys").keys.granted_seeds(place).expect("those of a source");
     let key = TagKey::new(Strength::Standard, &seeds, 2048).expect("half of the columns");
     let rings = Rings { columns: vec![(7, vec![Arc::new(key)])], ..Rings::default() };
     Guard::new(Arc::new(Keyring::new(rings)), bounded(MAIL).0)

@@ -53,11 +53,13 @@ impl Columns {
     pub(super) fn new(topology: &Topology) -> Columns {
         let mut columns = Columns { granting: Vec::new(), holding: Vec::new() };
         let Some(private) = &topology.private_key else { return columns };
-        let edges = topology.edges.iter().filter(|edge| !edge.relays.is_empty());
-        columns.granting.extend(edges.map(|edge| Granting {
-            flow: edge.flow,
+        let edges = topology.edges.iter().map(|edge| (edge.flow, &edge.relays));
+        let flows = edges.chain(topology.groups.iter().map(|group| (group.flow, &group.relays)));
+        let granting = flows.filter(|(_, relays)| !relays.is_empty());
+        columns.granting.extend(granting.map(|(flow, relays)| Granting {
+            flow,
             private: private.clone(),
-            relays: edge.relays.clone(),
+            relays: relays.clone(),
             schedule: GrantSchedule::default(),
             stamp: 0,
         }));
@@ -104,6 +106,7 @@ impl Columns {
             handshakes: holding.changes,
             refused: holding.refused,
             refusal: holding.refusal.map(|reason| reason.to_string()).unwrap_or_default(),
+            one_way: false,
         };
         self.holding.iter().map(|holding| (holding.flow, report(holding))).collect()
     }
@@ -114,7 +117,7 @@ impl Granting {
     fn seeds(&self, place: usize, ring: &Ring<Arc<EdgeKeys>>) -> Vec<GrantedSeeds> {
         let keys = |key_id| ring.epochs().find(|epoch| epoch.key_id == key_id);
         let granted = self.schedule.granted().filter_map(keys);
-        granted.map(|epoch| epoch.keys.granted_seeds(place)).collect()
+        granted.filter_map(|epoch| epoch.keys.granted_seeds(place)).collect()
     }
 }
 
@@ -133,13 +136,12 @@ impl Keyer {
             }
         }
         for place in 0..self.columns.granting.len() {
-            let granting = &mut self.columns.granting[place];
-            let edge = self.edges.binary_search_by_key(&granting.flow, |(flow, _)| *flow);
-            let Ok(edge) = edge else { continue };
-            let turn = granting.schedule.poll(now, self.edges[edge].1.association.ring());
+            let flow = self.columns.granting[place].flow;
+            let Some(ring) = self.edge_ring(flow).cloned() else { continue };
+            let turn = self.columns.granting[place].schedule.poll(now, &ring);
             is_changed |= turn.is_changed;
             if turn.copies > 0 {
-                self.grant((place, edge), stamp, turn.copies)?;
+                self.grant((place, &ring), stamp, turn.copies)?;
             }
         }
         self.publish(is_changed);
@@ -149,7 +151,7 @@ impl Keyer {
     /// Sends each relay of a flow its columns.
     fn grant(
         &mut self,
-        (place, edge): (usize, usize),
+        (place, ring): (usize, &Ring<Arc<EdgeKeys>>),
         stamp: u64,
         copies: usize,
     ) -> Result<(), getrandom::Error> {
@@ -157,7 +159,6 @@ impl Keyer {
         granting.stamp = stamp.max(granting.stamp.saturating_add(1));
         let granting = &self.columns.granting[place];
         let flow = granting.flow;
-        let ring = self.edges[edge].1.association.ring();
         let snapshot = self.shared.snapshot.get();
         let Some(params) = snapshot.flows.iter().find(|known| known.id == flow) else {
             return Ok(());
@@ -181,7 +182,7 @@ impl Keyer {
     /// Takes a grant that is for this relay; passes one on that is for another.
     pub(super) fn receive_grant(&mut self, flow: u32, peer: PeerId, letter: Letter) {
         // Ends have all columns.
-        if self.edges.iter().any(|(known, _)| *known == flow) {
+        if self.edge_ring(flow).is_some() {
             return;
         }
         let message = &letter.packet()[HEADER_BYTES..];

@@ -1,17 +1,107 @@
-//! An association, and what is told of it.
+//! What is agreed on with another node, or told by it, and what is told of that.
 
 use crate::keyring::SessionReport;
+use crate::memory::Memory;
 use crate::topology::PeerKey;
 use recoded_secure::{
-    Association, Entropy, EpochKeys, Identity, PrivateKey, Refused, Scope, Suite,
+    Association, Entropy, EpochKeys, Identity, OneWayKeys, PrivateKey, PublicKey, Refused, Ring,
+    Scope, Suite, Turn, Way,
 };
+use std::sync::Arc;
 
-/// The other side of an association.
+/// The other side.
 pub(super) struct Party<Keys> {
     pub(super) key: String,
-    pub(super) association: Association<Keys>,
+    pub(super) keys: Source<Keys>,
     refused: u64,
     refusal: Option<Refused>,
+}
+
+/// What keys come of.
+pub(super) enum Source<Keys> {
+    /// Handshakes.
+    Agreed(Box<Association<Keys>>),
+    /// Openings, which have no answer.
+    OneWay(Box<OneWayKeys<Keys>>),
+}
+
+/// When something is polled, and what that takes.
+pub(super) struct Moment<'a> {
+    pub(super) now: u64,
+    /// Grows from start to start.
+    pub(super) stamp: u64,
+    pub(super) memory: &'a mut Memory,
+}
+
+impl<Keys: EpochKeys> Source<Keys> {
+    pub(super) fn ring(&self) -> &Ring<Arc<Keys>> {
+        match self {
+            Source::Agreed(association) => association.ring(),
+            Source::OneWay(keys) => keys.ring(),
+        }
+    }
+
+    /// Does what is due. Openings are of this node where it `sends` on the way.
+    pub(super) fn poll(
+        &mut self,
+        Moment { now, stamp, memory }: Moment<'_>,
+        sends: bool,
+        out: &mut [u8],
+    ) -> Result<Result<Turn, Refused>, getrandom::Error> {
+        let entropy = Entropy::fresh()?;
+        Ok(match self {
+            Source::Agreed(association) => association.poll(now, stamp, &entropy, out),
+            Source::OneWay(keys) if sends => {
+                keys.poll(now, stamp, &entropy, out, &mut |way, newest| memory.keep(way, newest))
+            }
+            Source::OneWay(keys) => Ok(Turn { is_changed: keys.expire(now), ..Turn::default() }),
+        })
+    }
+
+    /// Reads a message, as [`Association::receive`] or [`OneWayKeys::receive`].
+    pub(super) fn receive(
+        &mut self,
+        now: u64,
+        message: &[u8],
+        out: &mut [u8],
+        memory: &mut Memory,
+    ) -> Result<Result<Turn, Refused>, getrandom::Error> {
+        Ok(match self {
+            Source::Agreed(association) => {
+                association.receive(now, &Entropy::fresh()?, message, out)
+            }
+            Source::OneWay(keys) => {
+                let told = keys.receive(now, message, &mut |way, newest| memory.keep(way, newest));
+                told.map(|is_changed| Turn { is_changed, ..Turn::default() })
+            }
+        })
+    }
+
+    /// Who made an initiation, as [`Association::caller`].
+    pub(super) fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
+        match self {
+            Source::Agreed(association) => association.caller(entropy, message),
+            Source::OneWay(_) => None,
+        }
+    }
+
+    pub(super) fn renew(&mut self, now: u64) {
+        match self {
+            Source::Agreed(association) => association.renew(now),
+            Source::OneWay(keys) => keys.renew(now),
+        }
+    }
+
+    pub(super) fn wake(&self) -> u64 {
+        match self {
+            Source::Agreed(association) => association.wake(),
+            Source::OneWay(keys) => keys.wake(),
+        }
+    }
+
+    pub(super) fn is_one_way(&self) -> bool {
+        matches!(self, Source::OneWay(_))
+    }
 }
 
 impl<Keys: EpochKeys> Party<Keys> {
@@ -19,12 +109,23 @@ impl<Keys: EpochKeys> Party<Keys> {
         scope: Scope,
         private: &PrivateKey,
         key: &PeerKey,
-        now: u64,
+        (now, memory): (u64, &Memory),
     ) -> Result<Self, getrandom::Error> {
-        let PeerKey { public, psk } = key.clone();
-        let identity = Identity { scope, private: private.clone(), peer: public, psk };
-        let association = Association::new(identity, Suite::preferred(), now, &Entropy::fresh()?);
-        Ok(Party { key: public.to_string(), association, refused: 0, refusal: None })
+        let PeerKey { public, psk, one_way } = key.clone();
+        let (suite, entropy) = (Suite::preferred(), Entropy::fresh()?);
+        let keys = if one_way {
+            let there = Way { scope, sender: private.public(), receiver: public };
+            let back = Way { sender: public, receiver: there.sender, ..there };
+            // Units that were begun under keys of an edge are finished under them.
+            let chosen = (suite, matches!(scope, Scope::Edge(_)));
+            let newest = memory.recall(&there);
+            let keys = OneWayKeys::new().sending((&psk, there), chosen, newest, &entropy);
+            Source::OneWay(Box::new(keys.receiving((&psk, back), memory.recall(&back))))
+        } else {
+            let identity = Identity { scope, private: private.clone(), peer: public, psk };
+            Source::Agreed(Box::new(Association::new(identity, suite, now, &entropy)))
+        };
+        Ok(Party { key: public.to_string(), keys, refused: 0, refusal: None })
     }
 
     pub(super) fn refuse(&mut self, reason: Refused) {
@@ -36,15 +137,23 @@ impl<Keys: EpochKeys> Party<Keys> {
         self.refusal = Some(reason);
     }
 
-    pub(super) fn report(&self, now: u64) -> SessionReport {
-        let Party { key, association, refused, refusal } = self;
-        let sending = association.ring().sending();
+    /// `hears`: whether packets are to come from the other side. Without a way back, keys that this
+    /// node made itself say nothing of it.
+    pub(super) fn report(&self, now: u64, hears: bool) -> SessionReport {
+        let Party { key, keys, refused, refusal } = self;
+        let sending = keys.ring().sending().map(|epoch| epoch.since);
+        let (since, handshakes) = match keys {
+            Source::Agreed(association) => (sending, association.agreed()),
+            Source::OneWay(keys) if hears => (keys.heard(now), keys.epochs().1),
+            Source::OneWay(keys) => (sending, keys.epochs().0),
+        };
         SessionReport {
             key: key.clone(),
-            age_nanos: sending.map(|epoch| now.saturating_sub(epoch.since)),
-            handshakes: association.agreed(),
+            age_nanos: since.map(|since| now.saturating_sub(since)),
+            handshakes,
             refused: *refused,
             refusal: refusal.map(|reason| reason.to_string()).unwrap_or_default(),
+            one_way: keys.is_one_way(),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::message::{Offload, Reply, Request};
 use crate::attach::Verdicts;
 use crate::channel::Channel;
 use crate::error::StartError;
+use crate::memory::{Newest, WayId};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::XdpMode;
@@ -143,6 +144,17 @@ impl Client {
 
     pub(crate) fn set_carrier(&self, tunnel: &str, carrier: bool) -> Result<(), AskError> {
         self.command(&Request::SetCarrier { tunnel: tunnel.to_owned(), carrier })
+    }
+
+    pub(crate) fn recall(&self, way: WayId) -> Result<Option<Newest>, AskError> {
+        match self.ask(&Request::Recall { way }, &[])?.0 {
+            Reply::Recalled(newest) => Ok(newest),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn keep(&self, way: WayId, newest: Newest) -> Result<(), AskError> {
+        self.command(&Request::Keep { way, newest })
     }
 
     pub(crate) fn resolve(&self, interface: u32, address: IpAddr) -> Result<(), AskError> {

@@ -1,5 +1,6 @@
 //! What the dataplane process asks of the privileged half, and the answers.
 
+use crate::memory::{Newest, WayId};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -26,6 +27,10 @@ pub(super) enum Request {
     SetCarrier { tunnel: String, carrier: bool },
     /// Has Linux resolve a neighbour on one of our interfaces.
     Resolve { interface: u32, address: IpAddr },
+    /// The newest epoch of a way without a way back.
+    Recall { way: WayId },
+    /// Keeps it over a restart.
+    Keep { way: WayId, newest: Newest },
 }
 
 /// An answer.
@@ -44,6 +49,8 @@ pub(super) enum Reply {
     Verdicts(Vec<u64>),
     /// The queues come along.
     Tunnel { offload: Offload, reason: String },
+    /// What is remembered.
+    Recalled(Option<Newest>),
     /// It could not be done.
     Refused { reason: String },
 }

@@ -6,6 +6,7 @@
 //!   programs and their maps <- Attach, SetSocket, SetFlow, .. -- steering, report
 //!   tunnels (descriptors) ---- Tunnel ------------------------> workers read and write
 //!   rtnetlink that changes  <- SetMtu, SetCarrier, Resolve ---- paths, neighbours
+//!   what ways remember ------- Recall, Keep ------------------> thread of keys
 //! ```
 //!
 //! What the privileged half holds outlives the dataplane process, which may be killed at any time:

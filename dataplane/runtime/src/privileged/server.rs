@@ -5,6 +5,7 @@ use crate::attach::Attachment;
 use crate::channel::Channel;
 use crate::choice::Prepared;
 use crate::error::StartError;
+use crate::memory::Ways;
 use crate::netlink::Netlink;
 use crate::resources::{check_capabilities, find_interfaces, raise_memlock};
 use crate::topology::{Address, Backend, HopConfig, Topology, tunnel_mtu_min};
@@ -24,6 +25,7 @@ pub struct Privileged {
     netlink: Netlink,
     programs: Vec<Program>,
     tunnels: Vec<Held>,
+    ways: Ways,
     /// Whether they outlive this: while it is not known that others can be had in their place.
     leaves_tunnels: bool,
 }
@@ -83,6 +85,7 @@ impl Privileged {
             netlink,
             programs,
             tunnels: Vec::new(),
+            ways: Ways::open(None),
             leaves_tunnels: !left.is_empty(),
         };
         let is_planned = |name: &String| topology.tunnels.iter().any(|tunnel| &tunnel.name == name);
@@ -127,6 +130,13 @@ impl Privileged {
                 tracing::debug!(tunnel = tunnel.name(), "it is not what it was at the start");
             }
         }
+    }
+
+    /// Keeps there what is to outlive this process.
+    #[must_use]
+    pub fn remembering(mut self, ways: Ways) -> Privileged {
+        self.ways = ways;
+        self
     }
 
     /// Answers a dataplane process until it hangs up.
@@ -184,6 +194,8 @@ impl Privileged {
                 done(tunnel.set_carrier(*carrier, &self.netlink))
             }
             Request::Resolve { interface, address } => self.resolve(*interface, *address),
+            Request::Recall { way } => Ok(Reply::Recalled(self.ways.recall(*way))),
+            Request::Keep { way, newest } => self.ways.keep(*way, *newest).map(|()| Reply::Done),
             Request::Tunnel { .. } => Err("a tunnel comes with descriptors".into()),
         }
     }

@@ -20,7 +20,7 @@ fn around() -> Topology {
     let hop = |last: u8, roams| HopConfig {
         link: 0,
         address: [10, 0, 2, last].into(),
-        key: Some(PeerKey { public, psk: PresharedKey::none() }),
+        key: Some(PeerKey { public, psk: PresharedKey::none(), one_way: false }),
         roams,
     };
     topology.hops = vec![hop(2, true), hop(3, true), hop(4, false)];

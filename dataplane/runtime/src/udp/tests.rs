@@ -26,6 +26,7 @@ fn topology(local: &str, neighbour: &str, port: u16) -> Topology {
     Topology {
         private_key: None,
         edges: Vec::new(),
+        groups: Vec::new(),
         relayed: Vec::new(),
         workers: 1,
         tunnel_queues: 1,

@@ -111,6 +111,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
     Topology {
         private_key: None,
         edges: Vec::new(),
+        groups: Vec::new(),
         relayed: Vec::new(),
         workers: 1,
         tunnel_queues: 1,

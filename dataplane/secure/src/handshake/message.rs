@@ -5,8 +5,9 @@
 //!  initiation    0x27     1          sender's id   0               noise, 105  mac1, 16  mac2, 16
 //!  response      0x27     2          0             receiver's id   noise, 50   mac1, 16  mac2, 16
 //!  cookie        0x27     3          0             0               nonce, 24   sealed cookie, 32
-//!  opening       0x27     4          sender's id   0               see one_way
+//!  opening       0x27     4          sender's id   suite           see one_way
 //!  grant         0x27     5          epochs        columns         see grant
+//!  telling       0x27     6          0             0               see group
 //!
 //!  payload of an initiation   stamp (64), suite (8)
 //!  payload of a response      sender's id (8), suite (8)
@@ -26,6 +27,7 @@ pub(super) const RESPONSE: u8 = 2;
 pub(super) const COOKIE: u8 = 3;
 pub(crate) const OPENING: u8 = 4;
 pub(crate) const GRANT: u8 = 5;
+pub(crate) const GROUP: u8 = 6;
 
 pub(super) const HEADER: usize = 4;
 pub(crate) const MAC: usize = 16;

@@ -22,4 +22,4 @@ pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE};
 pub use session::{Established, Identity, Scope, Session, Step};
 
 pub(crate) use cookie::{mac, mac1};
-pub(crate) use message::{FIRST_BYTE, GRANT, MAC, OPENING};
+pub(crate) use message::{FIRST_BYTE, GRANT, GROUP, MAC, OPENING};

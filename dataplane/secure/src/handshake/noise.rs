@@ -35,7 +35,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    fn bytes(self) -> Vec<u8> {
+    pub(crate) fn bytes(self) -> Vec<u8> {
         match self {
             Scope::Hop => b"hop".to_vec(),
             Scope::Edge(flow) => [&b"edge"[..], &flow.to_be_bytes()].concat(),

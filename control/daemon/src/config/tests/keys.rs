@@ -98,9 +98,23 @@ fn all() -> impl Iterator<Item = (&'static str, &'static Key)> {
 fn files(section: &str, key: &Key) -> Vec<File> {
     let roles = if key.roles.is_empty() { &Role::ALL } else { key.roles };
     let bare = |role: &Role| File::new(*role, key.code).with_room_for(key.name);
-    let secure = |role: &Role| bare(role).with_keys(*role);
-    let of_ends = ["private_key", "edge_key", "edge_preshared_key"].contains(&key.name);
-    let needs_keys = of_ends || ["relay_keys", "source_key"].contains(&key.name);
+    let shared = "\"/etc/recoded/other.psk\"";
+    let secure = |role: &Role| {
+        let file = bare(role).with_keys(*role);
+        match key.name {
+            "one_way" => file.with("neighbour", "preshared_key", Some(shared)),
+            "edge_one_way" => file.with("flow", "edge_preshared_key", Some(shared)),
+            "sink_keys" => {
+                let sinks = Some("[\"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=\"]");
+                file.with("flow", "edge_key", None).with("flow", "sink_keys", sinks)
+            }
+            _ => file,
+        }
+    };
+    let of_ends = ["private_key", "edge_key", "edge_preshared_key", "edge_one_way"];
+    let of_ends = of_ends.contains(&key.name);
+    let needs_keys =
+        of_ends || ["relay_keys", "source_key", "sink_keys", "edge_group"].contains(&key.name);
     match key.name {
         "auth" => roles.iter().map(bare).chain(roles.iter().map(secure)).collect(),
         _ if section == "neighbour" || needs_keys => roles.iter().map(secure).collect(),
@@ -159,6 +173,10 @@ fn each_value_of_the_table_is_accepted_and_read_and_the_next_one_refused() {
                     }
                     // One worker, which these files have, makes it one shard.
                     _ if *name == "shards" && value == "1" => assert_eq!(Ok(with), without),
+                    // It has no default where there is no key that it is about.
+                    _ if name.starts_with("edge_") && value == "false" => {
+                        assert_eq!(Ok(with), without)
+                    }
                     // It says what a private key means anyway.
                     _ if *name == "auth" && value != "\"hop\"" => assert_eq!(Ok(with), without),
                     _ => assert_ne!(Ok(with), without, "{section}: {name} = {value} has no effect"),
@@ -401,6 +419,7 @@ fn encrypted_flow_has_several_next_hops_where_they_are_paths_to_one_sink() {
         assert!(!config.to_toml().is_empty());
     }
     let said = with(None).expect_err("these may be sinks");
+    assert!(said.contains("name their keys as sink_keys"), "{said}");
     assert!(said.contains("spread = \"sum\", \"backup\" or \"every\""), "{said}");
 }
 
@@ -454,4 +473,61 @@ fn neighbour_roams_on_links_with_udp_sockets_and_alone_with_its_key() {
     // Any address of this host will do with UDP sockets.
     let any = file().with("link", "local", Some("\"0.0.0.0\"")).parse().expect("any address");
     assert!(any.links[0].local.is_unspecified());
+}
+
+#[test]
+fn keys_without_a_handshake_come_of_a_preshared_key() {
+    let psk = Some("\"/etc/recoded/other.psk\"");
+    let kinds =
+        [("neighbour", "preshared_key", "one_way"), ("flow", "edge_preshared_key", "edge_one_way")];
+    for (section, shared, one_way) in kinds {
+        let file = || File::new(Role::Source, None).with_keys(Role::Source);
+        let bare = file().with(section, one_way, Some("true")).parse().expect_err("no such key");
+        let rule = format!("{one_way} = true needs a pre-shared key");
+        assert!(bare.contains(&rule) && bare.contains("recodectl genpsk"), "{bare}");
+        let file = file().with(section, shared, psk).with(section, one_way, Some("true"));
+        let config = file.parse().expect("valid");
+        assert!(config.has_one_way());
+        assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+        let off = file.with(section, one_way, Some("false")).parse().expect("valid");
+        assert!(!off.has_one_way());
+    }
+    let roaming = File::new(Role::Relay, None).with_keys(Role::Relay);
+    let roaming = roaming.with("neighbour", "preshared_key", psk);
+    let both = roaming.with("neighbour", "one_way", Some("true"));
+    let said = both.with("neighbour", "roams", Some("true")).parse().expect_err("it has no answer");
+    assert!(said.contains("roams = true does not apply: a neighbour that moves"), "{said}");
+    let alone = File::new(Role::Source, None).with("flow", "edge_one_way", Some("true"));
+    let said = alone.parse().expect_err("there is no key");
+    assert!(said.contains("it is about the keys of edge_key"), "{said}");
+}
+
+#[test]
+fn flow_to_several_sinks_has_their_keys_and_each_says_so() {
+    let key = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
+    let other = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+    let source = || File::new(Role::Source, None).with_keys(Role::Source);
+    let keys = format!("[\"{key}\", \"{other}\"]");
+    let group = source().with("flow", "edge_key", None).with("flow", "sink_keys", Some(&keys));
+    let config = group.parse().expect("a source of two sinks");
+    let flow = &config.flows[0];
+    assert!(flow.is_group() && flow.params.sealed && flow.params.tagged && flow.edge.is_none());
+    assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+    let both = source().with("flow", "sink_keys", Some(&keys)).parse();
+    let said = both.expect_err("one sink or several");
+    assert!(said.contains("each is told keys of the flow"), "{said}");
+    let few = ["[]".to_owned(), format!("[\"{key}\", \"{key}\"]"), "[1]".into()];
+    for value in few {
+        let file = source().with("flow", "edge_key", None);
+        let said = file.with("flow", "sink_keys", Some(&value)).parse().expect_err("no such list");
+        assert!(said.contains("a list of 1 to 64 public keys of different sinks"), "{said}");
+    }
+    let sink = File::new(Role::Sink, None).with_keys(Role::Sink);
+    let sink = sink.with("flow", "edge_group", Some("true"));
+    let config = sink.parse().expect("one of several sinks");
+    assert!(config.flows[0].is_group() && config.flows[0].params.sealed && config.has_one_way());
+    assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+    let alone = sink.with("daemon", "auth", Some("\"hop\"")).with("flow", "edge_key", None);
+    let said = alone.parse().expect_err("nothing is encrypted");
+    assert!(said.contains("edge_group = true"), "{said}");
 }

@@ -159,7 +159,7 @@ fn session(old: &Session, new: &Session, events: &mut Vec<Happened>) {
     match (old.age_seconds.is_some(), new.age_seconds.is_some()) {
         (false, true) => push(Kind::SessionUp, "keys are agreed on", events),
         (true, false) => push(Kind::SessionDown, "there are no keys any more", events),
-        (true, true) if new.handshakes > old.handshakes => {
+        (true, true) if new.handshakes > old.handshakes && !new.one_way => {
             push(Kind::SessionRekeyed, "other keys are agreed on", events);
         }
         _ => {}

@@ -204,6 +204,14 @@ fn sessions_are_told_when_keys_come_change_go_or_are_refused() {
     watcher.look(keyed(1));
     assert_eq!(watcher.look(keyed(2))[0].kind, Kind::SessionRekeyed);
     assert_eq!(watcher.look(keyed(2)), []);
+    // Every ten seconds, which says nothing.
+    let one_way = |handshakes| {
+        let mut state = keyed(handshakes);
+        state.sessions[0].one_way = true;
+        state
+    };
+    watcher.look(one_way(2));
+    assert_eq!(watcher.look(one_way(3)), []);
 }
 
 #[test]

@@ -1,0 +1,191 @@
+//! Flows to several sinks: a source draws keys and tells each sink, a sink takes what it is told,
+//! others pass it on.
+//!
+//! ```text
+//!  source: sinks, as the configuration has them -> GroupSender -> a telling for each -> next hops
+//!  sink:   a telling for it                     -> GroupReceiver -> keys for workers
+//! ```
+
+use super::{Keyer, towards_edge};
+use crate::keyring::{LETTER_BYTES, Letter, SessionReport};
+use crate::memory::Memory;
+use crate::topology::{GroupPart, Topology};
+use recoded_pipeline::params::PeerId;
+use recoded_secure::{
+    EdgeKeys, Entropy, GROUP_BYTES, GroupReceiver, GroupSender, Refused, Ring, Suite, group_way,
+};
+use recoded_wire::handshake::{MESSAGE_BYTES_MAX, write_handshake};
+use recoded_wire::header::HEADER_BYTES;
+use std::sync::Arc;
+
+const _: () = assert!(GROUP_BYTES <= MESSAGE_BYTES_MAX);
+
+/// Groups of this node, by the number of the flow.
+#[derive(Default)]
+pub(super) struct Groups {
+    known: Vec<(u32, Group)>,
+    /// Which list of sinks was looked at.
+    seen: u64,
+}
+
+struct Group {
+    /// Of the source.
+    key: String,
+    part: Part,
+    refused: u64,
+    refusal: Option<Refused>,
+}
+
+enum Part {
+    Source(Box<GroupSender>),
+    Sink(Box<GroupReceiver>),
+}
+
+impl Group {
+    fn ring(&self) -> &Ring<Arc<EdgeKeys>> {
+        match &self.part {
+            Part::Source(sender) => sender.ring(),
+            Part::Sink(receiver) => receiver.ring(),
+        }
+    }
+
+    fn report(&self, now: u64) -> SessionReport {
+        let (since, handshakes) = match &self.part {
+            Part::Source(sender) => {
+                (sender.ring().sending().map(|epoch| epoch.since), sender.epochs())
+            }
+            Part::Sink(receiver) => (receiver.heard(now), receiver.epochs()),
+        };
+        SessionReport {
+            key: self.key.clone(),
+            age_nanos: since.map(|since| now.saturating_sub(since)),
+            handshakes,
+            refused: self.refused,
+            refusal: self.refusal.map(|reason| reason.to_string()).unwrap_or_default(),
+            one_way: true,
+        }
+    }
+}
+
+impl Groups {
+    pub(super) fn new(topology: &Topology, memory: &Memory) -> Result<Groups, getrandom::Error> {
+        let mut groups = Groups::default();
+        let Some(private) = &topology.private_key else { return Ok(groups) };
+        for config in &topology.groups {
+            let flow = config.flow;
+            let (source, part) = match &config.part {
+                GroupPart::Source(sinks) => {
+                    let own = private.public();
+                    let newest = memory.recall(&group_way(own, flow));
+                    let (sinks, suite) = ((flow, sinks.clone()), Suite::preferred());
+                    let entropy = Entropy::fresh()?;
+                    let sender = GroupSender::new(private.clone(), sinks, suite, newest, &entropy);
+                    (own, Part::Source(Box::new(sender)))
+                }
+                GroupPart::Sink(source) => {
+                    let newest = memory.recall(&group_way(*source, flow));
+                    let receiver = GroupReceiver::new(private.clone(), (*source, flow), newest);
+                    (*source, Part::Sink(Box::new(receiver)))
+                }
+            };
+            let group = Group { key: source.to_string(), part, refused: 0, refusal: None };
+            groups.known.push((flow, group));
+        }
+        Ok(groups)
+    }
+
+    pub(super) fn ring(&self, flow: u32) -> Option<&Ring<Arc<EdgeKeys>>> {
+        self.known.iter().find(|(known, _)| *known == flow).map(|(_, group)| group.ring())
+    }
+
+    pub(super) fn flows(&self) -> impl Iterator<Item = u32> + '_ {
+        self.known.iter().map(|(flow, _)| *flow)
+    }
+
+    pub(super) fn wake(&self) -> u64 {
+        let wake = |(_, group): &(u32, Group)| match &group.part {
+            Part::Source(sender) => sender.wake(),
+            Part::Sink(_) => u64::MAX,
+        };
+        self.known.iter().map(wake).fold(u64::MAX, u64::min)
+    }
+
+    pub(super) fn report(&self, now: u64) -> impl Iterator<Item = (u32, SessionReport)> + '_ {
+        self.known.iter().map(move |(flow, group)| (*flow, group.report(now)))
+    }
+}
+
+impl Keyer {
+    /// Tells sinks what is due, and forgets what is too old.
+    pub(super) fn poll_groups(&mut self, now: u64, stamp: u64) -> Result<(), getrandom::Error> {
+        let sinks = self.keyring.sinks.newer(&mut self.groups.seen);
+        let mut is_changed = false;
+        for place in 0..self.groups.known.len() {
+            let flow = self.groups.known[place].0;
+            let is_on_the_way = self.is_on_the_way(flow);
+            let Keyer { groups, memory, .. } = self;
+            let sender = match &mut groups.known[place].1.part {
+                Part::Source(sender) => sender,
+                Part::Sink(receiver) => {
+                    is_changed |= receiver.expire(now);
+                    continue;
+                }
+            };
+            let mut others = sinks.iter().flat_map(|sinks| sinks.iter());
+            if let Some((_, others)) = others.find(|(known, _)| *known == flow)
+                && sender.set_sinks(now, others.clone())
+            {
+                tracing::info!(flow, sinks = others.len(), "other sinks: other keys are told");
+            }
+            // What finds no keys on the way out is lost, and keys would be old when it does.
+            if !is_on_the_way {
+                continue;
+            }
+            let mut keep = |way: &_, newest| memory.keep(way, newest);
+            let Ok(turn) = sender.poll(now, stamp, Entropy::fresh, &mut keep)? else { continue };
+            is_changed |= turn.is_changed;
+            if turn.send > 0 {
+                self.tell(place);
+            }
+        }
+        self.publish(is_changed);
+        Ok(())
+    }
+
+    /// Sends each sink of a flow what it is told.
+    fn tell(&self, place: usize) {
+        let (flow, group) = &self.groups.known[place];
+        let snapshot = self.shared.snapshot.get();
+        let params = snapshot.flows.iter().find(|known| known.id == *flow);
+        let (Some(params), Part::Source(sender)) = (params, &group.part) else { return };
+        let next = towards_edge(params);
+        for telling in sender.tellings() {
+            let mut packet = [0; LETTER_BYTES];
+            let len = write_handshake(*flow, true, telling, &mut packet);
+            self.send_all(&next, &packet[..len], 1);
+        }
+    }
+
+    /// Takes what this sink is told; passes on what others are.
+    pub(super) fn receive_telling(&mut self, flow: u32, peer: PeerId, letter: Letter) {
+        let Keyer { groups, memory, clock, .. } = self;
+        let message = &letter.packet()[HEADER_BYTES..];
+        let group = groups.known.iter_mut().find(|(known, _)| *known == flow);
+        let Some((_, group)) = group else {
+            self.pass(flow, peer, letter);
+            return;
+        };
+        let Part::Sink(receiver) = &mut group.part else { return };
+        if !receiver.is_for_this(message) {
+            return;
+        }
+        let mut keep = |way: &_, newest| memory.keep(way, newest);
+        match receiver.receive(clock.now(), message, &mut keep) {
+            Ok(is_changed) => self.publish(is_changed),
+            Err(reason) => {
+                group.refused += 1;
+                group.refusal = Some(reason);
+            }
+        }
+    }
+}

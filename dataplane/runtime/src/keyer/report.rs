@@ -1,0 +1,35 @@
+//! What is told of sessions.
+
+use super::{Keyer, Party, REPORT_NANOS};
+use crate::keyring::Sessions;
+use recoded_pipeline::params::FlowParams;
+use recoded_secure::{EdgeKeys, HopKeys};
+
+impl Keyer {
+    /// Says what sessions there are.
+    pub(crate) fn report(&mut self, now: u64) {
+        // Words are made of it, which no burst of letters is to cost again and again.
+        if self.told.is_none_or(|told| now.saturating_sub(told) >= REPORT_NANOS) {
+            self.told = Some(now);
+            self.keyring.store_talked(self.talk.report(now));
+        }
+        let hop = |(hop, party): (usize, &Option<Party<HopKeys>>)| {
+            party.as_ref().map(|party| party.report(now, self.is_upstream(hop)))
+        };
+        let edge = |(flow, party): &(u32, Party<EdgeKeys>)| {
+            (*flow, party.report(now, !self.begins_here(*flow)))
+        };
+        self.keyring.store_sessions(Sessions {
+            hops: self.hops.iter().enumerate().map(hop).collect(),
+            edges: self.edges.iter().map(edge).chain(self.groups.report(now)).collect(),
+            columns: self.columns.report(now),
+        });
+    }
+
+    /// Whether packets of flows come from a neighbour.
+    fn is_upstream(&self, hop: usize) -> bool {
+        let snapshot = self.shared.snapshot.get();
+        let mut upstreams = snapshot.flows.iter().flat_map(FlowParams::upstreams);
+        upstreams.any(|peer| usize::from(peer.0) == hop)
+    }
+}

@@ -1,0 +1,211 @@
+//! What paths without a way back must not forget over a restart of this node: of each way the
+//! newest epoch, so that what was recorded before is not taken again.
+//!
+//! ```text
+//!  thread of keys -> Memory -> Ways, in this process (alone) or in the supervisor -> a file
+//! ```
+//!
+//! No secrets. A stamp never goes back. What cannot be written is not kept, and its
+//! epoch not believed; so a file that is broken is left alone until an operator removes it.
+
+use crate::privileged::Client;
+use recoded_secure::{Remembered, Way};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Ways that are known at most: neighbours and flows of a node that changes its keys every month
+/// for years.
+const WAYS_MAX: usize = 1024;
+
+/// Longest file: each way has less than 200 bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Number of a way, see [`Way::id`].
+pub(crate) type WayId = [u8; 16];
+
+/// The newest epoch of a way.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Newest {
+    salt: [u8; 16],
+    stamp: u64,
+}
+
+/// The newest epochs of all ways, in a file where there is one.
+#[derive(Debug)]
+pub struct Ways {
+    file: Option<PathBuf>,
+    known: BTreeMap<u128, Newest>,
+    /// Why nothing can be kept.
+    trouble: Option<String>,
+}
+
+impl Ways {
+    /// What `file` has; without one, what is kept goes with this process.
+    pub fn open(file: Option<PathBuf>) -> Ways {
+        let mut ways = Ways { file, known: BTreeMap::new(), trouble: None };
+        let Some(path) = &ways.file else { return ways };
+        match read(path) {
+            Ok(known) => ways.known = known.into_iter().collect(),
+            Err(error) => {
+                let trouble = format!(
+                    "{} cannot be read ({error}): neighbours and flows with one_way are not heard. \
+                     Remove it, and the first keys that come are believed, be they recorded ones",
+                    path.display()
+                );
+                tracing::error!("{trouble}");
+                ways.trouble = Some(trouble);
+            }
+        }
+        ways
+    }
+
+    pub(crate) fn recall(&self, way: WayId) -> Option<Newest> {
+        self.known.get(&u128::from_be_bytes(way)).copied()
+    }
+
+    /// Whether it is kept, or why not.
+    pub(crate) fn keep(&mut self, way: WayId, newest: Newest) -> Result<(), String> {
+        if let Some(trouble) = &self.trouble {
+            return Err(trouble.clone());
+        }
+        let way = u128::from_be_bytes(way);
+        match self.known.get(&way) {
+            Some(known) if known.stamp > newest.stamp => return Err("it is of the past".into()),
+            None if self.known.len() >= WAYS_MAX => {
+                return Err(format!("{WAYS_MAX} ways are known: remove the file of old ones"));
+            }
+            _ => {}
+        }
+        let before = self.known.insert(way, newest);
+        let written = self.write();
+        if written.is_err() {
+            match before {
+                Some(before) => self.known.insert(way, before),
+                None => self.known.remove(&way),
+            };
+        }
+        let path = self.file.clone().unwrap_or_default();
+        written.map_err(|error| format!("{} cannot be written ({error})", path.display()))
+    }
+
+    /// The file is the old one or the new one, never half of it.
+    fn write(&self) -> io::Result<()> {
+        let Some(path) = &self.file else { return Ok(()) };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let draft = path.with_extension("new");
+        let mut options = File::options();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let known: Vec<_> = self.known.iter().collect();
+        file.write_all(&serde_json::to_vec(&known)?)?;
+        file.sync_data()?;
+        fs::rename(&draft, path)
+    }
+}
+
+fn read(path: &PathBuf) -> io::Result<Vec<(u128, Newest)>> {
+    match fs::metadata(path) {
+        Ok(found) if found.len() > FILE_BYTES_MAX => Err(ErrorKind::FileTooLarge.into()),
+        Ok(_) => Ok(serde_json::from_slice(&fs::read(path)?)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same as the thread of keys sees it.
+#[derive(Debug)]
+pub(crate) enum Memory {
+    /// In this process.
+    Own(Ways),
+    /// In the privileged half.
+    Beside(Arc<Client>),
+}
+
+impl Memory {
+    /// What was kept of a way.
+    pub(crate) fn recall(&self, way: &Way) -> Option<Remembered> {
+        let newest = match self {
+            Memory::Own(ways) => ways.recall(way.id()),
+            Memory::Beside(client) => match client.recall(way.id()) {
+                Ok(newest) => newest,
+                Err(error) => {
+                    tracing::error!(%error, "what one-way paths remember is not known");
+                    None
+                }
+            },
+        }?;
+        Some(Remembered { salt: newest.salt, stamp: newest.stamp })
+    }
+
+    /// Keeps the newest epoch of a way. Whether it could.
+    pub(crate) fn keep(&mut self, way: &Way, newest: Remembered) -> bool {
+        let newest = Newest { salt: newest.salt, stamp: newest.stamp };
+        let kept = match self {
+            Memory::Own(ways) => ways.keep(way.id(), newest),
+            Memory::Beside(client) => {
+                client.keep(way.id(), newest).map_err(|error| error.to_string())
+            }
+        };
+        if let Err(error) = &kept {
+            tracing::warn!("keys of a one-way path cannot be kept: {error}");
+        }
+        kept.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn newest(stamp: u64) -> Newest {
+        Newest { salt: [stamp as u8; 16], stamp }
+    }
+
+    #[test]
+    fn what_is_kept_outlives_the_process_and_never_goes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state").join("ways.json");
+        let mut ways = Ways::open(Some(file.clone()));
+        assert_eq!(ways.recall([1; 16]), None);
+        ways.keep([1; 16], newest(5)).unwrap();
+        ways.keep([2; 16], newest(7)).unwrap();
+        ways.keep([1; 16], newest(6)).unwrap();
+        assert!(ways.keep([1; 16], newest(5)).is_err(), "it is older");
+        let again = Ways::open(Some(file));
+        assert_eq!(again.recall([1; 16]), Some(newest(6)));
+        assert_eq!(again.recall([2; 16]), Some(newest(7)));
+    }
+
+    #[test]
+    fn nothing_is_kept_where_it_cannot_be_written_or_was_broken() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ways.json");
+        fs::create_dir(folder.path().join("ways.new")).unwrap();
+        let mut ways = Ways::open(Some(file.clone()));
+        let said = ways.keep([1; 16], newest(5)).unwrap_err();
+        assert!(said.contains("ways.json cannot be written"), "{said}");
+        assert_eq!(ways.recall([1; 16]), None);
+        for broken in [&b"[[1"[..], b"{}", &[b'1'; 2 << 20]] {
+            fs::write(&file, broken).unwrap();
+            let mut ways = Ways::open(Some(file.clone()));
+            let said = ways.keep([1; 16], newest(5)).unwrap_err();
+            assert!(said.contains("Remove it"), "{said}");
+            assert_eq!(fs::read(&file).unwrap(), broken, "it is left alone");
+        }
+    }
+
+    #[test]
+    fn number_of_ways_is_bounded() {
+        let mut ways = Ways::open(None);
+        let id = |way: usize| (way as u128).to_be_bytes();
+        (0..WAYS_MAX).for_each(|way| ways.keep(id(way), newest(1)).unwrap());
+        assert!(ways.keep(id(WAYS_MAX), newest(1)).is_err());
+        ways.keep(id(3), newest(2)).unwrap();
+    }
+}

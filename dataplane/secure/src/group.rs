@@ -1,0 +1,291 @@
+//! Keys of a flow to several sinks: drawn by its source, and told to each sink alone.
+//!
+//! ```text
+//! telling  = 0x27, 6, 0, 0 || stamp (64) || noise || mac1 (128)
+//! noise    = Noise_K_25519_ChaChaPoly_BLAKE2s of the source to the sink, payload:
+//!            secret of the group (256) || opening, see `one_way`
+//! prologue = "recoded v2" || header and stamp || "group" || flow (32)
+//! mac1     = as of handshakes, by the public key of the sink: for whom it is
+//! ```
+//!
+//! The opening is that of a path without a way back, by the secret of the group in place of a
+//! pre-shared key, on the way from the source to itself. Each epoch has a secret of its own, so who
+//! is not told of the next one reads nothing of it. Epochs change as `one_way_keys` says, and at
+//! once when the sinks do; for the second in which the next one is told, who left still reads.
+//!
+//! No sink answers, so this needs no way back, and has no forward secrecy: who learns the private
+//! key of a sink reads what was recorded for it. All sinks have all keys: one that lies can send
+//! in the name of the source, where it stands on the way to another.
+
+use std::sync::Arc;
+
+use zeroize::Zeroizing;
+
+use crate::association::{EpochKeys, Turn};
+use crate::envelope::Suite;
+use crate::epoch_keys::EdgeKeys;
+use crate::error::Refused;
+use crate::handshake::timing::EPOCH_NANOS_MAX;
+use crate::handshake::{FIRST_BYTE, GROUP, MAC, Scope, mac1, noise};
+use crate::keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
+use crate::one_way::{OPENING_BYTES, OneWayReceiver, Remembered, Way};
+use crate::one_way_keys::{Keep, OneWayKeys};
+use crate::ring::{Epoch, Ring};
+
+const HEAD: usize = 12;
+const SECRET: usize = 32;
+const PAYLOAD: usize = SECRET + OPENING_BYTES;
+const NOISE: usize = 32 + PAYLOAD + 16;
+
+/// Bytes of a telling.
+pub const GROUP_BYTES: usize = HEAD + NOISE + MAC;
+
+/// Sinks of a flow: each is told 28 times in ten seconds.
+pub const GROUP_SINKS_MAX: usize = 64;
+
+/// Tellings that a sink opens in a second in vain: each costs two products on the curve.
+const TRIES_PER_SECOND: u32 = 20;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Whether a message is of a group, for whichever sink.
+#[must_use]
+pub fn is_group(message: &[u8]) -> bool {
+    message.first_chunk() == Some(&[FIRST_BYTE, GROUP])
+}
+
+/// The way of a group of this source.
+#[must_use]
+pub const fn group_way(source: PublicKey, flow: u32) -> Way {
+    Way { scope: Scope::Edge(flow), sender: source, receiver: source }
+}
+
+/// Writes what tells a sink an epoch.
+///
+/// # Errors
+/// Noise refuses, which no key of [`PublicKey`] makes it do.
+pub fn write_group(
+    (source, sink): (&PrivateKey, &PublicKey),
+    flow: u32,
+    (secret, opening): (&PresharedKey, &[u8; OPENING_BYTES]),
+    entropy: &Entropy,
+) -> Result<[u8; GROUP_BYTES], Refused> {
+    let mut message = [0; GROUP_BYTES];
+    let (before, tag) = message.split_last_chunk_mut::<MAC>().ok_or(Refused::Long)?;
+    let (head, sealed) = before.split_at_mut(HEAD);
+    head[..4].copy_from_slice(&[FIRST_BYTE, GROUP, 0, 0]);
+    head[4..].copy_from_slice(&stamp_of(opening).to_be_bytes());
+    let mut payload = Zeroizing::new([0; PAYLOAD]);
+    payload[..SECRET].copy_from_slice(secret.bytes());
+    payload[SECRET..].copy_from_slice(opening);
+    noise::seal_for((source, sink), &prologue(head, flow), entropy, &*payload, sealed)?;
+    *tag = mac1(sink, before);
+    Ok(message)
+}
+
+fn stamp_of(opening: &[u8; OPENING_BYTES]) -> u64 {
+    let stamp = opening[20..].first_chunk().expect("an opening has a stamp");
+    u64::from_be_bytes(*stamp)
+}
+
+fn prologue(head: &[u8], flow: u32) -> Vec<u8> {
+    [noise::PROLOGUE, head, b"group", &flow.to_be_bytes()].concat()
+}
+
+/// The source of a flow to several sinks.
+pub struct GroupSender {
+    private: PrivateKey,
+    flow: u32,
+    sinks: Vec<PublicKey>,
+    keys: OneWayKeys<EdgeKeys>,
+    /// For each sink, of the epoch with this opening.
+    tellings: Vec<[u8; GROUP_BYTES]>,
+    opening: [u8; OPENING_BYTES],
+}
+
+impl GroupSender {
+    /// With epochs newer than the one that an earlier start has kept.
+    #[must_use]
+    pub fn new(
+        private: PrivateKey,
+        (flow, sinks): (u32, Vec<PublicKey>),
+        suite: Suite,
+        newest: Option<Remembered>,
+        entropy: &Entropy,
+    ) -> Self {
+        let way = group_way(private.public(), flow);
+        let keys = OneWayKeys::new().drawing(way, suite, newest, entropy);
+        let opening = [0; OPENING_BYTES];
+        Self { private, flow, sinks, keys, tellings: Vec::new(), opening }
+    }
+
+    /// The epochs that are valid.
+    #[must_use]
+    pub const fn ring(&self) -> &Ring<Arc<EdgeKeys>> {
+        self.keys.ring()
+    }
+
+    /// Epochs that were begun.
+    #[must_use]
+    pub const fn epochs(&self) -> u64 {
+        self.keys.epochs().0
+    }
+
+    /// Other sinks from here on, of other keys than all before. Whether it is a change.
+    pub fn set_sinks(&mut self, now: u64, sinks: Vec<PublicKey>) -> bool {
+        let is_change = sinks != self.sinks;
+        if is_change {
+            self.sinks = sinks;
+            self.tellings.clear();
+            self.keys.begin_anew(now);
+        }
+        is_change
+    }
+
+    /// Does what is due, as [`OneWayKeys::poll`]. Where `send` is not 0, [`GroupSender::tellings`]
+    /// are to leave.
+    ///
+    /// # Errors
+    /// `fresh` gives no random bytes.
+    pub fn poll<E>(
+        &mut self,
+        now: u64,
+        stamp: u64,
+        fresh: impl Fn() -> Result<Entropy, E>,
+        keep: Keep<'_>,
+    ) -> Result<Result<Turn, Refused>, E> {
+        let mut opening = [0; OPENING_BYTES];
+        let turn = match self.keys.poll(now, stamp, &fresh()?, &mut opening, keep) {
+            Ok(turn) => turn,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        if turn.send > 0 && (opening != self.opening || self.tellings.len() != self.sinks.len()) {
+            self.opening = opening;
+            self.tellings.clear();
+            for sink in &self.sinks {
+                let Some(secret) = self.keys.drawn() else { break };
+                let keys = (&self.private, sink);
+                match write_group(keys, self.flow, (secret, &opening), &fresh()?) {
+                    Ok(telling) => self.tellings.push(telling),
+                    Err(reason) => return Ok(Err(reason)),
+                }
+            }
+        }
+        Ok(Ok(turn))
+    }
+
+    /// What tells each sink the newest epoch.
+    #[must_use]
+    pub fn tellings(&self) -> &[[u8; GROUP_BYTES]] {
+        &self.tellings
+    }
+
+    /// When [`GroupSender::poll`] has something to do.
+    #[must_use]
+    pub fn wake(&self) -> u64 {
+        self.keys.wake()
+    }
+}
+
+/// One of the sinks.
+pub struct GroupReceiver {
+    private: PrivateKey,
+    own: PublicKey,
+    way: Way,
+    newest: Option<Remembered>,
+    ring: Ring<Arc<EdgeKeys>>,
+    told: u64,
+    heard: Option<u64>,
+    /// A second, and how many tellings may still be opened in it.
+    tries: (u64, u32),
+}
+
+impl GroupReceiver {
+    /// Of the sink with this private key. `newest` is what an earlier start has kept of
+    /// [`group_way`].
+    #[must_use]
+    pub fn new(
+        private: PrivateKey,
+        (source, flow): (PublicKey, u32),
+        newest: Option<Remembered>,
+    ) -> Self {
+        let (own, way) = (private.public(), group_way(source, flow));
+        let (ring, tries) = (Ring::default(), (0, TRIES_PER_SECOND));
+        Self { private, own, way, newest, ring, told: 0, heard: None, tries }
+    }
+
+    /// The epochs that are valid.
+    #[must_use]
+    pub const fn ring(&self) -> &Ring<Arc<EdgeKeys>> {
+        &self.ring
+    }
+
+    /// Epochs that were told.
+    #[must_use]
+    pub const fn epochs(&self) -> u64 {
+        self.told
+    }
+
+    /// When the newest one came, while it is valid.
+    #[must_use]
+    pub fn heard(&self, now: u64) -> Option<u64> {
+        self.heard.filter(|heard| now.saturating_sub(*heard) < EPOCH_NANOS_MAX)
+    }
+
+    /// Whether a telling is for this sink, by what anyone could write who knows its public key.
+    #[must_use]
+    pub fn is_for_this(&self, message: &[u8]) -> bool {
+        let parts = message.split_last_chunk::<MAC>();
+        parts.is_some_and(|(before, tag)| mac1(&self.own, before) == *tag)
+    }
+
+    /// Reads a telling. Whether workers need a new copy of [`GroupReceiver::ring`].
+    ///
+    /// # Errors
+    /// It is none of this source for this sink and flow, of an epoch that is over, or could not be
+    /// kept; or too many came. Nothing has changed then.
+    pub fn receive(&mut self, now: u64, message: &[u8], keep: Keep<'_>) -> Result<bool, Refused> {
+        let message: &[u8; GROUP_BYTES] = message.try_into().map_err(|_| Refused::Malformed)?;
+        let (head, rest) = message.split_first_chunk::<HEAD>().ok_or(Refused::Malformed)?;
+        let [FIRST_BYTE, GROUP, 0, 0, stamp @ ..] = *head else { return Err(Refused::Malformed) };
+        if !self.is_for_this(message) {
+            return Err(Refused::OtherPeer);
+        }
+        let stamp = u64::from_be_bytes(stamp);
+        match self.newest {
+            Some(newest) if newest.stamp == stamp => return Ok(false),
+            Some(newest) if newest.stamp > stamp => return Err(Refused::Stale),
+            _ => {}
+        }
+        let second = now / SECOND;
+        if self.tries.0 != second {
+            self.tries = (second, TRIES_PER_SECOND);
+        }
+        self.tries.1 = self.tries.1.checked_sub(1).ok_or(Refused::TooSoon)?;
+        let Scope::Edge(flow) = self.way.scope else { return Err(Refused::Malformed) };
+        let mut payload = Zeroizing::new([0; PAYLOAD]);
+        let keys = (&self.private, &self.way.sender);
+        let sealed = &rest[..NOISE];
+        noise::open_from(keys, &prologue(head, flow), sealed, &mut *payload)?;
+        let (secret, opening) = payload.split_first_chunk().ok_or(Refused::Malformed)?;
+        let mut receiver =
+            OneWayReceiver::new(PresharedKey::of_group(*secret), self.way, self.newest);
+        let opened = receiver.receive(opening)?.ok_or(Refused::Stale)?;
+        if opened.remembered.stamp != stamp {
+            return Err(Refused::Malformed);
+        }
+        if !keep(&self.way, opened.remembered) {
+            return Err(Refused::NotKept);
+        }
+        self.newest = Some(opened.remembered);
+        let keys = Arc::new(EdgeKeys::to_receive(&opened.secrets, opened.key_id, opened.suite));
+        self.ring.admit(Epoch { key_id: opened.key_id, since: now, keys });
+        (self.told, self.heard) = (self.told + 1, Some(now));
+        Ok(true)
+    }
+
+    /// Forgets what is too old. Whether there was any.
+    pub fn expire(&mut self, now: u64) -> bool {
+        self.ring.expire(now, EPOCH_NANOS_MAX)
+    }
+}

@@ -1,0 +1,283 @@
+//! The epochs of a path without a way back: what one side begins and tells, and what it is told.
+//!
+//! ```text
+//!  sender     opening of B, every 100 ms, for 1 s -> B is sent with, its opening every 500 ms
+//!             |<-------------------- 10 s: then C --------------------------------------->|
+//!  receiver   opening of B: newer than all that it remembers? -> remembers it -> B is valid
+//! ```
+//!
+//! Nothing comes back, so nothing is confirmed: a new epoch is told ten times before it is used,
+//! and again while it is. A receiver that starts again refuses the epoch that it remembers, since
+//! it does not know which of its packets it took; it hears again with the next one, after 10 s at
+//! most. Keys live as long, so that is how late packets may be: two epochs of before stay valid.
+//!
+//! Either side of a hop may send: each direction has epochs of its own, and who hears nothing of
+//! the other one sends all the same.
+
+use std::sync::Arc;
+
+use crate::REKEY_PACKETS;
+use crate::association::{EpochKeys, Turn};
+use crate::envelope::Suite;
+use crate::error::Refused;
+use crate::handshake::timing::EPOCH_NANOS_MAX;
+use crate::keys::{Entropy, PresharedKey};
+use crate::one_way::{OPENING_BYTES, OneWayReceiver, OneWaySender, Remembered, Way};
+use crate::ring::{Epoch, Ring};
+
+const MILLI: u64 = 1_000_000;
+
+/// How long an epoch is sent with.
+pub const ONE_WAY_EPOCH_NANOS: u64 = 10_000 * MILLI;
+
+/// How long it is told before: ten openings, of which all must be lost.
+const HOLD_NANOS: u64 = 1000 * MILLI;
+
+/// The same where there is no other epoch to send with.
+const FIRST_HOLD_NANOS: u64 = 30 * MILLI;
+
+/// Between openings of an epoch that is to be sent with.
+const HELD_PERIOD_NANOS: u64 = 100 * MILLI;
+
+/// The same of a first one.
+const FIRST_PERIOD_NANOS: u64 = 10 * MILLI;
+
+/// Between openings of the epoch in use: how long who starts later, or missed all, hears nothing.
+const PERIOD_NANOS: u64 = 500 * MILLI;
+
+/// Writes down what a way must not forget over a restart of this node. Whether it could.
+pub type Keep<'a> = &'a mut dyn FnMut(&Way, Remembered) -> bool;
+
+/// The keys of a peer that gives no answer.
+pub struct OneWayKeys<Keys> {
+    sending: Option<Sending<Keys>>,
+    receiver: Option<OneWayReceiver>,
+    ring: Ring<Arc<Keys>>,
+    /// Epochs that were begun here, and that the peer told.
+    begun: u64,
+    told: u64,
+    /// When the newest one of the peer came.
+    heard: Option<u64>,
+}
+
+/// The direction to the peer.
+struct Sending<Keys> {
+    psk: PresharedKey,
+    /// Whether each epoch has another one, which its caller tells.
+    draws: bool,
+    way: Way,
+    suite: Suite,
+    /// Whether what was begun under an epoch is finished under it: units are.
+    keeps: bool,
+    number: u8,
+    stamp: u64,
+    opening: [u8; OPENING_BYTES],
+    /// Told and not yet sent with, and from when on it is.
+    coming: Option<(Epoch<Arc<Keys>>, u64)>,
+    next_opening: u64,
+    next_epoch: u64,
+}
+
+impl<Keys: EpochKeys> OneWayKeys<Keys> {
+    /// Nothing in either direction.
+    #[must_use]
+    pub fn new() -> Self {
+        let ring = Ring::default();
+        Self { sending: None, receiver: None, ring, begun: 0, told: 0, heard: None }
+    }
+
+    /// Sends on a way, with epochs newer than the one that an earlier start has kept. With `keeps`
+    /// epochs stay valid for what was begun under them.
+    #[must_use]
+    pub fn sending(
+        self,
+        (psk, way): (&PresharedKey, Way),
+        (suite, keeps): (Suite, bool),
+        newest: Option<Remembered>,
+        entropy: &Entropy,
+    ) -> Self {
+        let sending = Sending {
+            psk: psk.clone(),
+            draws: false,
+            way,
+            suite,
+            keeps,
+            number: entropy.extra::<1>(0)[0],
+            stamp: newest.map_or(0, |newest| newest.stamp),
+            opening: [0; OPENING_BYTES],
+            coming: None,
+            next_opening: 0,
+            next_epoch: 0,
+        };
+        Self { sending: Some(sending), ..self }
+    }
+
+    /// Sends on a way under a secret for each epoch, [`OneWayKeys::drawn`], in place of a
+    /// pre-shared key; epochs stay valid for what was begun under them.
+    pub(crate) fn drawing(
+        self,
+        way: Way,
+        suite: Suite,
+        newest: Option<Remembered>,
+        entropy: &Entropy,
+    ) -> Self {
+        let nothing = PresharedKey::none();
+        let mut keys = self.sending((&nothing, way), (suite, true), newest, entropy);
+        if let Some(sending) = &mut keys.sending {
+            sending.draws = true;
+        }
+        keys
+    }
+
+    /// The secret of the epoch that is told.
+    pub(crate) fn drawn(&self) -> Option<&PresharedKey> {
+        self.sending.as_ref().map(|sending| &sending.psk).filter(|_| self.begun > 0)
+    }
+
+    /// Forgets the epoch that is told and not yet sent with, and begins another one.
+    pub(crate) fn begin_anew(&mut self, now: u64) {
+        if let Some(sending) = &mut self.sending {
+            sending.coming = None;
+            sending.next_epoch = now;
+        }
+    }
+
+    /// Receives on a way what an earlier start did not; see [`OneWayReceiver::new`].
+    #[must_use]
+    pub fn receiving(self, (psk, way): (&PresharedKey, Way), newest: Option<Remembered>) -> Self {
+        Self { receiver: Some(OneWayReceiver::new(psk.clone(), way, newest)), ..self }
+    }
+
+    /// The epochs that are valid, of both directions.
+    #[must_use]
+    pub const fn ring(&self) -> &Ring<Arc<Keys>> {
+        &self.ring
+    }
+
+    /// Epochs that were begun here, and that the peer told.
+    #[must_use]
+    pub const fn epochs(&self) -> (u64, u64) {
+        (self.begun, self.told)
+    }
+
+    /// When the newest epoch of the peer came, while it is valid.
+    #[must_use]
+    pub fn heard(&self, now: u64) -> Option<u64> {
+        self.heard.filter(|heard| now.saturating_sub(*heard) < EPOCH_NANOS_MAX)
+    }
+
+    /// Forgets what is too old, for a side that sends nothing. Whether there was any.
+    pub fn expire(&mut self, now: u64) -> bool {
+        self.ring.expire(now, EPOCH_NANOS_MAX)
+    }
+
+    /// Does what is due. `stamp` is the wall clock in nanoseconds, or another number that grows
+    /// from start to start of this node; `out` has room for [`OPENING_BYTES`].
+    ///
+    /// # Errors
+    /// The buffer is too short.
+    pub fn poll(
+        &mut self,
+        now: u64,
+        stamp: u64,
+        entropy: &Entropy,
+        out: &mut [u8],
+        keep: Keep<'_>,
+    ) -> Result<Turn, Refused> {
+        let mut is_changed = self.ring.expire(now, EPOCH_NANOS_MAX);
+        let Some(sending) = &mut self.sending else {
+            return Ok(Turn { is_changed, ..Turn::default() });
+        };
+        let current = self.ring.sending();
+        if current.is_some_and(|epoch| epoch.keys.packets() >= REKEY_PACKETS) {
+            sending.next_epoch = sending.next_epoch.min(now);
+        }
+        if now >= sending.next_epoch && sending.coming.is_none() {
+            sending.begin(now, stamp, (current.is_none(), entropy), keep);
+            self.begun += 1;
+        }
+        if let Some((epoch, _)) = sending.coming.take_if(|(_, from)| now >= *from) {
+            self.ring.replace(epoch, sending.keeps);
+            is_changed = true;
+        }
+        if now < sending.next_opening {
+            return Ok(Turn { is_changed, ..Turn::default() });
+        }
+        let period = match (&sending.coming, self.ring.sending()) {
+            (Some(_), None) => FIRST_PERIOD_NANOS,
+            (Some(_), Some(_)) => HELD_PERIOD_NANOS,
+            (None, _) => PERIOD_NANOS,
+        };
+        sending.next_opening = now.saturating_add(period);
+        out.get_mut(..OPENING_BYTES).ok_or(Refused::Long)?.copy_from_slice(&sending.opening);
+        Ok(Turn { send: OPENING_BYTES, is_changed, ..Turn::default() })
+    }
+
+    /// Reads an opening of the peer. Whether workers need a new copy of [`OneWayKeys::ring`].
+    ///
+    /// # Errors
+    /// As [`OneWayReceiver::receive`], and where it could not be kept: nothing has changed then.
+    pub fn receive(&mut self, now: u64, message: &[u8], keep: Keep<'_>) -> Result<bool, Refused> {
+        let mut receiver = self.receiver.clone().ok_or(Refused::Unexpected)?;
+        let Some(opened) = receiver.receive(message)? else { return Ok(false) };
+        if !keep(receiver.way(), opened.remembered) {
+            return Err(Refused::NotKept);
+        }
+        self.receiver = Some(receiver);
+        let keys = Arc::new(Keys::to_receive(&opened.secrets, opened.key_id, opened.suite));
+        self.ring.admit(Epoch { key_id: opened.key_id, since: now, keys });
+        self.told += 1;
+        self.heard = Some(now);
+        Ok(true)
+    }
+
+    /// Begins an epoch with the next [`OneWayKeys::poll`].
+    pub fn renew(&mut self, now: u64) {
+        if let Some(sending) = &mut self.sending {
+            sending.next_epoch = now;
+        }
+    }
+
+    /// When [`OneWayKeys::poll`] has something to do.
+    #[must_use]
+    pub fn wake(&self) -> u64 {
+        let Some(sending) = &self.sending else { return u64::MAX };
+        let from = sending.coming.as_ref().map_or(sending.next_epoch, |(_, from)| *from);
+        from.min(sending.next_opening)
+    }
+}
+
+impl<Keys: EpochKeys> Default for OneWayKeys<Keys> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<Keys: EpochKeys> Sending<Keys> {
+    fn begin(
+        &mut self,
+        now: u64,
+        stamp: u64,
+        (is_first, entropy): (bool, &Entropy),
+        keep: Keep<'_>,
+    ) {
+        self.number = self.number.wrapping_add(1);
+        self.stamp = stamp.max(self.stamp.saturating_add(1));
+        let name = (self.number, self.stamp);
+        if self.draws {
+            // The salt is of the first half.
+            self.psk = PresharedKey::of_group(entropy.extra(0));
+        }
+        let sender = OneWaySender::new((&self.psk, &self.way), self.suite, name, entropy);
+        // Where it cannot be kept and the clock goes back, receivers refuse what comes after a
+        // restart until it has caught up: better than to send nothing.
+        keep(&self.way, sender.remembered());
+        let OneWaySender { opening, key_id, secrets } = sender;
+        let keys = Arc::new(Keys::to_send(&secrets, key_id, self.suite));
+        let hold = if is_first { FIRST_HOLD_NANOS } else { HOLD_NANOS };
+        self.coming = Some((Epoch { key_id, since: now, keys }, now.saturating_add(hold)));
+        self.opening = opening;
+        self.next_opening = now;
+        self.next_epoch = now.saturating_add(ONE_WAY_EPOCH_NANOS);
+    }
+}
