@@ -102,6 +102,30 @@ fn little_traffic_takes_the_shorter_path() {
     }
 }
 
+/// Datagrams beside TCP that fills both paths.
+#[test]
+fn few_datagrams_beside_tcp_take_the_shorter_path() {
+    if is_emulated() {
+        return;
+    }
+    let (fast, slow) = uplinks();
+    let near = Link::new(0.0, 0);
+    for seed in 0..2 {
+        let mut line = Line::paths(&[&[fast], &[near, slow]], GREEDY, seed, spread(Spread::Sum));
+        line.sparse = 50;
+        line.run(6 * SECOND);
+        let since = line.now - 3 * SECOND;
+        let is_sparse = |it: &&timed::Delivered| it.at >= since && line.is_sparse(it.number);
+        let mut took: Vec<Nanos> =
+            line.delivered.iter().filter(is_sparse).map(|it| it.took).collect();
+        took.sort_unstable();
+        let of = |share: f64| took[((took.len() - 1) as f64 * share) as usize] / MILLI;
+        println!("{} / {} / {} ms of {}", of(0.1), of(0.5), of(0.99), took.len());
+        assert!(share(&mut line, &[fast, slow], SECOND) > 0.93);
+        assert!(of(0.5) < 45 && of(0.99) < 85, "they waited behind TCP in the source");
+    }
+}
+
 /// A link that carries nothing.
 fn cut(link: Link) -> Link {
     Link { loss: 1.0, ..link }

@@ -168,8 +168,9 @@ impl Topology {
             daemon: "generations = 32\n",
             keys: format!(
                 "code = \"rlnc\"\nfield = 4\ngeneration_size = {UNIT_SYMBOLS}\nsymbol_bytes = {}\n\
-                 redundancy = {redundancy:.4}\nspread = \"sum\"\nonward_share = 0.5\n\
-                 recoding = \"random\"\nflush_timeout_us = 200000\nhold_timeout_us = 1000000\n",
+                 redundancy = {redundancy}\nspread = \"sum\"\nonward_share = 0.5\n\
+                 recoding = \"random\"\nflush_timeout_us = 200000\n\
+                 generation_timeout_us = 200000\nhold_timeout_us = 1000000\n",
                 UNIT_PACKET_BYTES + 2
             ),
         }

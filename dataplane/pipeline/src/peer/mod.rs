@@ -6,6 +6,8 @@ pub(crate) mod next_hops;
 
 pub(crate) mod arrivals;
 
+pub(crate) mod branches;
+
 mod contest;
 
 mod sequence;

@@ -17,6 +17,8 @@ pub(crate) mod adaptive;
 
 mod feedback;
 
+mod joined;
+
 pub(crate) mod mended;
 
 use crate::collected::{Accepted, Collected, PacketView};
@@ -25,7 +27,8 @@ use crate::edge::class;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
 use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
-use crate::params::{FlowParams, Nanos, Recoding, ShardId, UPSTREAMS_MAX};
+use crate::params::{FlowParams, Nanos, Recoding, ShardId};
+use crate::peer::branches::Branches;
 use crate::peer::mender::Mender;
 use crate::peer::repair::RepairBudget;
 use crate::plan::Plan;
@@ -47,6 +50,7 @@ pub(crate) struct Relay {
     pub(crate) incoming: Incoming,
     adaptive: AdaptivePlan,
     repair_budget: RepairBudget,
+    branches: Branches,
     pub(crate) mender: Mender,
     /// Packets of a window flow.
     pub(crate) kept: KeptPackets,
@@ -85,6 +89,7 @@ impl Relay {
             incoming: Incoming::default(),
             adaptive: AdaptivePlan::new(shard),
             repair_budget: RepairBudget::new(),
+            branches: Branches::default(),
             mender: Mender::new(kept_packets(params)),
             kept: KeptPackets::new(kept_packets(params)),
             deferred: Vec::with_capacity(params.generations.max(1)),
@@ -148,9 +153,12 @@ impl Relay {
                 }
             }
         }
+        self.branches.hear(cx.upstream.place, cx.io.now);
         if is_repair {
             return self.repair((index, accepted), cx, arrival, header);
         }
+        self.go_on(cx, header.generation);
+        let collected = &mut self.generations[index];
         let ends = collected.hear_plan(params, &header, (view, cx.upstream.place));
         let is_mended = self.is_mended(index, cx.io.now);
         let collected = &self.generations[index];
@@ -481,7 +489,7 @@ impl Lifecycle for Relay {
             if collected.closed {
                 continue;
             }
-            let end = collected.touched + params.generation_timeout_nanos;
+            let end = self.ends_at(collected, params);
             if end <= cx.io.now {
                 self.close(index, cx);
             } else {
@@ -542,37 +550,6 @@ fn send_on(cx: &mut Context<'_, '_, impl Frames, impl Egress>, arrival: &Arrival
     cx.io.frames.retain(arrival.payload.frame);
     cx.counters.sent_forwarded += 1;
     cx.send(arrival.payload, class::outer(arrival.traffic_class));
-}
-
-/// Packets to be sent of a generation, by what upstreams announce: all of them together, where each
-/// brings a part; where one brings as many as there are symbols, others bring copies.
-fn onward(params: &FlowParams, collected: &Collected) -> u16 {
-    let announced = collected.announced.iter().map(|packets| usize::from(*packets));
-    let most = announced.clone().max().unwrap_or(0);
-    let packets = if most >= collected.size() { most } else { announced.sum() };
-    let share = (packets as f64 * params.onward_share).ceil();
-    share.min(f64::from(PLANNED_MAX)) as u16
-}
-
-impl Collected {
-    /// Notes what a packet of the upstream at a place announces. Whether nothing more is to come
-    /// that does anything for it: it is whole, or each upstream has sent its last packet of it.
-    fn hear_plan(
-        &mut self,
-        params: &FlowParams,
-        header: &CodedHeader,
-        (view, place): (&PacketView, usize),
-    ) -> bool {
-        let place = place % UPSTREAMS_MAX;
-        let is_batch = view.block.is_some();
-        self.announced[place] = if is_batch { view.size as u16 } else { header.planned };
-        self.ended |= u8::from(header.common.flags.has(Flags::END)) << place;
-        if !self.is_planned {
-            self.planned = plan_within(params, self.size(), onward(params, self));
-        }
-        let upstreams = params.further_upstreams.len() as u32 + 1;
-        self.ended.count_ones() >= upstreams || self.is_complete()
-    }
 }
 
 /// The plan a packet announces, within what configuration allows: output per input stays bounded

@@ -130,7 +130,7 @@ pub(crate) struct Progress {
     /// several upstreams, the end of each, and newer units say nothing.
     pub closed: Option<Nanos>,
     /// Upstreams that sent their last packet of it, a bit each.
-    ended: u8,
+    pub ended: u8,
     /// Whether all its symbols are known.
     pub decoded: bool,
     /// Whether its ranks were counted.

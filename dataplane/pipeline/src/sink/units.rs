@@ -11,6 +11,8 @@
 //!               └ cursor: symbols of it delivered
 //! ```
 
+mod joined;
+
 mod later;
 
 use crate::edge::framing::Unpacker;
@@ -18,6 +20,7 @@ use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
 use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, earlier};
 use crate::params::{FlowParams, Nanos};
+use crate::peer::branches::Branches;
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
@@ -26,7 +29,7 @@ use crate::sink::pace::Pace;
 use crate::sink::requests::Requests;
 use crate::sink::trial::Trial;
 use crate::sink::unit::{Progress, Unit};
-use recoded_wire::coded::CodedHeader;
+use joined::upstreams;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, Nack};
 use recoded_wire::frames::Frames;
 
@@ -65,6 +68,7 @@ pub(crate) struct UnitSink<U> {
     /// A unit closed short: the next tick must see it.
     urgent: bool,
     pub(super) requests: Requests,
+    branches: Branches,
     /// Whether anything was delivered: what it holds may be forged else.
     pub(super) has_delivered: bool,
     /// A unit out of range.
@@ -89,6 +93,7 @@ impl<U: Unit> UnitSink<U> {
             cursor: 0,
             urgent: false,
             requests: Requests::new(),
+            branches: Branches::default(),
             has_delivered: false,
             pace: Pace::new(),
             unpacker: Unpacker::new(),
@@ -178,16 +183,6 @@ impl<U: Unit> UnitSink<U> {
             self.open(opened, cx.io.now);
         }
         self.pump(cx);
-    }
-
-    /// Whether nothing more is planned for a unit after a packet of an upstream, of so many.
-    fn ends(&mut self, index: usize, header: &CodedHeader, from: (usize, usize)) -> bool {
-        let unit = &mut self.units[index];
-        if unit.progress().decoded || !unit.ends_with(header) {
-            return unit.progress().decoded;
-        }
-        let is_last = header.is_repair() || unit.is_complete();
-        is_last || unit.progress_mut().ends(from.0, from.1)
     }
 
     /// Notes that nothing more is planned for a unit.
@@ -365,6 +360,10 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         }
         unit.progress_mut().first.get_or_insert(cx.io.now);
         self.decode(index, cx);
+        self.branches.hear(cx.upstream.place, cx.io.now);
+        if !header.is_repair() {
+            self.go_on(number, cx);
+        }
         if self.ends(index, header, (cx.upstream.place, upstreams(params))) {
             self.close(index, cx.io.now);
         }
@@ -410,7 +409,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         for number in (0..self.held_span() / U::STEP).map(|n| next.wrapping_add(n * U::STEP)) {
             let index = self.index(number);
             let progress = self.units[index].progress();
-            let end = progress.touched + params.generation_timeout_nanos;
+            let end = self.ends_at(progress, params);
             if progress.closed.is_none() && end > cx.io.now {
                 deadline = earlier(deadline, Some(end));
                 continue;
@@ -483,11 +482,6 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
     fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
     }
-}
-
-/// Neighbours that a flow is received from.
-fn upstreams(params: &FlowParams) -> usize {
-    params.further_upstreams.len() + 1
 }
 
 /// Says what unit `number` lacks.

@@ -13,6 +13,10 @@ use crate::stream::store::Store;
 /// they do not take the longer way; too little to delay what follows.
 const WAIT_MAX_NANOS: Nanos = 3_000_000;
 
+/// Shorter symbols go where they arrive first, also where that path is full: they are of calls and
+/// games, and fill none.
+const SHORT_BYTES: usize = 512;
+
 /// When a path that is full is looked at again.
 const AGAIN_NANOS: Nanos = 1_000_000;
 
@@ -108,8 +112,9 @@ impl Paths {
         // arrives.
         let worth = |(place, (_, sender)): (usize, &mut Hop)| {
             let unfit = (sender.is_in_doubt(now), sender.refuses(bytes), avoid == Some(place));
-            let arrives = if backup { 0 } else { sender.arrives_after(bytes, now) };
-            (unfit, !backup && is_full(sender, bytes, now), arrives, place)
+            let arrives = if backup { 0 } else { sender.arrives_after(now) };
+            let is_full = bytes > SHORT_BYTES && is_full(sender, now);
+            (unfit, !backup && is_full, arrives, place)
         };
         let place = hops.iter_mut().enumerate().map(worth).min().map_or(0, |(.., place)| place);
         *self.carrier_mut(number) = place as u8;
@@ -129,7 +134,7 @@ impl Paths {
         let most = if self.spread == Spread::Backup { 1 } else { hops.len() };
         let mut at: Option<Nanos> = None;
         for (_, sender) in candidates.take(most) {
-            if !is_full(sender, 0, now) {
+            if !is_full(sender, now) {
                 return Ok(());
             }
             let opens = match sender.opens_at(now) {
@@ -227,12 +232,12 @@ fn note(bits: &mut u8, place: usize, on: bool) {
     *bits = *bits & !(1 << place) | u8::from(on) << place;
 }
 
-/// Whether a symbol of so many bytes would have to wait for long before it leaves.
-fn is_full(sender: &Sender, bytes: usize, now: Nanos) -> bool {
+/// Whether a symbol would have to wait for long before it leaves.
+fn is_full(sender: &Sender, now: Nanos) -> bool {
     let waits = match sender.opens_at(now) {
         Ok(()) => 0,
         Err(Some(at)) => at.saturating_sub(now),
         Err(None) => Nanos::MAX,
     };
-    waits.max(sender.backlog(bytes, now)) > WAIT_MAX_NANOS
+    waits.max(sender.waits(now)) > WAIT_MAX_NANOS
 }

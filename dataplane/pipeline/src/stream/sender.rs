@@ -119,6 +119,8 @@ pub(crate) struct Sender {
     least_at: Nanos,
     /// Numbers to be sent; numbers and places to be sent again.
     fresh: VecDeque<u32>,
+    /// Mean bytes of symbols that left.
+    mean_bytes: usize,
     again: VecDeque<(u32, u32)>,
     /// Lost, as far as is known, and not made good by combinations that came. Oldest first.
     open: VecDeque<(u32, u32)>,
@@ -160,6 +162,7 @@ impl Sender {
             least: (Nanos::MAX, Nanos::MAX),
             least_at: 0,
             fresh: VecDeque::with_capacity(symbols),
+            mean_bytes: 0,
             again: VecDeque::with_capacity(symbols),
             open: VecDeque::with_capacity(symbols),
             placed: vec![(0, 0); PLACES].into_boxed_slice(),
@@ -387,6 +390,8 @@ impl Sender {
         match what {
             Next::Symbol { .. } | Next::Combination(_) => {
                 if let Next::Symbol { place, .. } = what {
+                    let mean = if self.mean_bytes == 0 { bytes } else { self.mean_bytes };
+                    self.mean_bytes = (7 * mean + bytes) / 8;
                     self.placed[place as usize % PLACES].1 = now;
                 }
                 if matches!(what, Next::Symbol { is_repair: false, .. }) {

@@ -32,6 +32,9 @@ const FLOW: u32 = 7;
 /// That of acknowledgements, the other way.
 const BACK: u32 = 8;
 
+/// Bytes of an IP packet of a flow beside a load.
+const SPARSE_BYTES: usize = 228;
+
 /// How late a worker that sleeps is woken, and what it needs for a packet.
 const WAKE_NANOS: Nanos = 60_000;
 
@@ -140,6 +143,8 @@ pub struct Line {
     /// Delivered packets for each acknowledgement that goes back, in a flow of its own.
     acknowledged: Option<usize>,
     seed: u64,
+    /// One in so many packets is a short datagram of a flow of its own; 0: none.
+    pub sparse: u32,
     /// What becomes of a packet that a node sends towards the sink, by the node: where it lies.
     pub tamper: Option<Tamper>,
 }
@@ -246,6 +251,7 @@ impl Line {
             newest_back: vec![0; last + 1],
             acknowledged: None,
             seed,
+            sparse: 0,
             tamper: None,
         };
         line.wires = wires;
@@ -477,15 +483,22 @@ impl Line {
     }
 
     fn ingress_of(&mut self, id: ShardId, number: u32) {
-        let mut packet = vec![0xA5; self.load.bytes];
+        let is_sparse = self.is_sparse(number);
+        let bytes = if is_sparse { SPARSE_BYTES } else { self.load.bytes };
+        let mut packet = vec![0xA5; bytes];
         packet[..20].fill(0);
         packet[0] = 0x45;
-        packet[2..4].copy_from_slice(&(self.load.bytes as u16).to_be_bytes());
-        packet[9] = if self.load.ordered { 6 } else { 17 };
+        packet[2..4].copy_from_slice(&(bytes as u16).to_be_bytes());
+        packet[9] = if self.load.ordered && !is_sparse { 6 } else { 17 };
         packet[20..24].fill(9);
         packet[24..28].copy_from_slice(&number.to_be_bytes());
         let node = &mut self.nodes[0];
         node.pipeline.ingress(&mut node.frames, &mut node.outputs, (id, &packet), self.now);
+    }
+
+    /// Whether a packet is one of the short datagrams.
+    pub fn is_sparse(&self, number: u32) -> bool {
+        self.sparse > 0 && number.is_multiple_of(self.sparse)
     }
 
     /// Timers, and what comes of everything.

@@ -31,9 +31,14 @@ impl Sender {
         queued + if waiting > 0 { self.free_at.saturating_sub(now) } else { 0 }
     }
 
-    /// How long a symbol of so many bytes takes to the receiver if it is queued now.
-    pub(crate) fn arrives_after(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
-        let waits = self.backlog(symbol_bytes, now).saturating_add(self.waits_there);
+    /// How long what is queued now waits until it leaves, as long as symbols were lately.
+    pub(crate) fn waits(&self, now: Nanos) -> Nanos {
+        self.backlog(self.mean_bytes, now)
+    }
+
+    /// How long a symbol takes to the receiver if it is queued now.
+    pub(crate) fn arrives_after(&self, now: Nanos) -> Nanos {
+        let waits = self.waits(now).saturating_add(self.waits_there);
         waits.saturating_add(self.path_round_trip() / 2)
     }
 

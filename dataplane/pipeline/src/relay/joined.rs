@@ -1,0 +1,82 @@
+//! A relay where paths meet: what all upstreams together announce of a generation, and when each
+//! has sent its last packet of it.
+
+use crate::collected::{Collected, PacketView};
+use crate::egress::Egress;
+use crate::io::{Context, RESTART_DISTANCE};
+use crate::params::{FlowParams, Nanos, UPSTREAMS_MAX};
+use crate::relay::{Relay, plan_within};
+use recoded_wire::coded::{CodedHeader, PLANNED_MAX};
+use recoded_wire::frames::Frames;
+use recoded_wire::header::{Flags, serial_before};
+
+impl Relay {
+    /// Notes a planned packet of a generation from the present one of several upstreams. Those
+    /// before that it is done with, as the others are, close.
+    pub(super) fn go_on(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        generation: u32,
+    ) {
+        if cx.params.further_upstreams.is_empty() {
+            return;
+        }
+        let (place, about) = (cx.upstream.place, (RESTART_DISTANCE, cx.io.now));
+        let Some(before) = self.branches.note(place, generation, about) else { return };
+        let mut from = 0;
+        while let Some(index) = self.generations.next_held(from) {
+            from = index + 1;
+            let collected = &mut self.generations[index];
+            if serial_before(collected.generation, before) {
+                collected.ended |= 1 << (place % UPSTREAMS_MAX);
+                if !collected.closed && collected.has_ended(cx.params) {
+                    self.close(index, cx);
+                }
+            }
+        }
+    }
+
+    /// When a generation closes of which nothing more comes.
+    pub(super) fn ends_at(&self, collected: &Collected, params: &FlowParams) -> Nanos {
+        self.branches.ends_at(
+            (collected.ended, params.further_upstreams.len() + 1),
+            (collected.first, collected.touched),
+            (params.generation_timeout_nanos, params.hold_timeout_nanos),
+        )
+    }
+}
+
+/// Packets to be sent of a generation, by what upstreams announce: all of them together, where each
+/// brings a part; where one brings as many as there are symbols, others bring copies.
+fn onward(params: &FlowParams, collected: &Collected) -> u16 {
+    let announced = collected.announced.iter().map(|packets| usize::from(*packets));
+    let most = announced.clone().max().unwrap_or(0);
+    let packets = if most >= collected.size() { most } else { announced.sum() };
+    let share = (packets as f64 * params.onward_share).ceil();
+    share.min(f64::from(PLANNED_MAX)) as u16
+}
+
+impl Collected {
+    /// Notes what a packet of the upstream at a place announces. Whether nothing more is to come
+    /// that does anything for it: it is whole, or each upstream has sent its last packet of it.
+    pub(super) fn hear_plan(
+        &mut self,
+        params: &FlowParams,
+        header: &CodedHeader,
+        (view, place): (&PacketView, usize),
+    ) -> bool {
+        let place = place % UPSTREAMS_MAX;
+        let is_batch = view.block.is_some();
+        self.announced[place] = if is_batch { view.size as u16 } else { header.planned };
+        self.ended |= u8::from(header.common.flags.has(Flags::END)) << place;
+        if !self.is_planned {
+            self.planned = plan_within(params, self.size(), onward(params, self));
+        }
+        self.has_ended(params) || self.is_complete()
+    }
+
+    /// Whether each upstream has sent its last packet of it.
+    fn has_ended(&self, params: &FlowParams) -> bool {
+        self.ended.count_ones() as usize > params.further_upstreams.len()
+    }
+}

@@ -1,0 +1,63 @@
+//! A sink of units where paths meet: when each upstream has sent its last packet of a unit.
+
+use crate::egress::Egress;
+use crate::io::Context;
+use crate::params::{FlowParams, Nanos};
+use crate::sink::unit::{Progress, Unit};
+use crate::sink::units::UnitSink;
+use recoded_wire::coded::CodedHeader;
+use recoded_wire::frames::Frames;
+
+impl<U: Unit> UnitSink<U> {
+    /// Whether nothing more is planned for a unit after a packet of an upstream, of so many.
+    pub(super) fn ends(
+        &mut self,
+        index: usize,
+        header: &CodedHeader,
+        from: (usize, usize),
+    ) -> bool {
+        let unit = &mut self.units[index];
+        if unit.progress().decoded || !unit.ends_with(header) {
+            return unit.progress().decoded;
+        }
+        let is_last = header.is_repair() || unit.is_complete();
+        is_last || unit.progress_mut().ends(from.0, from.1)
+    }
+
+    /// Notes a planned packet of a unit from the present one of several upstreams. Those before
+    /// that it is done with, as the others are, close.
+    pub(super) fn go_on<F: Frames, E: Egress>(&mut self, number: u32, cx: &Context<'_, '_, F, E>) {
+        let (place, count) = (cx.upstream.place, upstreams(cx.params));
+        if count == 1 {
+            return;
+        }
+        let about = (U::RESTART, cx.io.now);
+        let Some(before) = self.branches.note(place, number, about) else { return };
+        let Some((next, _)) = self.range else { return };
+        let span = before.wrapping_sub(next);
+        if span.cast_signed() <= 0 || span > self.held_span() {
+            return;
+        }
+        for unit in (0..span / U::STEP).map(|n| next.wrapping_add(n * U::STEP)) {
+            let index = self.index(unit);
+            if self.units[index].progress_mut().ends(place, count) {
+                self.close(index, cx.io.now);
+            }
+        }
+    }
+
+    /// When a unit ends of which nothing more comes.
+    pub(super) fn ends_at(&self, progress: &Progress, params: &FlowParams) -> Nanos {
+        let first = progress.first.unwrap_or(progress.touched);
+        self.branches.ends_at(
+            (progress.ended, upstreams(params)),
+            (first, progress.touched),
+            (params.generation_timeout_nanos, params.hold_timeout_nanos),
+        )
+    }
+}
+
+/// Neighbours that a flow is received from.
+pub(super) fn upstreams(params: &FlowParams) -> usize {
+    params.further_upstreams.len() + 1
+}
