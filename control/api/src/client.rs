@@ -94,7 +94,10 @@ pub enum ClientError {
         path: PathBuf,
     },
     /// No answer in time.
-    #[error("the daemon at {path} did not answer within {seconds} s")]
+    #[error(
+        "the daemon at {path} did not answer within {seconds} s: it hangs, or the host has no time \
+         for it; `journalctl -u recoded` may say why, `systemctl restart recoded` starts another"
+    )]
     Timeout {
         /// The socket.
         path: PathBuf,
@@ -121,7 +124,7 @@ impl ClientError {
     /// Exit code that a client should end with.
     pub fn exit_code(&self) -> u8 {
         match self {
-            ClientError::NotRunning { .. } => exit::NOT_RUNNING,
+            ClientError::NotRunning { .. } | ClientError::Timeout { .. } => exit::NOT_RUNNING,
             ClientError::Forbidden { .. } => exit::REFUSED,
             ClientError::Control(error) => error.exit_code(),
             _ => exit::FAILED,

@@ -468,19 +468,20 @@ fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 
-/// What people are told to look at must be there.
-/// The frictions of the first trial by an operator, and what shows that each is gone.
+/// What people are told to look at must be there: the tests that the pages name, at least so many.
 #[test]
-fn page_of_frictions_names_only_tests_that_exist() {
+fn pages_of_tests_name_only_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("tests/FRICTIONS.md")).expect("the page");
-    let named: Vec<(&str, &str)> =
-        page.split('`').skip(1).step_by(2).filter_map(|word| word.split_once("::")).collect();
-    assert!(named.len() >= 25, "{} tests are named", named.len());
-    for (file, test) in named {
-        let text = std::fs::read_to_string(root.join(file))
-            .unwrap_or_else(|error| panic!("tests/FRICTIONS.md: {file}: {error}"));
-        assert!(text.contains(&format!("fn {test}(")), "tests/FRICTIONS.md: {file} has no {test}");
+    for (page, least) in [("tests/FRICTIONS.md", 25), ("tests/BAD_INPUT.md", 30)] {
+        let text = std::fs::read_to_string(root.join(page)).expect("the page");
+        let named: Vec<(&str, &str)> =
+            text.split('`').skip(1).step_by(2).filter_map(|word| word.split_once("::")).collect();
+        assert!(named.len() >= least, "{page} names {} tests", named.len());
+        for (file, test) in named {
+            let text = std::fs::read_to_string(root.join(file))
+                .unwrap_or_else(|error| panic!("{page}: {file}: {error}"));
+            assert!(text.contains(&format!("fn {test}(")), "{page}: {file} has no {test}");
+        }
     }
 }
 

@@ -17,7 +17,7 @@
 //! The digest is the sums of the packet's products with eight secret columns over GF(256) modulo
 //! 0x11D. Two packets of one length have the same digest with probability 2^-64 over the columns,
 //! which nothing shows: the digest goes through SipHash. As fast as a homomorphic tag is verified,
-//! a third of AES-GMAC, and what SipHash takes does not depend on the packet.
+//! less than half of AES-GMAC, and what SipHash takes does not depend on the packet.
 //!
 //! The replay window is asked and moves in [`HopReceiver::accept`] alone, which takes a
 //! [`Checked`].
