@@ -4,6 +4,7 @@
 //! beside the new one: a source still answers NACKs with it, a sink decodes with it what is still
 //! on the way.
 
+mod pace;
 mod size;
 mod timers;
 
@@ -18,7 +19,6 @@ use crate::egress::{Egress, Ticket};
 use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
 use crate::open::Sizes;
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId};
-use crate::peer::arrivals::Onward;
 use crate::peer::next_hops::{Counts, NextHops};
 use crate::peer::upstreams::Upstreams;
 use crate::plan::Plan;
@@ -455,42 +455,6 @@ impl Shard {
         match first {
             Err(reason) if second.is_none_or(|second| second.is_err()) => Fate::Dropped(reason),
             _ => Fate::Consumed,
-        }
-    }
-
-    /// What becomes of what comes now.
-    fn onward(&mut self, now: Nanos) -> Onward {
-        let upstream = self.upstreams.place();
-        let symbol_bytes = self.present.params.symbol_bytes;
-        match &mut self.present.state {
-            State::StreamRelay(relay) => Onward {
-                backlog: relay.backlog(now, symbol_bytes),
-                beyond: relay.path_round_trip(),
-                missing: relay.missing(upstream),
-            },
-            State::Relay(relay) => {
-                Onward { beyond: relay.mender.path_round_trip(), ..Onward::default() }
-            }
-            State::StreamSink(sink) => {
-                Onward { missing: sink.missing(upstream), ..Onward::default() }
-            }
-            _ => Onward::default(),
-        }
-    }
-
-    /// Sum of the round trips of all hops from this source, as far as it is known.
-    pub(crate) fn path_round_trip(&self) -> Nanos {
-        match &self.present.state {
-            State::StreamSource(source) => source.path_round_trip(),
-            _ => 0,
-        }
-    }
-
-    /// Whether a packet from a tunnel may come; otherwise when to ask again, if that is known.
-    pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
-        match &mut self.present.state {
-            State::StreamSource(source) => source.opens_at(now),
-            _ => Ok(()),
         }
     }
 

@@ -91,6 +91,15 @@ impl KeptBatches {
     ) {
         let bytes = cx.io.frames.bytes(payload);
         mender.hear((report, bytes), cx.io.now, &mut self.batches);
+        self.mend(cx, mender);
+    }
+
+    /// Sends what the next node lacks, as far as it may leave now.
+    pub(crate) fn mend(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        mender: &mut Mender,
+    ) {
         let mut from = 0;
         while let Some(index) = self.batches.next_held(from) {
             from = index + 1;
@@ -143,10 +152,11 @@ impl Batch {
     /// Sends combinations in the place of what the next node lacks.
     fn mend(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, mender: &mut Mender) {
         let lacks = self.tally.lacks(self.symbols.len());
-        if lacks == 0 || self.tally.sent == 0 || !mender.is_on(cx.io.now) {
+        let is_leaving = usize::from(self.tally.sent) < self.symbols.len();
+        if lacks == 0 || is_leaving || !mender.is_on(cx.io.now) {
             return;
         }
-        let granted = mender.spend(lacks, cx.counters);
+        let granted = mender.spend(lacks, cx.counters, cx.io.now);
         cx.counters.sent_repair += self.send(cx, mender, granted);
     }
 

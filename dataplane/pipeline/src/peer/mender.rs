@@ -26,6 +26,7 @@ use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{Nanos, PeerId};
+use crate::peer::gate::Gate;
 use crate::peer::repair::RepairBudget;
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::report::{FlowCounters, FlowReport, HopLoss, NextHop, Planned};
@@ -57,6 +58,9 @@ const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
 const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVES_SOON: u32 = 6;
 const KEEPALIVES: u32 = 12;
+
+/// The first report may take so long.
+const UNKNOWN_NANOS: Nanos = 600_000_000;
 
 /// While nothing is heard, every so many packets are followed by a keepalive: far fewer than a
 /// receiver believes to be missing at once. As many leave in the place of lost ones for each report
@@ -94,7 +98,10 @@ const RATE_WEIGHT: f64 = 0.3;
 #[derive(Debug)]
 pub(crate) struct Mender {
     sent: Sent,
+    gate: Gate,
     budget: RepairBudget,
+    /// When the first packet left.
+    begun_at: Option<Nanos>,
     /// Mean round trip, once the next node reports.
     round_trip: Option<Nanos>,
     /// Sum of the round trips of the hops behind it, by what the next node says.
@@ -171,6 +178,8 @@ impl Mender {
     pub(crate) fn new(packets: usize) -> Self {
         Self {
             sent: Sent::new(room(packets)),
+            gate: Gate::new(),
+            begun_at: None,
             budget: RepairBudget::of_share(BUDGET_SHARE),
             round_trip: None,
             beyond: 0,
@@ -213,7 +222,9 @@ impl Mender {
         (first, count): (u32, u64),
         now: Nanos,
     ) {
+        self.begun_at.get_or_insert(now);
         for number in (0..count).map(|place| first.wrapping_add(place as u32)) {
+            self.gate.spend(bytes, &mut self.sent, now);
             self.sent.note(number, (carried, bytes), now);
         }
         let unheard = first.wrapping_sub(*self.asked.get_or_insert(first));
@@ -252,14 +263,20 @@ impl Mender {
         resolve: impl FnMut(Carried, Outcome),
     ) {
         let round_trip = self.round_trip.unwrap_or(0);
+        let was_on = self.is_on(now);
         let heard = self.sent.hear(about, (now, round_trip), resolve);
         let Some(heard) = heard else { return };
         self.path.age(now);
         self.beyond = about.0.beyond_nanos();
         (self.asked, self.doubted) = (None, 0);
-        self.round_trip = Some(self.round_trip.map_or(heard.round_trip, |mean| {
+        if !was_on && self.round_trip.is_some() {
+            self.gate.begin_again();
+        }
+        let mean = self.round_trip.map_or(heard.round_trip, |mean| {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
-        }));
+        });
+        self.round_trip = Some(mean);
+        self.gate.hear((about.0, &heard), &mut self.sent, (mean, now));
         if now >= self.least_at + LEAST_NANOS {
             (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
         }
@@ -342,14 +359,22 @@ impl Mender {
         if self.is_far() { sure(loss, 1) } else { 0 }
     }
 
-    /// Packets to send in the place of what a unit lacks, as far as the budget grants them. Where
-    /// reports take too long, so many that what lacks arrives on average: another round costs more.
-    pub(crate) fn spend(&mut self, lacks: u16, counters: &mut FlowCounters) -> usize {
+    /// Packets to send in the place of what a unit lacks, as far as the pace allows now and the
+    /// budget grants them. Where reports take too long, so many that what lacks arrives on average:
+    /// another round costs more.
+    pub(crate) fn spend(&mut self, lacks: u16, counters: &mut FlowCounters, now: Nanos) -> usize {
         let through = 1.0 - self.sent.loss(None).loss.min(LOSS_MAX);
         let again = if self.is_slow { (f64::from(lacks) / through).ceil() } else { lacks.into() };
-        let granted = self.budget.spend(again as usize);
-        counters.repairs_refused += (again as usize - granted) as u64;
+        let again = self.paced(again as usize, now);
+        let granted = self.budget.spend(again);
+        self.gate.spend_mends(granted);
+        counters.repairs_refused += (again - granted) as u64;
         granted
+    }
+
+    /// Whether one packet may leave in the place of a lost one by the pace; else it may later.
+    pub(crate) fn may_mend(&mut self, now: Nanos) -> bool {
+        self.paced(1, now) > 0
     }
 
     /// Whether one packet may be sent in the place of a lost one. While it is doubted whether large
@@ -358,8 +383,50 @@ impl Mender {
         let is_doubted = self.sent.sizes().due(self.round_trip.unwrap_or(0)).is_some();
         self.doubted += u32::from(is_doubted);
         let is_granted = self.doubted <= UNHEARD && self.budget.spend(1) > 0;
+        self.gate.spend_mends(1);
         counters.repairs_refused += u64::from(!is_granted);
         is_granted
+    }
+
+    /// Whether more may come from the tunnel, by the pace of the link; otherwise when. A next node
+    /// that reports nothing keeps no pace, once it could have reported.
+    pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
+        self.is_paced(now)
+            .then(|| self.gate.opens_at())
+            .filter(|at| *at > now)
+            .map_or(Ok(()), later)
+    }
+
+    /// Whether more of what is here may leave; otherwise when.
+    pub(crate) fn leaves_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
+        self.is_paced(now)
+            .then(|| self.gate.leaves_at())
+            .filter(|at| *at > now)
+            .map_or(Ok(()), later)
+    }
+
+    fn is_paced(&self, now: Nanos) -> bool {
+        self.round_trip.is_some() || self.begun_at.is_some_and(|at| now < at + UNKNOWN_NANOS)
+    }
+
+    /// How long packets wait in front of the links from here on.
+    pub(crate) fn waits(&self, now: Nanos) -> Nanos {
+        if self.is_on(now) { self.gate.waits() } else { 0 }
+    }
+
+    /// Whether the queue in front of the link has room for what is sent besides new packets.
+    pub(crate) fn has_room(&self, now: Nanos) -> bool {
+        !self.is_on(now) || self.gate.mends(1) > 0
+    }
+
+    /// How many packets of so many may leave in the place of lost ones now. The next node is asked
+    /// for a report soon where that is not all of them.
+    fn paced(&mut self, wanted: usize, now: Nanos) -> usize {
+        let granted = self.gate.mends(wanted);
+        if granted < wanted {
+            self.keepalive_at.get_or_insert(now + KEEPALIVE_MIN_NANOS);
+        }
+        granted
     }
 
     /// Sum of the round trips of all hops from here, as far as they are known.
@@ -486,6 +553,10 @@ impl Mender {
     }
 }
 
+fn later(at: Nanos) -> Result<(), Option<Nanos>> {
+    Err(Some(at))
+}
+
 /// Notes what became of a packet of a unit.
 pub(crate) fn note<T: Tallied>(units: &mut Table<T>, unit: u32, outcome: Outcome) {
     let index = units.index(unit);
@@ -539,60 +610,4 @@ fn sure(loss: HopLoss, symbols: usize) -> u16 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rand_chacha::ChaCha8Rng;
-    use rand_chacha::rand_core::{Rng, SeedableRng};
-
-    #[test]
-    fn tally_lacks_what_neither_came_nor_is_on_its_way() {
-        let mut tally = Tally::default();
-        assert_eq!(tally.lacks(3), 3);
-        tally.add(5);
-        assert_eq!(tally.lacks(3), 0);
-        (0..3).for_each(|_| tally.lose());
-        assert_eq!((tally.outstanding(), tally.lacks(3)), (2, 1));
-        (0..9).for_each(|_| tally.lose());
-        assert_eq!(tally.lacks(3), 3, "more losses than packets were forged");
-        tally.add(u64::MAX);
-        assert_eq!(tally.sent, u16::MAX);
-    }
-
-    /// By the binomial distribution, 22 packets bring 16 at 10 % loss but for 0.44 %, 21 but for
-    /// 1.4 %.
-    #[test]
-    fn share_leaves_a_few_units_in_a_thousand() {
-        let loss = HopLoss { hop: 0, loss: 0.1, burst_mean: 1.0 };
-        let packets = 16.0 + ahead(loss, 16);
-        assert!((21.5..22.5).contains(&packets), "{packets}");
-        assert!(ahead(HopLoss { loss: 0.0, ..loss }, 16).abs() < 1e-9);
-        assert!(ahead(HopLoss { burst_mean: 8.0, ..loss }, 16) > 15.0);
-    }
-
-    /// Of 20 packets at 2 % loss more than four are lost by a chance of 3.7e-5, of 19 more than
-    /// three by 4.1e-4 (binomial distribution).
-    #[test]
-    fn sure_share_leaves_one_unit_in_ten_thousand() {
-        let loss = HopLoss { hop: 0, loss: 0.02, burst_mean: 1.0 };
-        assert_eq!(sure(loss, 16), 4);
-        assert_eq!(sure(HopLoss { loss: 0.0, ..loss }, 16), 0);
-        assert!(sure(HopLoss { loss: 1.0, ..loss }, 16) <= 64, "bounded");
-        // Blocks of packets, each of which loses a run by a chance and continues it by 7/8.
-        let bursts = HopLoss { burst_mean: 8.0, ..loss };
-        let share = usize::from(sure(bursts, 256));
-        let mut random = ChaCha8Rng::seed_from_u64(7);
-        let mut chance = |share: f64| f64::from(random.next_u32()) < share * 4_294_967_296.0;
-        let (mut short, mut is_bad, units) = (0, false, 200_000);
-        for _ in 0..units {
-            let lost = (0..256 + share)
-                .filter(|_| {
-                    is_bad = chance(if is_bad { 0.875 } else { 0.02 / 0.98 / 8.0 });
-                    is_bad
-                })
-                .count();
-            short += usize::from(lost > share);
-        }
-        println!("{share} packets beyond 256: {short} of {units} arrive incomplete");
-        assert!((1..=40).contains(&short), "{short} of {units}");
-    }
-}
+mod tests;

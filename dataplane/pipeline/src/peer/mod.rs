@@ -34,6 +34,8 @@ pub(crate) mod sizes;
 
 pub(crate) mod sent;
 
+mod gate;
+
 pub(crate) mod mender;
 
 pub(crate) mod upstreams;

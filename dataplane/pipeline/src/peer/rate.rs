@@ -171,6 +171,8 @@ pub(crate) struct Rate {
     /// When the last contest was.
     rival_at: Option<Nanos>,
     has_rival: bool,
+    /// Whether the neighbour passes on what comes at once: what waits is in the queue of a link.
+    passes: bool,
 }
 
 /// Standard deviation of what is lost of so many packets.
@@ -222,7 +224,13 @@ impl Rate {
             contest: None,
             rival_at: None,
             has_rival: false,
+            passes: false,
         }
+    }
+
+    /// To a neighbour that holds nothing back.
+    pub(crate) fn beside_passing() -> Self {
+        Self { passes: true, ..Self::new() }
     }
 
     /// Bytes per second.
@@ -386,12 +394,14 @@ impl Rate {
                 self.before_stall.get_or_insert(self.unhindered);
             }
             let fast = if is_limited { self.most() } else { self.capacity };
+            let own = if self.passes { own / 4.0 } else { own };
             let onward = self.onward.note((sample.backlog, own), received, now);
             let kept = (1.0 - self.usual_loss.unwrap_or(0.0)).max(0.05);
             let onward = onward.filter(|_| is_limited).map(|onward| onward / kept);
             self.ceiling = onward.or(self.ceiling);
             let most = onward.map_or(fast, |onward| onward.min(fast));
-            self.set(most * seen.factor().max(FACTOR_LEAST));
+            let least = if self.passes { 0.0 } else { FACTOR_LEAST };
+            self.set(most * seen.factor().max(least));
             return Verdict::Fine;
         }
         self.onward = Onward::default();

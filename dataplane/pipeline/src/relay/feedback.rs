@@ -33,6 +33,10 @@ impl Relay {
         withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
             // What it has no budget for is left to nodes further up.
             let can = self.can_answer(nack) && self.repair_budget.is_left();
+            if can && !self.mender.has_room(cx.io.now) {
+                // The next round is answered, or what this hop sends again comes before.
+                return true;
+            }
             let place = if can { answered.next() } else { None };
             place.map(|answer| *answer = Some(nack)).is_some()
         });

@@ -57,7 +57,12 @@ impl Relay {
             Carried::Source(esi) => kept.note(esi, outcome),
             _ => {}
         });
-        kept.mend(cx, mender);
+        self.mend_all(cx);
+    }
+
+    /// Sends what the next node lacks, as far as it may leave now.
+    pub(super) fn mend_all(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.kept.mend(cx, &mut self.mender);
         let mut from = 0;
         while let Some(index) = self.generations.next_held(from) {
             from = index + 1;
@@ -76,7 +81,7 @@ impl Relay {
         if lacks == 0 || is_late || !has_begun || !self.is_mended(index, cx.io.now) {
             return;
         }
-        let granted = self.mender.spend(lacks, cx.counters);
+        let granted = self.mender.spend(lacks, cx.counters, cx.io.now);
         cx.counters.sent_repair += self.send_recoded(index, cx, granted as u16, false);
     }
 }

@@ -259,6 +259,11 @@ impl RlncSource {
     ) {
         let Self { mender, generations, .. } = self;
         mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, generations);
+        self.mend_all(cx);
+    }
+
+    /// Sends what the next node lacks, as far as it may leave now.
+    fn mend_all(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let mut from = 0;
         while let Some(index) = self.generations.next_held(from) {
             from = index + 1;
@@ -276,7 +281,7 @@ impl RlncSource {
         if is_open || lacks == 0 || !self.is_on(cx) {
             return;
         }
-        let granted = self.mender.spend(lacks, cx.counters);
+        let granted = self.mender.spend(lacks, cx.counters, cx.io.now);
         let planned = self.planner.packets(cx.params, size);
         let sent = self.send_coded(index, cx, granted, Some(planned));
         cx.counters.sent_repair += sent;
@@ -323,6 +328,7 @@ impl RlncSource {
             || !(generation.repaired..ROUNDS).contains(&nack.round)
             || generation.number != nack.unit
             || nack.missing == 0
+            || !self.mender.has_room(cx.io.now)
         {
             return;
         }

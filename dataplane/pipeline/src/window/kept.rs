@@ -109,14 +109,20 @@ impl KeptPackets {
         }
     }
 
-    /// Lets packets go that came, and sends those again that were lost.
+    /// Lets packets go that came, and sends those again that were lost, as far as they may leave
+    /// now.
     pub(crate) fn mend(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         mender: &mut Mender,
     ) {
+        let mut done = 0;
         for place in 0..self.resolved.len() {
             let (esi, outcome) = self.resolved[place];
+            if outcome == Outcome::Lost && !mender.may_mend(cx.io.now) {
+                break;
+            }
+            done = place + 1;
             let index = self.packets.index(esi);
             let Some(packet) = self.packets[index].filter(|packet| packet.esi == esi) else {
                 continue;
@@ -126,7 +132,7 @@ impl KeptPackets {
                 self.clear(index, cx.io.frames);
             }
         }
-        self.resolved.clear();
+        self.resolved.drain(..done);
     }
 
     /// Sends a copy, as far as the budget and frames allow. False when it is given up.

@@ -104,7 +104,12 @@ impl WindowSource {
         match self.encoder.repair(density(&self.code), body) {
             Ok(_) => {
                 cx.counters.sent_coded += 1;
+                let number = cx.hops.next_number().filter(|_| cx.asks_to_mend());
                 self.send(cx, payload, 0);
+                if let Some(number) = number {
+                    let what = (Carried::Nothing, usize::from(payload.len));
+                    self.mender.left_with(what, (number, 1), cx.io.now);
+                }
             }
             // Nothing has been sent yet that it could be of.
             Err(_) => cx.io.frames.release(payload.frame),

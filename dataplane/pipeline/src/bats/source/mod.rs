@@ -14,6 +14,8 @@
 
 mod answers;
 
+mod pace;
+
 use crate::bats::block::{Block, Former};
 use crate::bats::kept::KeptBatches;
 use crate::bats::plan::BatchPlanner;
@@ -23,7 +25,7 @@ use crate::edge::framing::{LENGTH_BYTES, LENGTH_MAX, entry_bytes_min, length_of}
 use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
-use crate::layout::{payload_of, symbol_offset};
+use crate::layout::symbol_offset;
 use crate::params::{BatsParams, FlowCode, FlowParams, Nanos, PeerId, ShardId};
 use crate::peer::mender::Mender;
 use crate::peer::repair::RepairBudget;
@@ -35,15 +37,10 @@ use crate::source::remote::Remote;
 use crate::source::{Inbound, SourceCode};
 use crate::tags;
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
-use recoded_wire::coded::{
-    Block as BlockWord, CodedHeader, INDEX_BYTES, coding_offset, write_index,
-};
+use recoded_wire::coded::{Block as BlockWord, CodedHeader};
 use recoded_wire::feedback::{FeedbackHeader, Item, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
-
-/// A block is collected for at most so many flush timeouts.
-const FLUSH_AGE: Nanos = 32;
 
 /// Packets formed per call, at least one batch: some tens of microseconds.
 const STEP_PACKETS: usize = 32;
@@ -95,6 +92,8 @@ pub(crate) struct BatsSource {
     former: Option<Former>,
     group: Vec<Formed>,
     packets: Vec<Span>,
+    /// Packets of each batch of the group that have left, once it is whole.
+    left: Option<u16>,
     /// No frame was free: look again then; since when that has been so.
     retry: Option<(Nanos, Nanos)>,
     /// Probes sent for the newest block, and when the next one is due.
@@ -127,6 +126,7 @@ impl BatsSource {
             former: Former::new(code_of(params, bats, bats.source_symbols)),
             group: Vec::with_capacity(usize::from(u8::MAX)),
             packets: Vec::with_capacity(GROUP_PACKETS_MAX),
+            left: None,
             retry: None,
             probe: None,
             planner: BatchPlanner::new(shard),
@@ -267,17 +267,26 @@ impl BatsSource {
         numbers.map(|number| self.index(number)).find(|index| self.blocks[*index].due > 0)
     }
 
-    /// Forms some of what is due, and sends each group that is whole.
+    /// Forms some of what is due, and sends each group that is whole, at the pace of the link.
     fn step(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        self.form_due(cx, false);
+    }
+
+    /// The same; in a hurry whatever the pace.
+    fn form_due(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, is_hurried: bool) {
         if self.retry.is_some_and(|(retry, _)| retry > cx.io.now) {
             return;
         }
         let mut formed = 0;
-        if self.sending().is_none() {
-            // The sink has enough of the block whose group was begun.
-            self.send_group(cx);
+        // The sink may have enough of the block whose group was begun.
+        let is_whole = self.left.is_some() || self.sending().is_none();
+        if is_whole && !self.send_group(cx, is_hurried) {
+            return;
         }
         while let Some(index) = self.sending().filter(|_| formed < STEP_PACKETS) {
+            if !is_hurried && self.mender.leaves_at(cx.io.now).is_err() {
+                break;
+            }
             let (block, kernel) = (&mut self.blocks[index], cx.io.combiner.kernel());
             if let Some(former) = self.former.as_mut().filter(|_| !block.is_precoded()) {
                 // The rest at the next call, and then its batches.
@@ -287,7 +296,7 @@ impl BatsSource {
             let size = self.blocks[index].params.batch_size;
             if !self.form(index, cx) {
                 // What was formed must not wait for what was not.
-                self.send_group(cx);
+                self.send_group(cx, true);
                 let since =
                     self.retry.filter(|_| formed == 0).map_or(cx.io.now, |(_, since)| since);
                 self.retry = Some((cx.io.now + RETRY_NANOS, since));
@@ -299,8 +308,9 @@ impl BatsSource {
             formed += size;
             // A group is of one block: relays take the end of a block for that of its batches.
             let block = &self.blocks[index];
-            if self.group.len() >= usize::from(block.interleave) || block.due == 0 {
-                self.send_group(cx);
+            let is_whole = self.group.len() >= usize::from(block.interleave) || block.due == 0;
+            if is_whole && !self.send_group(cx, is_hurried) {
+                break;
             }
         }
         self.retry = None;
@@ -350,51 +360,6 @@ impl BatsSource {
         block.batches += 1;
         block.due -= 1;
         true
-    }
-
-    /// Sends the batches of the group, packet by packet in turns.
-    fn send_group(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let is_asked = cx.asks_to_mend();
-        let is_mended = self.is_mended(cx);
-        for Formed { header, word, first, class } in self.group.iter().filter(|_| is_mended) {
-            let symbols = &self.packets[*first..][..usize::from(header.size)];
-            self.kept.keep(cx.io.frames, (*header, *word, *class), symbols);
-        }
-        let longest = self.group.iter().map(|formed| formed.header.size).max().unwrap_or(0);
-        for index in 0..longest {
-            for Formed { header, word, first, class } in &self.group {
-                if index >= header.size {
-                    continue;
-                }
-                let symbol = self.packets[first + usize::from(index)];
-                let payload = payload_of(symbol, coding_offset(true) + INDEX_BYTES);
-                let bytes = cx.io.frames.bytes_mut(payload);
-                header.with(Flags::END, index + 1 == header.size).write(bytes);
-                word.write(bytes);
-                write_index(bytes, true, index as u8);
-                cx.counters.sent_coded += 1;
-                let number = cx.hops.next_number();
-                cx.send(payload, *class);
-                if let Some(number) = number.filter(|_| is_asked) {
-                    let what = (header.generation, usize::from(payload.len));
-                    self.mender.left(what, (number, 1), cx.io.now);
-                    self.kept.left(header.generation, 1);
-                }
-            }
-        }
-        let symbols = self.group.iter().map(|formed| usize::from(formed.header.size)).sum();
-        self.mender.unit(symbols, cx.io.now);
-        self.group.clear();
-        self.packets.clear();
-    }
-
-    /// When the open block is closed as it is: as soon as packets pause, and after a while even if
-    /// they do not. Blocks are large; what fills one steadily shall not be cut into short ones,
-    /// which cost more packets per symbol.
-    fn flush_due(&self, params: &FlowParams) -> Option<Nanos> {
-        let pause = self.touched + params.flush_timeout_nanos;
-        let latest = self.opened + params.flush_timeout_nanos * FLUSH_AGE;
-        self.open.then_some(pause.min(latest))
     }
 }
 
@@ -515,15 +480,20 @@ impl Lifecycle for BatsSource {
         }
         self.planner.refresh(params.generation_size, cx.io);
         self.step(cx);
-        self.mender.tick(cx, (self.epoch, 0));
+        // Amid a block, what is padded to see whether it comes is too far from the packet before.
+        if !self.is_sending() {
+            self.mender.tick(cx, (self.epoch, 0));
+        }
         self.wake(params, cx.io.now)
     }
 
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos> {
         let flush = self.flush_due(params);
         let probe = self.probe.map(|(_, due)| due);
-        let step = self.sending().map(|_| self.retry.map_or(now, |(retry, _)| retry));
-        self.mender.earlier(earlier(earlier(flush, probe), earlier(step, self.planner.due())))
+        let leaves_at = self.mender.leaves_at(now).err().flatten().unwrap_or(now);
+        let step = self.retry.map_or(leaves_at, |(retry, _)| retry);
+        let next = if self.is_sending() { Some(step) } else { self.mender.due() };
+        earlier(earlier(flush, probe), earlier(next, self.planner.due()))
     }
 
     fn held(&self) -> usize {
@@ -533,8 +503,8 @@ impl Lifecycle for BatsSource {
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         self.close(cx);
         self.retry = None;
-        while self.sending().is_some() && self.retry.is_none() {
-            self.step(cx);
+        while self.is_sending() && self.retry.is_none() {
+            self.form_due(cx, true);
         }
     }
 
@@ -563,10 +533,7 @@ impl Lifecycle for BatsSource {
             block.clear(frames);
         }
         self.kept.release(frames);
-        self.group.clear();
-        for packet in self.packets.drain(..) {
-            frames.release(packet.frame);
-        }
+        self.release_group(frames);
     }
 
     fn fill(&self, report: &mut FlowReport) {

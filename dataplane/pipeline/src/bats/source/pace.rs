@@ -1,0 +1,105 @@
+//! When blocks close and their batches leave: as fast as the link is, since a block that left at
+//! once would not fit the queue in front of a slow one.
+
+use crate::bats::source::{BatsSource, Formed};
+use crate::egress::Egress;
+use crate::io::Context;
+use crate::layout::payload_of;
+use crate::params::{FlowParams, Nanos};
+use recoded_wire::coded::{INDEX_BYTES, coding_offset, write_index};
+use recoded_wire::frames::Frames;
+use recoded_wire::header::Flags;
+
+/// A block is collected for at most so many flush timeouts.
+const FLUSH_AGE: Nanos = 32;
+
+impl BatsSource {
+    /// Whether a packet from the tunnel may come: not while batches wait for the link, since it
+    /// would wait behind them.
+    pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
+        let leaves = if self.is_sending() { self.mender.leaves_at(now) } else { Ok(()) };
+        let opens = leaves.and(self.mender.opens_at(now));
+        if let Err(Some(at)) = opens {
+            // What waits in the tunnel until then does not pause.
+            (self.opened, self.touched) = (self.opened.max(at), self.touched.max(at));
+        }
+        opens
+    }
+
+    /// Whether packets of a closed block are still to leave.
+    pub(super) fn is_sending(&self) -> bool {
+        self.left.is_some() || self.sending().is_some()
+    }
+
+    /// When the open block is closed as it is: as soon as packets pause, and after a while even if
+    /// they do not. Blocks are large; what fills one steadily shall not be cut into short ones,
+    /// which cost more packets per symbol. One that would wait behind another gains nothing by it.
+    pub(super) fn flush_due(&self, params: &FlowParams) -> Option<Nanos> {
+        let pause = self.touched + params.flush_timeout_nanos;
+        let latest = self.opened + params.flush_timeout_nanos * FLUSH_AGE;
+        (self.open && !self.is_sending()).then_some(pause.min(latest))
+    }
+
+    /// Sends the batches of the group, packet by packet in turns, as far as the pace of the link
+    /// allows now, or in a hurry all. False when some are left.
+    pub(super) fn send_group(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        is_hurried: bool,
+    ) -> bool {
+        if self.left.is_none() && self.is_mended(cx) {
+            for Formed { header, word, first, class } in &self.group {
+                let symbols = &self.packets[*first..][..usize::from(header.size)];
+                self.kept.keep(cx.io.frames, (*header, *word, *class), symbols);
+            }
+        }
+        let longest = self.group.iter().map(|formed| formed.header.size).max().unwrap_or(0);
+        for index in self.left.unwrap_or(0)..longest {
+            if !is_hurried && self.mender.leaves_at(cx.io.now).is_err() {
+                self.left = Some(index);
+                return false;
+            }
+            self.send_turn(index, cx);
+        }
+        let symbols = self.group.iter().map(|formed| usize::from(formed.header.size)).sum();
+        self.mender.unit(symbols, cx.io.now);
+        self.left = None;
+        self.group.clear();
+        self.packets.clear();
+        true
+    }
+
+    /// Sends packet `index` of each batch of the group.
+    fn send_turn(&mut self, index: u16, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        let is_asked = cx.asks_to_mend();
+        for Formed { header, word, first, class } in &self.group {
+            if index >= header.size {
+                continue;
+            }
+            let symbol = self.packets[first + usize::from(index)];
+            let payload = payload_of(symbol, coding_offset(true) + INDEX_BYTES);
+            let bytes = cx.io.frames.bytes_mut(payload);
+            header.with(Flags::END, index + 1 == header.size).write(bytes);
+            word.write(bytes);
+            write_index(bytes, true, index as u8);
+            cx.counters.sent_coded += 1;
+            let number = cx.hops.next_number();
+            cx.send(payload, *class);
+            if let Some(number) = number.filter(|_| is_asked) {
+                let what = (header.generation, usize::from(payload.len));
+                self.mender.left(what, (number, 1), cx.io.now);
+                self.kept.left(header.generation, 1);
+            }
+        }
+    }
+
+    /// Lets the packets of the group go that have not left.
+    pub(super) fn release_group(&mut self, frames: &mut impl Frames) {
+        let left = usize::from(self.left.take().unwrap_or(0));
+        for Formed { header, first, .. } in self.group.drain(..) {
+            let packets = &self.packets[first..][..usize::from(header.size)];
+            packets.iter().skip(left).for_each(|packet| frames.release(packet.frame));
+        }
+        self.packets.clear();
+    }
+}

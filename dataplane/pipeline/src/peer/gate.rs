@@ -1,0 +1,164 @@
+//! The pace of a hop whose packets leave as they are formed: when a source forms more, and what a
+//! relay tells the neighbour before it.
+//!
+//! Symbols of a stream wait in a sender until the link is free. Packets of generations, batches and
+//! windows leave at once: those of a relay as they come. So it is the source that keeps the pace:
+//!
+//! ```text
+//!  source |##### packets that left #####| free_at: nothing is taken from the tunnel, and no batch
+//!                                         formed, until shortly before that
+//!  relay  what packets wait in front of its link, and behind it, is told the neighbour before it,
+//!         as what waits here: so the queues of the whole path slow the source down
+//! ```
+//!
+//! Nothing is held and nothing dropped for the pace: who takes no heed of it sends as before.
+//! Packets in the place of lost ones keep it everywhere: what a full queue dropped is not made up
+//! for by what that drops as well.
+
+use crate::params::Nanos;
+use crate::peer::rate::{Rate, Verdict};
+use crate::peer::sample::AROUND_BYTES;
+use crate::peer::sent::{Heard, Sent};
+use recoded_wire::link::LinkReport;
+
+/// What may leave at once after a pause: a worker that shares its core may be woken late.
+const BURST_NANOS: Nanos = 1_500_000;
+
+/// The link is not taken to be busy for longer, whatever left: it would be idle later.
+const BUSY_MAX_NANOS: Nanos = 50_000_000;
+
+/// While packets wait in front of the link for longer than this, none leaves in the place of a lost one.
+const MEND_QUEUE_NANOS: Nanos = 10_000_000;
+
+/// Packets in the place of lost ones: one for each that a report says came, so many at most.
+const MENDS_MAX: u32 = 64;
+
+/// Which packets may leave, by how many did.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    rate: Rate,
+    /// When the link is free of what left; and by what it is known to carry, where round trips are
+    /// long.
+    free_at: Nanos,
+    known_free_at: Nanos,
+    /// How long packets wait in front of the link, and behind it, by the newest report.
+    waits: (Nanos, Nanos),
+    /// Packets that had come by then, and those that may leave in the place of lost ones.
+    came: u32,
+    mends: u32,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self {
+            rate: Rate::beside_passing(),
+            free_at: 0,
+            known_free_at: 0,
+            waits: (0, 0),
+            came: 0,
+            mends: MENDS_MAX,
+        }
+    }
+
+    /// Notes a packet of so many bytes that is about to leave.
+    pub(crate) fn spend(&mut self, bytes: usize, sent: &mut Sent, now: Nanos) {
+        let earliest = now.saturating_sub(BURST_NANOS);
+        if self.free_at < earliest {
+            // There was nothing to send: what arrives next says nothing of what could.
+            sent.ran_dry();
+        }
+        let (latest, bytes) = (now + BUSY_MAX_NANOS, bytes + AROUND_BYTES);
+        self.free_at = (self.free_at.max(earliest) + self.rate.nanos(bytes)).min(latest);
+        let known_free_at = self.known_free_at.max(earliest) + self.rate.spend(bytes);
+        self.known_free_at = known_free_at.min(latest);
+    }
+
+    /// Takes in what the next node reported. `round_trip` is the mean one.
+    pub(crate) fn hear(
+        &mut self,
+        (report, heard): (&LinkReport, &Heard),
+        sent: &mut Sent,
+        (round_trip, now): (Nanos, Nanos),
+    ) {
+        self.waits = (heard.waited, report.backlog_nanos());
+        let came = report.packets.wrapping_sub(std::mem::replace(&mut self.came, report.packets));
+        self.mends = (self.mends + came.clamp(1, MENDS_MAX)).min(MENDS_MAX);
+        self.rate.queue(heard.waited, round_trip);
+        if let Some(sample) = &heard.sample
+            && self.rate.sample(sample, round_trip, now) == Verdict::NotOurs
+        {
+            sent.accept_queue();
+        }
+        self.rate.heard();
+    }
+
+    /// The next node reports again after a silence: from half of the rate of before, a new start.
+    pub(crate) fn begin_again(&mut self) {
+        self.rate.silence();
+    }
+
+    /// When more may leave of what is here.
+    pub(crate) fn leaves_at(&self) -> Nanos {
+        self.free_at.saturating_sub(BURST_NANOS)
+    }
+
+    /// When more may come: what fills a long round trip must not make a queue that is heard of too
+    /// late.
+    pub(crate) fn opens_at(&self) -> Nanos {
+        self.free_at.max(self.known_free_at).saturating_sub(BURST_NANOS)
+    }
+
+    /// How many packets of so many may leave in the place of lost ones before the next report.
+    pub(crate) fn mends(&self, wanted: usize) -> usize {
+        let most = if self.waits.0 > MEND_QUEUE_NANOS { 0 } else { self.mends };
+        wanted.min(most as usize)
+    }
+
+    /// Notes that so many of them leave.
+    pub(crate) fn spend_mends(&mut self, packets: usize) {
+        self.mends = self.mends.saturating_sub(packets as u32);
+    }
+
+    /// How long packets wait in front of the link and behind it.
+    pub(crate) fn waits(&self) -> Nanos {
+        self.waits.0 + self.waits.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Nanos = 1_000_000;
+
+    #[test]
+    fn gate_closes_for_as_long_as_what_left_takes_and_opens_a_little_before() {
+        let (mut gate, mut sent) = (Gate::new(), Sent::new(64));
+        let now = 1000 * MILLI;
+        // Ten packets at the first rate, 12.5 MB/s, are 1.2 ms; a burst of 1.5 ms may leave at once.
+        (0..10).for_each(|_| gate.spend(1458, &mut sent, now));
+        assert!(gate.opens_at() <= now);
+        (0..40).for_each(|_| gate.spend(1458, &mut sent, now));
+        let closed = gate.opens_at().saturating_sub(now);
+        assert!((2 * MILLI..4 * MILLI).contains(&closed), "{closed}");
+        (0..100_000).for_each(|_| gate.spend(1458, &mut sent, now));
+        assert!(gate.opens_at() <= now + BUSY_MAX_NANOS, "whatever left");
+    }
+
+    #[test]
+    fn packets_in_the_place_of_lost_ones_keep_to_what_came() {
+        let mut gate = Gate::new();
+        assert_eq!(gate.mends(1000), MENDS_MAX as usize);
+        gate.spend_mends(1000);
+        assert_eq!(gate.mends(1), 0);
+        gate.mends = 5;
+        gate.waits = (MEND_QUEUE_NANOS + 1, 0);
+        assert_eq!(gate.mends(1), 0, "the queue is long");
+        gate.waits = (0, 900 * MILLI);
+        assert_eq!(
+            (gate.mends(9), gate.waits()),
+            (5, 900 * MILLI),
+            "what waits behind is no matter"
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! How fast a shard goes: when a source takes what waits in its tunnel, and what a node tells the
+//! neighbour before it of what waits here.
+
+use crate::params::Nanos;
+use crate::peer::arrivals::Onward;
+use crate::shard::Shard;
+use crate::stage::State;
+
+impl Shard {
+    /// What becomes of what comes now.
+    pub(super) fn onward(&mut self, now: Nanos) -> Onward {
+        let upstream = self.upstreams.place();
+        let symbol_bytes = self.present.params.symbol_bytes;
+        match &mut self.present.state {
+            State::StreamRelay(relay) => Onward {
+                backlog: relay.backlog(now, symbol_bytes),
+                beyond: relay.path_round_trip(),
+                missing: relay.missing(upstream),
+            },
+            State::Relay(relay) => Onward {
+                backlog: relay.mender.waits(now),
+                beyond: relay.mender.path_round_trip(),
+                ..Onward::default()
+            },
+            State::StreamSink(sink) => {
+                Onward { missing: sink.missing(upstream), ..Onward::default() }
+            }
+            _ => Onward::default(),
+        }
+    }
+
+    /// Sum of the round trips of all hops from this source, as far as it is known.
+    pub(crate) fn path_round_trip(&self) -> Nanos {
+        match &self.present.state {
+            State::StreamSource(source) => source.path_round_trip(),
+            state => state.mender().map_or(0, |mender| mender.path_round_trip()),
+        }
+    }
+
+    /// Whether a packet from a tunnel may come; otherwise when to ask again, if that is known.
+    pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
+        match &mut self.present.state {
+            State::StreamSource(source) => source.opens_at(now),
+            #[cfg(feature = "bats")]
+            State::BatsSource(source) => source.opens_at(now),
+            state => state.mender().map_or(Ok(()), |mender| mender.opens_at(now)),
+        }
+    }
+}
