@@ -86,10 +86,10 @@ fn routes_of_networkd_come_with_the_path_and_go_with_it() {
     assert!(source.ip("address show dev rec0").unwrap().contains("10.99.0.1/24"), "{}", told());
 
     daemons[1].kill();
-    wait_until("no route while nobody answers", || !is_routed());
+    wait_until("no route while the sink does not answer", || !is_routed());
     daemons[1].spawn_again().unwrap();
     daemons[1].wait_until_it_answers().unwrap();
-    wait_until("a route when somebody answers again", is_routed);
+    wait_until("a route when it answers again", is_routed);
     assert!(!told().contains("30-rec0.network:"), "a line is not understood:\n{}", told());
 }
 

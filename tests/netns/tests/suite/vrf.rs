@@ -57,8 +57,8 @@ fn wait_for(host: &Namespace, daemon: &Daemon, arguments: &str, wanted: (i32, &s
     }
 }
 
-/// Where the source's link has its routes apart from all others, only what is bound to its interface
-/// goes there: sockets of the daemon of either kind, and the probes of `doctor`.
+/// Where the source's link has its routes apart from all others, only what is bound to its
+/// interface goes there: sockets of the daemon of either kind, and the probes of `doctor`.
 #[test]
 fn link_with_routes_of_its_own_is_used_by_both_kinds_of_sockets() {
     let Some(_turn) = common::daemons() else { return };
