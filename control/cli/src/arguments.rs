@@ -125,6 +125,7 @@ pub enum Command {
     /// back at once.
     Undo {
         /// Number of the configuration, as recodectl history has it
+        #[arg(value_parser = configuration_number)]
         number: Option<u64>,
     },
     /// Show the configurations that were in force
@@ -169,6 +170,7 @@ pub enum Command {
     /// round trips, so ask each node for its own hop.
     Trace {
         /// Id of the flow; all of them if none is named
+        #[arg(value_parser = flow_id)]
         flow: Option<u32>,
     },
     /// Send echoes to the far end of a tunnel: round trips, losses, and the hops between
@@ -346,6 +348,16 @@ pub fn confirm_seconds(text: &str) -> Result<u64, String> {
     };
     let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
     seconds.filter(|seconds| (1..=24 * 3600).contains(seconds)).ok_or_else(rule)
+}
+
+fn flow_id(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "write the id of a flow, such as 1 (recodectl show has them)".to_owned())
+}
+
+fn configuration_number(text: &str) -> Result<u64, String> {
+    let rule = "write the number of a configuration, such as 3 (recodectl history has them)";
+    text.parse().map_err(|_| rule.to_owned())
 }
 
 /// Seconds in which all boxes must be well: less than a few would take every change back.

@@ -206,7 +206,11 @@ fn wrong_command_line(error: &clap::Error) -> ExitCode {
         error.exit()
     }
     let words = error.to_string();
-    let words = words.trim_start_matches("error: ").split("\n\nUsage").next().unwrap_or_default();
+    // Without what only people at a terminal need.
+    let words = ["\n\nUsage", "\n\nFor more information"]
+        .iter()
+        .fold(&words[..], |words, tail| words.split_once(tail).map_or(words, |(words, _)| words));
+    let words = words.trim_start_matches("error: ");
     // As above.
     let _ = print(&json::error(exit::USAGE, "usage", words.trim()));
     ExitCode::from(exit::USAGE)

@@ -141,7 +141,8 @@ fn block(trace: &Trace) -> String {
     let state = state.as_deref().unwrap_or("state not known");
     let mut text = format!("flow {flow}, {role}, {state}\n");
     if hops.is_empty() {
-        text += &sentence("hops", "nothing was reported: nothing was sent, or no node answers");
+        let why = "nothing was reported yet: too little was sent, or no node answers";
+        text += &sentence("hops", why);
     } else {
         text += &hop_table(hops);
     }

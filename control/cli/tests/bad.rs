@@ -61,6 +61,109 @@ fn daemon_that_hangs_or_speaks_nonsense_is_named() {
     looks.into_iter().for_each(|look| look.join().expect("as it should be"));
 }
 
+/// All commands, by the help.
+fn commands() -> Vec<String> {
+    let help = recodectl(Path::new("/"), "--help").output().expect("runs");
+    let help = String::from_utf8(help.stdout).expect("text");
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let list = list.take_while(|line| !line.is_empty());
+    let names = list
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_names_an_option_that_it_does_not_have() {
+    for command in commands() {
+        let output = recodectl(Path::new("/"), &format!("{command} --no-such")).output();
+        let output = output.expect("runs");
+        let words = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{command}: {words}");
+        assert!(words.contains("'--no-such'") && words.contains("--help"), "{command}: {words}");
+        let output = recodectl(Path::new("/"), &format!("--json {command} --no-such")).output();
+        let json: serde_json::Value =
+            serde_json::from_slice(&output.expect("runs").stdout).expect("JSON");
+        let error = &json["error"];
+        assert_eq!((&error["exit_code"], &error["kind"]), (&2.into(), &"usage".into()), "{json}");
+        let message = error["message"].as_str().expect("words");
+        assert!(message.contains("'--no-such'"), "{json}");
+        assert!(!message.contains("--help"), "that is for people at a terminal: {json}");
+    }
+}
+
+/// A command that is not among these is new: say here whether it needs a daemon.
+#[test]
+fn every_command_without_a_daemon_works_or_says_what_to_start() {
+    let daemon = [
+        "show",
+        "set 1 field=4",
+        "reload",
+        "confirm",
+        "undo",
+        "history",
+        "doctor",
+        "trace 1",
+        "events",
+        "version",
+        "set engine cpu",
+        "show flows",
+        "reload --diff",
+        "undo 1",
+    ];
+    // With what exit code, where their arguments are right.
+    let alone = [
+        (1, "configure host --config none.toml"),
+        (1, "plan 127.0.0.1:9"),
+        (2, "top"),
+        (2, "render none.toml"),
+        (2, "-f none.toml status"),
+        (2, "-f none.toml check"),
+        (2, "-f none.toml apply"),
+        (2, "-f none.toml keys"),
+        (2, "-f none.toml web"),
+        (0, "ping 127.0.0.1 -c 1"),
+        (0, "bugreport"),
+        (0, "kernels --seconds 0"),
+        (0, "engines --seconds 0"),
+        #[cfg(feature = "bats")]
+        (1, "degrees --rank-histogram none.json"),
+        (0, "genkey"),
+        (1, "pubkey"),
+        (0, "genpsk"),
+        (0, "completion bash"),
+        (0, "man"),
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    for json in ["", " --json"] {
+        for command in daemon {
+            let arguments = format!("--socket none {command}{json}");
+            let output = recodectl(folder.path(), &arguments).output().expect("runs");
+            let words = said(&output) + &String::from_utf8_lossy(&output.stdout);
+            assert_eq!(output.status.code(), Some(3), "{arguments}: {words}");
+            let cure = "no daemon answers at none: is `recoded` running? Start it with";
+            assert!(words.contains(cure), "{arguments}: {words}");
+            assert!(json.is_empty() || words.contains("\"kind\": \"not_running\""), "{words}");
+        }
+    }
+    for (code, command) in alone {
+        let arguments = format!("--socket none {command}");
+        let output = recodectl(folder.path(), &arguments).stdin(Stdio::null()).output();
+        let output = output.expect("runs");
+        let words = said(&output);
+        let may_not = command.starts_with("ping") && words.contains("ping_group_range");
+        assert!(output.status.code() == Some(code) || may_not, "{arguments}: {words}");
+        // A cause, and after the last colon what to do.
+        assert!(code == 0 || words.contains(": "), "{arguments}: {words}");
+        assert!(code == 0 || !words.contains("no daemon"), "{arguments}: {words}");
+    }
+    let is_of = |name: &str, arguments: &str| arguments.split(' ').any(|word| word == name);
+    for name in commands() {
+        let known = daemon.iter().chain(alone.iter().map(|(_, arguments)| arguments));
+        assert!(known.into_iter().any(|arguments| is_of(&name, arguments)), "{name} is not tried");
+    }
+}
+
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
     for arguments in ["man", "--json man", "completion bash"] {

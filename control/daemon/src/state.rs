@@ -331,7 +331,7 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
         rate_mbit: hop.bytes_per_second * 8.0 / 1e6,
         round_trip_us: hop.heard.map(|heard| micros(heard.round_trip_nanos)),
         queue_us: hop.heard.map(|heard| micros(heard.queue_nanos)),
-        loss: hop.heard.map(|heard| heard.loss),
+        loss: hop.heard.and_then(|heard| heard.loss),
         silent: hop.is_silent,
         heard_ago_seconds: hop.heard.map(|heard| now.saturating_sub(heard.at) as f64 / 1e9),
     };

@@ -75,7 +75,7 @@ pub fn overhead(
 /// it loses.
 fn on_links(spread: Spread, first: LossModel, next_hops: &[NextHop]) -> f64 {
     let lost = |hop: &NextHop| match (next_hops.len(), hop.heard) {
-        (2.., Some(heard)) => LossModel { loss: heard.loss, ..first },
+        (2.., Some(heard)) => LossModel { loss: heard.loss.unwrap_or(first.loss), ..first },
         _ => first,
     };
     let packets = |hop: &NextHop| stream_hop(lost(hop), hop).packets();
@@ -201,7 +201,7 @@ mod tests {
                 at: 0,
                 round_trip_nanos: 20_000_000,
                 queue_nanos: 0,
-                loss: 0.1,
+                loss: Some(0.1),
             }),
             is_silent: false,
             black_hole: None,
@@ -227,7 +227,7 @@ mod tests {
         let paths = FlowParams { spread: Spread::Sum, ..params };
         let mut next_hops = [next_hop(0.0), next_hop(0.0)];
         next_hops[0].planned.symbols_per_second *= 4.0;
-        next_hops[1].heard = next_hops[1].heard.map(|heard| HeardHop { loss: 0.0, ..heard });
+        next_hops[1].heard = next_hops[1].heard.map(|heard| HeardHop { loss: Some(0.0), ..heard });
         let packets = overhead(&paths, (None, None), (&ten_hops(), &next_hops)).expect("known");
         assert!((packets - (0.8 / 0.9 + 0.2)).abs() < 0.01, "{packets}");
     }

@@ -87,8 +87,8 @@ pub struct HeardHop {
     pub round_trip_nanos: Nanos,
     /// Mean time that packets waited on the link.
     pub queue_nanos: Nanos,
-    /// Share of packets that the link loses.
-    pub loss: f64,
+    /// Share of packets that the link loses, once it was measured.
+    pub loss: Option<f64>,
 }
 
 impl NextHop {
@@ -98,7 +98,7 @@ impl NextHop {
     pub fn joined<'a>(of_shards: impl Iterator<Item = &'a NextHop>, now: Nanos) -> Vec<NextHop> {
         let mut hops: Vec<(NextHop, f64)> = Vec::new();
         for hop in of_shards {
-            let heard = f64::from(u8::from(hop.heard.is_some()));
+            let measured = f64::from(u8::from(hop.heard.is_some_and(|it| it.loss.is_some())));
             match hops.iter_mut().find(|(known, _)| known.peer == hop.peer) {
                 Some((sum, shards)) => {
                     sum.bytes_per_second += hop.bytes_per_second;
@@ -107,14 +107,14 @@ impl NextHop {
                     let holes = [sum.black_hole, hop.black_hole].into_iter().flatten();
                     sum.black_hole = holes.min_by_key(|hole| hole.lost_bytes);
                     sum.planned = sum.planned.join(hop.planned);
-                    *shards += heard;
+                    *shards += measured;
                 }
-                None => hops.push((*hop, heard)),
+                None => hops.push((*hop, measured)),
             }
         }
         let mean = |(mut hop, shards): (NextHop, f64)| {
             if let Some(heard) = &mut hop.heard {
-                heard.loss /= shards;
+                heard.loss = heard.loss.map(|sum| sum / shards);
                 hop.is_silent &= now.saturating_sub(heard.at) >= SILENT_NANOS;
             }
             hop
@@ -130,7 +130,7 @@ fn join(one: Option<HeardHop>, other: Option<HeardHop>) -> Option<HeardHop> {
         at: one.at.max(other.at),
         round_trip_nanos: one.round_trip_nanos.max(other.round_trip_nanos),
         queue_nanos: one.queue_nanos.max(other.queue_nanos),
-        loss: one.loss + other.loss,
+        loss: [one.loss, other.loss].into_iter().flatten().reduce(|one, other| one + other),
     })
 }
 
@@ -230,16 +230,16 @@ mod tests {
             planned: Planned { symbols: 4, combinations: 1.0, symbols_per_second: 9.0 },
         };
         let shards = [
-            vec![hop(4, heard(7, 30, 0.1)), hop(2, None)],
-            vec![hop(4, None), hop(2, None)],
-            vec![hop(4, heard(9, 20, 0.3)), hop(2, None)],
+            vec![hop(4, heard(7, 30, Some(0.1))), hop(2, None)],
+            vec![hop(4, heard(8, 10, None)), hop(2, None)],
+            vec![hop(4, heard(9, 20, Some(0.3))), hop(2, None)],
         ];
         let all = NextHop::joined(shards.iter().flatten(), 10);
         let [first, second] = all[..] else { panic!("{all:?}") };
         assert_eq!((first.peer, first.bytes_per_second), (PeerId(4), 3e6));
-        let heard = first.heard.expect("two shards heard it");
+        let heard = first.heard.expect("all shards heard it");
         assert_eq!((heard.at, heard.round_trip_nanos, heard.queue_nanos), (9, 30, 30));
-        assert!((heard.loss - 0.2).abs() < 1e-9);
+        assert!(heard.loss.is_some_and(|loss| (loss - 0.2).abs() < 1e-9), "{heard:?}");
         assert_eq!(
             first.planned,
             Planned { symbols: 12, combinations: 3.0, ..shards[0][0].planned }
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn next_hop_is_silent_when_no_shard_has_heard_it_lately() {
         let hop = |at, is_silent| {
-            let heard = HeardHop { at, round_trip_nanos: 1, queue_nanos: 0, loss: 0.0 };
+            let heard = HeardHop { at, round_trip_nanos: 1, queue_nanos: 0, loss: None };
             let peer = PeerId(0);
             NextHop {
                 peer,

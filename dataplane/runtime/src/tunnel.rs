@@ -208,9 +208,7 @@ impl Tunnel {
             queues[0].persist().map_err(failed("keep"))?;
         }
         if extent != Extent::Left {
-            if config.addresses.iter().all(|(address, _)| address.is_ipv4()) {
-                silence_ipv6(&config.name);
-            }
+            set_ipv6(config);
             // The first of a family is the one that Linux sends from.
             for address in &config.addresses {
                 netlink.add_address(&config.name, *address)?;
@@ -407,11 +405,14 @@ fn wait_until_free(name: &str, netlink: &Netlink) -> Result<(), StartError> {
 
 /// Keeps router solicitations and multicast reports of an unused IPv6 link-local address out of an
 /// IPv4 tunnel: coded packets would carry them on an idle tunnel. Addresses given by hand still
-/// work.
-fn silence_ipv6(name: &str) {
-    let path = format!("/proc/sys/net/ipv6/conf/{name}/addr_gen_mode");
+/// work. A tunnel with IPv6 keeps its addresses while it is down, as it is for a moment when
+/// somebody puts it into a VRF; Linux keeps those of IPv4 anyway.
+fn set_ipv6(config: &TunnelConfig) {
+    let is_ipv4 = config.addresses.iter().all(|(address, _)| address.is_ipv4());
+    let key = if is_ipv4 { "addr_gen_mode" } else { "keep_addr_on_down" };
+    let path = format!("/proc/sys/net/ipv6/conf/{}/{key}", config.name);
     if let Err(error) = std::fs::write(&path, "1") {
-        tracing::debug!(%error, path, "IPv6 keeps its link-local address on the tunnel");
+        tracing::debug!(%error, path, "the tunnel has IPv6 as Linux has it by default");
     }
 }
 

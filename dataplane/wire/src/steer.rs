@@ -140,7 +140,8 @@ verdicts! {
         /// An IP header that contradicts itself.
         PassMalformed = "pass_malformed", Pass;
         /// Our port, but a wrong length field, or fewer bytes than a coded header has.
-        DropTruncated = "drop_truncated", Drop => "Look for what else sends to our port.";
+        DropTruncated = "drop_truncated", Drop => "Nothing, if few: recodectl doctor of \
+            a neighbour asks so. Else look for what else sends to our port.";
         /// Our port, but not version 2 of the wire format.
         DropVersion = "drop_version", Drop => "Run the same version on all nodes; else look for what \
             else sends to our port.";

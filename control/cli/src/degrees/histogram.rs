@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 /// Why a file is no rank histogram.
 #[derive(Debug, thiserror::Error)]
 pub enum HistogramError {
-    #[error("cannot read the rank histogram {}: {source}", path.display())]
+    #[error(
+        "cannot read the rank histogram {}: {source}: name a file with the counts of each rank",
+        path.display()
+    )]
     Read { path: PathBuf, source: io::Error },
     #[error("the rank histogram is larger than {BYTES_MAX} bytes")]
     TooLarge,

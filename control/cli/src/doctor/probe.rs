@@ -1,7 +1,10 @@
 //! Whether a daemon runs at each neighbour: where none does, Linux answers datagrams to its port
 //! with an ICMP error.
 
-use recoded_host::{Finding, Level, Plan};
+use nix::sys::socket::{setsockopt, sockopt};
+use recoded_host::{Finding, Level, Link, Plan};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -17,7 +20,7 @@ pub fn neighbours(plan: &Plan, port: u16, time: Duration) -> Vec<Finding> {
         .iter()
         .flat_map(|link| {
             link.neighbours.iter().filter_map(|address| {
-                Asked::new(&link.name, link.local?, SocketAddr::new(*address, port))
+                Asked::new(link, link.local?, SocketAddr::new(*address, port))
             })
         })
         .collect();
@@ -43,11 +46,10 @@ struct Asked {
 
 impl Asked {
     /// `None` where no socket can be had: then nothing is known.
-    fn new(link: &str, local: IpAddr, to: SocketAddr) -> Option<Asked> {
-        let socket = UdpSocket::bind(SocketAddr::new(local, 0)).ok()?;
-        socket.set_nonblocking(true).ok()?;
+    fn new(link: &Link, local: IpAddr, to: SocketAddr) -> Option<Asked> {
+        let socket = bound(&link.interface, local).ok()?;
         let answer = socket.connect(to).err().map(|error| error.kind());
-        Some(Asked { link: link.to_owned(), to, socket, answer })
+        Some(Asked { link: link.name.clone(), to, socket, answer })
     }
 
     fn send(&mut self) {
@@ -94,10 +96,21 @@ impl Asked {
     }
 }
 
+/// A socket that sends as the daemon does: out of the interface of the link, whatever other routes
+/// there are, and by the routes of its VRF, in which `local` may be the address of this host.
+fn bound(interface: &str, local: IpAddr) -> io::Result<UdpSocket> {
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
+    setsockopt(&fd, sockopt::BindToDevice, &OsString::from(interface))?;
+    bind(&fd, &SocketAddr::new(local, 0))?;
+    Ok(fd.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_host::{Link, Sockets};
+    use recoded_host::Sockets;
 
     fn plan() -> Plan {
         let here = IpAddr::from([127, 0, 0, 1]);

@@ -117,10 +117,7 @@ fn condition(node: &str, host: &str, answer: Result<Answer, NoAnswer>) -> Condit
     condition.shown = Some(state);
     let findings = values.next().map(|mut found| found["findings"].take());
     match findings.and_then(|found| serde_json::from_value::<Vec<Found>>(found).ok()) {
-        Some(mut findings) => {
-            findings.retain(|found| !is_probe(found));
-            condition.findings = findings;
-        }
+        Some(findings) => condition.findings = findings,
         None => {
             let (cause, cure) = refused(&answer);
             condition.findings.push(finding(format!("doctor did not answer: {cause}"), cure));
@@ -130,12 +127,6 @@ fn condition(node: &str, host: &str, answer: Result<Answer, NoAnswer>) -> Condit
         condition.state = "wrong";
     }
     condition
-}
-
-/// Whether a finding is what the other boxes, which look at the same time, have sent: probes of
-/// doctor are datagrams without a byte.
-fn is_probe(found: &Found) -> bool {
-    found.level != "error" && found.cause.starts_with("drop_truncated")
 }
 
 /// The JSON values of a text, one after the other.

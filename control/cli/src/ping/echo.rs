@@ -13,6 +13,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, setsockopt, socket, sockopt,
 };
 use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -55,10 +56,10 @@ pub enum Heard {
 }
 
 impl Echoes {
-    /// Opens a socket to an address.
+    /// Opens a socket for the family of an address.
     ///
     /// # Errors
-    /// This user may have neither kind of socket, or there is no route.
+    /// This user may have neither kind of socket.
     pub fn open(to: IpAddr, payload_bytes: u16) -> io::Result<Echoes> {
         let is_v4 = to.is_ipv4();
         let (family, protocol) = if is_v4 {
@@ -80,10 +81,25 @@ impl Echoes {
             setsockopt(&socket, sockopt::Ipv6RecvErr, &true)?;
         }
         let socket = UdpSocket::from(socket);
-        socket.connect(SocketAddr::new(to, 0))?;
         let nonce = RandomState::new().build_hasher().finish();
         let longest = HEADER_BYTES + usize::from(PAYLOAD_BYTES_MAX) + 60;
         Ok(Echoes { socket, is_v4, is_raw, nonce, payload_bytes, incoming: vec![0; longest] })
+    }
+
+    /// Has echoes leave and answers come by an interface, with the routes of its VRF.
+    ///
+    /// # Errors
+    /// There is none of this name, or not for this user.
+    pub fn by(&self, interface: &str) -> io::Result<()> {
+        Ok(setsockopt(&self.socket, sockopt::BindToDevice, &OsString::from(interface))?)
+    }
+
+    /// Sends to an address from here on.
+    ///
+    /// # Errors
+    /// There is no route.
+    pub fn connect(&self, to: IpAddr) -> io::Result<()> {
+        self.socket.connect(SocketAddr::new(to, 0))
     }
 
     /// The address that echoes leave from.

@@ -59,6 +59,10 @@ pub struct Options {
     /// Print what came of all in the end, and no line for each
     #[arg(short, long)]
     quiet: bool,
+    /// Send them by this interface, such as a tunnel in a VRF, or the VRF; by routes if none is
+    /// named
+    #[arg(short = 'I', long, value_name = "NAME")]
+    interface: Option<String>,
 }
 
 impl Options {
@@ -89,6 +93,7 @@ Examples:
   recodectl ping 10.99.0.2 -c 500 -i 0.02 -q       losses to a fifth of a percent, in ten seconds
   recodectl ping 10.99.0.2 -s 1372                 packets of 1400 bytes
   recodectl --json ping 10.99.0.2 | jq .figures.loss
+  recodectl ping 10.99.0.2 -I rec0                 by this tunnel, whatever routes say, or in a VRF
   recodectl ping 192.0.2.2                         the same host outside of the tunnel, to compare
   recodectl -f net.toml ping                       every path of a network, from where it begins
 
@@ -117,9 +122,15 @@ pub enum PingError {
     /// No route.
     #[error(
         "there is no way to {0} ({1}): see ip route get {0}, and whether the tunnel is there \
-         (recodectl show)"
+         (recodectl show); where it is in a VRF, name it with --interface"
     )]
     NoRoute(IpAddr, io::Error),
+    /// No such interface, or not for this user.
+    #[error(
+        "echoes cannot be sent by {0} ({1}): name an interface that is there (ip -br link), such \
+         as a tunnel (recodectl show)"
+    )]
+    Interface(String, io::Error),
     /// The socket.
     #[error("the socket for ICMP echoes failed: {0}")]
     Socket(#[from] io::Error),
@@ -165,6 +176,11 @@ pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report,
     let host = options.host.as_deref().ok_or(Failure::Usage(HOST_RULE.to_owned()))?;
     let to = resolve(host)?;
     let mut echoes = Echoes::open(to, options.bytes).map_err(|error| opening(to, error))?;
+    if let Some(interface) = &options.interface {
+        let failed = |error| PingError::Interface(interface.clone(), error);
+        echoes.by(interface).map_err(failed)?;
+    }
+    echoes.connect(to).map_err(|error| opening(to, error))?;
     let from = echoes.local().map_err(PingError::from)?;
     let mut reader = Reader::new(options.quiet || is_json)?;
     reader.tell(&show::head(options, host, &to.to_string(), &from.to_string()))?;

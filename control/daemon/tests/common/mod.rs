@@ -140,7 +140,7 @@ impl Dataplane for Handle {
 fn next_hop(seconds: u64, loss: f64) -> NextHop {
     let round_trip_nanos = seconds * 1_000_000;
     let at = (20 - seconds) * SECOND;
-    let heard = HeardHop { at, round_trip_nanos, queue_nanos: 5_000, loss };
+    let heard = HeardHop { at, round_trip_nanos, queue_nanos: 5_000, loss: Some(loss) };
     let black_hole = Some(BlackHole { came_bytes: 0, lost_bytes: 1400 + seconds as u16 });
     let (peer, bytes_per_second, heard) = (PeerId(0), 1e6, Some(heard));
     let planned = Planned::default();

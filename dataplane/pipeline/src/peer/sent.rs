@@ -161,13 +161,17 @@ impl Sent {
         self.combinations
     }
 
-    /// What the link loses, by what was reported; what its queue drops is no part of `usual`. A
-    /// guess at first: the first packets of a flow are those that its start depends on.
+    /// What the link loses, once enough was reported; what its queue drops is no part of `usual`.
+    pub(crate) fn measured_loss(&self, usual: Option<f64>) -> Option<HopLoss> {
+        let all = self.loss.estimate()?;
+        Some(HopLoss { loss: all.loss.min(usual.unwrap_or(all.loss)), ..all })
+    }
+
+    /// The same, and a guess at first: the first packets of a flow are those that its start depends
+    /// on.
     pub(crate) fn loss(&self, usual: Option<f64>) -> HopLoss {
-        match self.loss.estimate() {
-            Some(all) => HopLoss { loss: all.loss.min(usual.unwrap_or(all.loss)), ..all },
-            None => HopLoss { hop: 0, loss: self.loss.loss(), burst_mean: 1.0 },
-        }
+        let guess = || HopLoss { hop: 0, loss: self.loss.loss(), burst_mean: 1.0 };
+        self.measured_loss(usual).unwrap_or_else(guess)
     }
 
     /// Which sizes come.

@@ -209,7 +209,8 @@ impl Sender {
 
     /// What the neighbour reported, once it has.
     pub(crate) fn heard(&self) -> Option<HeardHop> {
-        let (at, queue_nanos, loss) = (self.reported_at, self.queued, self.loss().loss);
+        let (at, queue_nanos) = (self.reported_at, self.queued);
+        let loss = self.sent.measured_loss(self.rate.usual_loss()).map(|link| link.loss);
         self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
     }
 
