@@ -240,12 +240,13 @@ def tags(prk, unit):
 
 def bound(prk, symbol):
     tagged = unhex(symbol["tagged"])
-    payload = tagged[:-8] if symbol["kind"] == 5 else tagged[8:]
+    bytes_of_tag = symbol["columns"]
+    payload = tagged[:-bytes_of_tag] if symbol["kind"] == 5 else tagged[bytes_of_tag:]
     if symbol["kind"] == 5:
         context = struct.pack(">IHHQ", symbol["number"], symbol["after"], len(tagged), 0)
     else:
         context = unhex(symbol["context"])
-    seeds = [derive(prk, "column", bytes([c]), 32) for c in range(8)]
+    seeds = [derive(prk, "column", bytes([c]), 32) for c in range(bytes_of_tag)]
     prks = [extract(b"", seed) for seed in seeds]
     unit = dict(symbol, unit=symbol["number"])
     tag = bytes(
@@ -330,21 +331,22 @@ def with_macs(message, receiver):
 def handshake(vector):
     own, peer = unhex(vector["initiator"]), unhex(vector["responder"])
     e, f = (unhex(key) for key in vector["ephemerals"])
-    ids, suite = vector["key_ids"], vector["suite"]
+    ids, profile, flow = vector["key_ids"], vector["profile"], vector["flow"]
+    scope = b"hop" if flow is None else b"edge" + struct.pack(">I", flow)
     header = bytes([0x27, 1, ids[0], 0])
-    state = Noise(b"recoded v2" + header + b"hop")
+    state = Noise(b"recoded v2" + header + scope)
     state.mix_hash(public(peer))
     noise = state.ephemeral(public(e))
     state.mix_key(x25519(e, public(peer)))
     noise += state.seal(public(own))
     state.mix_key(x25519(own, public(peer)))
-    noise += state.seal(struct.pack(">QB", vector["stamp"], suite))
+    noise += state.seal(struct.pack(">QB", vector["stamp"], profile))
     initiation = with_macs(header + noise, public(peer))
     noise = state.ephemeral(public(f))
     state.mix_key(x25519(e, public(f)))
     state.mix_key(x25519(own, public(f)))
     state.mix_key_and_hash(unhex(vector["psk"]))
-    noise += state.seal(bytes([ids[1], suite]))
+    noise += state.seal(bytes([ids[1], profile]))
     response = with_macs(bytes([0x27, 2, 0, ids[0]]) + noise, public(own))
     there, back = state.hkdf(b"", 2)
     secrets = extract(state.h, there), extract(state.h, back)
@@ -383,10 +385,15 @@ def group(vector):
 def grant(secret, vector):
     source, relay = unhex(vector["source"]), public(unhex(vector["relay"]))
     e = unhex(vector["ephemeral"])
-    columns = range(4, 8) if vector["place"] % 2 else range(4)
+    # Four in a row, those of the next place behind them.
+    first = 4 * vector["place"] % vector["columns"]
+    columns = range(first, first + 4)
+    each = vector["columns"] // 8
+    strict = 0x80 if each == 2 else 0
     epochs = [extract(unhex(salt), secret) for salt in vector["salts"]]
     seeds = [derive(prk, "column", bytes([c]), 32) for prk in epochs for c in columns]
-    head = bytes([0x27, 5, len(epochs), sum(1 << c for c in columns)])
+    bits = {c // each for c in columns}
+    head = bytes([0x27, 5, strict | len(epochs), sum(1 << bit for bit in bits)])
     head += struct.pack(">Q", vector["stamp"])
     prologue = b"recoded v2" + head + b"columns" + struct.pack(">I", vector["flow"])
     state = Noise(prologue, b"K")
@@ -425,15 +432,15 @@ def main():
         same(f"symbol {number}", bound(prk, symbol), symbol["tagged"])
     for number, vector in enumerate(document["envelopes"]):
         same(f"envelope {number}", envelope(prk, vector), vector["sealed"])
-    vector = document["handshake"]
-    for name, made in zip(("initiation", "response", "there", "back"), handshake(vector)):
-        same(name, made, vector[name])
+    for vector in document["handshakes"]:
+        for name, made in zip(("initiation", "response", "there", "back"), handshake(vector)):
+            same(name, made, vector[name])
     for name, made in zip(("opening", "secret"), one_way(document["one_way"])):
         same(name, made, document["one_way"][name])
     for name, made in zip(("message", "key"), group(document["group"])):
         same(f"group {name}", made, document["group"][name])
-    vector = document["grant"]
-    same("grant", grant(unhex(document["secret"]), vector), vector["message"])
+    for vector in document["grants"]:
+        same("grant", grant(unhex(document["secret"]), vector), vector["message"])
     print("secure.json: everything made again")
 
 

@@ -16,7 +16,7 @@ use recoded::live::{EDITION_FIRST, Live, View};
 use recoded::metrics;
 use recoded::node::{self, Node};
 use recoded::rates::{self, Rates};
-use recoded::sandbox::{self, Extent};
+use recoded::sandbox::{self, Extent, User};
 use recoded_api::service::Service;
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{Client, Resources};
@@ -165,7 +165,12 @@ fn confine(
         true => (Extent::Privileges, accelerator),
         false => (Extent::All, accelerator.shut_out()),
     };
-    let held = sandbox::enter(extent)?;
+    // A card's driver opens what belongs to root.
+    let user = match (extent, &config.daemon.user) {
+        (Extent::Privileges, None) => None,
+        (_, written) => User::find(written.as_deref())?,
+    };
+    let held = sandbox::enter(extent, user.as_ref())?;
     tracing::info!("sandbox: {held}");
     resources.seal();
     Ok(accelerator)

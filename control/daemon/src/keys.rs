@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::config::auth::Known;
-use recoded_runtime::secure::{KeyError, PresharedKey, PrivateKey, key_file};
+use recoded_runtime::secure::{KeyError, PresharedKey, PrivateKey, Strength, key_file};
 use recoded_runtime::{EdgeConfig, GroupConfig, GroupPart, PeerKey, RelayedConfig};
 use std::path::PathBuf;
 
@@ -68,15 +68,18 @@ impl Keys {
         let (mut edges, mut groups) = (Vec::new(), Vec::new());
         for flow in &config.flows {
             let (id, relays) = (flow.params.id, flow.relay_keys.clone());
+            let strength = if flow.params.strict { Strength::Strict } else { Strength::Standard };
             match &flow.edge {
                 Some(known) if flow.edge_group => {
                     let part = GroupPart::Sink(peer(known)?.public);
-                    groups.push(GroupConfig { flow: id, part, relays });
+                    groups.push(GroupConfig { flow: id, part, strength, relays });
                 }
-                Some(known) => edges.push(EdgeConfig { flow: id, key: peer(known)?, relays }),
+                Some(known) => {
+                    edges.push(EdgeConfig { flow: id, key: peer(known)?, strength, relays });
+                }
                 None if flow.is_group() => {
                     let part = GroupPart::Source(flow.sink_keys.clone());
-                    groups.push(GroupConfig { flow: id, part, relays });
+                    groups.push(GroupConfig { flow: id, part, strength, relays });
                 }
                 None => {}
             }

@@ -220,6 +220,9 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     drop(Keys::read(&config)?);
     let (config, names) =
         if arguments.offline { (config, Names::default()) } else { resolve(&file, &text, config)? };
+    if config.daemon.sandbox == Sandbox::On && !arguments.offline {
+        sandbox::User::find(config.daemon.user.as_deref())?;
+    }
     if arguments.check {
         let Config { links, tunnels, flows, .. } = &config;
         let counts = (links.len(), tunnels.len(), flows.len());

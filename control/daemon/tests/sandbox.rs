@@ -2,13 +2,15 @@
 //!
 //! Each attempt is a process: this program again, with the attempt's name. It enters the sandbox
 //! that the daemon enters and tries. An attempt is first made outside, where it must succeed, or
-//! the refusal inside would say nothing.
+//! the refusal inside would say nothing. What belongs to root is tried once more by a process that
+//! has nothing but another user, as the daemon has with an accelerator.
 
 #![forbid(unsafe_code)]
 
 use aya::programs::loaded_programs;
-use recoded::sandbox::{Extent, enter};
-use rustix::process::{Pid, Signal, getppid, test_kill_process};
+use recoded::sandbox::{Extent, User, enter};
+use rustix::process::{Pid, Signal, Uid, geteuid, getgid, getgroups, getppid, test_kill_process};
+use rustix::thread::set_thread_res_uid;
 use std::fs::File;
 use std::io::{Error, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -24,17 +26,50 @@ const STRANGE: u8 = 11;
 
 type Attempt = fn() -> Result<(), Error>;
 
-/// What is tried, and whether it ends the process.
-const ATTEMPTS: &[(&str, Attempt, bool)] = &[
-    ("bpf", || loaded_programs().try_for_each(|it| it.map(drop).map_err(Error::other)), true),
-    ("execve", || Err(Command::new("true").exec()), true),
-    ("open", || File::open("/etc/shadow").map(drop), false),
-    ("create", || File::create("/tmp/recoded-sandbox").map(drop), false),
-    ("udp", || UdpSocket::bind("127.0.0.1:0").map(drop), false),
-    ("tcp", || TcpListener::bind("127.0.0.1:0").map(drop), false),
-    ("process", || Command::new("true").spawn().and_then(|mut it| it.wait()).map(drop), false),
-    ("kill", || Ok(test_kill_process(getppid().unwrap_or(Pid::INIT))?), false),
+/// The user that it becomes, which need not exist.
+const UID: u32 = 64_321;
+
+/// What becomes of an attempt.
+#[derive(Copy, Clone, PartialEq)]
+enum End {
+    /// It ends the process.
+    Fatal,
+    /// It is refused.
+    Refused,
+    /// It is refused, also to a process that is nothing but another user's.
+    OfRoot,
+}
+
+/// What is tried, and what becomes of it.
+const ATTEMPTS: &[(&str, Attempt, End)] = &[
+    ("bpf", || loaded_programs().try_for_each(|it| it.map(drop).map_err(Error::other)), End::Fatal),
+    ("execve", || Err(Command::new("true").exec()), End::Fatal),
+    ("open", || File::open("/etc/shadow").map(drop), End::OfRoot),
+    ("create", || File::create("/tmp/recoded-sandbox").map(drop), End::Refused),
+    ("udp", || UdpSocket::bind("127.0.0.1:0").map(drop), End::Refused),
+    ("tcp", || TcpListener::bind("127.0.0.1:0").map(drop), End::Refused),
+    (
+        "process",
+        || Command::new("true").spawn().and_then(|mut it| it.wait()).map(drop),
+        End::Refused,
+    ),
+    ("kill", || Ok(test_kill_process(getppid().unwrap_or(Pid::INIT))?), End::OfRoot),
+    ("root", || Ok(set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?), End::OfRoot),
 ];
+
+/// Enters it as the daemon does: as root it becomes another user.
+fn confine(extent: Extent, name: &str) {
+    let user = User { name: "of the test".into(), uid: UID, gid: UID };
+    let user = geteuid().is_root().then_some(&user);
+    let held = enter(extent, user).expect("Linux has all that the sandbox must have");
+    eprintln!("{name}: {held}");
+    if user.is_some() {
+        assert_eq!((geteuid().as_raw(), getgid().as_raw()), (UID, UID));
+        if extent == Extent::Privileges {
+            assert!(getgroups().expect("a list").iter().all(|group| group.as_raw() == UID));
+        }
+    }
+}
 
 /// What must still work: threads, memory, files that are open, waiting.
 fn work() -> Result<(), Error> {
@@ -48,10 +83,11 @@ fn work() -> Result<(), Error> {
     std::io::stdout().write_all(b"")
 }
 
-fn try_inside(name: &str, inside: bool) -> u8 {
-    if inside {
-        let held = enter(Extent::All).expect("Linux has all that the sandbox must have");
-        eprintln!("{name}: {held}");
+fn try_inside(name: &str, place: &str) -> u8 {
+    match place {
+        "inside" => confine(Extent::All, name),
+        "another" => confine(Extent::Privileges, name),
+        _ => {}
     }
     let attempts = ATTEMPTS.iter().map(|(name, attempt, _)| (*name, *attempt));
     let known = attempts.chain([("work", work as Attempt)]).find(|(known, _)| *known == name);
@@ -75,11 +111,11 @@ fn main() -> std::process::ExitCode {
     if let [_, flag, name, place] = &arguments[..]
         && flag == "--attempt"
     {
-        return try_inside(name, place == "inside").into();
+        return try_inside(name, place).into();
     }
     // Not every machine that builds this lets an ordinary user read what root may.
     let is_root = rustix::process::geteuid().is_root();
-    for (name, _, is_fatal) in ATTEMPTS {
+    for (name, _, end) in ATTEMPTS {
         let outside = run(name, "outside");
         if !outside.success() {
             assert!(!is_root, "{name} fails outside, too: {outside}");
@@ -87,12 +123,16 @@ fn main() -> std::process::ExitCode {
             continue;
         }
         let inside = run(name, "inside");
-        if *is_fatal {
+        if *end == End::Fatal {
             assert_eq!(inside.signal(), Some(Signal::SYS.as_raw()), "{name}: {inside}");
         } else {
             assert_eq!(inside.code(), Some(REFUSED.into()), "{name}: {inside}");
         }
         println!("{name}: {inside}");
+        if is_root && *end == End::OfRoot {
+            let another = run(name, "another");
+            assert_eq!(another.code(), Some(REFUSED.into()), "{name}, another user: {another}");
+        }
     }
     assert!(run("work", "inside").success(), "what the daemon does is refused");
     println!("all attempts ended as they should");

@@ -55,6 +55,18 @@ fn line_of_three_boxes_becomes_three_short_files() {
     }
 }
 
+/// It is a matter of the ends: relays learn it from the source.
+#[test]
+fn strict_tags_of_a_path_reach_both_ends_of_both_flows_and_no_relay() {
+    for (name, text, config) in
+        files(&LINE.replacen("[[path]]", "[[path]]\nedge_profile = \"strict\"", 1))
+    {
+        let is_relay = name == "b";
+        assert_eq!(text.contains("edge_profile"), !is_relay, "{text}");
+        assert!(config.flows.iter().all(|flow| flow.params.strict != is_relay), "{name}: {text}");
+    }
+}
+
 /// A LAN at b with one address for two neighbours, a second path, and keys for daemons and flows.
 #[test]
 fn nodes_share_interfaces_and_keys_reach_the_roles_that_have_them() {

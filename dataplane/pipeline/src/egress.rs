@@ -43,8 +43,11 @@ impl fmt::Display for Unsealed {
 
 impl Error for Unsealed {}
 
-/// Bytes of the tag in front of the payload of a symbol of a tagged flow.
+/// Bytes of the tag in front of the payload of a symbol of a tagged flow; of a stream, behind it.
 pub const TAG_BYTES: usize = 8;
+
+/// The same of a strict flow.
+pub const STRICT_TAG_BYTES: usize = 16;
 
 /// Bytes of a [`TaggedUnit`]'s context.
 pub const CONTEXT_BYTES: usize = 16;
@@ -147,7 +150,7 @@ pub trait Egress {
     }
 
     /// Writes the tag of symbol `index` of a unit of a source into the first [`TAG_BYTES`] of
-    /// `symbol`, and its payload follows; of a stream into the last ones.
+    /// `symbol`, or [`STRICT_TAG_BYTES`], and its payload follows; of a stream into the last ones.
     ///
     /// # Errors
     /// The key is gone, or such a symbol has no tag.

@@ -7,7 +7,7 @@
 pub use crate::bats::params::{BatsParams, Interleave, Profile};
 use crate::edge::framing::LENGTH_BYTES;
 use crate::edge::sealed::SEALING_BYTES;
-use crate::egress::TAG_BYTES;
+use crate::egress::{STRICT_TAG_BYTES, TAG_BYTES};
 use crate::layout::symbol_offset;
 use crate::open::Sizes;
 pub use recoded_code::theory::stream::StreamProfile;
@@ -273,6 +273,8 @@ pub struct FlowParams {
     /// [`Egress`](crate::egress::Egress) has. Source: writes them. Sink: takes in nothing that has
     /// a wrong one. Relay: neither, where it has a part of the keys.
     pub tagged: bool,
+    /// Source and sink: these tags have [`STRICT_TAG_BYTES`]. A relay goes by its keys.
+    pub strict: bool,
     /// Relay and sink: wrong tags within a minute after which a neighbour is not heard for a while,
     /// where others are, and gets other keys; 0 for any number.
     pub wrong_tags_max: u32,
@@ -329,6 +331,7 @@ impl FlowParams {
             repair: true,
             sealed: false,
             tagged: false,
+            strict: false,
             wrong_tags_max: WRONG_TAGS_MAX,
             generations: 64,
         }
@@ -348,8 +351,16 @@ impl FlowParams {
     pub fn tag_bytes(&self) -> usize {
         match self.code {
             FlowCode::Window(_) => 0,
-            _ if self.tagged => TAG_BYTES,
-            _ => 0,
+            _ => self.tag_bytes_of_units(),
+        }
+    }
+
+    /// The same where the code is one whose symbols have tags.
+    pub fn tag_bytes_of_units(&self) -> usize {
+        match (self.tagged, self.strict) {
+            (false, _) => 0,
+            (true, false) => TAG_BYTES,
+            (true, true) => STRICT_TAG_BYTES,
         }
     }
 

@@ -210,8 +210,8 @@ impl Stage {
     pub(crate) fn fits(&self, params: &FlowParams) -> bool {
         let is_same_code =
             std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);
-        let is_sealed_alike =
-            (self.params.sealed, self.params.tagged) == (params.sealed, params.tagged);
+        let sealing = |it: &FlowParams| (it.sealed, it.tagged, it.strict);
+        let is_sealed_alike = sealing(&self.params) == sealing(params);
         let holds_as_many = self.params.generations == params.generations;
         self.has_role_of(params) && holds_as_many && is_same_code && is_sealed_alike
     }

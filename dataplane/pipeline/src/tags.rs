@@ -2,7 +2,7 @@
 //! behind [`Egress`]; recoding carries tags along as a part of the symbol.
 //!
 //! ```text
-//!  symbol on the wire:  | tag 8 | payload |        a sink holds payloads only
+//!  symbol on the wire:  | tag 8 or 16 | payload |        a sink holds payloads only
 //!
 //!  context: | epoch | field | full_log2 | batch size | symbol bytes 2 |
 //!           | block 2 | batch 2 | source symbols 2 | full_log2 | profile | bits | interleave |
@@ -21,9 +21,7 @@
 //! a stream is not verified: what comes back out of it is.
 
 use crate::collected::{PacketCoding, PacketView};
-use crate::egress::{
-    CONTEXT_BYTES, Egress, Formed, STREAM_UNIT, TAG_BYTES, TaggedUnit, UnitKind, Untagged,
-};
+use crate::egress::{CONTEXT_BYTES, Egress, Formed, STREAM_UNIT, TaggedUnit, UnitKind, Untagged};
 use crate::io::{Arrival, Context, Data, Io};
 use crate::params::{FlowParams, Role, ShardId};
 use crate::report::DropReason;
@@ -66,8 +64,8 @@ fn stream_unit(shard: ShardId, symbol: &StreamSymbol) -> (TaggedUnit, usize) {
     (unit, (symbol.number % STREAM_UNIT) as usize)
 }
 
-/// Writes the tag of a symbol of a stream into the last [`TAG_BYTES`] of `tagged`, behind its
-/// packet. False where there are no keys: it leaves without one, and is refused.
+/// Writes the tag of a symbol of a stream into the last bytes of `tagged`, behind its packet. False
+/// where there are no keys: it leaves without one, and is refused.
 pub(crate) fn tag_stream(
     egress: &mut impl Egress,
     (shard, symbol): (ShardId, &StreamSymbol),
@@ -91,7 +89,7 @@ pub(crate) fn verify_stream(
     if !settings.tagged {
         return Ok(false);
     }
-    if tagged.len() <= TAG_BYTES {
+    if tagged.len() <= settings.tag_bytes_of_units() {
         return Err(DropReason::WrongSymbolTag);
     }
     let (unit, index) = stream_unit(shard, symbol);
@@ -122,7 +120,7 @@ pub(crate) fn tag<F: Frames, E: Egress>(
 pub(crate) fn leave_out<F: Frames, E>(cx: &mut Context<'_, '_, F, E>, symbol: Span) {
     cx.counters.tag_failed += 1;
     // Not what the frame held before.
-    cx.io.frames.bytes_mut(symbol)[..TAG_BYTES].fill(0);
+    cx.io.frames.bytes_mut(symbol)[..cx.params.tag_bytes()].fill(0);
 }
 
 /// A packet that may go on.
@@ -171,8 +169,9 @@ pub(crate) fn verify<'a>(
     if !is_sink {
         return Ok(as_it_came(true));
     }
-    let bytes = usize::from(view.symbol_bytes).saturating_sub(TAG_BYTES);
-    let payload = view.symbol.slice(TAG_BYTES, bytes).filter(|_| bytes > 0);
+    let tag_bytes = settings.tag_bytes_of_units();
+    let bytes = usize::from(view.symbol_bytes).saturating_sub(tag_bytes);
+    let payload = view.symbol.slice(tag_bytes, bytes).filter(|_| bytes > 0);
     let symbol = payload.ok_or(DropReason::WrongSymbolTag)?;
     let view = PacketView { symbol, symbol_bytes: symbol.len, ..*view };
     let payload = Arrival { data: Data::Coded { header: *header, view }, ..*arrival };

@@ -6,7 +6,7 @@ mod common;
 use common::keys::Keys;
 use common::{DOWN, Line, Node, UP, ip_packet, params};
 use recoded_gf::FieldOrder;
-use recoded_pipeline::egress::TAG_BYTES;
+use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, TunnelId};
 use recoded_pipeline::report::DropReason;
 use recoded_secure::{Kind, Masks, Secrets, Space, Strength, TagKey};
@@ -25,6 +25,23 @@ fn tagged(params: &mut FlowParams) {
     params.code = FlowCode::Stream(StreamParams::new(1024));
     params.field = FieldOrder::TwoFiftySix;
     params.tagged = true;
+}
+
+/// The same with tags of sixteen bytes.
+fn strict(params: &mut FlowParams) {
+    tagged(params);
+    params.strict = true;
+}
+
+/// Makes parameters those of a tagged flow, and bytes of its tags.
+type Length = (fn(&mut FlowParams), usize);
+
+const LENGTHS: [Length; 2] = [(tagged, TAG_BYTES), (strict, STRICT_TAG_BYTES)];
+
+/// Keys of a relay of a flow with tags of so many bytes.
+fn of_relay(tag_bytes: usize, columns: usize) -> Keys {
+    let keys = Keys::of_columns(1, columns);
+    if tag_bytes == STRICT_TAG_BYTES { keys.strict() } else { keys }
 }
 
 /// Sends packets, and returns how many of them were delivered, none altered or twice.
@@ -52,10 +69,14 @@ fn refused(node: &Node) -> u64 {
 
 #[test]
 fn what_honest_relays_send_and_combine_verifies() {
-    let mut line = Line::new(4, 0.1, 5, tagged);
+    LENGTHS.into_iter().for_each(what_honest_relays_do_verifies);
+}
+
+fn what_honest_relays_do_verifies((edit, tag_bytes): Length) {
+    let mut line = Line::new(4, 0.1, 5, edit);
     // Of the relays, one is blind, and two hold some of the columns.
-    line.nodes[2].keys = Some(Keys::of_columns(1, 4));
-    line.nodes[3].keys = Some(Keys::of_columns(1, 1));
+    line.nodes[2].keys = Some(of_relay(tag_bytes, 4));
+    line.nodes[3].keys = Some(of_relay(tag_bytes, 1));
     assert_eq!(transfer(&mut line, 0..COUNT), COUNT as usize);
     assert!(line.nodes.iter().all(|node| refused(node) == 0));
     let verified = |node: usize| line.nodes[node].flow().counters.tag_verified;
@@ -75,9 +96,9 @@ fn verified_of(node: &Node) -> u64 {
 }
 
 /// The packets of a source of four IP packets.
-fn packets() -> Vec<Vec<u8>> {
+fn packets(edit: fn(&mut FlowParams)) -> Vec<Vec<u8>> {
     let mut params = params(Role::Source { tunnel: TunnelId(0) });
-    tagged(&mut params);
+    edit(&mut params);
     let mut source = Node::new(params, 3);
     let mut packets = Vec::new();
     for number in 0..4 {
@@ -95,12 +116,16 @@ fn is_bound(at: usize, _bit: u8) -> bool {
 
 #[test]
 fn every_bit_that_tags_cover_is_refused_when_it_is_changed() {
-    let packets = packets();
+    LENGTHS.into_iter().for_each(every_bit_that_tags_cover_is_refused);
+}
+
+fn every_bit_that_tags_cover_is_refused((edit, tag_bytes): Length) {
+    let packets = packets(edit);
     let is_symbol =
         |bytes: &&Vec<u8>| matches!(parse_stream(bytes), Ok(packet) if packet.symbol().is_some());
     let symbols: Vec<_> = packets.iter().filter(is_symbol).collect();
     let mut params = params(Role::Sink { tunnel: TunnelId(0), upstream: UP });
-    tagged(&mut params);
+    edit(&mut params);
     let mut sink = Node::new(params, 7);
     let (mut swept, mut now) = (0, 1000);
     for (at, bit) in (0..symbols[0].len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
@@ -115,7 +140,7 @@ fn every_bit_that_tags_cover_is_refused_when_it_is_changed() {
         let dropped: u64 = sink.packets().dropped.iter().sum();
         assert_eq!(dropped, swept, "byte {at}, bit {bit}");
     }
-    for bytes in [symbols[0].len() - 1, STREAM_BYTES + TAG_BYTES, STREAM_BYTES + 1] {
+    for bytes in [symbols[0].len() - 1, STREAM_BYTES + tag_bytes, STREAM_BYTES + 1] {
         now += 1000;
         sink.receive_next(&symbols[0][..bytes], now);
         swept += 1;
@@ -205,9 +230,10 @@ fn lie(line: &mut Line, lie: Lie) -> Rc<Cell<u64>> {
 
 #[test]
 fn relay_with_some_columns_drops_every_lie_and_the_flow_goes_on() {
-    for kind in LIES {
-        let mut line = Line::new(3, 0.1, 23, tagged);
-        line.nodes[2].keys = Some(Keys::of_columns(1, 4));
+    let cases = LENGTHS.iter().flat_map(|length| LIES.map(|kind| (*length, kind)));
+    for ((edit, tag_bytes), kind) in cases {
+        let mut line = Line::new(3, 0.1, 23, edit);
+        line.nodes[2].keys = Some(of_relay(tag_bytes, 4));
         let told = lie(&mut line, kind);
         let arrived = transfer(&mut line, 0..COUNT);
         let (caught, later) = (refused(&line.nodes[2]), refused(&line.nodes[3]));
@@ -286,14 +312,16 @@ fn sink_takes_nothing_without_tags_under_other_keys_or_without_keys() {
 /// The longest packet that fits a symbol arrives; one of a byte more does not enter.
 #[test]
 fn tags_take_their_bytes_of_every_symbol() {
-    let mut line = Line::new(1, 0.0, 3, tagged);
-    let room = line.nodes[0].flow().symbol_bytes - TAG_BYTES;
-    for bytes in [room, room + 1, room] {
-        line.send(&ip_packet(bytes, 1));
-        line.pass(50);
+    for (edit, tag_bytes) in LENGTHS {
+        let mut line = Line::new(1, 0.0, 3, edit);
+        let room = line.nodes[0].flow().symbol_bytes - tag_bytes;
+        for bytes in [room, room + 1, room] {
+            line.send(&ip_packet(bytes, 1));
+            line.pass(50);
+        }
+        let counters = line.nodes[0].flow().counters;
+        assert_eq!((counters.ingress_dropped, line.delivered().len()), (1, 2));
     }
-    let counters = line.nodes[0].flow().counters;
-    assert_eq!((counters.ingress_dropped, line.delivered().len()), (1, 2));
 }
 
 /// A source without keys of tags sends what is refused; with keys, it is taken.
@@ -314,16 +342,23 @@ fn source_without_keys_is_counted_and_refused() {
 /// pipeline: as `tests/vectors` publishes it, where plain Python makes it again.
 #[test]
 fn tag_is_that_of_number_predecessor_and_length() {
-    let seeds = Secrets::extract(&[0], &[1; 32]).column_seeds(Strength::Standard);
-    let key = TagKey::new(Strength::Standard, &seeds, 2048).expect("a key");
+    for (edit, strength) in [(LENGTHS[0].0, Strength::Standard), (LENGTHS[1].0, Strength::Strict)] {
+        tag_is_that_of_a_symbol(&packets(edit), strength);
+    }
+}
+
+fn tag_is_that_of_a_symbol(packets: &[Vec<u8>], strength: Strength) {
+    let tag_bytes = strength.columns();
+    let seeds = Secrets::extract(&[0], &[1; 32]).column_seeds(strength);
+    let key = TagKey::new(strength, &seeds, 2048).expect("a key");
     let space = Space { flow: common::FLOW, shard: 0, kind: Kind::Stream };
-    for packet in packets() {
-        let Ok(Some(symbol)) = parse_stream(&packet).map(|packet| packet.symbol()) else {
+    for packet in packets {
+        let Ok(Some(symbol)) = parse_stream(packet).map(|packet| packet.symbol()) else {
             continue;
         };
-        let bytes = packet.len() - TAG_BYTES;
+        let bytes = packet.len() - tag_bytes;
         let (payload, tag) = packet[STREAM_BYTES..].split_at(bytes - STREAM_BYTES);
-        assert_eq!(usize::from(symbol.bytes), TAG_BYTES + payload.len());
+        assert_eq!(usize::from(symbol.bytes), tag_bytes + payload.len());
         let context = [
             &symbol.number.to_be_bytes()[..],
             &symbol.after.to_be_bytes(),
@@ -332,7 +367,7 @@ fn tag_is_that_of_number_predecessor_and_length() {
         ];
         let mut masks = Masks::new(&key, 1);
         masks.fill_stream(&key, space, symbol.number.into(), 1).expect("room");
-        let mut expected = [0; TAG_BYTES];
+        let mut expected = vec![0; tag_bytes];
         key.tag(&masks, 0, &context.concat(), payload, &mut expected).expect("a tag");
         assert_eq!(tag, expected);
     }

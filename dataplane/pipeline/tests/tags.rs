@@ -6,7 +6,7 @@ mod common;
 use common::keys::Keys;
 use common::{DOWN, Line, Node, UP, ip_packet, params};
 use recoded_gf::FieldOrder;
-use recoded_pipeline::egress::TAG_BYTES;
+use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{FlowCode, FlowParams, Recoding, Redundancy, Role, TunnelId};
 use recoded_pipeline::report::{DropReason, FlowCounters};
 use recoded_wire::coded::{BLOCK_BYTES, CODED_BYTES};
@@ -17,20 +17,46 @@ use std::time::Instant;
 /// Bytes of a packet of the traffic.
 const BYTES: usize = 150;
 
-/// Codes whose symbols have tags, over every field.
-fn codes() -> Vec<(FlowCode, FieldOrder)> {
+/// A code, its field, and whether tags have sixteen bytes.
+type Coding = (FlowCode, FieldOrder, bool);
+
+/// Codes whose symbols have tags, over every field, and each with strict tags over two of them.
+fn codes() -> Vec<Coding> {
     use FieldOrder::{Four, Sixteen, Two, TwoFiftySix};
-    let fields = [Two, Four, Sixteen, TwoFiftySix];
     #[allow(unused_mut, reason = "there is one code less without a feature")]
-    let mut codes: Vec<_> = fields.map(|field| (FlowCode::Rlnc, field)).to_vec();
+    let mut codes = vec![FlowCode::Rlnc];
     #[cfg(feature = "bats")]
-    codes.extend(fields.map(|field| (common::bats(40), field)));
-    codes
+    codes.push(common::bats(40));
+    let of = |code: &FlowCode| {
+        let standard = [Two, Four, Sixteen, TwoFiftySix].map(|field| (*code, field, false));
+        let strict = [Four, TwoFiftySix].map(|field| (*code, field, true));
+        [&standard[..], &strict].concat()
+    };
+    codes.iter().flat_map(of).collect()
+}
+
+/// Every code with tags of either length, over one field.
+fn some_codes() -> impl Iterator<Item = Coding> {
+    let is_one = |(code, field, is_strict): &Coding| match (code, is_strict) {
+        (FlowCode::Rlnc, false) => *field == FieldOrder::Sixteen,
+        _ => *field == FieldOrder::TwoFiftySix,
+    };
+    codes().into_iter().filter(is_one)
 }
 
 /// Parameters of a tagged flow.
-fn tagged((code, field): (FlowCode, FieldOrder)) -> impl Fn(&mut FlowParams) {
-    move |params| *params = FlowParams { code, field, tagged: true, ..params.clone() }
+fn tagged((code, field, strict): Coding) -> impl Fn(&mut FlowParams) {
+    move |params| *params = FlowParams { code, field, tagged: true, strict, ..params.clone() }
+}
+
+fn tag_bytes((.., is_strict): Coding) -> usize {
+    if is_strict { STRICT_TAG_BYTES } else { TAG_BYTES }
+}
+
+/// Keys of a relay of such a flow.
+fn of_relay((.., is_strict): Coding, columns: usize) -> Keys {
+    let keys = Keys::of_columns(1, columns);
+    if is_strict { keys.strict() } else { keys }
 }
 
 /// Sends packets, and returns the numbers of those delivered, in order, none altered.
@@ -70,8 +96,8 @@ fn what_honest_relays_mix_verifies_in_every_code_and_field() {
             params.recoding = Recoding::Random;
         });
         // Of the relays, one recodes blindly, and two hold some of the columns.
-        line.nodes[2].keys = Some(Keys::of_columns(1, 4));
-        line.nodes[3].keys = Some(Keys::of_columns(1, 1));
+        line.nodes[2].keys = Some(of_relay(code, 4));
+        line.nodes[3].keys = Some(of_relay(code, 1));
         let numbers = transfer(&mut line, 0..1000);
         println!("{}, {:?}: {} of 1000", code.0.name(), code.1, numbers.len());
         assert!(numbers.len() >= 990 && numbers.is_sorted(), "{}", numbers.len());
@@ -85,7 +111,7 @@ fn what_honest_relays_mix_verifies_in_every_code_and_field() {
 }
 
 /// The packets of a unit of a source, and what the source is.
-fn unit_of(code: (FlowCode, FieldOrder)) -> Vec<Vec<u8>> {
+fn unit_of(code: Coding) -> Vec<Vec<u8>> {
     let mut params = params(Role::Source { tunnel: TunnelId(0) });
     tagged(code)(&mut params);
     params.redundancy = Redundancy::Fixed(2.0);
@@ -183,16 +209,16 @@ const LIES: [Lie; 7] =
 const TRUTHS: usize = 10;
 
 impl Lie {
-    /// Tells it; false where the packet has nothing of the kind.
-    fn tell(self, bytes: &mut [u8], before: &[u8]) -> bool {
+    /// Tells it in a packet with a tag of so many bytes; false where it has nothing of the kind.
+    fn tell(self, tag_bytes: usize, bytes: &mut [u8], before: &[u8]) -> bool {
         let header = Header::parse(bytes).expect("a packet");
         let is_batch = header.packet_type == PacketType::Bats;
         let coding = CODED_BYTES + if is_batch { BLOCK_BYTES } else { 0 };
         // Symbols of all packets are as long.
         let symbol = bytes.len() - 200;
         match self {
-            Lie::Tag => bytes[symbol + 6] ^= 0x40,
-            Lie::Payload => bytes[symbol + TAG_BYTES + 50] ^= 1,
+            Lie::Tag => bytes[symbol + tag_bytes - 2] ^= 0x40,
+            Lie::Payload => bytes[symbol + tag_bytes + 50] ^= 1,
             Lie::Vector => bytes[coding + 3] ^= 1,
             Lie::Number => bytes[CODED_BYTES - 1] ^= 1,
             Lie::Field => bytes[14] ^= 0x10,
@@ -211,11 +237,12 @@ impl Lie {
 
 /// A line of three hops whose first relay lies; the node that is to refuse it is `judge`. How many
 /// lies were told.
-fn with_liar(code: (FlowCode, FieldOrder), lie: Lie, judge: usize) -> u64 {
+fn with_liar(code: Coding, lie: Lie, judge: usize) -> u64 {
     let mut line = Line::new(3, 0.02, 23, tagged(code));
     if judge == 2 {
-        line.nodes[2].keys = Some(Keys::of_columns(1, 4));
+        line.nodes[2].keys = Some(of_relay(code, 4));
     }
+    let tag_bytes = tag_bytes(code);
     let told = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = told.clone();
     let (mut turn, mut last) = (0, Vec::new());
@@ -223,7 +250,7 @@ fn with_liar(code: (FlowCode, FieldOrder), lie: Lie, judge: usize) -> u64 {
         // Keepalives are short.
         let is_symbol = from == 1 && bytes.len() > 200;
         turn += usize::from(is_symbol);
-        if is_symbol && turn % TRUTHS == 0 && lie.tell(&mut bytes, &last) {
+        if is_symbol && turn % TRUTHS == 0 && lie.tell(tag_bytes, &mut bytes, &last) {
             count.set(count.get() + 1);
         } else if is_symbol {
             last.clone_from(&bytes);
@@ -234,7 +261,7 @@ fn with_liar(code: (FlowCode, FieldOrder), lie: Lie, judge: usize) -> u64 {
     let (caught, sink_caught) = (refused(&line.nodes[judge]), refused(sink(&line)));
     let name = code.0.name();
     println!(
-        "{name} {:?}, {lie:?}: {} of 1000, {} told, {caught} refused, sink {sink_caught}",
+        "{name} {:?}, {tag_bytes} bytes, {lie:?}: {} of 1000, {} told, {caught} refused, sink {sink_caught}",
         code.1,
         numbers.len(),
         told.get(),
@@ -257,14 +284,14 @@ fn with_liar(code: (FlowCode, FieldOrder), lie: Lie, judge: usize) -> u64 {
 
 #[test]
 fn relay_with_some_columns_drops_every_lie_before_it_mixes() {
-    for code in [codes()[2], *codes().last().unwrap()] {
+    for code in some_codes() {
         LIES.iter().for_each(|lie| assert!(with_liar(code, *lie, 2) > 20));
     }
 }
 
 #[test]
 fn sink_drops_what_a_blind_relay_mixed_with_lies_and_the_flow_goes_on() {
-    for code in [codes()[2], *codes().last().unwrap()] {
+    for code in some_codes() {
         LIES.iter().for_each(|lie| assert!(with_liar(code, *lie, 3) > 20));
     }
 }
@@ -277,7 +304,7 @@ fn the_same_lies_get_through_where_symbols_have_no_tags() {
     line.tamper = Some(Box::new(move |from, mut bytes| {
         turn += usize::from(from == 1 && bytes.len() > 200);
         if from == 1 && bytes.len() > 200 && turn % TRUTHS == 0 {
-            Lie::Payload.tell(&mut bytes, &[]);
+            Lie::Payload.tell(TAG_BYTES, &mut bytes, &[]);
         }
         vec![bytes]
     }));
@@ -380,7 +407,7 @@ fn tags_take_their_bytes_of_every_symbol() {
             FlowCode::Bats(bats) => bats.source_symbols,
             _ => flow.generation_size,
         };
-        let room = symbols * (flow.symbol_bytes - TAG_BYTES) - 2;
+        let room = symbols * (flow.symbol_bytes - tag_bytes(code)) - 2;
         for bytes in [room, room + 1, room] {
             line.send(&ip_packet(bytes, 1));
             line.pass(50);
@@ -395,8 +422,7 @@ fn tags_take_their_bytes_of_every_symbol() {
 fn cost_of_tags_is_printed() {
     for is_tagged in [false, true] {
         let mut line = Line::new(2, 0.0, 3, |params| {
-            let code = (FlowCode::Rlnc, FieldOrder::Sixteen);
-            tagged(code)(params);
+            tagged((FlowCode::Rlnc, FieldOrder::Sixteen, false))(params);
             (params.symbol_bytes, params.tagged) = (1404, is_tagged);
         });
         line.nodes[1].keys = is_tagged.then(|| Keys::of_columns(1, 4));

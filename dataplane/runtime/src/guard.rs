@@ -18,7 +18,7 @@ use crate::keyring::{Keyring, Letter, Rings};
 use crate::report::LinkCounters;
 use crate::roaming::{Near, Place};
 use crossbeam::channel::Sender;
-use recoded_pipeline::egress::{self, ENVELOPE_BYTES, TAG_BYTES};
+use recoded_pipeline::egress::{self, ENVELOPE_BYTES, STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{Nanos, PeerId, ShardId};
 use recoded_secure::{
     CONTEXT_BYTES, Formed, HEADER_BYTES as ENVELOPE_HEADER_BYTES, HopReceiver, Kind, Received,
@@ -35,8 +35,8 @@ pub(crate) struct Guard {
     rings: Rings,
     seen: u64,
     mail: Sender<Letter>,
-    /// Of the units at hand; once there are keys of a flow.
-    masks: Option<UnitMasks>,
+    /// Of the units at hand, by [`masks_of`]; once there are keys of a flow of that strength.
+    masks: [Option<UnitMasks>; 2],
     /// The same of flows that are relayed here, once there are columns of one.
     relay_masks: Option<UnitMasks>,
     /// What was said last of where a neighbour is, and when.
@@ -71,7 +71,7 @@ impl Guard {
             rings: Rings::default(),
             seen: 0,
             mail,
-            masks: None,
+            masks: [None, None],
             relay_masks: None,
             told: None,
         };
@@ -84,10 +84,11 @@ impl Guard {
     pub(crate) fn adopt(&mut self) -> bool {
         let Some(rings) = self.keyring.rings.newer(&mut self.seen) else { return false };
         self.rings = rings.as_ref().clone();
-        let mut epochs = self.rings.edges.iter().flat_map(|(_, ring)| ring.epochs());
-        if let Some(epoch) = epochs.next().filter(|_| self.masks.is_none()) {
-            let key = epoch.keys.tag_key().or(epoch.keys.peer_tag_key());
-            self.masks = key.map(|key| UnitMasks::new(key, UNITS));
+        for epoch in self.rings.edges.iter().flat_map(|(_, ring)| ring.epochs()) {
+            if let Some(key) = epoch.keys.tag_key().or(epoch.keys.peer_tag_key()) {
+                let masks = &mut self.masks[masks_of(key.strength())];
+                masks.get_or_insert_with(|| UnitMasks::new(key, UNITS));
+            }
         }
         let mut columns = self.rings.columns.iter().flat_map(|(_, keys)| keys);
         if let Some(key) = columns.next().filter(|_| self.relay_masks.is_none()) {
@@ -295,8 +296,8 @@ impl Guard {
         let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
         let (_, ring) = &mut self.rings.edges[place];
         let epoch = ring.by_id(key_id).ok_or(Refused::UnknownKey)?;
-        let masks = self.masks.as_mut().ok_or(Refused::UnknownKey)?;
         let key = epoch.keys.tag_key().ok_or(Refused::UnknownKey)?;
+        let masks = self.masks[masks_of(key.strength())].as_mut().ok_or(Refused::UnknownKey)?;
         masks.tag(key, &unit_of(unit), index, symbol)
     }
 
@@ -322,7 +323,10 @@ impl Guard {
         }
         let place = self.rings.edge(unit.shard.flow).ok_or(Refused::UnknownKey)?;
         let (_, ring) = &self.rings.edges[place];
-        let masks = self.masks.as_mut().ok_or(Refused::UnknownKey)?;
+        // All keys of a flow are of one strength.
+        let key = ring.epochs().find_map(|epoch| epoch.keys.peer_tag_key());
+        let masks = key.and_then(|key| self.masks[masks_of(key.strength())].as_mut());
+        let masks = masks.ok_or(Refused::UnknownKey)?;
         verify_symbol(ring, masks, &unit_of(unit), formed, symbol)
     }
 
@@ -342,7 +346,16 @@ impl Guard {
 // The pipeline leaves as much room as is taken.
 const _: () = assert!(ENVELOPE_BYTES == recoded_secure::ENVELOPE_BYTES);
 const _: () = assert!(TAG_BYTES == Strength::Standard.columns());
+const _: () = assert!(STRICT_TAG_BYTES == Strength::Strict.columns());
 const _: () = assert!(egress::CONTEXT_BYTES == CONTEXT_BYTES);
+
+/// Where masks for all columns of such tags are.
+const fn masks_of(strength: Strength) -> usize {
+    match strength {
+        Strength::Standard => 0,
+        Strength::Strict => 1,
+    }
+}
 
 fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
     let ShardId { flow, shard } = unit.shard;

@@ -11,19 +11,17 @@
 //! links whose packets are verified, and only so many a second are passed on. The first worker
 //! sends what this thread writes, so handshakes take the way of all packets.
 
-use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings};
 use crate::memory::Memory;
 use crate::roaming::{Movers, Place};
-use crate::shared::{Clock, LinkNow, Shared};
-use crate::snapshot::IP_PACKET_BYTES_MAX;
-use crate::talk::{Surroundings, Talk};
+use crate::shared::{Clock, Shared};
+use crate::talk::Talk;
 use crate::topology::Topology;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
 use recoded_pipeline::params::{FlowParams, PeerId, Role};
 use recoded_secure::{
     Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
-    Ring, Scope, TRAILER_BYTES, Turn, is_grant, is_group, is_opening, open_edge,
+    Ring, Scope, Strength, Turn, is_grant, is_group, is_opening, open_edge,
 };
 use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
@@ -35,6 +33,7 @@ mod columns;
 mod groups;
 mod party;
 mod report;
+mod talking;
 
 use columns::Columns;
 use groups::Groups;
@@ -63,11 +62,13 @@ const LOOK_ALONE: Duration = Duration::from_secs(1);
 const PASSED_PER_SECOND: u64 = 2000;
 
 /// Copies of each message between neighbours: a path without keys carries nothing, and of links
-/// that lose a tenth one handshake in five would fail. What came before is refused at little cost.
-const HOP_COPIES: usize = 2;
+/// that lose a tenth one handshake in five would fail without, each of which costs a tenth of a
+/// second. With three it is one in five hundred. What came before is refused at little cost.
+const HOP_COPIES: usize = 3;
 
-/// Copies of each message between edges, which travel several hops.
-const EDGE_COPIES: usize = 3;
+/// Copies of each message between edges, which travel several hops: over two that lose a tenth one
+/// handshake in four hundred fails.
+const EDGE_COPIES: usize = 4;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -133,13 +134,14 @@ impl Keyer {
         keyer.gate = Some(Gate::new(&private.public(), now, &Entropy::fresh()?));
         for (party, hop) in keyer.hops.iter_mut().zip(&topology.hops) {
             if let Some(key) = &hop.key {
-                let started = (now, &keyer.memory);
-                *party = Some(Party::new(Scope::Hop, private, key, started)?);
+                let (scope, started) = ((Scope::Hop, Strength::Standard), (now, &keyer.memory));
+                *party = Some(Party::new(scope, private, key, started)?);
             }
         }
         for edge in &topology.edges {
             let started = (now, &keyer.memory);
-            let party = Party::new(Scope::Edge(edge.flow), private, &edge.key, started)?;
+            let scope = (Scope::Edge(edge.flow), edge.strength);
+            let party = Party::new(scope, private, &edge.key, started)?;
             keyer.edges.push((edge.flow, party));
         }
         keyer.edges.sort_by_key(|(flow, _)| *flow);
@@ -221,37 +223,6 @@ impl Keyer {
         }
     }
 
-    /// Tells neighbours what is due.
-    fn talk(&mut self, now: u64) {
-        let Keyer { talk, shared, keyring, hops, ways, .. } = self;
-        let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
-        let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
-        let around = Surroundings { now, clock: seconds(), snapshot: &snapshot, room: &room };
-        let next_hops = shared.next_hops.get();
-        let is_reached = |peer: PeerId| {
-            let hop = usize::from(peer.0);
-            let has_keys = |party: &Party<HopKeys>| party.keys.ring().sending().is_some();
-            next_hops.get(hop).is_some_and(Option::is_some)
-                && hops[hop].as_ref().is_none_or(has_keys)
-        };
-        talk.poll(&around, is_reached, |peer, packet| {
-            let letter = Letter::new(peer, packet);
-            if letter.is_some_and(|letter| keyring.outgoing.push(letter).is_ok()) {
-                shared.waker(0).wake();
-            }
-        });
-    }
-
-    /// Reads what a neighbour tells.
-    fn listen(&mut self, peer: PeerId, letter: &Letter) {
-        let Keyer { talk, shared, clock, ways, .. } = self;
-        let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
-        let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
-        let (now, clock) = (clock.now(), seconds());
-        let around = Surroundings { now, clock, snapshot: &snapshot, room: &room };
-        talk.receive(&around, peer, letter.packet());
-    }
-
     /// Whether messages between the edges of a flow can leave.
     fn is_on_the_way(&self, flow: u32) -> bool {
         let snapshot = self.shared.snapshot.get();
@@ -315,7 +286,11 @@ impl Keyer {
         };
         let turn = match admission {
             Ok(Admission::Reply(_)) if is_one_way => Err(Refused::Unexpected),
-            Ok(Admission::Reply(send)) => Ok(Turn { send, ..Turn::default() }),
+            Ok(Admission::Reply(send)) => {
+                // An answer is no longer than what it answers.
+                self.send_to_hop(hop, None, (&out[..send], 1));
+                return Ok(());
+            }
             Ok(Admission::Pass) => party.keys.receive(now, message, &mut out, &mut self.memory)?,
             Err(reason) => Err(reason),
         };
@@ -460,8 +435,21 @@ impl Keyer {
                 return;
             }
         };
+        if let (Some(reason), Some(party)) = (turn.refusal, &mut self.hops[hop]) {
+            party.refuse(reason);
+        }
         // Workers need the keys before the hello leaves.
         self.publish(turn.is_changed);
+        if turn.send > 0 {
+            self.send_to_hop(hop, place, (&message[..turn.send], HOP_COPIES));
+        }
+        if turn.hello {
+            self.send_to_hop(hop, None, (&[], 1));
+        }
+    }
+
+    /// Sends a message of handshakes with a neighbour, or a hello: to `place`, or where it is.
+    fn send_to_hop(&self, hop: usize, place: Option<Place>, (message, copies): (&[u8], usize)) {
         let Ok(id) = u16::try_from(hop) else { return };
         let snapshot = self.shared.snapshot.get();
         let is_over = |flow: &&FlowParams| {
@@ -470,19 +458,13 @@ impl Keyer {
         };
         let Some(flow) = snapshot.flows.iter().find(is_over).map(|flow| flow.id) else { return };
         let mut packet = [0; LETTER_BYTES];
-        if turn.send > 0 {
-            let len = write_handshake(flow, false, &message[..turn.send], &mut packet);
-            let letter = match place {
-                Some(place) => Letter::from_elsewhere(place, &packet[..len]),
-                None => Letter::new(PeerId(id), &packet[..len]),
-            };
-            let copies = letter.into_iter().flat_map(|letter| vec![letter; HOP_COPIES]);
-            copies.for_each(|letter| self.send(letter));
-        }
-        if turn.hello {
-            let len = write_handshake(flow, false, &[], &mut packet);
-            self.send_all(&[PeerId(id)], &packet[..len], 1);
-        }
+        let len = write_handshake(flow, false, message, &mut packet);
+        let letter = match place {
+            Some(place) => Letter::from_elsewhere(place, &packet[..len]),
+            None => Letter::new(PeerId(id), &packet[..len]),
+        };
+        let copies = letter.into_iter().flat_map(|letter| vec![letter; copies]);
+        copies.for_each(|letter| self.send(letter));
     }
 
     /// Sends what an association with another edge asks for.
@@ -496,6 +478,9 @@ impl Keyer {
                 return;
             }
         };
+        if let Some(reason) = turn.refusal {
+            party.refuse(reason);
+        }
         let mut hello = [0; ENVELOPE_BYTES];
         let sending = party.keys.ring().sending();
         let is_sealed =
@@ -572,13 +557,6 @@ fn seconds() -> u64 {
 
 fn wall_clock() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-/// UDP payload that the link to a neighbour carries, without the tag of a hop.
-fn room((link, address, has_key): (usize, IpAddr, bool), links: &[LinkNow]) -> u16 {
-    let mtu = links.get(link).map_or(0, |link| link.mtu.min(IP_PACKET_BYTES_MAX));
-    let taken = header_bytes(address) - ETHERNET_BYTES + if has_key { TRAILER_BYTES } else { 0 };
-    u16::try_from(mtu.saturating_sub(taken)).unwrap_or(u16::MAX)
 }
 
 /// The neighbours on the way from one edge of a flow to the other.

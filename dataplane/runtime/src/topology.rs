@@ -4,7 +4,7 @@
 //! Flows are not here: they change while the node runs, in [`recoded_pipeline::params::Snapshot`],
 //! and name hops and tunnels by their index in these lists.
 
-use recoded_secure::{PresharedKey, PrivateKey, PublicKey};
+use recoded_secure::{PresharedKey, PrivateKey, PublicKey, Strength};
 use recoded_wire::steer::{NEIGHBOURS_MAX, XSKS_MAX};
 use recoded_xsk::ModePreference;
 use std::net::IpAddr;
@@ -99,8 +99,7 @@ pub struct HopConfig {
     pub address: IpAddr,
     /// Its key: every packet from it and to it has a tag then. `None`: none has.
     pub key: Option<PeerKey>,
-    /// Whether it is where its newest packet came from. Only where there is a key of it, and with
-    /// UDP sockets, which [`Backend::Auto`] then means.
+    /// Whether it is where its newest packet came from: with a key, and UDP sockets ([`Backend`]).
     pub roams: bool,
 }
 
@@ -122,8 +121,9 @@ pub struct EdgeConfig {
     pub flow: u32,
     /// The key of the other end.
     pub key: PeerKey,
-    /// Where the flow begins here: the keys of relays that verify its symbols, in the order in
-    /// which they pass them. Those in a row get different columns.
+    /// Columns of the tags of its symbols, as the other end has it.
+    pub strength: Strength,
+    /// Of a source: keys of relays that verify its symbols, in the order in which they pass them.
     pub relays: Vec<PublicKey>,
 }
 
@@ -134,6 +134,8 @@ pub struct GroupConfig {
     pub flow: u32,
     /// What this node is in it.
     pub part: GroupPart,
+    /// As in [`EdgeConfig`].
+    pub strength: Strength,
     /// As in [`EdgeConfig`].
     pub relays: Vec<PublicKey>,
 }

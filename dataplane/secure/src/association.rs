@@ -12,11 +12,11 @@
 use std::sync::Arc;
 
 use crate::derive::Secrets;
-use crate::envelope::Suite;
 use crate::error::Refused;
 use crate::handshake::timing::{EPOCH_NANOS_MAX, SILENCE_NANOS};
 use crate::handshake::{Established, Identity, Session, Step};
 use crate::keys::{Entropy, PublicKey};
+use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
 
 /// First pause between two hellos; doubled with each.
@@ -31,10 +31,10 @@ pub trait EpochKeys {
     fn new(established: &Established) -> Self;
 
     /// Keys of one direction, to send with.
-    fn to_send(secrets: &Secrets, key_id: u8, suite: Suite) -> Self;
+    fn to_send(secrets: &Secrets, key_id: u8, profile: Profile) -> Self;
 
     /// Keys of one direction, to receive with.
-    fn to_receive(secrets: &Secrets, key_id: u8, suite: Suite) -> Self;
+    fn to_receive(secrets: &Secrets, key_id: u8, profile: Profile) -> Self;
 
     /// Whether a packet of the peer has been verified under them.
     fn is_confirmed(&self) -> bool;
@@ -56,6 +56,8 @@ pub struct Turn {
     pub hello: bool,
     /// Workers need a new copy of [`Association::ring`].
     pub is_changed: bool,
+    /// Why a message that is answered came to nothing.
+    pub refusal: Option<Refused>,
 }
 
 /// The handshakes with a peer and the keys of them.
@@ -104,8 +106,13 @@ struct Hello {
 impl<Keys: EpochKeys> Association<Keys> {
     /// As [`Session::new`].
     #[must_use]
-    pub fn new(identity: Identity, suite: Suite, now: u64, entropy: &Entropy) -> Self {
-        let session = Session::new(identity, suite, now, entropy);
+    pub fn new(
+        identity: Identity,
+        profile: impl Into<Profile>,
+        now: u64,
+        entropy: &Entropy,
+    ) -> Self {
+        let session = Session::new(identity, profile, now, entropy);
         let silence = Silence::default();
         Self { session, ring: Ring::default(), hello: None, agreed: 0, silence }
     }
@@ -147,7 +154,7 @@ impl<Keys: EpochKeys> Association<Keys> {
             self.session.renew(now);
         }
         let Step { send, .. } = self.session.poll(now, stamp, packets, entropy, out)?;
-        Ok(Turn { send, hello: self.says_hello(now), is_changed })
+        Ok(Turn { send, hello: self.says_hello(now), is_changed, refusal: None })
     }
 
     /// Reads a message, as [`Session::receive`].
@@ -161,9 +168,10 @@ impl<Keys: EpochKeys> Association<Keys> {
         message: &[u8],
         out: &mut [u8],
     ) -> Result<Turn, Refused> {
-        let Step { send, established } = self.session.receive(now, entropy, message, out)?;
+        let step = self.session.receive(now, entropy, message, out)?;
+        let Step { send, established, refusal } = step;
         let Some(established) = established else {
-            return Ok(Turn { send, ..Turn::default() });
+            return Ok(Turn { send, refusal, ..Turn::default() });
         };
         self.agreed += 1;
         let key_id = established.key_id;
@@ -174,7 +182,7 @@ impl<Keys: EpochKeys> Association<Keys> {
         } else {
             self.ring.propose(epoch);
         }
-        Ok(Turn { send, hello: self.says_hello(now), is_changed: true })
+        Ok(Turn { send, hello: self.says_hello(now), is_changed: true, refusal })
     }
 
     /// Who made an initiation, as [`Session::caller`].

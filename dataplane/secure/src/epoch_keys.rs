@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::association::EpochKeys;
 use crate::derive::Secrets;
-use crate::envelope::{Opener, Sealer, Suite};
+use crate::envelope::{Opener, Sealer};
 use crate::error::Refused;
 use crate::grant::{GrantedSeeds, granted_seeds};
 use crate::handshake::Established;
-use crate::homomorphic::{Strength, TagKey};
+use crate::homomorphic::TagKey;
 use crate::hop::{HopDigest, HopReceiver, HopSender};
+use crate::profile::Profile;
 use crate::ring::Ring;
 use crate::units::{Formed, TaggedUnit, UnitMasks};
 
@@ -56,12 +57,12 @@ impl EpochKeys for HopKeys {
         Self { senders, receivers, is_confirmed: AtomicBool::new(false) }
     }
 
-    fn to_send(secrets: &Secrets, key_id: u8, _: Suite) -> Self {
+    fn to_send(secrets: &Secrets, key_id: u8, _: Profile) -> Self {
         let senders = Some(hop_senders(secrets, key_id));
         Self { senders, receivers: None, is_confirmed: AtomicBool::new(false) }
     }
 
-    fn to_receive(secrets: &Secrets, key_id: u8, _: Suite) -> Self {
+    fn to_receive(secrets: &Secrets, key_id: u8, _: Profile) -> Self {
         let receivers = Some(hop_receivers(secrets, key_id));
         Self { senders: None, receivers, is_confirmed: AtomicBool::new(false) }
     }
@@ -144,41 +145,42 @@ struct EdgeReceiver {
 }
 
 impl EdgeSender {
-    fn new(secrets: &Secrets, key_id: u8, suite: Suite) -> Self {
-        let sealer = secrets.sealer(suite, key_id);
-        Self { sealer, tags: all_columns(secrets), secrets: secrets.clone() }
+    fn new(secrets: &Secrets, key_id: u8, profile: Profile) -> Self {
+        let sealer = secrets.sealer(profile.suite, key_id);
+        Self { sealer, tags: all_columns(secrets, profile), secrets: secrets.clone() }
     }
 }
 
 impl EdgeReceiver {
-    fn new(secrets: &Secrets, suite: Suite) -> Self {
-        Self { opener: secrets.opener(suite, EDGE_WINDOW), tags: all_columns(secrets) }
+    fn new(secrets: &Secrets, profile: Profile) -> Self {
+        let opener = secrets.opener(profile.suite, EDGE_WINDOW);
+        Self { opener, tags: all_columns(secrets, profile) }
     }
 }
 
-fn all_columns(secrets: &Secrets) -> TagKey {
-    let seeds = secrets.column_seeds(Strength::Standard);
-    let key = TagKey::new(Strength::Standard, &seeds, PACKET_BYTES_MAX);
+fn all_columns(secrets: &Secrets, Profile { strength, .. }: Profile) -> TagKey {
+    let seeds = secrets.column_seeds(strength);
+    let key = TagKey::new(strength, &seeds, PACKET_BYTES_MAX);
     key.expect("seeds of all columns, in order")
 }
 
 impl EpochKeys for EdgeKeys {
     fn new(established: &Established) -> Self {
-        let Established { peer_key_id, send, receive, suite, .. } = established;
+        let Established { peer_key_id, send, receive, profile, .. } = established;
         Self {
-            to_send: Some(EdgeSender::new(send, *peer_key_id, *suite)),
-            to_receive: Some(EdgeReceiver::new(receive, *suite)),
+            to_send: Some(EdgeSender::new(send, *peer_key_id, *profile)),
+            to_receive: Some(EdgeReceiver::new(receive, *profile)),
             is_confirmed: AtomicBool::new(false),
         }
     }
 
-    fn to_send(secrets: &Secrets, key_id: u8, suite: Suite) -> Self {
-        let to_send = Some(EdgeSender::new(secrets, key_id, suite));
+    fn to_send(secrets: &Secrets, key_id: u8, profile: Profile) -> Self {
+        let to_send = Some(EdgeSender::new(secrets, key_id, profile));
         Self { to_send, to_receive: None, is_confirmed: AtomicBool::new(false) }
     }
 
-    fn to_receive(secrets: &Secrets, _: u8, suite: Suite) -> Self {
-        let to_receive = Some(EdgeReceiver::new(secrets, suite));
+    fn to_receive(secrets: &Secrets, _: u8, profile: Profile) -> Self {
+        let to_receive = Some(EdgeReceiver::new(secrets, profile));
         Self { to_send: None, to_receive, is_confirmed: AtomicBool::new(false) }
     }
 
@@ -222,7 +224,8 @@ impl EdgeKeys {
     /// keys are to receive with.
     #[must_use]
     pub fn granted_seeds(&self, place: usize) -> Option<GrantedSeeds> {
-        self.to_send.as_ref().map(|it| granted_seeds(&it.secrets, place))
+        let granted = |it: &EdgeSender| granted_seeds(&it.secrets, it.tags.strength(), place);
+        self.to_send.as_ref().map(granted)
     }
 }
 

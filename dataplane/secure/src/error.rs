@@ -91,6 +91,9 @@ pub enum Refused {
     /// What is not to be forgotten over a restart could not be written down.
     #[error("what is to be remembered over a restart cannot be kept")]
     NotKept,
+    /// The other end of a flow has tags of another length.
+    #[error("the other end has tags of another length: edge_profile must be the same at both")]
+    Strength,
     /// Initiations come too fast.
     #[error("too soon after the last one")]
     TooSoon,

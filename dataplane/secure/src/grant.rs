@@ -3,14 +3,15 @@
 //! before it carry it, and learn nothing of what it verifies by.
 //!
 //! ```text
-//! grant    = 0x27, 5, epochs (8), columns (8) || stamp (64) || noise || mac1 (128)
+//! grant    = 0x27, 5, strict (1) || epochs (7), columns (8) || stamp (64) || noise || mac1 (128)
 //! noise    = Noise_K_25519_ChaChaPoly_BLAKE2s of the source to the relay, payload: for each epoch
 //!            the seeds of its columns, in ascending order, 32 bytes each
 //! prologue = "recoded v2" || header and stamp || "columns" || flow (32)
 //! mac1     = as of handshakes, by the public key of the relay: for whom it is
 //! ```
 //!
-//! Bit c of `columns` stands for column c; four are set. Stamps grow, over starts of the source
+//! Four columns are granted: bit c of `columns` stands for column c of 8, or where `strict` is set
+//! for columns 2 c and 2 c + 1 of 16. Stamps grow, over starts of the source
 //! too, so a copy is refused. There is no forward secrecy, and no need of it: who learns the
 //! relay's key later learns what tags of the past were made of, and nothing that they cover.
 
@@ -19,8 +20,9 @@ use zeroize::Zeroizing;
 use crate::derive::Secrets;
 use crate::error::Refused;
 use crate::handshake::{FIRST_BYTE, GRANT, MAC, mac1, noise};
-use crate::homomorphic::{ColumnSeed, SUBSET_MIN};
+use crate::homomorphic::{ColumnSeed, SUBSET_MIN, Strength};
 use crate::keys::{Entropy, PrivateKey, PublicKey};
+use crate::profile::STRICT;
 use crate::secret::Secret;
 
 /// Epochs that a grant is of at most: the one that tags are of, those before and after it.
@@ -45,11 +47,17 @@ const fn grant_bytes(epochs: usize) -> usize {
 }
 
 /// The seeds that the relay in this place of a source's list gets. Those in a row get different
-/// halves of the columns, so that one which lies does not know what the next one verifies by.
+/// halves of 8 columns, or quarters of 16, so that one which lies does not know what the next one
+/// verifies by.
 #[must_use]
-pub fn granted_seeds(secrets: &Secrets, place: usize) -> GrantedSeeds {
-    let first = if place.is_multiple_of(2) { 0 } else { SUBSET_MIN as u8 };
-    std::array::from_fn(|index| secrets.column_seed(first + index as u8))
+pub fn granted_seeds(secrets: &Secrets, strength: Strength, place: usize) -> GrantedSeeds {
+    let first = place % (strength.columns() / SUBSET_MIN) * SUBSET_MIN;
+    std::array::from_fn(|index| secrets.column_seed((first + index) as u8))
+}
+
+/// Columns that a bit of a grant stands for.
+const fn columns_of_bit(strength: Strength) -> u8 {
+    strength.columns() as u8 / 8
 }
 
 /// What a grant says.
@@ -59,6 +67,8 @@ pub struct Grant<'a> {
     pub flow: u32,
     /// Grows from grant to grant: the wall clock in nanoseconds.
     pub stamp: u64,
+    /// Of how many columns these are.
+    pub strength: Strength,
     /// One to three epochs, all of the same columns.
     pub epochs: &'a [GrantedSeeds],
 }
@@ -83,12 +93,15 @@ pub fn write_grant(
     if grant.epochs.len() > GRANT_EPOCHS_MAX {
         return Err(Refused::Long);
     }
-    let columns = first.iter().fold(0, |columns, seed| columns | 1 << (seed.column % 8));
+    let bit = |seed: &ColumnSeed| 1 << (seed.column / columns_of_bit(grant.strength) % 8);
+    let columns = first.iter().fold(0, |columns, seed| columns | bit(seed));
+    let strict = if grant.strength == Strength::Strict { STRICT } else { 0 };
+    let epochs = grant.epochs.len() as u8 | strict;
     let length = grant_bytes(grant.epochs.len());
     let message = out.get_mut(..length).ok_or(Refused::Long)?;
     let (before, tag) = message.split_last_chunk_mut::<MAC>().ok_or(Refused::Long)?;
     let (head, sealed) = before.split_at_mut(HEADER + STAMP);
-    head[..HEADER].copy_from_slice(&[FIRST_BYTE, GRANT, grant.epochs.len() as u8, columns]);
+    head[..HEADER].copy_from_slice(&[FIRST_BYTE, GRANT, epochs, columns]);
     head[HEADER..].copy_from_slice(&grant.stamp.to_be_bytes());
     let mut payload = Zeroizing::new([0; GRANT_EPOCHS_MAX * SEEDS]);
     let seeds = grant.epochs.iter().flatten();
@@ -133,18 +146,22 @@ impl GrantReader {
         parts.is_some_and(|(before, tag)| mac1(&self.own, before) == *tag)
     }
 
-    /// Reads a grant: the seeds of its epochs, of which there is one at least.
+    /// Reads a grant: the seeds of its epochs, of which there is one at least, and of how many
+    /// columns they are.
     ///
     /// # Errors
     /// It is none, is not newer than the last one, or not of this source for this relay and flow.
-    pub fn read(&mut self, message: &[u8]) -> Result<Vec<GrantedSeeds>, Refused> {
+    pub fn read(&mut self, message: &[u8]) -> Result<(Strength, Vec<GrantedSeeds>), Refused> {
         let head: &[u8; HEADER + STAMP] = message.first_chunk().ok_or(Refused::Malformed)?;
         let [FIRST_BYTE, GRANT, epochs, columns, stamp @ ..] = *head else {
             return Err(Refused::Malformed);
         };
-        let epochs = usize::from(epochs);
+        let strength = if epochs & STRICT == 0 { Strength::Standard } else { Strength::Strict };
+        let (epochs, wide) = (usize::from(epochs & !STRICT), columns_of_bit(strength));
+        let held = |column: &u8| columns >> (column / wide) & 1 == 1;
+        let columns: Vec<u8> = (0..strength.columns() as u8).filter(held).collect();
         let is_known = (1..=GRANT_EPOCHS_MAX).contains(&epochs)
-            && columns.count_ones() as usize == SUBSET_MIN
+            && columns.len() == SUBSET_MIN
             && message.len() == grant_bytes(epochs);
         if !is_known {
             return Err(Refused::Malformed);
@@ -162,13 +179,12 @@ impl GrantReader {
         let prologue = prologue(head, self.flow);
         noise::open_from((&self.private, &self.source), &prologue, sealed, payload)?;
         self.newest = stamp;
-        let columns: Vec<u8> = (0..8).filter(|column| columns >> column & 1 == 1).collect();
         let seeds = |epoch: &[u8]| {
             let (seeds, _) = epoch.as_chunks::<32>();
             let seed = |index: usize| Secret::new(seeds[index]);
             std::array::from_fn(|index| ColumnSeed { column: columns[index], seed: seed(index) })
         };
-        Ok(payload.chunks_exact(SEEDS).map(seeds).collect())
+        Ok((strength, payload.chunks_exact(SEEDS).map(seeds).collect()))
     }
 }
 

@@ -22,14 +22,15 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::association::{EpochKeys, Turn};
-use crate::envelope::Suite;
 use crate::epoch_keys::EdgeKeys;
 use crate::error::Refused;
 use crate::handshake::timing::EPOCH_NANOS_MAX;
 use crate::handshake::{FIRST_BYTE, GROUP, MAC, Scope, mac1, noise};
+use crate::homomorphic::Strength;
 use crate::keys::{Entropy, PresharedKey, PrivateKey, PublicKey};
 use crate::one_way::{OPENING_BYTES, OneWayReceiver, Remembered, Way};
 use crate::one_way_keys::{Keep, OneWayKeys};
+use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
 
 const HEAD: usize = 12;
@@ -109,12 +110,12 @@ impl GroupSender {
     pub fn new(
         private: PrivateKey,
         (flow, sinks): (u32, Vec<PublicKey>),
-        suite: Suite,
+        profile: impl Into<Profile>,
         newest: Option<Remembered>,
         entropy: &Entropy,
     ) -> Self {
         let way = group_way(private.public(), flow);
-        let keys = OneWayKeys::new().drawing(way, suite, newest, entropy);
+        let keys = OneWayKeys::new().drawing(way, profile.into(), newest, entropy);
         let opening = [0; OPENING_BYTES];
         Self { private, flow, sinks, keys, tellings: Vec::new(), opening }
     }
@@ -192,6 +193,7 @@ pub struct GroupReceiver {
     private: PrivateKey,
     own: PublicKey,
     way: Way,
+    strength: Strength,
     newest: Option<Remembered>,
     ring: Ring<Arc<EdgeKeys>>,
     told: u64,
@@ -211,7 +213,15 @@ impl GroupReceiver {
     ) -> Self {
         let (own, way) = (private.public(), group_way(source, flow));
         let (ring, tries) = (Ring::default(), (0, TRIES_PER_SECOND));
-        Self { private, own, way, newest, ring, told: 0, heard: None, tries }
+        let strength = Strength::Standard;
+        Self { private, own, way, strength, newest, ring, told: 0, heard: None, tries }
+    }
+
+    /// Takes epochs with tags of this strength alone; else it is [`Strength::Standard`].
+    #[must_use]
+    pub fn requiring(mut self, strength: Strength) -> Self {
+        self.strength = strength;
+        self
     }
 
     /// The epochs that are valid.
@@ -268,9 +278,9 @@ impl GroupReceiver {
         let sealed = &rest[..NOISE];
         noise::open_from(keys, &prologue(head, flow), sealed, &mut *payload)?;
         let (secret, opening) = payload.split_first_chunk().ok_or(Refused::Malformed)?;
-        let mut receiver =
-            OneWayReceiver::new(PresharedKey::of_group(*secret), self.way, self.newest);
-        let opened = receiver.receive(opening)?.ok_or(Refused::Stale)?;
+        let secret = PresharedKey::of_group(*secret);
+        let receiver = OneWayReceiver::new(secret, self.way, self.newest);
+        let opened = receiver.requiring(self.strength).receive(opening)?.ok_or(Refused::Stale)?;
         if opened.remembered.stamp != stamp {
             return Err(Refused::Malformed);
         }
@@ -278,7 +288,7 @@ impl GroupReceiver {
             return Err(Refused::NotKept);
         }
         self.newest = Some(opened.remembered);
-        let keys = Arc::new(EdgeKeys::to_receive(&opened.secrets, opened.key_id, opened.suite));
+        let keys = Arc::new(EdgeKeys::to_receive(&opened.secrets, opened.key_id, opened.profile));
         self.ring.admit(Epoch { key_id: opened.key_id, since: now, keys });
         (self.told, self.heard) = (self.told + 1, Some(now));
         Ok(true)

@@ -34,9 +34,10 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 pub const SUBSET_MIN: usize = 4;
 
 /// Columns of a tag.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub enum Strength {
     /// 8 columns: a forgery succeeds with probability 2^-64.
+    #[default]
     Standard,
     /// 16 columns: 2^-128.
     Strict,
@@ -128,6 +129,12 @@ impl TagKey {
     #[must_use]
     pub const fn tag_bytes(&self) -> usize {
         self.strength.columns()
+    }
+
+    /// Columns of a tag, of which this holder may have some.
+    #[must_use]
+    pub const fn strength(&self) -> Strength {
+        self.strength
     }
 
     /// Tells this key from all others of the process.

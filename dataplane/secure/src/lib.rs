@@ -49,6 +49,8 @@ mod units;
 
 mod envelope;
 
+mod profile;
+
 mod association;
 
 mod epoch_keys;
@@ -82,6 +84,7 @@ pub use one_way::{
     OPENING_BYTES, OneWayReceiver, OneWaySender, Opened, Remembered, Way, is_opening,
 };
 pub use one_way_keys::{Keep, ONE_WAY_EPOCH_NANOS, OneWayKeys};
+pub use profile::Profile;
 pub use relay_columns::{
     GRANT_LIFE_NANOS, GrantSchedule, GrantTurn, RelayColumns, verify_at_relay,
 };

@@ -2,7 +2,7 @@
 //! and receivers remember, so that what was recorded under an earlier salt is not accepted again.
 //!
 //! ```text
-//! opening = 0x27, 4, key id (8), suite (8) || salt (128) || stamp (64) || mac (128)
+//! opening = 0x27, 4, key id (8), profile (8) || salt (128) || stamp (64) || mac (128)
 //! mac     = BLAKE2s-128(HKDF(pre-shared key, "opening", way), opening before it)
 //! secret  = HKDF-Extract(salt || stamp || way, pre-shared key)
 //! way     = "hop", or "edge" || flow (32); public keys of the sender and of the receiver
@@ -19,10 +19,11 @@
 use subtle::ConstantTimeEq;
 
 use crate::derive::Secrets;
-use crate::envelope::Suite;
 use crate::error::Refused;
 use crate::handshake::{FIRST_BYTE, OPENING, Scope, mac};
+use crate::homomorphic::Strength;
 use crate::keys::{Entropy, PresharedKey, PublicKey};
+use crate::profile::Profile;
 use crate::secret::Secret;
 
 const HEADER: usize = 4;
@@ -85,14 +86,15 @@ impl OneWaySender {
     #[must_use]
     pub fn new(
         (psk, way): (&PresharedKey, &Way),
-        suite: Suite,
+        profile: impl Into<Profile>,
         (number, stamp): (u8, u64),
         entropy: &Entropy,
     ) -> Self {
         let mut opening = [0; OPENING_BYTES];
         let salt = *entropy.key().expose().first_chunk::<SALT>().expect("a key is longer");
         let key_id = way.key_id(number);
-        opening[..HEADER].copy_from_slice(&[FIRST_BYTE, OPENING, key_id, suite.code()]);
+        let header = [FIRST_BYTE, OPENING, key_id, profile.into().code()];
+        opening[..HEADER].copy_from_slice(&header);
         opening[HEADER..][..SALT].copy_from_slice(&salt);
         opening[HEADER + SALT..][..STAMP].copy_from_slice(&stamp.to_be_bytes());
         let (before, tag) = opening.split_last_chunk_mut::<MAC>().expect("it ends with one");
@@ -123,8 +125,8 @@ pub struct Remembered {
 pub struct Opened {
     /// How packets name these keys.
     pub key_id: u8,
-    /// The AEAD that the sender chose.
-    pub suite: Suite,
+    /// The AEAD that the sender chose, and its tags.
+    pub profile: Profile,
     /// Secret of the only direction.
     pub secrets: Secrets,
     /// To be kept before the first packet is accepted.
@@ -136,6 +138,7 @@ pub struct Opened {
 pub struct OneWayReceiver {
     psk: PresharedKey,
     way: Way,
+    strength: Strength,
     newest: Option<Remembered>,
 }
 
@@ -144,7 +147,14 @@ impl OneWayReceiver {
     /// believed, be it a recorded one.
     #[must_use]
     pub const fn new(psk: PresharedKey, way: Way, newest: Option<Remembered>) -> Self {
-        Self { psk, way, newest }
+        Self { psk, way, strength: Strength::Standard, newest }
+    }
+
+    /// Takes epochs with tags of this strength alone; else it is [`Strength::Standard`].
+    #[must_use]
+    pub const fn requiring(mut self, strength: Strength) -> Self {
+        self.strength = strength;
+        self
     }
 
     /// What it receives.
@@ -157,20 +167,21 @@ impl OneWayReceiver {
     ///
     /// # Errors
     /// It is none of this pre-shared key, or of an epoch that is over. The epoch that a receiver
-    /// remembers over a start is over as well: which of its packets were accepted is not known.
+    /// remembers over a start is over as well: which of its packets were accepted is not known. Or
+    /// its tags are of another strength.
     pub fn receive(&mut self, opening: &[u8]) -> Result<Option<Opened>, Refused> {
         let opening: &[u8; OPENING_BYTES] = opening.try_into().map_err(|_| Refused::Malformed)?;
         let (before, tag) = opening.split_last_chunk::<MAC>().ok_or(Refused::Malformed)?;
         let (header, rest) = before.split_first_chunk::<HEADER>().ok_or(Refused::Malformed)?;
         let (salt, stamp) = rest.split_first_chunk::<SALT>().ok_or(Refused::Malformed)?;
         let stamp: [u8; STAMP] = stamp.try_into().map_err(|_| Refused::Malformed)?;
-        let &[FIRST_BYTE, OPENING, key_id, suite] = header else { return Err(Refused::Malformed) };
+        let &[FIRST_BYTE, OPENING, key_id, code] = header else { return Err(Refused::Malformed) };
         let key = mac_key(&self.psk, &self.way);
         let equal: bool = mac(key.expose(), &[before]).ct_eq(tag).into();
         if !equal {
             return Err(Refused::Tag);
         }
-        let suite = Suite::from_code(suite).ok_or(Refused::Malformed)?;
+        let profile = Profile::required(code, self.strength)?;
         if self.way.key_id(key_id) != key_id {
             return Err(Refused::Malformed);
         }
@@ -181,7 +192,7 @@ impl OneWayReceiver {
             _ => self.newest = Some(opened),
         }
         let secrets = secrets((&self.psk, &self.way), opened);
-        Ok(Some(Opened { key_id, suite, secrets, remembered: opened }))
+        Ok(Some(Opened { key_id, profile, secrets, remembered: opened }))
     }
 }
 

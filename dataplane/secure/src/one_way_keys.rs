@@ -18,11 +18,12 @@ use std::sync::Arc;
 
 use crate::REKEY_PACKETS;
 use crate::association::{EpochKeys, Turn};
-use crate::envelope::Suite;
 use crate::error::Refused;
 use crate::handshake::timing::EPOCH_NANOS_MAX;
+use crate::homomorphic::Strength;
 use crate::keys::{Entropy, PresharedKey};
 use crate::one_way::{OPENING_BYTES, OneWayReceiver, OneWaySender, Remembered, Way};
+use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
 
 const MILLI: u64 = 1_000_000;
@@ -66,7 +67,7 @@ struct Sending<Keys> {
     /// Whether each epoch has another one, which its caller tells.
     draws: bool,
     way: Way,
-    suite: Suite,
+    profile: Profile,
     /// Whether what was begun under an epoch is finished under it: units are.
     keeps: bool,
     number: u8,
@@ -92,7 +93,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     pub fn sending(
         self,
         (psk, way): (&PresharedKey, Way),
-        (suite, keeps): (Suite, bool),
+        (profile, keeps): (impl Into<Profile>, bool),
         newest: Option<Remembered>,
         entropy: &Entropy,
     ) -> Self {
@@ -100,7 +101,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
             psk: psk.clone(),
             draws: false,
             way,
-            suite,
+            profile: profile.into(),
             keeps,
             number: entropy.extra::<1>(0)[0],
             stamp: newest.map_or(0, |newest| newest.stamp),
@@ -117,12 +118,12 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     pub(crate) fn drawing(
         self,
         way: Way,
-        suite: Suite,
+        profile: Profile,
         newest: Option<Remembered>,
         entropy: &Entropy,
     ) -> Self {
         let nothing = PresharedKey::none();
-        let mut keys = self.sending((&nothing, way), (suite, true), newest, entropy);
+        let mut keys = self.sending((&nothing, way), (profile, true), newest, entropy);
         if let Some(sending) = &mut keys.sending {
             sending.draws = true;
         }
@@ -146,6 +147,13 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     #[must_use]
     pub fn receiving(self, (psk, way): (&PresharedKey, Way), newest: Option<Remembered>) -> Self {
         Self { receiver: Some(OneWayReceiver::new(psk.clone(), way, newest)), ..self }
+    }
+
+    /// Takes epochs of the peer with tags of this strength alone; see
+    /// [`OneWayReceiver::requiring`].
+    #[must_use]
+    pub fn requiring(self, strength: Strength) -> Self {
+        Self { receiver: self.receiver.map(|receiver| receiver.requiring(strength)), ..self }
     }
 
     /// The epochs that are valid, of both directions.
@@ -224,7 +232,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
             return Err(Refused::NotKept);
         }
         self.receiver = Some(receiver);
-        let keys = Arc::new(Keys::to_receive(&opened.secrets, opened.key_id, opened.suite));
+        let keys = Arc::new(Keys::to_receive(&opened.secrets, opened.key_id, opened.profile));
         self.ring.admit(Epoch { key_id: opened.key_id, since: now, keys });
         self.told += 1;
         self.heard = Some(now);
@@ -268,12 +276,12 @@ impl<Keys: EpochKeys> Sending<Keys> {
             // The salt is of the first half.
             self.psk = PresharedKey::of_group(entropy.extra(0));
         }
-        let sender = OneWaySender::new((&self.psk, &self.way), self.suite, name, entropy);
+        let sender = OneWaySender::new((&self.psk, &self.way), self.profile, name, entropy);
         // Where it cannot be kept and the clock goes back, receivers refuse what comes after a
         // restart until it has caught up: better than to send nothing.
         keep(&self.way, sender.remembered());
         let OneWaySender { opening, key_id, secrets } = sender;
-        let keys = Arc::new(Keys::to_send(&secrets, key_id, self.suite));
+        let keys = Arc::new(Keys::to_send(&secrets, key_id, self.profile));
         let hold = if is_first { FIRST_HOLD_NANOS } else { HOLD_NANOS };
         self.coming = Some((Epoch { key_id, since: now, keys }, now.saturating_add(hold)));
         self.opening = opening;

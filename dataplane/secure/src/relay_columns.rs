@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::epoch_keys::PACKET_BYTES_MAX;
 use crate::error::Refused;
 use crate::grant::{GrantReader, GrantedSeeds};
-use crate::homomorphic::{Strength, TagKey};
+use crate::homomorphic::TagKey;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::ring::Ring;
 use crate::units::{Formed, TaggedUnit, UnitMasks};
@@ -188,8 +188,9 @@ impl RelayColumns {
         if matches!(read, Err(Refused::Handshake)) {
             self.tries.1 -= 1;
         }
-        let epochs = read?;
+        let (strength, epochs) = read?;
         self.heard = Some(now);
+        self.epochs.retain(|(_, key)| key.strength() == strength);
         if epochs.iter().eq(self.epochs.iter().map(|(seeds, _)| seeds)) {
             return Ok(false);
         }
@@ -199,7 +200,7 @@ impl RelayColumns {
             let key = match known {
                 // Masks are found by the key.
                 Some((_, key)) => Arc::clone(key),
-                None => Arc::new(TagKey::new(Strength::Standard, &seeds, PACKET_BYTES_MAX)?),
+                None => Arc::new(TagKey::new(strength, &seeds, PACKET_BYTES_MAX)?),
             };
             Some((seeds, key))
         };

@@ -33,9 +33,16 @@ fn secrets(number: u8) -> Secrets {
     Secrets::extract(&[number], &[7; 32])
 }
 
+const STANDARD: Strength = Strength::Standard;
+const STRICT: Strength = Strength::Strict;
+
 fn grant(to: &PublicKey, stamp: u64, epochs: &[GrantedSeeds]) -> Vec<u8> {
+    grant_of(STANDARD, to, stamp, epochs)
+}
+
+fn grant_of(strength: Strength, to: &PublicKey, stamp: u64, epochs: &[GrantedSeeds]) -> Vec<u8> {
     let mut out = [0; GRANT_BYTES_MAX];
-    let grant = Grant { flow: FLOW, stamp, epochs };
+    let grant = Grant { flow: FLOW, stamp, strength, epochs };
     let entropy = Entropy::new([stamp as u8; 64]);
     let bytes = write_grant(&grant, (&private(1), to), &entropy, &mut out).expect("room");
     out[..bytes].to_vec()
@@ -46,14 +53,14 @@ fn grants_are_read_by_their_relay_alone_and_once() {
     let relays = [2, 3].map(private);
     let source = private(1).public();
     let mut readers = relays.clone().map(|relay| GrantReader::new(relay, source, FLOW));
-    let epochs = [1, 2, 3].map(|number| granted_seeds(&secrets(number), 0));
+    let epochs = [1, 2, 3].map(|number| granted_seeds(&secrets(number), STANDARD, 0));
     for count in [1, 2, 3] {
         let message = grant(&relays[0].public(), count as u64, &epochs[..count]);
         assert!(is_grant(&message) && readers[0].is_for_this(&message));
         assert!(!readers[1].is_for_this(&message));
         assert_eq!(readers[1].read(&message), Err(Refused::OtherPeer));
         let read = readers[0].read(&message).expect("a grant for it");
-        assert_eq!(read, epochs[..count]);
+        assert_eq!(read, (STANDARD, epochs[..count].to_vec()));
         assert_eq!(readers[0].read(&message), Err(Refused::Stale));
     }
     let older = grant(&relays[0].public(), 1, &epochs);
@@ -62,7 +69,7 @@ fn grants_are_read_by_their_relay_alone_and_once() {
     assert_eq!(of_another_flow.read(&older), Err(Refused::Handshake));
     let mut of_another_source = GrantReader::new(relays[0].clone(), private(4).public(), FLOW);
     assert_eq!(of_another_source.read(&older), Err(Refused::Handshake));
-    let none = Grant { flow: FLOW, stamp: 1, epochs: &[] };
+    let none = Grant { flow: FLOW, stamp: 1, strength: STANDARD, epochs: &[] };
     let to = relays[0].public();
     let written = write_grant(&none, (&private(1), &to), &Entropy::new([1; 64]), &mut [0; 500]);
     assert_eq!(written, Err(Refused::Malformed));
@@ -70,9 +77,13 @@ fn grants_are_read_by_their_relay_alone_and_once() {
 
 #[test]
 fn every_bit_and_byte_of_a_grant_counts() {
+    [STANDARD, STRICT].into_iter().for_each(every_bit_and_byte_of_a_grant_of_this_strength_counts);
+}
+
+fn every_bit_and_byte_of_a_grant_of_this_strength_counts(strength: Strength) {
     let relay = private(2);
-    let seeds = [granted_seeds(&secrets(1), 1)];
-    let message = grant(&relay.public(), 5, &seeds);
+    let seeds = [granted_seeds(&secrets(1), strength, 1)];
+    let message = grant_of(strength, &relay.public(), 5, &seeds);
     let mut reader = GrantReader::new(relay.clone(), private(1).public(), FLOW);
     for bit in 0..message.len() * 8 {
         let mut changed = message.clone();
@@ -83,19 +94,54 @@ fn every_bit_and_byte_of_a_grant_counts() {
         assert!(reader.read(&message[..bytes]).is_err(), "{bytes} bytes");
     }
     assert!(reader.read(&[&message[..], &[0]].concat()).is_err());
-    assert_eq!(reader.read(&message).expect("nothing has changed"), seeds);
+    assert_eq!(reader.read(&message).expect("nothing has changed"), (strength, seeds.to_vec()));
+}
+
+/// Four of sixteen columns: all of them are with the first four relays, and with no two the same.
+#[test]
+fn relays_of_strict_tags_hold_quarters_and_read_which() {
+    let (relay, source) = (private(2), private(1).public());
+    let mut reader = GrantReader::new(relay.clone(), source, FLOW);
+    let mut held = Vec::new();
+    for place in 0..5 {
+        let seeds = granted_seeds(&secrets(1), STRICT, place);
+        let message =
+            grant_of(STRICT, &relay.public(), place as u64 + 1, std::slice::from_ref(&seeds));
+        assert_eq!(reader.read(&message), Ok((STRICT, vec![seeds.clone()])), "place {place}");
+        held.extend(seeds.map(|seed| seed.column));
+    }
+    assert_eq!(held[..16], (0..16).collect::<Vec<u8>>());
+    assert_eq!(held[16..], [0, 1, 2, 3], "they come again");
+}
+
+/// The first columns are the same ones, of tags of another length.
+#[test]
+fn relay_goes_by_the_strength_of_the_newest_grant() {
+    let relay = private(2);
+    let mut columns = RelayColumns::of(relay.clone(), private(1).public(), FLOW);
+    for (stamp, strength) in [(1, STANDARD), (2, STRICT), (3, STANDARD)] {
+        let seeds = [granted_seeds(&secrets(1), strength, 0)];
+        let message = grant_of(strength, &relay.public(), stamp, &seeds);
+        assert_eq!(columns.receive(SECOND, &message), Ok(true));
+        let keys = columns.keys();
+        assert_eq!((keys.len(), keys[0].strength()), (1, strength));
+        for formed in [STANDARD, STRICT] {
+            let verdict = verified(&keys, &tagged(formed, &secrets(1), [8; 40]));
+            assert_eq!(verdict.is_ok(), formed == strength, "{formed:?} by {strength:?}");
+        }
+    }
 }
 
 #[test]
 fn forged_grants_cost_twenty_looks_a_second_and_change_nothing() {
     let relay = private(2);
     let mut columns = RelayColumns::of(relay.clone(), private(1).public(), FLOW);
-    let seeds = [granted_seeds(&secrets(1), 0)];
+    let seeds = [granted_seeds(&secrets(1), STANDARD, 0)];
     // Of a source with another key: its MAC is right, what is sealed is not.
     let forged: Vec<_> = (2..100)
         .map(|stamp| {
             let mut out = [0; GRANT_BYTES_MAX];
-            let grant = Grant { flow: FLOW, stamp, epochs: &seeds };
+            let grant = Grant { flow: FLOW, stamp, strength: STANDARD, epochs: &seeds };
             let keys = (&private(9), &relay.public());
             let bytes = write_grant(&grant, keys, &Entropy::new([3; 64]), &mut out).expect("room");
             out[..bytes].to_vec()
@@ -115,10 +161,10 @@ fn forged_grants_cost_twenty_looks_a_second_and_change_nothing() {
 }
 
 /// What has the right tag under all columns.
-fn tagged(secrets: &Secrets, payload: [u8; 40]) -> Vec<u8> {
-    let seeds = secrets.column_seeds(Strength::Standard);
-    let key = TagKey::new(Strength::Standard, &seeds, 200).expect("all columns");
-    let mut symbol = [&[0; 8][..], &payload].concat();
+fn tagged(strength: Strength, secrets: &Secrets, payload: [u8; 40]) -> Vec<u8> {
+    let seeds = secrets.column_seeds(strength);
+    let key = TagKey::new(strength, &seeds, 200).expect("all columns");
+    let mut symbol = [&vec![0; strength.columns()][..], &payload].concat();
     UnitMasks::new(&key, 1).tag(&key, &UNIT, 3, &mut symbol).expect("room");
     symbol
 }
@@ -129,22 +175,29 @@ fn verified(keys: &[Arc<TagKey>], symbol: &[u8]) -> Result<(), Refused> {
     verify_at_relay(keys, &mut masks, &UNIT, Formed::Source(3), symbol)
 }
 
-/// The relay knows half of the columns, and forms whatever verifies under these.
+/// The relay knows a part of the columns, and forms whatever verifies under these.
 #[test]
 fn a_relay_that_lies_deceives_who_holds_its_columns_and_neither_the_next_one_nor_the_sink() {
+    for strength in [STANDARD, STRICT] {
+        lying_relay_deceives_who_holds_its_columns(strength);
+    }
+}
+
+fn lying_relay_deceives_who_holds_its_columns(strength: Strength) {
     let secrets = secrets(1);
     let held = |place| {
-        let key = TagKey::new(Strength::Standard, &granted_seeds(&secrets, place), 200);
-        [Arc::new(key.expect("a half"))]
+        let key = TagKey::new(strength, &granted_seeds(&secrets, strength, place), 200);
+        [Arc::new(key.expect("a part"))]
     };
-    let (own, next, one_after) = (held(0), held(1), held(2));
-    let good = tagged(&secrets, [8; 40]);
+    let parts = strength.columns() / 4;
+    let (own, next, one_after) = (held(0), held(1), held(parts));
+    let good = tagged(strength, &secrets, [8; 40]);
     let mut lie = good.clone();
     lie[30] ^= 1;
     assert_eq!(verified(&own, &lie), Err(Refused::Tag));
-    for seed in granted_seeds(&secrets, 0) {
+    for seed in granted_seeds(&secrets, strength, 0) {
         let column = usize::from(seed.column);
-        let key = [Arc::new(TagKey::new(Strength::Standard, &[seed], 200).expect("one"))];
+        let key = [Arc::new(TagKey::new(strength, &[seed], 200).expect("one"))];
         let right = (0..=255).find(|byte| {
             lie[column] = *byte;
             verified(&key, &lie).is_ok()
@@ -152,9 +205,11 @@ fn a_relay_that_lies_deceives_who_holds_its_columns_and_neither_the_next_one_nor
         assert!(right.is_some(), "column {column}");
     }
     assert_eq!(verified(&own, &lie), Ok(()), "it knows these");
-    assert_eq!(verified(&one_after, &lie), Ok(()), "and so does the next but one");
-    assert_eq!(verified(&next, &lie), Err(Refused::Tag));
-    let all = TagKey::new(Strength::Standard, &secrets.column_seeds(Strength::Standard), 200);
+    assert_eq!(verified(&one_after, &lie), Ok(()), "and so does who holds the same");
+    for other in 1..parts {
+        assert_eq!(verified(&held(other), &lie), Err(Refused::Tag));
+    }
+    let all = TagKey::new(strength, &secrets.column_seeds(strength), 200);
     assert_eq!(verified(&[Arc::new(all.expect("all"))], &lie), Err(Refused::Tag));
     for keys in [own, next] {
         assert_eq!(verified(&keys, &good), Ok(()));
@@ -187,7 +242,7 @@ impl Source {
         }
         self.ids = self.ids.wrapping_add(1);
         let secrets = Secrets::extract(&chance.next().to_be_bytes(), &[7; 32]);
-        let symbol = tagged(&secrets, [9; 40]);
+        let symbol = tagged(STANDARD, &secrets, [9; 40]);
         let epoch = Epoch { key_id: self.ids, since: now, keys: (secrets, symbol) };
         self.ring.install(epoch);
         // Two sides that begin at once make a pair, and more take seconds.
@@ -200,7 +255,7 @@ impl Source {
     fn seeds(&self) -> Vec<GrantedSeeds> {
         let of = |id| self.ring.epochs().find(|epoch| epoch.key_id == id);
         let granted = self.schedule.granted().filter_map(of);
-        granted.map(|epoch| granted_seeds(&epoch.keys.0, 0)).collect()
+        granted.map(|epoch| granted_seeds(&epoch.keys.0, STANDARD, 0)).collect()
     }
 }
 

@@ -45,7 +45,10 @@ fn both_ends_derive_the_same_secrets_once_per_opening() {
     let first = sender(5);
     let opened = receiver.receive(&first.opening).expect("an opening").expect("a new one");
     assert_eq!(opened.remembered, first.remembered());
-    assert_eq!((opened.key_id, opened.suite, opened.secrets), (first.key_id, SUITE, first.secrets));
+    assert_eq!(
+        (opened.key_id, opened.profile, opened.secrets),
+        (first.key_id, SUITE.into(), first.secrets)
+    );
     assert!(receiver.receive(&first.opening).expect("the same").is_none());
     let second = sender(6);
     assert!(receiver.receive(&second.opening).expect("an opening").is_some());

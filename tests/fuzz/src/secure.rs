@@ -91,10 +91,11 @@ pub fn handshake(bytes: &[u8]) {
 fn grants(input: &mut Input<'_>) {
     let key = |byte| PrivateKey::generate(&Entropy::new([byte; 64]));
     let mut reader = GrantReader::new(key(1), key(2).public(), 7);
-    let place = input.below(2);
-    let epochs = [granted_seeds(&secrets(), place), granted_seeds(&secrets(), place)];
-    let epochs = &epochs[..1 + input.below(2)];
-    let grant = Grant { flow: 7, stamp: 5, epochs };
+    let place = input.below(4);
+    let strength = [Strength::Standard, Strength::Strict][input.below(2)];
+    let seeds = granted_seeds(&secrets(), strength, place);
+    let epochs = vec![seeds; 1 + input.below(2)];
+    let grant = Grant { flow: 7, stamp: 5, strength, epochs: &epochs };
     let mut out = [0; GRANT_BYTES_MAX];
     let entropy = Entropy::new([input.byte(); 64]);
     let bytes = write_grant(&grant, (&key(2), &key(1).public()), &entropy, &mut out).expect("room");
@@ -103,7 +104,7 @@ fn grants(input: &mut Input<'_>) {
         assert!(reader.read(&message).is_err(), "a grant that was changed");
     }
     let read = reader.read(&out[..bytes]).expect("nothing has changed");
-    assert_eq!(read, epochs);
+    assert_eq!(read, (strength, epochs));
     let guessed = input.filled(bytes);
     assert!(reader.read(&guessed).is_err(), "a grant that was guessed");
 }
@@ -126,12 +127,15 @@ fn change(input: &mut Input<'_>, message: &mut Vec<u8>) -> bool {
 /// Keys that take long to make, made once.
 struct Keys {
     digest: Arc<HopDigest>,
-    tags: TagKey,
+    /// Of eight columns, and of sixteen.
+    tags: [TagKey; 2],
 }
 
 static KEYS: LazyLock<Keys> = LazyLock::new(|| {
-    let seeds = secrets().column_seeds(Strength::Standard);
-    let tags = TagKey::new(Strength::Standard, &seeds, BYTES_MAX).expect("all columns");
+    let tags = [Strength::Standard, Strength::Strict].map(|strength| {
+        let seeds = secrets().column_seeds(strength);
+        TagKey::new(strength, &seeds, BYTES_MAX).expect("all columns")
+    });
     Keys { digest: Arc::new(HopDigest::new(&secrets(), BYTES_MAX)), tags }
 });
 
@@ -146,6 +150,8 @@ pub fn tags(bytes: &[u8]) {
     let kind = [Kind::Batch, Kind::Generation, Kind::Stream][input.below(3)];
     let space = Space { flow: input.u32(), shard: input.byte(), kind };
     let unit = u64::from(input.u32()) << 32 | u64::from(input.u32());
+    let tags = &tags[input.below(2)];
+    let tag_bytes = tags.tag_bytes();
     let mut masks = Masks::new(tags, SYMBOLS_MAX);
     let filled = match kind {
         Kind::Stream => masks.fill_stream(tags, space, unit, count),
@@ -153,11 +159,11 @@ pub fn tags(bytes: &[u8]) {
     };
     filled.expect("room for the largest unit");
     let payload_bytes = 1 + input.below(200);
-    let mut sum = vec![0; 8 + payload_bytes];
+    let mut sum = vec![0; tag_bytes + payload_bytes];
     let mut vector = Vec::new();
     for index in 0..count {
-        let mut symbol = [vec![0; 8], input.filled(payload_bytes)].concat();
-        let (tag, payload) = symbol.split_at_mut(8);
+        let mut symbol = [vec![0; tag_bytes], input.filled(payload_bytes)].concat();
+        let (tag, payload) = symbol.split_at_mut(tag_bytes);
         tags.tag(&masks, index, &[], payload, tag).expect("a tag");
         vector.push(input.byte());
         Kernel::best().madd(&mut sum, vector[index], &symbol);
@@ -169,7 +175,7 @@ pub fn tags(bytes: &[u8]) {
     let take = |packet: &[u8]| -> Result<usize, Refused> {
         let checked = receiver.check(packet, 9)?;
         let (vector, symbol) = packet[..packet.len() - TRAILER_BYTES].split_at(count);
-        let (tag, payload) = symbol.split_at(8);
+        let (tag, payload) = symbol.split_at(tag_bytes);
         tags.verify(&masks, vector, &[], tag, payload)?;
         receiver.accept(&checked).map(<[u8]>::len)
     };

@@ -65,6 +65,8 @@ pub struct AuthPlan {
     pub level: &'static str,
     /// Whether relays verify symbols, where they have tags.
     pub relays_verify: bool,
+    /// Ends whose symbols have tags of sixteen bytes.
+    pub strict: Vec<usize>,
     keys: Vec<PrivateKey>,
 }
 
@@ -75,7 +77,8 @@ impl AuthPlan {
     /// When Linux gives no random bytes.
     pub fn new(level: &'static str, hops: usize) -> AuthPlan {
         let key = |_| PrivateKey::generate(&Entropy::fresh().expect("random bytes"));
-        AuthPlan { level, relays_verify: true, keys: (0..=hops).map(key).collect() }
+        let keys = (0..=hops).map(key).collect();
+        AuthPlan { level, relays_verify: true, strict: Vec::new(), keys }
     }
 
     /// The private key of host `index`, as its file has it.
@@ -324,6 +327,12 @@ impl LinePlan {
         Some(auth.keys[other].public().to_string())
     }
 
+    /// How strong tags of symbols are at an end.
+    fn edge_profile(&self, index: usize) -> Option<&'static str> {
+        let auth = self.auth.as_ref()?;
+        auth.strict.contains(&index).then_some("strict")
+    }
+
     /// Where symbols have tags that relays verify.
     fn verified(&self) -> Option<&AuthPlan> {
         self.auth.as_ref().filter(|auth| auth.level == "full" && auth.relays_verify)
@@ -377,6 +386,7 @@ impl LinePlan {
             hold_timeout_us: flow.hold_timeout_us.filter(|_| role == "sink"),
             repair: (role != "relay").then_some(flow.repair),
             edge_key: self.edge_key(index),
+            edge_profile: self.edge_profile(index),
             relay_keys: if is_source { self.relay_keys(index) } else { Vec::new() },
             source_key: self.source_key(role, flow.towards),
             next_hops: next.into_iter().collect(),
@@ -515,6 +525,8 @@ struct FlowFile {
     repair: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     edge_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    edge_profile: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     relay_keys: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

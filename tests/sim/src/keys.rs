@@ -1,5 +1,5 @@
 //! Keys of the ends of a sealed flow: the real envelopes, and tags of symbols; of these relays have
-//! half of the columns, those in a row different halves, as their source grants them.
+//! four of the columns, those in a row different ones, as their source grants them.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +20,7 @@ pub(crate) struct Keys {
     seed: u64,
     /// Of a relay: its place among those of the flow.
     relay: Option<usize>,
+    strength: Strength,
     sealers: BTreeMap<ShardId, Sealer>,
     openers: BTreeMap<ShardId, Opener>,
     tags: BTreeMap<ShardId, (TagKey, UnitMasks)>,
@@ -30,8 +31,9 @@ const UNITS: usize = 64;
 
 impl Keys {
     /// Those of a run: both ends have the same, a relay some of them.
-    pub(crate) fn new(seed: u64, relay: Option<usize>) -> Keys {
-        Keys { seed, relay, ..Keys::default() }
+    pub(crate) fn new(seed: u64, relay: Option<usize>, is_strict: bool) -> Keys {
+        let strength = if is_strict { Strength::Strict } else { Strength::Standard };
+        Keys { seed, relay, strength, ..Keys::default() }
     }
 
     pub(crate) fn seal(
@@ -85,14 +87,14 @@ impl Keys {
     }
 
     fn tags(&mut self, shard: ShardId) -> (&TagKey, &mut UnitMasks) {
-        let (seed, relay) = (self.seed, self.relay);
+        let Keys { seed, relay, strength, .. } = *self;
         let (key, masks) = self.tags.entry(shard).or_insert_with(|| {
             let secrets = secrets(seed, shard);
             let seeds = match relay {
-                Some(place) => granted_seeds(&secrets, place).into(),
-                None => secrets.column_seeds(Strength::Standard),
+                Some(place) => granted_seeds(&secrets, strength, place).into(),
+                None => secrets.column_seeds(strength),
             };
-            let key = TagKey::new(Strength::Standard, &seeds, SYMBOL_BYTES_MAX).expect("a key");
+            let key = TagKey::new(strength, &seeds, SYMBOL_BYTES_MAX).expect("a key");
             let masks = UnitMasks::new(&key, UNITS);
             (key, masks)
         });

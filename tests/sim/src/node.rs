@@ -77,7 +77,7 @@ impl Node {
         let limits = (make.threads, make.bounds.stage_bytes);
         let mut crew = Crew::new(&params, make.workers, limits, random);
         let is_relay = matches!(params.role, Role::Relay { .. });
-        crew.keys = Keys::new(make.seed, is_relay.then_some(make.index));
+        crew.keys = Keys::new(make.seed, is_relay.then_some(make.index), params.strict);
         Node { start, workers, crew, params, edition: 1, hash_key: 0, starved: 0, make }
     }
 

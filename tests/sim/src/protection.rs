@@ -1,6 +1,6 @@
 //! What protects a flow beyond its code, and what that takes of its symbols.
 
-use recoded_pipeline::egress::TAG_BYTES;
+use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{FlowParams, Role, sealing_bytes};
 
 use crate::random::{Random, Stream};
@@ -8,9 +8,11 @@ use crate::random::{Random, Stream};
 /// Share of flows that are sealed.
 const SEALED: f64 = 0.3;
 
-/// Of these, share of flows whose symbols have tags, and share of those whose relays verify them.
+/// Of these, share of flows whose symbols have tags; of those, whose relays verify them, and whose
+/// tags have sixteen columns.
 const TAGGED: f64 = 0.6;
 const VERIFIED: f64 = 0.5;
+const STRICT: f64 = 0.3;
 
 /// Share of lines whose hops have keys.
 const HOPS: f64 = 0.4;
@@ -24,6 +26,8 @@ pub(crate) struct Protection {
     tagged: bool,
     /// Relays have keys of tags, too.
     verified: bool,
+    /// They have sixteen columns.
+    strict: bool,
     /// Packets of hops have tags.
     pub hops: bool,
 }
@@ -34,8 +38,9 @@ impl Protection {
         let mut random = Random::new(seed, Stream::Tagged);
         let tagged = sealed && random.chance(TAGGED);
         let verified = tagged && random.chance(VERIFIED);
+        let strict = tagged && random.chance(STRICT);
         let hops = Random::new(seed, Stream::HopKeys).chance(HOPS);
-        Self { sealed, tagged, verified, hops }
+        Self { sealed, tagged, verified, strict, hops }
     }
 
     /// Of the room for an IP packet.
@@ -45,13 +50,17 @@ impl Protection {
 
     /// Of a symbol of a code that has tags.
     pub(crate) fn symbol_bytes(self) -> usize {
-        if self.tagged { TAG_BYTES } else { 0 }
+        match (self.tagged, self.strict) {
+            (false, _) => 0,
+            (true, false) => TAG_BYTES,
+            (true, true) => STRICT_TAG_BYTES,
+        }
     }
 
     /// These parameters, protected.
     pub(crate) fn of(self, params: FlowParams) -> FlowParams {
         let is_relay = matches!(params.role, Role::Relay { .. });
         let tagged = if is_relay { self.verified } else { self.tagged };
-        FlowParams { sealed: self.sealed, tagged, ..params }
+        FlowParams { sealed: self.sealed, tagged, strict: self.strict, ..params }
     }
 }

@@ -58,7 +58,7 @@ impl fmt::Display for Described<'_> {
         let Threads { nanos_max, busy, refused, queue_packets } = scenario.threads;
         writeln!(
             f,
-            "{} shards{}{}{}, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused; {queue_packets} packets handed over wait",
+            "{} shards{}{}{}{}, {} inner flows, workers {:?}; stages within {}, {:.0} % busy, {:.0} % refused; {queue_packets} packets handed over wait",
             source.shards,
             if source.sealed { ", sealed" } else { "" },
             match (source.tagged, relay.tagged) {
@@ -66,6 +66,7 @@ impl fmt::Display for Described<'_> {
                 (true, false) => ", tagged",
                 (true, true) => ", tagged, verified by relays",
             },
+            if source.strict { " by sixteen columns" } else { "" },
             if scenario.hop_tags { ", hops with keys" } else { "" },
             traffic.flows,
             scenario.workers,

@@ -7,8 +7,9 @@ use recoded_gf::Kernel;
 use recoded_secure::{
     CONTEXT_BYTES, ENVELOPE_BYTES, Entropy, GRANT_BYTES_MAX, Grant, GrantReader, GroupReceiver,
     HEADER_BYTES, HopDigest, HopSender, Identity, Kind, Masks, OneWayReceiver, OneWaySender,
-    PresharedKey, PrivateKey, Scope, Secrets, Session, Space, Strength, Suite, TRAILER_BYTES,
-    TagKey, TaggedUnit, UnitMasks, Way, granted_seeds, group_way, write_grant, write_group,
+    PresharedKey, PrivateKey, Profile, Scope, Secrets, Session, Space, Strength, Suite,
+    TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks, Way, granted_seeds, group_way, write_grant,
+    write_group,
 };
 use serde::{Deserialize, Serialize};
 
@@ -34,12 +35,12 @@ pub struct Document {
     pub symbols: Vec<Bound>,
     /// Packets from end to end.
     pub envelopes: Vec<Envelope>,
-    /// A handshake.
-    pub handshake: Handshake,
+    /// Handshakes: of a hop, and of the ends of a flow with strict tags.
+    pub handshakes: Vec<Handshake>,
     /// A path without a way back.
     pub one_way: OneWay,
-    /// Columns for a relay.
-    pub grant: Granted,
+    /// Columns for a relay: of 8, and of 16.
+    pub grants: Vec<Granted>,
     /// Keys of a group.
     pub group: Group,
 }
@@ -101,6 +102,8 @@ pub struct Unit {
 /// the symbol says of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Bound {
+    /// Bytes of a tag.
+    pub columns: usize,
     /// The flow.
     pub flow: u32,
     /// The shard.
@@ -140,6 +143,8 @@ pub struct Envelope {
 /// Both messages of a handshake, and the secrets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handshake {
+    /// Of the ends of a flow: its number. Of a hop there is none.
+    pub flow: Option<u32>,
     /// The initiator's private key.
     pub initiator: Hex,
     /// The responder's private key.
@@ -150,8 +155,8 @@ pub struct Handshake {
     pub ephemerals: [Hex; 2],
     /// The stamp of the initiation.
     pub stamp: u64,
-    /// The suite of both.
-    pub suite: u8,
+    /// The profile of both: the suite, and 0x80 where tags have 16 columns.
+    pub profile: u8,
     /// Key ids of initiator and responder.
     pub key_ids: [u8; 2],
     /// The initiation.
@@ -215,6 +220,8 @@ pub struct Granted {
     pub ephemeral: Hex,
     /// The flow.
     pub flow: u32,
+    /// Bytes of a tag.
+    pub columns: usize,
     /// The stamp.
     pub stamp: u64,
     /// Place of the relay in the list of the source.
@@ -239,11 +246,17 @@ pub fn document() -> Document {
         keys: keys(&secrets),
         hops: hops(&secrets),
         units: units(&secrets),
-        symbols: bound(&secrets),
+        symbols: [Strength::Standard, Strength::Strict]
+            .into_iter()
+            .flat_map(|strength| bound(&secrets, strength))
+            .collect(),
         envelopes: envelopes(&secrets),
-        handshake: handshake(),
+        handshakes: vec![
+            handshake(Scope::Hop, Strength::Standard),
+            handshake(Scope::Edge(0xF10F_0004), Strength::Strict),
+        ],
         one_way: one_way(),
-        grant: granted(),
+        grants: vec![granted(Strength::Standard), granted(Strength::Strict)],
         group: group(),
     }
 }
@@ -336,16 +349,16 @@ fn unit(
     }
 }
 
-fn bound(secrets: &Secrets) -> Vec<Bound> {
-    let strength = Strength::Standard;
+fn bound(secrets: &Secrets, strength: Strength) -> Vec<Bound> {
+    let columns = strength.columns();
     let key = TagKey::new(strength, &secrets.column_seeds(strength), 200).expect("all columns");
     let mut masks = UnitMasks::new(&key, 4);
     let mut one = |kind: Kind, number: u64, (index, after): (usize, u16), context: &[u8]| {
         let payload = symbols(number as u32, 1, 61).remove(0);
         let is_stream = kind == Kind::Stream;
         let mut tagged = match is_stream {
-            true => [&payload.0[..], &[0; 8]].concat(),
-            false => [&[0; 8], &payload.0[..]].concat(),
+            true => [&payload.0[..], &vec![0; columns]].concat(),
+            false => [&vec![0; columns], &payload.0[..]].concat(),
         };
         let mut padded = [0; CONTEXT_BYTES];
         padded[..context.len()].copy_from_slice(context);
@@ -359,16 +372,17 @@ fn bound(secrets: &Secrets) -> Vec<Bound> {
         let Space { flow, shard, kind } = space;
         let context = if is_stream { Hex(Vec::new()) } else { Hex::from(padded) };
         let kind = kind as u8;
-        Bound { flow, shard, kind, number, index, after, context, tagged: Hex(tagged) }
+        Bound { columns, flow, shard, kind, number, index, after, context, tagged: Hex(tagged) }
     };
-    // Epoch 3, GF(16), 2^4 symbols, no batch, 69 bytes.
-    let generation = [3, 2, 4, 0, 0, 69];
+    let bytes = 61 + columns as u8;
+    // Epoch 3, GF(16), 2^4 symbols, no batch, length.
+    let generation = [3, 2, 4, 0, 0, bytes];
     // Epoch 9, GF(256), batches of 16; block 77, batch 5, 256 source symbols and their shape.
-    let batch = [9, 3, 4, 16, 0, 69, 0, 77, 0, 5, 1, 0, 8, 1, 8, 0];
+    let batch = [9, 3, 4, 16, 0, bytes, 0, 77, 0, 5, 1, 0, 8, 1, 8, 0];
     let stream = |number: u32, after: u16| {
         let [after_high, after_low] = after.to_be_bytes();
         let [a, b, c, d] = number.to_be_bytes();
-        [a, b, c, d, after_high, after_low, 0, 69]
+        [a, b, c, d, after_high, after_low, 0, bytes]
     };
     vec![
         one(Kind::Generation, 3 << 32 | 0x1234, (5, 0), &generation),
@@ -420,14 +434,14 @@ fn clamped(byte: u8) -> Hex {
     Hex::from(key)
 }
 
-fn handshake() -> Handshake {
+fn handshake(scope: Scope, strength: Strength) -> Handshake {
     let privates = [1, 2].map(|byte| PrivateKey::generate(&entropy(byte)));
     let publics = privates.each_ref().map(PrivateKey::public);
     let [initiator, responder] = [(0, 1), (1, 0)].map(|(own, peer)| {
         let (private, peer): (PrivateKey, _) = (privates[own].clone(), publics[peer]);
-        let identity =
-            Identity { scope: Scope::Hop, private, peer, psk: PresharedKey::generate(&entropy(3)) };
-        Session::new(identity, Suite::Aes128Gcm, 0, &entropy(10 + own as u8))
+        let identity = Identity { scope, private, peer, psk: PresharedKey::generate(&entropy(3)) };
+        let profile = Profile { suite: Suite::Aes128Gcm, strength };
+        Session::new(identity, profile, 0, &entropy(10 + own as u8))
     });
     let (mut initiator, mut responder) = (initiator, responder);
     let (later, stamp) = (10_000_000_000, 0x0102_0304_0506_0708);
@@ -441,13 +455,18 @@ fn handshake() -> Handshake {
     let [ours, theirs] = [finished.expect("a response"), answered].map(|step| step.established);
     let (ours, theirs) = (ours.expect("an epoch"), theirs.expect("an epoch"));
     assert_eq!((&ours.send, &ours.receive), (&theirs.receive, &theirs.send));
+    let flow = match scope {
+        Scope::Hop => None,
+        Scope::Edge(flow) => Some(flow),
+    };
     Handshake {
+        flow,
         initiator: clamped(1),
         responder: clamped(2),
         psk: Hex::from(half(3)),
         ephemerals: [half(4), half(5)].map(Hex::from),
         stamp,
-        suite: ours.suite.code(),
+        profile: ours.profile.code(),
         key_ids: [ours.key_id, theirs.key_id],
         initiation: Hex(initiation.into()),
         response: Hex(response.into()),
@@ -478,22 +497,24 @@ fn group() -> Group {
     }
 }
 
-fn granted() -> Granted {
+fn granted(strength: Strength) -> Granted {
     let (source, relay) = (PrivateKey::generate(&entropy(1)), PrivateKey::generate(&entropy(2)));
     let (place, salts) = (3, [b"one", b"two"]);
-    let epoch = |salt: &[u8; 3]| granted_seeds(&Secrets::extract(salt, &[0x42; 32]), place);
-    let epochs = salts.map(epoch);
-    let grant = Grant { flow: 0xF10F_0003, stamp: 0x0102_0304_0506_0708, epochs: &epochs };
+    let secrets = salts.map(|salt| Secrets::extract(salt, &[0x42; 32]));
+    let epochs = secrets.map(|secrets| granted_seeds(&secrets, strength, place));
+    let (flow, stamp) = (0xF10F_0003, 0x0102_0304_0506_0708);
+    let grant = Grant { flow, stamp, strength, epochs: &epochs };
     let mut message = [0; GRANT_BYTES_MAX];
     let keys = (&source, &relay.public());
     let bytes = write_grant(&grant, keys, &entropy(9), &mut message).expect("room");
     let read = GrantReader::new(relay, source.public(), grant.flow).read(&message[..bytes]);
-    assert_eq!(read.expect("a grant for it"), epochs);
+    assert_eq!(read.expect("a grant for it"), (strength, epochs.to_vec()));
     Granted {
         source: clamped(1),
         relay: clamped(2),
         ephemeral: Hex::from(half(9)),
         flow: grant.flow,
+        columns: strength.columns(),
         stamp: grant.stamp,
         place,
         salts: salts.map(|salt| Hex::from(*salt)).into(),

@@ -135,6 +135,17 @@ pub const DAEMON: Table = Table {
                 off to debug that process, or where Linux kills it.",
             ..KEY
         },
+        Key {
+            name: "user",
+            values: Other("the name or number of a user", r#""recoded""#),
+            default: Depends(
+                "recoded, which the package makes, where there is such a user, and the daemon is \
+                 root and uses no accelerator",
+            ),
+            meaning: "User that the process that sees packets becomes in its sandbox, for good; \
+                root to stay root. It should own no files and run nothing else.",
+            ..KEY
+        },
     ],
 };
 

@@ -121,6 +121,19 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
+            name: "edge_profile",
+            roles: &[Source, Sink],
+            values: Words(&["standard", "strict"]),
+            default: Depends("\"standard\""),
+            meaning: "Tags of symbols, both ends alike: of 8 bytes, which a forger guesses once in \
+                2^64 tries, or of 16, once in 2^128; these take 8 bytes more of each symbol, and \
+                relays of relay_keys get a quarter of the columns each, not half. Ends that differ \
+                agree on no keys, and both say so (recodectl show). Only with edge_key or \
+                sink_keys, and without effect on the code window, which has no tags.",
+            elsewhere: "a relay learns it from the source",
+            ..KEY
+        },
+        Key {
             name: "sink_keys",
             roles: &[Source],
             values: Other(
@@ -154,8 +167,8 @@ pub const FLOW: Table = Table {
                 r#"["hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="]"#,
             ),
             default: Depends("no relay verifies symbols"),
-            meaning: "Public keys of relays, in the order in which packets pass them: each gets half \
-                of the columns of the symbols' tags, those in a row different halves, and drops \
+            meaning: "Public keys of relays, in the order in which packets pass them: each gets four \
+                of the columns of the symbols' tags, those in a row different ones, and drops \
                 what a relay before it spoiled before it mixes it with others. With auth = \"full\" \
                 only; each names the key of this host as source_key.",
             elsewhere: "the source has the keys that tags are made with",

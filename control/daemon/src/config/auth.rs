@@ -49,6 +49,9 @@ pub struct NeighbourKey {
     pub roams: bool,
 }
 
+/// Words of `edge_profile`, and whether tags have sixteen columns.
+pub const PROFILES: [(&str, bool); 2] = [("standard", false), ("strict", true)];
+
 const KEY_RULE: &str =
     "it is the other host's public key, 44 characters, as `recodectl pubkey` prints it";
 /// Relays of a flow that get columns: each costs a message every two seconds.
@@ -138,6 +141,7 @@ pub struct FlowKeys {
     edge_group: bool,
     relay_keys: Vec<PublicKey>,
     source_key: Option<PublicKey>,
+    strict: bool,
 }
 
 impl FlowKeys {
@@ -145,7 +149,13 @@ impl FlowKeys {
     pub fn read(reader: &mut Reader<'_>) -> FlowKeys {
         let edge = edge(reader);
         let ((sink_keys, edge_group), (relay_keys, source_key)) = (group(reader), columns(reader));
-        FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key }
+        let strict = profile(reader);
+        FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key, strict }
+    }
+
+    /// Whether tags of symbols have sixteen columns; a relay learns it from the source.
+    pub const fn strict(&self) -> bool {
+        self.strict
     }
 
     /// Whether IP packets are encrypted.
@@ -160,7 +170,7 @@ impl FlowKeys {
 
     /// The flow that has them.
     pub fn of(self, params: FlowParams, symbol_bytes_given: bool, code_is_auto: bool) -> Flow {
-        let FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key } = self;
+        let FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key, strict: _ } = self;
         Flow {
             params,
             symbol_bytes_given,
@@ -172,6 +182,16 @@ impl FlowKeys {
             source_key,
         }
     }
+}
+
+/// `edge_profile` of a flow.
+fn profile(reader: &mut Reader<'_>) -> bool {
+    if !reader.has("edge_key") && !reader.has("sink_keys") {
+        reader
+            .unsuitable("edge_profile", "it is about the tags of flows with edge_key or sink_keys");
+    }
+    let rule = "it is \"standard\" or \"strict\"";
+    reader.choice("edge_profile", &PROFILES, rule).unwrap_or(false)
 }
 
 /// `edge_key`, `edge_preshared_key` and `edge_one_way` of a flow.

@@ -36,6 +36,13 @@ pub const SANDBOX: [(&str, Sandbox); 2] = [("on", Sandbox::On), ("off", Sandbox:
 /// What `engine` may say.
 pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\", \"cuda\" or \"fpga\"";
 
+/// What `user` may say.
+const USER_RULE: &str =
+    "it is the name or number of a user, of 1 to 32 letters, digits, -, _ and .";
+
+/// Longest name of a user that Linux has.
+const USER_BYTES_MAX: usize = 32;
+
 /// What `metrics` may say.
 const METRICS_RULE: &str = "it is an IP address and a port, such as 127.0.0.1:9427 or [::1]:9427";
 
@@ -100,7 +107,14 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
         sandbox: reader
             .choice("sandbox", &SANDBOX, "it is \"on\" or \"off\"")
             .unwrap_or(Sandbox::On),
+        user: reader.text("user", USER_RULE, user),
     }
+}
+
+fn user(text: &str) -> Option<String> {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_name = (1..=USER_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_of_name);
+    is_name.then(|| text.to_owned())
 }
 
 fn metrics(text: &str) -> Option<SocketAddr> {

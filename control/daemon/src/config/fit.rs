@@ -5,7 +5,7 @@
 //!  rlnc, bats: | length 2 | IP packet ... | over the symbols of a generation or block
 //!  window:     | flow ID and length 3 | IP packet | in one symbol
 //!  sealed:     | 2 | envelope of 25 around the IP packet | in the place of the IP packet
-//!  tagged:     | tag 8 | payload | in the place of each symbol, but of windows
+//!  tagged:     | tag 8 or 16 | payload | in the place of each symbol, but of windows
 //! ```
 
 use super::code::CodeSettings;
@@ -16,7 +16,6 @@ use super::reader::Reader;
 use super::symbol::{Paths, SYMBOL_BYTES_MIN};
 use super::{Flow, Tunnel};
 use recoded_api::keys::{FLOW, Values};
-use recoded_pipeline::egress::TAG_BYTES;
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, sealing_bytes};
 use recoded_runtime::{Address, FRAME_BYTES, TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 use recoded_wire::window::ADU_HEADER_BYTES;
@@ -40,7 +39,7 @@ pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths
         tunnel.mtu = source.map_or(TUNNEL_MTU_DEFAULT, |Flow { params, .. }| {
             let stream = CodeSettings::STREAM.header_bytes();
             let stream = paths.room_behind(stream, &params.next_hops).default;
-            let tag_bytes = if params.tagged { TAG_BYTES } else { 0 };
+            let tag_bytes = params.tag_bytes_of_units();
             let stream = (stream + ADU_HEADER_BYTES).saturating_sub(tag_bytes);
             let symbol_bytes = params.payload_bytes().min(stream);
             let sealing_bytes = sealing_bytes(params.sealed);
@@ -247,11 +246,14 @@ mod tests {
         let Config { flows, .. } = parse(&format!("{HEAD}{SOURCE}")).expect("valid");
         let mut params = flows[0].params.clone();
         let stream = params.code;
-        let mut room = |code, tagged| {
-            (params.code, params.generation_size, params.tagged) = (code, 16, tagged);
+        let mut room = |code, tagged, strict| {
+            (params.code, params.generation_size) = (code, 16);
+            (params.tagged, params.strict) = (tagged, strict);
             Unit::of(&params).room(params.symbol_bytes)
         };
-        assert_eq!(room(FlowCode::Rlnc, false) - room(FlowCode::Rlnc, true), 16 * 8);
-        assert_eq!(room(stream, false) - room(stream, true), 8);
+        for (strict, bytes) in [(false, 8), (true, 16)] {
+            let mut takes = |code| room(code, false, strict) - room(code, true, strict);
+            assert_eq!((takes(FlowCode::Rlnc), takes(stream)), (16 * bytes, bytes));
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom};
 use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
-use recoded_pipeline::egress::TAG_BYTES;
+use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, Spread,
     TunnelId, WRONG_TAGS_MAX, sealing_bytes,
@@ -71,7 +71,7 @@ pub fn flow(
         if kind == Kind::Source { CodeSettings::read(reader) } else { Some(CodeSettings::LEARNED) };
     let coding = written.unwrap_or_else(|| {
         let hops = next_hops.as_deref().unwrap_or_default();
-        let facts = facts(context, tunnel, (hops, given_bytes), keys.seal());
+        let facts = facts(context, tunnel, (hops, given_bytes), &keys);
         auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
     });
     let symbol_bytes = match kind {
@@ -115,6 +115,7 @@ pub fn flow(
         repair,
         sealed: keys.seal(),
         tagged: keys.tag(),
+        strict: keys.strict(),
         wrong_tags_max,
         generations,
     };
@@ -406,7 +407,7 @@ fn facts(
     context: &Context<'_>,
     tunnel: Option<TunnelId>,
     (next_hops, given): (&[PeerId], Option<usize>),
-    sealed: bool,
+    keys: &FlowKeys,
 ) -> Facts {
     let room = context.paths().room_behind(CodeSettings::STREAM.header_bytes(), next_hops);
     let symbol_bytes = match given {
@@ -415,8 +416,12 @@ fn facts(
         None => room.default,
     };
     // What is sealed has tags, too.
-    let tag_bytes = if sealed { TAG_BYTES } else { 0 };
-    let symbol_bytes = symbol_bytes.saturating_sub(sealing_bytes(sealed) + tag_bytes);
+    let tag_bytes = match (keys.seal(), keys.strict()) {
+        (false, _) => 0,
+        (true, false) => TAG_BYTES,
+        (true, true) => STRICT_TAG_BYTES,
+    };
+    let symbol_bytes = symbol_bytes.saturating_sub(sealing_bytes(keys.seal()) + tag_bytes);
     let tunnel = tunnel.and_then(|id| context.tunnels.get(usize::from(id.0)));
     let packet_bytes = tunnel.map_or(0, |(tunnel, is_given)| match is_given {
         true => tunnel.mtu,

@@ -116,6 +116,8 @@ pub struct Daemon {
     pub auth: Auth,
     /// Whether the dataplane process gives up its privileges.
     pub sandbox: Sandbox,
+    /// The user that it then becomes; where it is not written, `recoded`, if there is one.
+    pub user: Option<String>,
 }
 
 /// Whether the dataplane process gives up its privileges before it reads packets.

@@ -1,6 +1,6 @@
 //! The configuration in force as TOML, every key that applies written out.
 
-use super::auth::{Known, NeighbourKey, word};
+use super::auth::{Known, NeighbourKey, PROFILES, word};
 use super::code::Word;
 use super::daemon::{IDLE, SANDBOX, XDP_MODES};
 use super::writer::{key, whole};
@@ -96,6 +96,9 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     }
     let sandbox = SANDBOX.iter().find(|(_, sandbox)| *sandbox == daemon.sandbox);
     key(text, "sandbox", sandbox.map_or("", |(name, _)| name));
+    if let Some(user) = &daemon.user {
+        key(text, "user", user.as_str());
+    }
 }
 
 /// Keys of another host: what `names` calls them.
@@ -160,6 +163,10 @@ fn flow(text: &mut String, config: &Config, flow: &Flow) {
         if known.one_way {
             key(text, "edge_one_way", true);
         }
+    }
+    if params.sealed {
+        let written = PROFILES.iter().find(|(_, strict)| *strict == params.strict);
+        key(text, "edge_profile", written.map_or("", |(word, _)| *word));
     }
     for (name, keys) in [("sink_keys", &flow.sink_keys), ("relay_keys", &flow.relay_keys)] {
         if !keys.is_empty() {

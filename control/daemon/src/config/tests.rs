@@ -85,6 +85,7 @@ fn shortest_source_gets_the_documented_defaults() {
         repair: true,
         sealed: false,
         tagged: false,
+        strict: false,
         wrong_tags_max: 64,
         generations: 256,
     };

@@ -3,12 +3,15 @@
 //! Everything on the network is hostile, and a fault in what handles packets must not become a
 //! fault of the host. So the process keeps what it has open and can get nothing new: no capability,
 //! no privilege by way of another program, no file, no socket, no core dump with keys in it, and
-//! only the system calls of `syscalls.rs`.
+//! only the system calls of `syscalls.rs`; and it is a user that owns nothing (`user.rs`).
 //!
 //! All of this holds for a thread and the threads that it starts afterwards. So it is done while
 //! there is one thread, and refused otherwise.
 
 mod syscalls;
+mod user;
+
+pub use user::User;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetError,
@@ -36,6 +39,26 @@ pub enum SandboxError {
     /// The filter of system calls could not be made or was refused.
     #[error("cannot limit system calls ({0}): set sandbox = \"off\" in [daemon], and report this")]
     Filter(String),
+    /// There is no user of this name or number.
+    #[error(
+        "there is no user {0}: write one of /etc/passwd, or a number, as user in [daemon], or \
+         \"root\" to stay root"
+    )]
+    NoUser(String),
+    /// Only root becomes another user.
+    #[error(
+        "this process may not become user {0}: it needs CAP_SETUID, CAP_SETGID and CAP_KILL \
+         (recoded.service has them), or no user in [daemon]"
+    )]
+    NotRoot(String),
+    /// Linux refuses to make it that user, or would let it become root again.
+    #[error("cannot become user {name} for good ({source}): set user = \"root\" in [daemon]")]
+    User {
+        /// The user.
+        name: String,
+        /// What Linux answered.
+        source: io::Error,
+    },
     /// Threads would stay outside.
     #[error("{0} threads run already, which the sandbox would not hold: report this")]
     Threads(usize),
@@ -53,12 +76,16 @@ pub enum Extent {
 /// What holds, for the log.
 #[derive(Debug)]
 pub struct Held {
+    user: Option<String>,
     files: String,
     system_calls: Option<usize>,
 }
 
 impl Display for Held {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "user {user}, ")?;
+        }
         f.write_str("no capabilities, no new privileges, no core dumps; ")?;
         match self.system_calls {
             Some(count) => write!(f, "{count} system calls; landlock: {}", self.files),
@@ -67,26 +94,28 @@ impl Display for Held {
     }
 }
 
-/// Gives up what `extent` says, for good.
+/// Gives up what `extent` says, for good, and becomes `user`.
 ///
 /// # Errors
 ///
 /// [`SandboxError`]: the process is then confined in part, and must end.
-pub fn enter(extent: Extent) -> Result<Held, SandboxError> {
+pub fn enter(extent: Extent, user: Option<&User>) -> Result<Held, SandboxError> {
     let threads = threads()?;
     if threads != 1 {
         return Err(SandboxError::Threads(threads));
     }
+    drop_capabilities(user)?;
+    // Another user's process can be dumped again.
     forbid_core_dumps()?;
-    drop_capabilities()?;
+    let user = user.map(|user| user.name.clone());
     set_no_new_privs(true).map_err(failed("refuse new privileges"))?;
     if extent == Extent::Privileges {
-        return Ok(Held { files: String::new(), system_calls: None });
+        return Ok(Held { user, files: String::new(), system_calls: None });
     }
     let files = forbid_files().unwrap_or_else(|error| format!("not available ({error})"));
     let system_calls =
         syscalls::limit().map_err(|error| SandboxError::Filter(error.to_string()))?;
-    Ok(Held { files, system_calls: Some(system_calls) })
+    Ok(Held { user, files, system_calls: Some(system_calls) })
 }
 
 fn failed<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> SandboxError {
@@ -110,8 +139,8 @@ pub fn forbid_core_dumps() -> Result<(), SandboxError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed("forbid core dumps"))
 }
 
-/// All of them, and none can come back.
-fn drop_capabilities() -> Result<(), SandboxError> {
+/// All of them, and none can come back; of those of another user.
+fn drop_capabilities(user: Option<&User>) -> Result<(), SandboxError> {
     let now = capabilities(None).map_err(failed("read capabilities"))?;
     // Ours to change only with this one; without it, no_new_privs keeps the others away.
     if now.effective.contains(CapabilitySet::SETPCAP) {
@@ -119,6 +148,9 @@ fn drop_capabilities() -> Result<(), SandboxError> {
             // Linux refuses numbers that it does not know.
             let _ = remove_capability_from_bounding_set(capability);
         }
+    }
+    if let Some(user) = user {
+        user.become_it()?;
     }
     // Since Linux 4.3; what is not permitted is not ambient either.
     let _ = clear_ambient_capability_set();

@@ -1,7 +1,7 @@
 //! The ends of sealed and tagged flows, by the library that the dataplane uses.
 
 use recoded_pipeline::egress::{self, Unsealed, Untagged};
-use recoded_pipeline::params::ShardId;
+use recoded_pipeline::params::{FlowParams, ShardId};
 use recoded_secure::{
     Formed, Kind, Opener, Refused, Sealer, Secrets, Space, Strength, Suite, TagKey, TaggedUnit,
     UnitMasks,
@@ -66,21 +66,22 @@ pub struct Keys {
 
 /// Keys of tags: of all epochs that there are, the newest last.
 struct Tags {
+    strength: Strength,
     columns: usize,
     keys: Vec<TagKey>,
     masks: UnitMasks,
 }
 
 impl Tags {
-    fn new(number: u8, columns: usize) -> Self {
-        let keys = vec![tag_key(number, 0, columns)];
-        Self { columns, masks: UnitMasks::new(&keys[0], 256), keys }
+    fn new(number: u8, strength: Strength, columns: usize) -> Self {
+        let keys = vec![tag_key(number, 0, (strength, columns))];
+        Self { strength, columns, masks: UnitMasks::new(&keys[0], 256), keys }
     }
 }
 
-fn tag_key(number: u8, epoch: u8, columns: usize) -> TagKey {
-    let seeds = Secrets::extract(&[epoch], &[number; 32]).column_seeds(Strength::Standard);
-    TagKey::new(Strength::Standard, &seeds[seeds.len() - columns..], 2048).expect("a key")
+fn tag_key(number: u8, epoch: u8, (strength, columns): (Strength, usize)) -> TagKey {
+    let seeds = Secrets::extract(&[epoch], &[number; 32]).column_seeds(strength);
+    TagKey::new(strength, &seeds[seeds.len() - columns..], 2048).expect("a key")
 }
 
 impl Keys {
@@ -92,14 +93,28 @@ impl Keys {
     /// Those of a relay, which holds so many columns of the tags.
     pub fn of_columns(number: u8, columns: usize) -> Keys {
         let (sealers, openers) = (BTreeMap::new(), BTreeMap::new());
-        let tags = Tags::new(number, columns);
+        let tags = Tags::new(number, Strength::Standard, columns);
         Keys { secret: [number; 32], sealers, openers, sealed: 0, opened: 0, tags }
+    }
+
+    /// Of the tags of a strict flow: all columns, or as many as a relay had.
+    pub fn strict(self) -> Keys {
+        let Tags { columns, .. } = self.tags;
+        let all = columns == Strength::Standard.columns();
+        let columns = if all { Strength::Strict.columns() } else { columns };
+        let tags = Tags::new(self.secret[0], Strength::Strict, columns);
+        Keys { tags, ..self }
+    }
+
+    /// The same where a flow is strict.
+    pub fn of(self, params: &FlowParams) -> Keys {
+        if params.strict { self.strict() } else { self }
     }
 
     /// A new key of tags, which units are tagged with from now on.
     pub fn renew(&mut self) {
-        let Tags { columns, keys, .. } = &mut self.tags;
-        keys.push(tag_key(self.secret[0], keys.len() as u8, *columns));
+        let Tags { strength, columns, keys, .. } = &mut self.tags;
+        keys.push(tag_key(self.secret[0], keys.len() as u8, (*strength, *columns)));
     }
 
     pub fn tag_key(&self) -> u8 {

@@ -69,7 +69,7 @@ impl Node {
 
     pub fn new(params: FlowParams, seed: u64) -> Node {
         let is_end = !matches!(params.role, Role::Relay { .. });
-        let keys = ((params.sealed || params.tagged) && is_end).then(|| Keys::new(1));
+        let keys = ((params.sealed || params.tagged) && is_end).then(|| Keys::new(1).of(&params));
         let snapshot = Snapshot { edition: 1, flows: vec![params] };
         Node {
             keys,

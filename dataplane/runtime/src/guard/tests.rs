@@ -6,8 +6,8 @@ use crossbeam::channel::{Receiver, bounded};
 use proptest::prelude::*;
 use recoded_pipeline::egress::UnitKind;
 use recoded_secure::{
-    Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey, Ring,
-    Scope, Suite, TagKey, timing,
+    Association, Entropy, EpochKeys, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey,
+    Profile, Ring, Scope, Suite, TagKey, timing,
 };
 use recoded_wire::announcement::{ANNOUNCEMENT_BYTES_MAX, Announcement, write_announcement};
 use recoded_wire::handshake::write_handshake;
@@ -15,13 +15,14 @@ use recoded_wire::handshake::write_handshake;
 const PEER: PeerId = PeerId(0);
 
 /// Keys of two nodes that have agreed; the first one began.
-fn agreed<Keys: EpochKeys>(scope: Scope) -> [Ring<Arc<Keys>>; 2] {
+fn agreed<Keys: EpochKeys>(scope: Scope, strength: Strength) -> [Ring<Arc<Keys>>; 2] {
+    let profile = Profile { suite: Suite::Aes128Gcm, strength };
     let entropy = |byte| Entropy::new([byte; 64]);
     let private = [1, 2].map(|byte| PrivateKey::generate(&entropy(byte)));
     let mut ends = [(0, 1), (1, 0)].map(|(own, other): (usize, usize)| {
         let (private, peer) = (private[own].clone(), private[other].public());
         let identity = Identity { scope, private, peer, psk: PresharedKey::none() };
-        Association::<Keys>::new(identity, Suite::Aes128Gcm, 0, &entropy(3))
+        Association::<Keys>::new(identity, profile, 0, &entropy(3))
     });
     let (mut there, mut back) = ([0; HANDSHAKE_BYTES_MAX], [0; HANDSHAKE_BYTES_MAX]);
     let now = timing::START_NANOS;
@@ -33,8 +34,13 @@ fn agreed<Keys: EpochKeys>(scope: Scope) -> [Ring<Arc<Keys>>; 2] {
 
 /// Two neighbours: of the first there is a key, of the second there is none.
 fn guards() -> [(Guard, Receiver<Letter>); 2] {
-    let [here, there] = agreed(Scope::Hop);
-    let [source, sink] = agreed(Scope::Edge(7));
+    guards_of(Strength::Standard)
+}
+
+/// The same, flow 7 having tags of so many columns.
+fn guards_of(strength: Strength) -> [(Guard, Receiver<Letter>); 2] {
+    let [here, there] = agreed(Scope::Hop, Strength::Standard);
+    let [source, sink] = agreed(Scope::Edge(7), strength);
     [(here, source), (there, sink)].map(|(hop, edge)| {
         let rings =
             Rings { hops: vec![Some(hop), None], edges: vec![(7, edge)], ..Rings::default() };
@@ -218,16 +224,25 @@ fn envelopes_open_at_the_other_end_of_their_flow_only() {
 /// A relay of flow 7 with the columns that the source has for the one in this place.
 fn relay(source: &Guard, place: usize) -> Guard {
     let (_, ring) = &source.rings.edges[0];
-    let seeds = ring.sending().expect("keys").keys.granted_seeds(place).expect("those of a source");
-    let key = TagKey::new(Strength::Standard, &seeds, 2048).expect("half of the columns");
+    let keys = &ring.sending().expect("keys").keys;
+    let seeds = keys.granted_seeds(place).expect("those of a source");
+    let strength = keys.tag_key().expect("those of a source").strength();
+    let key = TagKey::new(strength, &seeds, 2048).expect("some of the columns");
     let rings = Rings { columns: vec![(7, vec![Arc::new(key)])], ..Rings::default() };
     Guard::new(Arc::new(Keyring::new(rings)), bounded(MAIL).0)
 }
 
 #[test]
 fn symbols_verify_at_relays_by_the_columns_that_each_was_granted() {
-    let [(mut source, _), _] = guards();
-    let mut relays = [0, 1].map(|place| relay(&source, place));
+    for strength in [Strength::Standard, Strength::Strict] {
+        symbols_verify_at_relays(strength);
+    }
+}
+
+fn symbols_verify_at_relays(strength: Strength) {
+    let [(mut source, _), _] = guards_of(strength);
+    let parts = strength.columns() / 4;
+    let mut relays: Vec<_> = (0..parts).map(|place| relay(&source, place)).collect();
     let shard = ShardId { flow: 7, shard: 2 };
     let context = [3; egress::CONTEXT_BYTES];
     let unit = egress::TaggedUnit { shard, kind: UnitKind::Batch, number: 9, context };
@@ -241,8 +256,8 @@ fn symbols_verify_at_relays_by_the_columns_that_each_was_granted() {
         for byte in 0..symbol.len() {
             let mut changed = symbol;
             changed[byte] ^= 1;
-            // Those of its own columns, of eight bytes of tag, and all of the payload.
-            let is_covered = byte >= 8 || byte / 4 == place;
+            // Those of its own columns of the tag, and all of the payload.
+            let is_covered = byte >= strength.columns() || byte / 4 == place;
             assert_eq!(verify(&changed).is_err(), is_covered, "byte {byte}, relay {place}");
         }
         let other = egress::TaggedUnit { shard: ShardId { flow: 8, ..shard }, ..unit };
@@ -268,7 +283,13 @@ fn symbols_are_tagged_by_the_keys_that_relays_have_and_not_by_newer_ones() {
 
 #[test]
 fn symbols_tagged_by_the_source_verify_at_the_sink_also_before_it_uses_the_keys() {
-    let [(mut source, _), (mut sink, _)] = guards();
+    for strength in [Strength::Standard, Strength::Strict] {
+        symbols_tagged_by_the_source_verify_at_the_sink(strength);
+    }
+}
+
+fn symbols_tagged_by_the_source_verify_at_the_sink(strength: Strength) {
+    let [(mut source, _), (mut sink, _)] = guards_of(strength);
     let shard = ShardId { flow: 7, shard: 2 };
     let context = [3; egress::CONTEXT_BYTES];
     let unit = egress::TaggedUnit { shard, kind: UnitKind::Generation, number: 9, context };

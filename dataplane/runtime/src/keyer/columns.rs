@@ -12,7 +12,7 @@ use crate::topology::Topology;
 use recoded_pipeline::params::PeerId;
 use recoded_secure::{
     EdgeKeys, Entropy, GRANT_BYTES_MAX, Grant, GrantSchedule, GrantedSeeds, PrivateKey, PublicKey,
-    Refused, RelayColumns, Ring, TagKey, write_grant,
+    Refused, RelayColumns, Ring, Strength, TagKey, write_grant,
 };
 use recoded_wire::handshake::{MESSAGE_BYTES_MAX, write_handshake};
 use recoded_wire::header::HEADER_BYTES;
@@ -32,6 +32,7 @@ struct Granting {
     flow: u32,
     private: PrivateKey,
     relays: Vec<PublicKey>,
+    strength: Strength,
     schedule: GrantSchedule,
     /// Of the newest grant.
     stamp: u64,
@@ -53,13 +54,14 @@ impl Columns {
     pub(super) fn new(topology: &Topology) -> Columns {
         let mut columns = Columns { granting: Vec::new(), holding: Vec::new() };
         let Some(private) = &topology.private_key else { return columns };
-        let edges = topology.edges.iter().map(|edge| (edge.flow, &edge.relays));
-        let flows = edges.chain(topology.groups.iter().map(|group| (group.flow, &group.relays)));
-        let granting = flows.filter(|(_, relays)| !relays.is_empty());
-        columns.granting.extend(granting.map(|(flow, relays)| Granting {
+        let edges = topology.edges.iter().map(|it| (it.flow, &it.relays, it.strength));
+        let groups = topology.groups.iter().map(|it| (it.flow, &it.relays, it.strength));
+        let granting = edges.chain(groups).filter(|(_, relays, _)| !relays.is_empty());
+        columns.granting.extend(granting.map(|(flow, relays, strength)| Granting {
             flow,
             private: private.clone(),
             relays: relays.clone(),
+            strength,
             schedule: GrantSchedule::default(),
             stamp: 0,
         }));
@@ -166,7 +168,8 @@ impl Keyer {
         let next = towards_edge(params);
         for (number, relay) in granting.relays.iter().enumerate() {
             let epochs = granting.seeds(number, ring);
-            let grant = Grant { flow, stamp: granting.stamp, epochs: &epochs };
+            let Granting { stamp, strength, .. } = *granting;
+            let grant = Grant { flow, stamp, strength, epochs: &epochs };
             let mut message = [0; GRANT_BYTES_MAX];
             let keys = (&granting.private, relay);
             let written = write_grant(&grant, keys, &Entropy::fresh()?, &mut message);

@@ -12,7 +12,8 @@ use crate::memory::Memory;
 use crate::topology::{GroupPart, Topology};
 use recoded_pipeline::params::PeerId;
 use recoded_secure::{
-    EdgeKeys, Entropy, GROUP_BYTES, GroupReceiver, GroupSender, Refused, Ring, Suite, group_way,
+    EdgeKeys, Entropy, GROUP_BYTES, GroupReceiver, GroupSender, Profile, Refused, Ring, Suite,
+    group_way,
 };
 use recoded_wire::handshake::{MESSAGE_BYTES_MAX, write_handshake};
 use recoded_wire::header::HEADER_BYTES;
@@ -77,14 +78,18 @@ impl Groups {
                 GroupPart::Source(sinks) => {
                     let own = private.public();
                     let newest = memory.recall(&group_way(own, flow));
-                    let (sinks, suite) = ((flow, sinks.clone()), Suite::preferred());
+                    let sinks = (flow, sinks.clone());
+                    let strength = config.strength;
+                    let profile = Profile { suite: Suite::preferred(), strength };
                     let entropy = Entropy::fresh()?;
-                    let sender = GroupSender::new(private.clone(), sinks, suite, newest, &entropy);
+                    let sender =
+                        GroupSender::new(private.clone(), sinks, profile, newest, &entropy);
                     (own, Part::Source(Box::new(sender)))
                 }
                 GroupPart::Sink(source) => {
                     let newest = memory.recall(&group_way(*source, flow));
                     let receiver = GroupReceiver::new(private.clone(), (*source, flow), newest);
+                    let receiver = receiver.requiring(config.strength);
                     (*source, Part::Sink(Box::new(receiver)))
                 }
             };

@@ -4,8 +4,8 @@ use crate::keyring::SessionReport;
 use crate::memory::Memory;
 use crate::topology::PeerKey;
 use recoded_secure::{
-    Association, Entropy, EpochKeys, Identity, OneWayKeys, PrivateKey, PublicKey, Refused, Ring,
-    Scope, Suite, Turn, Way,
+    Association, Entropy, EpochKeys, Identity, OneWayKeys, PrivateKey, Profile, PublicKey, Refused,
+    Ring, Scope, Strength, Suite, Turn, Way,
 };
 use std::sync::Arc;
 
@@ -106,24 +106,26 @@ impl<Keys: EpochKeys> Source<Keys> {
 
 impl<Keys: EpochKeys> Party<Keys> {
     pub(super) fn new(
-        scope: Scope,
+        (scope, strength): (Scope, Strength),
         private: &PrivateKey,
         key: &PeerKey,
         (now, memory): (u64, &Memory),
     ) -> Result<Self, getrandom::Error> {
         let PeerKey { public, psk, one_way } = key.clone();
-        let (suite, entropy) = (Suite::preferred(), Entropy::fresh()?);
+        let profile = Profile { suite: Suite::preferred(), strength };
+        let entropy = Entropy::fresh()?;
         let keys = if one_way {
             let there = Way { scope, sender: private.public(), receiver: public };
             let back = Way { sender: public, receiver: there.sender, ..there };
             // Units that were begun under keys of an edge are finished under them.
-            let chosen = (suite, matches!(scope, Scope::Edge(_)));
+            let chosen = (profile, matches!(scope, Scope::Edge(_)));
             let newest = memory.recall(&there);
             let keys = OneWayKeys::new().sending((&psk, there), chosen, newest, &entropy);
-            Source::OneWay(Box::new(keys.receiving((&psk, back), memory.recall(&back))))
+            let keys = keys.receiving((&psk, back), memory.recall(&back));
+            Source::OneWay(Box::new(keys.requiring(strength)))
         } else {
             let identity = Identity { scope, private: private.clone(), peer: public, psk };
-            Source::Agreed(Box::new(Association::new(identity, suite, now, &entropy)))
+            Source::Agreed(Box::new(Association::new(identity, profile, now, &entropy)))
         };
         Ok(Party { key: public.to_string(), keys, refused: 0, refusal: None })
     }

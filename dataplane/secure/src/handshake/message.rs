@@ -5,12 +5,12 @@
 //!  initiation    0x27     1          sender's id   0               noise, 105  mac1, 16  mac2, 16
 //!  response      0x27     2          0             receiver's id   noise, 50   mac1, 16  mac2, 16
 //!  cookie        0x27     3          0             0               nonce, 24   sealed cookie, 32
-//!  opening       0x27     4          sender's id   suite           see one_way
+//!  opening       0x27     4          sender's id   profile         see one_way
 //!  grant         0x27     5          epochs        columns         see grant
 //!  telling       0x27     6          0             0               see group
 //!
-//!  payload of an initiation   stamp (64), suite (8)
-//!  payload of a response      sender's id (8), suite (8)
+//!  payload of an initiation   stamp (64), profile (8)
+//!  payload of a response      sender's id (8), profile (8)
 //! ```
 //!
 //! 0x27 is version 2, type 7. An id is what packets name keys by, chosen by who receives them. The
@@ -33,9 +33,9 @@ pub(super) const HEADER: usize = 4;
 pub(crate) const MAC: usize = 16;
 pub(super) const MACS: usize = 2 * MAC;
 
-/// A stamp and a suite.
+/// A stamp and a profile.
 pub(super) const INITIATION_PAYLOAD: usize = 9;
-/// A key id and a suite.
+/// A key id and a profile.
 pub(super) const RESPONSE_PAYLOAD: usize = 2;
 
 /// Ephemeral key, static key with its tag, payload with its tag.

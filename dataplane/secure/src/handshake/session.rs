@@ -19,6 +19,7 @@ use crate::derive::Secrets;
 use crate::envelope::Suite;
 use crate::error::Refused;
 use crate::keys::{Entropy, PublicKey};
+use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
 
 /// What a call of a [`Session`] asks of its caller.
@@ -28,6 +29,8 @@ pub struct Step {
     pub send: usize,
     /// A new epoch, for the caller's own [`Ring`].
     pub established: Option<Established>,
+    /// Why there is none, although the peer is the right one and gets an answer.
+    pub refusal: Option<Refused>,
 }
 
 /// A finished handshake.
@@ -41,8 +44,8 @@ pub struct Established {
     pub send: Secrets,
     /// Secret of the direction from the peer.
     pub receive: Secrets,
-    /// The AEAD that both ends use.
-    pub suite: Suite,
+    /// The AEAD that both ends use, and their tags.
+    pub profile: Profile,
     /// True: [`Ring::install`] it, and send the peer a packet at once, be it empty, so that it sees
     /// that its response arrived. False: [`Ring::propose`] it, and say [`Session::confirm`] once a
     /// packet of it has been verified.
@@ -52,7 +55,7 @@ pub struct Established {
 /// The handshakes with one peer. A new one is to be made at every start, with fresh keys.
 pub struct Session {
     identity: Identity,
-    suite: Suite,
+    profile: Profile,
     stamps: Stamps,
     ring: Ring<Began>,
     pending: Option<Pending>,
@@ -81,13 +84,18 @@ struct Pending {
 impl Session {
     /// `entropy` is not that of a handshake.
     #[must_use]
-    pub fn new(identity: Identity, suite: Suite, now: u64, entropy: &Entropy) -> Self {
+    pub fn new(
+        identity: Identity,
+        profile: impl Into<Profile>,
+        now: u64,
+        entropy: &Entropy,
+    ) -> Self {
         let waits = identity.private.public() > identity.peer;
         let wait = if waits { START_NANOS } else { 0 };
         Self {
             stamps: Stamps::new(&identity.peer),
             identity,
-            suite,
+            profile: profile.into(),
             ring: Ring::default(),
             pending: None,
             next_initiation: now.saturating_add(wait),
@@ -125,14 +133,14 @@ impl Session {
         let mut state = noise::initiator(&self.identity, &header, entropy)?;
         let mut payload = [0; INITIATION_PAYLOAD];
         payload[..8].copy_from_slice(&self.last_stamp.to_be_bytes());
-        payload[8] = self.suite.code();
+        payload[8] = self.profile.code();
         let message = out.get_mut(..INITIATION_BYTES).ok_or(Refused::Long)?;
         write(&mut state, &header, &payload, message)?;
         self.stamps.write(now, message);
         self.pending = Some(Pending { key_id: self.last_id, state });
         self.next_initiation = now.saturating_add(retry_wait(self.retries, entropy));
         self.retries = self.retries.saturating_add(1);
-        Ok(Step { send: INITIATION_BYTES, established: None })
+        Ok(Step { send: INITIATION_BYTES, ..Step::default() })
     }
 
     /// Reads a message that the [`Gate`](super::Gate) passed. Nothing changes when it is refused.
@@ -209,18 +217,30 @@ impl Session {
         if state.get_remote_static() != Some(self.identity.peer.bytes()) {
             return Err(Refused::OtherPeer);
         }
-        let [stamp @ .., suite] = payload;
+        let [stamp @ .., code] = payload;
         let stamp = u64::from_be_bytes(stamp);
         if self.peer_stamp.is_some_and(|(newest, _)| stamp <= newest) {
             return Err(Refused::Stale);
         }
-        let suite = self.agree(suite)?;
+        let agreed = self.agree(code);
+        // The answer says what the peer must know to refuse it, too.
+        let answer = match agreed {
+            Ok(profile) => profile,
+            Err(Refused::Strength) => self.profile,
+            Err(reason) => return Err(reason),
+        };
         let key_id = self.free_id();
         let message = out.get_mut(..RESPONSE_BYTES).ok_or(Refused::Long)?;
         let response = [FIRST_BYTE, RESPONSE, 0, header[2]];
-        write(&mut state, &response, &[key_id, suite.code()], message)?;
+        write(&mut state, &response, &[key_id, answer.code()], message)?;
         self.stamps.write(now, message);
         self.peer_stamp = Some((stamp, now));
+        let profile = match agreed {
+            Ok(profile) => profile,
+            Err(reason) => {
+                return Ok(Step { send: RESPONSE_BYTES, established: None, refusal: Some(reason) });
+            }
+        };
         self.last_id = key_id;
         self.ring.propose(Epoch { key_id, since: now, keys: Began::There });
         let Split { send, receive } = noise::split(&mut state);
@@ -229,10 +249,10 @@ impl Session {
             peer_key_id: header[2],
             send,
             receive,
-            suite,
+            profile,
             is_confirmed: false,
         };
-        Ok(Step { send: RESPONSE_BYTES, established: Some(established) })
+        Ok(Step { send: RESPONSE_BYTES, established: Some(established), refusal: None })
     }
 
     fn finish(&mut self, now: u64, receiver: u8, noise: &[u8]) -> Result<Step, Refused> {
@@ -240,17 +260,17 @@ impl Session {
         let Pending { key_id, state } = pending.ok_or(Refused::Unexpected)?;
         let mut payload = [0; RESPONSE_PAYLOAD];
         read(state, noise, &mut payload)?;
-        let (key_id, [peer_key_id, suite]) = (*key_id, payload);
+        let (key_id, [peer_key_id, code]) = (*key_id, payload);
         let Split { send, receive } = noise::split(state);
         // Complete, whatever it says: snow reads a response once.
         self.pending = None;
-        let suite = self.agree(suite)?;
+        let profile = self.agree(code)?;
         self.retries = 0;
         self.ring.install(Epoch { key_id, since: now, keys: Began::Here });
         self.plan_rekey(now, REKEY_NANOS);
         let established =
-            Established { key_id, peer_key_id, send, receive, suite, is_confirmed: true };
-        Ok(Step { send: 0, established: Some(established) })
+            Established { key_id, peer_key_id, send, receive, profile, is_confirmed: true };
+        Ok(Step { established: Some(established), ..Step::default() })
     }
 
     /// The next handshake begins by age of this one. One that is under way goes on: what it was
@@ -261,10 +281,11 @@ impl Session {
         }
     }
 
-    /// AES where both prefer it.
-    fn agree(&self, code: u8) -> Result<Suite, Refused> {
-        let theirs = Suite::from_code(code).ok_or(Refused::Malformed)?;
-        Ok(if theirs == self.suite { theirs } else { Suite::ChaCha20Poly1305 })
+    /// AES where both prefer it; tags as both have them.
+    fn agree(&self, code: u8) -> Result<Profile, Refused> {
+        let theirs = Profile::required(code, self.profile.strength)?;
+        let suite = if theirs == self.profile { theirs.suite } else { Suite::ChaCha20Poly1305 };
+        Ok(Profile { suite, ..theirs })
     }
 
     /// An id that no epoch has, nor the pending handshake.

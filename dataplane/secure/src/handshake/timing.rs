@@ -26,8 +26,8 @@ pub const RETRY_NANOS: u64 = SECOND / 10;
 pub const RETRY_NANOS_MAX: u64 = 2 * SECOND;
 
 /// At the start the side with the greater public key waits for the other one this long. Both may
-/// begin: that costs a handshake more, and a restarted side is heard soon.
-pub const START_NANOS: u64 = SECOND / 20;
+/// begin: that costs a handshake more, and a restarted side, which waits in vain, is heard soon.
+pub const START_NANOS: u64 = SECOND / 100;
 
 /// Shortest time between two initiations of a peer that are looked at.
 pub const INITIATION_NANOS_MIN: u64 = 20_000_000;

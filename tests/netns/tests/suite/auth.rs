@@ -68,23 +68,51 @@ fn download(bed: &Bed, bytes: u64) {
 
 #[test]
 fn downloads_of_every_code_arrive_over_hops_with_keys() {
-    downloads_arrive("hop");
+    downloads_arrive("hop", &[]);
 }
 
 #[test]
 fn downloads_of_every_code_arrive_encrypted() {
-    downloads_arrive("full");
+    downloads_arrive("full", &[]);
 }
 
-fn downloads_arrive(level: &'static str) {
+#[test]
+fn downloads_of_every_code_arrive_with_strict_tags() {
+    downloads_arrive("full", &[0, 2]);
+}
+
+/// Sizes of symbols differ where tags do, so such ends have nothing to tell each other.
+#[test]
+fn ends_with_tags_of_other_lengths_both_say_so_and_agree_on_nothing() {
+    let Some(_turn) = common::daemons() else { return };
+    let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
+    let mut plan = plan("full", CodePlan::Auto, 2);
+    plan.auth.as_mut().unwrap().strict = vec![2];
+    // Not as a line, which is there when all sessions are.
+    let start = |index| Daemon::start(&bed, index, &plan).unwrap();
+    let daemons: Vec<Daemon> = (0..3).map(start).collect();
+    for end in [0, 2] {
+        let edges = || {
+            let sessions = daemons[end].show().map(|state| state.sessions).unwrap_or_default();
+            sessions.into_iter().filter(|session| session.with.starts_with("flow "))
+        };
+        let says = |session: Session| session.refusal.contains("edge_profile must be the same");
+        wait("an end does not say why there are no keys", || edges().any(says));
+        assert!(edges().all(|session| session.age_seconds.is_none()), "there are keys");
+    }
+}
+
+fn downloads_arrive(level: &'static str, strict: &[usize]) {
     let Some(_turn) = common::daemons() else { return };
     let bats = CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true };
     let codes = [CodePlan::Auto, CodePlan::Rlnc, bats, CodePlan::Window { window_symbols: 64 }];
     for code in codes {
+        let mut plan = plan(level, code, 2);
+        plan.auth.as_mut().unwrap().strict = strict.to_vec();
         println!("{code:?}");
         let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
         let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
-        let daemons = Daemon::start_line(&bed, &plan(level, code, 2)).unwrap();
+        let daemons = Daemon::start_line(&bed, &plan).unwrap();
         download(&bed, 4_000_000);
         for daemon in &daemons {
             let state = daemon.show().unwrap();

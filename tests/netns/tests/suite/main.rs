@@ -14,6 +14,7 @@ mod events;
 mod faults;
 mod group;
 mod hostile;
+mod limits;
 mod line;
 mod mesh;
 mod metrics;

@@ -113,8 +113,9 @@ fn files(section: &str, key: &Key) -> Vec<File> {
     };
     let of_ends = ["private_key", "edge_key", "edge_preshared_key", "edge_one_way"];
     let of_ends = of_ends.contains(&key.name);
-    let needs_keys =
-        of_ends || ["relay_keys", "source_key", "sink_keys", "edge_group"].contains(&key.name);
+    let needs_keys = of_ends
+        || ["relay_keys", "source_key", "sink_keys", "edge_group", "edge_profile"]
+            .contains(&key.name);
     match key.name {
         "auth" => roles.iter().map(bare).chain(roles.iter().map(secure)).collect(),
         _ if section == "neighbour" || needs_keys => roles.iter().map(secure).collect(),
@@ -174,7 +175,9 @@ fn each_value_of_the_table_is_accepted_and_read_and_the_next_one_refused() {
                     // One worker, which these files have, makes it one shard.
                     _ if *name == "shards" && value == "1" => assert_eq!(Ok(with), without),
                     // It has no default where there is no key that it is about.
-                    _ if name.starts_with("edge_") && value == "false" => {
+                    _ if name.starts_with("edge_")
+                        && ["false", "\"standard\""].contains(&value.as_str()) =>
+                    {
                         assert_eq!(Ok(with), without)
                     }
                     // It says what a private key means anyway.

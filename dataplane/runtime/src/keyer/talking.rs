@@ -1,0 +1,51 @@
+//! What this node tells its neighbours of itself, and reads of what they tell (`talk`).
+
+use super::{Keyer, Party, seconds};
+use crate::encap::{ETHERNET_BYTES, header_bytes};
+use crate::keyring::Letter;
+use crate::shared::LinkNow;
+use crate::snapshot::IP_PACKET_BYTES_MAX;
+use crate::talk::Surroundings;
+use recoded_pipeline::params::PeerId;
+use recoded_secure::{HopKeys, TRAILER_BYTES};
+use std::net::IpAddr;
+
+impl Keyer {
+    /// Tells neighbours what is due.
+    pub(super) fn talk(&mut self, now: u64) {
+        let Keyer { talk, shared, keyring, hops, ways, .. } = self;
+        let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
+        let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
+        let around = Surroundings { now, clock: seconds(), snapshot: &snapshot, room: &room };
+        let next_hops = shared.next_hops.get();
+        let is_reached = |peer: PeerId| {
+            let hop = usize::from(peer.0);
+            let has_keys = |party: &Party<HopKeys>| party.keys.ring().sending().is_some();
+            next_hops.get(hop).is_some_and(Option::is_some)
+                && hops[hop].as_ref().is_none_or(has_keys)
+        };
+        talk.poll(&around, is_reached, |peer, packet| {
+            let letter = Letter::new(peer, packet);
+            if letter.is_some_and(|letter| keyring.outgoing.push(letter).is_ok()) {
+                shared.waker(0).wake();
+            }
+        });
+    }
+
+    /// Reads what a neighbour tells.
+    pub(super) fn listen(&mut self, peer: PeerId, letter: &Letter) {
+        let Keyer { talk, shared, clock, ways, .. } = self;
+        let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
+        let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
+        let (now, clock) = (clock.now(), seconds());
+        let around = Surroundings { now, clock, snapshot: &snapshot, room: &room };
+        talk.receive(&around, peer, letter.packet());
+    }
+}
+
+/// UDP payload that the link to a neighbour carries, without the tag of a hop.
+fn room((link, address, has_key): (usize, IpAddr, bool), links: &[LinkNow]) -> u16 {
+    let mtu = links.get(link).map_or(0, |link| link.mtu.min(IP_PACKET_BYTES_MAX));
+    let taken = header_bytes(address) - ETHERNET_BYTES + if has_key { TRAILER_BYTES } else { 0 };
+    u16::try_from(mtu.saturating_sub(taken)).unwrap_or(u16::MAX)
+}
