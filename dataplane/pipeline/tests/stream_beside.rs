@@ -1,4 +1,4 @@
-//! Streams beside TCP of others on one link, packet by packet: nobody starves.
+//! Streams beside TCP of others on one link, packet by packet: none of them starves.
 
 mod timed;
 
@@ -23,7 +23,7 @@ fn parts(line: &mut Line, link: &Link, rivals: &[usize], nanos: Nanos) -> (f64, 
 
 /// Over 10 ms of 300 Mbit/s, CUBIC itself gets 0.15 beside BBR.
 #[test]
-fn nobody_starves_beside_tcp_of_others() {
+fn none_starves_beside_tcp_of_others() {
     if is_emulated() {
         return;
     }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! So the changes of both from one round trip to the next tell the part, whatever the link carries
-//! and whoever the others are. Without a queue they tell nothing: what is sent is received.
+//! and whatever the others do. Without a queue they tell nothing: what is sent is received.
 
 use crate::peer::sample::Sample;
 
