@@ -110,7 +110,7 @@ fn a_symbol_that_is_not_kept_is_not_acknowledged() {
         relay.receive(&symbol((number, 0), link, &packet), MILLI);
     }
     assert_eq!(relay.packets().dropped[DropReason::Stray as usize], 1);
-    assert_eq!(gaps(&mut relay, 5 * MILLI), [LinkGap { first: 8, count: 1 }]);
+    assert_eq!(gaps(&mut relay, 6 * MILLI), [LinkGap { first: 8, count: 1 }]);
 }
 
 /// One packet with a link sequence number far ahead once ended all that a neighbour could make of
@@ -122,12 +122,12 @@ fn a_link_sequence_number_far_ahead_moves_no_report() {
     for (link, number) in [(7, 100), (6000, 101), (8, 102)] {
         relay.receive(&symbol((number, 0), link, &packet), MILLI);
     }
-    assert_eq!(gaps(&mut relay, 5 * MILLI), []);
+    assert_eq!(gaps(&mut relay, 6 * MILLI), []);
     // Three in a row are a blackout.
     for (link, number) in [(6001, 103), (6002, 104), (6003, 105)] {
-        relay.receive(&symbol((number, 0), link, &packet), 6 * MILLI);
+        relay.receive(&symbol((number, 0), link, &packet), 7 * MILLI);
     }
-    assert_eq!(gaps(&mut relay, 10 * MILLI)[0].first, 9);
+    assert_eq!(gaps(&mut relay, 12 * MILLI)[0].first, 9);
 }
 
 /// The link sequence number of a packet.

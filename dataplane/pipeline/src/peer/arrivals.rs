@@ -24,7 +24,7 @@ const DELAY_NANOS: Nanos = 500_000;
 /// Packets so small, TCP's acknowledgements, need no report so soon: each report on them is one
 /// more packet beside what they acknowledge. Where none follows, the neighbour asks sooner.
 const SMALL_BYTES: usize = 160;
-const SMALL_DELAY_NANOS: Nanos = 4_000_000;
+const SMALL_DELAY_NANOS: Nanos = 5_000_000;
 
 /// Gaps that a report repeats.
 const SAID: usize = 24;

@@ -33,13 +33,19 @@ impl Policed {
         let anchor = *self.anchor.get_or_insert(flow);
         if flow.sent <= MORE_SENT * anchor.sent {
             let blend = |old: f64, new: f64| old + WEIGHT * (new - old);
-            let sent = blend(anchor.sent, flow.sent);
-            self.anchor = Some(Flow { sent, received: blend(anchor.received, flow.received) });
+            let received = blend(anchor.received, flow.received);
+            // What is sent a little more each time, and does not arrive, adds up.
+            let most = anchor.sent * (received / anchor.received.max(1.0)).max(1.0);
+            let sent = blend(anchor.sent, flow.sent).min(most);
+            self.anchor = Some(Flow { sent, received });
             return None;
         }
         if flow.received < MORE_RECEIVED * anchor.received {
             self.quiet_until = now + QUIET_NANOS;
-            return Some(anchor);
+            // What was sent before may have been too much as well.
+            let sent = anchor.received.max(anchor.sent / MORE_SENT);
+            self.anchor = Some(Flow { sent, received: anchor.received });
+            return self.anchor;
         }
         self.anchor = Some(flow);
         None
@@ -60,9 +66,28 @@ mod tests {
         let mut policed = Policed::default();
         let before = Flow { sent: 10.0, received: 9.0 };
         assert_eq!(policed.note(before, 0), None);
-        assert_eq!(policed.note(Flow { sent: 13.0, received: 9.1 }, 5), Some(before));
+        let less = Flow { sent: 9.0, received: 9.0 };
+        assert_eq!(policed.note(Flow { sent: 13.0, received: 9.1 }, 5), Some(less));
         assert!(policed.is_quiet(5 + QUIET_NANOS - 1) && !policed.is_quiet(5 + QUIET_NANOS));
         assert_eq!(policed.note(Flow { sent: 13.0, received: 11.0 }, 6), None);
         assert_eq!(policed.note(Flow { sent: 16.0, received: 13.5 }, 7), None);
+    }
+
+    /// A little more each time was once never too much.
+    #[test]
+    fn more_that_does_not_arrive_adds_up() {
+        let mut policed = Policed::default();
+        let mut sent = 10.0;
+        let found = (0..200).find_map(|now| {
+            sent *= 1.01;
+            policed.note(Flow { sent, received: 8.0 }, now)
+        });
+        assert!(sent < 13.0, "{sent}");
+        assert_eq!(found, Some(Flow { sent: 8.08, received: 8.0 }));
+        let mut policed = Policed::default();
+        for now in 0..200u32 {
+            let sent = 10.0 * 1.01f64.powi(now as i32);
+            assert_eq!(policed.note(Flow { sent, received: 0.7 * sent }, now.into()), None);
+        }
     }
 }

@@ -17,14 +17,14 @@
 //! the rate is what the neighbour sends on, times that gain.
 //!
 //! Now and then a queue that stays is emptied. One that does not become shorter is not ours. If it
-//! never changes, it is part of the way from then on; otherwise others fill it, and the rate is
-//! contested with them. A
-//! link that drops what exceeds its rate without a queue is told by what arrives: it does not grow
-//! with what is sent.
+//! never changes, it is part of the way from then on. Where others have more of the link than their
+//! part, which changes of the rate tell, the rate is contested with them. A link that drops what
+//! exceeds its rate without a queue is told by what arrives: it does not grow with what is sent.
 
 use crate::params::Nanos;
-use crate::peer::contest::{Contest, Shared};
+use crate::peer::contest::{Contest, SHARE, Shared};
 use crate::peer::headroom::Headroom;
+use crate::peer::own::Own;
 use crate::peer::policed::{Flow, Policed};
 use crate::peer::sample::{Round, SAMPLE_NANOS, Sample};
 use onward::{Onward, STALLED_NANOS};
@@ -78,13 +78,6 @@ const LAGGING: u32 = 3;
 /// Loss beyond the usual one that is that of a queue.
 const OVERFLOW: f64 = 0.03;
 
-/// Part of what was carried without them that is sent when a contest begins.
-const BEGINNING: f64 = 0.6;
-
-/// Of one sample: so much more, and so many standard deviations.
-const DROPPED: f64 = 0.003;
-const DEVIATIONS: f64 = 3.0;
-
 /// Weight of a sample in the mean of the newest.
 const RECENT_WEIGHT: f64 = 0.1;
 
@@ -97,9 +90,11 @@ const DRAIN: f64 = 0.6;
 /// Samples after which it should have become shorter; else it is not ours.
 const DRAINED: u32 = 3;
 
-/// So long after a contest, a queue that stays is that of others again, and sooner.
+/// So long after a contest, the next one goes on where that one ended.
 const RIVAL_NANOS: Nanos = 10_000_000_000;
-const RIVAL_SOONER: Nanos = 4;
+
+/// So much sooner where the own part of the link is less than a contest aims at.
+const SOONER: Nanos = 4;
 
 /// Part of the own queue that is none.
 const EMPTY: f64 = 0.2;
@@ -168,11 +163,11 @@ pub(crate) struct Rate {
     empty_rate: f64,
     since_empty: (f64, f64),
     contest: Option<Contest>,
-    /// When the last contest was.
-    rival_at: Option<Nanos>,
-    has_rival: bool,
     /// Whether the neighbour passes on what comes at once: what waits is in the queue of a link.
     passes: bool,
+    /// When the last contest was, and what was sent in it.
+    rival: Option<(Nanos, f64)>,
+    own: Own,
 }
 
 /// Standard deviation of what is lost of so many packets.
@@ -222,9 +217,9 @@ impl Rate {
             empty_rate: 0.0,
             since_empty: (f64::MAX, 0.0),
             contest: None,
-            rival_at: None,
-            has_rival: false,
             passes: false,
+            rival: None,
+            own: Own::default(),
         }
     }
 
@@ -261,7 +256,7 @@ impl Rate {
             Phase::Startup => self.first.max(self.most()),
             Phase::Steady => self.most(),
         };
-        let is_alone = self.contest.is_none() && !self.has_rival;
+        let is_alone = self.contest.is_none() && self.rival.is_none();
         // A report may say that nothing came.
         self.headroom.known(most).filter(|_| is_alone).map_or(MOST, |known| known.max(LEAST))
     }
@@ -356,6 +351,7 @@ impl Rate {
         let (received, loss) = (sample.received(), sample.loss());
         let (queue, target) = (sample.queue as f64, self.target(round_trip) as f64);
         let own = self.scaled(unscaled_own(round_trip));
+        self.own.note(sample, self.usual_loss.unwrap_or(loss), queue > target / 2.0);
         let usual = self.usual_loss.get_or_insert(loss);
         // What was dropped before a queue ended is told after it. And what a burst loses in a queue
         // is not what the link loses, which is never more than what is lost with a queue.
@@ -385,8 +381,7 @@ impl Rate {
         let is_limited = limited.is_some();
         // Where much less is sent than could be, the queue is of others.
         let is_ours = is_limited || self.capacity > self.bytes_per_second / OTHERS;
-        let dropped = self.was_dropped(sample) || self.were_dropped(sample.sent);
-        let seen = Seen { queue, target, own, round_trip, is_limited, is_ours, dropped };
+        let seen = Seen { queue, target, own, round_trip, is_limited, is_ours };
         // What waits in the neighbour is ours, however little that is.
         if queue > target && 2 * sample.backlog > sample.queue {
             self.calm = 0;
@@ -455,21 +450,6 @@ impl Rate {
         self.since_empty = (f64::MAX, 0.0);
     }
 
-    /// Whether more of a sample was lost than chance explains.
-    fn was_dropped(&self, sample: &Sample) -> bool {
-        let usual = self.usual_loss.unwrap_or(0.0);
-        sample.loss() > usual + DROPPED + DEVIATIONS * deviation(usual, sample.sent)
-    }
-
-    /// Whether more of the newest samples was lost than chance explains: few at a time, where a
-    /// queue is always full.
-    fn were_dropped(&self, packets: u32) -> bool {
-        let usual = self.usual_loss.unwrap_or(0.0);
-        let packets = (f64::from(packets) * (2.0 / RECENT_WEIGHT - 1.0)) as u32;
-        let recent = self.recent_loss.unwrap_or(usual);
-        recent > usual + DROPPED / 2.0 + DEVIATIONS * deviation(usual, packets)
-    }
-
     /// Whether more is lost than without a queue.
     fn overflows(&self) -> bool {
         self.recent_loss.unwrap_or(0.0) > self.usual_loss.unwrap_or(0.0) + OVERFLOW
@@ -477,27 +457,30 @@ impl Rate {
 
     /// One step of the loop.
     fn steer(&mut self, seen: &Seen, now: Nanos) -> Verdict {
-        if let Some(contest) = &mut self.contest {
-            let &Seen { queue, own: target, round_trip, dropped: overflows, .. } = seen;
-            let shared = Shared { queue, target, round_trip, overflows };
+        if let Some(mut contest) = self.contest.take() {
+            let &Seen { queue, own: target, is_limited, .. } = seen;
+            let (own, overflows) = (self.own.part(SHARE), self.overflows());
+            let shared = Shared { own, queue, target, overflows, is_limited };
+            let next = contest.step(&shared, now);
+            self.rival = Some((now, contest.mean()));
             if overflows {
+                // It counts once.
                 self.recent_loss = self.usual_loss;
             }
-            if let Some(next) = contest.step(&shared, now) {
-                self.rival_at = Some(now);
+            if let Some(next) = next {
+                self.contest = Some(contest);
                 self.set(next);
                 return Verdict::Fine;
             }
-            self.contest = None;
             self.was_empty(now);
         }
         if let Some((before, samples)) = self.drain.take() {
             return self.drained((before, samples), seen, now);
         }
         let full = FULL_NANOS.max(FULL_ROUND_TRIPS * seen.round_trip);
-        self.has_rival = self.rival_at.is_some_and(|at| now < at + RIVAL_NANOS);
-        if self.has_rival && seen.is_contested() && now > self.empty_at + full / RIVAL_SOONER {
-            self.begin_contest(seen.round_trip, now);
+        self.rival = self.rival.filter(|(at, _)| now < *at + RIVAL_NANOS);
+        if self.is_of_others(seen) && now > self.empty_at + full / SOONER {
+            self.begin_contest(now);
         } else if seen.is_limited && now > self.empty_at + full {
             // Without a look at the way itself, a queue that stays becomes part of it.
             self.drain = Some((seen.queue, 0));
@@ -513,6 +496,10 @@ impl Rate {
 
     /// Whether a queue has become shorter since less is sent.
     fn drained(&mut self, (before, samples): (f64, u32), seen: &Seen, now: Nanos) -> Verdict {
+        if self.is_of_others(seen) {
+            self.begin_contest(now);
+            return Verdict::Fine;
+        }
         let is_shorter = seen.queue < SHORTER * before;
         if !is_shorter && samples + 1 < DRAINED {
             self.drain = Some((before, samples + 1));
@@ -521,7 +508,7 @@ impl Rate {
         let (least, most) = self.since_empty;
         let changes = most > least + seen.own / 2.0;
         if !is_shorter && changes && seen.is_contested() {
-            self.begin_contest(seen.round_trip, now);
+            self.begin_contest(now);
             return Verdict::Fine;
         }
         if is_shorter {
@@ -533,10 +520,17 @@ impl Rate {
         if is_fine { Verdict::Fine } else { Verdict::NotOurs }
     }
 
-    /// Others fill the queue: from what was carried before they did.
-    fn begin_contest(&mut self, round_trip: Nanos, now: Nanos) {
-        let rate = (BEGINNING * self.empty_rate).max(self.most());
-        self.contest = Some(Contest::new(rate, round_trip, now));
+    /// Whether the queue is long, and others have more of the link than their part.
+    fn is_of_others(&self, seen: &Seen) -> bool {
+        seen.is_contested() && self.own.part(1.0) < SHARE
+    }
+
+    /// Others fill the queue: from what was sent in the last contest, or a part of what was carried
+    /// before they did.
+    fn begin_contest(&mut self, now: Nanos) {
+        let before = self.rival.map_or(SHARE * self.empty_rate, |(_, rate)| rate);
+        let rate = before.max(self.capacity);
+        self.contest = Some(Contest::new(rate, now));
         self.set(rate);
     }
 
@@ -572,7 +566,7 @@ impl Rate {
             // A neighbour that is busy looks like a queue, and little arrives meanwhile.
             // The best of many samples is a little too much; what is far from it is a share.
             let most = self.most();
-            let mean = self.headroom.mean().filter(|_| self.contest.is_none() && !self.has_rival);
+            let mean = self.headroom.mean().filter(|_| self.rival.is_none());
             let mean = mean.filter(|mean| *mean > NEARLY * most);
             let carries = mean.map_or(most, |mean| mean.min(most));
             self.set(carries * seen.factor());

@@ -2,11 +2,13 @@
 //! that send as fast as they may, or evenly.
 #![allow(dead_code)] // each test binary uses its own part
 
+mod beside;
 #[path = "../common/keys.rs"]
 pub mod keys;
 mod link;
 mod socket;
 mod stall;
+mod tcp;
 mod wires;
 
 use keys::{Keys, by_keys};
@@ -48,9 +50,20 @@ pub fn is_emulated() -> bool {
 }
 
 enum What {
-    Arrive { node: usize, peer: PeerId, payload: Vec<u8> },
-    Wake { node: usize },
+    Arrive {
+        node: usize,
+        peer: PeerId,
+        payload: Vec<u8>,
+    },
+    Wake {
+        node: usize,
+    },
     Ingress,
+    /// TCP of others: an acknowledgement, or a timer.
+    Beside {
+        index: usize,
+        acked: Option<u64>,
+    },
 }
 
 struct Outputs {
@@ -147,6 +160,7 @@ pub struct Line {
     pub sparse: u32,
     /// What becomes of a packet that a node sends towards the sink, by the node: where it lies.
     pub tamper: Option<Tamper>,
+    beside: Vec<beside::Beside>,
 }
 
 pub fn params(role: Role, next_hops: Vec<PeerId>) -> FlowParams {
@@ -253,6 +267,7 @@ impl Line {
             seed,
             sparse: 0,
             tamper: None,
+            beside: Vec::new(),
         };
         line.wires = wires;
         line.ingress(SECOND);
@@ -384,6 +399,8 @@ impl Line {
                         self.turn(node);
                     }
                 }
+                What::Beside { index, acked: Some(number) } => self.acked_beside(index, number),
+                What::Beside { index, acked: None } => self.turn_beside(index),
                 What::Ingress => {
                     if self.ingress_at == Some(at) {
                         self.ingress_at = None;

@@ -18,6 +18,7 @@ impl Line {
         let index = match what {
             What::Arrive { node, .. } | What::Wake { node } => node,
             What::Ingress => 0,
+            What::Beside { .. } => return Some(what),
         };
         let node = &mut self.nodes[index];
         let until = node.stalled_until;
@@ -25,7 +26,7 @@ impl Line {
             return Some(what);
         }
         let planned = match what {
-            What::Arrive { .. } => None,
+            What::Arrive { .. } | What::Beside { .. } => None,
             What::Wake { .. } => Some(&mut node.wakes_at),
             What::Ingress => Some(&mut self.ingress_at),
         };

@@ -40,8 +40,6 @@ pub(super) struct Seen {
     pub is_limited: bool,
     /// Whether what waits is of this sender.
     pub is_ours: bool,
-    /// Whether more was lost than a link loses without a queue.
-    pub dropped: bool,
 }
 
 impl Seen {

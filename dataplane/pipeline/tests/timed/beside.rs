@@ -1,0 +1,78 @@
+//! TCP of others on a link of a line, which ends there.
+
+use super::tcp::Tcp;
+use super::{Line, Nanos, What};
+
+/// UDP payload of as many bytes on the link as a full packet of TCP has.
+const PACKET_BYTES: usize = 1472;
+
+/// One of them.
+pub struct Beside {
+    hop: usize,
+    tcp: Tcp,
+    wakes_at: Option<Nanos>,
+    is_over: bool,
+}
+
+impl Line {
+    /// From now on a stream of TCP shares a link towards the sink; its place among them.
+    pub fn beside(&mut self, hop: usize, control: &str) -> usize {
+        self.beside.push(Beside { hop, tcp: Tcp::new(control), wakes_at: None, is_over: false });
+        self.turn_beside(self.beside.len() - 1);
+        self.beside.len() - 1
+    }
+
+    /// Nothing enters until [`Line::go_on`].
+    pub fn pause(&mut self) {
+        self.ingress_at = Some(Nanos::MAX);
+    }
+
+    pub fn go_on(&mut self) {
+        self.ingress_at = None;
+        self.ingress(self.now);
+    }
+
+    /// From now on none of them sends anything.
+    pub fn end_beside(&mut self) {
+        self.beside.iter_mut().for_each(|beside| beside.is_over = true);
+    }
+
+    /// Packets of one of them that came.
+    pub fn came_beside(&self, index: usize) -> u64 {
+        self.beside[index].tcp.delivered
+    }
+
+    pub(super) fn acked_beside(&mut self, index: usize, number: u64) {
+        self.beside[index].tcp.acked(number, self.now);
+        self.turn_beside(index);
+    }
+
+    pub(super) fn turn_beside(&mut self, index: usize) {
+        let now = self.now;
+        let Beside { hop, tcp, wakes_at, is_over } = &mut self.beside[index];
+        if *is_over {
+            return;
+        }
+        tcp.time_out(now);
+        let mut acked = Vec::new();
+        let opens_at = loop {
+            match tcp.opens_at(now) {
+                Ok(()) => {}
+                Err(at) => break at,
+            }
+            let number = tcp.send(now);
+            let back = self.up[*hop].link.delay;
+            let arrives = self.down[*hop].send(PACKET_BYTES, now);
+            acked.extend(arrives.first().map(|at| (at + back, number)));
+        };
+        let wakes = opens_at.or(tcp.times_out_at()).unwrap_or(Nanos::MAX);
+        let is_sooner = wakes_at.is_none_or(|at| wakes < at || at <= now);
+        if is_sooner {
+            *wakes_at = Some(wakes);
+            self.push(wakes, What::Beside { index, acked: None });
+        }
+        for (at, number) in acked {
+            self.push(at, What::Beside { index, acked: Some(number) });
+        }
+    }
+}
