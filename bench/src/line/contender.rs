@@ -7,15 +7,11 @@ use recoded_netns::process::Background;
 use recoded_netns::{Bed, BedError, CodePlan, Daemon, FlowPlan, LinePlan, Towards};
 
 use crate::error::BenchError;
-use crate::line::case::{Case, RATE_MBIT};
+use crate::line::case::Case;
 use crate::line::proxy;
 
 /// Port of the stream and of the proxies.
 const PORT: u16 = 5202;
-
-/// What daemons with a pace send at, as a share of the rate: queues build up in front of the
-/// tunnel, where TCP sees them.
-const PACE: f64 = 0.97;
 
 /// How long a tunnel or a chain of proxies may take until it carries.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,8 +38,6 @@ pub enum Kind {
         code: CodePlan,
         /// Order of its field.
         field: u16,
-        /// Whether daemons must be told the rate of the links.
-        paced: bool,
     },
 }
 
@@ -52,25 +46,16 @@ pub const CONTENDERS: &[Contender] = &[
     Contender { name: "cubic", kind: Kind::Plain("cubic") },
     Contender { name: "bbr", kind: Kind::Plain("bbr") },
     Contender { name: "split-bbr", kind: Kind::Split("bbr") },
-    Contender {
-        name: "stream",
-        kind: Kind::Tunnel { code: CodePlan::Stream, field: 256, paced: false },
-    },
+    tunnel("stream", CodePlan::Stream, 256),
     tunnel("rlnc", CodePlan::Rlnc, 16),
     tunnel("bats", CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }, 16),
     tunnel("window", CodePlan::Window { window_symbols: 64 }, 256),
-    Contender {
-        name: "interactive",
-        kind: Kind::Tunnel { code: CodePlan::Interactive, field: 256, paced: false },
-    },
-    Contender {
-        name: "auto",
-        kind: Kind::Tunnel { code: CodePlan::Auto, field: 256, paced: false },
-    },
+    tunnel("interactive", CodePlan::Interactive, 256),
+    tunnel("auto", CodePlan::Auto, 256),
 ];
 
 const fn tunnel(name: &'static str, code: CodePlan, field: u16) -> Contender {
-    Contender { name, kind: Kind::Tunnel { code, field, paced: true } }
+    Contender { name, kind: Kind::Tunnel { code, field } }
 }
 
 /// A contender that is ready. Ends when dropped.
@@ -118,12 +103,12 @@ impl Contender {
     }
 
     /// Whether there is nothing to measure of it on this line: one hop has no relay to split at,
-    /// only daemons are killed, and what is told a rate does not look for its share of one.
+    /// and only daemons are killed.
     pub fn is_redundant(&self, case: &Case) -> bool {
         match self.kind {
             Kind::Plain(_) => case.relay_killed,
             Kind::Split(_) => case.hops == 1 || case.relay_killed,
-            Kind::Tunnel { paced, .. } => paced && case.twins,
+            Kind::Tunnel { .. } => false,
         }
     }
 
@@ -147,8 +132,8 @@ impl Contender {
                 let to = SocketAddr::new(Bed::east_address(1), PORT);
                 Ok(Running { to, proxies, ..straight(Vec::new(), sink) })
             }
-            Kind::Tunnel { code, field, paced } => {
-                let plan = plan(bed, code, field, paced);
+            Kind::Tunnel { code, field } => {
+                let plan = plan(bed, code, field);
                 let daemons = Daemon::start_line(bed, &plan).map_err(BenchError::Bed)?;
                 let address = plan.tunnels[0].sink_address();
                 wait_until_reached(bed, address)?;
@@ -178,9 +163,8 @@ impl Running {
 
 /// Defaults, the sockets of each link included; what comes back are acknowledgements, few, small
 /// and urgent: nothing to fill blocks with, so they come in generations.
-fn plan(bed: &Bed, code: CodePlan, field: u16, paced: bool) -> LinePlan {
+fn plan(bed: &Bed, code: CodePlan, field: u16) -> LinePlan {
     let mut plan = LinePlan::protected(bed.hops());
-    plan.pace_mbit = paced.then_some(PACE * RATE_MBIT);
     plan.chooses = (0..=bed.hops()).collect();
     plan.flows[0] = FlowPlan { code, field, ..FlowPlan::new(1, Towards::East, "rec0") };
     if matches!(code, CodePlan::Stream | CodePlan::Interactive | CodePlan::Auto) {

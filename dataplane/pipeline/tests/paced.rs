@@ -1,5 +1,5 @@
 //! Generations, batches and windows at the pace of the slowest link: sources take from their tunnel
-//! what the path carries, where nobody told them a rate, and links become slower and faster.
+//! what the path carries, where they are told no rate, and links become slower and faster.
 
 mod timed;
 
@@ -97,7 +97,7 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
 /// Without a rate in the settings, a source once sent all that its tunnel brought, and relays
 /// lost what exceeded their links.
 #[test]
-fn a_path_is_filled_and_no_more_where_nobody_is_told_its_rate() {
+fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
     if is_emulated() {
         return;
     }

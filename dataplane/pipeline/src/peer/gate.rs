@@ -27,7 +27,8 @@ const BURST_NANOS: Nanos = 1_500_000;
 /// The link is not taken to be busy for longer, whatever left: it would be idle later.
 const BUSY_MAX_NANOS: Nanos = 50_000_000;
 
-/// While packets wait in front of the link for longer than this, none leaves in the place of a lost one.
+/// While packets wait in front of the link for longer than this, none leaves in the place of a lost
+/// one.
 const MEND_QUEUE_NANOS: Nanos = 10_000_000;
 
 /// Packets in the place of lost ones: one for each that a report says came, so many at most.
@@ -135,7 +136,7 @@ mod tests {
     fn gate_closes_for_as_long_as_what_left_takes_and_opens_a_little_before() {
         let (mut gate, mut sent) = (Gate::new(), Sent::new(64));
         let now = 1000 * MILLI;
-        // Ten packets at the first rate, 12.5 MB/s, are 1.2 ms; a burst of 1.5 ms may leave at once.
+        // Ten packets at the first rate, 12.5 MB/s, are 1.2 ms; 1.5 ms may leave at once.
         (0..10).for_each(|_| gate.spend(1458, &mut sent, now));
         assert!(gate.opens_at() <= now);
         (0..40).for_each(|_| gate.spend(1458, &mut sent, now));

@@ -32,6 +32,7 @@ use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::report::{FlowCounters, FlowReport, HopLoss, NextHop, Planned};
 use crate::source::size::PathSize;
 use crate::table::Table;
+use advance::{LOSS_MAX, ahead, sure};
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile};
 use recoded_wire::feedback::{HopReport, SizeReport};
@@ -80,15 +81,6 @@ const ROUND_TRIP_WEIGHT: u64 = 8;
 /// ms (round trip 150 ms) nearly nothing. Several hops of 50 ms carry blocks with fewer packets if
 /// they wait.
 const FAR_NANOS: Nanos = 160_000_000;
-
-/// Share of generations that may arrive incomplete there.
-const FAR_TARGET: f64 = 1e-4;
-
-/// More loss is not planned for: the unit is asked for from end to end.
-const LOSS_MAX: f64 = 0.5;
-
-/// Standard deviations of the packets that arrive that a share allows for.
-const DEVIATIONS: f64 = 2.6;
 
 /// How often the share is planned, and the weight of such a period in the rate of symbols.
 const PLAN_NANOS: Nanos = 100_000_000;
@@ -391,22 +383,18 @@ impl Mender {
     /// Whether more may come from the tunnel, by the pace of the link; otherwise when. A next node
     /// that reports nothing keeps no pace, once it could have reported.
     pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
-        self.is_paced(now)
-            .then(|| self.gate.opens_at())
-            .filter(|at| *at > now)
-            .map_or(Ok(()), later)
+        self.unless_paced(self.gate.opens_at(), now)
     }
 
     /// Whether more of what is here may leave; otherwise when.
     pub(crate) fn leaves_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
-        self.is_paced(now)
-            .then(|| self.gate.leaves_at())
-            .filter(|at| *at > now)
-            .map_or(Ok(()), later)
+        self.unless_paced(self.gate.leaves_at(), now)
     }
 
-    fn is_paced(&self, now: Nanos) -> bool {
-        self.round_trip.is_some() || self.begun_at.is_some_and(|at| now < at + UNKNOWN_NANOS)
+    fn unless_paced(&self, at: Nanos, now: Nanos) -> Result<(), Option<Nanos>> {
+        let may_report = self.begun_at.is_some_and(|at| now < at + UNKNOWN_NANOS);
+        let is_paced = may_report || self.round_trip.is_some();
+        if at > now && is_paced { Err(Some(at)) } else { Ok(()) }
     }
 
     /// How long packets wait in front of the links from here on.
@@ -553,10 +541,6 @@ impl Mender {
     }
 }
 
-fn later(at: Nanos) -> Result<(), Option<Nanos>> {
-    Err(Some(at))
-}
-
 /// Notes what became of a packet of a unit.
 pub(crate) fn note<T: Tallied>(units: &mut Table<T>, unit: u32, outcome: Outcome) {
     let index = units.index(unit);
@@ -574,40 +558,6 @@ fn room(packets: usize) -> usize {
     (4 * packets).clamp(PACKETS.0, PACKETS.1)
 }
 
-/// Packets beyond its symbols with which a unit arrives whole, but for a few in a thousand: of n
-/// packets n (1 - e) arrive, with a variance of n e (1 - e) (2 B - 1) for bursts of B.
-fn ahead(HopLoss { loss, burst_mean, .. }: HopLoss, symbols: usize) -> f64 {
-    let loss = loss.clamp(0.0, LOSS_MAX);
-    let spread = DEVIATIONS * (loss * (2.0 * burst_mean.max(1.0) - 1.0)).sqrt();
-    // With y^2 = n (1 - e): y^2 - spread y = symbols
-    let root = f64::midpoint(spread, (spread * spread + 4.0 * symbols as f64).sqrt());
-    root * root / (1.0 - loss) - symbols as f64
-}
-
-/// Packets beyond its symbols without which at most [`FAR_TARGET`] of all units arrive incomplete.
-/// Runs of losses come as a Poisson process, and how many are lost in each is geometric: so the
-/// losses have a Polya-Aeppli distribution.
-fn sure(loss: HopLoss, symbols: usize) -> u16 {
-    let runs = loss.loss.clamp(0.0, LOSS_MAX) / loss.burst_mean.max(1.0);
-    let further = 1.0 - 1.0 / loss.burst_mean.max(1.0);
-    let most = 4 * symbols.max(1);
-    let exceeds = |share: usize| {
-        // The chance of k losses follows from those of k - 1 and k - 2.
-        let mean = runs * (symbols + share) as f64;
-        let (mut before, mut chance) = (0.0, (-mean).exp());
-        let mut within = chance;
-        for lost in 1..=share {
-            let k = lost as f64;
-            let next = (mean * (1.0 - further) + 2.0 * further * (k - 1.0)) * chance
-                - further * further * (k - 2.0) * before;
-            (before, chance) = (chance, (next / k).max(0.0));
-            within += chance;
-        }
-        within < 1.0 - FAR_TARGET
-    };
-    let least = ahead(loss, symbols) as usize;
-    (least..most).find(|share| !exceeds(*share)).unwrap_or(most) as u16
-}
-
+mod advance;
 #[cfg(test)]
 mod tests;

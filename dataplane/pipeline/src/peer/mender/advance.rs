@@ -1,0 +1,47 @@
+//! How many packets a hop sends in advance, where to wait for reports takes too long.
+
+use crate::report::HopLoss;
+
+/// Share of generations that may arrive incomplete there.
+const FAR_TARGET: f64 = 1e-4;
+
+/// More loss is not planned for: the unit is asked for from end to end.
+pub(super) const LOSS_MAX: f64 = 0.5;
+
+/// Standard deviations of the packets that arrive that a share allows for.
+const DEVIATIONS: f64 = 2.6;
+
+/// Packets beyond its symbols with which a unit arrives whole, but for a few in a thousand: of n
+/// packets n (1 - e) arrive, with a variance of n e (1 - e) (2 B - 1) for bursts of B.
+pub(super) fn ahead(HopLoss { loss, burst_mean, .. }: HopLoss, symbols: usize) -> f64 {
+    let loss = loss.clamp(0.0, LOSS_MAX);
+    let spread = DEVIATIONS * (loss * (2.0 * burst_mean.max(1.0) - 1.0)).sqrt();
+    // With y^2 = n (1 - e): y^2 - spread y = symbols
+    let root = f64::midpoint(spread, (spread * spread + 4.0 * symbols as f64).sqrt());
+    root * root / (1.0 - loss) - symbols as f64
+}
+
+/// Packets beyond its symbols without which at most [`FAR_TARGET`] of all units arrive incomplete.
+/// Runs of losses come as a Poisson process, and how many are lost in each is geometric: so the
+/// losses have a Polya-Aeppli distribution.
+pub(super) fn sure(loss: HopLoss, symbols: usize) -> u16 {
+    let runs = loss.loss.clamp(0.0, LOSS_MAX) / loss.burst_mean.max(1.0);
+    let further = 1.0 - 1.0 / loss.burst_mean.max(1.0);
+    let most = 4 * symbols.max(1);
+    let exceeds = |share: usize| {
+        // The chance of k losses follows from those of k - 1 and k - 2.
+        let mean = runs * (symbols + share) as f64;
+        let (mut before, mut chance) = (0.0, (-mean).exp());
+        let mut within = chance;
+        for lost in 1..=share {
+            let k = lost as f64;
+            let next = (mean * (1.0 - further) + 2.0 * further * (k - 1.0)) * chance
+                - further * further * (k - 2.0) * before;
+            (before, chance) = (chance, (next / k).max(0.0));
+            within += chance;
+        }
+        within < 1.0 - FAR_TARGET
+    };
+    let least = ahead(loss, symbols) as usize;
+    (least..most).find(|share| !exceeds(*share)).unwrap_or(most) as u16
+}
