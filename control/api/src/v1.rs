@@ -242,8 +242,16 @@ pub struct Flow {
     /// Source and relay of a stream: the state of each next hop.
     #[serde(default)]
     pub neighbours: Vec<FlowNeighbour>,
+    /// Source and relay of a stream with several next hops: Mbit/s that these carry after losses,
+    /// headers included: of paths to one receiver the sum of those that answer, of receivers the
+    /// least that does. Null before all that answer have reported.
+    #[serde(default)]
+    pub carries_mbit: Option<f64>,
     /// Where packets come from and feedback goes, as link:address: several where paths meet.
     pub upstreams: Vec<String>,
+    /// Relay and sink: the state of each of these.
+    #[serde(default)]
+    pub arrivals: Vec<FlowUpstream>,
     /// Parameters as configured, those of its code also where that is automatic.
     pub parameters: Parameters,
     /// Code in use, as the newest packets have it: stream, rlnc, bats or window. Relay and sink:
@@ -364,6 +372,9 @@ pub struct Parameters {
     pub stream_profile: Option<String>,
     /// Bytes per symbol. Relay and sink: the most they accept.
     pub symbol_bytes: u64,
+    /// Source and relay with several next hops: what these get: every, sum or backup.
+    #[serde(default)]
+    pub spread: Option<String>,
     /// "auto", or packets per symbol as a number.
     pub redundancy: Option<String>,
     /// Share of generations that may stay incomplete under "auto".
@@ -407,6 +418,29 @@ pub struct FlowNeighbour {
     pub lost_packet_bytes: Option<u64>,
     /// The longest of those that arrived meanwhile.
     pub arrived_packet_bytes: Option<u64>,
+    /// Path to one receiver: share of the newest symbols that went this way.
+    #[serde(default)]
+    pub share: Option<f64>,
+    /// Path to one receiver: whether others send what it had, since it does not answer, or nothing
+    /// goes on behind it.
+    #[serde(default)]
+    pub in_doubt: bool,
+    /// How long the oldest symbol has waited that is still to be sent to it; 0 when none waits.
+    #[serde(default)]
+    pub behind_us: Option<f64>,
+}
+
+/// A neighbour that a relay or sink receives from.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct FlowUpstream {
+    /// link:address.
+    pub upstream: String,
+    /// Share of packets that its link loses, averaged over shards; null before it is measured.
+    pub loss: Option<f64>,
+    /// Share of the newest packets that came from it.
+    pub share: Option<f64>,
+    /// Seconds since a packet came from it; null before the first.
+    pub received_ago_seconds: Option<f64>,
 }
 
 /// Loss of one hop.

@@ -28,7 +28,7 @@ use crate::layout::{payload_of, symbol_offset};
 use crate::params::{Nanos, PeerId};
 use crate::peer::repair::RepairBudget;
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::{FlowCounters, FlowReport, HopLoss, NextHop, Planned};
+use crate::report::{Branch, FlowCounters, FlowReport, HopLoss, NextHop, Planned};
 use crate::source::size::PathSize;
 use crate::table::Table;
 use recoded_code::theory::LossModel;
@@ -396,6 +396,7 @@ impl Mender {
             is_silent: false,
             black_hole: Some(hole),
             planned: Planned::default(),
+            branch: Branch::default(),
         });
     }
 
