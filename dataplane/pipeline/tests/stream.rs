@@ -319,7 +319,7 @@ fn packets_of_one_tcp_flow_keep_their_order() {
 #[test]
 fn sparse_traffic_is_quick_and_cheap() {
     let balanced = [(250.0, 18.0, 2.3), (50.0, 30.0, 2.9)].map(|case| (Balanced, case));
-    let interactive = [(250.0, 8.0, 2.7), (50.0, 2.0, 4.2)].map(|case| (Interactive, case));
+    let interactive = [(250.0, 2.0, 4.2), (50.0, 2.0, 4.2)].map(|case| (Interactive, case));
     for (profile, (rate, late_most, bytes_most)) in balanced.into_iter().chain(interactive) {
         let link = Link::new(0.1, 10);
         let load = Load { bytes: 200, rate: Some(rate), ordered: false };

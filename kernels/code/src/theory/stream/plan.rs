@@ -28,6 +28,11 @@ const BULK_SECONDS: f64 = 0.010;
 /// What losses may add where a flow is interactive, whatever its traffic.
 const INTERACTIVE_SECONDS: f64 = 0.008;
 
+/// Packets of an interactive flow that are further apart are protected each by itself: what comes
+/// with the next one is late. Of those that are lost, so many may also lose all of that.
+const ALONE_SECONDS: f64 = 0.003;
+const ALONE_LOST: f64 = 0.005;
+
 /// Most that is planned with.
 const BUDGET_MAX_SECONDS: f64 = 0.04;
 
@@ -121,6 +126,9 @@ impl Plan {
         if repaired <= soon {
             return Self::NONE;
         }
+        if is_interactive && rate * ALONE_SECONDS < 1.0 {
+            return Self { rho: alone(loss), symbols: SYMBOLS.0 as usize };
+        }
         let variance = |rho: f64| loss * (1.0 - loss) * (2.0 * burst - 1.0) * (1.0 + rho);
         let path = 1.4 + 0.45 * f64::from(HOPS);
         let seconds = |x: f64, rho: f64| path * variance(rho) * QUANTILE / (2.0 * x * x * rate);
@@ -148,6 +156,12 @@ impl Plan {
         let least = (COVERED / rho).clamp(SYMBOLS.0, SYMBOLS.1);
         Self { rho, symbols: symbols.clamp(least, SYMBOLS.1) as usize }
     }
+}
+
+/// Combinations that follow each packet at once, so that all of them are lost seldom enough.
+fn alone(loss: f64) -> f64 {
+    let copies = (ALONE_LOST.ln() / loss.ln()).ceil();
+    (copies - 1.0).clamp(1.0, INTERACTIVE_SHARE_MAX)
 }
 
 /// Seconds that sending again takes over all hops, but for a few.
@@ -246,5 +260,16 @@ mod tests {
             assert_eq!(share(rate, 0.000_6, Interactive), 0.0);
         }
         assert_eq!(share(50.0, 0.02, Interactive), INTERACTIVE_SHARE_MAX);
+    }
+
+    /// With the packet one or two, by what the hop loses, and as many as ever where it loses most.
+    #[test]
+    fn packets_of_interactive_flows_that_are_far_apart_are_protected_alone() {
+        for (loss, copies) in [(0.001, 1.0), (0.05, 1.0), (0.1, 2.0), (0.17, 2.0), (0.4, 2.0)] {
+            let model = LossModel { loss, burst_mean: 1.0 / (1.0 - loss) };
+            let plan = Plan::new(model, (250.0, false), 0.04, Interactive);
+            assert_eq!(plan.rho, copies, "{loss}");
+            assert!(loss > 0.17 || loss.powf(1.0 + copies) <= ALONE_LOST, "{loss}");
+        }
     }
 }
