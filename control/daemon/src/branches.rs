@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(of(Spread::Backup, &[doubted.clone(), two[1].clone()]), Some(49.0));
         let silent = FlowNeighbour { silent: true, ..two[1].clone() };
         assert_eq!(of(Spread::Every, &[two[0].clone(), silent.clone()]), Some(90.0));
-        assert_eq!(of(Spread::Sum, &[doubted, silent]), None, "nobody answers");
+        assert_eq!(of(Spread::Sum, &[doubted, silent]), None, "no path answers");
         assert_eq!(of(Spread::Sum, &[two[0].clone(), hop(20.0, None)]), None, "not known yet");
         let one = FlowParams::new(1, role.clone(), vec![PeerId(0)]);
         assert_eq!(carries_mbit(&one, &two[..1]), None, "nothing to add up");

@@ -150,8 +150,8 @@ fn path_that_is_cut_costs_its_rate_alone() {
         line.run(6 * SECOND);
         let gap = longest_gap(&line, at - SECOND);
         println!("longest gap {} ms", gap / MILLI);
-        // 80 to 175 ms, and 240 behind a relay; 200 and 420 when doubt took a round trip longer, and
-        // more of what had arrived was sent again before what had not.
+        // 80 to 175 ms, and 240 behind a relay; 200 and 420 when doubt took a round trip longer,
+        // and more of what had arrived was sent again before what had not.
         assert!(gap < 300 * MILLI, "{}", gap / MILLI);
         if load.rate.is_none() {
             line.run(SECOND);

@@ -23,10 +23,10 @@ const SHORT_BYTES: usize = 512;
 const AGAIN_NANOS: Nanos = 1_000_000;
 
 /// What a path had for longer before it fell silent has arrived: so long, and halves of the round
-/// trips of its hops. A relay takes that and one and a quarter of its own to find that the next node
-/// is silent; the symbol and the report take one of those before. What was sent again before that,
-/// the sink asks for: with 100 ms and two round trips, an ordered stream waited twice as long while
-/// the other path carried what had arrived.
+/// trips of its hops. A relay takes that and one and a quarter of its own to find that the next
+/// node is silent; the symbol and the report take one of those before. What was sent again before
+/// that, the sink asks for: with 100 ms and two round trips, an ordered stream waited twice as long
+/// while the other path carried what had arrived.
 const LATELY_NANOS: Nanos = 25_000_000;
 const LATELY_HALF_TRIPS: Nanos = 3;
 
