@@ -246,6 +246,9 @@ pub struct Flow {
     /// Source and relay of a stream: the state of each next hop.
     #[serde(default)]
     pub neighbours: Vec<FlowNeighbour>,
+    /// Source and relay with several next hops: what these get: every, sum or backup.
+    #[serde(default)]
+    pub spread: Option<String>,
     /// Source and relay of a stream with several next hops: Mbit/s that these carry after losses,
     /// headers included: of paths to one receiver the sum of those that answer, of receivers the
     /// least that does. Null before all that answer have reported.
@@ -376,9 +379,6 @@ pub struct Parameters {
     pub stream_profile: Option<String>,
     /// Bytes per symbol. Relay and sink: the most they accept.
     pub symbol_bytes: u64,
-    /// Source and relay with several next hops: what these get: every, sum or backup.
-    #[serde(default)]
-    pub spread: Option<String>,
     /// "auto", or packets per symbol as a number.
     pub redundancy: Option<String>,
     /// Share of generations that may stay incomplete under "auto".

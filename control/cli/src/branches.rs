@@ -14,7 +14,7 @@ pub fn branches(flows: &[Flow]) -> String {
 }
 
 fn of_flow(flow: &Flow) -> String {
-    let spread = flow.parameters.spread.as_deref();
+    let spread = flow.spread.as_deref();
     let mut lines = Vec::new();
     if flow.upstreams.len() > 1 {
         lines.extend(flow.upstreams.iter().map(|name| {

@@ -87,7 +87,6 @@ pub fn parameters(flow: &FlowConfig) -> Parameters {
         code: source.then(|| code.name().into()),
         field: source.then(|| params.field.order().into()),
         symbol_bytes: count(params.symbol_bytes),
-        spread: (params.next_hops.len() > 1).then(|| spread(params.spread).into()),
         redundancy: source.then(|| match params.redundancy {
             Redundancy::Auto => "auto".into(),
             Redundancy::Fixed(factor) => factor.to_string(),
@@ -187,6 +186,7 @@ fn show_flow<'a>(
         role: role.into(),
         tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
+        spread: (params.next_hops.len() > 1).then(|| spread(params.spread).into()),
         carries_mbit: carries_mbit(params, &neighbours),
         neighbours,
         arrivals: arrivals(config, reports, at),

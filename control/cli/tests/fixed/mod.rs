@@ -125,6 +125,7 @@ fn source() -> Flow {
         tunnel: Some("rec0".into()),
         next_hops: vec!["east:10.0.2.2".into()],
         neighbours: vec![],
+        spread: None,
         carries_mbit: None,
         upstreams: vec![],
         arrivals: vec![],
@@ -181,6 +182,7 @@ fn relay() -> Flow {
         role: "relay".into(),
         tunnel: None,
         next_hops: vec!["east:10.0.2.2".into(), "west:fd00:1234::2".into()],
+        spread: Some("every".into()),
         upstreams: vec!["west:10.0.1.1".into(), "north:10.0.3.1".into()],
         arrivals: vec![
             FlowUpstream {
@@ -198,7 +200,6 @@ fn relay() -> Flow {
         ],
         parameters: Parameters {
             symbol_bytes: 1472,
-            spread: Some("every".into()),
             redundancy_max: Some(4.0),
             generation_timeout_us: Some(20_000),
             recoding: Some("systematic".into()),
@@ -329,12 +330,12 @@ fn stream_source() -> Flow {
         id: 5,
         next_hops: [&near, &never_heard, &in_doubt].map(|hop| hop.next_hop.clone()).into(),
         neighbours: vec![near, never_heard, in_doubt],
+        spread: Some("sum".into()),
         carries_mbit: Some(84.2),
         parameters: Parameters {
             code: Some("stream".into()),
             stream_symbols: Some(32_768),
             stream_profile: Some("interactive".into()),
-            spread: Some("sum".into()),
             generation_size: None,
             ..source_parameters()
         },
