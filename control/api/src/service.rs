@@ -9,8 +9,8 @@ use crate::error::ControlError;
 use crate::parts::parts;
 use crate::v1::{
     Adopted, Change, Confirmed, Disagreement, Engine, EngineSet, Event, Events, Flow,
-    FlowNeighbour, Frames, History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded,
-    Remote, Session, State, Tunnel, Version, Worker,
+    FlowNeighbour, FlowUpstream, Frames, History, HistoryEntry, HopLoss, Link, Neighbour,
+    Parameters, Reloaded, Remote, Session, State, Tunnel, Version, Worker,
 };
 use futures_util::Stream;
 use serde::{Deserialize, Serialize};
@@ -87,8 +87,8 @@ impl Service {
 #[zlink::service(
     interface = "org.recoded.Control1",
     types = [
-        Link, Neighbour, Disagreement, Worker, Frames, Flow, FlowNeighbour, Parameters, HopLoss, Remote, Tunnel, Engine, Session,
-        Change, HistoryEntry, Event
+        Link, Neighbour, Disagreement, Worker, Frames, Flow, FlowNeighbour, FlowUpstream, Parameters, HopLoss, Remote,
+        Tunnel, Engine, Session, Change, HistoryEntry, Event
     ],
     vendor = "Recoded",
     product = "recoded",

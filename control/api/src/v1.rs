@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use zlink::introspect::{CustomType, Type};
 
+mod neighbours;
+
+pub use neighbours::{FlowNeighbour, FlowUpstream};
+
 /// Everything a daemon knows about itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
 pub struct State {
@@ -242,8 +246,19 @@ pub struct Flow {
     /// Source and relay of a stream: the state of each next hop.
     #[serde(default)]
     pub neighbours: Vec<FlowNeighbour>,
+    /// Source and relay with several next hops: what these get: every, sum or backup.
+    #[serde(default)]
+    pub spread: Option<String>,
+    /// Source and relay of a stream with several next hops: Mbit/s that these carry after losses,
+    /// headers included: of paths to one receiver the sum of those that answer, of receivers the
+    /// least that does. Null before all that answer have reported.
+    #[serde(default)]
+    pub carries_mbit: Option<f64>,
     /// Where packets come from and feedback goes, as link:address: several where paths meet.
     pub upstreams: Vec<String>,
+    /// Relay and sink: the state of each of these.
+    #[serde(default)]
+    pub arrivals: Vec<FlowUpstream>,
     /// Parameters as configured, those of its code also where that is automatic.
     pub parameters: Parameters,
     /// Code in use, as the newest packets have it: stream, rlnc, bats or window. Relay and sink:
@@ -383,30 +398,6 @@ pub struct Parameters {
     pub adaptive: Option<bool>,
     /// Whether missing packets are asked for, or answered.
     pub repair: Option<bool>,
-}
-
-/// A next hop of a stream, by what it reports. What is not known before its first report is null.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
-pub struct FlowNeighbour {
-    /// link:address.
-    pub next_hop: String,
-    /// How fast it may be sent to in Mbit/s, headers of Ethernet, IP and UDP included, summed over
-    /// shards.
-    pub rate_mbit: f64,
-    /// Mean time from a packet to the report on it, of the slowest shard.
-    pub round_trip_us: Option<f64>,
-    /// Mean time that packets waited in queues on the link, of the slowest shard.
-    pub queue_us: Option<f64>,
-    /// Share of packets that the link loses, averaged over shards.
-    pub loss: Option<f64>,
-    /// Seconds since it reported last. Without packets there is nothing to report.
-    pub heard_ago_seconds: Option<f64>,
-    /// Whether it has not answered for 3 seconds or longer, although packets were sent to it.
-    pub silent: bool,
-    /// IP packets of this many bytes and longer do not arrive, while shorter ones do.
-    pub lost_packet_bytes: Option<u64>,
-    /// The longest of those that arrived meanwhile.
-    pub arrived_packet_bytes: Option<u64>,
 }
 
 /// Loss of one hop.

@@ -9,6 +9,7 @@
 
 mod arguments;
 
+mod branches;
 mod bugreport;
 
 mod crypto_keys;

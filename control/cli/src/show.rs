@@ -1,6 +1,7 @@
 //! What people read: tables of the state that fit 100 columns.
 
 use crate::arguments::Show;
+use crate::branches::branches;
 use crate::flows::{failed, flow_lines, rates, worst_loss};
 use crate::neighbours::neighbour_table;
 use crate::sessions::session_table;
@@ -43,13 +44,14 @@ fn overview(state: &State) -> String {
         ("tunnels", tunnel_table(state) + &tunnel_reasons(state)),
         ("flows", flow_lines(&state.flows)),
         ("next hops", neighbour_table(&state.flows)),
+        ("branches", branches(&state.flows)),
         ("sessions", session_table(&state.sessions)),
         ("workers", worker_table(&state.workers)),
         ("drops", drop_table(state)),
         ("engine", engine_line(&state.engine)),
     ];
     for (name, part) in parts {
-        let may_be_empty = ["tunnels", "next hops", "sessions"].contains(&name);
+        let may_be_empty = ["tunnels", "next hops", "branches", "sessions"].contains(&name);
         if may_be_empty && part.is_empty() {
             continue;
         }
@@ -324,9 +326,9 @@ fn flow_table(flows: &[Flow]) -> String {
 
 /// The flows, and the next hops of those that know them.
 fn flow_tables(flows: &[Flow]) -> String {
-    let neighbours = neighbour_table(flows);
-    let gap = if neighbours.is_empty() { "" } else { "\n" };
-    format!("{}{gap}{neighbours}", flow_table(flows))
+    let parts = [flow_table(flows), neighbour_table(flows), branches(flows)];
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    parts.join("\n")
 }
 
 /// What a relay or sink knows by packets only; 0 before the first.

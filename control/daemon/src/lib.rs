@@ -16,6 +16,7 @@ pub mod live;
 
 pub mod state;
 
+mod branches;
 pub mod rates;
 
 pub mod theory;

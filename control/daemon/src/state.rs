@@ -1,8 +1,9 @@
 //! From configuration and observation to what the control socket shows.
 
+use crate::branches::{arrivals, carries_mbit};
 use crate::config::auth::Auth;
 use crate::config::code::Word;
-use crate::config::render::recoding;
+use crate::config::render::{recoding, spread};
 use crate::config::{Config, Flow as FlowConfig, Neighbour};
 use crate::dataplane::Observation;
 use crate::rates::{Rate, Rates};
@@ -185,7 +186,10 @@ fn show_flow<'a>(
         role: role.into(),
         tunnel: tunnel.map(|id| config.tunnels[usize::from(id.0)].name.clone()),
         next_hops: params.next_hops.iter().map(|id| hop(*id)).collect(),
+        spread: (params.next_hops.len() > 1).then(|| spread(params.spread).into()),
+        carries_mbit: carries_mbit(params, &neighbours),
         neighbours,
+        arrivals: arrivals(config, reports, at),
         upstreams: params.upstreams().map(hop).collect(),
         parameters: parameters(flow),
         code: in_use.map_or(String::new(), |(code, ..)| Word::of(code).name().into()),
@@ -309,7 +313,7 @@ fn rank_ratio(histogram: &[u64]) -> Option<f64> {
 }
 
 /// A neighbour as link:address.
-fn hop_name(config: &Config, id: PeerId) -> String {
+pub fn hop_name(config: &Config, id: PeerId) -> String {
     let Neighbour { link, address } = config.hops[usize::from(id.0)];
     format!("{}:{address}", config.links[link].name)
 }
@@ -334,6 +338,11 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
         loss: hop.heard.and_then(|heard| heard.loss),
         silent: hop.is_silent,
         heard_ago_seconds: hop.heard.map(|heard| now.saturating_sub(heard.at) as f64 / 1e9),
+        share: hop.branch.share,
+        in_doubt: hop.branch.is_in_doubt,
+        behind_us: hop
+            .heard
+            .map(|_| hop.branch.waits_since.map_or(0.0, |since| micros(now.saturating_sub(since)))),
     };
     next_hops.into_iter().map(neighbour).collect()
 }

@@ -153,7 +153,7 @@ mod tests {
     #[cfg(feature = "bats")]
     use recoded_pipeline::params::{BatsParams, Interleave, Profile};
     use recoded_pipeline::params::{PeerId, StreamParams, TunnelId, WindowParams};
-    use recoded_pipeline::report::{FlowCounters, HeardHop, Planned};
+    use recoded_pipeline::report::{Branch, FlowCounters, HeardHop, Planned};
 
     fn report(code: FlowCode, planned: usize) -> FlowReport {
         FlowReport {
@@ -167,6 +167,7 @@ mod tests {
             symbol_bytes: 1428,
             planned,
             is_mended: false,
+            upstreams: Vec::new(),
             next_hops: Vec::new(),
             hops: Vec::new(),
             packet_bytes_max: None,
@@ -206,6 +207,7 @@ mod tests {
             is_silent: false,
             black_hole: None,
             planned: Planned { symbols: 100, combinations, symbols_per_second: 9600.0 },
+            branch: Branch::default(),
         };
         let packets = |planned: &[f64]| {
             let next_hops: Vec<NextHop> = planned.iter().map(|share| next_hop(*share)).collect();

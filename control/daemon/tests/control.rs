@@ -208,6 +208,9 @@ fn next_hops_are_those_of_all_shards_together() {
         silent: true,
         lost_packet_bytes: Some(1431),
         arrived_packet_bytes: None,
+        share: Some(0.375),
+        in_doubt: true,
+        behind_us: Some(5_500_000.0),
     };
     assert_eq!(flows[0].neighbours, [neighbour]);
     assert_eq!(flows[1].neighbours, []);

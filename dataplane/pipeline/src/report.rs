@@ -4,6 +4,7 @@
 //! The conservation law, held by a property test: every received packet is counted in exactly one
 //! of `forwarded`, `consumed`, `handed_over` and one [`DropReason`], or is among those `waiting`.
 
+use crate::io::earlier;
 use crate::params::{FlowCode, Nanos, PeerId, Role};
 use recoded_gf::FieldOrder;
 
@@ -40,6 +41,44 @@ pub struct NextHop {
     pub black_hole: Option<BlackHole>,
     /// What was planned to be sent in advance.
     pub planned: Planned,
+    /// How it is as one of several.
+    pub branch: Branch,
+}
+
+/// A next hop of a stream as one of several: a path to one receiver, or a receiver.
+#[derive(Copy, Clone, PartialEq, Default, Debug)]
+pub struct Branch {
+    /// Path: share of the newest symbols that went this way; `None` before the first.
+    pub share: Option<f64>,
+    /// Path: whether others send what it had, since nothing is heard of it.
+    pub is_in_doubt: bool,
+    /// When the oldest symbol that waits for it was heard of.
+    pub waits_since: Option<Nanos>,
+}
+
+impl Branch {
+    /// Of two shards: the mean share, weighted by how many shards are joined already.
+    fn join(self, other: Self, shards: f64) -> Self {
+        let mean = |(one, other): (f64, f64)| (one * shards + other) / (shards + 1.0);
+        Self {
+            share: self.share.zip(other.share).map(mean).or(self.share).or(other.share),
+            is_in_doubt: self.is_in_doubt | other.is_in_doubt,
+            waits_since: earlier(self.waits_since, other.waits_since),
+        }
+    }
+}
+
+/// A neighbour that a relay or sink receives from, as one shard has it.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct UpstreamLink {
+    /// The neighbour.
+    pub peer: PeerId,
+    /// What its link loses, once that is known.
+    pub loss: Option<HopLoss>,
+    /// When a packet came last, by the clock of the pipeline.
+    pub heard_at: Option<Nanos>,
+    /// Share of the newest packets that came from it; `None` before the first.
+    pub share: Option<f64>,
 }
 
 /// What a hop of a stream planned to send before anything was known to be lost.
@@ -96,23 +135,24 @@ impl NextHop {
     /// the mean of losses, the longest of times, the latest report, the least size that does not
     /// arrive, all that was planned. One that any shard has heard lately is not silent.
     pub fn joined<'a>(of_shards: impl Iterator<Item = &'a NextHop>, now: Nanos) -> Vec<NextHop> {
-        let mut hops: Vec<(NextHop, f64)> = Vec::new();
+        let mut hops: Vec<(NextHop, f64, f64)> = Vec::new();
         for hop in of_shards {
             let measured = f64::from(u8::from(hop.heard.is_some_and(|it| it.loss.is_some())));
-            match hops.iter_mut().find(|(known, _)| known.peer == hop.peer) {
-                Some((sum, shards)) => {
+            match hops.iter_mut().find(|(known, ..)| known.peer == hop.peer) {
+                Some((sum, shards, joined)) => {
                     sum.bytes_per_second += hop.bytes_per_second;
                     sum.heard = join(sum.heard, hop.heard);
                     sum.is_silent |= hop.is_silent;
                     let holes = [sum.black_hole, hop.black_hole].into_iter().flatten();
                     sum.black_hole = holes.min_by_key(|hole| hole.lost_bytes);
                     sum.planned = sum.planned.join(hop.planned);
-                    *shards += measured;
+                    sum.branch = sum.branch.join(hop.branch, *joined);
+                    (*shards, *joined) = (*shards + measured, *joined + 1.0);
                 }
-                None => hops.push((*hop, measured)),
+                None => hops.push((*hop, measured, 1.0)),
             }
         }
-        let mean = |(mut hop, shards): (NextHop, f64)| {
+        let mean = |(mut hop, shards, _): (NextHop, f64, f64)| {
             if let Some(heard) = &mut hop.heard {
                 heard.loss = heard.loss.map(|sum| sum / shards);
                 hop.is_silent &= now.saturating_sub(heard.at) >= SILENT_NANOS;
@@ -173,6 +213,8 @@ pub struct FlowReport {
     pub is_mended: bool,
     /// Source: what the hops report. Relay and sink: the one incoming link.
     pub hops: Vec<HopLoss>,
+    /// Relay and sink: the neighbours that it is received from.
+    pub upstreams: Vec<UpstreamLink>,
     /// Source and relay of a stream: the neighbours that it is sent to. Of other codes: the one
     /// where large packets do not arrive, while that is so.
     pub next_hops: Vec<NextHop>,
@@ -228,6 +270,11 @@ mod tests {
             is_silent: false,
             black_hole: None,
             planned: Planned { symbols: 4, combinations: 1.0, symbols_per_second: 9.0 },
+            branch: Branch {
+                share: Some(0.25 * f64::from(peer)),
+                is_in_doubt: heard.is_none(),
+                waits_since: heard.map(|heard| heard.at),
+            },
         };
         let shards = [
             vec![hop(4, heard(7, 30, Some(0.1))), hop(2, None)],
@@ -246,7 +293,11 @@ mod tests {
         );
         assert!((first.planned.share() - 0.25).abs() < 1e-9 && Planned::default().share() == 0.0);
         assert_eq!((second.peer, second.heard), (PeerId(2), None));
+        let branch = Branch { share: Some(1.0), is_in_doubt: true, waits_since: Some(7) };
+        assert_eq!(first.branch, branch);
+        assert_eq!(second.branch, Branch { share: Some(0.5), waits_since: None, ..branch });
     }
+
     #[test]
     fn next_hop_is_silent_when_no_shard_has_heard_it_lately() {
         let hop = |at, is_silent| {
@@ -259,6 +310,7 @@ mod tests {
                 is_silent,
                 black_hole: None,
                 planned: Planned::default(),
+                branch: Branch::default(),
             }
         };
         let at = |now| NextHop::joined([hop(5, true), hop(7, false)].iter(), now)[0].is_silent;

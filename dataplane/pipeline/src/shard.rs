@@ -527,6 +527,7 @@ impl Shard {
             planned: 0,
             is_mended: false,
             hops: self.upstreams.losses().collect(),
+            upstreams: self.upstreams.report(),
             next_hops: Vec::new(),
             packet_bytes_max: None,
             remote: None,

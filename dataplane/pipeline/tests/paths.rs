@@ -5,7 +5,7 @@ mod timed;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_pipeline::params::{FlowParams, Nanos, Spread};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Spread, StreamProfile};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::{LINK_BYTES, LinkReport, Missing, write_link};
 use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
@@ -150,15 +150,18 @@ fn path_that_is_cut_costs_its_rate_alone() {
         line.run(6 * SECOND);
         let gap = longest_gap(&line, at - SECOND);
         println!("longest gap {} ms", gap / MILLI);
-        assert!(gap < if load.ordered { 1200 } else { 400 } * MILLI);
+        // 80 to 175 ms, and 240 behind a relay; 200 and 420 when doubt took a round trip longer,
+        // and more of what had arrived was sent again before what had not.
+        assert!(gap < 300 * MILLI, "{}", gap / MILLI);
         if load.rate.is_none() {
             line.run(SECOND);
             assert!(share(&mut line, &[slow], 3 * SECOND) > 0.9, "of the other path");
         }
         line.set(hop, fast);
-        line.run(2 * SECOND);
+        // A relay behind which nothing went on was asked each second, so that it took longer.
+        line.run(SECOND);
         if load.rate.is_none() {
-            assert!(share(&mut line, &[fast, slow], 3 * SECOND) > 0.85, "of both again");
+            assert!(share(&mut line, &[fast, slow], 2 * SECOND) > 0.85, "of both again");
         }
         line.stop(2 * SECOND);
         let (lost, entered) = (lost(&line), line.entered() - entered);
@@ -251,11 +254,26 @@ fn copies_on_both_paths_take_the_shorter_time() {
     }
     let (fast, slow) = uplinks();
     let probe = Load { bytes: 228, rate: Some(250.0), ordered: false };
+    // A million of them with `RECODED_MANY_DATAGRAMS`, which takes ten minutes.
+    let is_long = std::env::var_os("RECODED_MANY_DATAGRAMS").is_some();
+    for (profile, most) in [(StreamProfile::Balanced, 32), (StreamProfile::Interactive, 23)] {
+        let copies = |params: &mut FlowParams| {
+            params.spread = Spread::Every;
+            if let FlowCode::Stream(code) = &mut params.code {
+                code.profile = profile;
+            }
+        };
+        let mut line = Line::paths(&[&[fast], &[slow]], probe, 5, copies);
+        line.run(if is_long { 4000 } else { 40 } * SECOND);
+        let of = |share| line.delay(2 * SECOND, share) as f64 / MILLI as f64;
+        let sent = (line.bytes(0) + line.bytes(1)) as f64 / (line.entered() * 228) as f64;
+        println!("{:.1} / {:.1} ms, {sent:.1} bytes", of(0.5), of(0.99));
+        assert!(line.delay(2 * SECOND, 0.99) < most * MILLI, "{profile:?}: {}", of(0.99));
+        line.stop(2 * SECOND);
+        assert_eq!(lost(&line), 0, "of {}", line.entered());
+    }
     let mut line = Line::paths(&[&[fast], &[slow]], probe, 5, spread(Spread::Every));
-    line.run(40 * SECOND);
-    let most = line.delay(2 * SECOND, 0.99);
-    println!("{} ms", most / MILLI);
-    assert!(most < 65 * MILLI, "a tenth is lost on the faster path, and little on the other");
+    line.run(4 * SECOND);
     line.set(0, cut(fast));
     line.run(10 * SECOND);
     assert!(longest_gap(&line, SECOND) < 100 * MILLI);

@@ -2,8 +2,9 @@
 
 mod timed;
 
+use recoded_pipeline::params::{FlowParams, Nanos, Spread};
 use recoded_pipeline::report::NextHop;
-use timed::{Line, Link, Load, MILLI, SECOND};
+use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
 
 fn load(packets_a_second: f64) -> Load {
     Load { bytes: 1300, rate: Some(packets_a_second), ordered: false }
@@ -137,4 +138,57 @@ fn losses_bursts_and_outages_are_no_black_hole() {
             assert_eq!(next_hop(&line, 0).black_hole, None, "round {round} of {link:?}");
         }
     }
+}
+
+/// What a box says of its graph: each path its share and whether it is in doubt, each receiver how
+/// far it is behind, and a sink the same of what comes.
+#[test]
+fn paths_say_their_share_and_whether_they_are_in_doubt() {
+    if is_emulated() {
+        return;
+    }
+    let fast = Link { rate: 100e6, ..Link::new(0.1, 20) };
+    let slow = Link { rate: 50e6, ..Link::new(0.02, 60) };
+    let greedy = Load { bytes: 1400, rate: None, ordered: true };
+    let sum = |params: &mut FlowParams| params.spread = Spread::Sum;
+    let mut line = Line::paths(&[&[fast], &[slow]], greedy, 8, sum);
+    line.run(5 * SECOND);
+    let limits = [fast, slow].map(|link| link.limit(1400));
+    let expected = limits[0] / (limits[0] + limits[1]);
+    let hops = line.flow(0).next_hops;
+    let upstreams = line.flow(1).upstreams;
+    println!("{hops:?}\n{upstreams:?}");
+    let share = hops[0].branch.share.expect("symbols left");
+    assert!((share - expected).abs() < 0.05, "{share}, {expected} of the sum");
+    assert!(hops.iter().all(|hop| !hop.branch.is_in_doubt));
+    let loss = upstreams[0].loss.expect("it is measured").loss;
+    assert!((loss - 0.1).abs() < 0.02 && upstreams[0].share > Some(0.55), "{upstreams:?}");
+    line.set(0, Link { loss: 1.0, ..fast });
+    line.run(SECOND);
+    let hops = line.flow(0).next_hops;
+    assert!(hops[0].branch.is_in_doubt && !hops[1].branch.is_in_doubt, "{hops:?}");
+    assert!(hops[1].branch.share > Some(0.7), "{hops:?}");
+    line.set(0, fast);
+    line.run(3 * SECOND);
+    assert!(line.flow(0).next_hops.iter().all(|hop| !hop.branch.is_in_doubt));
+}
+
+#[test]
+fn receivers_say_how_far_they_are_behind() {
+    if is_emulated() {
+        return;
+    }
+    let wide = Link { rate: 100e6, ..Link::new(0.01, 5) };
+    let narrow = Link { rate: 10e6, ..wide };
+    let links = [((0, 1), wide), ((0, 2), narrow)];
+    // 20 Mbit/s.
+    let load = Load { bytes: 1250, rate: Some(2000.0), ordered: false };
+    let mut line = Line::graph(&links, load, 9, |_, _| ());
+    line.run(4 * SECOND);
+    let hops = line.flow(0).next_hops;
+    let behind = hops.iter().map(|hop| hop.branch.waits_since.map_or(0, |at| line.now - at));
+    let behind: Vec<Nanos> = behind.collect();
+    println!("{:?} ms", [behind[0] / MILLI, behind[1] / MILLI]);
+    assert!(behind[0] < 50 * MILLI && behind[1] > 200 * MILLI, "{behind:?}");
+    assert_eq!(hops[0].branch.share, None, "each gets everything");
 }

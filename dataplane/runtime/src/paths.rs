@@ -190,7 +190,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_pipeline::report::Planned;
+    use recoded_pipeline::report::{Branch, Planned};
 
     fn flow(id: u32, silent: &[bool]) -> Flow {
         let hop = |(peer, is_silent): (u16, &bool)| NextHop {
@@ -200,6 +200,7 @@ mod tests {
             is_silent: *is_silent,
             black_hole: None,
             planned: Planned::default(),
+            branch: Branch::default(),
         };
         let next_hops = (0..).zip(silent).map(hop).collect();
         Flow { id, tunnel: None, next_hops, packet_bytes: None }

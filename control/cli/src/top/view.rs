@@ -180,9 +180,10 @@ fn draw_next_hops(frame: &mut Frame<'_>, app: &App, area: Rect) {
         frame.render_widget(words.block(block), area);
         return;
     }
-    let widths = [8, 8, 8, 7, 8].map(Constraint::Length);
-    let widths = [Constraint::Min(20)].into_iter().chain(widths);
-    let header = ["next hop", "Mbit/s", "trip ms", "queue ms", "loss", "heard s"];
+    let widths = [7, 7, 8, 7, 6, 9, 7].map(Constraint::Length);
+    let widths = [Constraint::Min(18)].into_iter().chain(widths);
+    let header =
+        ["next hop", "Mbit/s", "trip ms", "queue ms", "loss", "share", "behind ms", "heard s"];
     let right = |(at, text): (usize, String)| {
         let line = Line::from(text);
         Cell::from(if at == 0 { line } else { line.right_aligned() })
@@ -196,10 +197,16 @@ fn draw_next_hops(frame: &mut Frame<'_>, app: &App, area: Rect) {
             millis(hop.round_trip_us),
             millis(hop.queue_us),
             hop.loss.map_or("-".into(), percent),
+            hop.share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0)),
+            millis(hop.behind_us),
             some(hop.heard_ago_seconds),
         ];
         let row = Row::new(cells.into_iter().enumerate().map(right));
-        if hop.silent { row.style(Style::new().fg(Color::Red)) } else { row }
+        match crate::branches::state(hop) {
+            "silent" => row.style(Style::new().fg(Color::Red)),
+            "in doubt" | "behind" => row.style(Style::new().fg(Color::Yellow)),
+            _ => row,
+        }
     });
     let table = Table::new(rows.collect::<Vec<_>>(), widths)
         .header(Row::new(header).style(Style::new().bold()))

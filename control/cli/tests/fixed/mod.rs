@@ -1,9 +1,9 @@
 //! The state that the tests show: a bit of everything.
 
 use recoded_api::v1::{
-    Change, Disagreement, Engine, Event, Events, Flow, FlowNeighbour, Frames, History,
-    HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State, Tunnel,
-    Worker,
+    Change, Disagreement, Engine, Event, Events, Flow, FlowNeighbour, FlowUpstream, Frames,
+    History, HistoryEntry, HopLoss, Link, Neighbour, Parameters, Reloaded, Remote, Session, State,
+    Tunnel, Worker,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -125,7 +125,10 @@ fn source() -> Flow {
         tunnel: Some("rec0".into()),
         next_hops: vec!["east:10.0.2.2".into()],
         neighbours: vec![],
+        spread: None,
+        carries_mbit: None,
         upstreams: vec![],
+        arrivals: vec![],
         parameters: source_parameters(),
         code: "rlnc".into(),
         epoch: 3,
@@ -179,7 +182,22 @@ fn relay() -> Flow {
         role: "relay".into(),
         tunnel: None,
         next_hops: vec!["east:10.0.2.2".into(), "west:fd00:1234::2".into()],
-        upstreams: vec!["west:10.0.1.1".into()],
+        spread: Some("every".into()),
+        upstreams: vec!["west:10.0.1.1".into(), "north:10.0.3.1".into()],
+        arrivals: vec![
+            FlowUpstream {
+                upstream: "west:10.0.1.1".into(),
+                loss: Some(0.0987),
+                share: Some(0.6667),
+                received_ago_seconds: Some(0.1),
+            },
+            FlowUpstream {
+                upstream: "north:10.0.3.1".into(),
+                share: Some(0.3333),
+                received_ago_seconds: Some(41.4),
+                ..FlowUpstream::default()
+            },
+        ],
         parameters: Parameters {
             symbol_bytes: 1472,
             redundancy_max: Some(4.0),
@@ -287,6 +305,20 @@ fn stream_source() -> Flow {
         silent: false,
         lost_packet_bytes: Some(1473),
         arrived_packet_bytes: Some(1400),
+        share: Some(0.812),
+        in_doubt: false,
+        behind_us: Some(0.0),
+    };
+    let in_doubt = FlowNeighbour {
+        next_hop: "south:10.0.4.2".into(),
+        rate_mbit: 41.0,
+        loss: Some(0.02),
+        silent: false,
+        in_doubt: true,
+        share: Some(0.188),
+        lost_packet_bytes: None,
+        arrived_packet_bytes: None,
+        ..near.clone()
     };
     let never_heard = FlowNeighbour {
         next_hop: "west:fd00:1234:5678:9abc::2".into(),
@@ -296,8 +328,10 @@ fn stream_source() -> Flow {
     };
     Flow {
         id: 5,
-        next_hops: vec![near.next_hop.clone(), never_heard.next_hop.clone()],
-        neighbours: vec![near, never_heard],
+        next_hops: [&near, &never_heard, &in_doubt].map(|hop| hop.next_hop.clone()).into(),
+        neighbours: vec![near, never_heard, in_doubt],
+        spread: Some("sum".into()),
+        carries_mbit: Some(84.2),
         parameters: Parameters {
             code: Some("stream".into()),
             stream_symbols: Some(32_768),

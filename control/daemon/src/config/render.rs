@@ -187,7 +187,8 @@ fn upstream(text: &mut String, config: &Config, upstreams: &[PeerId]) {
     }
 }
 
-fn spread(spread: Spread) -> &'static str {
+/// As files have it.
+pub fn spread(spread: Spread) -> &'static str {
     match spread {
         Spread::Every => "every",
         Spread::Sum => "sum",

@@ -1,7 +1,7 @@
 //! What is measured now, and counts nothing: states, rates, losses, ages.
 
 use super::labels::{Labels, flow, link, tunnel, worker};
-use recoded_api::v1::{Flow, FlowNeighbour, Neighbour, State};
+use recoded_api::v1::{Flow, FlowNeighbour, FlowUpstream, Neighbour, State};
 use std::fmt;
 
 /// Takes one value with its labels.
@@ -19,7 +19,7 @@ pub struct Gauge {
 }
 
 /// Every such metric.
-pub const GAUGES: [Gauge; 25] = [
+pub const GAUGES: [Gauge; 32] = [
     Gauge {
         name: "recoded_build",
         meaning: "1, with the version of the daemon and its field arithmetic",
@@ -163,6 +163,41 @@ pub const GAUGES: [Gauge; 25] = [
         read: |state, put| each_hop(state, put, |hop| hop.loss),
     },
     Gauge {
+        name: "recoded_next_hop_share_ratio",
+        meaning: "Share of the newest symbols that went to this one of several paths",
+        read: |state, put| each_hop(state, put, |hop| hop.share),
+    },
+    Gauge {
+        name: "recoded_next_hop_in_doubt",
+        meaning: "Whether other paths carry what this one had, since it does not answer",
+        read: |state, put| each_hop(state, put, |hop| hop.share.map(|_| truth(hop.in_doubt))),
+    },
+    Gauge {
+        name: "recoded_next_hop_behind_seconds",
+        meaning: "How long the oldest symbol has waited that is still to be sent to a next hop",
+        read: |state, put| each_hop(state, put, |hop| hop.behind_us.map(|us| us / 1e6)),
+    },
+    Gauge {
+        name: "recoded_flow_carries_bytes_per_second",
+        meaning: "What several next hops carry after losses: paths together, or the least receiver",
+        read: |state, put| each_flow(state, put, |it| it.carries_mbit.map(|it| it * 1e6 / 8.0)),
+    },
+    Gauge {
+        name: "recoded_upstream_loss_ratio",
+        meaning: "Share of packets that the link from an upstream loses",
+        read: |state, put| each_upstream(state, put, |it| it.loss),
+    },
+    Gauge {
+        name: "recoded_upstream_share_ratio",
+        meaning: "Share of the newest packets that came from an upstream",
+        read: |state, put| each_upstream(state, put, |it| it.share),
+    },
+    Gauge {
+        name: "recoded_upstream_received_seconds",
+        meaning: "Time since a packet came from an upstream",
+        read: |state, put| each_upstream(state, put, |it| it.received_ago_seconds),
+    },
+    Gauge {
         name: "recoded_session_age_seconds",
         meaning: "Time since keys were agreed on; infinite while there are none",
         read: |state, put| {
@@ -193,6 +228,20 @@ fn each_hop(state: &State, put: Put<'_>, value: fn(&FlowNeighbour) -> Option<f64
         let Some(value) = value(hop) else { return Ok(()) };
         let mut labels = flow(it);
         labels.push(("next_hop", hop.next_hop.clone()));
+        put(labels, value)
+    })
+}
+
+fn each_upstream(
+    state: &State,
+    put: Put<'_>,
+    value: fn(&FlowUpstream) -> Option<f64>,
+) -> fmt::Result {
+    let mut all = state.flows.iter().flat_map(|it| it.arrivals.iter().map(move |up| (it, up)));
+    all.try_for_each(|(it, upstream)| {
+        let Some(value) = value(upstream) else { return Ok(()) };
+        let mut labels = flow(it);
+        labels.push(("upstream", upstream.upstream.clone()));
         put(labels, value)
     })
 }

@@ -15,7 +15,7 @@ use recoded_api::v1::Link;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_pipeline::report::{
-    BlackHole, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Planned, Remainder,
+    BlackHole, Branch, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Planned, Remainder,
 };
 use recoded_runtime::channel::Channel;
 use std::cell::RefCell;
@@ -105,6 +105,7 @@ impl Dataplane for Handle {
             symbol_bytes: 1428,
             planned: 20,
             is_mended: false,
+            upstreams: Vec::new(),
             hops: vec![HopLoss { hop: 0, loss, burst_mean: 1.0 }],
             next_hops: vec![next_hop(received, loss)],
             packet_bytes_max: None,
@@ -144,7 +145,9 @@ fn next_hop(seconds: u64, loss: f64) -> NextHop {
     let black_hole = Some(BlackHole { came_bytes: 0, lost_bytes: 1400 + seconds as u16 });
     let (peer, bytes_per_second, heard) = (PeerId(0), 1e6, Some(heard));
     let planned = Planned::default();
-    NextHop { peer, bytes_per_second, heard, is_silent: true, black_hole, planned }
+    let waits_since = Some(at - SECOND / 2);
+    let branch = Branch { share: Some(loss), is_in_doubt: seconds == 3, waits_since };
+    NextHop { peer, bytes_per_second, heard, is_silent: true, black_hole, planned, branch }
 }
 
 /// A control socket in a folder of its own, served from a thread until dropped.

@@ -29,7 +29,7 @@ use crate::params::{Nanos, PeerId};
 use crate::peer::gate::Gate;
 use crate::peer::repair::RepairBudget;
 use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::report::{FlowCounters, FlowReport, HopLoss, NextHop, Planned};
+use crate::report::{Branch, FlowCounters, FlowReport, HopLoss, NextHop, Planned};
 use crate::source::size::PathSize;
 use crate::table::Table;
 use advance::{LOSS_MAX, ahead, sure};
@@ -451,6 +451,7 @@ impl Mender {
             is_silent: false,
             black_hole: Some(hole),
             planned: Planned::default(),
+            branch: Branch::default(),
         });
     }
 

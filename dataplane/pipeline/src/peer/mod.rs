@@ -13,6 +13,8 @@ mod own;
 
 mod sequence;
 
+pub(crate) mod shares;
+
 pub(crate) mod headroom;
 pub(crate) mod lateness;
 
@@ -146,6 +148,11 @@ impl Upstream {
     /// Whether anything came lately that was heard.
     pub(crate) fn is_heard(&self, now: Nanos) -> bool {
         self.newest.is_some_and(|(_, at)| at.saturating_add(HEARD_NANOS) > now)
+    }
+
+    /// When the newest packet came.
+    pub(crate) fn heard_at(&self) -> Option<Nanos> {
+        self.newest.map(|(_, at)| at)
     }
 
     /// Epoch of the newest packet.

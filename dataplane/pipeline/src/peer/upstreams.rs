@@ -3,8 +3,9 @@
 use crate::combine::Combiner;
 use crate::io::earlier;
 use crate::params::{FlowParams, Nanos, PeerId, ShardId};
+use crate::peer::shares::Shares;
 use crate::peer::{HEARD_NANOS, Upstream};
-use crate::report::HopLoss;
+use crate::report::{HopLoss, UpstreamLink};
 
 /// All of them; a source has one that nothing comes from.
 #[derive(Debug)]
@@ -12,11 +13,13 @@ pub(crate) struct Upstreams {
     all: Vec<Upstream>,
     /// The one that a packet came from last: what is asked for is asked for there.
     present: usize,
+    /// Which of them packets came from.
+    shares: Shares,
 }
 
 impl Upstreams {
     pub(crate) fn new(shard: ShardId, params: &FlowParams, combiner: &mut Combiner) -> Self {
-        let mut upstreams = Self { all: Vec::new(), present: 0 };
+        let mut upstreams = Self { all: Vec::new(), present: 0, shares: Shares::default() };
         upstreams.update(shard, params, combiner);
         upstreams
     }
@@ -34,7 +37,7 @@ impl Upstreams {
         if self.all.is_empty() {
             self.all.push(Upstream::new(shard, None, combiner));
         }
-        self.present = 0;
+        (self.present, self.shares) = (0, Shares::default());
     }
 
     /// The one that a packet came from last.
@@ -65,6 +68,7 @@ impl Upstreams {
     pub(crate) fn choose_peer(&mut self, peer: PeerId) -> bool {
         let place = self.all.iter().position(|upstream| upstream.peer == Some(peer));
         self.present = place.unwrap_or(self.present);
+        place.into_iter().for_each(|place| self.shares.note(place));
         place.is_some()
     }
 
@@ -91,5 +95,15 @@ impl Upstreams {
     /// What the links from them lose.
     pub(crate) fn losses(&self) -> impl Iterator<Item = HopLoss> {
         self.all.iter().filter_map(|upstream| upstream.loss.estimate())
+    }
+
+    /// How each of them is.
+    pub(crate) fn report(&self) -> Vec<UpstreamLink> {
+        let link = |upstream: &Upstream| {
+            let (loss, heard_at) = (upstream.loss.estimate(), upstream.heard_at());
+            let share = self.shares.of(upstream.place);
+            upstream.peer.map(|peer| UpstreamLink { peer, loss, heard_at, share })
+        };
+        self.all.iter().filter_map(link).collect()
     }
 }

@@ -6,6 +6,8 @@
 //! of what each carries, and the receiver puts it in order.
 
 use crate::params::{Nanos, PeerId, Spread};
+use crate::peer::shares::Shares;
+use crate::report::Branch;
 use crate::stream::sender::Sender;
 use crate::stream::store::Store;
 
@@ -20,9 +22,18 @@ const SHORT_BYTES: usize = 512;
 /// When a path that is full is looked at again.
 const AGAIN_NANOS: Nanos = 1_000_000;
 
-/// What a path had for longer before it fell silent has arrived: so long, and round trips.
-const LATELY_NANOS: Nanos = 100_000_000;
-const LATELY_ROUND_TRIPS: Nanos = 2;
+/// What a path had for longer before it fell silent has arrived: so long, and halves of the round
+/// trips of its hops. A relay takes that and one and a quarter of its own to find that the next
+/// node is silent; the symbol and the report take one of those before. What was sent again before
+/// that, the sink asks for: with 100 ms and two round trips, an ordered stream waited twice as long
+/// while the other path carried what had arrived.
+const LATELY_NANOS: Nanos = 25_000_000;
+const LATELY_HALF_TRIPS: Nanos = 3;
+
+/// A node that did not run for so long reads for so long what came meanwhile, before it takes a
+/// path for silent.
+const PAUSE_NANOS: Nanos = 10_000_000;
+const READ_NANOS: Nanos = 5_000_000;
 
 /// Others take over what a path had this often at most, whatever reports say; and what is
 /// confirmed besides.
@@ -47,13 +58,30 @@ pub(crate) struct Paths {
     halted: u8,
     /// When others may take over again, and what is confirmed.
     again_at: (Nanos, Nanos),
+    /// When it was looked at them last, and until when reports are read that came before.
+    watched_at: Nanos,
+    reads_until: Nanos,
+    /// Whether any was in doubt then.
+    has_doubts: bool,
+    /// Which paths symbols took.
+    shares: Shares,
 }
 
 impl Paths {
     /// For a window of so many symbols, a power of two.
     pub(crate) fn new(spread: Spread, symbols: usize) -> Self {
         let carriers = vec![0; Self::memory_bytes(spread, symbols)].into_boxed_slice();
-        Self { spread, carriers, doubted: (0, 0), halted: 0, again_at: (0, 0) }
+        Self {
+            spread,
+            carriers,
+            doubted: (0, 0),
+            halted: 0,
+            again_at: (0, 0),
+            watched_at: 0,
+            reads_until: 0,
+            has_doubts: false,
+            shares: Shares::default(),
+        }
     }
 
     /// Bytes that it allocates.
@@ -63,6 +91,15 @@ impl Paths {
 
     pub(crate) fn spread(&self) -> Spread {
         self.spread
+    }
+
+    /// How the path at a place is beside the others.
+    pub(crate) fn branch(&self, place: usize) -> Branch {
+        if self.spread == Spread::Every {
+            return Branch::default();
+        }
+        let is_in_doubt = (self.doubted.0 | self.doubted.1) & 1 << place != 0;
+        Branch { share: self.shares.of(place), is_in_doubt, waits_since: None }
     }
 
     fn carrier_mut(&mut self, number: u32) -> &mut u8 {
@@ -118,6 +155,7 @@ impl Paths {
         };
         let place = hops.iter_mut().enumerate().map(worth).min().map_or(0, |(.., place)| place);
         *self.carrier_mut(number) = place as u8;
+        self.shares.note(place);
         if hops.get(place).is_some_and(|(_, sender)| sender.is_in_doubt(now)) {
             // All are: once another one answers, that takes it over.
             note(&mut self.doubted.0, place, false);
@@ -154,16 +192,24 @@ impl Paths {
         store: &mut Store,
         (is_part, now): (bool, Nanos),
     ) {
+        if self.spread == Spread::Every && !is_part {
+            return;
+        }
+        if now > self.watched_at + PAUSE_NANOS && !self.has_doubts {
+            self.reads_until = now + READ_NANOS;
+        }
+        self.watched_at = now;
+        if self.is_reading(now) {
+            return;
+        }
+        let doubted = hops.iter_mut().filter(|(_, sender)| sender.is_in_doubt(now));
+        self.has_doubts = doubted.map(|(_, sender)| sender.ask_anew(now)).count() > 0;
         if self.spread == Spread::Every {
-            let doubted = hops.iter_mut().filter(|(_, sender)| is_part && sender.is_in_doubt(now));
-            return doubted.for_each(|(_, sender)| sender.ask_anew(now));
+            return;
         }
         for place in 0..hops.len() {
             let sender = &mut hops[place].1;
             let (is_in_doubt, is_stuck) = (sender.is_in_doubt(now), sender.is_stuck_behind());
-            if is_in_doubt {
-                sender.ask_anew(now);
-            }
             let bit = 1 << place;
             if !is_stuck && self.halted & bit != 0 {
                 let receiver = sender.receiver();
@@ -186,13 +232,19 @@ impl Paths {
         }
     }
 
+    /// Whether reports may wait to be read that came while this node did not run.
+    pub(crate) fn is_reading(&self, now: Nanos) -> bool {
+        now < self.reads_until
+    }
+
     /// When [`Paths::watch`] is to look again, whatever comes.
     pub(crate) fn due(&self, hops: &[Hop], now: Nanos) -> Option<Nanos> {
         if self.spread == Spread::Every {
             return None;
         }
         let doubts = |(_, sender): &Hop| {
-            sender.doubted_at().map(|at| at.max(self.again_at.0)).filter(|at| *at > now)
+            let earliest = self.again_at.0.max(self.reads_until);
+            sender.doubted_at().map(|at| at.max(earliest)).filter(|at| *at > now)
         };
         hops.iter().filter_map(doubts).min()
     }
@@ -206,7 +258,7 @@ impl Paths {
         if is_lost_behind {
             self.again_at.1 = now + TAKE_CONFIRMED_NANOS;
         }
-        let lately = LATELY_NANOS + LATELY_ROUND_TRIPS * sender.path_round_trip();
+        let lately = LATELY_NANOS + LATELY_HALF_TRIPS * sender.path_round_trip() / 2;
         let receiver = sender.receiver();
         let count = store.end().wrapping_sub(store.start());
         for step in 0..count {

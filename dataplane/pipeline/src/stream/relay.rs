@@ -236,7 +236,7 @@ impl Lifecycle for StreamRelay {
 
     fn fill(&self, report: &mut FlowReport) {
         self.incoming.fill(report);
-        report.next_hops = self.senders.report();
+        report.next_hops = self.senders.report(&self.store);
     }
 }
 

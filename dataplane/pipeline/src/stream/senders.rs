@@ -7,7 +7,7 @@ use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowParams, Nanos, PeerId, Spread, StreamProfile};
 use crate::peer::repair::{ROUNDS, RepairBudget};
-use crate::report::{DropReason, NextHop};
+use crate::report::{Branch, DropReason, NextHop};
 use crate::stream::paths::Paths;
 use crate::stream::sender::{Next, Sender};
 use crate::stream::store::Store;
@@ -211,7 +211,7 @@ impl Senders {
 
     /// Whether what comes now may not arrive, as far as that shows so soon.
     pub(crate) fn are_in_doubt(&self, now: Nanos) -> bool {
-        self.hops.iter().all(|(_, sender)| sender.is_in_doubt(now))
+        !self.paths.is_reading(now) && self.hops.iter().all(|(_, sender)| sender.is_in_doubt(now))
     }
 
     /// How long what comes now waits for the fastest of them: a receiver that is slow, or gone,
@@ -300,15 +300,16 @@ impl Senders {
     }
 
     /// The next hops as they are now.
-    pub(crate) fn report(&self) -> Vec<NextHop> {
-        let hops = self.hops.iter();
-        hops.map(|(peer, sender)| NextHop {
+    pub(crate) fn report(&self, store: &Store) -> Vec<NextHop> {
+        let hops = self.hops.iter().enumerate();
+        hops.map(|(place, (peer, sender))| NextHop {
             peer: *peer,
             bytes_per_second: sender.bytes_per_second(),
             heard: sender.heard(),
             is_silent: sender.is_silent(),
             black_hole: sender.sizes().black_hole(),
             planned: sender.planned(),
+            branch: Branch { waits_since: sender.waits_since(store), ..self.paths.branch(place) },
         })
         .collect()
     }

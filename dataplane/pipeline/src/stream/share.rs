@@ -32,6 +32,8 @@ const SPAN_MAX_NANOS: f64 = 60e6;
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) profile: StreamProfile,
+    /// Whether each of several next hops gets everything.
+    pub(crate) has_copies: bool,
     plan: Plan,
     credit: f64,
     /// Symbols a second; and since the last plan.
@@ -47,6 +49,7 @@ impl Share {
     pub(crate) fn new() -> Self {
         Self {
             profile: StreamProfile::Balanced,
+            has_copies: false,
             plan: Plan::NONE,
             credit: 0.0,
             rate: 0.0,
@@ -89,6 +92,9 @@ impl Share {
             let HopLoss { loss, burst_mean, .. } = loss;
             let (loss, traffic) = (LossModel { loss, burst_mean }, (self.rate, is_growing));
             self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
+            if self.has_copies {
+                self.plan = self.plan.for_copies(loss, self.rate, self.profile);
+            }
         }
         self.planned.symbols += 1;
         self.planned.combinations += self.plan.rho;

@@ -248,7 +248,7 @@ impl Lifecycle for StreamSource {
         report.planned = 0;
         let hops: &[HopLoss] = self.hops.hops();
         report.hops = hops.to_vec();
-        report.next_hops = self.senders.report();
+        report.next_hops = self.senders.report(&self.store);
         let limit = self.size.limit().map(usize::from);
         report.packet_bytes_max = limit.map(|bytes| bytes.saturating_sub(STREAM_OVERHEAD_BYTES));
         self.remote.fill(report);

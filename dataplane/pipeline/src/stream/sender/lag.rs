@@ -14,7 +14,7 @@ impl Sender {
     /// Protects what it sends from now on as this profile asks. Where it is one of several
     /// receivers it may lag by so much.
     pub(crate) fn protect(&mut self, profile: StreamProfile, lag: Option<Nanos>) {
-        self.share.profile = profile;
+        (self.share.profile, self.share.has_copies) = (profile, lag.is_some());
         self.patience = lag.unwrap_or(AGAIN_NANOS);
     }
 

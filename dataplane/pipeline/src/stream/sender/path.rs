@@ -1,12 +1,14 @@
 //! One next hop as one of several paths to a receiver: how soon what it gets arrives, and whether
 //! anything does.
 
-use super::Sender;
+use super::{KEEPALIVE_SILENT_NANOS, KEEPALIVES_OFTEN, Sender};
+use crate::io::earlier;
 use crate::params::Nanos;
 use crate::peer::sample::AROUND_BYTES;
+use crate::stream::store::Store;
 
-/// A path is in doubt when nothing was heard of it for so long, and a round trip and a quarter,
-/// though it was sent to: reports follow packets within a millisecond.
+/// A path is in doubt when nothing was heard of it for so long, and of what was sent to it so long,
+/// and a round trip and a quarter, before: reports follow packets within a millisecond.
 const DOUBT_NANOS: Nanos = 25_000_000;
 
 /// A round trip that is not known yet may be so long.
@@ -15,7 +17,7 @@ const UNKNOWN_NANOS: Nanos = 300_000_000;
 /// What waits for longer in a neighbour does not arrive: its next hop is silent.
 const STUCK_NANOS: Nanos = 500_000_000;
 
-/// A path in doubt of which nothing waits is asked this often.
+/// A path in doubt is asked this often, for half a minute.
 const ASK_NANOS: Nanos = 50_000_000;
 
 impl Sender {
@@ -51,7 +53,11 @@ impl Sender {
     pub(crate) fn doubted_at(&self) -> Option<Nanos> {
         let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
         let patience = DOUBT_NANOS + round_trip + round_trip / 4;
-        self.liveness.reaches(patience)
+        // Where reports come all the time, the first that is missing is one on what left a round
+        // trip before the last of them.
+        let overdue = self.sent.oldest_at().filter(|_| self.round_trip.is_some());
+        let overdue = overdue.map(|at| (at + patience).max(self.heard_at + DOUBT_NANOS));
+        earlier(self.liveness.reaches(patience), overdue)
     }
 
     /// Whether it is what lies behind the neighbour that does not answer.
@@ -59,14 +65,26 @@ impl Sender {
         self.waits_there > STUCK_NANOS
     }
 
+    /// When the oldest symbol that waits to be sent was heard of.
+    pub(crate) fn waits_since(&self, store: &Store) -> Option<Nanos> {
+        let waiting = self.again.iter().map(|(number, _)| *number);
+        let mut waiting = waiting.chain(self.fresh.iter().copied());
+        let is_missing =
+            |number: &u32| store.is_known(*number) && !store.is_done(*number, self.receiver);
+        waiting.find(is_missing).map(|number| store.heard_at(number))
+    }
+
     /// The bit of the store that says what it has.
     pub(crate) fn receiver(&self) -> usize {
         self.receiver
     }
 
-    /// Goes on asking a path in doubt, where nothing else does.
+    /// Goes on asking a path in doubt. Its neighbour may answer: what is asked for is whether
+    /// anything goes on behind it.
     pub(crate) fn ask_anew(&mut self, now: Nanos) {
-        self.keepalive.due.get_or_insert(now + ASK_NANOS);
+        let is_over_soon = self.keepalive.count <= KEEPALIVES_OFTEN;
+        let at = now + if is_over_soon { ASK_NANOS } else { KEEPALIVE_SILENT_NANOS.1 };
+        self.keepalive.due = earlier(self.keepalive.due, Some(at));
     }
 
     /// Lets go of what waits; others send it.

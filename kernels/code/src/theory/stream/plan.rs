@@ -28,6 +28,12 @@ const BULK_SECONDS: f64 = 0.010;
 /// What losses may add where a flow is interactive, whatever its traffic.
 const INTERACTIVE_SECONDS: f64 = 0.008;
 
+/// Packets of an interactive flow that go over several ways at once and are further apart are
+/// protected each by itself: what comes with the next one is late. Of those that are lost, so many
+/// may also lose all of that.
+const ALONE_SECONDS: f64 = 0.003;
+const ALONE_LOST: f64 = 0.005;
+
 /// Most that is planned with.
 const BUDGET_MAX_SECONDS: f64 = 0.04;
 
@@ -148,6 +154,24 @@ impl Plan {
         let least = (COVERED / rho).clamp(SYMBOLS.0, SYMBOLS.1);
         Self { rho, symbols: symbols.clamp(least, SYMBOLS.1) as usize }
     }
+
+    /// The same where an interactive flow of `rate` symbols a second sends a copy over each of
+    /// several ways: what is far apart, and lost on the way that is ahead, comes sooner by a copy of
+    /// its own than over another way.
+    #[must_use]
+    pub fn for_copies(self, loss: LossModel, rate: f64, profile: StreamProfile) -> Self {
+        let is_far_apart = rate * ALONE_SECONDS < 1.0;
+        if self.rho > 0.0 && profile == StreamProfile::Interactive && is_far_apart {
+            return Self { rho: alone(loss.loss.min(0.5)), symbols: SYMBOLS.0 as usize };
+        }
+        self
+    }
+}
+
+/// Combinations that follow each packet at once, so that all of them are lost seldom enough.
+fn alone(loss: f64) -> f64 {
+    let copies = (ALONE_LOST.ln() / loss.ln()).ceil();
+    (copies - 1.0).clamp(1.0, INTERACTIVE_SHARE_MAX)
 }
 
 /// Seconds that sending again takes over all hops, but for a few.
@@ -246,5 +270,21 @@ mod tests {
             assert_eq!(share(rate, 0.000_6, Interactive), 0.0);
         }
         assert_eq!(share(50.0, 0.02, Interactive), INTERACTIVE_SHARE_MAX);
+    }
+
+    /// With the packet one or two, by what the hop loses, and as many as ever where it loses most.
+    #[test]
+    fn copies_of_packets_that_are_far_apart_are_protected_alone() {
+        for (loss, copies) in [(0.001, 1.0), (0.05, 1.0), (0.1, 2.0), (0.17, 2.0), (0.4, 2.0)] {
+            let model = LossModel { loss, burst_mean: 1.0 / (1.0 - loss) };
+            let plan = |rate, profile| {
+                Plan::new(model, (rate, false), 0.04, profile).for_copies(model, rate, profile)
+            };
+            assert_eq!(plan(250.0, Interactive).rho, copies, "{loss}");
+            let before = |rate, profile| Plan::new(model, (rate, false), 0.04, profile);
+            assert_eq!(plan(4000.0, Interactive), before(4000.0, Interactive), "close together");
+            assert_eq!(plan(250.0, Balanced), before(250.0, Balanced), "no hurry");
+            assert!(loss > 0.17 || loss.powf(1.0 + copies) <= ALONE_LOST, "{loss}");
+        }
     }
 }

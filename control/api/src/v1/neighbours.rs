@@ -1,0 +1,51 @@
+//! Neighbours of a flow: where it is sent to, and where it comes from.
+
+use serde::{Deserialize, Serialize};
+use zlink::introspect::CustomType;
+
+/// A next hop of a stream, by what it reports. What is not known before its first report is null.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct FlowNeighbour {
+    /// link:address.
+    pub next_hop: String,
+    /// How fast it may be sent to in Mbit/s, headers of Ethernet, IP and UDP included, summed over
+    /// shards.
+    pub rate_mbit: f64,
+    /// Mean time from a packet to the report on it, of the slowest shard.
+    pub round_trip_us: Option<f64>,
+    /// Mean time that packets waited in queues on the link, of the slowest shard.
+    pub queue_us: Option<f64>,
+    /// Share of packets that the link loses, averaged over shards.
+    pub loss: Option<f64>,
+    /// Seconds since it reported last. Without packets there is nothing to report.
+    pub heard_ago_seconds: Option<f64>,
+    /// Whether it has not answered for 3 seconds or longer, although packets were sent to it.
+    pub silent: bool,
+    /// IP packets of this many bytes and longer do not arrive, while shorter ones do.
+    pub lost_packet_bytes: Option<u64>,
+    /// The longest of those that arrived meanwhile.
+    pub arrived_packet_bytes: Option<u64>,
+    /// Path to one receiver: share of the newest symbols that went this way.
+    #[serde(default)]
+    pub share: Option<f64>,
+    /// Path to one receiver: whether others send what it had, since it does not answer, or nothing
+    /// goes on behind it.
+    #[serde(default)]
+    pub in_doubt: bool,
+    /// How long the oldest symbol has waited that is still to be sent to it; 0 when none waits.
+    #[serde(default)]
+    pub behind_us: Option<f64>,
+}
+
+/// A neighbour that a relay or sink receives from.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct FlowUpstream {
+    /// link:address.
+    pub upstream: String,
+    /// Share of packets that its link loses, averaged over shards; null before it is measured.
+    pub loss: Option<f64>,
+    /// Share of the newest packets that came from it.
+    pub share: Option<f64>,
+    /// Seconds since a packet came from it; null before the first.
+    pub received_ago_seconds: Option<f64>,
+}
