@@ -272,7 +272,7 @@ mod tests {
             planned: Planned { symbols: 4, combinations: 1.0, symbols_per_second: 9.0 },
             branch: Branch {
                 share: Some(0.25 * f64::from(peer)),
-                is_in_doubt: heard.is_none(),
+                is_in_doubt: heard.is_none_or(|it: HeardHop| it.loss.is_none()),
                 waits_since: heard.map(|heard| heard.at),
             },
         };
