@@ -156,8 +156,8 @@ impl Plan {
     }
 
     /// The same where an interactive flow of `rate` symbols a second sends a copy over each of
-    /// several ways: what is far apart, and lost on the way that is ahead, comes sooner by a copy of
-    /// its own than over another way.
+    /// several ways: what is far apart, and lost on the way that is ahead, comes sooner by a copy
+    /// of its own than over another way.
     #[must_use]
     pub fn for_copies(self, loss: LossModel, rate: f64, profile: StreamProfile) -> Self {
         let is_far_apart = rate * ALONE_SECONDS < 1.0;
