@@ -76,6 +76,9 @@ pub enum Command {
     Show {
         /// The part
         what: Option<Show>,
+        /// Show every part in full, as `all` does: for researchers, and for a report
+        #[arg(short, long, conflicts_with = "what")]
+        verbose: bool,
         /// Show it again and again, each second or so many, 0.5 to 3600, over one connection; with
         /// --json one state a line
         #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
@@ -425,4 +428,6 @@ pub enum Show {
     Drops,
     /// Who solves large generations: accelerator or CPU, and why
     Engine,
+    /// All of these in full, but for the configuration
+    All,
 }

@@ -57,7 +57,7 @@ pub fn show(state: &State, what: Option<Show>, is_line: bool) -> serde_json::Res
         Drops(Drops<'a>),
     }
     let part = match what {
-        None => Part::All(state),
+        None | Some(Show::All) => Part::All(state),
         Some(Show::Flows) => Part::Flows(&state.flows),
         Some(Show::Links) => Part::Links(&state.links),
         Some(Show::Workers) => Part::Workers(&state.workers),

@@ -226,7 +226,9 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
         return if told.code == exit::OK { Ok(told.text) } else { Err(Failure::Found(told)) };
     }
     match &arguments.command {
-        Command::Show { what, watch } => show_state(arguments, *what, *watch),
+        Command::Show { what, verbose, watch } => {
+            show_state(arguments, what.or(verbose.then_some(Show::All)), *watch)
+        }
         Command::Set { .. }
         | Command::Reload { .. }
         | Command::Undo { .. }

@@ -21,7 +21,8 @@ const AUTO: &str = "auto";
 /// Shows the state, or a part of it.
 pub fn show(state: &State, what: Option<Show>) -> String {
     match what {
-        None => overview(state),
+        None => overview(state, false),
+        Some(Show::All) => overview(state, true),
         Some(Show::Flows) => flow_tables(&state.flows) + &flow_details(&state.flows),
         Some(Show::Links) => link_table(&state.links) + &link_details(&state.links),
         Some(Show::Workers) => worker_table(&state.workers),
@@ -31,7 +32,8 @@ pub fn show(state: &State, what: Option<Show>) -> String {
     }
 }
 
-fn overview(state: &State) -> String {
+/// Every part, in brief or in full.
+fn overview(state: &State, is_full: bool) -> String {
     let mut text = format!(
         "recoded {}, edition {}, up {}, field arithmetic by {}\n",
         state.version,
@@ -39,16 +41,19 @@ fn overview(state: &State) -> String {
         duration(state.uptime_seconds),
         state.kernel
     );
+    let part = |part, brief: String| if is_full { show(state, Some(part)) } else { brief };
+    // Flows in full have them.
+    let of_flows = |table: String| if is_full { String::new() } else { table };
     let parts = [
-        ("links", link_table(&state.links) + &link_reasons(&state.links)),
+        ("links", part(Show::Links, link_table(&state.links) + &link_reasons(&state.links))),
         ("tunnels", tunnel_table(state) + &tunnel_reasons(state)),
-        ("flows", flow_lines(&state.flows)),
-        ("next hops", neighbour_table(&state.flows)),
-        ("branches", branches(&state.flows)),
+        ("flows", part(Show::Flows, flow_lines(&state.flows))),
+        ("next hops", of_flows(neighbour_table(&state.flows))),
+        ("branches", of_flows(branches(&state.flows))),
         ("sessions", session_table(&state.sessions)),
         ("workers", worker_table(&state.workers)),
-        ("drops", drop_table(state)),
-        ("engine", engine_line(&state.engine)),
+        ("drops", part(Show::Drops, drop_table(state))),
+        ("engine", part(Show::Engine, engine_line(&state.engine))),
     ];
     for (name, part) in parts {
         let may_be_empty = ["tunnels", "next hops", "branches", "sessions"].contains(&name);

@@ -149,6 +149,7 @@ fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
     let socket = serve(folder.path());
     let cases = [
         ("show.txt", "show"),
+        ("show-all.txt", "show -v"),
         ("show-flows.txt", "show flows"),
         ("show-links.txt", "show links"),
         ("show-workers.txt", "show workers"),

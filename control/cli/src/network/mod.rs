@@ -23,7 +23,7 @@ pub use options::{Fleet, NETWORK_HELP};
 pub use render::Rendering;
 pub use web::WebError;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, Show};
 use recoded_api::exit;
 use recoded_network::{FILE_BYTES_MAX, KeepError, Network, NetworkErrors, Node};
 use script::Place;
@@ -195,8 +195,9 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
         Command::Ping(options) => {
             open(true).map_err(Into::into).and_then(|it| ping::run(&it, options, json))
         }
-        Command::Show { what, watch: None } => {
-            open(true).map_err(Into::into).and_then(|it| status::show(&it, *what, json))
+        Command::Show { what, verbose, watch: None } => {
+            let what = what.or(verbose.then_some(Show::All));
+            open(true).map_err(Into::into).and_then(|it| status::show(&it, what, json))
         }
         Command::Check => open(true).map_err(Into::into).and_then(|it| check::run(&it, json)),
         Command::Apply { confirm, start } => {
