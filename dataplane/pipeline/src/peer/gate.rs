@@ -87,7 +87,10 @@ impl Gate {
         let came = report.packets.wrapping_sub(std::mem::replace(&mut self.came, report.packets));
         let is_full = heard.waited > MEND_QUEUE_NANOS;
         let (share, most) = if is_full { (MENDS_FULL, MENDS_FULL_MAX) } else { (1, MENDS_MAX) };
-        self.mends = (self.mends + came.clamp(1, MENDS_MAX).div_ceil(share)).min(most);
+        // Where nothing is on its way, nothing waits either.
+        let is_idle = sent.on_their_way() == 0;
+        let more = if is_idle { most } else { came.clamp(1, MENDS_MAX).div_ceil(share) };
+        self.mends = (self.mends + more).min(most);
         self.rate.queue(heard.waited, round_trip);
         if let Some(sample) = &heard.sample
             && self.rate.sample(sample, round_trip, now) == Verdict::NotOurs

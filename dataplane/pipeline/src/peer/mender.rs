@@ -357,16 +357,24 @@ impl Mender {
     pub(crate) fn spend(&mut self, lacks: u16, counters: &mut FlowCounters, now: Nanos) -> usize {
         let through = 1.0 - self.sent.loss(None).loss.min(LOSS_MAX);
         let again = if self.is_slow { (f64::from(lacks) / through).ceil() } else { lacks.into() };
-        let again = self.paced(again as usize, now);
-        let granted = self.budget.spend(again);
+        let again = again as usize;
+        let paced = self.gate.mends(again);
+        let granted = self.budget.spend(paced);
         self.gate.spend_mends(granted);
-        counters.repairs_refused += (again - granted) as u64;
+        counters.repairs_refused += (paced - granted) as u64;
+        if granted == paced && paced < again {
+            self.ask_for_more(now);
+        }
         granted
     }
 
     /// Whether one packet may leave in the place of a lost one by the pace; else it may later.
     pub(crate) fn may_mend(&mut self, now: Nanos) -> bool {
-        self.paced(1, now) > 0
+        let may_leave = self.gate.mends(1) > 0;
+        if !may_leave {
+            self.ask_for_more(now);
+        }
+        may_leave
     }
 
     /// Whether one packet may be sent in the place of a lost one. While it is doubted whether large
@@ -407,14 +415,9 @@ impl Mender {
         !self.is_on(now) || self.gate.mends(1) > 0
     }
 
-    /// How many packets of so many may leave in the place of lost ones now. The next node is asked
-    /// for a report soon where that is not all of them.
-    fn paced(&mut self, wanted: usize, now: Nanos) -> usize {
-        let granted = self.gate.mends(wanted);
-        if granted < wanted {
-            self.keepalive_at.get_or_insert(now + KEEPALIVE_MIN_NANOS);
-        }
-        granted
+    /// Asks for a report soon: with it more may leave in the place of lost packets.
+    fn ask_for_more(&mut self, now: Nanos) {
+        self.keepalive_at.get_or_insert(now + KEEPALIVE_MIN_NANOS);
     }
 
     /// Sum of the round trips of all hops from here, as far as they are known.
