@@ -159,5 +159,6 @@ mod tests {
         gate.spend_mends(1000);
         assert_eq!(gate.mends(1), 0);
         gate.mends = 5;
+        assert_eq!(gate.mends(9), 5);
     }
 }
