@@ -23,10 +23,11 @@ type Coding = (FlowCode, FieldOrder, bool);
 /// Codes whose symbols have tags, over every field, and each with strict tags over two of them.
 fn codes() -> Vec<Coding> {
     use FieldOrder::{Four, Sixteen, Two, TwoFiftySix};
-    #[allow(unused_mut, reason = "there is one code less without a feature")]
-    let mut codes = vec![FlowCode::Rlnc];
-    #[cfg(feature = "bats")]
-    codes.push(common::bats(40));
+    let codes = [
+        FlowCode::Rlnc,
+        #[cfg(feature = "bats")]
+        common::bats(40),
+    ];
     let of = |code: &FlowCode| {
         let standard = [Two, Four, Sixteen, TwoFiftySix].map(|field| (*code, field, false));
         let strict = [Four, TwoFiftySix].map(|field| (*code, field, true));

@@ -106,6 +106,7 @@ impl Gate {
     }
 
     /// When more may leave of what is here.
+    #[cfg(feature = "bats")]
     pub(crate) fn leaves_at(&self) -> Nanos {
         self.free_at.saturating_sub(BURST_NANOS)
     }

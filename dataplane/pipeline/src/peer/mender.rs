@@ -394,7 +394,8 @@ impl Mender {
         self.unless_paced(self.gate.opens_at(), now)
     }
 
-    /// Whether more of what is here may leave; otherwise when.
+    /// Whether more of what is here may leave; otherwise when. Sources of batches ask.
+    #[cfg(feature = "bats")]
     pub(crate) fn leaves_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
         self.unless_paced(self.gate.leaves_at(), now)
     }
