@@ -43,7 +43,7 @@ fn has(host: &Namespace, address: &str) -> bool {
 
 #[test]
 fn tunnel_has_both_families_changes_addresses_live_and_keeps_them() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.0), 100.0);
     for host in bed.hosts() {
         host.sysctl("net.ipv6.conf.all.disable_ipv6", "0").unwrap();

@@ -84,7 +84,7 @@ fn downloads_of_every_code_arrive_with_strict_tags() {
 /// Sizes of symbols differ where tags do, so such ends have nothing to tell each other.
 #[test]
 fn ends_with_tags_of_other_lengths_both_say_so_and_agree_on_nothing() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
     let mut plan = plan("full", CodePlan::Auto, 2);
     plan.auth.as_mut().unwrap().strict = vec![2];
@@ -103,7 +103,7 @@ fn ends_with_tags_of_other_lengths_both_say_so_and_agree_on_nothing() {
 }
 
 fn downloads_arrive(level: &'static str, strict: &[usize]) {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bats = CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true };
     let codes = [CodePlan::Auto, CodePlan::Rlnc, bats, CodePlan::Window { window_symbols: 64 }];
     for code in codes {
@@ -139,7 +139,7 @@ fn downloads_arrive(level: &'static str, strict: &[usize]) {
 /// What is copied on the way, or recorded and sent again, ends at the tag.
 #[test]
 fn copies_of_packets_are_refused() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let copying = DirectionConfig {
         duplicate: 0.2,
         ..DirectionConfig::new(Loss::independent(0.02), RATE_MBIT)
@@ -160,7 +160,7 @@ fn copies_of_packets_are_refused() {
 
 #[test]
 fn a_host_with_another_key_is_not_heard_and_named() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
     let good = plan("hop", CodePlan::Auto, 1);
     let other = LinePlan { auth: Some(AuthPlan::new("hop", 1)), ..good.clone() };

@@ -61,7 +61,7 @@ fn networkd(host: &Namespace, program: &Path, log: &Path) -> Background {
 
 #[test]
 fn routes_of_networkd_come_with_the_path_and_go_with_it() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let folders = ["/lib/systemd", "/usr/lib/systemd"];
     let programs = folders.map(|folder| PathBuf::from(folder).join("systemd-networkd"));
     let Some(program) = programs.iter().find(|program| program.is_file()) else {
@@ -97,7 +97,7 @@ fn routes_of_networkd_come_with_the_path_and_go_with_it() {
 /// the rule of the page.
 #[test]
 fn rule_of_the_page_lets_packets_to_udp_sockets_and_af_xdp_needs_none() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let rule =
         BY_SYMPTOM.lines().find_map(|line| line.split('`').find(|it| it.starts_with("nft ")));
     let rule = rule.and_then(|rule| rule.strip_prefix("nft ")).expect("a rule");
@@ -158,7 +158,7 @@ fn dissect(code: CodePlan, is_keyed: bool) -> Vec<usize> {
 /// Between daemons, under losses, with all codes, with keys and without.
 #[test]
 fn dissector_reads_every_packet_of_lines_and_all_types_are_among_them() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     if output(std::process::Command::new("tshark").arg("--version")).is_err() {
         return skip("tshark is not installed");
     }

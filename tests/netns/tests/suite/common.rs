@@ -1,21 +1,48 @@
-//! What the namespace tests share: the permission to run, and one bed at a time.
+//! What the namespace tests share: the permission to run, and turns.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use recoded_netns::process::output;
 use recoded_netns::{Bed, BedConfig, LinkConfig, Loss, Namespace, binary};
 
-/// Beds share the machine's cores; two at once would disturb each other's timing.
-static TURN: Mutex<()> = Mutex::new(());
+/// Beds share the machine's cores, and disturb each other's timing.
+static TURN: RwLock<()> = RwLock::new(());
+
+/// The turn of a test that measures times or rates: no other has a bed meanwhile.
+type Alone = RwLockWriteGuard<'static, ()>;
+
+/// The turn of a test that waits for what must come: others like it have beds, too.
+type Beside = RwLockReadGuard<'static, ()>;
 
 /// The turn to build a bed, or `None`, with the reason printed, when this machine cannot.
-pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
-    if let Some(reason) = missing() {
+pub fn namespaces() -> Option<Alone> {
+    may_run(missing()).then(|| TURN.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Like [`namespaces`], for tests that also run daemons.
+pub fn daemons() -> Option<Alone> {
+    may_run(missing().or_else(unbuilt))
+        .then(|| TURN.write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Like [`daemons`], for tests that measure nothing.
+pub fn daemons_beside() -> Option<Beside> {
+    may_run(missing().or_else(unbuilt)).then(|| TURN.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Whether nothing is missing; what is, is printed.
+fn may_run(missing: Option<String>) -> bool {
+    if let Some(reason) = &missing {
         assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: {reason}");
         println!("skipped: {reason}");
-        return None;
     }
-    Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))
+    missing.is_none()
+}
+
+/// Which program the tests would start in vain.
+fn unbuilt() -> Option<String> {
+    let name = ["recoded", "recodectl"].into_iter().find(|name| !binary(name).is_file())?;
+    Some(format!("`{name}` is not built (cargo build --workspace --bins builds it)"))
 }
 
 /// Why namespace tests cannot run here.
@@ -52,19 +79,4 @@ pub fn answers(host: &Namespace, address: &str) -> bool {
     let mut command = host.command(binary("recodectl"));
     let ended = output(command.args(["ping", address, "-c", "1", "-W", "1"]));
     ended.is_ok_and(|ended| ended.success)
-}
-
-/// Like [`namespaces`], for tests that also run daemons.
-pub fn daemons() -> Option<MutexGuard<'static, ()>> {
-    let turn = namespaces()?;
-    for name in ["recoded", "recodectl"] {
-        if !binary(name).is_file() {
-            let reason =
-                format!("`{name}` is not built (cargo build --workspace --bins builds it)");
-            assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: {reason}");
-            println!("skipped: {reason}");
-            return None;
-        }
-    }
-    Some(turn)
 }

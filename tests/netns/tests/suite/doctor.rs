@@ -37,7 +37,7 @@ fn traffic(bed: &Bed) {
 
 #[test]
 fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, plan) = line();
     let mut daemons = Daemon::start_line(&bed, &plan).unwrap();
     traffic(&bed);
@@ -79,7 +79,7 @@ fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
 /// The source was silent, and the relay only counted.
 #[test]
 fn doctor_of_a_relay_names_a_flow_that_is_not_configured_there() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, plan) = line();
     let mut relay = plan.clone();
     relay.flows.iter_mut().filter(|flow| flow.id == 1).for_each(|flow| flow.id = 17);

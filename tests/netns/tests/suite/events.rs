@@ -42,7 +42,7 @@ fn wait_for(bed: &Bed, daemon: &Daemon, kind: &str) -> u64 {
 
 #[test]
 fn what_happens_is_told_once_and_outlives_the_dataplane_process() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     let mut follow = daemons[0].control(&["--json", "events", "--follow", "--since", "1h"]);
     let mut follow = follow.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

@@ -86,7 +86,7 @@ fn config(bed: &Bed, auth: &AuthPlan, host: usize, socket: &str, sinks: &[usize]
 
 #[test]
 fn sink_that_is_taken_away_reads_nothing_more_and_the_other_loses_nothing() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let link = LinkConfig::new(Loss::independent(0.02), 50.0);
     let links = EDGES.map(|(from, to)| (from, to, link));
     let bed = Bed::build(&BedConfig::graph(&links)).expect("the bed builds");

@@ -103,7 +103,7 @@ impl Line {
 
 #[test]
 fn download_over_two_lossy_hops_arrives_whole() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let line = Line::start(2, 0.1, 24 << 20);
     line.assert_whole(line.fetch());
     line.assert_nothing_vanished();
@@ -111,7 +111,7 @@ fn download_over_two_lossy_hops_arrives_whole() {
 
 #[test]
 fn download_in_bats_blocks_over_three_lossy_hops_arrives_whole() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let code = CodePlan::Bats { block_symbols: 128, interleave: None, adaptive: true };
     let line = Line::protected_by(code, 16, 3, 0.1, 12 << 20);
     line.assert_whole(line.fetch());
@@ -131,7 +131,7 @@ fn download_in_bats_blocks_over_three_lossy_hops_arrives_whole() {
 
 #[test]
 fn download_in_a_sliding_window_over_a_lossy_hop_arrives_whole() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let code = CodePlan::Window { window_symbols: 64 };
     let line = Line::protected_by(code, 256, 1, 0.1, 12 << 20);
     line.assert_whole(line.fetch());
@@ -144,7 +144,7 @@ fn download_in_a_sliding_window_over_a_lossy_hop_arrives_whole() {
 
 #[test]
 fn daemon_that_is_told_to_stop_ends_and_removes_what_it_created() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let mut line = Line::automatic(1, 0.1, 1 << 20);
     line.assert_whole(line.fetch());
     for daemon in &mut line.daemons {
@@ -179,7 +179,7 @@ fn relay_killed_and_restarted_during_a_download_resumes_within_two_seconds() {
 
 #[test]
 fn ends_killed_and_restarted_during_a_download_resume() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let mut line = Line::start(1, 0.1, 24 << 20);
     let fetch = line.fetch();
     for end in [0, 1] {
@@ -237,7 +237,7 @@ fn parameters_changed_under_traffic_lose_no_packet() {
 
 #[test]
 fn code_changed_under_a_download_lets_it_go_on() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let line = Line::start(2, 0.05, 40 << 20);
     let fetch = line.fetch();
     for code in ["bats", "window", "stream", "rlnc"] {
@@ -255,7 +255,7 @@ fn code_changed_under_a_download_lets_it_go_on() {
 /// The source chooses by its keys; relay and sink see it by the packets.
 #[test]
 fn automatic_code_follows_the_keys_of_the_source_under_a_download() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let line = Line::automatic(2, 0.05, 40 << 20);
     let fetch = line.fetch();
     for (repair, code) in [("true", "stream"), ("false", "rlnc"), ("true", "stream")] {
@@ -301,7 +301,7 @@ fn busiest_share(line: &Line) -> f64 {
 
 #[test]
 fn control_tool_shows_and_changes_a_running_daemon() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let line = Line::start(1, 0.0, 1 << 20);
     let daemon = &line.daemons[0];
     let shown = process::run(&mut daemon.control(&["--json", "show"])).unwrap();

@@ -71,7 +71,7 @@ fn wait_for(bed: &Bed, query: &str, is_right: impl Fn(f64) -> bool) -> f64 {
 
 #[test]
 fn prometheus_reads_a_running_line_and_its_rules_fire() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     if !has_prometheus() {
         return;
     }

@@ -64,7 +64,7 @@ fn datagrams(bed: &Bed, port: u16, seconds: u64) -> Probe {
 /// Only the relay sees what happens on the second link.
 #[test]
 fn mtu_of_the_path_is_followed_from_the_start_and_while_traffic_runs() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.02), RATE_MBIT);
     set_mtu(&bed, 1400);
     let mut plan = LinePlan::protected(2);

@@ -78,7 +78,7 @@ fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_address() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.0), 100.0);
     let hosts = Hosts::of(bed.source());
 

@@ -151,7 +151,7 @@ fn traffic(bed: &Bed) {
 
 #[test]
 fn network_of_three_daemons_is_asked_checked_and_changed_over_ssh() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     if !has_ssh() {
         return;
     }

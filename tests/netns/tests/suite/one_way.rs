@@ -156,7 +156,7 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn datagrams_arrive_encrypted_though_nothing_comes_back() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = bed(2, 0.05);
     let auth = AuthPlan::new("full", 2);
     let line = Line { bed: &bed, auth, backend: "xdp", other_key_from: 9 };
@@ -199,7 +199,7 @@ fn replay(line: &Line<'_>, recorded: &[Vec<u8>]) {
 
 #[test]
 fn what_was_recorded_is_refused_after_restarts_of_either_side() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = bed(1, 0.0);
     let auth = AuthPlan::new("full", 1);
     let line = Line { bed: &bed, auth, backend: "udp", other_key_from: 9 };
@@ -251,7 +251,7 @@ fn what_was_recorded_is_refused_after_restarts_of_either_side() {
 
 #[test]
 fn another_pre_shared_key_is_refused_and_counted() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = bed(1, 0.0);
     let auth = AuthPlan::new("full", 1);
     let line = Line { bed: &bed, auth, backend: "auto", other_key_from: 1 };

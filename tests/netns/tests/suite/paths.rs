@@ -76,7 +76,7 @@ fn assert_logged(daemon: &Daemon, words: &str) {
 
 #[test]
 fn tunnel_loses_its_carrier_with_the_relay_and_gets_it_back() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     with_traffic(&bed, |receiver| {
         wait_for_traffic("traffic flows", receiver);
@@ -109,7 +109,7 @@ fn tunnel_loses_its_carrier_with_the_relay_and_gets_it_back() {
 
 #[test]
 fn link_that_drops_large_packets_is_named_and_the_carrier_stays() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, daemons) = line();
     let lost = || daemons[0].show().unwrap().flows[0].neighbours[0].lost_packet_bytes;
     with_traffic(&bed, |receiver| {

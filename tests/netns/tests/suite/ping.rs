@@ -40,7 +40,7 @@ fn ping_by_anyone(bed: &Bed, program: &Path, daemon: &Daemon) -> (i32, String) {
 
 #[test]
 fn ping_crosses_the_tunnel_and_names_the_hops_and_silence() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.1), 20.0);
     let mut daemons = Daemon::start_line(&bed, &LinePlan::protected(2)).unwrap();
     // The first ones find flows that are still beginning, and hops that nothing is reported of.

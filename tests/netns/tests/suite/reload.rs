@@ -146,7 +146,7 @@ fn reload_under_traffic_costs_no_packet_of_an_unchanged_flow() {
 
 #[test]
 fn reload_that_needs_another_process_costs_a_gap_and_no_connection() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, daemons) = line();
     let relay = &daemons[1];
     let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
@@ -204,7 +204,7 @@ fn reload_that_needs_another_process_costs_a_gap_and_no_connection() {
 
 #[test]
 fn wrong_file_is_refused_by_line_and_rule_and_nothing_changes() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
     let relay = start(&bed, 1);
     let before = relay.show().unwrap().config;
@@ -232,7 +232,7 @@ fn wrong_file_is_refused_by_line_and_rule_and_nothing_changes() {
 
 #[test]
 fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
     let mut relay = start(&bed, 1);
     let slow = |text: &str| text.replacen("rate_mbit = 97.0", "rate_mbit = 50.0", 1);
@@ -278,7 +278,7 @@ fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
 
 #[test]
 fn undo_save_and_hangup_change_what_they_say() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     let source = &daemons[0];
     let shown = |daemon: &Daemon| {
@@ -369,7 +369,7 @@ fn mount(arguments: &[&str], path: &Path) {
 
 #[test]
 fn full_and_read_only_disks_cost_a_message_and_no_change() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
     let disk = SmallDisk::mount(bed.directory().join("disk"));
     for name in ["h1.toml", "state1"] {

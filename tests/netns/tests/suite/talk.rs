@@ -38,7 +38,7 @@ fn line(auth: Option<AuthPlan>) -> (Bed, LinePlan) {
 /// No packet of a flow is sent: what is said suffices.
 #[test]
 fn mistyped_flow_of_a_relay_is_named_at_both_its_neighbours() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, plan) = line(None);
     let mut mistyped = plan.clone();
     mistyped.flows.iter_mut().filter(|flow| flow.id == 1).for_each(|flow| flow.id = 17);
@@ -76,7 +76,7 @@ fn mistyped_flow_of_a_relay_is_named_at_both_its_neighbours() {
 
 #[test]
 fn neighbours_with_keys_talk_too() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, plan) = line(Some(AuthPlan::new("hop", 2)));
     let daemons = Daemon::start_line(&bed, &plan).unwrap();
     wait("all have said something", 20, || {

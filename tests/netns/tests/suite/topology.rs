@@ -39,7 +39,7 @@ fn assert_whole(outcomes: &[ProbeOutcome], one_in: u64) {
 
 #[test]
 fn two_paths_of_a_network_file_carry_datagrams_whole() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let topology = Topology::paths();
     let bed = topology.build(1).unwrap();
     let (outcomes, daemons) = outcomes(&bed, &topology);
@@ -51,7 +51,7 @@ fn two_paths_of_a_network_file_carry_datagrams_whole() {
 
 #[test]
 fn tree_of_a_network_file_brings_all_to_every_receiver() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let topology = Topology::tree(3);
     let bed = topology.build(1).unwrap();
     let before = bed.counters().unwrap();
@@ -66,7 +66,7 @@ fn tree_of_a_network_file_brings_all_to_every_receiver() {
 
 #[test]
 fn butterfly_of_a_network_file_brings_all_to_both_receivers() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let topology = Topology::butterfly();
     let bed = topology.build(1).unwrap();
     let before = bed.counters().unwrap();

@@ -63,7 +63,7 @@ fn assert_sound(daemons: &[Daemon], udp: &[usize]) {
 
 #[test]
 fn download_over_udp_sockets_and_lossy_hops_arrives_whole() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.1), RATE_MBIT);
     let all = [0, 1, 2];
     let daemons = Daemon::start_line(&bed, &plan(&all)).unwrap();
@@ -77,7 +77,7 @@ fn download_over_udp_sockets_and_lossy_hops_arrives_whole() {
 
 #[test]
 fn hosts_with_udp_sockets_and_with_af_xdp_understand_each_other() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     for udp in [&[1][..], &[0, 2]] {
         let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
         let keyed = LinePlan { auth: Some(AuthPlan::new("full", 2)), ..plan(udp) };
@@ -131,7 +131,7 @@ fn hosts_that_may_choose_have_what_is_faster_or_what_can_be_had() {
 /// A relay needs no tunnel, and so no privilege at all: neither to start nor to start again.
 #[test]
 fn relay_with_udp_sockets_runs_as_a_user_without_privilege() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
     let keyed =
         LinePlan { auth: Some(AuthPlan::new("full", 2)), unprivileged: vec![1], ..plan(&[1]) };
@@ -170,7 +170,7 @@ fn verdict(state: &State, name: &str) -> u64 {
 
 #[test]
 fn packets_of_others_end_at_a_udp_socket_and_are_counted_by_name() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
     let daemons = Daemon::start_line(&bed, &plan(&[0, 1, 2])).unwrap();
     // A host beside the neighbour, and the neighbour itself, which another program uses, too.
@@ -210,7 +210,7 @@ fn packets_of_others_end_at_a_udp_socket_and_are_counted_by_name() {
 /// packets go both ways, since each comes from the port to which the answer goes.
 #[test]
 fn source_behind_address_translation_is_heard_and_answered() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.02), RATE_MBIT);
     // The source has another address than the one that the sink knows; in between, within the
     // source's own stack, it becomes the known one. What was not asked for is dropped, as such
@@ -265,7 +265,7 @@ fn events(daemon: &Daemon, kind: &str) -> Vec<String> {
 /// connection notices. Its neighbour says where it is, and so do `show` and the events.
 #[test]
 fn source_that_changes_its_address_under_traffic_goes_on() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.02), RATE_MBIT);
     let mut plan = LinePlan {
         pace_mbit: Some(0.97 * RATE_MBIT),

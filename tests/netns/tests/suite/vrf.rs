@@ -61,7 +61,7 @@ fn wait_for(host: &Namespace, daemon: &Daemon, arguments: &str, wanted: (i32, &s
 /// interface goes there: sockets of the daemon of either kind, and the probes of `doctor`.
 #[test]
 fn link_with_routes_of_its_own_is_used_by_both_kinds_of_sockets() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     for udp in [&[0][..], &[1]] {
         let bed = common::bed(1, Loss::independent(0.0), 100.0);
         let source = bed.source();
@@ -90,7 +90,7 @@ fn link_with_routes_of_its_own_is_used_by_both_kinds_of_sockets() {
 /// whatever becomes of the daemon's processes; what is routed there never leaves in the clear.
 #[test]
 fn tunnel_in_a_vrf_carries_what_is_routed_there_and_stays_in_it() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.05), 100.0);
     let source = bed.source();
     if !make_vrf(source) {
