@@ -16,9 +16,10 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-
 use recoded_netns::probe::{Probe, ProbePlan};
-use recoded_netns::{AuthPlan, Bed, BedConfig, Capture, CodePlan, Daemon, LinePlan, LinkConfig, Loss};
+use recoded_netns::{
+    AuthPlan, Bed, BedConfig, Capture, CodePlan, Daemon, LinePlan, LinkConfig, Loss,
+};
 use recoded_secure::{
     Entropy, HANDSHAKE_BYTES_MAX, Identity, PresharedKey, PrivateKey, PublicKey, Scope, Session,
     Suite, timing,

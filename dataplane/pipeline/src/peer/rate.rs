@@ -385,6 +385,10 @@ impl Rate {
         // What waits in the neighbour is ours, however little that is.
         if queue > target && 2 * sample.backlog > sample.queue {
             self.calm = 0;
+            if self.passes {
+                // It says nothing of a queue of the way that stays.
+                self.empty_at = now;
+            }
             if sample.backlog > STALLED_NANOS {
                 self.before_stall.get_or_insert(self.unhindered);
             }

@@ -46,7 +46,7 @@ pub(crate) enum Carried {
 struct Entry {
     at: Nanos,
     carried: Carried,
-    /// Of its UDP payload.
+    /// Of its UDP payload; 0 where nothing is known of it.
     bytes: u16,
     /// Times that there was nothing to send, before it.
     pauses: u32,
@@ -125,7 +125,7 @@ impl Sent {
             self.combinations = 0;
         }
         while self.next != number {
-            // Packets of another code came between.
+            // Packets of another code came between. When they left is not known.
             let place = self.place(self.next);
             self.entries[place] = Entry { at: now, pauses: self.pauses, ..Entry::default() };
             self.next = self.next.wrapping_add(1);
@@ -210,7 +210,7 @@ impl Sent {
     }
 
     /// Reads a report; `resolve` is told what became of each packet, in order. `None` when it is of
-    /// other packets than those on their way.
+    /// other packets than those on their way, or when its newest left is not known.
     pub(crate) fn hear(
         &mut self,
         (report, payload): (&LinkReport, &[u8]),
@@ -229,7 +229,10 @@ impl Sent {
         if age >= self.entries.len() || (is_old && resolved < 1 << 31) {
             return None;
         }
-        let Entry { at: sent_at, pauses, .. } = self.entries[self.place(report.latest)];
+        let Entry { at: sent_at, pauses, bytes, .. } = self.entries[self.place(report.latest)];
+        if bytes == 0 {
+            return None;
+        }
         let held = u64::from(report.held) * 1000;
         let round_trip_now = now.saturating_sub(sent_at).saturating_sub(held);
         let waited = self.way.queue(report.arrived, sent_at, now);
@@ -500,6 +503,41 @@ mod tests {
         let expected = [(symbol(1), Came), (symbol(2), Lost), (symbol(3), Came)];
         let symbols = |(carried, _): &(Carried, Outcome)| *carried != Carried::Nothing;
         assert_eq!(outcomes.into_iter().filter(symbols).collect::<Vec<_>>(), expected);
+    }
+
+    /// Such packets once were taken to have left when the next one of ours did: all others seemed
+    /// to wait then, for the whole length of a long way.
+    #[test]
+    fn a_packet_that_left_at_an_unknown_time_says_nothing_of_the_way() {
+        let mut sent = Sent::new(64);
+        let report = |latest: u32, arrived| LinkReport {
+            header: HEADER,
+            from: 0,
+            horizon: latest + 1,
+            latest,
+            arrived,
+            held: 0,
+            backlog: 0,
+            beyond: 0,
+            bytes: 100,
+            packets: latest + 1,
+            missing: Missing::default(),
+        };
+        let mut hear = |sent: &mut Sent, report: LinkReport, now| {
+            let mut payload = [0; LINK_BYTES];
+            write_link(&report, [].into_iter(), &mut payload);
+            sent.hear((&report, &payload), (now, 0), |_, _| {})
+        };
+        let left = |number| (Carried::Symbol { number, place: 0 }, 100);
+        sent.note(0, left(0), 0);
+        // Packet 1 left soon after, and arrives 10 ms later; packet 2 leaves 30 ms after it.
+        sent.note(2, left(1), 30_000_000);
+        assert!(hear(&mut sent, report(1, 10_000), 31_000_000).is_none());
+        let heard = hear(&mut sent, report(2, 40_000), 50_000_000).expect("it is known");
+        assert_eq!((heard.waited, heard.round_trip), (0, 20_000_000));
+        sent.note(3, left(2), 60_000_000);
+        let heard = hear(&mut sent, report(3, 70_000), 80_000_000).expect("it is known");
+        assert_eq!(heard.waited, 0);
     }
 
     /// Bursts with pauses between them once told only how much was sent, not how fast the link is.

@@ -1,14 +1,18 @@
-//! TCP of others on a link of a line, which ends there.
+//! TCP of others on a link of a line, which ends there; and TCP inside the tunnel.
 
 use super::tcp::Tcp;
 use super::{Line, Nanos, What};
+use std::collections::VecDeque;
+
+/// Packets that wait in front of the tunnel at most.
+const WAITING_MAX: usize = 500;
 
 /// UDP payload of as many bytes on the link as a full packet of TCP has.
 const PACKET_BYTES: usize = 1472;
 
-/// One of them.
+/// One of them: on a link, or inside.
 pub struct Beside {
-    hop: usize,
+    hop: Option<usize>,
     tcp: Tcp,
     wakes_at: Option<Nanos>,
     is_over: bool,
@@ -17,9 +21,31 @@ pub struct Beside {
 impl Line {
     /// From now on a stream of TCP shares a link towards the sink; its place among them.
     pub fn beside(&mut self, hop: usize, control: &str) -> usize {
+        self.add(Some(hop), control)
+    }
+
+    /// From the start on a stream of TCP is all that enters. Acknowledgements take as long as the
+    /// links, and none is lost.
+    pub fn inside(&mut self, control: &str) {
+        self.pause();
+        self.waiting = Some(VecDeque::with_capacity(WAITING_MAX));
+        self.inside = Some(self.beside.len());
+        self.add(None, control);
+    }
+
+    fn add(&mut self, hop: Option<usize>, control: &str) -> usize {
         self.beside.push(Beside { hop, tcp: Tcp::new(control), wakes_at: None, is_over: false });
         self.turn_beside(self.beside.len() - 1);
         self.beside.len() - 1
+    }
+
+    /// A packet of the stream inside came.
+    pub(super) fn came_inside(&mut self, number: u32) {
+        if let Some(index) = self.inside {
+            let back: Nanos = self.up.iter().map(|channel| channel.link.delay).sum();
+            let acked = Some(number.into());
+            self.push(self.now + back, What::Beside { index, acked });
+        }
     }
 
     /// Nothing enters until [`Line::go_on`].
@@ -61,10 +87,18 @@ impl Line {
                 Err(at) => break at,
             }
             let number = tcp.send(now);
-            let back = self.up[*hop].link.delay;
-            let arrives = self.down[*hop].send(PACKET_BYTES, now);
-            acked.extend(arrives.first().map(|at| (at + back, number)));
+            if let Some(hop) = *hop {
+                let back = self.up[hop].link.delay;
+                let arrives = self.down[hop].send(PACKET_BYTES, now);
+                acked.extend(arrives.first().map(|at| (at + back, number)));
+                continue;
+            }
+            self.entered.push(now);
+            if let Some(waiting) = self.waiting.as_mut().filter(|it| it.len() < WAITING_MAX) {
+                waiting.push_back(number as u32);
+            }
         };
+        let is_inside = hop.is_none();
         let wakes = opens_at.or(tcp.times_out_at()).unwrap_or(Nanos::MAX);
         let is_sooner = wakes_at.is_none_or(|at| wakes < at || at <= now);
         if is_sooner {
@@ -73,6 +107,10 @@ impl Line {
         }
         for (at, number) in acked {
             self.push(at, What::Beside { index, acked: Some(number) });
+        }
+        if is_inside {
+            self.take_waiting();
+            self.turn(0);
         }
     }
 }

@@ -161,6 +161,8 @@ pub struct Line {
     /// What becomes of a packet that a node sends towards the sink, by the node: where it lies.
     pub tamper: Option<Tamper>,
     beside: Vec<beside::Beside>,
+    /// Which of them is inside.
+    inside: Option<usize>,
 }
 
 pub fn params(role: Role, next_hops: Vec<PeerId>) -> FlowParams {
@@ -268,6 +270,7 @@ impl Line {
             sparse: 0,
             tamper: None,
             beside: Vec::new(),
+            inside: None,
         };
         line.wires = wires;
         line.ingress(SECOND);
@@ -419,7 +422,7 @@ impl Line {
             node.pipeline.receive(&mut node.frames, &mut node.outputs, datagram, self.now);
         }
         self.turn(index);
-        if index == 0 && self.load.rate.is_none() {
+        if index == 0 && self.load.rate.is_none() && self.inside.is_none() {
             self.enter();
         } else if index == 0 {
             self.take_waiting();
@@ -452,6 +455,7 @@ impl Line {
     fn enter(&mut self) {
         let id = ShardId { flow: FLOW, shard: 0 };
         match self.load.rate {
+            _ if self.inside.is_some() => self.take_waiting(),
             Some(rate) => {
                 self.one(id);
                 let next = (self.entered.len() as f64 * 1e9 / rate) as Nanos;
@@ -497,6 +501,13 @@ impl Line {
             let number = self.waiting.as_mut().and_then(VecDeque::pop_front);
             number.into_iter().for_each(|number| self.ingress_of(id, number));
         }
+        let is_waiting = self.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty());
+        if self.inside.is_some()
+            && is_waiting
+            && let Err(Some(at)) = self.nodes[0].pipeline.opens_at(id, self.now)
+        {
+            self.ingress(at.max(self.now) + WAKE_NANOS);
+        }
     }
 
     fn ingress_of(&mut self, id: ShardId, number: u32) {
@@ -538,6 +549,7 @@ impl Line {
             let number = u32::from_be_bytes(packet[24..28].try_into().unwrap());
             let took = self.now - self.entered[number as usize];
             self.delivered.push(Delivered { node: index, number, at: self.now, took });
+            self.came_inside(number);
             if self.acknowledged.is_some_and(|packets| self.delivered.len().is_multiple_of(packets))
             {
                 let node = &mut self.nodes[index];
