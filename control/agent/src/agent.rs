@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// First pause before a bundle that was refused is tried again: what stood in its way may be gone.
 const AGAIN_PAUSE: Duration = Duration::from_secs(10);
 
-/// Longest such pause; it doubles, unless the source was away, for which the bundle is not to blame.
+/// Longest such pause; it doubles, unless the source was away, which is no fault of the bundle.
 const AGAIN_PAUSE_MAX: Duration = Duration::from_secs(600);
 
 /// How often a changed box is looked at until it is well.

@@ -146,8 +146,8 @@ fn box_that_no_longer_reaches_its_source_goes_back() {
     assert_eq!(node.in_force(), "# two\n");
 }
 
-/// The source goes away while a bundle is tried, and stays away for a while after the box went back:
-/// that is not held against the bundle, which is tried again as soon the second time.
+/// The source goes away while a bundle is tried, and stays away after the box went back: that
+/// is not held against the bundle, which is tried again as soon the second time.
 #[test]
 fn bundle_does_not_wait_longer_because_its_source_was_away() {
     let node = running();
