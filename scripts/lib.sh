@@ -40,6 +40,9 @@ missing_test_packages() {
     [ -x /usr/sbin/sshd ] || command -v sshd >/dev/null || printf 'openssh-server\n'
     command -v etcd >/dev/null || printf 'etcd-server\n'
     command -v openssl >/dev/null || printf 'openssl\n'
+    # Reads the Ansible role.
+    python3 -c 'import yaml' 2>/dev/null || /usr/bin/python3 -c 'import yaml' 2>/dev/null ||
+        printf 'python3-yaml\n'
     # Looks at the page of a network.
     command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
         command -v chromium-browser >/dev/null || printf 'chromium-headless-shell\n'

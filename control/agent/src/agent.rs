@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// First pause before a bundle that was refused is tried again: what stood in its way may be gone.
 const AGAIN_PAUSE: Duration = Duration::from_secs(10);
 
-/// Longest such pause; it doubles.
+/// Longest such pause; it doubles, unless the source was away, which is no fault of the bundle.
 const AGAIN_PAUSE_MAX: Duration = Duration::from_secs(600);
 
 /// How often a changed box is looked at until it is well.
@@ -154,6 +154,11 @@ impl Agent {
         &self.status
     }
 
+    /// The pause before the bundle that was refused is tried again; `None` if none was.
+    pub fn again_pause(&self) -> Option<Duration> {
+        self.refused.as_ref().map(|again| again.pause)
+    }
+
     /// Looks once, and does what there is to do.
     pub fn step(&mut self) {
         let fetched = self.source.fetch();
@@ -205,13 +210,23 @@ impl Agent {
                 self.status.state = State::of(*began);
                 tracing::info!(version = bundle.version(), state = ?self.status.state, "applied");
             }
-            Err(_) => {
-                let pause = known.map_or(AGAIN_PAUSE, |again| again.pause * 2);
-                let pause = pause.min(AGAIN_PAUSE_MAX);
+            Err(refusal) => {
+                let is_away = self.is_source_away(refusal);
+                let pause = pause_after(known.map(|again| again.pause), is_away);
                 self.refused = Some(Again { digest, at: Instant::now() + pause, pause });
             }
         }
         outcome.map(|_| Judged::InForce)
+    }
+
+    /// Whether the source is what failed. With the configuration of before, a source that was cut
+    /// off by the bundle answers again; one that is away by itself does not.
+    fn is_source_away(&mut self, refusal: &Refusal) -> bool {
+        if !matches!(refusal, Refusal::NotWell { is_reached: false, .. }) {
+            return false;
+        }
+        let _ = self.source.fetch();
+        !self.source.is_reached()
     }
 
     /// The bundle into force, or everything as it was.
@@ -281,5 +296,32 @@ impl Agent {
             Ok(()) => {}
             Err(error) => tracing::error!("cannot go back to the configuration before: {error}"),
         }
+    }
+}
+
+/// The pause after another refusal of a bundle, by the last one.
+fn pause_after(last: Option<Duration>, is_source_away: bool) -> Duration {
+    match last {
+        None => AGAIN_PAUSE,
+        Some(last) if is_source_away => last,
+        Some(last) => (last * 2).min(AGAIN_PAUSE_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pause_doubles_up_to_a_bound_unless_the_source_is_away() {
+        let mut pause = pause_after(None, true);
+        assert_eq!(pause, AGAIN_PAUSE);
+        pause = pause_after(Some(pause), false);
+        assert_eq!(pause, 2 * AGAIN_PAUSE);
+        assert_eq!(pause_after(Some(pause), true), pause);
+        for _ in 0..9 {
+            pause = pause_after(Some(pause), false);
+        }
+        assert_eq!(pause, AGAIN_PAUSE_MAX);
     }
 }

@@ -143,17 +143,57 @@ impl Failure {
             _ => exit::FAILED,
         }
     }
+
+    /// As recodectl calls it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Failure::NotRunning { .. } => "not_running",
+            Failure::Write(_) | Failure::Status { .. } => "output",
+            _ if self.exit_code() == exit::USAGE => "usage",
+            _ => "failed",
+        }
+    }
 }
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
-    match run(Arguments::parse().command) {
+    let command = match Arguments::try_parse() {
+        Ok(arguments) => arguments.command,
+        Err(error) => return wrong_command_line(&error),
+    };
+    let is_json = matches!(command, Command::Status { json: true, .. });
+    match run(command) {
         Ok(code) => ExitCode::from(code),
+        Err(failure) if is_json => {
+            print_error(failure.exit_code(), failure.kind(), &failure.to_string())
+        }
         Err(failure) => {
             eprintln!("recoded-agent: {failure}");
             ExitCode::from(failure.exit_code())
         }
     }
+}
+
+/// Help and versions, which clap takes for errors, and errors: as JSON where that is asked for,
+/// however wrong the rest is.
+fn wrong_command_line(error: &clap::Error) -> ExitCode {
+    let is_json = std::env::args_os().any(|word| word == "--json");
+    if !error.use_stderr() || !is_json {
+        error.exit()
+    }
+    let words = error.to_string();
+    // Without what only people at a terminal need.
+    let words = words.split("\n\nUsage").next().unwrap_or_default();
+    let words = words.split("\n\nFor more information").next().unwrap_or_default();
+    print_error(exit::USAGE, "usage", words.trim_start_matches("error: ").trim())
+}
+
+/// An error as recodectl prints it with --json.
+fn print_error(exit_code: u8, kind: &str, message: &str) -> ExitCode {
+    let error = serde_json::json!({ "exit_code": exit_code, "kind": kind, "message": message });
+    // Nothing better can be done when this fails as well.
+    let _ = writeln!(io::stdout().lock(), "{:#}", serde_json::json!({ "error": error }));
+    ExitCode::from(exit_code)
 }
 
 fn run(command: Command) -> Result<u8, Failure> {

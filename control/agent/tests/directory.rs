@@ -146,6 +146,41 @@ fn box_that_no_longer_reaches_its_source_goes_back() {
     assert_eq!(node.in_force(), "# two\n");
 }
 
+/// The source goes away while a bundle is tried, and stays away after the box went back: that
+/// is not held against the bundle, which is tried again as soon the second time.
+#[test]
+fn bundle_does_not_wait_longer_because_its_source_was_away() {
+    let node = running();
+    let path = |name: &str| node.folder.path().join(name);
+    let (source, away, file) = (path("source"), path("away"), path("file"));
+    let mut agent = node.agent();
+    node.publish(&bundle("a", 1, "# one\n"));
+    agent.step();
+    assert_eq!((agent.status().version, agent.again_pause()), (Some(1), None));
+    node.publish(&bundle("a", 2, "# two\n"));
+    // A file in the place of the folder cannot be asked.
+    fs::write(&file, "").unwrap();
+    let check = fs::read_to_string(path("check")).unwrap();
+    let [from, to, other] = [&source, &away, &file].map(|path| path.display().to_string());
+    fs::write(path("check"), format!("#!/bin/sh\nmv {from} {to}\nmv {other} {from}\n")).unwrap();
+    let come_back = || {
+        fs::rename(&source, &file).unwrap();
+        fs::rename(&away, &source).unwrap();
+    };
+    assert!(refusal(&mut agent).contains("the source could not be reached"));
+    let pause = agent.again_pause().expect("it waits");
+    come_back();
+    until("it is tried again", || {
+        agent.step();
+        away.exists()
+    });
+    assert_eq!(agent.again_pause(), Some(pause));
+    come_back();
+    fs::write(path("check"), check).unwrap();
+    until("it is in force", || refusal(&mut agent).is_empty());
+    assert_eq!((node.in_force().as_str(), agent.status().version), ("# two\n", Some(2)));
+}
+
 /// Killed between writing the file and the confirmation.
 #[test]
 fn next_agent_takes_back_what_was_not_confirmed() {

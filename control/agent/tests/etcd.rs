@@ -102,7 +102,7 @@ fn what_a_quorum_has_is_in_force_whatever_becomes_of_members() {
 
 #[test]
 fn store_that_is_taken_over_changes_no_box() {
-    let Some(cluster) = Cluster::start(1) else { return };
+    let Some(cluster) = Cluster::start(3) else { return };
     let mut node = Node::new("a");
     node.start();
     let old = bundle("a", 1, "# 1\n");

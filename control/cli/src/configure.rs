@@ -76,7 +76,7 @@ struct Step {
     subject: String,
     cause: String,
     command: String,
-    /// `planned`, `done`, or why it failed.
+    /// `planned`, `done`, `done by` another command, or why it failed.
     outcome: String,
 }
 
@@ -126,13 +126,31 @@ fn read(path: &Path) -> Result<String, ConfigureError> {
 }
 
 fn step(finding: &Finding, apply: bool) -> Step {
-    let outcome = if apply { mend(&finding.mend) } else { "planned".into() };
+    let outcome = if apply { mend_somehow(&finding.mend) } else { "planned".into() };
     Step {
         subject: finding.subject.clone(),
         cause: finding.cause.clone(),
         command: finding.mend.join(" "),
         outcome,
     }
+}
+
+/// Runs a command, or the one for drivers that do not know it: `done`, or why the first failed.
+fn mend_somehow(words: &[String]) -> String {
+    let outcome = mend(words);
+    let Some(other) = uncombined(words).filter(|_| outcome != "done") else { return outcome };
+    match mend(&other).as_str() {
+        "done" => format!("done by {}", other.join(" ")),
+        _ => outcome,
+    }
+}
+
+/// The same number of queues where those for receiving are counted apart, as with veth.
+fn uncombined(words: &[String]) -> Option<Vec<String>> {
+    let place = words.iter().position(|word| word == "combined")?;
+    let mut words = words.to_vec();
+    words[place] = "rx".into();
+    Some(words)
 }
 
 /// Runs a command; `done`, or why it failed.

@@ -5,6 +5,20 @@ use recoded_api::v1::Flow;
 
 use Align::{Left, Right};
 
+/// What the columns of `show flows` are that their names do not say.
+pub fn legend() -> String {
+    [
+        ("symbols", "of a full generation, batch or window"),
+        ("bytes", "of each symbol"),
+        ("planned", "packets to send for the symbols of a full generation or batch"),
+        ("loss", "of the hop that loses most"),
+        ("rank", "mean share of those symbols that can be decoded from what arrived"),
+        ("in, out", "packets that the flow takes and gives on this host"),
+    ]
+    .map(|(column, meaning)| sentence(column, meaning))
+    .concat()
+}
+
 /// How each flow is doing.
 pub fn flow_lines(flows: &[Flow]) -> String {
     let head = [

@@ -2,7 +2,7 @@
 
 use crate::arguments::Show;
 use crate::branches::branches;
-use crate::flows::{failed, flow_lines, rates, worst_loss};
+use crate::flows::{failed, flow_lines, legend, rates, worst_loss};
 use crate::neighbours::neighbour_table;
 use crate::sessions::session_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
@@ -297,10 +297,10 @@ fn flow_table(flows: &[Flow]) -> String {
         ("role", Left),
         ("code", Left),
         ("field", Right),
-        ("size", Right),
-        ("symbol", Right),
-        ("plan", Right),
-        ("max loss", Right),
+        ("symbols", Right),
+        ("bytes", Right),
+        ("planned", Right),
+        ("loss", Right),
         ("rank", Right),
         ("in", Right),
         ("out", Right),
@@ -331,7 +331,7 @@ fn flow_table(flows: &[Flow]) -> String {
 
 /// The flows, and the next hops of those that know them.
 fn flow_tables(flows: &[Flow]) -> String {
-    let parts = [flow_table(flows), neighbour_table(flows), branches(flows)];
+    let parts = [flow_table(flows) + &legend(), neighbour_table(flows), branches(flows)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("\n")
 }

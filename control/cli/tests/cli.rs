@@ -287,6 +287,21 @@ fn exit_codes_are_what_scripts_rely_on() {
     );
 }
 
+/// `plan` and `size` said nothing to operators.
+#[test]
+fn columns_of_flows_have_plain_names_and_a_legend() {
+    let folder = tempfile::tempdir().expect("folder");
+    let socket = serve(folder.path());
+    let shown = String::from_utf8(recodectl(&socket, "show flows").stdout).expect("text");
+    let head: Vec<&str> = shown.lines().next().expect("a head").split_whitespace().collect();
+    assert!(!head.contains(&"plan") && !head.contains(&"size"), "{head:?}");
+    for column in ["symbols", "bytes", "planned", "rank"] {
+        assert!(head.contains(&column), "{head:?}");
+        let legend = format!("\n  {column} ");
+        assert!(shown.contains(&legend), "{column} is not explained: {shown}");
+    }
+}
+
 /// Scripts that ask for JSON get it, also where the rest of the command line is not understood.
 #[test]
 fn wrong_command_lines_are_json_where_that_is_asked_for() {

@@ -92,9 +92,19 @@ fn table_fits_the_terminal_and_ends_in_a_summary() {
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     assert!(text.starts_with("degree  probability  cumulative\n"), "{text}");
-    for label in ["ranks", "theta", "efficiency", "mean degree", "considered"] {
+    for label in ["ranks", "theta", "efficiency", "mean degree", "considered", "use"] {
         assert!(text.contains(&format!("\n  {label}")), "{label} in {text}");
     }
+}
+
+/// Somebody looked for the key.
+#[test]
+fn report_says_that_no_key_takes_degrees_and_none_does() {
+    let output = recodectl("", &lines(&RANKS));
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(text.contains("no key takes degrees"), "{text}");
+    let mut keys = recoded_api::keys::FLOW.keys.iter();
+    assert!(!keys.any(|key| key.name.contains("degree")), "there is one: say so");
 }
 
 #[test]

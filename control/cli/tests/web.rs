@@ -6,6 +6,7 @@
 #[allow(dead_code)]
 mod fixed;
 
+use recoded_api::v1::Flow;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -70,6 +71,10 @@ impl Web {
         fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
         let mut state = fixed::state();
         state.version = HOSTILE.into();
+        // Of the path back, of which only the sink answers.
+        let back =
+            Flow { id: 2, role: "sink".into(), goodput_mbit: Some(48.3), ..state.flows[0].clone() };
+        state.flows.push(back);
         fs::write(folder.path().join("state.json"), serde_json::to_string(&state).unwrap())
             .unwrap();
         fs::write(folder.path().join("net.toml"), NETWORK).unwrap();
@@ -219,6 +224,24 @@ fn page_in_a_browser_shows_the_network_and_runs_nothing_that_boxes_say() {
     for shown in ["net.toml", "1 of 3 boxes up", "a → b → c", "c → b → a", "rlnc", "no daemon"]
     {
         assert!(page.contains(shown), "{shown}: {page}\n{log}");
+    }
+    // The numbers of flows, as the map has them: a's flow 1 is a source, and its flow 2 a sink.
+    let map = web.map();
+    let number = |flow: usize, key: &str| {
+        let value = map["flows"][flow][key].as_f64();
+        value.unwrap_or_else(|| panic!("flow {flow} has no {key}: {map}"))
+    };
+    let loss = map["flows"][0]["loss"][0].as_f64().expect("a loss");
+    let shown = [
+        format!("<td>{:.1} Mbit/s</td>", number(1, "goodput_mbit")),
+        format!("<td>{:.2}x</td>", number(0, "ratio")),
+        format!("<td>{:.4}</td>", number(0, "rank")),
+        format!("<td>{:.4}</td>", number(0, "rank_theory")),
+        format!("<td>{:.2} %, ", 100.0 * loss),
+        format!("lost {:.2} %</text>", 100.0 * loss),
+    ];
+    for shown in shown {
+        assert!(page.contains(&shown), "{shown}: {page}");
     }
     // As text, in its cell, and the title is ours.
     assert!(page.contains("&lt;img src=x onerror="), "{page}");

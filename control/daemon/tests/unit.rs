@@ -19,12 +19,16 @@ const HANDLERS: &str = include_str!("../package/examples/ansible/roles/recoded/h
 /// What `recodectl reload` says.
 const RELOAD: &str = include_str!("../../cli/src/reload.rs");
 
+/// Says why a test does not run; where all have to, it fails.
+fn skipped(reason: &str) {
+    assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|all| all != "1"), "{reason}");
+    println!("skipped: {reason}");
+}
+
 /// The output of `systemd-analyze`, or `None`, with the reason printed, where there is none.
 fn analyze(arguments: &[&str], unit: &str) -> Option<String> {
     let Ok(output) = Command::new("systemd-analyze").args(arguments).arg(unit).output() else {
-        let reason = "systemd-analyze is not installed";
-        assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|all| all != "1"), "{reason}");
-        println!("skipped: {reason}");
+        skipped("systemd-analyze is not installed");
         return None;
     };
     let text = [output.stdout, output.stderr].concat();
@@ -59,6 +63,34 @@ fn units_have_no_word_that_systemd_ignores() {
     }
 }
 
+/// What the examples add to the unit of the daemon.
+#[test]
+fn examples_of_additions_to_the_unit_have_no_word_that_systemd_ignores() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/package/examples/systemd");
+    let complaints = |name: &str, more: &str| {
+        let folder = tempfile::tempdir().expect("folder");
+        let unit = folder.path().join("recoded.service");
+        let beside = folder.path().join("recoded.service.d");
+        std::fs::copy(UNITS[0], &unit).expect("copied");
+        std::fs::create_dir(&beside).expect("folder");
+        let text = std::fs::read_to_string(format!("{examples}/{name}")).expect("an example");
+        std::fs::write(beside.join(name), text + more).expect("written");
+        let text = analyze(&["verify"], &unit.display().to_string())?;
+        let ours = text.lines().filter(|line| line.contains(name));
+        Some(ours.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let entries = std::fs::read_dir(examples).expect("folder");
+    let names = entries.map(|entry| entry.expect("entry").file_name().into_string().expect("name"));
+    let names: Vec<String> = names.collect();
+    assert!(names.contains(&"own-user.conf".into()) && names.contains(&"netns.conf".into()));
+    for name in names {
+        let Some(found) = complaints(&name, "") else { return };
+        assert!(found.is_empty(), "{found:?}");
+        let found = complaints(&name, "Colour=3\n").expect("as before");
+        assert!(found.iter().any(|line| line.contains("Colour")), "systemd did not read {name}");
+    }
+}
+
 /// The role decides by words of `recodectl reload`, which must be those that it says.
 #[test]
 fn ansible_role_knows_the_words_of_reload() {
@@ -86,9 +118,13 @@ for task in tasks + handlers:
 used = {'recoded_package', 'recoded_boxes', 'recoded_confirm_seconds'}
 assert set(yaml.safe_load(open(role + 'defaults/main.yml'))) == used
 ";
-    let output = match Command::new("python3").args(["-c", program, folder]).output() {
-        Ok(output) if output.status.code() != Some(42) => output,
-        _ => return println!("skipped: python3 and its module yaml are not installed"),
+    // Where the first one of the PATH lacks the module, that of the system may have it.
+    let ends = ["python3", "/usr/bin/python3"].map(|python| {
+        let output = Command::new(python).args(["-c", program, folder]).output().ok()?;
+        (output.status.code() != Some(42)).then_some(output)
+    });
+    let Some(output) = ends.into_iter().flatten().next() else {
+        return skipped("python3 and its module yaml are not installed (python3-yaml)");
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -157,7 +157,10 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
 fn queues(plan: &Plan, face: &Face, subject: &str, findings: &mut Vec<Finding>) {
     let (Some(queues), workers, name) = (face.queues, plan.workers, &face.name) else { return };
     let command = format!("ethtool -L {name} combined {workers}");
-    let cure = format!("{command}, or workers = {queues} in [daemon]");
+    let cure = format!(
+        "{command} (rx {workers} where those for receiving are counted apart), or workers = \
+         {queues} in [daemon]"
+    );
     if queues < workers {
         let cause = format!("{name} has {queues} receive queues for {workers} workers");
         findings.push(by(error(subject.into(), cause, cure), &command));

@@ -27,7 +27,7 @@ pub fn text(report: &Report) -> String {
     text
 }
 
-fn summary(report: &Report) -> [(&'static str, String); 5] {
+fn summary(report: &Report) -> [(&'static str, String); 6] {
     let Report { batch_size, expected_rank, theta, efficiency, eta, .. } = report;
     [
         (
@@ -58,6 +58,10 @@ fn summary(report: &Report) -> [(&'static str, String); 5] {
         (
             "considered",
             format!("degrees up to {}, generators over GF({})", report.degree_max, report.field),
+        ),
+        (
+            "use",
+            "for comparison: no key takes degrees, sources have those for their batch_size".into(),
         ),
     ]
 }

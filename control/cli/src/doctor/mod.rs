@@ -193,6 +193,52 @@ mod tests {
     }
 
     #[test]
+    fn packets_to_another_address_are_an_error_with_its_cure() {
+        let with = |count| {
+            let mut state = fixed::state();
+            state.links[0].faults.insert("rx_not_ours".into(), count);
+            state
+        };
+        let text = said(&with(5), &with(9));
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("FAIL link west rx_not_ours, 4 more while looking"), "{text}");
+        assert!(words.contains("Compare address and port with next_hops and port"), "{text}");
+        assert!(!said(&with(0), &with(0)).contains("rx_not_ours"));
+    }
+
+    /// The warnings of the first link when its neighbour says this of itself.
+    fn warned_of(version: &str, clock_ahead_seconds: i64) -> String {
+        let mut state = fixed::state();
+        let neighbour = &mut state.links[0].neighbours[0];
+        neighbour.version = version.into();
+        neighbour.clock_ahead_seconds = clock_ahead_seconds;
+        let mut findings = judge::judge(&state, &state);
+        findings.retain(|it| it.level == Level::Warning && it.subject == "link west");
+        let words = findings.iter().map(|it| format!("{}: {}\n", it.cause, it.cure));
+        words.collect()
+    }
+
+    #[test]
+    fn clock_of_a_neighbour_that_is_an_hour_off_is_named_and_a_few_seconds_are_not() {
+        let ours = fixed::state().version;
+        let said = warned_of(&ours, 3600);
+        assert!(said.contains("the clock of 10.0.1.1 is 3600 s ahead of this node's"), "{said}");
+        assert!(said.contains("have both follow NTP"), "{said}");
+        let said = warned_of(&ours, -3600);
+        assert!(said.contains("the clock of 10.0.1.1 is 3600 s behind this node's"), "{said}");
+        assert_eq!(warned_of(&ours, 5), "");
+    }
+
+    #[test]
+    fn version_of_a_neighbour_that_is_another_one_is_named() {
+        let said = warned_of("9.9.9", 0);
+        let ours = fixed::state().version;
+        let cause = format!("10.0.1.1 runs recoded 9.9.9, this node {ours}");
+        assert!(said.starts_with(&cause) && said.contains("the same version on both"), "{said}");
+        assert_eq!(warned_of(&ours, 0), "");
+    }
+
+    #[test]
     fn node_without_keys_is_warned_of_and_one_with_keys_is_not() {
         let with = |config: &str| State { config: config.into(), ..fixed::state() };
         let warned = |config| {

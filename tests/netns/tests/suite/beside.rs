@@ -1,4 +1,5 @@
-//! Programs of others beside the daemon, as pages and examples have it: networkd, nftables, tshark.
+//! Programs of others beside the daemon, as pages and examples have it: networkd, ifupdown,
+//! nftables, tshark.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ const NETWORKD: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../control/daemon/package/examples/networkd/30-rec0.network"
 );
+const IFUPDOWN: &str = include_str!("../../../../control/daemon/package/examples/ifupdown/rec0");
 const DISSECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/wireshark/recoded.lua");
 const BY_SYMPTOM: &str = include_str!("../../../../TROUBLESHOOTING.md");
 
@@ -91,6 +93,31 @@ fn routes_of_networkd_come_with_the_path_and_go_with_it() {
     daemons[1].wait_until_it_answers().unwrap();
     wait_until("a route when it answers again", is_routed);
     assert!(!told().contains("30-rec0.network:"), "a line is not understood:\n{}", told());
+}
+
+/// What `ifup` and `ifdown` run, by the same shell.
+#[test]
+fn lines_of_ifupdown_add_the_route_and_take_it_away() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), 100.0);
+    let source = bed.source();
+    let _daemons = Daemon::start_line(&bed, &plan(&[], CodePlan::Stream)).unwrap();
+    let lines = IFUPDOWN.lines().map(str::trim);
+    let runs = |word: &str| {
+        let commands = lines.clone().filter_map(|line| line.strip_prefix(word)?.strip_prefix(' '));
+        let commands: Vec<&str> = commands.collect();
+        assert_eq!(commands.len(), 1, "{word}: {commands:?}");
+        let mut command = source.command("sh");
+        let ended = output(command.args(["-ec", commands[0]]).env("IFACE", "rec0")).unwrap();
+        assert!(ended.success, "{word}: {}", ended.stderr);
+        source.ip("route show 10.20.0.0/16").unwrap()
+    };
+    let route = runs("up");
+    assert!(route.contains("dev rec0") && route.contains("metric 50"), "{route:?}");
+    assert_eq!(runs("up"), route, "a second time changes nothing");
+    assert_eq!(runs("down"), "");
+    assert_eq!(runs("down"), "", "a route that is gone already is no error");
+    assert!(source.ip("address show dev rec0").unwrap().contains("10.99.0.1/24"));
 }
 
 /// The sink takes what its rules let in: with AF_XDP packets pass beside them, with UDP sockets by

@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::common;
@@ -169,4 +169,145 @@ fn configure_mends_what_a_program_may(bed: &Bed, file: &Path, text: &str) {
     let (code, said) = configure(&["--apply"]);
     assert_eq!(code, UNHEALTHY, "{said}");
     assert!(said.contains("is no address of"), "{said}");
+}
+
+/// Exit code of `recoded --check` for this file on a host, and all that it says.
+fn check(bed: &Bed, host: usize, text: &str) -> (i32, String) {
+    let file = bed.directory().join("checked.toml");
+    fs::write(&file, text).unwrap();
+    let mut command = bed.hosts()[host].command(binary("recoded"));
+    let ended = output(command.args(["--check", "--config"]).arg(&file)).unwrap();
+    let said = ended.stdout + &ended.stderr;
+    (ended.code.unwrap_or(-1), words(&said))
+}
+
+/// What is said, wherever its lines end.
+fn words(said: &str) -> String {
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn check_of_the_host_finds_programs_routes_and_packets_that_do_not_fit() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, plan) = line();
+    let relay = &bed.hosts()[1];
+    let socket = |name: &str| bed.directory().join(name).to_string_lossy().into_owned();
+    let text = plan.config(1, &socket("check.sock"));
+    assert_eq!(check(&bed, 1, &text).0, OK);
+
+    // A next hop that no route leads to.
+    let address = Bed::east_address(2).to_string();
+    let far = text.replace(&address, "192.0.2.77");
+    assert_ne!(far, text);
+    let (code, said) = check(&bed, 1, &far);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("there is no route out of east to neighbour 192.0.2.77"), "{said}");
+    relay.ip(&format!("route add 192.0.2.77 via {address}")).unwrap();
+    let (code, said) = check(&bed, 1, &far);
+    assert_eq!(code, OK, "{said}");
+
+    // Packets that the interface may send, and the daemon does not receive.
+    relay.ip("link set west mtu 9000").unwrap();
+    let (code, said) = check(&bed, 1, &text);
+    assert!(code == OK && said.contains("west has MTU 9000"), "{code}: {said}");
+    assert!(said.contains("ip link set west mtu 1500"), "{said}");
+    relay.ip("link set west mtu 1500").unwrap();
+
+    // Symbols that the path's interface has no room for.
+    let mut large = plan.clone();
+    large.flows.iter_mut().for_each(|flow| flow.symbol_bytes = Some(1400));
+    let large = large.config(0, &socket("check.sock"));
+    assert_eq!(check(&bed, 0, &large).0, OK);
+    bed.source().ip("link set east mtu 1280").unwrap();
+    let (code, said) = check(&bed, 0, &large);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("symbol_bytes = 1400") && said.contains("1280"), "{said}");
+
+    // A program of another owner: a daemon with another control socket is one.
+    let mut other = Daemon::start(&bed, 1, &plan).unwrap();
+    let (code, said) = check(&bed, 1, &text);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("of another owner is attached to west"), "{said}");
+    assert!(other.stop());
+    let (code, said) = check(&bed, 1, &text);
+    assert_eq!(code, OK, "{said}");
+}
+
+#[test]
+fn queues_without_a_worker_are_found_and_configured() {
+    let Some(_turn) = common::namespaces() else { return };
+    let bed = common::bed_of_queues(2, 2, Loss::independent(0.0), 20.0);
+    let socket = bed.directory().join("check.sock");
+    let config = |workers| {
+        let plan = LinePlan { workers, ..LinePlan::protected(2) };
+        plan.config(1, &socket.to_string_lossy())
+    };
+    let (code, said) = check(&bed, 1, &config(2));
+    assert!(code == OK && said.contains("errors 0, warnings 0"), "{said}");
+    let (code, said) = check(&bed, 1, &config(3));
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("west has 2 receive queues for 3 workers"), "{said}");
+    let (code, said) = check(&bed, 1, &config(1));
+    assert_eq!(code, OK, "{said}");
+    assert!(said.contains("coded packets on the others are dropped"), "{said}");
+
+    let queues = || {
+        let shown = bed.hosts()[1].run("ls", "/sys/class/net/west/queues").unwrap();
+        shown.lines().filter(|line| line.starts_with("rx-")).count()
+    };
+    assert_eq!(queues(), 2);
+    let mut command = bed.hosts()[1].command(binary("recodectl"));
+    command.args(["configure", "host", "--apply", "--config"]);
+    let ended = output(command.arg(bed.directory().join("checked.toml"))).unwrap();
+    println!("{}", ended.stdout);
+    assert!(ended.success && ended.stdout.contains("changed: 2; left to you: 0"), "{ended:?}");
+    assert_eq!(queues(), 1);
+    let (code, said) = check(&bed, 1, &config(1));
+    assert!(code == OK && !said.contains("receive queues"), "{said}");
+}
+
+/// Linux's limit of socket buffers, which goes back to what it was.
+struct Limit(String);
+
+impl Limit {
+    const FILE: &str = "/proc/sys/net/core/rmem_max";
+
+    fn read() -> u64 {
+        fs::read_to_string(Self::FILE).unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::FILE, &self.0);
+    }
+}
+
+/// They bind daemons without CAP_NET_ADMIN alone. Only the first network namespace can set them.
+#[test]
+fn limit_of_socket_buffers_is_found_and_configured() {
+    let Some(_turn) = common::namespaces() else { return };
+    let (bed, plan) = line();
+    let plan = LinePlan { udp: vec![1], ..plan };
+    let file = bed.directory().join("check.toml");
+    fs::write(&file, plan.config(1, &bed.directory().join("check.sock").to_string_lossy()))
+        .unwrap();
+    let configure = |inside: &str, more: &str| {
+        let mut command = Command::new("sh");
+        let script = format!("exec {inside} setpriv --bounding-set=-net_admin \"$0\" \"$@\"");
+        command.args(["-c", &script]).arg(binary("recodectl"));
+        command.args(["configure", "host", more, "--config"]).arg(&file);
+        words(&output(&mut command).unwrap().stdout)
+    };
+    let _limit = Limit(fs::read_to_string(Limit::FILE).unwrap());
+    let inside = format!("ip netns exec {}", bed.hosts()[1].name());
+    fs::write(Limit::FILE, "300000").unwrap();
+    let said = configure(&inside, "--dry-run");
+    assert!(said.contains("net.core.rmem_max = 300000 bounds socket buffers"), "{said}");
+    assert_eq!(Limit::read(), 300_000, "nothing was changed");
+    let said = configure("", "--apply");
+    println!("{said}");
+    assert!(said.contains("sysctl -q -w net.core.rmem_max="), "{said}");
+    assert!(Limit::read() > 300_000, "{said}");
+    assert!(!configure(&inside, "--dry-run").contains("rmem_max"));
 }

@@ -12,6 +12,8 @@ use recoded_netns::process::{Background, tail};
 use recoded_netns::traffic::send_paced;
 use recoded_netns::{Bed, Daemon, LinePlan, Loss, Namespace};
 
+const DASHBOARD: &str = include_str!("../../../../control/daemon/metrics/dashboard.json");
+
 const METRICS: &str = "127.0.0.1:9427";
 const PROMETHEUS: &str = "127.0.0.1:9090";
 
@@ -69,6 +71,26 @@ fn wait_for(bed: &Bed, query: &str, is_right: impl Fn(f64) -> bool) -> f64 {
     }
 }
 
+/// Asks every query of the dashboard, of all instances, as Grafana does.
+fn ask_dashboard(bed: &Bed) {
+    let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let queries = targets.map(|target| target["expr"].as_str().unwrap().replace("$instance", ".*"));
+    let queries: Vec<String> = queries.collect();
+    let mut answered = 0;
+    for query in &queries {
+        assert!(!query.contains('$'), "a variable that this test does not know: {query}");
+        let found = api(bed.source(), "query", query);
+        assert_eq!(found["status"], "success", "{query}: {found}");
+        let values = found["data"]["result"].as_array().map_or(0, Vec::len);
+        answered += usize::from(values > 0);
+    }
+    println!("{} queries of the dashboard, {answered} of them with values", queries.len());
+    // Faults have values only where there are some.
+    assert!(queries.len() > 50 && answered >= 3, "{answered} of {}", queries.len());
+}
+
 #[test]
 fn prometheus_reads_a_running_line_and_its_rules_fire() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -91,6 +113,7 @@ fn prometheus_reads_a_running_line_and_its_rules_fire() {
     wait_for(&bed, "scrape_samples_scraped", |samples| samples > 100.0);
     let seconds = wait_for(&bed, "scrape_duration_seconds", |seconds| seconds > 0.0);
     println!("a scrape took {} ms", seconds * 1e3);
+    ask_dashboard(&bed);
 
     // A process that dies is replaced, and metrics go on; with the daemon gone the rule tells.
     daemons[0].signal_dataplane(rustix::process::Signal::KILL).unwrap();

@@ -174,6 +174,9 @@ fn network_of_three_daemons_is_asked_checked_and_changed_over_ssh() {
     let up = said.lines().filter(|line| line.split_whitespace().nth(1) == Some("up")).count();
     assert_eq!(up, 3, "{said}");
     assert!(!said.contains("drop_truncated"), "the boxes probe each other: {said}");
+    let (code, said) = net.recodectl("doctor --seconds 1");
+    assert_eq!(code, DONE, "{said}");
+    assert!(said.contains("boxes 3, errors 0,"), "{said}");
 
     // All boxes go over to the file, and traffic with them.
     let (before, config) = (files(&daemons), in_force(&daemons));
@@ -225,4 +228,7 @@ fn network_of_three_daemons_is_asked_checked_and_changed_over_ssh() {
     assert_eq!(code, NO_ANSWER, "{said}");
     assert!(said.contains("no daemon") && said.contains("FAIL h1"), "{said}");
     assert_eq!(files(&daemons), applied);
+    let (code, said) = net.recodectl("doctor --seconds 1");
+    assert_eq!(code, NO_ANSWER, "{said}");
+    assert!(said.contains("FAIL h1") && said.contains("boxes 3, errors "), "{said}");
 }

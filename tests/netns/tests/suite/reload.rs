@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::common;
+use recoded_api::v1::Session;
 use recoded_netns::probe::{Probe, ProbePlan};
 use recoded_netns::traffic::{Fetch, WEB_PORT, WebServer, sha256, write_random_file};
-use recoded_netns::{Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss};
+use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss};
 use rustix::process::{Pid, Signal, kill_process};
 
 const RATE_MBIT: f64 = 100.0;
@@ -200,6 +202,58 @@ fn reload_that_needs_another_process_costs_a_gap_and_no_connection() {
     let (code, said) = recodectl(relay, "reload");
     assert_eq!(code, REFUSED, "{said}");
     assert_eq!(relay.dataplane_pid().unwrap(), pid);
+}
+
+/// One box after the other: in between they do not understand each other.
+#[test]
+fn reload_to_other_keys_on_both_boxes_costs_a_gap_and_no_connection() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
+    let of = |auth: AuthPlan| {
+        let pace_mbit = Some(0.97 * RATE_MBIT);
+        let mut plan = LinePlan { auth: Some(auth), pace_mbit, ..LinePlan::protected(1) };
+        for flow in &mut plan.flows {
+            *flow = FlowPlan { code: CodePlan::Auto, field: 256, ..flow.clone() };
+        }
+        plan
+    };
+    let daemons = Daemon::start_line(&bed, &of(AuthPlan::new("full", 1))).unwrap();
+    let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
+    write_random_file(&file, 24 << 20).unwrap();
+    let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
+    let limit = Duration::from_secs(60);
+    let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+
+    let keys = AuthPlan::new("full", 1);
+    let plan = of(keys.clone());
+    for (index, daemon) in daemons.iter().enumerate() {
+        let socket = daemon.socket().display().to_string();
+        let key = AuthPlan::key_file(&format!("{socket}.other"));
+        fs::write(&key, keys.private(index)).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let text = plan.config(index, &socket).replace(&AuthPlan::key_file(&socket), &key);
+        rewrite(daemon, |_| text.clone());
+    }
+    for daemon in &daemons {
+        let (code, said) = recodectl(daemon, "reload");
+        println!("{said}");
+        assert_eq!(code, DONE, "{said}\n{}", daemon.log());
+        assert!(said.contains("private_key") && said.contains("public_key"), "{said}");
+    }
+    for (index, daemon) in daemons.iter().enumerate() {
+        let neighbour = keys.public(1 - index);
+        wait_for("keys with the neighbour's other one", daemon, || {
+            let sessions = daemon.show().map(|state| state.sessions).unwrap_or_default();
+            let is_made = |it: &Session| it.key == neighbour && it.age_seconds.is_some();
+            !sessions.is_empty() && sessions.iter().all(is_made)
+        });
+    }
+    let outcome = probe(&bed, 2).finish().unwrap();
+    assert!(outcome.came > outcome.sent / 2, "{} of {}", outcome.came, outcome.sent);
+    let download = fetch.finish().unwrap();
+    assert!(download.complete, "the connection broke: {download:?}");
+    assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
 }
 
 #[test]
