@@ -1,5 +1,5 @@
-//! `bench secure --attack`: a good flow over a relay with keys, alone and beside hostile packets for
-//! that relay, in turns.
+//! `bench secure --attack`: a good flow over a relay with keys, alone and, in turns, beside hostile
+//! packets for that relay.
 //!
 //! ```text
 //!   h0 source ---- h1 relay ---- h2 sink      good: datagrams through the tunnel, 20 Mbit/s
@@ -43,7 +43,7 @@ const GOOD_PER_SECOND: f64 = 2500.0;
 const SINK: [u8; 4] = [10, 99, 0, 2];
 
 /// An address of the source's host that no configuration names.
-const STRANGER: [u8; 4] = [10, 255, 255, 7];
+const OUTSIDE: [u8; 4] = [10, 255, 255, 7];
 
 /// What the good flow should keep.
 const AIM: f64 = 0.95;
@@ -59,7 +59,7 @@ const BURST: u64 = 16;
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
     /// Good packets, from an address that is no neighbour's.
-    Strangers,
+    Outsiders,
     /// Good packets of which one byte was changed, from the neighbour's address.
     Forgeries,
     /// Good packets again, from the neighbour's address.
@@ -71,7 +71,7 @@ pub enum Attack {
 
 impl Attack {
     const ALL: [Attack; 4] =
-        [Attack::Strangers, Attack::Forgeries, Attack::Copies, Attack::Initiations];
+        [Attack::Outsiders, Attack::Forgeries, Attack::Copies, Attack::Initiations];
 
     const fn per_second(self) -> u64 {
         match self {
@@ -82,7 +82,7 @@ impl Attack {
 
     const fn name(self) -> &'static str {
         match self {
-            Attack::Strangers => "from strangers",
+            Attack::Outsiders => "from unknown addresses",
             Attack::Forgeries => "forged, from a neighbour's address",
             Attack::Copies => "copies, from a neighbour's address",
             Attack::Initiations => "handshakes, from a neighbour's address",
@@ -197,9 +197,9 @@ fn pair(
 ) -> Result<Pair, BenchError> {
     let alone_mbit = good(bed, length)?;
     let local = match attack {
-        Attack::Strangers => {
+        Attack::Outsiders => {
             bed.source().ip("address replace 10.255.255.7/32 dev lo").map_err(BenchError::Bed)?;
-            STRANGER
+            OUTSIDE
         }
         _ => [0; 4],
     };
@@ -247,9 +247,8 @@ fn recorded(bed: &Bed, attack: Attack) -> Result<Vec<Vec<u8>>, BenchError> {
 
 /// Initiations of a node that the relay does not know.
 fn initiations(relay: PublicKey) -> Result<Vec<Vec<u8>>, BenchError> {
-    let fresh = || {
-        Entropy::fresh().map_err(|error| BenchError::os("asking for random bytes")(error.into()))
-    };
+    let fresh =
+        || Entropy::fresh().map_err(|error| BenchError::os("asking for random bytes")(error));
     let initiation = |_| {
         let identity = Identity {
             scope: Scope::Hop,

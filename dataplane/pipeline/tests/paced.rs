@@ -126,7 +126,7 @@ fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
 
 /// TCP inside a tunnel has not always more to send: pauses must not be taken for queues. The least
 /// shares are those of the codes in turn. Where round trips are long, CUBIC has not begun for long.
-/// BBR takes the time that a block takes to fill for a queue, which a path without delay shows most.
+/// BBR takes the time in which a block fills for a queue, which a path without delay shows most.
 #[test]
 fn a_stream_of_tcp_inside_fills_the_path() {
     if is_emulated() {

@@ -385,10 +385,8 @@ impl Rate {
         // What waits in the neighbour is ours, however little that is.
         if queue > target && 2 * sample.backlog > sample.queue {
             self.calm = 0;
-            if self.passes {
-                // It says nothing of a queue of the way that stays.
-                self.empty_at = now;
-            }
+            // It says nothing of a queue of the way that stays.
+            self.empty_at = if self.passes { now } else { self.empty_at };
             if sample.backlog > STALLED_NANOS {
                 self.before_stall.get_or_insert(self.unhindered);
             }
@@ -399,8 +397,7 @@ impl Rate {
             let onward = onward.filter(|_| is_limited).map(|onward| onward / kept);
             self.ceiling = onward.or(self.ceiling);
             let most = onward.map_or(fast, |onward| onward.min(fast));
-            let least = if self.passes { 0.0 } else { FACTOR_LEAST };
-            self.set(most * seen.factor().max(least));
+            self.set(most * seen.factor().max(if self.passes { 0.0 } else { FACTOR_LEAST }));
             return Verdict::Fine;
         }
         self.onward = Onward::default();

@@ -523,7 +523,7 @@ mod tests {
             packets: latest + 1,
             missing: Missing::default(),
         };
-        let mut hear = |sent: &mut Sent, report: LinkReport, now| {
+        let hear = |sent: &mut Sent, report: LinkReport, now| {
             let mut payload = [0; LINK_BYTES];
             write_link(&report, [].into_iter(), &mut payload);
             sent.hear((&report, &payload), (now, 0), |_, _| {})

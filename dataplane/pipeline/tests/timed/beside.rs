@@ -1,7 +1,7 @@
 //! TCP of others on a link of a line, which ends there; and TCP inside the tunnel.
 
 use super::tcp::Tcp;
-use super::{Line, Nanos, What};
+use super::{FLOW, Line, Nanos, ShardId, WAKE_NANOS, What};
 use std::collections::VecDeque;
 
 /// Packets that wait in front of the tunnel at most.
@@ -66,6 +66,24 @@ impl Line {
     /// Packets of one of them that came.
     pub fn came_beside(&self, index: usize) -> u64 {
         self.beside[index].tcp.delivered
+    }
+
+    /// Lets the source take what waits, as far as it does.
+    pub(super) fn take_waiting(&mut self) {
+        let id = ShardId { flow: FLOW, shard: 0 };
+        while self.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty())
+            && self.nodes[0].pipeline.opens_at(id, self.now).is_ok()
+        {
+            let number = self.waiting.as_mut().and_then(VecDeque::pop_front);
+            number.into_iter().for_each(|number| self.ingress_of(id, number));
+        }
+        let waits =
+            self.inside.and(self.waiting.as_ref()).is_some_and(|waiting| !waiting.is_empty());
+        if let Err(Some(at)) = self.nodes[0].pipeline.opens_at(id, self.now)
+            && waits
+        {
+            self.ingress(at.max(self.now) + WAKE_NANOS);
+        }
     }
 
     pub(super) fn acked_beside(&mut self, index: usize, number: u64) {

@@ -492,24 +492,6 @@ impl Line {
         }
     }
 
-    /// Lets the source take what waits, as far as it does.
-    fn take_waiting(&mut self) {
-        let id = ShardId { flow: FLOW, shard: 0 };
-        while self.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty())
-            && self.nodes[0].pipeline.opens_at(id, self.now).is_ok()
-        {
-            let number = self.waiting.as_mut().and_then(VecDeque::pop_front);
-            number.into_iter().for_each(|number| self.ingress_of(id, number));
-        }
-        let is_waiting = self.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty());
-        if self.inside.is_some()
-            && is_waiting
-            && let Err(Some(at)) = self.nodes[0].pipeline.opens_at(id, self.now)
-        {
-            self.ingress(at.max(self.now) + WAKE_NANOS);
-        }
-    }
-
     fn ingress_of(&mut self, id: ShardId, number: u32) {
         let is_sparse = self.is_sparse(number);
         let bytes = if is_sparse { SPARSE_BYTES } else { self.load.bytes };
