@@ -88,6 +88,13 @@ impl Contender {
         matches!(self.kind, Kind::Tunnel { .. })
     }
 
+    /// Whether it is a tunnel of another code than a stream. Their twins are only measured if they
+    /// are named.
+    pub fn is_other_code(&self) -> bool {
+        let is_stream = matches!(self.kind, Kind::Tunnel { code: CodePlan::Stream, .. });
+        self.is_tunnel() && !is_stream
+    }
+
     /// Whether its daemons choose the code.
     pub fn is_automatic(&self) -> bool {
         matches!(self.kind, Kind::Tunnel { code: CodePlan::Auto, .. })

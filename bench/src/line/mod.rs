@@ -131,8 +131,13 @@ fn plan(options: &Options) -> Vec<Line> {
         true => CONTENDERS.iter().filter(|contender| contender.is_default()).collect(),
         false => named,
     };
+    let by_default = options.contenders.is_empty();
     let line = |case: &'static Case| {
-        let contenders = contenders.iter().filter(|contender| !contender.is_redundant(case));
+        let is_measured = |contender: &&&'static Contender| {
+            let is_left_out = by_default && case.twins && contender.is_other_code();
+            !contender.is_redundant(case) && !is_left_out
+        };
+        let contenders = contenders.iter().filter(is_measured);
         let series =
             contenders.map(|contender| Series { contender, samples: Vec::new(), failed: None });
         Line { case, series: series.collect() }

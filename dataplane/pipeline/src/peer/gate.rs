@@ -24,6 +24,10 @@ use recoded_wire::link::LinkReport;
 /// What may leave at once after a pause: a worker that shares its core may be woken late.
 const BURST_NANOS: Nanos = 1_500_000;
 
+/// Workers that are woken late look like so long a queue, on every link: what a source hears of is
+/// the sum of all, and would slow down for nothing.
+const USUAL_NANOS: Nanos = 1_500_000;
+
 /// The link is not taken to be busy for longer, whatever left: it would be idle later.
 const BUSY_MAX_NANOS: Nanos = 50_000_000;
 
@@ -127,9 +131,9 @@ impl Gate {
         self.mends = self.mends.saturating_sub(packets as u32);
     }
 
-    /// How long packets wait in front of the link and behind it.
+    /// How long packets wait in front of the link and behind it, beyond what is usual on a link.
     pub(crate) fn waits(&self) -> Nanos {
-        self.waits.0 + self.waits.1
+        self.waits.0.saturating_sub(USUAL_NANOS) + self.waits.1
     }
 }
 
