@@ -6,12 +6,12 @@
 mod common;
 
 use common::etcd::Cluster;
-use common::{Node, bundle, signer, until};
+use common::{Node, PATIENCE, bundle, signer, until};
 use recoded_agent::bundle::{BUNDLE_BYTES_MAX, Bundle};
 use recoded_agent::key::Signer;
 use recoded_agent::status::Status;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The program, following `source`.
 struct Following {
@@ -52,7 +52,15 @@ fn changes(what: &str, cluster: &Cluster, node: &Node, version: u64) {
     let text = format!("# {version}, {what}\n");
     cluster.put(&node.name, &bundle(&node.name, version, &text));
     let at = Instant::now();
-    until(what, || node.in_force() == text && node.daemon.get().confirmed == version);
+    let is_there = || node.in_force() == text && node.daemon.get().confirmed == version;
+    while !is_there() {
+        if at.elapsed() > PATIENCE {
+            let read = |name| std::fs::read_to_string(node.folder.path().join(name));
+            let [status, log] = ["status.json", "agent.log"].map(|it| read(it).unwrap_or_default());
+            panic!("not in force: {what}\n{status}\n{log}");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
     println!("{what}: in force {} ms after a quorum had it", at.elapsed().as_millis());
 }
 

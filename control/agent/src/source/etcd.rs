@@ -20,6 +20,9 @@ use std::time::Duration;
 /// error of form.
 const ANSWER_BYTES_MAX: usize = BUNDLE_BYTES_MAX / 3 * 4 + (16 << 10);
 
+/// Tries of a write while others write the same key.
+const TRIES: usize = 5;
+
 /// An etcd of one or more members.
 pub struct Etcd {
     http: Http,
@@ -36,6 +39,9 @@ struct Answer {
     header: Header,
     #[serde(default)]
     kvs: Vec<Pair>,
+    /// Of a write: whether its condition held.
+    #[serde(default)]
+    succeeded: bool,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +53,9 @@ struct Header {
 struct Pair {
     #[serde(default)]
     value: String,
+    /// Revision of the store at the last write of it.
+    #[serde(default)]
+    mod_revision: String,
 }
 
 impl Etcd {
@@ -65,21 +74,38 @@ impl Etcd {
         let mut answer = self.ask("range", &json!({ "key": STANDARD.encode(key) }))?;
         match answer.kvs.pop() {
             None => Ok(None),
-            Some(Pair { value }) => match STANDARD.decode(value) {
+            Some(Pair { value, .. }) => match STANDARD.decode(value) {
                 Ok(bytes) => Ok(Some(bytes)),
                 Err(_) => Err(HttpError::Form { url: self.endpoint().to_owned() }),
             },
         }
     }
 
-    /// Sets the value of `key`; a quorum has it on disk.
+    /// Sets the value of `key`; a quorum has it on disk. Each try holds only while the value is the
+    /// one that was read before: a member that stood still while it was asked, and did not answer
+    /// in time, may do what it was asked when something newer has long been written.
     ///
     /// # Errors
     ///
-    /// The last one, when no member answers for a quorum. It may have been written then.
+    /// The last one, when no member answers for a quorum; it may have been written then. And when
+    /// others write the same key all the time.
     pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), HttpError> {
-        let body = json!({ "key": STANDARD.encode(key), "value": STANDARD.encode(value) });
-        self.ask("put", &body).map(|_| ())
+        let (name, bytes) = (STANDARD.encode(key), STANDARD.encode(value));
+        for _ in 0..TRIES {
+            let read = self.ask("range", &json!({ "key": name }))?;
+            // A key that there is not has revision 0.
+            let revision = read.kvs.first().map_or("0", |pair| &pair.mod_revision);
+            let is_same = json!(
+                { "key": name, "target": "MOD", "result": "EQUAL", "mod_revision": revision }
+            );
+            let write = json!({ "request_put": { "key": name, "value": bytes } });
+            let body = json!({ "compare": [is_same], "success": [write] });
+            // A member that did not answer may have written it.
+            if self.ask("txn", &body)?.succeeded || self.get(key)?.as_deref() == Some(value) {
+                return Ok(());
+            }
+        }
+        Err(HttpError::Contended { url: self.endpoint().to_owned() })
     }
 
     /// Waits until `key` changes after the last read, or for `pause`.

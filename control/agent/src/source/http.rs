@@ -54,6 +54,12 @@ pub enum HttpError {
         /// What was asked for.
         url: String,
     },
+    /// A write, between those of others.
+    #[error("{url}: others write the same key all the time: try again when they are done")]
+    Contended {
+        /// Who was asked.
+        url: String,
+    },
 }
 
 impl Http {
