@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -198,7 +198,8 @@ fn pair(
     let alone_mbit = good(bed, length)?;
     let local = match attack {
         Attack::Outsiders => {
-            bed.source().ip("address replace 10.255.255.7/32 dev lo").map_err(BenchError::Bed)?;
+            let address = format!("address replace {}/32 dev lo", Ipv4Addr::from(OUTSIDE));
+            bed.source().ip(&address).map_err(BenchError::Bed)?;
             OUTSIDE
         }
         _ => [0; 4],

@@ -94,6 +94,26 @@ upstream = { link = \"west\", address = \"10.77.1.1\" }
 next_hops = [{ link = \"east\", address = \"10.77.2.2\" }]
 ";
 
+/// A download through the tunnel that has begun.
+struct Download {
+    file: PathBuf,
+    copy: PathBuf,
+    fetch: Fetch,
+    _server: WebServer,
+}
+
+impl Download {
+    fn begin(bed: &Bed) -> Download {
+        let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
+        write_random_file(&file, 24 << 20).unwrap();
+        let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
+        let limit = Duration::from_secs(60);
+        let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        Download { file, copy, fetch, _server }
+    }
+}
+
 #[test]
 fn reload_under_traffic_costs_no_packet_of_an_unchanged_flow() {
     let Some(_turn) = common::daemons() else { return };
@@ -151,12 +171,7 @@ fn reload_that_needs_another_process_costs_a_gap_and_no_connection() {
     let Some(_turn) = common::daemons_beside() else { return };
     let (bed, daemons) = line();
     let relay = &daemons[1];
-    let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
-    write_random_file(&file, 24 << 20).unwrap();
-    let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
-    let limit = Duration::from_secs(60);
-    let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    let Download { file, copy, fetch, _server } = Download::begin(&bed);
     let before = relay.dataplane_pid().unwrap();
     rewrite(relay, |text| text.replacen("frames = ", "memory = \"256 MiB\"\nframes = ", 1));
     let (code, said) = recodectl(relay, "reload --diff");
@@ -218,12 +233,7 @@ fn reload_to_other_keys_on_both_boxes_costs_a_gap_and_no_connection() {
         plan
     };
     let daemons = Daemon::start_line(&bed, &of(AuthPlan::new("full", 1))).unwrap();
-    let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
-    write_random_file(&file, 24 << 20).unwrap();
-    let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
-    let limit = Duration::from_secs(60);
-    let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    let Download { file, copy, fetch, _server } = Download::begin(&bed);
 
     let keys = AuthPlan::new("full", 1);
     let plan = of(keys.clone());
