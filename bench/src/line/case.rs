@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use recoded_netns::{BedConfig, DirectionConfig, LinkConfig, Loss};
 
-/// Rate of every link in Mbit/s, counted with Ethernet headers.
-pub const RATE_MBIT: f64 = 300.0;
+/// Rate of every link in Mbit/s, counted with Ethernet headers, unless the line says otherwise.
+const RATE_MBIT: f64 = 300.0;
 
 /// Queue of every link.
 pub const QUEUE: Duration = Duration::from_millis(25);
@@ -34,6 +34,8 @@ pub struct Case {
     pub loss: f64,
     /// Mean run of lost packets; 1 is independent.
     pub burst: f64,
+    /// Rate of each link in Mbit/s, counted with Ethernet headers.
+    pub rate_mbit: f64,
     /// One-way delay of each link.
     pub delay_ms: u64,
     /// The loss of the link in the middle, if it is another.
@@ -65,6 +67,7 @@ const fn line(name: &'static str, hops: usize, loss: f64) -> Case {
         hops,
         loss,
         burst: 1.0,
+        rate_mbit: RATE_MBIT,
         delay_ms: 0,
         bad_loss: None,
         reorder: 0.0,
@@ -97,6 +100,12 @@ pub const CASES: &[Case] = &[
     by_default(Case { delay_ms: 50, ..line("3hops-3%-50ms", 3, 0.03) }),
     by_default(Case { delay_ms: 270, ..line("1hop-2%-270ms", 1, 0.02) }),
     by_default(Case { burst: 8.0, ..line("4hops-10%-bursts8", 4, 0.10) }),
+    // A third of the rate: what these lines carry where two cores are enough for all of it.
+    Case { rate_mbit: 100.0, ..line("10hops-10%-100mbit", 10, 0.10) },
+    Case { rate_mbit: 100.0, ..line("10hops-20%-100mbit", 10, 0.20) },
+    Case { rate_mbit: 100.0, delay_ms: 10, ..line("4hops-10%-10ms-100mbit", 4, 0.10) },
+    // Nothing is lost: what the hosts of a line add to the delay.
+    Case { datagrams: true, ..line("4hops-clean", 4, 0.0) },
     // Nothing is lost on these: what TCP itself makes of such delays and falls.
     Case { delay_ms: 50, ..line("3hops-clean-50ms", 3, 0.0) },
     Case { delay_ms: 270, ..line("1hop-clean-270ms", 1, 0.0) },
@@ -134,7 +143,7 @@ impl Case {
                 reorder: self.reorder,
                 reorder_by: late,
                 duplicate: self.duplicate,
-                ..DirectionConfig::new(loss, RATE_MBIT)
+                ..DirectionConfig::new(loss, self.rate_mbit)
             };
             // All timed: lost packets have spent airtime on every line, all senders can fill
             // queues, and the queue of each link is known.
@@ -151,7 +160,7 @@ impl Case {
     pub fn limit_mbit(&self, is_tunnel: bool) -> f64 {
         let payload = if is_tunnel { PAYLOAD_CODED } else { PAYLOAD_PLAIN };
         let loss = self.bad_loss.unwrap_or(0.0).max(self.loss);
-        RATE_MBIT * (1.0 - loss) * payload / PACKET
+        self.rate_mbit * (1.0 - loss) * payload / PACKET
     }
 
     /// Round trip without queues.
@@ -166,6 +175,6 @@ impl Case {
 
     /// Whether the ends need larger TCP buffers than Linux's defaults to fill the line.
     pub fn needs_buffers(&self) -> bool {
-        self.round_trip().as_secs_f64() * RATE_MBIT * 1e6 / 8.0 > BUFFERED_BYTES
+        self.round_trip().as_secs_f64() * self.rate_mbit * 1e6 / 8.0 > BUFFERED_BYTES
     }
 }

@@ -30,7 +30,7 @@ use sample::Setup;
 
 /// Measure TCP and datagrams over lossy lines with delay, ours beside Linux and split TCP
 ///
-/// Hosts in a line in network namespaces, joined by emulated links of 300 Mbit/s. Measured in turns
+/// Hosts in a line in network namespaces, joined by emulated links, of 300 Mbit/s unless a name says otherwise. Measured in turns
 /// on the same line: Linux forwarding with cubic and with BBR, split TCP with BBR on every hop, and
 /// recoded with each code. Of each: a TCP stream and a probe of small datagrams beside it, packets
 /// that each link saw per symbol, processor time; on some lines also datagrams by themselves:

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::line::case::{Case, OMITTED, QUEUE, RATE_MBIT};
+use crate::line::case::{Case, OMITTED, QUEUE};
 use crate::line::contender::Contender;
 use crate::line::sample::{Datagrams, Sample, StreamSample};
 use crate::machine::Machine;
@@ -252,7 +252,8 @@ impl Line {
 
 /// A line in words.
 fn describe(case: &Case) -> String {
-    let mut text = format!("{} link(s), {:.0} % loss each", case.hops, case.loss * 100.0);
+    let Case { hops, rate_mbit, loss, .. } = case;
+    let mut text = format!("{hops} link(s) of {rate_mbit} Mbit/s, {:.0} % loss each", loss * 100.0);
     if case.burst > 1.0 {
         text += &format!(" in bursts of {}", case.burst);
     }
@@ -297,7 +298,7 @@ impl Report {
         let mut lines = vec![
             self.machine.heading(),
             format!(
-                "links of {RATE_MBIT} Mbit/s with queues of {} ms; median of {} run(s), streams of \
+                "links with queues of {} ms; median of {} run(s), streams of \
                  {} s after {} s (or ten round trips); everything on cores {:?}; {:.0} s in all",
                 QUEUE.as_millis(),
                 self.runs,
@@ -344,7 +345,6 @@ impl Report {
             "bench": "line",
             "machine": self.machine,
             "cores": self.cores,
-            "rate_mbit": RATE_MBIT,
             "queue_ms": QUEUE.as_millis() as u64,
             "seconds": self.seconds,
             "runs": self.runs,

@@ -9,7 +9,7 @@ use recoded_netns::{Bed, BedError, DirectionConfig, LinkConfig, LinkCounters, Lo
 
 use crate::cores::Ticks;
 use crate::error::BenchError;
-use crate::line::case::{Case, RATE_MBIT};
+use crate::line::case::Case;
 use crate::line::contender::{Contender, Kind, Running};
 use crate::median::median;
 
@@ -335,6 +335,7 @@ impl Setup<'_> {
         let links = after.links.iter().zip(&before.links);
         let links: Vec<_> = links.map(|(after, before)| after.since(before).eastward).collect();
         let busy = after.ticks.iter().zip(&before.ticks);
+        let rate = self.case.rate_mbit;
         let steps = |slow: f64| {
             let third = time / 3.0;
             let share = |from: f64, to: f64, limit: f64| {
@@ -342,7 +343,7 @@ impl Setup<'_> {
             };
             [
                 share(0.0, third, limit),
-                share(third + SETTLE_SECONDS, 2.0 * third, limit * slow / RATE_MBIT),
+                share(third + SETTLE_SECONDS, 2.0 * third, limit * slow / rate),
                 share(2.0 * third + SETTLE_SECONDS, time, limit),
             ]
         };
@@ -351,7 +352,7 @@ impl Setup<'_> {
             mbit,
             // Where the rate falls, it is low for a third of the time.
             of_limit: both_mbit / limit * 3.0
-                / (2.0 + self.case.rate_falls_to.map_or(1.0, |slow| slow / RATE_MBIT)),
+                / (2.0 + self.case.rate_falls_to.map_or(1.0, |slow| slow / rate)),
             packets_per_symbol: links.iter().map(|link| link.seen as f64 / symbols).collect(),
             queue_max_ms: links.iter().map(|l| l.sojourn_max.as_secs_f64() * 1e3).collect(),
             queue_drops: links.iter().map(|link| link.queue_drops).sum(),
