@@ -50,6 +50,28 @@ fn what_is_open_leaves_before_a_shutdown() {
     }
 }
 
+/// Nodes that stood still for longer than the hold timeout, as stopped processes do, once gave up
+/// what was incomplete before they had asked for it.
+#[test]
+fn what_was_incomplete_before_a_standstill_is_asked_for_after_it() {
+    for flow in codes().into_iter().filter(|flow| flow.code.name() != "window") {
+        let mut line = Line::new(1, 0.0, 7, |params| {
+            (params.code, params.redundancy) = (flow.code, Redundancy::Fixed(1.0));
+        });
+        for number in 0..300 {
+            line.loss = if number % 10 == 7 { 1.0 } else { 0.0 };
+            line.loss_up = 1.0;
+            line.send(&ip_packet(150, number));
+        }
+        (line.loss, line.loss_up) = (0.0, 0.0);
+        assert!(line.delivered().len() < 100, "{}: nothing is missing", flow.code.name());
+        line.now += 300 * MILLI;
+        line.pass(1000);
+        assert_eq!(line.delivered().len(), 300, "{}", flow.code.name());
+        line.check();
+    }
+}
+
 /// A source whose frames are taken away in the middle of a generation once used its number again
 /// for other symbols, which the sink took for those of before.
 #[test]

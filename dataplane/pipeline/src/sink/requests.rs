@@ -76,6 +76,11 @@ impl Requests {
         (self.interval, if self.is_mended { patience } else { 0 })
     }
 
+    /// Until when a copy of a request waits for an answer.
+    pub(crate) fn answered_by(&self, asked_at: Nanos) -> Nanos {
+        asked_at + self.interval
+    }
+
     /// Whether a report with requests may be sent.
     pub(crate) fn has_budget(&self) -> bool {
         self.budget.is_left()

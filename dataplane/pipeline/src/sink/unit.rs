@@ -138,7 +138,8 @@ pub(crate) struct Progress {
     /// Requests said.
     asks: u8,
     first_asked_at: Nanos,
-    asked_at: Nanos,
+    /// Zero before the first request.
+    pub asked_at: Nanos,
 }
 
 impl Progress {

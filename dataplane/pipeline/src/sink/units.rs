@@ -258,12 +258,13 @@ impl<U: Unit> UnitSink<U> {
     }
 
     /// When the unit next in order is given up. Those behind it wait for their turn, however long
-    /// ago they closed.
+    /// ago they closed. Time alone ends none: a node that stood still asks for what it lacks first.
     fn hold_ends_at(&self, params: &FlowParams) -> Option<Nanos> {
         let (next, _) = self.range.filter(|_| self.holds())?;
-        let Progress { closed, decoded, .. } = *self.units[self.index(next)].progress();
+        let Progress { closed, decoded, asked_at, .. } = *self.units[self.index(next)].progress();
         let hold = params.hold_timeout_nanos + self.requests.hold();
-        closed.filter(|_| !decoded).map(|closed| closed + hold)
+        let answered = self.requests.answered_by(asked_at);
+        closed.filter(|_| !decoded).map(|closed| answered.max(closed + hold))
     }
 
     /// Gives up what has blocked delivery for longer than the hold timeout.
