@@ -381,7 +381,8 @@ impl Rate {
         let is_limited = limited.is_some();
         // Where much less is sent than could be, the queue is of others.
         let is_ours = is_limited || self.capacity > self.bytes_per_second / OTHERS;
-        let seen = Seen { queue, target, own, round_trip, is_limited, is_ours };
+        let link_queue = sample.queue.saturating_sub(sample.backlog) as f64;
+        let seen = Seen { queue, link_queue, target, own, round_trip, is_limited, is_ours };
         // What waits in the neighbour is ours, however little that is.
         if queue > target && 2 * sample.backlog > sample.queue {
             self.calm = 0;
@@ -459,7 +460,7 @@ impl Rate {
     /// One step of the loop.
     fn steer(&mut self, seen: &Seen, now: Nanos) -> Verdict {
         if let Some(mut contest) = self.contest.take() {
-            let &Seen { queue, own: target, is_limited, .. } = seen;
+            let &Seen { link_queue: queue, own: target, is_limited, .. } = seen;
             let (own, overflows) = (self.own.part(SHARE), self.overflows());
             let shared = Shared { own, queue, target, overflows, is_limited };
             let next = contest.step(&shared, now);
@@ -530,7 +531,7 @@ impl Rate {
     /// before they did.
     fn begin_contest(&mut self, now: Nanos) {
         let before = self.rival.map_or(SHARE * self.empty_rate, |(_, rate)| rate);
-        let rate = before.max(self.capacity);
+        let rate = before.max(self.capacity).min(self.most().max(self.empty_rate));
         self.contest = Some(Contest::new(rate, now));
         self.set(rate);
     }

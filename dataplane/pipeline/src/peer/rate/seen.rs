@@ -32,7 +32,9 @@ const CONTESTED: f64 = 2.0;
 /// What a sample says of the queue; times in nanoseconds.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Seen {
+    /// That of the link and of the neighbour, and that of the link alone: others are only there.
     pub queue: f64,
+    pub link_queue: f64,
     pub target: f64,
     /// A queue that may be of this sender alone.
     pub own: f64,
@@ -45,7 +47,7 @@ pub(super) struct Seen {
 impl Seen {
     /// Whether the queue is longer than several who aim at short ones would make it.
     pub(super) fn is_contested(&self) -> bool {
-        self.queue > CONTESTED * unscaled_own(self.round_trip)
+        self.link_queue > CONTESTED * unscaled_own(self.round_trip)
     }
 
     pub(super) fn is_flooded(&self) -> bool {
