@@ -17,6 +17,7 @@ local PROFILES = { [0] = "baseline", [1] = "precoded", [2] = "cyclic-shift" }
 local KINDS = {
     [1] = "sends", [2] = "expects", [128] = "unknown flow", [129] = "not expected",
     [130] = "not sent", [131] = "not there", [132] = "code not built in", [133] = "too large",
+    [3] = "sizes", [134] = "symbols too long", [135] = "no memory",
 }
 local ITEMS = {
     [0] = "withdrawn", [1] = "hop report", [2] = "flow report", [3] = "NACK", [4] = "ranks",

@@ -96,6 +96,8 @@ pub(crate) struct Keyer {
     /// By `PeerId`: link, address, whether there is a key of it.
     ways: Vec<(usize, IpAddr, bool)>,
     movers: Movers,
+    /// Memory for sources, and for what packets announce.
+    flow_memory_bytes: usize,
 }
 
 impl Keyer {
@@ -123,6 +125,7 @@ impl Keyer {
             passes: (0, 0),
             talk: Talk::new(topology, now, getrandom::u32()? as u16),
             told: None,
+            flow_memory_bytes: topology.flow_memory_bytes,
             ways: topology
                 .hops
                 .iter()

@@ -22,6 +22,18 @@ pub const ENTRIES_MAX: usize = 32;
 /// Longest announcement, without a trailer.
 pub const ANNOUNCEMENT_BYTES_MAX: usize = HEADER_BYTES + FIXED_BYTES + ENTRIES_MAX * ENTRY_BYTES;
 
+/// Largest generation.
+const GENERATION_SIZE_MAX: u16 = 256;
+
+/// Logarithm of the most symbols that a block or window can be said to have.
+const SYMBOLS_LOG2_MAX: u8 = 16;
+
+/// Bits of the length of headers, beside that logarithm.
+const HEADER_BITS: u32 = 11;
+
+/// The longest that these bits hold: the longest coding vector has 256 bytes.
+const HEADER_BYTES_MAX: u16 = (1 << HEADER_BITS) - 1;
+
 /// Entries from this kind on are refusals.
 const REFUSALS: u8 = 128;
 
@@ -69,6 +81,17 @@ pub enum Entry {
         /// Bytes of UDP payload of its largest packets, without the tag of a hop; 0: not known.
         packet_bytes: u16,
     },
+    /// The sizes of a flow that it sends, which say what the receiver has to hold.
+    Sizes {
+        /// The flow.
+        flow: u32,
+        /// Symbols of a generation, or packets of a batch: 1 to 256.
+        generation_size: u16,
+        /// Logarithm of the symbols of a block or window, rounded up; 0 for generations.
+        symbols_log2: u8,
+        /// Most bytes of a packet in front of its symbol.
+        header_bytes: u16,
+    },
     /// It expects this flow from the neighbour.
     Expects {
         /// The flow.
@@ -99,6 +122,10 @@ pub enum Refusal {
     /// The largest packets of the flow do not fit a link that the receiver sends them on by; this
     /// many bytes of UDP payload do.
     TooLarge(u16),
+    /// The receiver takes symbols of this many bytes at most, and those of the flow are longer.
+    SymbolBytes(u16),
+    /// The receiver needs this many MiB for the sizes of the flow, and has less.
+    Memory(u16),
 }
 
 impl Refusal {
@@ -111,6 +138,8 @@ impl Refusal {
                 Refusal::NotThere => 3,
                 Refusal::Code(_) => 4,
                 Refusal::TooLarge(_) => 5,
+                Refusal::SymbolBytes(_) => 6,
+                Refusal::Memory(_) => 7,
             }
     }
 }
@@ -122,9 +151,16 @@ impl Entry {
                 (flow, 1, code.map_or(0, |code| code as u8), packet_bytes)
             }
             Entry::Expects { flow } => (flow, 2, 0, 0),
+            Entry::Sizes { flow, generation_size, symbols_log2, header_bytes } => {
+                let size = generation_size.clamp(1, GENERATION_SIZE_MAX) - 1;
+                let log2 = u16::from(symbols_log2.min(SYMBOLS_LOG2_MAX));
+                (flow, 3, size as u8, log2 << HEADER_BITS | header_bytes.min(HEADER_BYTES_MAX))
+            }
             Entry::Refuses { flow, refusal } => match refusal {
                 Refusal::Code(code) => (flow, refusal.kind(), code as u8, 0),
-                Refusal::TooLarge(bytes) => (flow, refusal.kind(), 0, bytes),
+                Refusal::TooLarge(value) | Refusal::SymbolBytes(value) | Refusal::Memory(value) => {
+                    (flow, refusal.kind(), 0, value)
+                }
                 _ => (flow, refusal.kind(), 0, 0),
             },
         };
@@ -137,16 +173,24 @@ impl Entry {
     fn parse(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
         let [f0, f1, f2, f3, kind, code, v0, v1] = *bytes;
         let (flow, value) = (u32::from_be_bytes([f0, f1, f2, f3]), u16::from_be_bytes([v0, v1]));
+        let generation_size = u16::from(code) + 1;
         let code = PacketType::from_nibble(code).filter(|code| code_bit(*code) != 0);
         let refusal = match kind {
             1 => return Some(Entry::Sends { flow, code, packet_bytes: value }),
             2 => return Some(Entry::Expects { flow }),
+            3 if value >> HEADER_BITS <= u16::from(SYMBOLS_LOG2_MAX) => {
+                let symbols_log2 = (value >> HEADER_BITS) as u8;
+                let header_bytes = value & HEADER_BYTES_MAX;
+                return Some(Entry::Sizes { flow, generation_size, symbols_log2, header_bytes });
+            }
             128 => Refusal::UnknownFlow,
             129 => Refusal::NotExpected,
             130 => Refusal::NotSent,
             131 => Refusal::NotThere,
             132 => Refusal::Code(code?),
             133 => Refusal::TooLarge(value),
+            134 => Refusal::SymbolBytes(value),
+            135 => Refusal::Memory(value),
             _ => return None,
         };
         Some(Entry::Refuses { flow, refusal })
@@ -242,12 +286,21 @@ mod tests {
             Just(Refusal::NotThere),
             codes().prop_map(Refusal::Code),
             any::<u16>().prop_map(Refusal::TooLarge),
+            any::<u16>().prop_map(Refusal::SymbolBytes),
+            any::<u16>().prop_map(Refusal::Memory),
         ]
     }
 
     fn entries() -> impl Strategy<Value = Entry> {
         let sends = (any::<u32>(), prop::option::of(codes()), any::<u16>());
+        let sizes = (any::<u32>(), 1u16..=256, 0u8..=16, 0u16..=2047);
         prop_oneof![
+            sizes.prop_map(|(flow, generation_size, symbols_log2, header_bytes)| Entry::Sizes {
+                flow,
+                generation_size,
+                symbols_log2,
+                header_bytes
+            }),
             sends.prop_map(|(flow, code, packet_bytes)| Entry::Sends { flow, code, packet_bytes }),
             any::<u32>().prop_map(|flow| Entry::Expects { flow }),
             (any::<u32>(), refusals()).prop_map(|(flow, refusal)| Entry::Refuses { flow, refusal }),
@@ -290,7 +343,11 @@ mod tests {
         let mut out = [0; ANNOUNCEMENT_BYTES_MAX];
         let len = write_announcement(&Announcement::default(), &entries, &mut out);
         out[HEADER_BYTES + FIXED_BYTES + 4] = 77;
-        assert_eq!(parse_announcement(&out[..len]).unwrap().2.count(), ENTRIES_MAX - 1);
+        // Sizes of more symbols than there can be.
+        let entry = HEADER_BYTES + FIXED_BYTES + ENTRY_BYTES;
+        out[entry + 4] = 3;
+        out[entry + 6] = 17 << 3;
+        assert_eq!(parse_announcement(&out[..len]).unwrap().2.count(), ENTRIES_MAX - 2);
         let long = [&out[..], &[0; ENTRY_BYTES]].concat();
         assert_eq!(parse_announcement(&long).err(), Some(HeaderError::Value));
         out[1] = Flags::EDGE;

@@ -180,6 +180,12 @@ pub(crate) fn announcements() -> Vec<Announced> {
         (refuses(6, Refusal::NotThere), (6, 131, 0, 0)),
         (refuses(7, Refusal::Code(PacketType::Bats)), (7, 132, 1, 0)),
         (refuses(u32::MAX, Refusal::TooLarge(1372)), (u32::MAX, 133, 0, 1372)),
+        (
+            Entry::Sizes { flow: 8, generation_size: 256, symbols_log2: 15, header_bytes: 300 },
+            (8, 3, 255, 0x792c),
+        ),
+        (refuses(9, Refusal::SymbolBytes(1200)), (9, 134, 0, 1200)),
+        (refuses(10, Refusal::Memory(300)), (10, 135, 0, 300)),
     ];
     let announced = |count: usize| {
         let announcement = Announcement {

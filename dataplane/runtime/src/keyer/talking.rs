@@ -3,6 +3,7 @@
 use super::{Keyer, Party, seconds};
 use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::keyring::Letter;
+use crate::opening::source_memory_bytes;
 use crate::shared::LinkNow;
 use crate::snapshot::IP_PACKET_BYTES_MAX;
 use crate::talk::Surroundings;
@@ -13,10 +14,12 @@ use std::net::IpAddr;
 impl Keyer {
     /// Tells neighbours what is due.
     pub(super) fn talk(&mut self, now: u64) {
-        let Keyer { talk, shared, keyring, hops, ways, .. } = self;
+        let Keyer { talk, shared, keyring, hops, ways, flow_memory_bytes, .. } = self;
         let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
         let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
-        let around = Surroundings { now, clock: seconds(), snapshot: &snapshot, room: &room };
+        let memory_bytes = flow_memory_bytes.saturating_sub(source_memory_bytes(&snapshot));
+        let (snapshot, clock) = (&snapshot, seconds());
+        let around = Surroundings { now, clock, snapshot, room: &room, memory_bytes };
         let next_hops = shared.next_hops.get();
         let is_reached = |peer: PeerId| {
             let hop = usize::from(peer.0);
@@ -34,11 +37,12 @@ impl Keyer {
 
     /// Reads what a neighbour tells.
     pub(super) fn listen(&mut self, peer: PeerId, letter: &Letter) {
-        let Keyer { talk, shared, clock, ways, .. } = self;
+        let Keyer { talk, shared, clock, ways, flow_memory_bytes, .. } = self;
         let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
         let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
-        let (now, clock) = (clock.now(), seconds());
-        let around = Surroundings { now, clock, snapshot: &snapshot, room: &room };
+        let memory_bytes = flow_memory_bytes.saturating_sub(source_memory_bytes(&snapshot));
+        let (now, clock, snapshot) = (clock.now(), seconds(), &snapshot);
+        let around = Surroundings { now, clock, snapshot, room: &room, memory_bytes };
         talk.receive(&around, peer, letter.packet());
     }
 }

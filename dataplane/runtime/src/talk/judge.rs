@@ -1,6 +1,10 @@
 //! Does what a neighbour says of a flow fit what this node does for it? Pure.
 
-use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Snapshot};
+use super::{Passing, Sizes, Surroundings};
+use recoded_pipeline::open;
+#[cfg(feature = "bats")]
+use recoded_pipeline::params::{BatsParams, Interleave, Profile};
+use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, StreamParams, WindowParams};
 use recoded_wire::announcement::{Entry, Refusal, code_bit};
 use recoded_wire::header::PacketType;
 
@@ -11,7 +15,7 @@ pub(super) const CODES: u8 = code_bit(PacketType::Generation)
     | if cfg!(feature = "bats") { code_bit(PacketType::Bats) } else { 0 };
 
 /// The packets of a source.
-pub(super) fn packets_of(flow: &FlowParams) -> (PacketType, u16) {
+pub(super) fn packets_of(flow: &FlowParams) -> Passing {
     let code = match flow.code {
         FlowCode::Rlnc => PacketType::Generation,
         #[cfg(feature = "bats")]
@@ -20,7 +24,27 @@ pub(super) fn packets_of(flow: &FlowParams) -> (PacketType, u16) {
         FlowCode::Stream(_) => PacketType::Stream,
     };
     let bytes = flow.code.header_bytes(flow.generation_size, flow.field) + flow.symbol_bytes;
-    (code, u16::try_from(bytes).unwrap_or(u16::MAX))
+    let packet_bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+    Passing { code, packet_bytes, sizes: Some(sizes_of(flow)) }
+}
+
+/// The sizes that the packets of a source have.
+fn sizes_of(flow: &FlowParams) -> Sizes {
+    let symbols = match flow.code {
+        FlowCode::Rlnc => 1,
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(code) => code.source_symbols,
+        FlowCode::Window(code) => code.window_symbols,
+        FlowCode::Stream(code) => code.window_symbols,
+    };
+    let has_generations = !matches!(flow.code, FlowCode::Window(_) | FlowCode::Stream(_));
+    let size = if has_generations { flow.generation_size } else { 1 };
+    let headers = flow.code.header_bytes(flow.generation_size, flow.field);
+    Sizes {
+        generation_size: u16::try_from(size).unwrap_or(u16::MAX),
+        symbols_log2: symbols.next_power_of_two().trailing_zeros() as u8,
+        header_bytes: u16::try_from(headers).unwrap_or(u16::MAX),
+    }
 }
 
 /// Whether a flow is expected from a neighbour.
@@ -28,13 +52,15 @@ pub(super) fn comes_from(flow: &FlowParams, peer: PeerId) -> bool {
     flow.upstreams().any(|upstream| upstream == peer)
 }
 
-/// What this node refuses of what `peer` says; `room` is the UDP payload that links carry.
+/// What this node refuses of what `peer` says; `before` is what that said of the packets of the
+/// flow.
 pub(super) fn judge(
-    snapshot: &Snapshot,
+    around: &Surroundings<'_>,
     peer: PeerId,
     entry: Entry,
-    room: impl Fn(PeerId) -> u16,
+    before: Option<Passing>,
 ) -> Option<Refusal> {
+    let Surroundings { snapshot, room, .. } = around;
     let find = |id| snapshot.flows.iter().find(|flow| flow.id == id);
     match entry {
         Entry::Sends { flow, code, packet_bytes } => {
@@ -46,11 +72,17 @@ pub(super) fn judge(
             if code_bit(code) & CODES == 0 {
                 return Some(Refusal::Code(code));
             }
-            // Streams find the MTU of the path, and follow it.
-            let least = flow.next_hops.iter().map(|hop| room(*hop)).min();
+            // Streams find the MTU of the path, and follow it. Others come in by one link, too.
+            let links = flow.next_hops.iter().chain([&peer]);
+            let least = links.map(|hop| room(*hop)).min();
             least
                 .filter(|room| code != PacketType::Stream && *room < packet_bytes)
                 .map(Refusal::TooLarge)
+        }
+        Entry::Sizes { flow, generation_size, symbols_log2, header_bytes } => {
+            let flow = find(flow).filter(|flow| comes_from(flow, peer))?;
+            let sizes = Sizes { generation_size, symbols_log2, header_bytes };
+            too_much(flow, before?, sizes, around.memory_bytes)
         }
         Entry::Expects { flow } => match find(flow) {
             None => Some(Refusal::NotThere),
@@ -59,6 +91,43 @@ pub(super) fn judge(
         },
         Entry::Refuses { .. } => None,
     }
+}
+
+/// Whether a relay or sink could not take packets of these sizes: it says how much its symbols may
+/// have, or has too little memory.
+fn too_much(
+    flow: &FlowParams,
+    packets: Passing,
+    sizes: Sizes,
+    memory_bytes: usize,
+) -> Option<Refusal> {
+    let symbols = 1 << sizes.symbols_log2;
+    let code = match packets.code {
+        PacketType::Generation => FlowCode::Rlnc,
+        #[cfg(feature = "bats")]
+        PacketType::Bats => FlowCode::Bats(BatsParams {
+            source_symbols: symbols,
+            profile: Profile::default(),
+            generator_bits: 8,
+            interleave: Interleave::Auto,
+        }),
+        PacketType::Window => {
+            FlowCode::Window(WindowParams { window_symbols: symbols, density: 15 })
+        }
+        PacketType::Stream => FlowCode::Stream(StreamParams::new(symbols)),
+        _ => return None,
+    };
+    let symbol_bytes = usize::from(packets.packet_bytes.saturating_sub(sizes.header_bytes));
+    // Streams find out what arrives, and follow it.
+    if packets.code != PacketType::Stream && symbol_bytes > flow.symbol_bytes {
+        return Some(Refusal::SymbolBytes(u16::try_from(flow.symbol_bytes).unwrap_or(u16::MAX)));
+    }
+    // Tables are made for symbols, whatever the field.
+    let (field, generation_size) = (flow.field, usize::from(sizes.generation_size));
+    let sizes = open::Sizes { code, field, generation_size };
+    let bytes = flow.with(sizes).memory_bytes();
+    let mebibytes = u16::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u16::MAX);
+    (bytes > memory_bytes).then_some(Refusal::Memory(mebibytes))
 }
 
 /// What is wrong, and what to do about it: `who` is the neighbour, `is_ours` whether this node
@@ -99,29 +168,62 @@ pub(super) fn words(flow: u32, refusal: Refusal, who: &str, is_ours: bool) -> (S
             format!("{who} does not have flow {flow}, which this node expects of it"),
             format!("configure flow {flow} there, or correct id or upstream here"),
         ),
-        (Refusal::Code(code), true) => (
-            format!("flow {flow} of {who} is of a code ({}) that is not built in", name(code)),
-            "install a build with that code here, or set another code at the source".into(),
-        ),
-        (Refusal::Code(code), false) => (
-            format!("{who} was built without the code of flow {flow} ({})", name(code)),
-            "install a build with that code there, or set another code at the source".into(),
-        ),
-        (Refusal::TooLarge(bytes), true) => (
-            format!(
-                "packets of flow {flow} of {who} are larger than the {bytes} bytes of UDP payload \
-                 that the next link carries"
-            ),
+        (Refusal::Code(code), _) => code_words(flow, code, who, is_ours),
+        (Refusal::TooLarge(bytes), _) => (
+            match is_ours {
+                true => format!(
+                    "packets of flow {flow} of {who} are larger than the {bytes} bytes of UDP \
+                     payload that a link of this node carries"
+                ),
+                false => format!(
+                    "packets of flow {flow} are larger than the {bytes} bytes of UDP payload that \
+                     a link of {who} carries"
+                ),
+            },
             "set a smaller symbol_bytes at its source, or a larger MTU on that link".into(),
         ),
-        (Refusal::TooLarge(bytes), false) => (
-            format!(
-                "packets of flow {flow} are larger than the {bytes} bytes of UDP payload that \
-                 the link behind {who} carries"
-            ),
-            "set a smaller symbol_bytes at its source, or a larger MTU on that link".into(),
-        ),
+        (Refusal::SymbolBytes(bytes), _) => symbol_words(flow, bytes, who, is_ours),
+        (Refusal::Memory(mebibytes), _) => memory_words(flow, mebibytes, who, is_ours),
     }
+}
+
+fn code_words(flow: u32, code: PacketType, who: &str, is_ours: bool) -> (String, String) {
+    let (code, place) = (name(code), if is_ours { "here" } else { "there" });
+    let cause = match is_ours {
+        true => format!("flow {flow} of {who} is of a code ({code}) that is not built in"),
+        false => format!("{who} was built without the code of flow {flow} ({code})"),
+    };
+    let cure = "or set another code at the source";
+    (cause, format!("install a build with that code {place}, {cure}"))
+}
+
+fn symbol_words(flow: u32, bytes: u16, who: &str, is_ours: bool) -> (String, String) {
+    let place = if is_ours { "here" } else { "there" };
+    let cause = match is_ours {
+        true => format!(
+            "{who} sends flow {flow} with symbols longer than the {bytes} bytes that this node takes"
+        ),
+        false => {
+            format!("{who} takes symbols of flow {flow} of {bytes} bytes at most: they are longer")
+        }
+    };
+    let cure = "or a smaller one at its source";
+    (cause, format!("set a larger symbol_bytes for the flow {place}, {cure}"))
+}
+
+fn memory_words(flow: u32, mebibytes: u16, who: &str, is_ours: bool) -> (String, String) {
+    let place = if is_ours { "here" } else { "there" };
+    let cause = match is_ours {
+        true => format!(
+            "flow {flow} of {who} takes {mebibytes} MiB here by its sizes, more than memory under \
+             [daemon] leaves"
+        ),
+        false => format!(
+            "flow {flow} takes {mebibytes} MiB at {who} by its sizes, more than memory under \
+             [daemon] leaves there"
+        ),
+    };
+    (cause, format!("raise memory {place}, or set smaller sizes at the source of the flow"))
 }
 
 fn name(code: PacketType) -> &'static str {
@@ -136,7 +238,7 @@ fn name(code: PacketType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_pipeline::params::{Role, StreamParams, TunnelId};
+    use recoded_pipeline::params::{Role, Snapshot, TunnelId};
 
     const LEFT: PeerId = PeerId(0);
     const RIGHT: PeerId = PeerId(1);
@@ -147,8 +249,16 @@ mod tests {
         Snapshot { edition: 1, flows: vec![relay, source] }
     }
 
+    /// Links to the left carry less.
+    fn judged_after(peer: PeerId, entry: Entry, before: Option<Passing>) -> Option<Refusal> {
+        let room = |peer| if peer == LEFT { 1472 } else { 1480 };
+        let (snapshot, memory_bytes) = (&snapshot(), 32 << 20);
+        let around = Surroundings { now: 0, clock: 0, snapshot, room: &room, memory_bytes };
+        judge(&around, peer, entry, before)
+    }
+
     fn judged(peer: PeerId, entry: Entry) -> Option<Refusal> {
-        judge(&snapshot(), peer, entry, |_| 1472)
+        judged_after(peer, entry, None)
     }
 
     fn sends(flow: u32, code: PacketType, packet_bytes: u16) -> Entry {
@@ -159,7 +269,11 @@ mod tests {
     fn what_fits_is_accepted_and_what_does_not_is_refused_by_its_reason() {
         let rlnc = PacketType::Generation;
         assert_eq!(judged(LEFT, sends(1, rlnc, 1472)), None);
-        assert_eq!(judged(LEFT, sends(1, rlnc, 1473)), Some(Refusal::TooLarge(1472)));
+        assert_eq!(
+            judged(LEFT, sends(1, rlnc, 1473)),
+            Some(Refusal::TooLarge(1472)),
+            "it comes in"
+        );
         assert_eq!(judged(LEFT, sends(1, PacketType::Stream, 1473)), None);
         let unknown = Entry::Sends { flow: 1, code: None, packet_bytes: 0 };
         assert_eq!(judged(LEFT, unknown), None);
@@ -175,14 +289,55 @@ mod tests {
         assert_eq!(bats, expected);
     }
 
+    /// What is refused is what the tables and symbols of this relay do not hold.
+    #[test]
+    fn sizes_that_a_relay_cannot_take_are_refused_by_symbols_and_memory() {
+        let header_bytes = 52;
+        let sizes = |generation_size, symbols_log2| Entry::Sizes {
+            flow: 1,
+            generation_size,
+            symbols_log2,
+            header_bytes,
+        };
+        let judged = |code, packet_bytes, sizes| {
+            judged_after(LEFT, sizes, Some(Passing { code, packet_bytes, sizes: None }))
+        };
+        let limit = snapshot().flows[0].symbol_bytes;
+        let packet = |symbol: usize| header_bytes + u16::try_from(symbol).unwrap();
+        let rlnc = PacketType::Generation;
+        assert_eq!(judged(rlnc, packet(limit), sizes(32, 0)), None);
+        let longer = judged(rlnc, packet(limit + 1), sizes(32, 0));
+        assert_eq!(longer, Some(Refusal::SymbolBytes(limit as u16)));
+        assert_eq!(judged_after(LEFT, sizes(32, 0), None), None, "nothing is known of its packets");
+        let stream = PacketType::Stream;
+        assert_eq!(judged(stream, u16::MAX, sizes(16, 10)), None, "streams follow what arrives");
+        let Some(Refusal::Memory(mebibytes)) = judged(stream, 1400, sizes(16, 16)) else {
+            panic!("65536 symbols do not fit 32 MiB");
+        };
+        assert!(mebibytes > 32, "{mebibytes}");
+        assert_eq!(judged_after(RIGHT, sizes(32, 16), None), None, "it does not come from there");
+    }
+
+    #[test]
+    fn sources_announce_the_sizes_that_receivers_have_to_hold() {
+        let source = FlowParams { generation_size: 64, ..snapshot().flows.remove(1) };
+        assert_eq!(sizes_of(&source).generation_size, 64);
+        assert_eq!(sizes_of(&source).symbols_log2, 0);
+        let Passing { packet_bytes, .. } = packets_of(&source);
+        let symbol = usize::from(packet_bytes - sizes_of(&source).header_bytes);
+        assert_eq!(symbol, source.symbol_bytes);
+        let stream = FlowParams { code: FlowCode::Stream(StreamParams::new(1000)), ..source };
+        assert_eq!(sizes_of(&stream).symbols_log2, 10, "rounded up");
+    }
+
     #[test]
     fn sources_announce_their_largest_packets() {
         let flow = FlowParams { symbol_bytes: 1000, ..snapshot().flows.remove(1) };
-        let (code, bytes) = packets_of(&flow);
+        let Passing { code, packet_bytes: bytes, .. } = packets_of(&flow);
         assert_eq!(code, PacketType::Generation);
         assert_eq!(bytes as usize, 1000 + flow.code.header_bytes(flow.generation_size, flow.field));
         let stream = FlowParams { code: FlowCode::Stream(StreamParams::new(1024)), ..flow };
-        assert_eq!(packets_of(&stream).0, PacketType::Stream);
+        assert_eq!(packets_of(&stream).code, PacketType::Stream);
     }
 
     #[test]
@@ -194,6 +349,8 @@ mod tests {
             Refusal::NotThere,
             Refusal::Code(PacketType::Bats),
             Refusal::TooLarge(1372),
+            Refusal::SymbolBytes(1200),
+            Refusal::Memory(300),
         ];
         for (refusal, is_ours) in refusals.into_iter().flat_map(|it| [(it, true), (it, false)]) {
             let (cause, cure) = words(77, refusal, "192.0.2.7", is_ours);

@@ -15,7 +15,7 @@ mod refusals;
 
 use crate::topology::Topology;
 use judge::{CODES, comes_from, judge, packets_of, words};
-use recoded_pipeline::params::{Nanos, PeerId, Role, Snapshot};
+use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, Snapshot};
 use recoded_wire::announcement::{
     ANNOUNCEMENT_BYTES_MAX, Announcement, ENTRIES_MAX, Entry, Refusal, parse_announcement,
     write_announcement,
@@ -51,6 +51,8 @@ pub struct Talked {
     pub software: String,
     /// Seconds that its clock was ahead of this node's; negative where it was behind.
     pub clock_ahead_seconds: i64,
+    /// UDP payload that this node's end of the link to it carries, and what its own end does.
+    pub packet_bytes: Option<(u16, u16)>,
     /// On what the two do not agree.
     pub disagreements: Vec<Disagreement>,
 }
@@ -78,6 +80,31 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) snapshot: &'a Snapshot,
     /// UDP payload that the link to a neighbour carries, without the tag of a hop.
     pub(crate) room: &'a dyn Fn(PeerId) -> u16,
+    /// Memory for what packets announce, whatever of it is in use.
+    pub(crate) memory_bytes: usize,
+}
+
+/// What a neighbour says of the packets of a flow.
+#[derive(Copy, Clone)]
+struct Passing {
+    code: PacketType,
+    packet_bytes: u16,
+    sizes: Option<Sizes>,
+}
+
+/// As `Entry::Sizes` has them.
+#[derive(Copy, Clone)]
+struct Sizes {
+    generation_size: u16,
+    symbols_log2: u8,
+    header_bytes: u16,
+}
+
+impl Sizes {
+    fn entry(self, flow: u32) -> Entry {
+        let Sizes { generation_size, symbols_log2, header_bytes } = self;
+        Entry::Sizes { flow, generation_size, symbols_log2, header_bytes }
+    }
 }
 
 /// Talks with all neighbours.
@@ -87,13 +114,13 @@ pub(crate) struct Talk {
     peers: Vec<Peer>,
     edition: Option<u64>,
     /// What neighbours say of the packets of flows that pass through here.
-    passing: HashMap<u32, (PacketType, u16)>,
+    passing: HashMap<u32, Passing>,
 }
 
 /// One neighbour.
 struct Peer {
     address: String,
-    heard: Option<(Nanos, Announcement, i64)>,
+    heard: Option<Heard>,
     due: Nanos,
     early: u8,
     /// When the last announcement left.
@@ -103,6 +130,15 @@ struct Peer {
     ours: Refusals,
     theirs: Refusals,
     reads: Quota,
+}
+
+/// What a neighbour said of itself last.
+struct Heard {
+    at: Nanos,
+    said: Announcement,
+    clock_ahead_seconds: i64,
+    /// UDP payload that this node's end of the link carries.
+    room: u16,
 }
 
 /// So many in a second.
@@ -204,12 +240,16 @@ impl Talk {
             return;
         }
         peer.expire(now);
-        let is_new = peer.heard.is_none_or(|(at, before, _)| {
-            now.saturating_sub(at) > SILENCE || before.instance != announcement.instance
+        let is_new = peer.heard.as_ref().is_none_or(|before| {
+            now.saturating_sub(before.at) > SILENCE || before.said.instance != announcement.instance
         });
         let ahead = i128::from(announcement.clock) - i128::from(around.clock);
-        let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);
-        peer.heard = Some((now, announcement, ahead));
+        peer.heard = Some(Heard {
+            at: now,
+            said: announcement,
+            clock_ahead_seconds: i64::try_from(ahead).unwrap_or(i64::MAX),
+            room: (around.room)(id),
+        });
         if is_new {
             (peer.ours, peer.theirs) = Default::default();
         }
@@ -223,23 +263,39 @@ impl Talk {
                 }
                 continue;
             }
-            let refusal = judge(around.snapshot, id, entry, around.room);
-            let (flow, is_sent) = match entry {
-                Entry::Sends { flow, .. } => (flow, true),
-                Entry::Expects { flow } | Entry::Refuses { flow, .. } => (flow, false),
+            let (flow, about) = match entry {
+                Entry::Sends { flow, .. } => (flow, About::Sent),
+                Entry::Sizes { flow, .. } => (flow, About::Sizes),
+                Entry::Expects { flow } | Entry::Refuses { flow, .. } => (flow, About::Expected),
             };
+            let refusal = judge(around, id, entry, self.passing.get(&flow).copied());
             // What it now says of the flow takes back what it refused of it.
             peer.theirs.settle(flow, |kept| match kept {
-                Refusal::NotSent | Refusal::NotThere => !is_sent,
-                Refusal::UnknownFlow | Refusal::NotExpected => is_sent,
-                Refusal::Code(_) | Refusal::TooLarge(_) => true,
+                Refusal::NotSent | Refusal::NotThere => about != About::Sent,
+                Refusal::UnknownFlow | Refusal::NotExpected => about != About::Expected,
+                _ => true,
             });
-            // What is sent and what is expected are judged apart.
-            peer.ours.settle(flow, |kept| is_of_sent(kept) != is_sent || Some(kept) == refusal);
+            // What is sent, its sizes, and what is expected are judged apart.
+            peer.ours.settle(flow, |kept| About::of(kept) != about || Some(kept) == refusal);
             if let Some(refusal) = refusal {
                 is_changed |= peer.ours.note(flow, refusal, now);
-            } else if let Entry::Sends { flow, code: Some(code), packet_bytes } = entry {
-                self.passing.insert(flow, (code, packet_bytes));
+                continue;
+            }
+            match entry {
+                Entry::Sends { code: Some(code), packet_bytes, .. } => {
+                    let sizes = self.passing.get(&flow).and_then(|before| before.sizes);
+                    self.passing.insert(flow, Passing { code, packet_bytes, sizes });
+                }
+                Entry::Sizes { generation_size, symbols_log2, header_bytes, .. } => {
+                    let is_from_there = |it: &&FlowParams| it.id == flow && comes_from(it, id);
+                    let mut flows = around.snapshot.flows.iter();
+                    if let (Some(_), Some(passing)) =
+                        (flows.find(is_from_there), self.passing.get_mut(&flow))
+                    {
+                        passing.sizes = Some(Sizes { generation_size, symbols_log2, header_bytes });
+                    }
+                }
+                _ => {}
             }
         }
         if is_new || is_changed {
@@ -263,14 +319,15 @@ impl Talk {
             };
             let ours = peer.ours.iter().map(disagreement(true));
             let disagreements = ours.chain(peer.theirs.iter().map(disagreement(false))).collect();
-            let Some((at, announcement, ahead)) = peer.heard else {
+            let Some(Heard { at, said, clock_ahead_seconds, room }) = &peer.heard else {
                 return Talked { disagreements, ..Talked::default() };
             };
-            let [major, minor, patch] = announcement.software;
+            let [major, minor, patch] = said.software;
             Talked {
-                at: Some(at),
+                at: Some(*at),
                 software: format!("{major}.{minor}.{patch}"),
-                clock_ahead_seconds: ahead,
+                clock_ahead_seconds: *clock_ahead_seconds,
+                packet_bytes: Some((*room, said.packet_bytes)),
                 disagreements,
             }
         };
@@ -301,7 +358,7 @@ impl Peer {
 fn entries(
     snapshot: &Snapshot,
     peer: PeerId,
-    passing: &HashMap<u32, (PacketType, u16)>,
+    passing: &HashMap<u32, Passing>,
     ours: &Refusals,
 ) -> Vec<Entry> {
     let mut entries = Vec::new();
@@ -311,9 +368,11 @@ fn entries(
                 Role::Source { .. } => Some(packets_of(flow)),
                 _ => passing.get(&flow.id).copied(),
             };
-            let (code, packet_bytes) = packets.unzip();
-            let packet_bytes = packet_bytes.unwrap_or(0);
+            let code = packets.map(|packets| packets.code);
+            let packet_bytes = packets.map_or(0, |packets| packets.packet_bytes);
             entries.push(Entry::Sends { flow: flow.id, code, packet_bytes });
+            let sizes = packets.and_then(|packets| packets.sizes);
+            entries.extend(sizes.map(|sizes| sizes.entry(flow.id)));
         }
         if comes_from(flow, peer) {
             entries.push(Entry::Expects { flow: flow.id });
@@ -323,9 +382,25 @@ fn entries(
     entries
 }
 
-/// Whether it refuses packets that the other one sends, not those that it expects.
-fn is_of_sent(refusal: Refusal) -> bool {
-    !matches!(refusal, Refusal::NotSent | Refusal::NotThere)
+/// Of what an entry or a refusal is.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum About {
+    /// A flow that is sent.
+    Sent,
+    /// The sizes of such a flow.
+    Sizes,
+    /// A flow that is expected.
+    Expected,
+}
+
+impl About {
+    fn of(refusal: Refusal) -> About {
+        match refusal {
+            Refusal::NotSent | Refusal::NotThere => About::Expected,
+            Refusal::SymbolBytes(_) | Refusal::Memory(_) => About::Sizes,
+            _ => About::Sent,
+        }
+    }
 }
 
 /// Name of a reason, as reports have it.
@@ -337,6 +412,8 @@ fn name(refusal: Refusal) -> &'static str {
         Refusal::NotThere => "not_there",
         Refusal::Code(_) => "code",
         Refusal::TooLarge(_) => "too_large",
+        Refusal::SymbolBytes(_) => "symbol_bytes",
+        Refusal::Memory(_) => "memory",
     }
 }
 

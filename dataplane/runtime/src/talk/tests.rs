@@ -49,7 +49,13 @@ impl Pair {
         for now in millis.step_by(50) {
             let now = now * SECOND / 1000;
             let room = |_| self.room;
-            let around = |snapshot, clock| Surroundings { now, clock, snapshot, room: &room };
+            let around = |snapshot, clock| Surroundings {
+                now,
+                clock,
+                snapshot,
+                room: &room,
+                memory_bytes: 16 << 20,
+            };
             let (mut there, mut back) = (Vec::new(), Vec::new());
             let (source, relay) = (&mut self.source, &mut self.relay);
             // Packets of the relay's own next hop go nowhere.
@@ -109,6 +115,7 @@ fn neighbours_that_agree_know_version_and_clock_and_say_little() {
     assert_eq!(source.software, env!("CARGO_PKG_VERSION"));
     assert_eq!((source.clock_ahead_seconds, relay.clock_ahead_seconds), (3600, -3600));
     assert!(source.at.is_some_and(|at| at > 45 * SECOND));
+    assert_eq!((source.packet_bytes, relay.packet_bytes), (Some((1472, 1472)), Some((1472, 1472))));
     assert!(pair.said.iter().all(|said| (8..=11).contains(said)), "{:?} in 60 s", pair.said);
 }
 
@@ -137,14 +144,35 @@ fn relay_that_expects_a_flow_from_elsewhere_and_too_large_packets_are_named() {
     pair.assert_refused(3_000, &[(1, "not_expected"), (2, "too_large")], &[]);
 }
 
+/// A relay that takes shorter symbols than the source sends, and one whose memory does not hold the
+/// windows of a stream: both ends name the flow, and it is settled once the source is changed.
+#[test]
+fn limits_of_a_receiver_are_named_at_both() {
+    use recoded_pipeline::params::{FlowCode, StreamParams};
+    let stream =
+        |symbols| FlowParams { code: FlowCode::Stream(StreamParams::new(symbols)), ..source(2) };
+    let long = |symbol_bytes| FlowParams { symbol_bytes, ..source(1) };
+    let short = FlowParams { symbol_bytes: 1200, ..relay(1) };
+    let mut pair = Pair::new(vec![long(1300), stream(65_536)], vec![short, relay(2)]);
+    pair.run(0..5_000);
+    pair.assert_refused(5_000, &[(1, "symbol_bytes"), (2, "memory")], &[]);
+    // Said again and again, it leads to no more announcements than without.
+    let said = pair.said;
+    pair.run(5_000..65_000);
+    assert!(pair.said[1] - said[1] <= 8, "{:?} before, {:?}", said, pair.said);
+    pair.source.1 = Snapshot { edition: 2, flows: vec![long(1200), stream(1024)] };
+    pair.run(65_000..105_000);
+    pair.assert_refused(105_000, &[], &[]);
+}
+
 #[test]
 fn thousand_flows_are_said_in_turns_and_all_refused_ones_within_bounds() {
     let flows = |ids: std::ops::Range<u32>| ids.map(source).collect::<Vec<_>>();
     let mut pair = Pair::new(flows(0..1000), (0..1000).map(relay).collect());
     pair.run(0..30_000);
     pair.assert_refused(30_000, &[], &[]);
-    // 32 parts and no more in each of six rounds.
-    assert!(pair.said[0] <= 6 * 33, "{:?}", pair.said);
+    // 63 parts and no more in each of six rounds: two entries for each flow.
+    assert!(pair.said[0] <= 6 * 64, "{:?}", pair.said);
     let mut pair = Pair::new(flows(0..1000), Vec::new());
     pair.run(0..30_000);
     let [source, relay] = pair.known(30_000);
@@ -170,7 +198,8 @@ fn flood_of_announcements_is_read_in_part_and_leads_to_one_answer_a_second() {
     let (mut sent, mut out) = (0, [0; ANNOUNCEMENT_BYTES_MAX]);
     for millis in 0..60_000u64 {
         let now = millis * SECOND / 1000;
-        let around = Surroundings { now, clock: 0, snapshot: &snapshot, room: &|_| 1472 };
+        let around =
+            Surroundings { now, clock: 0, snapshot: &snapshot, room: &|_| 1472, memory_bytes: 0 };
         // Each names flows that were never named before.
         let flows = 0..ENTRIES_MAX as u32;
         let entries: Vec<_> =
@@ -198,7 +227,8 @@ proptest! {
             if whole > 3 {
                 packet[..4].copy_from_slice(&[0x28, 0, 0, 0]);
             }
-            let around = Surroundings { now, clock: 0, snapshot: &snapshot, room: &|_| 1472 };
+            let (snapshot, room) = (&snapshot, &|_| 1472);
+            let around = Surroundings { now, clock: 0, snapshot, room, memory_bytes: 0 };
             relay.receive(&around, PeerId(peer), &packet);
             relay.poll(&around, |_| true, |_, _| {});
         }
