@@ -11,7 +11,7 @@ use zlink::introspect::{CustomType, Type};
 
 mod neighbours;
 
-pub use neighbours::{FlowNeighbour, FlowUpstream};
+pub use neighbours::{Disagreement, FlowNeighbour, FlowUpstream, Neighbour};
 
 /// Everything a daemon knows about itself.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
@@ -148,48 +148,6 @@ pub struct Link {
     pub faults: BTreeMap<String, u64>,
 }
 
-/// A next hop on a link.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
-pub struct Neighbour {
-    /// Its IP address, as configured.
-    pub address: String,
-    /// Where it is, address and port, if it roams and has moved; else empty.
-    #[serde(default)]
-    pub endpoint: String,
-    /// How often it moved since the daemon has looked.
-    #[serde(default)]
-    pub moves: u64,
-    /// Whether its Ethernet address is known, so that packets can be sent to it.
-    pub resolved: bool,
-    /// Version of the daemon there, by what it said last; empty when it said nothing.
-    #[serde(default)]
-    pub version: String,
-    /// Seconds since it said something of itself; null if it never did.
-    #[serde(default)]
-    pub said_ago_seconds: Option<f64>,
-    /// Seconds that its clock was ahead of this node's; negative where it was behind.
-    #[serde(default)]
-    pub clock_ahead_seconds: i64,
-    /// On what the two do not agree.
-    #[serde(default)]
-    pub disagreements: Vec<Disagreement>,
-}
-
-/// Something that one of two neighbours refuses of what the other one said.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
-pub struct Disagreement {
-    /// The flow.
-    pub flow: i64,
-    /// unknown_flow, not_expected, not_sent, not_there, code or too_large.
-    pub reason: String,
-    /// Whether this node refuses; otherwise the neighbour does.
-    pub ours: bool,
-    /// What is wrong.
-    pub cause: String,
-    /// What to do about it.
-    pub cure: String,
-}
-
 /// One worker thread.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Worker {
@@ -287,7 +245,12 @@ pub struct Flow {
     pub rank_histogram: Vec<u64>,
     /// Mean rank of those over their size, where there are any.
     pub rank_ratio: Option<f64>,
-    /// Source: what theory expects that ratio to be at the sink, from the losses that the hops
+    /// Residual loss: share of generations or blocks, or of the symbols of a stream or window, that
+    /// were given up at the sink since its daemon started. Source: as its sink told last, which
+    /// begins anew after 2^32 of them.
+    #[serde(default)]
+    pub residual_loss: Option<f64>,
+    /// Source: what theory expects `rank_ratio` to be at the sink, from the losses that the hops
     /// report and the packets planned.
     #[serde(default)]
     pub rank_theory: Option<f64>,
@@ -409,6 +372,11 @@ pub struct HopLoss {
     pub loss: f64,
     /// Mean run of consecutive losses, at least 1.
     pub burst_mean: f64,
+    /// Source: share of what it sends, repairs included, that theory expects behind this hop: mean
+    /// rank over the size of a generation or batch; 1 where hops make up for their losses. Null
+    /// where theory has no value, as for windows.
+    #[serde(default)]
+    pub arrived_theory: Option<f64>,
 }
 
 /// What a sink told its source about the generations it ended since it started.

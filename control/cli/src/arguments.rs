@@ -170,7 +170,8 @@ pub enum Command {
     /// Show the hops of a flow: loss, round trip, queue and rank, as far as nodes report them here
     ///
     /// Sends nothing: these are the reports that the flow itself needs. Only neighbours measure
-    /// round trips, so ask each node for its own hop.
+    /// round trips: with -f all nodes are asked, each for its own hop, there and back.
+    #[command(after_help = TRACE)]
     Trace {
         /// Id of the flow; all of them if none is named
         #[arg(value_parser = flow_id)]
@@ -296,6 +297,16 @@ pub enum Command {
         page: Option<String>,
     },
 }
+
+const TRACE: &str = "\
+loss     share of packets that the hop loses, before anything makes up for it
+runs     mean number of packets lost in a row
+trip     mean time to the next node and back; queue: of that, waiting on the link
+arrived  share of what the source sent, repairs included, that is there behind the hop: mean rank
+         of generations and batches over their size; of streams, symbols that were not given up
+theory   the same, by the losses of the hops
+delay    at the sink, mean time until what was lost is decoded
+-        not known here: ask the node itself, or all of them with recodectl -f net.toml trace";
 
 const EVENTS: &str = "\
 ! marks what may cost packets, # what failed. The daemon keeps the newest 1024 in memory, 256 of

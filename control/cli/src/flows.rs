@@ -1,6 +1,6 @@
 //! A line for each flow: whether it is up, how fast, at what cost, and who was heard when.
 
-use crate::table::{Align, count, percent, sentence, table};
+use crate::table::{Align, count, percent, residual, sentence, table};
 use recoded_api::v1::Flow;
 
 use Align::{Left, Right};
@@ -31,10 +31,13 @@ pub fn flow_lines(flows: &[Flow]) -> String {
         ("ratio", Right),
         ("theory", Right),
         ("loss", Right),
-        ("delay ms", Right),
-        ("failed", Right),
-        ("heard s", Right),
+        ("delay", Right),
+        ("residual", Right),
+        ("heard", Right),
     ];
+    let with_unit = |number: Option<f64>, unit: &str| {
+        number.map_or("-".into(), |number| format!("{number:.1} {unit}"))
+    };
     let some = |number: Option<f64>, digits: usize| {
         number.map_or("-".into(), |number| format!("{number:.digits$}"))
     };
@@ -52,13 +55,22 @@ pub fn flow_lines(flows: &[Flow]) -> String {
             some(wire_ratio(flow), 2),
             some(flow.overhead_theory, 2),
             worst_loss(flow).map_or("-".into(), percent),
-            some(flow.decode_delay_mean_us.map(|micros| micros / 1e3), 1),
-            count(failed(flow)),
-            some(heard, 1),
+            with_unit(flow.decode_delay_mean_us.map(|micros| micros / 1e3), "ms"),
+            flow.residual_loss.map_or("-".into(), residual),
+            with_unit(heard, "s"),
         ]
     });
     let text = table(head, &rows.collect::<Vec<_>>());
-    text + &flows.iter().filter_map(quiet).collect::<String>()
+    let below = flows.iter().flat_map(|flow| [hop_losses(flow), quiet(flow)]);
+    text + &below.flatten().collect::<String>()
+}
+
+/// The loss of each hop, where a flow knows several.
+fn hop_losses(flow: &Flow) -> Option<String> {
+    let losses = flow.hops.iter().map(|hop| format!("{:.1}", hop.loss * 100.0));
+    let losses = losses.collect::<Vec<_>>().join(", ");
+    let words = format!("loss by hop: {losses} %");
+    (flow.hops.len() > 1).then(|| sentence(&format!("flow {}", flow.id), &words))
 }
 
 /// What a flow that nothing comes of may lack.
@@ -115,4 +127,23 @@ pub fn worst_loss(flow: &Flow) -> Option<f64> {
 pub fn failed(flow: &Flow) -> u64 {
     let remote = flow.remote.as_ref();
     remote.map_or(flow.count("generations_failed"), |remote| remote.failed)
+}
+
+/// What was given up at the sink, and of how much.
+pub fn given_up(flow: &Flow) -> Option<String> {
+    let share = residual(flow.residual_loss?);
+    let ended = match &flow.remote {
+        Some(remote) => remote.complete.saturating_add(remote.failed),
+        None => flow.count("generations"),
+    };
+    Some(format!("{share}: {} of {} {} given up", failed(flow), count(ended), units(flow)))
+}
+
+/// What the counters of generations count.
+pub fn units(flow: &Flow) -> &'static str {
+    match flow.code.as_str() {
+        "bats" => "blocks",
+        "window" | "stream" => "symbols",
+        _ => "generations",
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::Show;
 use crate::branches::branches;
-use crate::flows::{failed, flow_lines, legend, rates, worst_loss};
+use crate::flows::{failed, flow_lines, given_up, legend, rates, units, worst_loss};
 use crate::neighbours::neighbour_table;
 use crate::sessions::session_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
@@ -198,7 +198,12 @@ fn link_details(links: &[Link]) -> String {
             let state = if neighbour.resolved { "resolved" } else { "does not answer" };
             let Neighbour { address, version, clock_ahead_seconds: ahead, .. } = neighbour;
             let said = neighbour.said_ago_seconds.map_or(String::new(), |ago| {
-                format!(", recoded {version} {ago:.0} s ago, clock {ahead:+} s")
+                let there = neighbour.packet_bytes_there;
+                let there = there.filter(|_| neighbour.packet_bytes != there);
+                let mtu = there.map_or(String::new(), |bytes| {
+                    format!(", carries {bytes} bytes of UDP payload there")
+                });
+                format!(", recoded {version} {ago:.0} s ago, clock {ahead:+} s{mtu}")
             });
             format!("{address} {state}{said}")
         });
@@ -361,7 +366,7 @@ fn flow_details(flows: &[Flow]) -> String {
             format!("hop {} {} in runs of {:.1}", hop.hop, percent(hop.loss), hop.burst_mean)
         });
         text.push_str(&wrapped("loss", &or_none(losses.collect())));
-        text.push_str(&wrapped(closed_units(flow), &generations(flow)));
+        text.push_str(&wrapped(units(flow), &generations(flow)));
         if let Some(remote) = &flow.remote {
             let heard = [
                 format!("newest {}", remote.newest),
@@ -370,6 +375,7 @@ fn flow_details(flows: &[Flow]) -> String {
             ];
             text.push_str(&wrapped("at the sink", &heard));
         }
+        text.push_str(&wrapped("residual", &or_none(given_up(flow).into_iter().collect())));
         text.push_str(&wrapped("packets", &or_none(counted(flow, |unit| unit == Unit::Packets))));
         text.push_str(&wrapped("bytes", &or_none(counted(flow, |unit| unit == Unit::Bytes))));
         text.push_str(&wrapped("other", &or_none(others(flow))));
@@ -442,15 +448,6 @@ fn efficiency(flow: &Flow) -> Vec<String> {
 
 fn millis(micros: f64) -> String {
     format!("{:.1} ms", micros / 1e3)
-}
-
-/// What the counters of generations count.
-fn closed_units(flow: &Flow) -> &'static str {
-    match Some(flow.code.as_str()) {
-        Some("bats") => "blocks",
-        Some("window") => "symbols",
-        _ => "generations",
-    }
 }
 
 fn generations(flow: &Flow) -> Vec<String> {

@@ -107,6 +107,17 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// A small share in percent, to two digits that matter: what is left of losses.
+pub fn residual(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent <= 0.0 {
+        return "0 %".to_owned();
+    }
+    // 0.001 % has three decimals, and one more for the second digit.
+    let decimals = (1.0 - percent.log10().floor()).clamp(1.0, 9.0) as usize;
+    format!("{percent:.decimals$} %")
+}
+
 /// A time of day's length.
 pub fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
@@ -150,6 +161,14 @@ mod tests {
     fn counts_are_exact_while_short_and_rounded_when_long() {
         let shown = [0, 9_999_999, 10_000_000, 123_456_789, 1_234_567_890, u64::MAX].map(count);
         assert_eq!(shown, ["0", "9999999", "10.0M", "123M", "1.23G", "18446744T"]);
+    }
+
+    #[test]
+    fn residual_shares_keep_two_digits_and_nothing_is_only_zero() {
+        let shown = [0.0, 1e-9, 1.04e-5, 0.000_25, 0.0099, 0.345, 1.0].map(residual);
+        let expected =
+            ["0 %", "0.00000010 %", "0.0010 %", "0.025 %", "0.99 %", "34.5 %", "100.0 %"];
+        assert_eq!(shown, expected);
     }
 
     #[test]

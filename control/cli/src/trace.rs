@@ -1,9 +1,9 @@
 //! `recodectl trace`: the hops of a flow, by what the nodes on its way report to this one.
 //!
 //! Sends nothing. What no node reports is `-`, or null: a hop further on has a loss, but no round
-//! trip, since only neighbours measure that.
+//! trip, since only neighbours measure that. `recodectl -f net.toml trace` asks all of them.
 
-use crate::table::{Align, count, percent, sentence, table, wrapped};
+use crate::table::{Align, count, percent, residual, sentence, table, wrapped};
 use recoded_api::v1::{Flow, State};
 use serde::Serialize;
 
@@ -22,6 +22,10 @@ pub struct Trace {
     /// Generations that the sink had complete, and those that it gave up.
     complete: Option<u64>,
     failed: Option<u64>,
+    /// Share that the sink gave up.
+    residual_loss: Option<f64>,
+    /// Sink: mean time until what was lost was decoded.
+    decode_delay_mean_us: Option<f64>,
 }
 
 /// One link of the way.
@@ -34,6 +38,10 @@ struct Hop {
     neighbour: Option<String>,
     loss: Option<f64>,
     burst_mean: Option<f64>,
+    /// Share of what the source sent, repairs included, that was there behind this hop.
+    arrived: Option<f64>,
+    /// The same by theory.
+    arrived_theory: Option<f64>,
     round_trip_us: Option<f64>,
     queue_us: Option<f64>,
     heard_ago_seconds: Option<f64>,
@@ -48,6 +56,15 @@ pub struct UnknownFlow {
     known: String,
 }
 
+impl UnknownFlow {
+    /// There are only these.
+    pub fn new(flow: u32, ids: impl Iterator<Item = String>) -> UnknownFlow {
+        let ids = ids.collect::<Vec<_>>().join(", ");
+        let known = if ids.is_empty() { "there is none".into() } else { format!("there is {ids}") };
+        UnknownFlow { flow, known }
+    }
+}
+
 /// The way of one flow, or of all.
 ///
 /// # Errors
@@ -57,11 +74,7 @@ pub fn traces(state: &State, flow: Option<u32>) -> Result<Vec<Trace>, UnknownFlo
     let traces: Vec<Trace> = state.flows.iter().filter(wanted).map(trace).collect();
     match flow {
         Some(flow) if traces.is_empty() => {
-            let ids: Vec<String> = state.flows.iter().map(|flow| flow.id.to_string()).collect();
-            let ids = ids.join(", ");
-            let known =
-                if ids.is_empty() { "there is none".into() } else { format!("there is {ids}") };
-            Err(UnknownFlow { flow, known })
+            Err(UnknownFlow::new(flow, state.flows.iter().map(|flow| flow.id.to_string())))
         }
         _ => Ok(traces),
     }
@@ -86,7 +99,18 @@ fn trace(flow: &Flow) -> Trace {
         rank_theory: flow.rank_theory,
         complete: remote.map(|remote| remote.complete),
         failed: remote.map(|remote| remote.failed),
+        residual_loss: flow.residual_loss,
+        decode_delay_mean_us: flow.decode_delay_mean_us,
     }
+}
+
+/// Share of what its source sent that is there at this node, or at the sink of a source: the mean
+/// rank of generations and batches over their size; of streams and windows, symbols that the sink
+/// did not give up.
+pub fn arrived(flow: &Flow) -> Option<f64> {
+    let has_symbols = matches!(flow.code.as_str(), "stream" | "window");
+    let rank = flow.rank_ratio.or_else(|| flow.remote.as_ref()?.rank_ratio);
+    if has_symbols { flow.residual_loss.map(|lost| 1.0 - lost) } else { rank }
 }
 
 fn hops(flow: &Flow) -> Vec<Hop> {
@@ -97,9 +121,15 @@ fn hops(flow: &Flow) -> Vec<Hop> {
         neighbour: if is_source { None } else { flow.upstreams.get(place).cloned() },
         loss: Some(hop.loss),
         burst_mean: Some(hop.burst_mean),
+        arrived_theory: hop.arrived_theory,
         ..Hop::default()
     });
     let mut hops: Vec<Hop> = reported.collect();
+    // A source hears of the sink, behind the last hop; others know what is there of themselves.
+    let is_known = is_source || flow.upstreams.len() == 1;
+    if let Some(last) = hops.last_mut().filter(|_| is_known) {
+        last.arrived = arrived(flow);
+    }
     for near in &flow.neighbours {
         let known = Hop {
             hop: Some(0),
@@ -115,8 +145,9 @@ fn hops(flow: &Flow) -> Vec<Hop> {
         let same = hops.iter_mut().find(|hop| hop.hop == Some(0) && hop.neighbour.is_none());
         match same.filter(|_| flow.neighbours.len() == 1) {
             Some(same) => {
+                let Hop { burst_mean, arrived, arrived_theory, .. } = *same;
                 let loss = same.loss.or(known.loss);
-                *same = Hop { loss, burst_mean: same.burst_mean, ..known };
+                *same = Hop { loss, burst_mean, arrived, arrived_theory, ..known };
             }
             None => hops.push(known),
         }
@@ -151,7 +182,10 @@ fn block(trace: &Trace) -> String {
         let theory = trace.rank_theory.map_or(String::new(), |it| format!(", theory {it:.4}"));
         format!("rank {rank:.4}{theory}")
     });
-    let facts = [rank, of("complete", trace.complete), of("failed", trace.failed)];
+    let left = trace.residual_loss.map(|share| format!("residual loss {}", residual(share)));
+    let delay = trace.decode_delay_mean_us;
+    let delay = delay.map(|micros| format!("decoded after {:.1} ms on average", micros / 1e3));
+    let facts = [rank, of("complete", trace.complete), of("failed", trace.failed), left, delay];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     if !facts.is_empty() {
         let place = if trace.complete.is_some() { "at the sink" } else { "here" };
@@ -165,11 +199,14 @@ fn hop_table(hops: &[Hop]) -> String {
         ("hop", Right),
         ("neighbour", Left),
         ("loss", Right),
-        ("in runs of", Right),
-        ("round trip ms", Right),
+        ("runs", Right),
+        ("trip ms", Right),
         ("queue ms", Right),
-        ("heard s ago", Right),
+        ("arrived", Right),
+        ("theory", Right),
+        ("heard s", Right),
     ];
+    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.4}"));
     let known = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.1}"));
     let rows = hops.iter().map(|hop| {
         let silent = if hop.silent == Some(true) { " (silent)" } else { "" };
@@ -180,6 +217,8 @@ fn hop_table(hops: &[Hop]) -> String {
             known(hop.burst_mean),
             known(hop.round_trip_us.map(|micros| micros / 1e3)),
             known(hop.queue_us.map(|micros| micros / 1e3)),
+            share(hop.arrived),
+            share(hop.arrived_theory),
             known(hop.heard_ago_seconds),
         ]
     });

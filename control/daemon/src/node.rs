@@ -257,6 +257,8 @@ fn neighbour(report: &HopReport, at: Nanos) -> Neighbour {
         version: talked.software.clone(),
         said_ago_seconds: talked.at.map(|said| at.saturating_sub(said) as f64 / 1e9),
         clock_ahead_seconds: talked.clock_ahead_seconds,
+        packet_bytes: talked.packet_bytes.map(|(here, _)| here.into()),
+        packet_bytes_there: talked.packet_bytes.map(|(_, there)| there.into()),
         disagreements: talked.disagreements.iter().map(disagreement).collect(),
     }
 }

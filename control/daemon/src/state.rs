@@ -161,14 +161,16 @@ fn show_flow<'a>(
     let newest = reports.iter().max_by_key(|report| report.counters.received);
     let mut counters = counters(reports, newest.copied());
     gone.for_each(|remainder| counters += &remainder.counters);
-    let hops = hop_losses(reports);
+    let mut hops = hop_losses(reports);
     // What a relay or sink takes, it knows by packets.
     let is_source = matches!(params.role, Role::Source { .. });
     let in_use = newest.filter(|report| is_source || report.counters.received > 0);
     let in_use = in_use.map(|it| (&it.code, it.field, it.generation_size, it.symbol_bytes));
     let configured = (&params.code, params.field, params.generation_size, params.symbol_bytes);
     let in_use = in_use.or(is_source.then_some(configured));
-    let expected = newest.and_then(|report| theory::expected_rank(report, &hops));
+    let arrived = newest.map_or(Vec::new(), |report| theory::arrived(report, &hops));
+    hops.iter_mut().zip(&arrived).for_each(|(hop, share)| hop.arrived_theory = Some(*share));
+    let expected = newest.and_then(|report| theory::expected_rank(report, &arrived));
     let in_advance = newest.and_then(|report| theory::in_advance(report));
     let next_hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), at);
     let overhead_theory = theory::overhead(params, (expected, in_advance), (&hops, &next_hops));
@@ -200,6 +202,7 @@ fn show_flow<'a>(
         planned: newest.map_or(0, |report| count(report.planned)),
         held: reports.iter().map(|report| count(report.held)).sum(),
         hops,
+        residual_loss: residual_loss(role, &counters, reports),
         remote: remote(reports),
         rank_ratio: rank_ratio(&counters.rank_histogram),
         rank_theory: expected,
@@ -292,6 +295,22 @@ fn remote(reports: &[&FlowReport]) -> Option<Remote> {
         rank_ratio: rank_ratio(&rank_histogram),
         rank_histogram,
     })
+}
+
+/// Share of generations or symbols that were given up: at a sink by its own counters, at a source
+/// by what each of its shards heard last of the sink.
+fn residual_loss(role: &str, counters: &FlowCounters, reports: &[&FlowReport]) -> Option<f64> {
+    let (failed, ended) = match role {
+        "sink" => (counters.generations_failed, counters.generations),
+        _ => reports.iter().filter_map(|report| report.remote.as_ref()).fold(
+            (0, 0),
+            |(failed, ended), remote| {
+                let given_up = u64::from(remote.failed);
+                (failed + given_up, ended + given_up + u64::from(remote.complete))
+            },
+        ),
+    };
+    (ended > 0).then(|| failed as f64 / ended as f64)
 }
 
 /// Sums counters, and histograms as long as that of the worker with the newest: lengths differ only
@@ -388,6 +407,7 @@ fn hop_losses(reports: &[&FlowReport]) -> Vec<HopLoss> {
         hop: loss.hop,
         loss: loss.loss / workers,
         burst_mean: loss.burst_mean / workers,
+        arrived_theory: None,
     };
     hops.into_iter().map(mean).collect()
 }

@@ -9,29 +9,36 @@ use recoded_pipeline::report::{FlowReport, NextHop};
 /// Larger generations take too long to compute each time somebody looks.
 const SIZE_MAX: usize = 128;
 
-/// Expected rank at the sink over the size of a generation or batch, as the source of a flow can
-/// know it: from what the hops report. Relays are taken to recode systematically, and batches
-/// adaptively, which is their default; where hops make up for their losses, all of it arrives.
-pub fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
+/// Share of what a source sends that is expected behind each hop, as the source can know it: from
+/// what the hops report. Of generations and batches it is the expected rank over their size: relays
+/// are taken to recode systematically, and batches adaptively, which is their default. Where hops
+/// make up for their losses, as those of streams do, all of it arrives. Empty where nothing is
+/// known.
+pub fn arrived(report: &FlowReport, hops: &[HopLoss]) -> Vec<f64> {
     let is_source = matches!(report.role, Role::Source { .. });
-    let size = report.generation_size;
-    if !is_source || !(1..=SIZE_MAX).contains(&size) || hops.is_empty() || report.planned == 0 {
-        return None;
-    }
-    if report.is_mended && !matches!(report.code, FlowCode::Window(_)) {
-        return Some(1.0);
-    }
-    let line = line(hops);
+    let has_ranks = (1..=SIZE_MAX).contains(&report.generation_size) && report.planned > 0;
     match report.code {
+        _ if !is_source || hops.is_empty() => Vec::new(),
+        FlowCode::Stream(_) => vec![1.0; hops.len()],
+        FlowCode::Window(_) => Vec::new(),
+        _ if !has_ranks => Vec::new(),
+        _ if report.is_mended => vec![1.0; hops.len()],
         FlowCode::Rlnc => {
+            let (size, line) = (report.generation_size, line(hops));
             let sent = vec![report.planned; line.len()];
             let ranks = rank_distributions(size, report.field, &sent, &line, Recoding::Systematic);
-            ranks.last().map(|ranks| mean(ranks) / size as f64)
+            ranks.iter().map(|ranks| mean(ranks) / size as f64).collect()
         }
         #[cfg(feature = "bats")]
-        FlowCode::Bats(bats) => batches::expected_rank(report, &bats, &line),
-        FlowCode::Window(_) | FlowCode::Stream(_) => None,
+        FlowCode::Bats(bats) => batches::expected_ranks(report, &bats, &line(hops)),
     }
+}
+
+/// Expected rank at the sink over the size of a generation or batch, of what [`arrived`] says;
+/// streams and windows have none.
+pub fn expected_rank(report: &FlowReport, arrived: &[f64]) -> Option<f64> {
+    let has_rank = !matches!(report.code, FlowCode::Stream(_) | FlowCode::Window(_));
+    arrived.last().copied().filter(|_| has_rank)
 }
 
 /// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
@@ -124,11 +131,7 @@ mod batches {
     use recoded_pipeline::params::{BatsParams, Interleave};
     use recoded_pipeline::report::FlowReport;
 
-    pub fn expected_rank(
-        report: &FlowReport,
-        bats: &BatsParams,
-        line: &[LossModel],
-    ) -> Option<f64> {
+    pub fn expected_ranks(report: &FlowReport, bats: &BatsParams, line: &[LossModel]) -> Vec<f64> {
         let size = report.generation_size;
         let burst = line.iter().map(|hop| hop.burst_mean).fold(1.0, f64::max);
         let depth = match bats.interleave {
@@ -137,7 +140,7 @@ mod batches {
         };
         let line: Vec<LossModel> = line.iter().map(|hop| hop.interleaved(depth)).collect();
         let outgoing = Outgoing::equal_airtime(size, report.field, line[0], Recoding::Systematic);
-        expected_rank_adaptive(&outgoing, &line).last().copied()
+        expected_rank_adaptive(&outgoing, &line)
     }
 }
 
@@ -178,7 +181,12 @@ mod tests {
     }
 
     fn ten_hops() -> Vec<HopLoss> {
-        (0..10).map(|hop| HopLoss { hop, loss: 0.1, burst_mean: 1.0 }).collect()
+        let hop = |hop| HopLoss { hop, loss: 0.1, burst_mean: 1.0, ..HopLoss::default() };
+        (0..10).map(hop).collect()
+    }
+
+    fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
+        super::expected_rank(report, &arrived(report, hops))
     }
 
     /// Values of the published tables: ten hops, 10 % loss, M = 16, field of order 16.
@@ -188,6 +196,27 @@ mod tests {
         let rlnc = expected_rank(&report(FlowCode::Rlnc, 16), &hops).expect("hops are known");
         assert!((rlnc - 0.771).abs() < 1e-3, "{rlnc}");
         assert_eq!(expected_rank(&report(FlowCode::Rlnc, 16), &[]), None);
+    }
+
+    /// The rank of the same line as a line of fewer hops, and all of it where hops make up.
+    #[test]
+    fn what_arrives_is_known_behind_each_hop() {
+        let rlnc = report(FlowCode::Rlnc, 16);
+        let shares = arrived(&rlnc, &ten_hops());
+        assert_eq!(shares.len(), 10);
+        assert!(shares.is_sorted_by(|before, after| before > after), "{shares:?}");
+        assert_eq!(shares[3], arrived(&rlnc, &ten_hops()[..4])[3]);
+        assert!((shares[0] - 0.9).abs() < 1e-9, "16 packets for 16 symbols, a tenth is lost");
+        assert_eq!(arrived(&FlowReport { is_mended: true, ..rlnc }, &ten_hops()), [1.0; 10]);
+        let stream = report(FlowCode::Stream(StreamParams::new(1024)), 0);
+        let stream = FlowReport { generation_size: 1024, ..stream };
+        assert_eq!(arrived(&stream, &ten_hops()), [1.0; 10]);
+        assert_eq!(expected_rank(&stream, &ten_hops()), None, "streams have no rank");
+        let window = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
+        assert_eq!(arrived(&report(window, 16), &ten_hops()), [0.0; 0]);
+        let sink = Role::Sink { tunnel: TunnelId(0), upstream: PeerId(0) };
+        let sink = FlowReport { role: sink, ..report(FlowCode::Rlnc, 16) };
+        assert_eq!(arrived(&sink, &ten_hops()), [0.0; 0]);
     }
 
     #[test]

@@ -380,6 +380,8 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(flow.decode_delay_max_us, Some(500.0));
     let theory = flow.rank_theory.expect("the source knows the losses of the path");
     assert!((0.7..0.8).contains(&theory), "20 packets for 16 symbols, 37.5 % lost: {theory}");
+    assert_eq!(flow.hops[0].arrived_theory, Some(theory), "the first hop is the last");
+    assert_eq!(flow.residual_loss, Some(0.04), "3 and 5 of 100 generations");
     assert_eq!(flow.overhead_theory, None, "it depends on the target where there are no blocks");
     assert_eq!(state.flows[1].upstreams, ["west:10.0.1.1"]);
     assert_eq!(state.flows[1].rank_ratio, None, "no worker has reported it yet");

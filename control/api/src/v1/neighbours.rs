@@ -1,4 +1,4 @@
-//! Neighbours of a flow: where it is sent to, and where it comes from.
+//! Neighbours: of a link, and of a flow, where it is sent to and where it comes from.
 
 use serde::{Deserialize, Serialize};
 use zlink::introspect::CustomType;
@@ -48,4 +48,53 @@ pub struct FlowUpstream {
     pub share: Option<f64>,
     /// Seconds since a packet came from it; null before the first.
     pub received_ago_seconds: Option<f64>,
+}
+
+/// A next hop on a link.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Neighbour {
+    /// Its IP address, as configured.
+    pub address: String,
+    /// Where it is, address and port, if it roams and has moved; else empty.
+    #[serde(default)]
+    pub endpoint: String,
+    /// How often it moved since the daemon has looked.
+    #[serde(default)]
+    pub moves: u64,
+    /// Whether its Ethernet address is known, so that packets can be sent to it.
+    pub resolved: bool,
+    /// Version of the daemon there, by what it said last; empty when it said nothing.
+    #[serde(default)]
+    pub version: String,
+    /// Seconds since it said something of itself; null if it never did.
+    #[serde(default)]
+    pub said_ago_seconds: Option<f64>,
+    /// Seconds that its clock was ahead of this node's; negative where it was behind.
+    #[serde(default)]
+    pub clock_ahead_seconds: i64,
+    /// Bytes of UDP payload that this end of the link carries; null before the neighbour said
+    /// something.
+    #[serde(default)]
+    pub packet_bytes: Option<u64>,
+    /// The same of the neighbour's end, by what it said.
+    #[serde(default)]
+    pub packet_bytes_there: Option<u64>,
+    /// On what the two do not agree.
+    #[serde(default)]
+    pub disagreements: Vec<Disagreement>,
+}
+
+/// Something that one of two neighbours refuses of what the other one said.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
+pub struct Disagreement {
+    /// The flow.
+    pub flow: i64,
+    /// unknown_flow, not_expected, not_sent, not_there, code, too_large, symbol_bytes or memory.
+    pub reason: String,
+    /// Whether this node refuses; otherwise the neighbour does.
+    pub ours: bool,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do about it.
+    pub cure: String,
 }

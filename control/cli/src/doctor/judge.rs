@@ -110,6 +110,16 @@ fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Ve
             "have both follow NTP: logs cannot be compared, and restarts may find no keys".into(),
         ));
     }
+    let ends = neighbour.packet_bytes.zip(neighbour.packet_bytes_there);
+    if let Some((here, there)) = ends.filter(|(here, there)| here != there) {
+        findings.push(warning(
+            subject,
+            format!(
+                "packets to {address} may have {here} bytes of UDP payload here and {there} there"
+            ),
+            "set the same MTU at both ends of the link: longer packets are lost".into(),
+        ));
+    }
 }
 
 /// Whether this node has keys at all, by the configuration in force.

@@ -239,6 +239,23 @@ mod tests {
     }
 
     #[test]
+    fn ends_of_a_link_with_different_mtus_are_named_and_equal_ones_are_not() {
+        let with = |here, there| {
+            let mut state = fixed::state();
+            let neighbour = &mut state.links[0].neighbours[0];
+            (neighbour.packet_bytes, neighbour.packet_bytes_there) = (here, there);
+            said(&state, &state)
+        };
+        let text = with(Some(1472), Some(1372));
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cause = "packets to 10.0.1.1 may have 1472 bytes of UDP payload here and 1372 there";
+        assert!(words.contains(cause), "{text}");
+        assert!(words.contains("set the same MTU at both ends of the link"), "{text}");
+        assert!(!with(Some(1472), Some(1472)).contains("UDP payload"));
+        assert!(!with(Some(1472), None).contains("UDP payload"));
+    }
+
+    #[test]
     fn node_without_keys_is_warned_of_and_one_with_keys_is_not() {
         let with = |config: &str| State { config: config.into(), ..fixed::state() };
         let warned = |config| {

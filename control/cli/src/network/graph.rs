@@ -11,6 +11,7 @@
 //! ```
 
 use crate::table::percent;
+use crate::trace::arrived;
 use recoded_api::v1::{Flow, FlowNeighbour, State};
 use recoded_network::{Cut, Network, Path};
 use serde::Serialize;
@@ -22,25 +23,35 @@ const CUT_NAMED: usize = 3;
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Graph {
     /// As messages call it.
-    path: String,
+    pub path: String,
     /// The flow from the source.
-    flow: u32,
+    pub flow: u32,
     source: String,
-    hops: Vec<Hop>,
+    pub hops: Vec<Hop>,
     receivers: Vec<Receiver>,
 }
 
 /// One node to the next.
 #[derive(Debug, PartialEq, Serialize)]
-struct Hop {
-    from: String,
-    to: String,
+pub struct Hop {
+    pub from: String,
+    pub to: String,
     /// What the network file says, else how fast the next node may be sent to.
-    rate_mbit: Option<f64>,
-    loss: Option<f64>,
-    round_trip_us: Option<f64>,
+    pub rate_mbit: Option<f64>,
+    pub loss: Option<f64>,
+    /// Mean run of consecutive losses.
+    pub burst_mean: Option<f64>,
+    pub round_trip_us: Option<f64>,
+    pub queue_us: Option<f64>,
+    /// Share of what the source sent, repairs included, that is there behind this hop: by what the
+    /// node there counts, of streams at relays by what the nodes before did not give up.
+    pub arrived: Option<f64>,
+    /// The same by theory, as the source has it.
+    pub arrived_theory: Option<f64>,
+    /// Sink: mean time until what was lost was decoded.
+    pub decode_delay_us: Option<f64>,
     /// Whether nothing is known of it, or nothing comes back.
-    state: &'static str,
+    pub state: &'static str,
 }
 
 /// Where it ends.
@@ -62,6 +73,19 @@ struct Receiver {
 pub fn graphs(network: &Network, states: &[Option<&State>]) -> Vec<Graph> {
     let seen = Seen { network, states };
     network.paths.iter().map(|path| seen.graph(path)).collect()
+}
+
+/// The same with each way back after its path, where there is one.
+pub fn graphs_and_back(network: &Network, states: &[Option<&State>]) -> Vec<Graph> {
+    let seen = Seen { network, states };
+    let both = network.paths.iter().flat_map(|path| {
+        let mut ways = path.ways.clone();
+        ways.iter_mut().for_each(|way| way.reverse());
+        let leads_back = path.receivers().len() == 1 && !path.is_one_way(network);
+        let back = Path { ways, id: path.id.wrapping_add(1), ..path.clone() };
+        [Some(path.clone()), Some(back).filter(|_| leads_back)]
+    });
+    both.flatten().map(|path| seen.graph(&path)).collect()
 }
 
 struct Seen<'a> {
@@ -105,23 +129,47 @@ impl Seen<'_> {
             rate.value.as_float().or_else(|| rate.value.as_integer().map(|rate| rate as f64))
         });
         // A node with one before it knows which link its losses are of.
-        let counted = || {
-            let is_only = path.hops().iter().filter(|hop| hop.1 == to).count() == 1;
-            let flow = self.flow(path, to).filter(|flow| is_only && flow.role != "source")?;
-            Some(flow.hops.first()?.loss)
-        };
+        let is_only = path.hops().iter().filter(|hop| hop.1 == to).count() == 1;
+        let there = self.flow(path, to);
+        let counted = there.filter(|flow| is_only && flow.role != "source");
+        let counted = counted.and_then(|flow| flow.hops.first());
+        // A source knows hops by how far away they are: one each, where there is one way.
+        let far = path.ways.first().filter(|_| path.ways.len() == 1);
+        let far = far.and_then(|way| way.windows(2).position(|hop| hop == [from, to]));
+        let source = path.source().and_then(|source| self.flow(path, source));
+        let told = source.zip(far).and_then(|(flow, far)| {
+            let far = u64::try_from(far).ok()?;
+            flow.hops.iter().find(|hop| hop.hop == far)
+        });
         Hop {
             from: self.name(from),
             to: self.name(to),
             rate_mbit: written.or_else(|| neighbour.map(|it| it.rate_mbit)),
-            loss: neighbour.and_then(|it| it.loss).or_else(counted),
+            loss: neighbour.and_then(|it| it.loss).or(counted.or(told).map(|hop| hop.loss)),
+            burst_mean: counted.or(told).map(|hop| hop.burst_mean),
             round_trip_us: neighbour.and_then(|it| it.round_trip_us),
+            queue_us: neighbour.and_then(|it| it.queue_us),
+            arrived: self.arrived(path, from, to),
+            arrived_theory: told.and_then(|hop| hop.arrived_theory),
+            decode_delay_us: there.and_then(|flow| flow.decode_delay_mean_us),
             state: match (self.flow(path, from), neighbour) {
                 (None, _) => "no answer",
                 (_, Some(neighbour)) if neighbour.silent => "silent",
                 _ => "up",
             },
         }
+    }
+
+    /// Share that is there behind a hop. A relay of a stream does not count what it never got: the
+    /// nodes before it count what they gave up.
+    fn arrived(&self, path: &Path, from: usize, to: usize) -> Option<f64> {
+        let there = self.flow(path, to)?;
+        if let Some(share) = arrived(there) {
+            return Some(share);
+        }
+        let way = path.ways.first().filter(|_| path.ways.len() == 1 && there.role == "relay")?;
+        let senders = way.iter().take(1 + way.iter().position(|node| *node == from)?);
+        senders.map(|node| kept(self.flow(path, *node)?)).product()
     }
 
     fn receiver(&self, path: &Path, node: usize, hops: &[Hop]) -> Receiver {
@@ -160,6 +208,14 @@ impl Seen<'_> {
             hops,
         }
     }
+}
+
+/// Share of its symbols that a node of a stream did not give up before its next hop had them.
+fn kept(flow: &Flow) -> Option<f64> {
+    let symbols = flow.count(if flow.role == "source" { "source_symbols" } else { "innovative" });
+    let given_up = flow.count("lagged").saturating_add(flow.count("too_large"));
+    let share = 1.0 - given_up as f64 / symbols as f64;
+    (flow.code == "stream" && symbols > 0).then_some(share.max(0.0))
 }
 
 impl Graph {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  net.toml -> recoded_network -> file of each box -> render: text, folder, difference
-//!                  `-> ssh, all boxes at once: status, show, doctor, check, apply, keys
+//!                  `-> ssh, all boxes at once: status, show, trace, doctor, check, apply, keys
 //! ```
 
 mod apply;
@@ -17,6 +17,7 @@ mod script;
 mod ssh;
 mod start;
 mod status;
+mod trace;
 mod web;
 
 pub use options::{Fleet, NETWORK_HELP};
@@ -194,6 +195,9 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
         Command::Show { watch: Some(_), .. } => Err(NetworkFailure::WatchAll.into()),
         Command::Ping(options) => {
             open(true).map_err(Into::into).and_then(|it| ping::run(&it, options, json))
+        }
+        Command::Trace { flow } => {
+            open(true).map_err(Into::into).and_then(|it| trace::run(&it, *flow, json))
         }
         Command::Show { what, verbose, watch: None } => {
             let what = what.or(verbose.then_some(Show::All));

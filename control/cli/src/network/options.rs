@@ -7,8 +7,8 @@ use std::path::PathBuf;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Networks")]
 pub struct Fleet {
-    /// Before the command: ask or change all boxes of this network over SSH: status, show, doctor,
-    /// check, apply, keys, web
+    /// Before the command: ask or change all boxes of this network over SSH: status, show, trace,
+    /// doctor, check, apply, keys, web
     // Not global: `events -f` follows.
     #[arg(short = 'f', long, value_name = "FILE")]
     pub network: Option<PathBuf>,

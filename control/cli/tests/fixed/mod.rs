@@ -117,8 +117,12 @@ pub fn source_parameters() -> Parameters {
 }
 
 fn source() -> Flow {
-    let hops =
-        (0..10).map(|hop| HopLoss { hop, loss: 0.125 + hop as f64 / 512.0, burst_mean: 1.5 });
+    let hops = (0..10).map(|hop| HopLoss {
+        hop,
+        loss: 0.125 + hop as f64 / 512.0,
+        burst_mean: 1.5,
+        arrived_theory: Some(1.0 - (hop + 1) as f64 * 0.000_098),
+    });
     Flow {
         id: 1,
         role: "source".into(),
@@ -159,6 +163,7 @@ fn source() -> Flow {
         ]),
         rank_histogram: vec![],
         rank_ratio: None,
+        residual_loss: Some(7.0 / 70_107.0),
         rank_theory: Some(0.99902),
         overhead: Some(1.37434),
         overhead_theory: None,
@@ -206,7 +211,7 @@ fn relay() -> Flow {
             adaptive: Some(true),
             ..Parameters::default()
         },
-        hops: vec![HopLoss { hop: 0, loss: 0.0987, burst_mean: 1.12 }],
+        hops: vec![HopLoss { loss: 0.0987, burst_mean: 1.12, ..HopLoss::default() }],
         remote: None,
         counters: counted([
             ("received", 1_390_000),
@@ -219,6 +224,7 @@ fn relay() -> Flow {
         ]),
         rank_ratio: Some(0.9989),
         rank_histogram,
+        residual_loss: None,
         rank_theory: None,
         overhead: None,
         state: Some("quiet".into()),
@@ -281,7 +287,11 @@ fn window_sink() -> Flow {
             ("received", 120_000),
             ("delivered_packets", 80_000),
             ("source_symbols", 80_000),
+            ("generations", 80_000),
+            ("generations_complete", 79_980),
+            ("generations_failed", 20),
         ]),
+        residual_loss: Some(0.000_25),
         rank_theory: None,
         overhead: Some(1.5),
         decode_delay_mean_us: Some(1_234.5),
@@ -343,9 +353,14 @@ fn stream_source() -> Flow {
         field: 256,
         generation_size: 32_768,
         planned: 0,
-        hops: vec![],
-        remote: None,
+        hops: [0.0987, 0.05, 0.101]
+            .into_iter()
+            .zip(0..)
+            .map(|(loss, hop)| HopLoss { hop, loss, burst_mean: 1.2, arrived_theory: Some(1.0) })
+            .collect(),
+        remote: Some(Remote { newest: 1_000, complete: 998, ..Remote::default() }),
         counters: counted([("ingress_packets", 1_000), ("sent_systematic", 1_000)]),
+        residual_loss: Some(0.0),
         rank_theory: None,
         overhead: Some(1.144),
         overhead_theory: Some(1.11),
@@ -510,6 +525,7 @@ pub fn state() -> State {
 pub fn assert_golden(file: &str, shown: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     if std::env::var_os("RECODED_BLESS").is_some() {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("made");
         std::fs::write(&path, shown).expect("write");
     }
     let expected = std::fs::read_to_string(&path).expect("the golden file");

@@ -16,6 +16,7 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_pipeline::report::{
     BlackHole, Branch, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Planned, Remainder,
+    RemoteReport,
 };
 use recoded_runtime::channel::Channel;
 use std::cell::RefCell;
@@ -109,7 +110,12 @@ impl Dataplane for Handle {
             hops: vec![HopLoss { hop: 0, loss, burst_mean: 1.0 }],
             next_hops: vec![next_hop(received, loss)],
             packet_bytes_max: None,
-            remote: None,
+            remote: Some(RemoteReport {
+                newest: 100,
+                complete: 100 - received as u32,
+                failed: received as u32,
+                rank_histogram: Vec::new(),
+            }),
             held: 2,
             counters: FlowCounters {
                 received,

@@ -27,11 +27,12 @@ fn counted(table: Table) -> BTreeMap<String, u64> {
 
 /// A node with so many flows.
 fn state(flows: u64) -> State {
+    let hop = |hop| HopLoss { hop, loss: 0.1, burst_mean: 1.0, ..HopLoss::default() };
     let flow = |id| Flow {
         id,
         role: "source".into(),
         counters: counted(flow::TABLE),
-        hops: (0..4).map(|hop| HopLoss { hop, loss: 0.1, burst_mean: 1.0 }).collect(),
+        hops: (0..4).map(hop).collect(),
         neighbours: vec![FlowNeighbour {
             next_hop: "east:10.0.0.2".into(),
             rate_mbit: 80.0,

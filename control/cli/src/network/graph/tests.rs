@@ -82,7 +82,7 @@ fn tree_has_a_line_for_each_receiver() {
     let a = state("source", vec![neighbour(0, 90.0, 0.1), neighbour(1, 80.0, 0.5)], None);
     let b = state("relay", vec![neighbour(2, 95.0, 0.0), neighbour(3, 20.0, 0.2)], None);
     let mut c = state("sink", Vec::new(), Some(30.0));
-    c.flows[1].hops = vec![HopLoss { hop: 0, loss: 0.9, burst_mean: 1.0 }];
+    c.flows[1].hops = vec![HopLoss { loss: 0.9, burst_mean: 1.0, ..HopLoss::default() }];
     let sink = |goodput| state("sink", Vec::new(), Some(goodput));
     let (d, e) = (sink(40.0), sink(15.5));
     let shown = text(&network, &[Some(&a), Some(&b), Some(&c), Some(&d), Some(&e)]);

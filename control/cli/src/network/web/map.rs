@@ -199,7 +199,7 @@ mod tests {
             code: "stream".into(),
             ..flow(1, "source")
         };
-        let hops = vec![HopLoss { hop: 0, loss: 0.2, burst_mean: 1.0 }];
+        let hops = vec![HopLoss { hop: 0, loss: 0.2, burst_mean: 1.0, ..HopLoss::default() }];
         let sink = Flow { goodput_mbit: Some(48.0), hops, ..flow(1, "sink") };
         // Of flow 2 only the relay answers with something, and not with its id alone.
         let seen = [
