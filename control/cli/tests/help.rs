@@ -1,0 +1,56 @@
+//! The help of every command, word by word: `golden/help`.
+
+#![forbid(unsafe_code)]
+
+#[allow(dead_code)]
+mod fixed;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// What `--help` prints for a command; none is that of the program.
+fn help(command: &[String]) -> String {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_recodectl"));
+    // Help shows what they are set to.
+    for name in ["RECODED_SOCKET", "RECODED_SSH"] {
+        program.env_remove(name);
+    }
+    let output = program.args(command).arg("--help").output().expect("it runs");
+    assert!(output.status.success(), "{command:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Commands that a help lists.
+fn listed(help: &str) -> Vec<String> {
+    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let list = list.take_while(|line| !line.is_empty());
+    let names = list
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+/// Compares the help of a command and of all below it; returns the names of the files.
+fn compare(command: &[String]) -> BTreeSet<String> {
+    let help = help(command);
+    let name = if command.is_empty() { "recodectl".to_owned() } else { command.join("-") };
+    let file = format!("{name}.txt");
+    fixed::assert_golden(&format!("help/{file}"), &help);
+    let below = listed(&help).into_iter().map(|name| [command, &[name]].concat());
+    below.flat_map(|command| compare(&command)).chain([file]).collect()
+}
+
+#[test]
+fn help_of_every_command_is_golden() {
+    let compared = compare(&[]);
+    assert!(compared.len() > 25, "{compared:?}");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/help");
+    let files = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|file| file.expect("a file").file_name().into_string().expect("text"));
+    // Without the code there is no command for it.
+    let of_code = |name: &String| cfg!(not(feature = "bats")) && name == "degrees.txt";
+    let stale: Vec<String> =
+        files.filter(|name| !compared.contains(name) && !of_code(name)).collect();
+    assert!(stale.is_empty(), "of no command: {stale:?}");
+}

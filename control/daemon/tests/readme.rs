@@ -1,0 +1,48 @@
+//! Configurations that the README of the repository shows are those that the daemon takes.
+
+#![forbid(unsafe_code)]
+
+use recoded::config::Config;
+use recoded_pipeline::params::Role;
+
+const README: &str = include_str!("../../../README.md");
+
+/// Lines that a box takes at most.
+const LINES_MAX: usize = 12;
+
+/// What stands between fences of TOML.
+fn blocks() -> impl Iterator<Item = &'static str> {
+    README.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
+}
+
+fn parse(text: &str) -> Config {
+    let parsed = Config::parse("README.md", text, &|_| Some(1500));
+    parsed.map(|(.., config)| config).unwrap_or_else(|errors| panic!("{errors}\n{text}"))
+}
+
+#[test]
+fn one_box_by_hand_is_a_whole_configuration_of_12_lines() {
+    let mut shown = blocks().filter(|block| block.starts_with("link = "));
+    let text = shown.next().expect("there is one");
+    assert!(shown.next().is_none(), "there is one alone");
+    assert!(text.lines().count() <= LINES_MAX, "{text}");
+    let Config { links, tunnels, flows, .. } = parse(text);
+    assert_eq!((links.len(), tunnels.len(), flows.len()), (1, 1, 2));
+    assert!(matches!(flows[0].params.role, Role::Source { .. }));
+    assert!(matches!(flows[1].params.role, Role::Sink { .. }));
+    assert!(flows[0].code_is_auto, "nothing is said of codes, sizes or rates");
+}
+
+#[test]
+fn three_boxes_by_hand_are_whole_configurations() {
+    let boxes: Vec<Config> = blocks()
+        .filter(|block| block.starts_with("# box "))
+        .filter(|block| {
+            // What is added for keys is no whole box.
+            block.contains("[[link]]")
+        })
+        .map(parse)
+        .collect();
+    let flows: Vec<usize> = boxes.iter().map(|config| config.flows.len()).collect();
+    assert_eq!(flows, [2, 2, 2], "two ends and a relay, there and back");
+}
