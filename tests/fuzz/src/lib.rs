@@ -25,6 +25,10 @@ mod secure;
 
 mod plan;
 
+mod configuration;
+
+mod control;
+
 mod span;
 
 pub use input::Input;
@@ -39,7 +43,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 11] = [
     Target { name: "header", run: header::target },
     Target { name: "elimination", run: elimination::target },
     Target { name: "window", run: window::target },
@@ -49,6 +53,8 @@ pub const TARGETS: [Target; 9] = [
     Target { name: "tags", run: secure::tags },
     Target { name: "envelopes", run: secure::envelopes },
     Target { name: "plan", run: plan::target },
+    Target { name: "configuration", run: configuration::target },
+    Target { name: "control", run: control::target },
 ];
 
 /// The target of this name.
