@@ -249,6 +249,46 @@ mod tests {
         assert_eq!(lock.record(), None);
     }
 
+    /// A full disk: what writes to the draft is told by Linux that there is no space left.
+    #[test]
+    fn record_that_a_full_disk_refuses_leaves_the_one_before_and_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sock");
+        let lock = Lock::take(&path).unwrap();
+        let [before, after] =
+            ["before", "after"].map(|text| Record { text: text.into(), ..Record::default() });
+        lock.note(&before);
+        let draft = beside(&path, "state-new");
+        std::os::unix::fs::symlink("/dev/full", &draft).unwrap();
+        let refused = lock.write(&after).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        lock.note(&after);
+        assert_eq!(lock.record(), Some(before));
+        fs::remove_file(&draft).unwrap();
+        lock.note(&after);
+        assert_eq!(lock.record(), Some(after));
+    }
+
+    /// A kill or a power cut at each byte of a write: only the draft is half written.
+    #[test]
+    fn draft_cut_off_at_any_byte_leaves_the_record_before_and_the_next_one_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sock");
+        let [before, after] =
+            ["before", "after"].map(|text| Record { text: text.into(), ..Record::default() });
+        let whole = serde_json::to_vec(&after).unwrap();
+        for length in 0..=whole.len() {
+            let lock = Lock::take(&path).unwrap();
+            lock.note(&before);
+            fs::write(beside(&path, "state-new"), &whole[..length]).unwrap();
+            drop(lock);
+            let next = Lock::take(&path).unwrap();
+            assert_eq!(next.record().as_ref(), Some(&before), "{length} bytes");
+            next.note(&after);
+            assert_eq!(next.record().as_ref(), Some(&after), "{length} bytes");
+        }
+    }
+
     #[test]
     fn process_is_ended_and_a_later_one_of_its_number_is_not() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();

@@ -12,9 +12,11 @@ use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::OpenRequest;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::{DropReason, FlowCounters, Report};
-use recoded_wire::coded::{BLOCK_BYTES, Block, CODED_BYTES, CodedHeader};
+use recoded_wire::coded::{
+    BLOCK_BYTES, BLOCK_SYMBOLS_MAX, Block, CODED_BYTES, CodedHeader, SIZE_MAX,
+};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::PacketType;
+use recoded_wire::header::{PacketType, write_link_sequence};
 
 const FRAMES: usize = 1024;
 const SIZE: usize = 16;
@@ -249,6 +251,45 @@ fn batches_beyond_the_room_of_a_block_are_refused() {
         write(out, header, block(0, scrambled(number) as u16), 1)
     });
     assert!(sink.dropped(DropReason::BatchesExhausted) > u64::from(PACKETS) / 2);
+}
+
+/// Blocks of as many symbols as a header can say, and the longest vectors in packets that hold a
+/// few elements: a sink refuses each before any work for it. The shortest of many rounds counts, as
+/// the host has other work.
+#[test]
+fn absurd_sizes_are_refused_in_less_time_than_a_good_packet_takes() {
+    const ROUND: usize = 1000;
+    // The bar of the list of faults; builds for tests are far slower.
+    const NANOS_MAX: u128 = if cfg!(debug_assertions) { 2000 } else { 200 };
+    let [_, mut host] = hosts();
+    let mut buffer = vec![0; 1024];
+    let good = write(&mut buffer, header(0, SIZE, 1), block(0, 0), 1);
+    host.receive(&buffer[..good], 0);
+    let before = host.report().packets.dropped.iter().sum::<u64>();
+    let absurd = |size: usize, block: Block| {
+        let mut bytes = vec![0; 1024];
+        let length = write(&mut bytes, header(100, SIZE, 2), block, 2);
+        CodedHeader { size: size as u16, ..header(100, SIZE, 2) }.write(&mut bytes);
+        // The vector is cut off where it is as long as it says.
+        bytes[..length.min(CODED_BYTES + BLOCK_BYTES + 2 * SIZE)].to_vec()
+    };
+    let symbols = Block { source_symbols: BLOCK_SYMBOLS_MAX, full_log2: 15, ..block(1, 0) };
+    let mut packets = [absurd(SIZE, symbols), absurd(SIZE_MAX, block(1, 0))];
+    let mut sequence = 1;
+    let mut round = || {
+        let begun = std::time::Instant::now();
+        for number in 0..ROUND {
+            sequence += 1;
+            write_link_sequence(&mut packets[number % 2], sequence);
+            host.receive(&packets[number % 2], MILLI);
+        }
+        begun.elapsed().as_nanos() / ROUND as u128
+    };
+    let nanos = (0..50).map(|_| round()).min().expect("some rounds");
+    println!("{nanos} ns for a packet that is refused");
+    assert!(nanos < NANOS_MAX, "{nanos} ns for a packet that is refused");
+    let refused = host.report().packets.dropped.iter().sum::<u64>() - before;
+    assert_eq!(refused, 50 * ROUND as u64);
 }
 
 /// Sizes that the flow does not allow, and values that mean nothing.
