@@ -26,7 +26,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// How long an answer may take to its client before another process takes over.
@@ -34,6 +34,7 @@ const LAST_WORD: Duration = Duration::from_millis(20);
 
 /// Runs until the supervisor sends SIGTERM.
 pub fn run() -> Result<(), Failure> {
+    let mut parts = Parts::new();
     let _ = rustix::thread::set_name(c"recoded-dp");
     end_on_panic();
     let channel = rustix::stdio::stdin().try_clone_to_owned().map_err(no_supervisor)?;
@@ -47,12 +48,14 @@ pub fn run() -> Result<(), Failure> {
         sandbox::forbid_core_dumps()?;
     }
     let keys = Keys::read(&config)?;
+    parts.end("configuration and keys");
 
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
     let mut resources = Resources::join(&node::topology(&config, keys), client, start.is_again)?;
     let measured = listen(&config, start.is_again)?;
+    parts.end("frames and sockets");
     let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
     let accelerator = match is_confined {
         true => confine(&config, &mut resources, accelerator)?,
@@ -61,8 +64,11 @@ pub fn run() -> Result<(), Failure> {
     if !is_confined {
         tracing::warn!("sandbox: off: the process that sees packets keeps its privileges");
     }
+    parts.end("accelerator and sandbox");
     let node = Node::start_on(resources, &config, config.snapshot(EDITION_FIRST), accelerator)?;
     let node = Rc::new(node);
+    parts.end("threads");
+    parts.log();
     announce(&config, &node.observe(), &config.daemon.socket);
     let live = Live::new(document, mtus, config, node.clone());
     let (replaced, rates) = (Rc::new(Notify::new()), live.rates());
@@ -102,6 +108,33 @@ pub fn run() -> Result<(), Failure> {
         farewell(&node.stop());
     }
     ended
+}
+
+/// How long each part of a start takes: packets wait as long.
+struct Parts {
+    begun: Instant,
+    ended: Instant,
+    told: String,
+}
+
+impl Parts {
+    fn new() -> Parts {
+        let now = Instant::now();
+        Parts { begun: now, ended: now, told: String::new() }
+    }
+
+    /// Ends a part.
+    fn end(&mut self, what: &str) {
+        let took = self.ended.elapsed();
+        self.ended += took;
+        let between = if self.told.is_empty() { "" } else { ", " };
+        self.told += &format!("{between}{what} {:.1}", took.as_secs_f64() * 1e3);
+    }
+
+    fn log(&self) {
+        let all = (self.ended - self.begun).as_secs_f64() * 1e3;
+        tracing::info!("started in {all:.1} ms: {}", self.told);
+    }
 }
 
 /// A thread that panicked leaves queues without a reader, and what it had is not known to be right.

@@ -27,6 +27,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Everything open, nothing running. Dropping it closes everything.
 ///
@@ -333,10 +334,12 @@ pub(crate) fn open_worker(
     present: &[bool],
     queue: u32,
 ) -> Result<(WorkerResources, Vec<Option<LinkMode>>), Refused> {
+    let begun = Instant::now();
     let mut umem = match topology.needs_xdp() {
         true => Umem::new(topology.frames_per_worker)?,
         false => Umem::unshared(topology.frames_per_worker)?,
     };
+    let mapped = begun.elapsed();
     let mut ports = Vec::with_capacity(attachments.len());
     let mut modes = Vec::with_capacity(attachments.len());
     for (link, (attachment, is_present)) in attachments.iter().zip(present).enumerate() {
@@ -366,6 +369,8 @@ pub(crate) fn open_worker(
         .map(|port| port.as_ref().map(|port| port.fd().try_clone_to_owned()).transpose())
         .collect::<Result<_, _>>()
         .map_err(|source| StartError::Limit { what: "a descriptor", source })?;
+    let opened = begun.elapsed() - mapped;
+    tracing::info!("start of queue {queue}: frames after {mapped:.1?}, sockets {opened:.1?} later");
     Ok((WorkerResources { ports, umem, socket_fds }, modes))
 }
 

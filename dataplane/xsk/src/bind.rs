@@ -24,8 +24,8 @@ use crate::{
 /// load).
 const BUSY_RETRY: Duration = Duration::from_millis(500);
 
-/// Pause between two tries.
-const BUSY_PAUSE: Duration = Duration::from_millis(5);
+/// Pause between two tries: traffic stands still as long, and a try costs microseconds.
+const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Packets that Linux sends per system call in copy mode where this can be set. Its default of 32
 /// costs ten times as many system calls.

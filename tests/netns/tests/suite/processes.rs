@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common;
 use nix::sys::ptrace;
@@ -109,6 +109,7 @@ fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
         std::thread::sleep(Duration::from_secs(1));
         assert!(fetch.bytes() < 24 << 20, "{victim}: the download was over too soon");
         let before = daemons[index].dataplane_pid().unwrap();
+        let killed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         daemons[index].signal_dataplane(Signal::KILL).unwrap();
         let took = wait_for_another(&mut daemons[index], before);
         let outcome = stream.finish().unwrap();
@@ -120,6 +121,7 @@ fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
         );
         assert!(outcome.longest_gap_millis() < 4000.0, "{victim}");
         assert!(outcome.came > outcome.sent / 2, "{victim}: {} came", outcome.came);
+        print_start(victim, killed, &daemons[index].log());
         let download = fetch.finish().unwrap();
         println!("{download:?}");
         assert!(download.complete, "the connection broke: {download:?}");
@@ -133,6 +135,15 @@ fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
     );
     for daemon in &daemons {
         assert!(daemon.log().contains("another starts"), "{}", daemon.log());
+    }
+}
+
+/// What the newest start of a process took, part by part, and when.
+fn print_start(victim: &str, killed: Duration, log: &str) {
+    println!("{victim}: killed at second {:.3}", killed.as_secs_f64() % 60.0);
+    let from = log.rfind("another starts").and_then(|at| log[..at].rfind('\n')).unwrap_or(0);
+    for line in log[from..].lines().filter(|line| line.contains("start")) {
+        println!("{victim}: {line}");
     }
 }
 
