@@ -12,7 +12,7 @@ pub const QUEUE: Duration = Duration::from_millis(25);
 
 /// Left out at the start of a stream, at least, and at least in round trips.
 pub const OMITTED: Duration = Duration::from_secs(2);
-const OMITTED_ROUND_TRIPS: u32 = 20;
+pub const OMITTED_ROUND_TRIPS: u32 = 16;
 
 /// Bytes of TCP payload in a full packet of 1514 bytes on a link: by itself, and in a coded packet.
 pub const PAYLOAD_PLAIN: f64 = 1448.0;

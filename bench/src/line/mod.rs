@@ -30,12 +30,12 @@ use sample::Setup;
 
 /// Measure TCP and datagrams over lossy lines with delay, ours beside Linux and split TCP
 ///
-/// Hosts in a line in network namespaces, joined by emulated links, of 300 Mbit/s unless a name says otherwise. Measured in turns
-/// on the same line: Linux forwarding with cubic and with BBR, split TCP with BBR on every hop, and
-/// recoded with each code. Of each: a TCP stream and a probe of small datagrams beside it, packets
-/// that each link saw per symbol, processor time; on some lines also datagrams by themselves:
-/// sparse, voice, and 100 Mbit/s into a default socket buffer. Everything runs on the cores of this
-/// machine, links and ends included.
+/// Hosts in a line in network namespaces, joined by emulated links, of 300 Mbit/s unless a name
+/// says otherwise. Measured in turns on the same line: Linux forwarding with cubic and with BBR,
+/// split TCP with BBR on every hop, and recoded with each code. Of each: a TCP stream and a probe
+/// of small datagrams beside it, packets that each link saw per symbol, processor time; on some
+/// lines also datagrams by themselves: sparse, voice, and 100 Mbit/s into a default socket buffer.
+/// Everything runs on the cores of this machine, links and ends included.
 ///
 /// Needs root, and `recoded` in the folder of this program.
 #[derive(clap::Args)]
@@ -51,7 +51,7 @@ pub struct Options {
     /// Also draw the goodput to this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Seconds of each stream that count, after two (or twenty round trips) that do not; twice as
+    /// Seconds of each stream that count, after two (or sixteen round trips) that do not; twice as
     /// many where the rate falls
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,

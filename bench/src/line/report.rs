@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::line::case::{Case, OMITTED, QUEUE};
+use crate::line::case::{Case, OMITTED, OMITTED_ROUND_TRIPS, QUEUE};
 use crate::line::contender::Contender;
 use crate::line::sample::{Datagrams, Sample, StreamSample};
 use crate::machine::Machine;
@@ -298,8 +298,8 @@ impl Report {
         let mut lines = vec![
             self.machine.heading(),
             format!(
-                "links with queues of {} ms; median of {} run(s), streams of \
-                 {} s after {} s (or ten round trips); everything on cores {:?}; {:.0} s in all",
+                "links with queues of {} ms; median of {} run(s), streams of {} s after {} s (or \
+                 {OMITTED_ROUND_TRIPS} round trips); everything on cores {:?}; {:.0} s in all",
                 QUEUE.as_millis(),
                 self.runs,
                 self.seconds,

@@ -121,7 +121,8 @@ fn few_datagrams_beside_tcp_take_the_shorter_path() {
         took.sort_unstable();
         let of = |share: f64| took[((took.len() - 1) as f64 * share) as usize] / MILLI;
         println!("{} / {} / {} ms of {}", of(0.1), of(0.5), of(0.99), took.len());
-        assert!(share(&mut line, &[fast, slow], SECOND) > 0.93);
+        // Of a second alone, seeds differ by 0.03.
+        assert!(share(&mut line, &[fast, slow], 3 * SECOND) > 0.93);
         assert!(of(0.5) < 45 && of(0.99) < 85, "they waited behind TCP in the source");
     }
 }

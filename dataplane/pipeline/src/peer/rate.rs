@@ -41,16 +41,6 @@ const TARGET_RATE: f64 = 37.5e6;
 const TARGET_SCALE: (f64, f64) = (0.75, 4.0);
 const TARGET_SCALED_MAX_NANOS: f64 = 16e6;
 
-/// Times what arrives that is sent at the start; and that may be sent while less is sent than could
-/// be: a start of TCP comes in bursts, and ends where it is slowed down.
-const START: f64 = 3.0;
-const AHEAD: f64 = 4.0;
-
-/// Where round trips are long, less: what is too much fills a queue until that is heard of, and a
-/// burst that leaves a little slower is no worse for it.
-const AHEAD_NANOS: f64 = 50e6;
-const AHEAD_LEAST: f64 = 2.0;
-
 /// Part of the best samples that is as good as those.
 const NEARLY: f64 = 0.9;
 
@@ -322,9 +312,8 @@ impl Rate {
                 self.set(self.bytes_per_second.min(self.most()));
             } else if all.queue <= target {
                 // Ahead of those who are about to send more.
-                let most = (1.0 + AHEAD_NANOS / round_trip.max(1) as f64).max(AHEAD_LEAST);
-                let gain = most.min(if sample.is_limited { START } else { AHEAD });
-                self.set(self.bytes_per_second.max(gain * carried));
+                let ahead = ahead::of(carried, sample.is_limited, round_trip);
+                self.set(self.bytes_per_second.max(ahead));
             }
         }
         // The time between two samples is in none.
@@ -593,6 +582,7 @@ impl Rate {
     }
 }
 
+mod ahead;
 mod onward;
 mod seen;
 #[cfg(test)]

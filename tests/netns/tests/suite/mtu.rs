@@ -61,6 +61,34 @@ fn datagrams(bed: &Bed, port: u16, seconds: u64) -> Probe {
     Probe::start(bed.source(), bed.sink(), &plan).unwrap()
 }
 
+/// Generations and batches pack IP packets into symbols, so symbols become shorter and the tunnel
+/// keeps its MTU. What is sent is small at first, as a handshake of TCP is.
+#[test]
+fn symbols_of_generations_and_batches_become_shorter_behind_a_narrow_link() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bats = CodePlan::Bats { block_symbols: 64, interleave: None, adaptive: true };
+    for code in [CodePlan::Rlnc, bats] {
+        let bed = common::bed(2, Loss::independent(0.02), RATE_MBIT);
+        set_mtu(&bed, 1400);
+        let mut plan = LinePlan::protected(2);
+        plan.flows.iter_mut().for_each(|flow| flow.code = code);
+        let daemons = Daemon::start_line(&bed, &plan).unwrap();
+        assert!(common::answers(bed.source(), "10.99.0.2"), "{}", daemons[0].log());
+        let configured = daemons[0].show().unwrap().tunnels[0].mtu_configured;
+
+        let to = SocketAddr::from(([10, 99, 0, 2], 7000));
+        let stream = Stream::start((bed.source(), to), (bed.sink(), to), "cubic").unwrap();
+        let probe = datagrams(&bed, 7001, 6);
+        stream.wait_until(Duration::from_secs(6));
+        let came = probe.finish().unwrap().rate_between(2000.0, 6000.0);
+        let mbit = stream.finish().mbit_between(2.0, 6.0);
+        let source = daemons[0].show().unwrap();
+        println!("{code:?}: {came} datagrams a second beside {mbit:.1} Mbit/s");
+        assert!(came > 90.0 && mbit > LEAST_MBIT, "{came}, {mbit}\n{}", daemons[0].log());
+        assert_eq!(source.tunnels[0].mtu, configured, "{}", daemons[0].log());
+    }
+}
+
 /// Only the relay sees what happens on the second link.
 #[test]
 fn mtu_of_the_path_is_followed_from_the_start_and_while_traffic_runs() {

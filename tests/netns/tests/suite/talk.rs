@@ -74,6 +74,27 @@ fn mistyped_flow_of_a_relay_is_named_at_both_its_neighbours() {
     }
 }
 
+/// A relay that takes shorter symbols than the source sends: both say it, and no packet is needed.
+#[test]
+fn symbols_longer_than_a_relay_takes_are_named_at_both() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, plan) = line(None);
+    let mut short = plan.clone();
+    short.flows.iter_mut().for_each(|flow| flow.symbol_bytes = Some(1000));
+    let source = Daemon::start(&bed, 0, &plan).unwrap();
+    let mut relay = Daemon::start(&bed, 1, &short).unwrap();
+    let said = |flow, ours| (flow, "symbol_bytes".to_owned(), ours);
+    wait("the source knows", 20, || disagreements(&source) == [said(1, false)]);
+    wait("the relay knows", 20, || disagreements(&relay) == [said(1, true)]);
+    let words = neighbours(&source).remove(0).disagreements.remove(0);
+    assert!(words.cause.contains("takes symbols of flow 1 of 1000 bytes at most"), "{words:?}");
+    assert!(words.cure.contains("a smaller one at its source"), "{words:?}");
+    let ends = neighbours(&source).remove(0);
+    assert!(ends.packet_bytes.is_some(), "{ends:?}");
+    assert_eq!(ends.packet_bytes, ends.packet_bytes_there);
+    assert!(relay.stop());
+}
+
 #[test]
 fn neighbours_with_keys_talk_too() {
     let Some(_turn) = common::daemons_beside() else { return };

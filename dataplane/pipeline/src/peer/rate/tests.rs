@@ -1,3 +1,4 @@
+use super::ahead::AHEAD_LEAST;
 use super::*;
 use crate::peer::sample::AROUND_BYTES;
 
