@@ -1,6 +1,6 @@
 //! A line for each flow: whether it is up, how fast, at what cost, and who was heard when.
 
-use crate::table::{Align, count, percent, residual, sentence, table};
+use crate::table::{Align, count, known, percent, residual, sentence, table};
 use recoded_api::v1::Flow;
 
 use Align::{Left, Right};
@@ -38,9 +38,6 @@ pub fn flow_lines(flows: &[Flow]) -> String {
     let with_unit = |number: Option<f64>, unit: &str| {
         number.map_or("-".into(), |number| format!("{number:.1} {unit}"))
     };
-    let some = |number: Option<f64>, digits: usize| {
-        number.map_or("-".into(), |number| format!("{number:.digits$}"))
-    };
     let rows = flows.iter().map(|flow| {
         let heard = flow.neighbours.iter().filter_map(|hop| hop.heard_ago_seconds);
         let heard = heard.chain(flow.received_ago_seconds).chain(flow.heard_ago_seconds);
@@ -50,10 +47,10 @@ pub fn flow_lines(flows: &[Flow]) -> String {
             flow.role.clone(),
             if flow.code.is_empty() { "-".into() } else { flow.code.clone() },
             flow.state.clone().unwrap_or_else(|| "-".into()),
-            some(flow.goodput_mbit, 1),
-            some(flow.wire_mbit, 1),
-            some(wire_ratio(flow), 2),
-            some(flow.overhead_theory, 2),
+            known(flow.goodput_mbit, 1),
+            known(flow.wire_mbit, 1),
+            known(wire_ratio(flow), 2),
+            known(flow.overhead_theory, 2),
             worst_loss(flow).map_or("-".into(), percent),
             with_unit(flow.decode_delay_mean_us.map(|micros| micros / 1e3), "ms"),
             flow.residual_loss.map_or("-".into(), residual),
@@ -99,10 +96,9 @@ pub fn wire_ratio(flow: &Flow) -> Option<f64> {
 
 /// That ratio, and the packets per symbol that theory needs.
 pub fn ratio(flow: &Flow) -> String {
-    let known = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.2}"));
     match (wire_ratio(flow), flow.overhead_theory) {
         (None, None) => "-".into(),
-        (ratio, theory) => format!("{} {}", known(ratio), known(theory)),
+        (ratio, theory) => format!("{} {}", known(ratio, 2), known(theory, 2)),
     }
 }
 

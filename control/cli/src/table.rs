@@ -102,6 +102,16 @@ pub fn count(number: u64) -> String {
     }
 }
 
+/// A number with so many decimals, or `-` where it is not known.
+pub fn known(number: Option<f64>, decimals: usize) -> String {
+    number.map_or("-".to_owned(), |number| format!("{number:.decimals$}"))
+}
+
+/// Microseconds as milliseconds with one decimal, or `-` where they are not known.
+pub fn millis(micros: Option<f64>) -> String {
+    known(micros.map(|micros| micros / 1e3), 1)
+}
+
 /// A share in percent.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)

@@ -3,7 +3,7 @@
 //! Sends nothing. What no node reports is `-`, or null: a hop further on has a loss, but no round
 //! trip, since only neighbours measure that. `recodectl -f net.toml trace` asks all of them.
 
-use crate::table::{Align, count, percent, residual, sentence, table, wrapped};
+use crate::table::{Align, count, known, millis, percent, residual, sentence, table, wrapped};
 use recoded_api::v1::{Flow, State};
 use serde::Serialize;
 
@@ -206,20 +206,18 @@ fn hop_table(hops: &[Hop]) -> String {
         ("theory", Right),
         ("heard s", Right),
     ];
-    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.4}"));
-    let known = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.1}"));
     let rows = hops.iter().map(|hop| {
         let silent = if hop.silent == Some(true) { " (silent)" } else { "" };
         [
             hop.hop.map_or("from".into(), |hop| hop.to_string()),
             hop.neighbour.as_deref().map_or("-".into(), |name| format!("{name}{silent}")),
             hop.loss.map_or("-".into(), percent),
-            known(hop.burst_mean),
-            known(hop.round_trip_us.map(|micros| micros / 1e3)),
-            known(hop.queue_us.map(|micros| micros / 1e3)),
-            share(hop.arrived),
-            share(hop.arrived_theory),
-            known(hop.heard_ago_seconds),
+            known(hop.burst_mean, 1),
+            millis(hop.round_trip_us),
+            millis(hop.queue_us),
+            known(hop.arrived, 4),
+            known(hop.arrived_theory, 4),
+            known(hop.heard_ago_seconds, 1),
         ]
     });
     table(head, &rows.collect::<Vec<_>>())

@@ -5,7 +5,7 @@ use super::graph::{Graph, Hop, graphs_and_back};
 use super::ssh::NoAnswer;
 use super::status::{Found, finding, findings, refused, values};
 use super::{Boxes, Told, worse};
-use crate::table::{Align, percent, table};
+use crate::table::{Align, known, millis, percent, table};
 use crate::trace::UnknownFlow;
 use recoded_api::exit;
 use recoded_api::v1::State;
@@ -90,19 +90,16 @@ fn block(path: &Graph) -> String {
 }
 
 fn row(hop: &Hop) -> [String; 10] {
-    let known = |number: Option<f64>| number.map_or("-".into(), |number| format!("{number:.1}"));
-    let millis = |micros: Option<f64>| known(micros.map(|micros| micros / 1e3));
-    let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.4}"));
     [
         format!("{} -> {}", hop.from, hop.to),
         hop.state.to_owned(),
-        known(hop.rate_mbit),
+        known(hop.rate_mbit, 1),
         hop.loss.map_or("-".into(), percent),
-        known(hop.burst_mean),
+        known(hop.burst_mean, 1),
         millis(hop.round_trip_us),
         millis(hop.queue_us),
-        share(hop.arrived),
-        share(hop.arrived_theory),
+        known(hop.arrived, 4),
+        known(hop.arrived_theory, 4),
         millis(hop.decode_delay_us),
     ]
 }

@@ -520,6 +520,7 @@ impl Rate {
     /// before they did.
     fn begin_contest(&mut self, now: Nanos) {
         let before = self.rival.map_or(SHARE * self.empty_rate, |(_, rate)| rate);
+        // What was sent in the last contest may have been for a link that carried more.
         let rate = before.max(self.capacity).min(self.most().max(self.empty_rate));
         self.contest = Some(Contest::new(rate, now));
         self.set(rate);
