@@ -27,7 +27,8 @@ pub fn plan(config: &Config) -> Plan {
             .collect(),
         sockets: sockets(link, index, &topology),
     });
-    let worker_bytes = worker_memory_bytes(daemon.frames, config.links.len());
+    let processes = if daemon.standby { 2 } else { 1 };
+    let worker_bytes = processes * worker_memory_bytes(daemon.frames, config.links.len());
     Plan {
         links: links.collect(),
         tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
@@ -37,6 +38,13 @@ pub fn plan(config: &Config) -> Plan {
         packet_bytes_max: u32::try_from(IP_PACKET_BYTES_MAX).ok(),
         is_running: UnixStream::connect(&daemon.socket).is_ok(),
     }
+}
+
+/// Whether a link may have AF_XDP sockets, as far as it is known before the daemon starts.
+pub fn may_use_xdp(config: &Config) -> bool {
+    let topology = node::topology(config, Keys::none(config));
+    let mut links = config.links.iter().enumerate();
+    links.any(|(index, link)| sockets(link, index, &topology) != Sockets::Udp)
 }
 
 /// What carries the packets of a link, as far as it is known before the daemon starts.

@@ -11,7 +11,7 @@ use recoded::events::{self, Watcher};
 use recoded::keeper;
 use recoded::kept::Kept;
 use recoded::keys::Keys;
-use recoded::lifecycle::{BEAT_INTERVAL, News, Start, read};
+use recoded::lifecycle::{BEAT_INTERVAL, Frames, News, Start, read};
 use recoded::live::{EDITION_FIRST, Live, View};
 use recoded::metrics;
 use recoded::node::{self, Node};
@@ -19,8 +19,9 @@ use recoded::rates::{self, Rates};
 use recoded::sandbox::{self, Extent, User};
 use recoded_api::service::Service;
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{Client, Resources};
+use recoded_runtime::{Client, Reserve, Resources};
 use std::cell::RefCell;
+use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
@@ -32,15 +33,31 @@ use tokio::sync::Notify;
 /// How long an answer may take to its client before another process takes over.
 const LAST_WORD: Duration = Duration::from_millis(20);
 
-/// Runs until the supervisor sends SIGTERM.
+/// Waits for the supervisor's orders, and runs until it sends SIGTERM.
 pub fn run() -> Result<(), Failure> {
-    let mut parts = Parts::new();
     let _ = rustix::thread::set_name(c"recoded-dp");
     end_on_panic();
     let channel = rustix::stdio::stdin().try_clone_to_owned().map_err(no_supervisor)?;
-    let channel = Rc::new(Channel::from(channel));
-    let (start, text, listener, (client, keeper, events)) =
-        begin(&channel).map_err(no_supervisor)?;
+    let channel = Channel::from(channel);
+    // Where memory ends meanwhile, this process goes before all that run.
+    let expendable = Expendable::begin();
+    let reserve = stand_by(&channel).map_err(no_supervisor)?;
+    match begin(&channel).map_err(no_supervisor)? {
+        Some(given) => {
+            expendable.end();
+            run_with(&channel, given, reserve)
+        }
+        None => {
+            tracing::debug!("this process stood by, and was not needed");
+            Ok(())
+        }
+    }
+}
+
+/// Runs with what the supervisor gave.
+fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Failure> {
+    let mut parts = Parts::new();
+    let (start, text, listener, (client, keeper, events)) = given;
     let mtu = |name: &str| node::mtu(name).or_else(|| start.mtus.get(name).copied());
     let (document, mtus, config) = Config::parse_on(&start.file, &text, &mtu, Some(&start.names))?;
     let is_confined = config.daemon.sandbox == Sandbox::On;
@@ -53,7 +70,8 @@ pub fn run() -> Result<(), Failure> {
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
-    let mut resources = Resources::join(&node::topology(&config, keys), client, start.is_again)?;
+    let topology = node::topology(&config, keys);
+    let mut resources = Resources::join(&topology, (client, start.is_again), reserve)?;
     let measured = listen(&config, start.is_again)?;
     parts.end("frames and sockets");
     let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
@@ -80,7 +98,7 @@ pub fn run() -> Result<(), Failure> {
         let service = Service::new(Box::new(kept));
         tokio::select! {
             () = stop => Ok(()),
-            ended = beat(&node, &channel) => Err(ended),
+            ended = beat(&node, channel) => Err(ended),
             ended = give_way(&replaced) => Err(ended),
             () = sample(&node, (&rates, &view), &events) => Ok(()),
             () = metrics::serve(measured, seen) => Ok(()),
@@ -108,6 +126,29 @@ pub fn run() -> Result<(), Failure> {
         farewell(&node.stop());
     }
     ended
+}
+
+/// Whether Linux ends this process first where memory ends (proc_pid_oom_score_adj(5)).
+struct Expendable {
+    /// What it was before, if it could be changed.
+    before: Option<String>,
+}
+
+impl Expendable {
+    const FILE: &str = "/proc/self/oom_score_adj";
+
+    fn begin() -> Expendable {
+        let before = fs::read_to_string(Self::FILE).ok();
+        let changed = fs::write(Self::FILE, "1000");
+        Expendable { before: before.filter(|_| changed.is_ok()) }
+    }
+
+    fn end(self) {
+        let Some(before) = self.before else { return };
+        if let Err(error) = fs::write(Self::FILE, before) {
+            tracing::warn!(%error, "Linux ends this process first where memory ends");
+        }
+    }
 }
 
 /// How long each part of a start takes: packets wait as long.
@@ -154,10 +195,28 @@ fn no_supervisor<E: Into<io::Error>>(error: E) -> Failure {
 /// Who asks the supervisor for what is privileged, for configurations, and about events.
 type Clients = (Client, keeper::Client, events::Client);
 
-/// What the supervisor gives.
-fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, Clients)> {
+/// Maps the frames that the supervisor names, and says so.
+fn stand_by(channel: &Channel) -> io::Result<Reserve> {
+    let (Frames { workers, per_worker }, _) = channel.receive()?.unwrap_or_default();
+    if workers == 0 {
+        return Ok(Reserve::default());
+    }
+    let reserve = Reserve::map(workers, per_worker).unwrap_or_else(|error| {
+        // It takes over without.
+        tracing::warn!(%error, "the process that stands by has no frames yet");
+        Reserve::default()
+    });
+    channel.send(&News::Ready, &[])?;
+    Ok(reserve)
+}
+
+/// The first order, the configuration's text, where clients are answered, and whom to ask.
+type Given = (Start, String, UnixListener, Clients);
+
+/// What the supervisor gives; `None` when it has ended without.
+fn begin(channel: &Channel) -> io::Result<Option<Given>> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
-    let (start, fds) = channel.receive::<Start>()?.ok_or_else(broken)?;
+    let Some((start, fds)) = channel.receive::<Start>()? else { return Ok(None) };
     let [text, listener, client, keeper, events] = <[_; 5]>::try_from(fds).map_err(|_| broken())?;
     let listener = UnixListener::from(listener);
     let clients = (
@@ -165,7 +224,7 @@ fn begin(channel: &Channel) -> io::Result<(Start, String, UnixListener, Clients)
         keeper::Client::new(Channel::from(keeper)),
         events::Client::new(Channel::from(events)),
     );
-    Ok((start, read(text)?, listener, clients))
+    Ok(Some((start, read(text)?, listener, clients)))
 }
 
 /// Where metrics are asked for. That its port is taken keeps the first process from starting; for

@@ -2,10 +2,14 @@
 //! `recoded_runtime::Privileged` answers.
 //!
 //! ```text
-//!  supervisor -- Start: configuration, control socket, channels to what is privileged and to who
-//!                keeps configurations ------------------------------------------------> dataplane
-//!             <- Started, Beat (four a second) -------------------------------------------
+//!  supervisor -- Frames: to be mapped at once --------------------------------------> dataplane
+//!             <- Ready --------------------------------------------------------------------
+//!             -- Start: configuration, control socket, channels to what is privileged and to who
+//!                keeps configurations, and to who hears of events ------------------------>
+//!             <- Started, Beat (four a second) --------------------------------------------
 //! ```
+//!
+//! Between `Ready` and `Start` a process may wait for long, to take over from another one.
 //!
 //! A configuration may be longer than a message, so it travels as a file in memory.
 
@@ -26,7 +30,17 @@ pub const BEAT_INTERVAL: Duration = Duration::from_millis(250);
 /// Exit code by which the dataplane process asks for another in its place.
 pub const EXIT_AGAIN: u8 = 75;
 
-/// The first message; a configuration, a listening socket and two channels come along.
+/// The first message: frames that the process maps before it knows its configuration. None of them,
+/// where there is nothing to wait for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Frames {
+    /// Workers that it will have.
+    pub workers: usize,
+    /// Frames of each.
+    pub per_worker: u32,
+}
+
+/// The second message; a configuration, a listening socket and three channels come along.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// Name of the configuration in messages.
@@ -42,6 +56,8 @@ pub struct Start {
 /// What the dataplane process reports.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum News {
+    /// Its frames are mapped; it waits for what to do.
+    Ready,
     /// Packets flow.
     Started,
     /// All threads run.

@@ -9,6 +9,7 @@ mod asks;
 mod confined;
 mod manual;
 mod resolver;
+mod standby;
 mod supervisor;
 
 use clap::Parser;

@@ -11,7 +11,9 @@
 
 use crate::asks::Asks;
 use crate::resolver::Resolver;
+use crate::standby::{Standby, Waiting};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
+use recoded::check;
 use recoded::config::Config;
 use recoded::config::names::Names;
 use recoded::control::socket::claim;
@@ -27,7 +29,7 @@ use rustix::process::{self, Pid, kill_process};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -81,6 +83,11 @@ pub fn run(
     let early = running.is_none().then(|| claim(&config.daemon.socket, false)).transpose()?;
     let left = before.as_ref().map(|before| before.tunnels.clone()).unwrap_or_default();
     let topology = node::topology(&config, Keys::none(&config));
+    let mut standby = Standby::new(&arguments.log, &file);
+    if running.is_some() && check::may_use_xdp(&config) {
+        let _inside = control.enter();
+        standby.prepare_now(&config);
+    }
     let privileged = Privileged::open(&topology, &left, || {
         if let Some(process) = running {
             tracing::warn!("taking over from a process that handles packets without a supervisor");
@@ -109,6 +116,7 @@ pub fn run(
     let supervisor = Supervisor {
         log: arguments.log.clone(),
         state: arguments.state.clone(),
+        standby,
         asks: Asks::new(config.daemon.socket.clone()),
         resolver: Resolver::new(config.daemon.socket.clone()),
         in_force: InForce { keeper, record, lock: &lock, is_ended: false },
@@ -172,6 +180,7 @@ struct Supervisor<'a> {
     log: String,
     /// Where the history lies.
     state: Option<PathBuf>,
+    standby: Standby,
     asks: Asks,
     resolver: Resolver,
     in_force: InForce<'a>,
@@ -226,6 +235,18 @@ enum Event {
     End(End),
     /// Another program is to take over.
     Replace,
+    /// The next process is to be made ready.
+    Prepare,
+}
+
+/// What is looked after beside a process.
+struct Duties<'a, 'b> {
+    signals: &'a mut Signals,
+    asks: &'a Asks,
+    resolver: &'a mut Resolver,
+    in_force: &'a mut InForce<'b>,
+    /// None where no link has AF_XDP sockets: then there is nothing to prepare.
+    standby: Option<&'a mut Standby>,
 }
 
 impl Supervisor<'_> {
@@ -241,13 +262,13 @@ impl Supervisor<'_> {
                 End::Ended(status) => status,
             };
             let keeper = &self.in_force.keeper;
-            if !lock(&health).is_started {
+            if lock(&health).started.is_none() {
                 keeper.failed();
             }
             keeper.take_back();
             self.in_force.look();
             // What keeps the first one from starting is for the operator, who reads its message.
-            if !self.start.is_again && !lock(&health).is_started {
+            if !self.start.is_again && lock(&health).started.is_none() {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
                 return Err(Failure::Dataplane { status, code });
             }
@@ -256,7 +277,7 @@ impl Supervisor<'_> {
             let is_asked = is_ended || status.code() == Some(EXIT_AGAIN.into());
             pause = match pause {
                 _ if ran >= STABLE || is_asked && pause.is_zero() => Duration::ZERO,
-                Duration::ZERO if lock(&health).is_started => PAUSE_FIRST / 2,
+                Duration::ZERO if lock(&health).started.is_some() => PAUSE_FIRST / 2,
                 before => (2 * before).clamp(PAUSE_FIRST, PAUSE_MAX),
             };
             // The first after a long time starts at once.
@@ -317,13 +338,23 @@ impl Supervisor<'_> {
                 self.in_force.keeper.note_mtu(interface, mtu);
             }
         }
+        // While the process runs, a thread that answers it has them.
+        let has_frames = lock(&self.privileged).has_programs();
         let (mut child, threads, health) = self.spawn().map_err(Failure::Spawn)?;
         let end = loop {
             let Supervisor { signals, asks, resolver, in_force, .. } = self;
-            let watched = watch(&mut child, &health, stop, (signals, asks, resolver, in_force));
+            let standby = has_frames.then_some(&mut self.standby);
+            let duties = Duties { signals, asks, resolver, in_force, standby };
+            let watched = watch(&mut child, &health, stop, duties);
             match self.control.block_on(watched).map_err(Failure::Spawn)? {
                 Event::End(end) => break end,
                 Event::Replace => self.replace(),
+                Event::Prepare => {
+                    // What is in force was checked before.
+                    let config = self.in_force.keeper.config();
+                    let _inside = self.control.enter();
+                    config.iter().for_each(|config| self.standby.prepare(config));
+                }
             }
         };
         // They end with the last descriptor of the process that they listen to.
@@ -351,6 +382,7 @@ impl Supervisor<'_> {
         let reason = match self.control.block_on(check) {
             Ok(Ok(output)) if output.status.success() => {
                 tracing::info!("SIGUSR2: {} takes over", self.program.display());
+                self.control.block_on(self.standby.end());
                 let mut command = std::process::Command::new(&self.program);
                 command.args(["--log", &self.log, "--config", file]);
                 if let Some(state) = &self.state {
@@ -366,18 +398,11 @@ impl Supervisor<'_> {
     }
 
     fn spawn(&mut self) -> io::Result<Spawned> {
-        let (ours, theirs) = Channel::pair()?;
         let (server, client) = Channel::pair()?;
         let (keeping, kept) = Channel::pair()?;
         let (hearing_events, telling) = Channel::pair()?;
         let inside = self.control.enter();
-        let child = Command::new("/proc/self/exe")
-            .arg("--dataplane")
-            .args(["--log", &self.log, "--config", &self.start.file])
-            .env_remove("NOTIFY_SOCKET")
-            .stdin(OwnedFd::from(theirs))
-            .kill_on_drop(true)
-            .spawn()?;
+        let (child, ours): Waiting = self.standby.take()?;
         drop(inside);
         // Before it can live on without us.
         self.in_force.note(child.id().and_then(Process::find));
@@ -438,7 +463,8 @@ type Spawned = (Child, [JoinHandle<()>; 2], Arc<Mutex<Health>>);
 
 /// What is known of a dataplane process.
 struct Health {
-    is_started: bool,
+    /// Since when packets flow.
+    started: Option<Instant>,
     /// Whether the service manager knows that it started.
     is_told: bool,
     /// When it was last heard of.
@@ -447,11 +473,11 @@ struct Health {
 
 impl Health {
     fn new() -> Health {
-        Health { is_started: false, is_told: false, heard: Instant::now() }
+        Health { started: None, is_told: false, heard: Instant::now() }
     }
 
     fn hangs(&self) -> bool {
-        self.heard.elapsed() > if self.is_started { HANG } else { START_PATIENCE }
+        self.heard.elapsed() > if self.started.is_some() { HANG } else { START_PATIENCE }
     }
 }
 
@@ -460,7 +486,10 @@ fn hear(channel: &Channel, health: &Mutex<Health>) -> io::Result<()> {
     while let Some((news, _)) = channel.receive::<News>()? {
         let mut health = lock(health);
         health.heard = Instant::now();
-        health.is_started |= news == News::Started;
+        if news == News::Started {
+            let now = health.heard;
+            health.started.get_or_insert(now);
+        }
     }
     Ok(())
 }
@@ -470,8 +499,9 @@ async fn watch(
     child: &mut Child,
     health: &Mutex<Health>,
     stop: &mut Pin<Box<impl Future<Output = ()>>>,
-    (signals, asks, resolver, in_force): (&mut Signals, &Asks, &mut Resolver, &mut InForce<'_>),
+    duties: Duties<'_, '_>,
 ) -> io::Result<Event> {
+    let Duties { signals, asks, resolver, in_force, mut standby } = duties;
     loop {
         tokio::select! {
             biased;
@@ -484,11 +514,11 @@ async fn watch(
             }
             () = tokio::time::sleep(LOOK) => {}
         }
-        let (is_first, hangs) = {
+        let (is_first, hangs, running) = {
             let mut health = lock(health);
-            let is_first = health.is_started && !health.is_told;
+            let is_first = health.started.is_some() && !health.is_told;
             health.is_told |= is_first;
-            (is_first, health.hangs())
+            (is_first, health.hangs(), health.started.map(|started| started.elapsed()))
         };
         in_force.look();
         in_force.keeper.events().flush();
@@ -497,6 +527,9 @@ async fn watch(
             asks.undo();
         }
         resolver.look(&in_force.keeper);
+        if standby.as_mut().is_some_and(|standby| standby.is_due(running)) {
+            return Ok(Event::Prepare);
+        }
         if hangs {
             tracing::error!("the dataplane process hangs: it is killed");
             child.kill().await?;

@@ -264,7 +264,11 @@ impl Shard {
         let is_symbol = matches!(&arrival.data, Data::Stream(packet) if packet.symbol().is_some());
         if arrival.data.is_mended() && matches!(fate, Fate::Consumed | Fate::Forwarded) {
             let what = (usize::from(arrival.payload.len), !is_symbol);
-            self.upstreams.present_mut().track(arrival.data.header(), what, io.now);
+            let upstream = self.upstreams.present_mut();
+            upstream.track(arrival.data.header(), what, io.now);
+            if matches!(arrival.data, Data::Stream(_)) && !is_symbol {
+                upstream.asked();
+            }
         }
         self.present.is_proven |= self.counters.delivered_packets > delivered;
         let refused = self.counters.tag_refused - refused;

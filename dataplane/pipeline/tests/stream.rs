@@ -375,6 +375,34 @@ fn a_relay_that_restarts_costs_a_moment() {
     assert_delivery(&line);
 }
 
+/// What a process that is killed costs beside the time until the next one runs: neighbours notice
+/// that soon, and believe it.
+#[test]
+fn a_node_that_was_away_for_a_moment_is_sent_to_at_once() {
+    let link = Link { rate: 100e6, ..Link::new(0.1, 0) };
+    let dead = Link { loss: 1.0, ..link };
+    for (victim, away) in [(1, 40), (1, 85), (1, 150), (2, 85), (2, 150)] {
+        let mut longer: Vec<u64> = (1..=9)
+            .map(|seed| {
+                let load = Load { bytes: 1400, rate: Some(5000.0), ordered: false };
+                let mut line = Line::new(&[link; 2], load, seed);
+                line.wait_for_source();
+                line.run(1500 * MILLI);
+                let hops = victim - 1..(victim + 1).min(2);
+                hops.clone().for_each(|hop| line.set(hop, dead));
+                line.run(away * MILLI);
+                line.restart(victim);
+                hops.for_each(|hop| line.set(hop, link));
+                line.run(SECOND);
+                line.longest_gap(line.now - 1500 * MILLI) / MILLI - away
+            })
+            .collect();
+        longer.sort_unstable();
+        println!("node {victim} away for {away} ms: the gap is longer by {longer:?} ms");
+        assert!(longer[4] <= 25, "{longer:?}");
+    }
+}
+
 /// A source goes over to generations and back while traffic runs, as `code = "auto"` may: relays
 /// and the sink, which are told nothing, follow, and next to nothing is lost.
 #[test]

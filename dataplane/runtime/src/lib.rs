@@ -33,6 +33,8 @@ mod watch;
 
 mod resources;
 
+mod reserve;
+
 mod feed;
 
 mod worker;
@@ -125,6 +127,7 @@ pub use recoded_secure as secure;
 /// What the control side needs of `xsk`, which it must not depend on.
 pub use recoded_xsk::{FRAME_BYTES, FrameGauge, ModePreference, SocketStatistics};
 pub use report::RuntimeReport;
+pub use reserve::Reserve;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
 pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};

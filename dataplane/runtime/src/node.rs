@@ -25,6 +25,7 @@ use crate::report::{
     HopReport, IcmpErrors, LinkCounters, LinkReport, LinkStatus, RuntimeReport, TunnelCounters,
     TunnelReport, WorkerPart,
 };
+use crate::reserve::Reserve;
 use crate::resources::{
     LinkState, Refused, WorkerResources, enter_sockets, merge_modes, open_worker, status,
 };
@@ -239,8 +240,9 @@ impl Node {
     ) -> Result<(Vec<WorkerResources>, Vec<Mode>), Refused> {
         let (mut opened, mut modes) = (Vec::new(), Vec::new());
         for queue in 0..self.topology.workers {
+            let umem = Reserve::default().take(&self.topology)?;
             let (worker, of_worker) =
-                open_worker(&self.topology, attachments, present, queue as u32)?;
+                open_worker(&self.topology, (attachments, present), queue as u32, umem)?;
             opened.push(worker);
             merge_modes(&mut modes, of_worker);
         }

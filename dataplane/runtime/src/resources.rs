@@ -15,6 +15,7 @@ use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::port::{LinkMode, Port, XdpPort};
 use crate::privileged::Client;
 use crate::report::LinkStatus;
+use crate::reserve::Reserve;
 use crate::shared::LinkNow;
 use crate::slot::Slot;
 use crate::topology::{Backend, LinkConfig, Topology};
@@ -27,7 +28,6 @@ use rustix::thread::{CapabilitySet, capabilities};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Everything open, nothing running. Dropping it closes everything.
 ///
@@ -84,26 +84,28 @@ impl Resources {
     /// [`StartError`]: one sentence with the remedy. Everything opened before is closed again.
     pub fn open(topology: &Topology) -> Result<Resources, StartError> {
         check_capabilities(topology)?;
-        Resources::open_beside(topology, None)
+        Resources::open_beside(topology, None, Reserve::default())
     }
 
-    /// Opens what this process needs beside `privileged`, which has the rest. With
-    /// `or_without_links`, interfaces may be absent: their links are as if they had disappeared.
+    /// Opens what this process needs beside `privileged`, which has the rest, on frames of
+    /// `reserve` where they fit. With `or_without_links`, interfaces may be absent: their links are
+    /// as if they had disappeared.
     ///
     /// # Errors
     /// As [`Resources::open`].
     pub fn join(
         topology: &Topology,
-        privileged: Client,
-        or_without_links: bool,
+        (privileged, or_without_links): (Client, bool),
+        reserve: Reserve,
     ) -> Result<Resources, StartError> {
         let privileged = Arc::new(privileged);
-        Resources::open_beside(topology, Some((&privileged, or_without_links)))
+        Resources::open_beside(topology, Some((&privileged, or_without_links)), reserve)
     }
 
     fn open_beside(
         topology: &Topology,
         privileged: Option<(&Arc<Client>, bool)>,
+        mut reserve: Reserve,
     ) -> Result<Resources, StartError> {
         topology.check()?;
         raise_memlock();
@@ -128,7 +130,8 @@ impl Resources {
         let mut modes = Vec::new();
         let present: Vec<bool> = interfaces.iter().map(Option::is_some).collect();
         for queue in 0..topology.workers {
-            let opened = open_worker(topology, &attachments, &present, queue as u32);
+            let umem = reserve.take(topology)?;
+            let opened = open_worker(topology, (&attachments, &present), queue as u32, umem);
             let (worker, worker_modes) = opened.map_err(|refused| refused.error)?;
             workers.push(worker);
             merge_modes(&mut modes, worker_modes);
@@ -327,19 +330,13 @@ impl<E: Into<StartError>> From<E> for Refused {
     }
 }
 
-/// One worker's frames, and a socket on queue `queue` of every link that is there.
+/// Over one worker's frames, a socket on queue `queue` of every link that is there.
 pub(crate) fn open_worker(
     topology: &Topology,
-    attachments: &[Attachment],
-    present: &[bool],
+    (attachments, present): (&[Attachment], &[bool]),
     queue: u32,
+    mut umem: Umem,
 ) -> Result<(WorkerResources, Vec<Option<LinkMode>>), Refused> {
-    let begun = Instant::now();
-    let mut umem = match topology.needs_xdp() {
-        true => Umem::new(topology.frames_per_worker)?,
-        false => Umem::unshared(topology.frames_per_worker)?,
-    };
-    let mapped = begun.elapsed();
     let mut ports = Vec::with_capacity(attachments.len());
     let mut modes = Vec::with_capacity(attachments.len());
     for (link, (attachment, is_present)) in attachments.iter().zip(present).enumerate() {
@@ -369,8 +366,6 @@ pub(crate) fn open_worker(
         .map(|port| port.as_ref().map(|port| port.fd().try_clone_to_owned()).transpose())
         .collect::<Result<_, _>>()
         .map_err(|source| StartError::Limit { what: "a descriptor", source })?;
-    let opened = begun.elapsed() - mapped;
-    tracing::info!("start of queue {queue}: frames after {mapped:.1?}, sockets {opened:.1?} later");
     Ok((WorkerResources { ports, umem, socket_fds }, modes))
 }
 

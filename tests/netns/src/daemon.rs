@@ -165,14 +165,22 @@ impl Daemon {
         if let Some(left) = self.left {
             return Ok(left);
         }
-        let pid = self.pid();
-        let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
-        let children = fs::read_to_string(&path).map_err(BedError::file(&path))?;
-        let first = children.split_whitespace().next().and_then(|pid| pid.parse().ok());
-        first.ok_or_else(|| BedError::Output {
+        self.children()?.first().copied().ok_or_else(|| BedError::Output {
             program: "proc(5)".into(),
             detail: format!("{} has no dataplane process", self.name),
         })
+    }
+
+    /// The processes of the supervisor, the oldest first: that which handles packets, and the one
+    /// that stands by.
+    ///
+    /// # Errors
+    /// When the supervisor is gone.
+    pub fn children(&self) -> Result<Vec<u32>, BedError> {
+        let pid = self.pid();
+        let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
+        let children = fs::read_to_string(&path).map_err(BedError::file(&path))?;
+        Ok(children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
     }
 
     /// Sends a signal to the process that handles packets.

@@ -16,6 +16,9 @@ const ON_THE_WAY_MAX: u32 = 2048;
 const KEEPALIVES: u64 = 12;
 const WAITING_NANOS: Nanos = 10_000_000;
 
+/// Reports that follow the first one of a shard to a neighbour.
+const FIRST_REPORTS_MORE: u64 = 2;
+
 /// Shortest time between two link reports.
 const LINK_REPORT_NANOS: Nanos = 500_000;
 
@@ -133,8 +136,9 @@ impl Hops {
         (next, before): (u64, u64),
     ) -> [(u64, u64); 5] {
         let every = |nanos: Nanos| shards * (lived / nanos + 2);
-        // A gap may be told apart from the packet that ends it.
-        let reports = (2 * self.came).min(before * every(LINK_REPORT_NANOS));
+        // A gap may be told apart from the packet that ends it; a first question has three answers.
+        let first = FIRST_REPORTS_MORE * before * shards;
+        let reports = (2 * self.came + first).min(before * every(LINK_REPORT_NANOS));
         let keepalives = match self.symbols + self.repairs + self.coded {
             0 => 0,
             sent => KEEPALIVES * sent + next * every(WAITING_NANOS),

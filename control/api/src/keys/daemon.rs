@@ -128,6 +128,15 @@ pub const DAEMON: Table = Table {
             ..KEY
         },
         Key {
+            name: "standby",
+            values: Truth,
+            default: Is("true"),
+            meaning: "Whether a process waits to take over from the one that sees packets when that \
+                is killed, hangs, or reads another configuration: a shorter gap, for twice the \
+                frames. With UDP sockets alone there is none.",
+            ..KEY
+        },
+        Key {
             name: "sandbox",
             values: Words(&["on", "off"]),
             default: Is(r#""on""#),

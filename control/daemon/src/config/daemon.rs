@@ -104,6 +104,7 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
         metrics: reader.text("metrics", METRICS_RULE, metrics),
         private_key,
         auth,
+        standby: reader.truth("standby").unwrap_or(true),
         sandbox: reader
             .choice("sandbox", &SANDBOX, "it is \"on\" or \"off\"")
             .unwrap_or(Sandbox::On),

@@ -114,6 +114,8 @@ pub struct Daemon {
     pub private_key: Option<PathBuf>,
     /// What is authenticated.
     pub auth: Auth,
+    /// Whether a process with frames of its own waits to take over from the one that sees packets.
+    pub standby: bool,
     /// Whether the dataplane process gives up its privileges.
     pub sandbox: Sandbox,
     /// The user that it then becomes; where it is not written, `recoded`, if there is one.

@@ -94,6 +94,7 @@ fn daemon(text: &mut String, daemon: &Daemon) {
         key(text, "private_key", path.to_string_lossy().into_owned());
         key(text, "auth", word(daemon.auth));
     }
+    key(text, "standby", daemon.standby);
     let sandbox = SANDBOX.iter().find(|(_, sandbox)| *sandbox == daemon.sandbox);
     key(text, "sandbox", sandbox.map_or("", |(name, _)| name));
     if let Some(user) = &daemon.user {

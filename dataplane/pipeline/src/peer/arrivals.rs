@@ -26,6 +26,9 @@ const DELAY_NANOS: Nanos = 500_000;
 const SMALL_BYTES: usize = 160;
 const SMALL_DELAY_NANOS: Nanos = 5_000_000;
 
+/// Reports that follow the first one of a life that begins with a question.
+const REPORTS_MORE: u8 = 2;
+
 /// Gaps that a report repeats.
 const SAID: usize = 24;
 
@@ -80,6 +83,8 @@ pub(crate) struct Arrivals {
     packets: u32,
     bytes: u32,
     due: Option<Nanos>,
+    /// Reports that follow although nothing came.
+    more: u8,
 }
 
 impl Arrivals {
@@ -95,6 +100,7 @@ impl Arrivals {
             packets: 0,
             bytes: 0,
             due: None,
+            more: 0,
         }
     }
 
@@ -134,6 +140,15 @@ impl Arrivals {
         let is_hurried = is_asked || bytes > SMALL_BYTES;
         let wait = if is_hurried { DELAY_NANOS } else { SMALL_DELAY_NANOS };
         self.due = Some(self.due.unwrap_or(Nanos::MAX).min(now + wait));
+    }
+
+    /// Notes that the neighbour of a stream asks whether anything arrives. Where that is the first
+    /// that does, it may know a life before this one: then it believes two reports in order, of
+    /// which one may be lost, and sends little until then.
+    pub(crate) fn asked(&mut self) {
+        if self.packets == 1 {
+            self.more = REPORTS_MORE;
+        }
     }
 
     /// Whether a number that is elsewhere is the last of enough in a row.
@@ -216,6 +231,10 @@ impl Arrivals {
             self.from = near;
         }
         let Some(frame) = io.frames.take() else { return };
+        if self.more > 0 {
+            self.more -= 1;
+            self.due.get_or_insert(io.now + DELAY_NANOS);
+        }
         let (latest, arrived) = self.latest;
         let header = Header {
             packet_type: PacketType::Link,

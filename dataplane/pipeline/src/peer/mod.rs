@@ -116,6 +116,11 @@ impl Upstream {
         }
     }
 
+    /// Notes that the packet at hand, of a stream, asks whether anything arrives.
+    pub(crate) fn asked(&mut self) {
+        self.arrivals.asked();
+    }
+
     /// Notes that the packet at hand said nothing new of a unit that still lacks some: as good as
     /// lost, and reported as that.
     pub(crate) fn note_useless(&mut self) {

@@ -40,12 +40,13 @@ const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
 
 /// Keepalives without an answer after which they become rarer: losses in a row take several. And
 /// after which there is none until there is more to send, unless none is answered: then they come
-/// at these intervals, the first so many times. A path that is back is noticed within 200 ms, or
-/// within a second after an outage of more than half a minute: it may take three keepalives, since
+/// when an eighth of the silence has passed again, so that little is added to an outage, and at
+/// these intervals at most, the first so many times. It may take three keepalives, since
 /// neither side believes a single number that is far from those before.
 const KEEPALIVES_SOON: u32 = 6;
-const KEEPALIVES: u32 = 16;
+const KEEPALIVES: u32 = 32;
 const KEEPALIVES_OFTEN: u32 = 600;
+const SILENCE_PARTS: Nanos = 8;
 const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 
 /// Half as fast after so long without a report, and round trips.
@@ -417,7 +418,9 @@ impl Sender {
                     self.rate.silence();
                 }
                 let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
+                let often = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
                 let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
+                let wait = wait.min(often);
                 let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
                 let goes_on = !is_over || is_unanswered;
                 let (often, rarely) = KEEPALIVE_SILENT_NANOS;

@@ -567,6 +567,14 @@ impl Line {
         (packets * self.load.bytes) as f64 / ((self.now - since) as f64 / 1e9)
     }
 
+    /// The longest time since then in which nothing was delivered.
+    pub fn longest_gap(&self, since: Nanos) -> Nanos {
+        let recent = self.delivered.iter().map(|packet| packet.at).filter(|at| *at >= since);
+        let ends = [since].into_iter().chain(recent).chain([self.now]);
+        let ends: Vec<Nanos> = ends.collect();
+        ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+    }
+
     /// Share of deliveries since a time that took no longer than returned.
     pub fn delay(&self, since: Nanos, share: f64) -> Nanos {
         let recent = self.delivered.iter().filter(|packet| packet.at >= since);

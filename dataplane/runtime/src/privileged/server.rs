@@ -132,6 +132,12 @@ impl Privileged {
         }
     }
 
+    /// Whether a link has a program, and thereby AF_XDP sockets.
+    pub fn has_programs(&self) -> bool {
+        let mut attached = self.programs.iter().filter_map(|it| it.attachment.as_ref());
+        attached.any(|attachment| attachment.backend() == Backend::Xdp)
+    }
+
     /// Keeps there what is to outlive this process.
     #[must_use]
     pub fn remembering(mut self, ways: Ways) -> Privileged {

@@ -107,8 +107,11 @@ fn memory_limit_of_its_group_costs_a_running_daemon_no_packet() {
         return;
     };
     let (bed, daemons) = line();
-    // Stages open, and the source learns the losses.
-    probe(&bed, 1).finish().unwrap();
+    // Stages open, and the source learns the losses; and a process stands by, with its frames.
+    while daemons[1].children().unwrap().len() < 2 {
+        probe(&bed, 1).finish().unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(500));
     let pids = [daemons[1].pid(), daemons[1].dataplane_pid().unwrap()];
     // What they hold stays with the group that they came from: the limit is for what they take.
     fs::write(group.folder.join(group.limit), ROOM_BYTES.to_string()).unwrap();

@@ -49,10 +49,19 @@ pub fn program(host: &Namespace, interface: &str) -> String {
     after.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
+pub fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !stat.is_empty() && !stat.contains(") Z ")
+}
+
 /// Waits until another process handles packets and the daemon answers.
 pub fn wait_for_another(daemon: &mut Daemon, before: u32) -> Duration {
     let begun = Instant::now();
-    while daemon.dataplane_pid().is_ok_and(|pid| pid == before) || daemon.dataplane_pid().is_err() {
+    // One that stands by is a child of the daemon, too.
+    while is_running(before)
+        || daemon.dataplane_pid().is_ok_and(|pid| pid == before)
+        || daemon.dataplane_pid().is_err()
+    {
         assert!(begun.elapsed() < Duration::from_secs(20), "no other process:\n{}", daemon.log());
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -136,6 +145,45 @@ fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
     for daemon in &daemons {
         assert!(daemon.log().contains("another starts"), "{}", daemon.log());
     }
+}
+
+#[test]
+fn process_that_stands_by_takes_over_and_another_takes_its_place() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, mut daemons) = line();
+    let relay = &mut daemons[1];
+    let both = |relay: &Daemon| {
+        let begun = Instant::now();
+        loop {
+            match relay.children().unwrap()[..] {
+                [runs, waits] => return [runs, waits],
+                _ => assert!(begun.elapsed() < Duration::from_secs(20), "{}", relay.log()),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let [runs, waits] = both(relay);
+    // It has its frames some time after it is there.
+    std::thread::sleep(Duration::from_millis(500));
+    relay.signal_dataplane(Signal::KILL).unwrap();
+    wait_for_another(relay, runs);
+    assert_eq!(relay.dataplane_pid().unwrap(), waits, "{}", relay.log());
+    let outcome = probe(&bed, 1).finish().unwrap();
+    assert!(outcome.loss() < 0.02, "{} of {} came", outcome.came, outcome.sent);
+
+    // Nothing but another in its place comes of its own death.
+    let [runs, waits] = both(&daemons[1]);
+    let pid = rustix::process::Pid::from_raw(i32::try_from(waits).unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).unwrap();
+    let outcome = probe(&bed, 1).finish().unwrap();
+    assert!(outcome.loss() < 0.02, "{} of {} came", outcome.came, outcome.sent);
+    let relay = &mut daemons[1];
+    assert_eq!(relay.dataplane_pid().unwrap(), runs);
+    relay.signal_dataplane(Signal::KILL).unwrap();
+    wait_for_another(relay, runs);
+    let [runs, waits] = both(relay);
+    assert!(relay.stop(), "{}", relay.log());
+    assert!(!is_running(runs) && !is_running(waits), "one lives on");
 }
 
 /// What the newest start of a process took, part by part, and when.

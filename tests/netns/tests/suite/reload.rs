@@ -340,6 +340,28 @@ fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
     wait_for("it is taken back", &relay, || relay.show().is_ok() && !has(&relay));
 }
 
+/// An operator behind the tunnel makes the relay forget the flow: no command reaches it any more,
+/// and none is needed for packets to come again.
+#[test]
+fn change_that_cuts_the_operator_off_ends_at_its_deadline_and_packets_come_again() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, daemons) = line();
+    let relay = &daemons[1];
+    let stream = probe(&bed, 6);
+    std::thread::sleep(Duration::from_secs(1));
+    rewrite(relay, |text| text.replacen("id = 1\n", "id = 9\n", 1));
+    let (code, said) = recodectl(relay, "reload --confirm 2s");
+    assert_eq!(code, DONE, "{said}");
+    let outcome = stream.finish().unwrap();
+    let (gap, after) = (outcome.longest_gap_millis(), outcome.rate_between(4500.0, 5900.0));
+    println!(
+        "{} of {} came, {gap:.0} ms without any, {after:.0} a second after",
+        outcome.came, outcome.sent
+    );
+    assert!((1500.0..3300.0).contains(&gap), "{gap} ms:\n{}", relay.log());
+    assert!(after > 450.0, "{after} a second:\n{}", relay.log());
+}
+
 #[test]
 fn undo_save_and_hangup_change_what_they_say() {
     let Some(_turn) = common::daemons_beside() else { return };

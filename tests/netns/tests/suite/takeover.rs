@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::processes::{
-    RATE_MBIT, SERVER, assert_same_file, line, line_with, probe, program, tunnel, wait_for_another,
+    RATE_MBIT, SERVER, assert_same_file, is_running, line, line_with, probe, program, tunnel,
+    wait_for_another,
 };
 use recoded_netns::clear::ClearText;
 use recoded_netns::process::output;
@@ -37,11 +38,6 @@ fn watch(bed: &Bed) -> [ClearText; 2] {
 
 fn bytes(clear: &[ClearText]) -> u64 {
     clear.iter().map(ClearText::bytes).sum()
-}
-
-fn is_running(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    !stat.is_empty() && !stat.contains(") Z ")
 }
 
 /// A download and a stream of datagrams while `disturb` is done to each host in turn; prints and

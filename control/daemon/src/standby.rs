@@ -1,0 +1,110 @@
+//! The process that waits to take over from the one that sees packets.
+//!
+//! Its frames are mapped, which takes longer than all else of a start; it learns what to do when it
+//! is needed. Before it there is a process that runs, so it never delays the first packet.
+
+use recoded::config::Config;
+use recoded::lifecycle::Frames;
+use recoded_runtime::channel::Channel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+use tokio::process::{Child, Command};
+
+/// How long another process has run before the next one is made: its neighbours come first.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// How long after one that could not be had, or ended, the next one is tried.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// How long frames may take, where a process that runs is ended afterwards.
+const PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// Makes dataplane processes, and has the next one ready.
+pub struct Standby {
+    /// What is logged, and the name of the configuration, as lists of processes show it.
+    arguments: [String; 4],
+    waiting: Option<Waiting>,
+    /// When one was made last, since the process that runs was.
+    tried: Option<Instant>,
+}
+
+/// A process that waits for its start, and the channel by which it comes.
+pub type Waiting = (Child, Channel);
+
+impl Standby {
+    /// One that has none yet.
+    pub fn new(log: &str, file: &str) -> Standby {
+        let arguments = ["--log", log, "--config", file].map(str::to_owned);
+        Standby { arguments, waiting: None, tried: None }
+    }
+
+    /// Whether a process is to be made ready, beside one that has run for `running`.
+    pub fn is_due(&mut self, running: Option<Duration>) -> bool {
+        let waits = self.waiting.as_mut().is_some_and(|(child, _)| runs(child));
+        let is_time = self.tried.is_none_or(|tried| tried.elapsed() > AGAIN);
+        !waits && is_time && running.is_some_and(|running| running > SETTLED)
+    }
+
+    /// Makes a process ready for `config`, if it wants one. Inside of a runtime of tokio.
+    pub fn prepare(&mut self, config: &Config) {
+        (self.waiting, self.tried) = (None, Some(Instant::now()));
+        if !config.daemon.standby {
+            return;
+        }
+        let frames = Frames { workers: config.daemon.workers, per_worker: config.daemon.frames };
+        match self.spawn(frames) {
+            Ok(waiting) => self.waiting = Some(waiting),
+            Err(error) => tracing::warn!(%error, "no process stands by"),
+        }
+    }
+
+    /// Makes a process ready for `config`, and waits until it is: for an upgrade, while the one
+    /// before still sees packets.
+    pub fn prepare_now(&mut self, config: &Config) {
+        self.prepare(config);
+        if let Some((_, channel)) = &self.waiting {
+            let _ = poll(&mut [PollFd::new(channel, PollFlags::IN)], Some(&PATIENCE));
+        }
+    }
+
+    /// The process that waits, or another one.
+    ///
+    /// # Errors
+    ///
+    /// Linux has no process, memory or descriptors for it.
+    pub fn take(&mut self) -> io::Result<Waiting> {
+        self.tried = None;
+        let waiting = self.waiting.take();
+        let ready =
+            waiting.and_then(|(mut child, channel)| runs(&mut child).then_some((child, channel)));
+        ready.map_or_else(|| self.spawn(Frames::default()), Ok)
+    }
+
+    /// Ends the process that waits.
+    pub async fn end(&mut self) {
+        if let Some((mut child, _)) = self.waiting.take() {
+            let _ = child.kill().await;
+        }
+        self.tried = None;
+    }
+
+    fn spawn(&self, frames: Frames) -> io::Result<Waiting> {
+        let (ours, theirs) = Channel::pair()?;
+        let child = Command::new("/proc/self/exe")
+            .arg("--dataplane")
+            .args(&self.arguments)
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(OwnedFd::from(theirs))
+            .kill_on_drop(true)
+            .spawn()?;
+        ours.send(&frames, &[])?;
+        Ok((child, ours))
+    }
+}
+
+/// Whether it has not ended yet.
+fn runs(child: &mut Child) -> bool {
+    matches!(child.try_wait(), Ok(None))
+}
