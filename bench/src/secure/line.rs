@@ -12,8 +12,8 @@ use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
 use recoded_secure::{
-    Formed, HEADER_BYTES, HopDigest, HopReceiver, HopSender, Kind, Opener, PACKETS_MAX, Sealer,
-    Secrets, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
+    Formed, HEADER_BYTES, HopDigest, HopReceiver, HopSender, Kind, Opener, PACKETS_MAX, SUBSET_MIN,
+    Sealer, Secrets, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
 };
 use recoded_wire::frames::{Frames, Span};
 
@@ -39,6 +39,8 @@ enum Keys {
     Full,
     /// With half of the columns at the relay.
     FullAndRelay,
+    /// With sixteen columns, and a quarter of them at the relay.
+    Strict,
 }
 
 /// Each of them; none where packets are longer than a frame.
@@ -51,6 +53,7 @@ pub fn all(bytes: usize) -> Vec<Box<dyn Work>> {
         (Keys::Hops, "hop tags"),
         (Keys::Full, "auth = full"),
         (Keys::FullAndRelay, "full, 4 columns verified at the relay"),
+        (Keys::Strict, "full and strict, 4 of 16 columns verified at the relay"),
     ]
     .map(|(keys, name)| line(bytes, keys, name))
     .into()
@@ -89,9 +92,9 @@ struct End {
 }
 
 impl End {
-    fn new(columns: usize) -> Self {
-        let seeds = secrets().column_seeds(Strength::Standard);
-        let tags = TagKey::new(Strength::Standard, &seeds[..columns], FRAME_BYTES).expect("a key");
+    fn new(strength: Strength, columns: usize) -> Self {
+        let seeds = secrets().column_seeds(strength);
+        let tags = TagKey::new(strength, &seeds[..columns], FRAME_BYTES).expect("a key");
         let (sealer, opener) = ends(Suite::preferred());
         let masks = UnitMasks::new(&tags, 256);
         Self { sent: Vec::with_capacity(FRAMES), delivered: 0, sealer, opener, tags, masks }
@@ -190,14 +193,20 @@ struct Line {
 
 impl Line {
     fn new(bytes: usize, keys: Keys) -> Self {
-        let is_full = matches!(keys, Keys::Full | Keys::FullAndRelay);
+        let is_full = matches!(keys, Keys::Full | Keys::FullAndRelay | Keys::Strict);
+        let relay_verifies = matches!(keys, Keys::FullAndRelay | Keys::Strict);
+        let strength = match keys {
+            Keys::Strict => Strength::Strict,
+            _ => Strength::Standard,
+        };
         let node = |role: Role| {
             let is_relay = matches!(role, Role::Relay { .. });
             let flow = FlowParams::new(SHARD.flow, role, vec![DOWN]);
             let mut flow = FlowParams {
                 code: FlowCode::Stream(StreamParams::new(1024)),
                 sealed: is_full,
-                tagged: is_full && (!is_relay || keys == Keys::FullAndRelay),
+                tagged: is_full && (!is_relay || relay_verifies),
+                strict: strength == Strength::Strict,
                 ..flow
             };
             flow.symbol_bytes = bytes + 64;
@@ -211,7 +220,8 @@ impl Line {
                 Role::Sink { tunnel: TunnelId(0), upstream: UP },
             ]
             .map(node),
-            ends: [8, 4, 8].map(End::new),
+            ends: [strength.columns(), SUBSET_MIN, strength.columns()]
+                .map(|columns| End::new(strength, columns)),
             frames: HeapFrames::new(FRAMES, FRAME_BYTES),
             hops: (keys != Keys::None).then(|| [0, 1, 2].map(hops)),
             on_the_way: Vec::with_capacity(FRAMES),

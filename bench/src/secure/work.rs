@@ -39,6 +39,9 @@ pub fn named(name: impl Into<String>, run: impl FnMut(usize) + 'static) -> Box<d
 /// What a relay spends per packet.
 pub const RELAY: &str = "relay: tag in, 4 columns verified, tag out";
 
+/// The same of a strict flow, whose symbols have tags of twice the size.
+const RELAY_STRICT: &str = "relay of a strict flow: tag in, 4 of 16 columns verified, tag out";
+
 /// Header of a generation of 16 symbols with its coding vector, as `dataplane/wire` has it.
 const HEAD_BYTES: usize = 20 + GENERATION;
 const GENERATION: usize = 16;
@@ -59,7 +62,8 @@ pub fn secrets() -> Secrets {
 /// Everything that `recoded-secure` does to a packet.
 pub fn ours(bytes: usize) -> Vec<Box<dyn Work>> {
     let mut all = vec![
-        relay(bytes),
+        relay(RELAY, bytes, Strength::Standard),
+        relay(RELAY_STRICT, bytes, Strength::Strict),
         verify(bytes, Strength::Standard, SUBSET_MIN),
         verify(bytes, Strength::Standard, 8),
         verify(bytes, Strength::Strict, 16),
@@ -158,8 +162,8 @@ fn tag_in(bytes: usize) -> Box<dyn Work> {
 }
 
 /// What a relay does to a packet, without recoding it: in, verified, out by other keys.
-fn relay(bytes: usize) -> Box<dyn Work> {
-    let mut coded = Coded::new(bytes, Strength::Standard, SUBSET_MIN);
+fn relay(name: &str, bytes: usize, strength: Strength) -> Box<dyn Work> {
+    let mut coded = Coded::new(bytes, strength, SUBSET_MIN);
     let digest = digest(bytes);
     let upstream = HopSender::new(&secrets(), 1, 0, &digest);
     let receiver = HopReceiver::new(&secrets(), 1, 0, &digest, 2048);
@@ -168,7 +172,7 @@ fn relay(bytes: usize) -> Box<dyn Work> {
     }
     let mut outgoing = coded.packets.clone();
     let mut downstream = HopSender::new(&secrets(), 2, 1, &digest);
-    named(RELAY, move |number| {
+    named(name, move |number| {
         let packet = &coded.packets[number];
         let _ = black_box(receiver.check(packet, PORT)).expect("verifies");
         coded.verify(&packet[..bytes]);

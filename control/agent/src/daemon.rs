@@ -153,7 +153,7 @@ impl Daemon {
         if changes.is_empty() {
             return Ok(Began::Same);
         }
-        if let Some(change) = changes.iter().find(|change| change.cost == "restart") {
+        if let Some(change) = changes.iter().find(|change| change.cost == "stop") {
             let is_done = self.restart()?;
             return match is_done {
                 true => Ok(Began::Restarted),
@@ -232,7 +232,7 @@ impl Daemon {
             return Ok(());
         }
         let changes = client.reload(true, None)?.changes;
-        if changes.iter().any(|change| change.cost == "restart") {
+        if changes.iter().any(|change| change.cost == "stop") {
             self.restart()?;
         } else if !changes.is_empty() {
             client.reload(false, None)?;

@@ -345,8 +345,10 @@ What a change costs:
   gap       about 0.1 s for all flows, which neighbours repair: another process takes over, while
             tunnels, routes and XDP programs stay: keys, new neighbours, memory, sandbox and what
             else [daemon] has
-  restart   not done by reload, which changes nothing then: links but for their rates, tunnels,
-            workers, port, xdp_mode, socket
+  restart   some tenths of a second for all flows: the daemon starts anew in its place, as by an
+            upgrade, and tunnels that stay keep their routes: links but for their rates, tunnels,
+            workers, port, xdp_mode. If it cannot, what was before is back
+  stop      not done by reload, which changes nothing then: socket
 
 The file may differ from what is in force: after set without --save, after undo, and after a reload
 that was not confirmed. A daemon that starts takes the file.";

@@ -70,8 +70,12 @@ pub fn text(outcome: &Reloaded) -> String {
     let costs = |cost: &str| outcome.changes.iter().any(|change| change.cost == cost);
     if !outcome.applied {
         text += "\n";
-        if costs("restart") {
-            text += "not by reload: the lines with restart need a restart of the daemon\n";
+        if costs("stop") {
+            text +=
+                "not by reload: the lines with stop need a daemon that is stopped and started\n";
+        } else if costs("restart") {
+            text += "costs some tenths of a second: the daemon starts anew, tunnels that stay keep \
+                     their routes\n";
         } else if costs("gap") {
             text += "costs a gap of about 0.1 s: another process takes over, tunnels stay\n";
         } else if costs("flow") {
@@ -79,7 +83,8 @@ pub fn text(outcome: &Reloaded) -> String {
         } else {
             text += "costs no packet\n";
         }
-        return text + "nothing was changed; recodectl reload does it\n";
+        let does = if costs("stop") { "" } else { "; recodectl reload does it" };
+        return text + "nothing was changed" + does + "\n";
     }
     let (number, edition) = (outcome.number, outcome.edition);
     text += &match outcome.replaces {

@@ -114,7 +114,9 @@ impl<D: Dataplane> Kept<D> {
         let mut outcome = self.outcome(&next, text.number, confirm_seconds);
         outcome.applied = true;
         outcome.number = match cost {
-            Some(Cost::Restart) => return Err(needs_restart(&next.changes)),
+            Some(Cost::Stop) => return Err(needs_stop(&next.changes)),
+            // This process handles packets until the supervisor that follows ends it.
+            Some(Cost::Restart) => self.keeper.restart(coming, next.to_toml(), text.text).await?,
             Some(Cost::Gap) => {
                 let number = self.keeper.replace(coming, next.to_toml(), text.text).await?;
                 self.replaced.notify_one();
@@ -142,7 +144,7 @@ impl<D: Dataplane> Kept<D> {
         Reloaded {
             changes: next.changes.iter().map(shown).collect(),
             applied: false,
-            replaces: next.cost() == Some(Cost::Gap),
+            replaces: next.cost().is_some_and(|cost| cost >= Cost::Gap),
             edition: self.live.edition(),
             number,
             confirm_seconds,
@@ -175,12 +177,12 @@ fn shown(change: &Change) -> v1::Change {
     }
 }
 
-fn needs_restart(changes: &[Change]) -> ControlError {
-    let changes = changes.iter().filter(|change| change.cost == Cost::Restart);
+fn needs_stop(changes: &[Change]) -> ControlError {
+    let changes = changes.iter().filter(|change| change.cost == Cost::Stop);
     let lines: Vec<String> = changes.map(ToString::to_string).collect();
     let reason = format!(
-        "{}\nthis needs a restart of the daemon, which creates tunnels and attaches programs anew \
-         (systemctl restart recoded); nothing was changed",
+        "{}\nthis is found by a daemon that is stopped and started (systemctl restart recoded), not \
+         by one that runs; nothing was changed",
         lines.join("\n")
     );
     ControlError::Refused { reason }

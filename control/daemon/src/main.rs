@@ -7,6 +7,7 @@
 mod asks;
 
 mod confined;
+mod health;
 mod manual;
 mod resolver;
 mod standby;

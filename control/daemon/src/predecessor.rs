@@ -8,6 +8,7 @@
 //! ```
 
 use crate::config::names::Names;
+use crate::keeper::Handover;
 use recoded_runtime::Left;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
@@ -72,6 +73,9 @@ pub struct Record {
     /// Addresses of the host names in it.
     #[serde(default)]
     pub names: Names,
+    /// Where the next supervisor takes over with a configuration that was read.
+    #[serde(default)]
+    pub handover: Option<Handover>,
 }
 
 /// A process, told from a later one of the same number.
@@ -237,6 +241,11 @@ mod tests {
             file: "one".into(),
             text: "other".into(),
             names: Names::ask(["localhost"]),
+            handover: Some(Handover {
+                before: "third".into(),
+                number: 7,
+                deadline_millis: Some(1),
+            }),
         };
         assert!(record.dataplane.is_some_and(Process::runs));
         lock.note(&record);

@@ -10,6 +10,7 @@
 //! dataplane process it takes only what `lifecycle` and `recoded_runtime::Privileged` know.
 
 use crate::asks::Asks;
+use crate::health::{Health, hear, lock};
 use crate::resolver::Resolver;
 use crate::standby::{Standby, Waiting};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
@@ -18,13 +19,13 @@ use recoded::config::Config;
 use recoded::config::names::Names;
 use recoded::control::socket::claim;
 use recoded::events::{self, Happened, Kind};
-use recoded::keeper::Keeper;
+use recoded::keeper::{Handover, Keeper};
 use recoded::keys::Keys;
-use recoded::lifecycle::{EXIT_AGAIN, News, Start, written};
+use recoded::lifecycle::{EXIT_AGAIN, Start, written};
 use recoded::node;
 use recoded::predecessor::{Lock, Process, Record};
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{HopConfig, KillSwitch, Left, Privileged, Ways};
+use recoded_runtime::{HopConfig, KillSwitch, Left, Privileged, StartError, Ways};
 use rustix::process::{self, Pid, kill_process};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -32,20 +33,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A process that says nothing for so long hangs: twelve times as long as it says something. A busy
-/// host may keep a thread waiting for a second.
-const HANG: Duration = Duration::from_secs(3);
-/// Until it runs, sockets and cards may take their time.
-const START_PATIENCE: Duration = Duration::from_secs(130);
 /// Draining takes a second at most.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// A process that ends within this time of its start did not run: the next waits longer.
@@ -81,27 +77,24 @@ pub fn run(
     let running = before.as_ref().and_then(|before| before.dataplane).filter(|it| it.runs());
     // What is left running answers there until it ends.
     let early = running.is_none().then(|| claim(&config.daemon.socket, false)).transpose()?;
-    let left = before.as_ref().map(|before| before.tunnels.clone()).unwrap_or_default();
-    let topology = node::topology(&config, Keys::none(&config));
     let mut standby = Standby::new(&arguments.log, &file);
     if running.is_some() && check::may_use_xdp(&config) {
         let _inside = control.enter();
         standby.prepare_now(&config);
     }
-    let privileged = Privileged::open(&topology, &left, || {
-        if let Some(process) = running {
-            tracing::warn!("taking over from a process that handles packets without a supervisor");
-            process.end();
+    let program = std::env::current_exe().map_err(Failure::Control)?;
+    let handover = before.as_ref().and_then(|before| before.handover.clone());
+    let privileged = match (open(&config, before.as_ref(), running), &handover, &before) {
+        (Ok(privileged), ..) => privileged.remembering(ways(&config, arguments)),
+        (Err(error), Some(handover), Some(before)) => {
+            tracing::error!("{error}: the configuration before is back");
+            control.block_on(standby.end());
+            let text = handover.before.clone();
+            lock.note(&Record { text, handover: None, ..before.clone() });
+            return Err(Failure::Spawn(become_anew(&program, arguments)));
         }
-    })?;
-    let ways = arguments.state.as_ref().map(|folder| folder.join("one-way.json"));
-    if ways.is_none() && config.has_one_way() {
-        tracing::warn!(
-            "one_way without a folder to remember in (--state): after a restart of this process \
-             what was recorded before may be taken again"
-        );
-    }
-    let privileged = privileged.remembering(Ways::open(ways));
+        (Err(error), ..) => return Err(error.into()),
+    };
     let switched = config.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
     let switched: Vec<String> = switched.map(|tunnel| tunnel.name.clone()).collect();
     let _kill_switch = if switched.is_empty() { None } else { Some(KillSwitch::start(switched)?) };
@@ -110,18 +103,21 @@ pub fn run(
     lock.note(&record);
     let keeper =
         Keeper::new(arguments.config(), &record.file, &record.text, arguments.state.clone());
-    let keeper = Arc::new(keeper.knowing(record.names.clone()));
+    let keeper = keeper.knowing(record.names.clone());
+    let keeper = Arc::new(match &handover {
+        Some(handover) => keeper.following(handover),
+        None => keeper,
+    });
     let text = format!("recoded {} starts", env!("CARGO_PKG_VERSION"));
     keeper.events().note(Happened::new(Kind::DaemonStarted, "daemon", text));
     let supervisor = Supervisor {
-        log: arguments.log.clone(),
-        state: arguments.state.clone(),
+        arguments,
         standby,
         asks: Asks::new(config.daemon.socket.clone()),
         resolver: Resolver::new(config.daemon.socket.clone()),
         in_force: InForce { keeper, record, lock: &lock, is_ended: false },
         signals,
-        program: std::env::current_exe().map_err(Failure::Control)?,
+        program,
         listener,
         privileged: Arc::new(Mutex::new(privileged)),
         interfaces: config.links.iter().map(|link| link.interface.clone()).collect(),
@@ -136,6 +132,34 @@ pub fn run(
     let ended = supervisor.run(Box::pin(stop));
     lock.clear();
     ended
+}
+
+/// Attaches and creates what `config` names, beside a process that handles packets until then.
+fn open(
+    config: &Config,
+    before: Option<&Record>,
+    running: Option<Process>,
+) -> Result<Privileged, StartError> {
+    let left = before.map(|before| before.tunnels.clone()).unwrap_or_default();
+    let topology = node::topology(config, Keys::none(config));
+    Privileged::open(&topology, &left, || {
+        if let Some(process) = running {
+            tracing::warn!("taking over from a process that handles packets without a supervisor");
+            process.end();
+        }
+    })
+}
+
+/// What one-way paths must not forget.
+fn ways(config: &Config, arguments: &Arguments) -> Ways {
+    let file = arguments.state.as_ref().map(|folder| folder.join("one-way.json"));
+    if file.is_none() && config.has_one_way() {
+        tracing::warn!(
+            "one_way without a folder to remember in (--state): after a restart of this process \
+             what was recorded before may be taken again"
+        );
+    }
+    Ways::open(file)
 }
 
 /// What this process has would go with it, tunnels included. It ends as if it were killed instead:
@@ -167,7 +191,8 @@ fn in_force(
         _ => (text.clone(), config),
     };
     let tunnels = tunnels(&config);
-    let record = Record { dataplane: None, tunnels, file: text, text: in_force, names };
+    let record =
+        Record { dataplane: None, tunnels, file: text, text: in_force, names, handover: None };
     (record, config)
 }
 
@@ -177,9 +202,7 @@ fn tunnels(config: &Config) -> Left {
 }
 
 struct Supervisor<'a> {
-    log: String,
-    /// Where the history lies.
-    state: Option<PathBuf>,
+    arguments: &'a Arguments,
     standby: Standby,
     asks: Asks,
     resolver: Resolver,
@@ -235,6 +258,8 @@ enum Event {
     End(End),
     /// Another program is to take over.
     Replace,
+    /// Another supervisor is to take over with this configuration.
+    HandOver(String, Handover),
     /// The next process is to be made ready.
     Prepare,
 }
@@ -348,7 +373,11 @@ impl Supervisor<'_> {
             let watched = watch(&mut child, &health, stop, duties);
             match self.control.block_on(watched).map_err(Failure::Spawn)? {
                 Event::End(end) => break end,
-                Event::Replace => self.replace(),
+                Event::Replace => {
+                    self.in_force.look();
+                    self.replace();
+                }
+                Event::HandOver(text, handover) => self.hand_over(text, handover),
                 Event::Prepare => {
                     // What is in force was checked before.
                     let config = self.in_force.keeper.config();
@@ -369,7 +398,6 @@ impl Supervisor<'_> {
     /// Becomes the program that lies where this one did, if that takes the configuration. The
     /// dataplane process handles packets until the new program ends it.
     fn replace(&mut self) {
-        self.in_force.look();
         let file = &self.start.file;
         let check = async {
             let mut check = Command::new(&self.program);
@@ -381,20 +409,28 @@ impl Supervisor<'_> {
         };
         let reason = match self.control.block_on(check) {
             Ok(Ok(output)) if output.status.success() => {
-                tracing::info!("SIGUSR2: {} takes over", self.program.display());
+                tracing::info!("{} takes over", self.program.display());
                 self.control.block_on(self.standby.end());
-                let mut command = std::process::Command::new(&self.program);
-                command.args(["--log", &self.log, "--config", file]);
-                if let Some(state) = &self.state {
-                    command.arg("--state").arg(state);
-                }
-                command.exec().to_string()
+                become_anew(&self.program, self.arguments).to_string()
             }
             Ok(Ok(output)) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it does not end".to_owned(),
         };
         tracing::error!("{} cannot take over, this one stays: {reason}", self.program.display());
+    }
+
+    /// Becomes a supervisor with another configuration; if that fails, this one stays, with what
+    /// was before.
+    fn hand_over(&mut self, text: String, handover: Handover) {
+        self.in_force.look();
+        self.in_force.record.text = text;
+        self.in_force.record.handover = Some(handover);
+        self.in_force.lock.note(&self.in_force.record);
+        self.replace();
+        self.in_force.record.handover = None;
+        self.in_force.keeper.failed();
+        self.in_force.look();
     }
 
     fn spawn(&mut self) -> io::Result<Spawned> {
@@ -461,39 +497,6 @@ impl InForce<'_> {
 /// A dataplane process, the threads that listen to it, and what they heard.
 type Spawned = (Child, [JoinHandle<()>; 2], Arc<Mutex<Health>>);
 
-/// What is known of a dataplane process.
-struct Health {
-    /// Since when packets flow.
-    started: Option<Instant>,
-    /// Whether the service manager knows that it started.
-    is_told: bool,
-    /// When it was last heard of.
-    heard: Instant,
-}
-
-impl Health {
-    fn new() -> Health {
-        Health { started: None, is_told: false, heard: Instant::now() }
-    }
-
-    fn hangs(&self) -> bool {
-        self.heard.elapsed() > if self.started.is_some() { HANG } else { START_PATIENCE }
-    }
-}
-
-/// Notes what a dataplane process says until it hangs up.
-fn hear(channel: &Channel, health: &Mutex<Health>) -> io::Result<()> {
-    while let Some((news, _)) = channel.receive::<News>()? {
-        let mut health = lock(health);
-        health.heard = Instant::now();
-        if news == News::Started {
-            let now = health.heard;
-            health.started.get_or_insert(now);
-        }
-    }
-    Ok(())
-}
-
 /// Looks after a dataplane process until something is to be done about it; kills it if it hangs.
 async fn watch(
     child: &mut Child,
@@ -520,6 +523,9 @@ async fn watch(
             health.is_told |= is_first;
             (is_first, health.hangs(), health.started.map(|started| started.elapsed()))
         };
+        if let Some((text, handover)) = in_force.keeper.handover() {
+            return Ok(Event::HandOver(text, handover));
+        }
         in_force.look();
         in_force.keeper.events().flush();
         if in_force.keeper.is_overdue() {
@@ -574,14 +580,19 @@ async fn end(child: &mut Child) -> io::Result<End> {
     Ok(End::Stopped)
 }
 
+/// Becomes `program`, with the same arguments; the error if that fails.
+fn become_anew(program: &Path, arguments: &Arguments) -> io::Error {
+    let mut command = std::process::Command::new(program);
+    command.args(["--log", &arguments.log, "--config"]).arg(arguments.config());
+    if let Some(state) = &arguments.state {
+        command.arg("--state").arg(state);
+    }
+    command.exec()
+}
+
 /// Tells systemd, if it asked to be told.
 fn notify(state: &NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
         tracing::debug!(%error, "systemd was not told");
     }
-}
-
-/// A thread that panicked has published what it did until then.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

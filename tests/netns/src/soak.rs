@@ -234,6 +234,8 @@ fn note(
                 continue;
             };
             match seen.iter().find(|usage| usage.host == host && usage.pid == pid) {
+                // One that stood by a moment ago has taken nothing for its flows yet.
+                None if daemon.show().is_err() => {}
                 None => seen.push(Usage { host, pid, kib, descriptors }),
                 Some(first) => {
                     if kib > first.kib + GROWTH_KIB {

@@ -98,7 +98,7 @@ impl Backend for Simulated {
         Box::pin(async move {
             let mut running = self.get();
             let text = fs::read_to_string(&running.file).unwrap_or_default();
-            let cost = if text.contains("restart") { "restart" } else { "live" };
+            let cost = if text.contains("restart") { "stop" } else { "live" };
             let change = Change { what: "it".into(), line: None, cost: cost.into() };
             let changes = if text == running.in_force { vec![] } else { vec![change] };
             let applied = !diff && !changes.is_empty();

@@ -200,7 +200,7 @@ fn committed(it: &mut Applied, answer: Result<Answer, NoAnswer>) -> u8 {
         return exit::FAILED;
     };
     it.waits = reloaded.confirm_seconds.is_some();
-    let costs = ["restart", "gap", "flow", "live"];
+    let costs = ["stop", "restart", "gap", "flow", "live"];
     let worst = costs.iter().find(|cost| reloaded.changes.iter().any(|it| it.cost == **cost));
     it.cost = worst.map_or("-", |cost| *cost).to_owned();
     if it.file == "differs" && reloaded.changes.is_empty() {

@@ -85,6 +85,19 @@ impl Client {
         self.done(Ask::Replace(coming), vec![text, shown]).await
     }
 
+    /// `text` is in force once another supervisor has taken over; returns its number.
+    ///
+    /// # Errors
+    /// None could start with it.
+    pub async fn restart(
+        &self,
+        coming: Coming,
+        text: String,
+        shown: String,
+    ) -> Result<u64, ControlError> {
+        self.done(Ask::Restart(coming), vec![text, shown]).await
+    }
+
     /// Confirms what waits for it.
     ///
     /// # Errors

@@ -109,6 +109,13 @@ impl History {
         number
     }
 
+    /// What is in force has this number, unless the disk knows a later one.
+    pub fn continue_at(&mut self, number: u64) {
+        if let Some(last) = self.entries.back_mut().filter(|last| last.number < number) {
+            last.number = number;
+        }
+    }
+
     /// Brings the disk up to date.
     pub fn write(&mut self) {
         let Some(directory) = self.directory.clone() else { return };

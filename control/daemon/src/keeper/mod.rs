@@ -6,6 +6,7 @@
 //!   undo ------ Past ------------------------------------> history
 //!   changed --- InForce: the text of the next process ---> in force, history, confirmation
 //!   new keys .. Replace: the same, by another process ---> checks keys, too
+//!   links ..... Restart: by another supervisor ----------> checks keys and this host, too
 //!   set --save  Open, Prepare, Finish -------------------> the file, atomically
 //! ```
 //!
@@ -20,6 +21,7 @@ mod server;
 
 pub use client::{Client, Text};
 pub use server::Keeper;
+pub use server::handover::Handover;
 
 use crate::config::names::Names;
 use serde::{Deserialize, Serialize};
@@ -77,6 +79,8 @@ enum Ask {
     InForce(Coming),
     /// In force once this process has ended: the same texts.
     Replace(Coming),
+    /// In force once another supervisor has taken over: the same texts.
+    Restart(Coming),
     /// What waits for it is confirmed.
     Confirm,
     /// What was in force.
@@ -100,6 +104,17 @@ pub struct Coming {
     pub confirm_seconds: Option<u64>,
     /// Whether it is what was in force, but for comments and order.
     pub is_same: bool,
+}
+
+/// Who is to run with a configuration.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum By {
+    /// The dataplane process that has it already.
+    This,
+    /// Another dataplane process.
+    Process,
+    /// Another supervisor.
+    Supervisor,
 }
 
 /// An answer.

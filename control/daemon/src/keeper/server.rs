@@ -1,7 +1,7 @@
 //! The side of the supervisor: the file, the configuration in force, the history.
 
 use super::history::{self, History};
-use super::{Answer, Ask, CONFIRM_SECONDS_MAX, Cause, Coming, Past};
+use super::{Answer, Ask, By, CONFIRM_SECONDS_MAX, Cause, Coming, Past};
 use crate::config::Config;
 use crate::config::diff::{Change, diff};
 use crate::config::document::Document;
@@ -54,6 +54,8 @@ struct State {
     names: Names,
     /// Whether one of them is another than the dataplane process knows.
     is_readdressed: bool,
+    /// Whether another supervisor is to take over.
+    is_handed_over: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +94,7 @@ impl Keeper {
             mtus: BTreeMap::new(),
             names: Names::default(),
             is_readdressed: false,
+            is_handed_over: false,
         };
         Keeper {
             path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
@@ -255,7 +258,7 @@ impl Keeper {
         // What changed while no process ran.
         self.history().write();
         while let Some((ask, fds)) = channel.receive::<Ask>()? {
-            let changes = matches!(ask, Ask::InForce(_) | Ask::Replace(_));
+            let changes = matches!(ask, Ask::InForce(_) | Ask::Replace(_) | Ask::Restart(_));
             let (answer, text) = match self.answer(&ask, fds) {
                 Ok(answer) => answer,
                 Err(No::Refused(reason)) => (Answer::Refused, Some(reason)),
@@ -280,8 +283,11 @@ impl Keeper {
         match (ask, &texts[..]) {
             (Ask::Read { changes }, _) => self.read(*changes),
             (Ask::Past { number }, _) => self.past(*number),
-            (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown, false),
-            (Ask::Replace(coming), [text, shown]) => self.take(*coming, text, shown, true),
+            (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown, By::This),
+            (Ask::Replace(coming), [text, shown]) => self.take(*coming, text, shown, By::Process),
+            (Ask::Restart(coming), [text, shown]) => {
+                self.take(*coming, text, shown, By::Supervisor)
+            }
             (Ask::Confirm, _) => self.confirm(),
             (Ask::History, _) => Ok((Answer::History(self.report()), None)),
             (Ask::Open, _) => {
@@ -391,23 +397,29 @@ impl Keeper {
         Ok((self.text(mtus), Some(text)))
     }
 
-    fn take(&self, coming: Coming, text: &str, shown: &str, replaces: bool) -> Outcome {
+    fn take(&self, coming: Coming, text: &str, shown: &str, by: By) -> Outcome {
         let Coming { mut cause, confirm_seconds, is_same } = coming;
         if confirm_seconds.is_some_and(|seconds| !(1..=CONFIRM_SECONDS_MAX).contains(&seconds)) {
             let reason = format!("confirm within 1 to {CONFIRM_SECONDS_MAX} seconds");
             return Err(No::Refused(reason));
         }
         let config = self.trusted(cause, text)?;
-        if replaces {
+        if by != By::This {
             Keys::read(&config)
                 .map_err(|error| No::Refused(format!("{error}; nothing was changed")))?;
         }
+        if by == By::Supervisor {
+            handover::fits(&config).map_err(No::Refused)?;
+        }
         let changes = self.summary(&config, text);
+        // Another supervisor takes all of it anew, MTUs of interfaces too.
+        let text = if by == By::Supervisor { shown } else { text };
         let mut state = self.state();
         let before = std::mem::replace(&mut state.in_force, text.to_owned());
-        if replaces {
+        if by != By::This {
             state.before = Some(before.clone());
         }
+        state.is_handed_over = by == By::Supervisor;
         match cause {
             Cause::Reload => {
                 state.loaded = state.coming.take().unwrap_or_else(|| shown.to_owned());
@@ -565,6 +577,8 @@ impl Keeper {
         ))
     }
 }
+
+pub mod handover;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ static TURN: RwLock<()> = RwLock::new(());
 /// The turn of a test that measures times or rates: no other has a bed meanwhile.
 type Alone = RwLockWriteGuard<'static, ()>;
 
-/// The turn of a test that waits for what must come: others like it have beds, too.
+/// The turn of a test whose bounds are wide: others like it have beds, too.
 type Beside = RwLockReadGuard<'static, ()>;
 
 /// The turn to build a bed, or `None`, with the reason printed, when this machine cannot.
@@ -25,7 +25,7 @@ pub fn daemons() -> Option<Alone> {
         .then(|| TURN.write().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Like [`daemons`], for tests that measure nothing.
+/// Like [`daemons`], for tests whose bounds hold on a busy machine, too.
 pub fn daemons_beside() -> Option<Beside> {
     may_run(missing().or_else(unbuilt)).then(|| TURN.read().unwrap_or_else(PoisonError::into_inner))
 }

@@ -23,7 +23,7 @@ fn panics(daemon: &Daemon, wait: Duration) -> bool {
 /// panics again and again, its successors wait longer and longer, and the tunnel stays.
 #[test]
 fn worker_that_panics_costs_its_process_and_a_crash_loop_backs_off() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
     let mut plan = LinePlan::protected(1);
     plan.environment = vec![("RECODED_TEST_PANIC_MILLIS", PANIC_MILLIS.to_string())];
@@ -53,7 +53,7 @@ fn worker_that_panics_costs_its_process_and_a_crash_loop_backs_off() {
 /// Fault 6: a `bpf_link` is not another tool's to take off or to replace.
 #[test]
 fn other_tools_cannot_take_the_xdp_program_off() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, _daemons) = line();
     let relay = &bed.hosts()[1];
     let before = program(relay, "east");
@@ -70,7 +70,7 @@ fn other_tools_cannot_take_the_xdp_program_off() {
 /// Fault 36.
 #[test]
 fn daemons_that_are_stopped_under_load_drain_and_leave_nothing() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     let stream = probe(&bed, 2);
     std::thread::sleep(Duration::from_secs(1));
@@ -91,7 +91,7 @@ fn daemons_that_are_stopped_under_load_drain_and_leave_nothing() {
 /// Fault 8: packets flow again when the link is back, without a restart.
 #[test]
 fn link_that_goes_down_and_up_is_used_again() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, daemons) = line();
     let before = daemons[1].dataplane_pid().unwrap();
     let stream = probe(&bed, 4);

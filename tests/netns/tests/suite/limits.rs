@@ -19,7 +19,7 @@ const USER: &str = "64321";
 /// stops it all the same.
 #[test]
 fn dataplane_process_of_another_user_carries_packets_and_is_replaced() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
     let auth = Some(AuthPlan::new("full", 2));
     let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), auth, ..LinePlan::protected(2) };
@@ -205,7 +205,7 @@ fn put(program: &Path, bytes: &[u8]) {
 /// packets goes on by the program of before, and the next supervisor takes over.
 #[test]
 fn new_xdp_program_that_linux_refuses_ends_its_supervisor_and_no_packet_is_lost() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     assert!(daemons[1].stop(), "{}", daemons[1].log());
     let (own, log) = (bed.directory().join("recoded"), bed.directory().join("own.log"));

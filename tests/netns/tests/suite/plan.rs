@@ -209,7 +209,7 @@ fn configured(plan: &Value) {
 /// A firewall that drops, and a closed port.
 #[test]
 fn plan_says_why_there_is_no_answer() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.0), 100.0);
     let fails = || {
         let mut command = bed.source().command(binary("recodectl"));

@@ -87,14 +87,14 @@ pub fn assert_same_file(one: &Path, other: &Path) {
 
 #[test]
 fn dataplane_process_killed_under_traffic_costs_a_moment_and_no_connection() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     kill_each_under_traffic(line());
 }
 
 /// Keys are of a process: the next one agrees on others.
 #[test]
 fn dataplane_process_with_keys_killed_under_traffic_costs_a_moment_and_no_connection() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     kill_each_under_traffic(line_with(Some(AuthPlan::new("full", 2))));
 }
 
@@ -197,7 +197,7 @@ fn print_start(victim: &str, killed: Duration, log: &str) {
 
 #[test]
 fn dataplane_process_that_hangs_is_replaced() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     let before = daemons[1].dataplane_pid().unwrap();
     daemons[1].signal_dataplane(Signal::STOP).unwrap();
@@ -210,7 +210,7 @@ fn dataplane_process_that_hangs_is_replaced() {
 
 #[test]
 fn dataplane_process_with_a_worker_that_hangs_is_replaced() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (_bed, mut daemons) = line();
     let before = daemons[1].dataplane_pid().unwrap();
     let threads = std::fs::read_dir(format!("/proc/{before}/task")).unwrap();
@@ -238,7 +238,7 @@ fn dataplane_process_with_a_worker_that_hangs_is_replaced() {
 
 #[test]
 fn live_change_outlives_the_process_that_took_it() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (_bed, mut daemons) = line();
     let code = |daemon: &Daemon| daemon.show().unwrap().flows.remove(0).parameters.code;
     daemons[0].set(1, "code", "rlnc").unwrap();
@@ -251,7 +251,7 @@ fn live_change_outlives_the_process_that_took_it() {
 
 #[test]
 fn interface_that_is_away_at_the_restart_is_taken_when_it_is_back() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     let relay = &bed.hosts()[1];
     relay.ip("link set dev east down").unwrap();
@@ -273,7 +273,7 @@ fn interface_that_is_away_at_the_restart_is_taken_when_it_is_back() {
 
 #[test]
 fn service_manager_is_told_of_start_health_and_stop() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
     let path = bed.directory().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();

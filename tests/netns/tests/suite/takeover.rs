@@ -82,7 +82,7 @@ fn under_traffic(
 
 #[test]
 fn supervisor_killed_under_traffic_leaves_packets_flowing_and_the_next_takes_over() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line_with(Some(AuthPlan::new("full", 2)));
     under_traffic(&bed, &mut daemons, |daemon| {
         let before = daemon.dataplane_pid().unwrap();
@@ -108,7 +108,7 @@ fn supervisor_killed_under_traffic_leaves_packets_flowing_and_the_next_takes_ove
 /// Without a supervisor for long, nothing is lost that was not lost before.
 #[test]
 fn packets_flow_while_no_supervisor_lives() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     daemons.iter_mut().for_each(Daemon::kill_supervisor);
     let outcome = probe(&bed, 3).finish().unwrap();
@@ -121,7 +121,7 @@ fn packets_flow_while_no_supervisor_lives() {
 
 #[test]
 fn upgrade_under_traffic_keeps_tunnels_routes_and_live_changes() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line_with(Some(AuthPlan::new("full", 2)));
     daemons[2].set(1, "hold_timeout_us", "400000").unwrap();
     under_traffic(&bed, &mut daemons, |daemon| {
@@ -142,7 +142,7 @@ fn upgrade_under_traffic_keeps_tunnels_routes_and_live_changes() {
 
 #[test]
 fn upgrade_reads_the_file_and_one_that_is_wrong_changes_nothing() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     let file = bed.directory().join("h0.toml");
     let good = fs::read_to_string(&file).unwrap();
@@ -164,7 +164,7 @@ fn upgrade_reads_the_file_and_one_that_is_wrong_changes_nothing() {
 
 #[test]
 fn second_daemon_for_a_socket_or_an_interface_is_refused_and_told_why() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, daemons) = line();
     let file = bed.directory().join("h1.toml");
     let start = |file: &std::path::Path| {
@@ -188,7 +188,7 @@ fn second_daemon_for_a_socket_or_an_interface_is_refused_and_told_why() {
 /// Packets for a tunnel that no process reads from end there, whatever other routes say.
 #[test]
 fn daemon_of_which_all_is_killed_lets_nothing_out_in_the_clear() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
     let plan = recoded_netns::LinePlan::protected(2);
     let mut daemons = Daemon::start_line(&bed, &plan).unwrap();
@@ -217,7 +217,7 @@ fn daemon_of_which_all_is_killed_lets_nothing_out_in_the_clear() {
 /// The kill switch: whatever becomes of the daemon and its tunnel.
 #[test]
 fn kill_switch_lets_nothing_out_in_the_clear_until_it_is_lifted() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     let (bed, mut daemons) = line();
     dress(&bed);
     let file = bed.directory().join("h0.toml");

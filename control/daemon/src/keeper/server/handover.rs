@@ -1,0 +1,73 @@
+//! A configuration that another supervisor takes over with, as it changes what a supervisor makes
+//! once: links, tunnels, workers.
+
+use super::{Keeper, Pending};
+use crate::check;
+use crate::config::Config;
+use recoded_host::{Finding, Level};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// What a supervisor leaves to the one that takes over.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Handover {
+    /// What was in force before, and is again where that other one cannot start with the new one.
+    pub before: String,
+    /// Number of the new one in the history.
+    pub number: u64,
+    /// When the one before is back unless the new one is confirmed, in milliseconds since this host
+    /// started.
+    pub deadline_millis: Option<u64>,
+}
+
+impl Keeper {
+    /// The same, of a supervisor that took over with another configuration.
+    #[must_use]
+    pub fn following(self, handover: &Handover) -> Keeper {
+        self.history().continue_at(handover.number);
+        self.state().pending = handover.deadline_millis.map(|at| Pending {
+            deadline: Instant::now() + Duration::from_millis(at).saturating_sub(uptime()),
+            before: handover.before.clone(),
+            reverting: None,
+        });
+        self
+    }
+
+    /// What another supervisor takes over with, and what it is to know of it; once for each time.
+    pub fn handover(&self) -> Option<(String, Handover)> {
+        let number = self.history().number();
+        let mut state = self.state();
+        if !std::mem::take(&mut state.is_handed_over) {
+            return None;
+        }
+        let at = |it: &Pending| uptime() + it.deadline.saturating_duration_since(Instant::now());
+        let at = state.pending.as_ref().map(|pending| at(pending).as_millis());
+        let handover = Handover {
+            before: state.before.clone().unwrap_or_default(),
+            number,
+            deadline_millis: at.and_then(|at| u64::try_from(at).ok()),
+        };
+        Some((state.in_force.clone(), handover))
+    }
+}
+
+/// Whether this host has a place for it; else why not.
+pub fn fits(config: &Config) -> Result<(), String> {
+    let findings = recoded_host::check(&check::plan(config)).map_err(|error| error.to_string())?;
+    let errors = findings.iter().filter(|finding| finding.level == Level::Error);
+    let said =
+        |Finding { subject, cause, cure, .. }: &Finding| format!("{subject}: {cause}: {cure}");
+    let errors: Vec<String> = errors.map(said).collect();
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{}\nnothing was changed", errors.join("\n"))),
+    }
+}
+
+/// Since this host started, which processes have in common.
+pub fn uptime() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
