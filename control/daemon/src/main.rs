@@ -15,7 +15,7 @@ mod supervisor;
 
 use clap::Parser;
 use recoded::check;
-use recoded::config::document::FILE_BYTES_MAX;
+use recoded::config::document::{Document, FILE_BYTES_MAX};
 use recoded::config::names::Names;
 use recoded::config::{Config, Sandbox};
 use recoded::control::socket::SocketError;
@@ -229,23 +229,35 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         let Config { links, tunnels, flows, .. } = &config;
         let counts = (links.len(), tunnels.len(), flows.len());
         println!("{file}: valid: links {}, tunnels {}, flows {}", counts.0, counts.1, counts.2);
-        return if arguments.offline { Ok(()) } else { check_host(&config) };
+        if !arguments.offline {
+            return check_host(&config);
+        }
+        say_unknown(&config);
+        return Ok(());
     }
     supervisor::run(arguments, text, (config, names))
 }
 
-/// The configuration with addresses for its host names. Where the daemon before this one did not
-/// end in order, what it knew of them holds while the resolver is silent.
+/// The configuration with addresses for its host names, and our own where they are not written.
+/// Where the daemon before this one did not end in order, what it knew of them holds while the
+/// resolver is silent and interfaces are gone.
 fn resolve(file: &str, text: &str, config: Config) -> Result<(Config, Names), Failure> {
-    let wanted = config.host_names();
-    if wanted.is_empty() {
+    let document = Document::parse(file, text)?;
+    if !document.asks_host() {
         return Ok((config, Names::default()));
     }
-    let names = Names::ask(wanted.iter().map(String::as_str));
-    let names = names.after(&predecessor::names(&config.daemon.socket)).only(&wanted);
+    let names = Names::look_up(&document, &predecessor::names(&config.daemon.socket));
     let (.., config) =
         Config::parse_on(file, text, &node::mtu, Some(&names)).map_err(Failure::Names)?;
     Ok((config, names))
+}
+
+/// Prints what a file leaves to the host that it is for.
+fn say_unknown(config: &Config) {
+    for link in config.links.iter().filter(|link| !link.is_local_written) {
+        let (name, interface) = (&link.name, &link.interface);
+        println!("not checked: link {name}: local is the address of {interface} on its host");
+    }
 }
 
 /// Prints what on this host is not as the configuration needs it.

@@ -46,8 +46,14 @@ upstream = { link = "west", address = "10.0.1.1" }
 "#;
 
 /// Names of files, and what is in them.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("right", RELAY),
+    (
+        "bare",
+        "[[link]]\nname = \"west\"\ninterface = \"recnone0\"\n[[flow]]\nid = 1\nrole = \"relay\"\n\
+         next_hops = [{ link = \"west\", address = \"10.0.1.3\" }]\n\
+         upstream = { link = \"west\", address = \"10.0.1.1\" }\n",
+    ),
     ("empty", ""),
     ("syntax", "[daemon\n"),
     ("sections", "link = 3\n[peer]\na = 1\n"),
@@ -98,8 +104,12 @@ fn check_of_a_host_says_what_is_missing_in_these_words() {
     }
     let folder = tempfile::tempdir().expect("folder");
     let loopback = RELAY.replace("recnone0", "lo");
+    let bare = RELAY.replace("local = \"10.0.1.2\"\n", "");
+    let alone = loopback.replace("local = \"10.0.1.2\"\n", "");
     let mut text = String::new();
-    for (name, file) in [("missing", RELAY), ("loopback", &loopback)] {
+    for (name, file) in
+        [("missing", RELAY), ("loopback", &loopback), ("bare", &bare), ("alone", &alone)]
+    {
         std::fs::write(folder.path().join(format!("{name}.toml")), file).expect("written");
         text += &said(folder.path(), &format!("--config {name}.toml --check"), true);
     }

@@ -105,14 +105,7 @@ pub fn shares_prefix(left: IpAddr, right: IpAddr, prefix: u8) -> bool {
 
 /// Asks Linux what the rules need to know.
 pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
-    let failed = |error: std::io::Error| FactsError(error.to_string());
-    let executor =
-        tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
-    let mut facts = executor.block_on(async {
-        let (connection, handle, _) = rtnetlink::new_connection().map_err(failed)?;
-        tokio::spawn(connection);
-        interfaces(plan, &handle).await.map_err(|error| FactsError(error.to_string()))
-    })?;
+    let mut facts = with_handle(async |handle| interfaces(plan, &handle).await)?;
     facts.memlock_bytes = getrlimit(Resource::Memlock).current;
     facts.socket_bytes_max = ["rmem_max", "wmem_max"].map(socket_bytes_max);
     facts.capabilities = capabilities();
@@ -125,6 +118,18 @@ pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
 /// One of Linux's limits of socket buffers.
 fn socket_bytes_max(name: &str) -> Option<u64> {
     std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
+/// Asks Linux by netlink, with an executor of its own.
+pub fn with_handle<T>(ask: impl AsyncFnOnce(Handle) -> Result<T, Error>) -> Result<T, FactsError> {
+    let failed = |error: std::io::Error| FactsError(error.to_string());
+    let executor =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
+    executor.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection().map_err(failed)?;
+        tokio::spawn(connection);
+        ask(handle).await.map_err(|error| FactsError(error.to_string()))
+    })
+}
+
 }
 
 async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
@@ -149,7 +154,7 @@ async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
 }
 
 /// The answers to a request, as many as are wanted.
-async fn all<T>(
+pub async fn all<T>(
     answers: impl Stream<Item = Result<T, Error>>,
     most: usize,
 ) -> Result<Vec<T>, Error> {
@@ -164,7 +169,8 @@ async fn all<T>(
     Ok(all)
 }
 
-fn face(message: &LinkMessage) -> Option<Face> {
+/// What a message says of an interface.
+pub fn face(message: &LinkMessage) -> Option<Face> {
     let kind = message.header.link_layer_type;
     let flags = message.header.flags;
     let mut face = Face {
@@ -207,7 +213,8 @@ fn queues(face: &Face) -> Option<usize> {
     Some(queues.filter(|it| it.file_name().as_encoded_bytes().starts_with(b"rx-")).count())
 }
 
-fn address(message: &AddressMessage) -> Option<Address> {
+/// What a message says of an address.
+pub fn address(message: &AddressMessage) -> Option<Address> {
     let find = |local: bool| {
         message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(address) if local => Some(*address),

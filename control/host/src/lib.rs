@@ -6,9 +6,12 @@
 
 mod facts;
 
+mod own;
+
 mod rules;
 
-pub use facts::{Address, Face, Facts, FactsError, Route};
+pub use facts::{Address, Face, Facts, FactsError, Route, shares_prefix};
+pub use own::{OwnAddresses, own_addresses};
 pub use rules::judge;
 
 use std::net::IpAddr;

@@ -179,9 +179,11 @@ pub const LINK: Table = Table {
         Key {
             name: "local",
             values: Other("an IP address of this host, 0.0.0.0 or ::", r#""10.0.1.2""#),
-            default: Required,
+            default: Depends(
+                "the interface's address of its neighbours' subnet, or of their family",
+            ),
             meaning: "This host's address on the link: the source of what it sends. 0.0.0.0 or :: \
-                leaves it to Linux and takes UDP sockets.",
+                leaves it to Linux and takes UDP sockets. Write it where several suit.",
             ..KEY
         },
         Key {

@@ -163,8 +163,10 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
         let rule = "it is this host's IP address on the link, or 0.0.0.0 or :: for any";
         let local = reader.text("local", rule, own_address);
         let local = reader.require("local", local, rule);
+        let is_local_written = section.get("local").is_some_and(|entry| entry.line.is_some());
         let backend = reader.choice("backend", &BACKENDS, "it is \"auto\", \"xdp\" or \"udp\"");
-        if backend == Some(Backend::Xdp) && local.is_some_and(|local| local.is_unspecified()) {
+        let is_any = is_local_written && local.is_some_and(|local| local.is_unspecified());
+        if backend == Some(Backend::Xdp) && is_any {
             let rule =
                 "AF_XDP needs this host's IP address on the link; backend = \"udp\" does not";
             reader.refuse("local", "does not apply", rule);
@@ -176,6 +178,7 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
             name,
             interface: interface.unwrap_or_default(),
             local: local.unwrap_or(IpAddr::from([0, 0, 0, 0])),
+            is_local_written,
             backend: backend.unwrap_or_default(),
             rate_mbit,
         });

@@ -100,10 +100,11 @@ pub fn diff(now: &Config, next: &Config, file: &Document) -> Vec<Change> {
     differ.changes
 }
 
-/// A configuration with every key written out, and addresses for host names, which may come to
-/// stand for others. What `render` writes can be read.
+/// A configuration with every key written out, and addresses for what this host says of names,
+/// which may come to stand for others. What `render` writes can be read.
 fn rendered(config: &Config) -> Document {
-    let addresses = Config { named: Vec::new(), ..config.clone() };
+    let mut addresses = Config { named: Vec::new(), ..config.clone() };
+    addresses.links.iter_mut().for_each(|link| link.is_local_written = true);
     let document = Document::parse("", &addresses.to_toml());
     document.expect("what is rendered is TOML")
 }

@@ -48,7 +48,7 @@ pub struct Entry {
     pub key: String,
     /// The value.
     pub value: Value,
-    /// Line of the value; `None` when it came by `set`.
+    /// Line of the value; `None` when it came by `set`, or from this host's interfaces.
     pub line: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Section {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
-    /// Replaces or adds a value that came by `set`.
+    /// Replaces or adds a value that is not in the file.
     pub fn set(&mut self, key: &str, value: Value) {
         let entry = Entry { key: key.to_owned(), value, line: None };
         match self.entries.iter_mut().find(|entry| entry.key == key) {

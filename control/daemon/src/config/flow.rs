@@ -374,13 +374,17 @@ fn hop(
         let rule = "it is the neighbour's IP address on the link, or its host name";
         return refuse(".address", written, "is not an address", rule);
     };
-    let local = context.links[link].local;
+    let Link { local, is_local_written, .. } = context.links[link];
     if address == local {
         return refuse(".address", written, "is our own", "it is the neighbour's IP address");
     }
-    // Where `local` is missing it is 0.0.0.0, and that has been said.
-    if address.is_ipv4() != local.is_ipv4() && local != std::net::Ipv4Addr::UNSPECIFIED {
-        let rule = format!("the link's own address is {local}: both are IPv4 or both IPv6");
+    // Where `local` is wrong it is 0.0.0.0, and that has been said.
+    let is_known = !is_local_written || local != std::net::Ipv4Addr::UNSPECIFIED;
+    if address.is_ipv4() != local.is_ipv4() && is_known {
+        let rule = match local.is_unspecified() && !is_local_written {
+            true => "the neighbours of a link are all IPv4, or all IPv6".to_owned(),
+            false => format!("the link's own address is {local}: both are IPv4 or both IPv6"),
+        };
         return refuse(".address", written, "does not fit the link", &rule);
     }
     hop_id(context.hops, Neighbour { link, address })

@@ -21,6 +21,8 @@ mod reader;
 
 pub mod names;
 
+mod local;
+
 pub mod daemon;
 
 pub mod budget;
@@ -162,8 +164,10 @@ pub struct Link {
     pub name: String,
     /// Network interface.
     pub interface: String,
-    /// Our address on it.
+    /// Our address on it; in a check of the file alone unspecified where it is not written.
     pub local: IpAddr,
+    /// Whether `local` is in the file; otherwise it is the interface's.
+    pub is_local_written: bool,
     /// What carries its packets.
     pub backend: Backend,
     /// Pace of what we send, on the wire.
@@ -248,8 +252,8 @@ impl Config {
         Interfaces { links: self.links.len(), tunnels: self.tunnels.len() }
     }
 
-    /// Parses `text`, the content of `file`, for interfaces with these MTUs. Host names in it need
-    /// not be known, and stand for addresses that no host has.
+    /// Parses `text`, the content of `file`, for interfaces with these MTUs. Host names in it, and
+    /// addresses of interfaces, need not be known, and stand for addresses that no host has.
     ///
     /// # Errors
     ///
@@ -262,7 +266,7 @@ impl Config {
         Config::parse_on(file, text, mtu_of, None)
     }
 
-    /// The same with addresses of the host names in it; without `names`, as above.
+    /// The same with what this host says of the names in it; without `names`, as above.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! Host names where neighbours have addresses: what the system's resolver says of them, and
-//! addresses in their place before any other rule is applied.
+//! addresses in their place before any other rule is applied. Our own addresses, which interfaces
+//! have, come by the same way ([`super::local`]).
 //!
 //! ```text
 //!  file -> Document -> resolve: names become addresses -> Config, which remembers the names
@@ -37,17 +38,25 @@ pub struct Named {
     pub name: String,
 }
 
-/// What the resolver said of names.
+/// What this host says of the names in a configuration, of other hosts and of its interfaces.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Names(BTreeMap<String, Found>);
+pub struct Names {
+    /// What the resolver said of each host name.
+    #[serde(flatten)]
+    pub(super) hosts: BTreeMap<String, Found>,
+    /// Our own address on interfaces, where it is not written, or why it is not known. The name is
+    /// none that a host can have.
+    #[serde(default, rename = "of interfaces", skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) own: BTreeMap<String, Result<IpAddr, String>>,
+}
 
-/// What it said of one.
+/// What the resolver said of a host name.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-struct Found {
+pub(super) struct Found {
     /// Unicast addresses, the one to take first.
-    addresses: Vec<IpAddr>,
+    pub(super) addresses: Vec<IpAddr>,
     /// Why there are none.
-    trouble: String,
+    pub(super) trouble: String,
 }
 
 impl Names {
@@ -83,7 +92,7 @@ impl Names {
             });
             found.extend(some.iter().map(|name| (*name).to_owned()).zip(answers));
         }
-        Names(found)
+        Names { hosts: found, own: BTreeMap::new() }
     }
 
     /// With what was known before: an address that a name still has stays the first, so that
@@ -91,32 +100,36 @@ impl Names {
     /// its addresses.
     #[must_use]
     pub fn after(mut self, before: &Names) -> Names {
-        for (name, known) in &before.0 {
-            let found = self.0.entry(name.clone()).or_default();
+        for (name, known) in &before.hosts {
+            let found = self.hosts.entry(name.clone()).or_default();
             if found.addresses.is_empty() {
                 found.addresses.clone_from(&known.addresses);
             }
             let place = |address: &IpAddr| known.addresses.iter().position(|it| it == address);
             found.addresses.sort_by_key(|address| place(address).unwrap_or(usize::MAX));
         }
+        for (interface, known) in &before.own {
+            self.own.entry(interface.clone()).or_insert_with(|| known.clone());
+        }
         self
     }
 
-    /// Whether none is known.
+    /// Whether no host name is known.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.hosts.is_empty()
     }
 
-    /// Without those that are not among `wanted`.
+    /// Host names that are among `wanted`, and no interface.
     #[must_use]
     pub fn only(mut self, wanted: &BTreeSet<String>) -> Names {
-        self.0.retain(|name, _| wanted.contains(name));
+        self.hosts.retain(|name, _| wanted.contains(name));
+        self.own.clear();
         self
     }
 
     /// The address that stands for a name on a link of this family, or how it breaks which rule.
     fn address(&self, name: &str, family: Option<bool>) -> Result<IpAddr, (&'static str, String)> {
-        let found = self.0.get(name).cloned().unwrap_or_default();
+        let found = self.hosts.get(name).cloned().unwrap_or_default();
         let suits = |address: &&IpAddr| family.is_none_or(|is_ipv4| is_ipv4 == address.is_ipv4());
         if let Some(address) = found.addresses.iter().find(suits) {
             return Ok(*address);
@@ -144,12 +157,13 @@ impl Document {
         places.filter_map(|place| place.name().map(str::to_owned)).collect()
     }
 
-    /// Puts addresses in the place of host names: what `names` has, or without them, for a check
-    /// of the file alone, addresses that no host has. Names that stay unknown get such, too, so
-    /// that the rest can be checked; what is wrong with them is returned.
+    /// Puts addresses in the place of host names, and our own where it is not written: what `names`
+    /// has, or without them, for a check of the file alone, addresses that no host has. Names that
+    /// stay unknown get such, too, so that the rest can be checked; what is wrong with them is
+    /// returned.
     pub fn resolve(&mut self, names: Option<&Names>) -> Vec<ConfigError> {
-        let families: BTreeMap<String, bool> = self.links.iter().filter_map(family).collect();
         let (mut errors, mut named) = (Vec::new(), Vec::<Named>::new());
+        let families = self.resolve_own(names, &mut errors);
         for sections in [&mut self.neighbours, &mut self.flows] {
             for (index, section) in sections.iter_mut().enumerate() {
                 let written = section.clone();
@@ -193,13 +207,13 @@ pub fn written(named: &[Named], link: &str, address: IpAddr) -> String {
 }
 
 /// Where a file has the address of a neighbour.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     key: &'static str,
     /// The same within the value of the key.
     part: String,
     /// Name of the link.
-    link: String,
-    value: &'a mut Value,
+    pub(super) link: String,
+    pub(super) value: &'a mut Value,
 }
 
 impl Place<'_> {
@@ -210,7 +224,7 @@ impl Place<'_> {
 }
 
 /// Every address of a neighbour in a section.
-fn places(section: &mut Section) -> Vec<Place<'_>> {
+pub(super) fn places(section: &mut Section) -> Vec<Place<'_>> {
     let link = name_of(section.get("link").map(|entry| &entry.value));
     let mut places = Vec::new();
     for entry in &mut section.entries {
@@ -246,13 +260,6 @@ fn in_table<'a>(key: &'static str, part: String, value: &'a mut Value) -> Option
 
 fn name_of(link: Option<&Value>) -> String {
     link.and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-/// Name of a link, and whether its own address is IPv4.
-fn family(link: &Section) -> Option<(String, bool)> {
-    let text = |key| link.get(key).and_then(|entry| entry.value.as_str());
-    let local: IpAddr = text("local")?.parse().ok()?;
-    Some((text("name")?.to_owned(), local.is_ipv4()))
 }
 
 /// An address that no host has (RFC 1122, section 3.2.1.3; RFC 6666).

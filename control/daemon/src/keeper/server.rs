@@ -50,7 +50,7 @@ struct State {
     before: Option<String>,
     /// MTUs of interfaces as last seen.
     mtus: BTreeMap<String, u32>,
-    /// Addresses of the host names in force, and in what was read since.
+    /// Addresses of the host names and interfaces in force, and in what was read since.
     names: Names,
     /// Whether one of them is another than the dataplane process knows.
     is_readdressed: bool,
@@ -292,7 +292,7 @@ impl Keeper {
             (Ask::History, _) => Ok((Answer::History(self.report()), None)),
             (Ask::Open, _) => {
                 let text = self.unchanged()?;
-                Ok((self.text(BTreeMap::new()), Some(text)))
+                Ok((self.text(BTreeMap::new(), self.names()), Some(text)))
             }
             (Ask::Prepare, [text]) => self.prepare(text),
             (Ask::Finish, _) => self.finish(),
@@ -309,8 +309,8 @@ impl Keeper {
         Answer::Done { number: self.history().number() }
     }
 
-    fn text(&self, mtus: BTreeMap<String, u32>) -> Answer {
-        let (number, names) = (self.history().number(), self.names());
+    fn text(&self, mtus: BTreeMap<String, u32>, names: Names) -> Answer {
+        let number = self.history().number();
         Answer::Text { number, file: self.file.clone(), mtus, names }
     }
 
@@ -341,13 +341,18 @@ impl Keeper {
         Ok((checked.2, mtus))
     }
 
-    /// Asks for the host names in a text that was read, as long as that takes.
-    fn look_up(&self, text: &str) {
+    /// Asks for the host names and own addresses in a text that was read, as long as that takes.
+    /// The next process has sockets for the addresses that are in force, whatever interfaces have
+    /// now; the text is compared with what they have.
+    fn look_up(&self, text: &str) -> Names {
+        let (parse, known) = (|text: &str| Document::parse(&self.file, text), self.names());
         // What cannot be parsed is refused by the check.
-        let names = |text: &str| Document::parse(&self.file, text).map(|it| it.host_names());
-        let (Ok(wanted), Ok(in_force)) = (names(text), names(&self.in_force().0)) else { return };
-        let found = Names::ask(wanted.iter().map(String::as_str)).after(&self.names());
-        self.state().names = found.only(&(&wanted | &in_force));
+        let (Ok(wanted), Ok(in_force)) = (parse(text), parse(&self.in_force().0)) else {
+            return known;
+        };
+        let found = Names::look_up(&wanted, &known);
+        self.state().names = found.clone().beside(&in_force, &known);
+        found
     }
 
     fn read(&self, changes: bool) -> Outcome {
@@ -357,14 +362,14 @@ impl Keeper {
             return Err(No::Refused(reason.into()));
         }
         let text = self.read_file()?;
-        self.look_up(&text);
+        let names = self.look_up(&text);
         let (_, mtus) = self
-            .check(&self.file, &text)
+            .check_by(&self.file, &text, &names)
             .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
         if changes {
             self.state().coming = Some(text.clone());
         }
-        Ok((self.text(mtus), Some(text)))
+        Ok((self.text(mtus, names), Some(text)))
     }
 
     fn past(&self, number: Option<u64>) -> Outcome {
@@ -389,12 +394,12 @@ impl Keeper {
                 entry.text.clone()
             }
         };
-        self.look_up(&text);
-        let (_, mtus) = self.check("history", &text).map_err(|errors| {
+        let names = self.look_up(&text);
+        let (_, mtus) = self.check_by("history", &text, &names).map_err(|errors| {
             No::Refused(format!("what was before is no longer right: {errors}"))
         })?;
         self.state().coming = Some(text.clone());
-        Ok((self.text(mtus), Some(text)))
+        Ok((self.text(mtus, names), Some(text)))
     }
 
     fn take(&self, coming: Coming, text: &str, shown: &str, by: By) -> Outcome {

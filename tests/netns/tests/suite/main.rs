@@ -17,6 +17,7 @@ mod hostile;
 mod limits;
 mod line;
 mod mesh;
+mod locals;
 mod metrics;
 mod mtu;
 mod names;

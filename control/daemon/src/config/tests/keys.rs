@@ -31,7 +31,7 @@ impl File {
         flow.extend(code.filter(|_| role.has_code()).map(|code| ("code", format!("\"{code}\""))));
         File(vec![
             ("daemon", Vec::new()),
-            link("\"west\"", "\"eth0\"", "\"10.0.1.2\""),
+            link("\"west\"", "\"eth0\"", "\"10.0.1.3\""),
             link("\"east\"", "\"eth1\"", "\"10.0.2.1\""),
             tunnel,
             ("flow", flow),
