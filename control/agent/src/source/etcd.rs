@@ -1,8 +1,10 @@
 //! etcd by the JSON form of its version 3 interface, which every server of 3.4 or later has on its
 //! client port: reads that a quorum confirms, writes, and a wait for changes.
 //!
-//! Ownership: one client, one endpoint at a time; the next one after each failure, so that a member
-//! that is cut off from its leader is left. Bounds: answers hold one key.
+//! Ownership: one client, which asks the member that answered last. Where that one fails, all are
+//! asked at once, each by a thread that ends with its answer or its time, and the first answer
+//! counts: a member that is cut off costs [`FIRST_TIMEOUT`], however many are. Bounds: answers hold
+//! one key.
 //!
 //! Over gRPC the same would take some ninety more crates and a compiler for protocol buffers.
 
@@ -14,11 +16,17 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::Read;
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Longest answer, in bytes: a bundle in base64, and what is said about it. A larger value is an
 /// error of form.
 const ANSWER_BYTES_MAX: usize = BUNDLE_BYTES_MAX / 3 * 4 + (16 << 10);
+
+/// Time in which a member that is well has answered: a read that a quorum confirms takes
+/// milliseconds. With less, busy members are left for nothing; with more, news waits behind a link
+/// that is cut.
+const FIRST_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Tries of a write while others write the same key.
 const TRIES: usize = 5;
@@ -143,31 +151,59 @@ impl Etcd {
         &self.endpoints[self.current]
     }
 
-    /// Asks member after member, each once.
-    fn ask(&mut self, what: &str, body: &Value) -> Result<Answer, HttpError> {
+    /// Asks the member that answered last, and all of them if it fails.
+    fn ask(&mut self, what: &'static str, body: &Value) -> Result<Answer, HttpError> {
         let body = body.to_string();
-        let mut members = self.endpoints.len();
-        loop {
-            match self.ask_one(what, &body) {
-                Ok(answer) => return Ok(answer),
-                Err(error) => {
-                    self.current = (self.current + 1) % self.endpoints.len();
-                    members -= 1;
-                    if members == 0 {
-                        return Err(error);
-                    }
-                }
-            }
-        }
-    }
-
-    fn ask_one(&mut self, what: &str, body: &str) -> Result<Answer, HttpError> {
-        let url = format!("{}/v3/kv/{what}", self.endpoint());
-        let mut answer = self.http.post(&url, body, REQUEST_TIMEOUT)?;
-        let bytes = http::read(&url, &mut answer, ANSWER_BYTES_MAX)?;
-        let answer: Answer =
-            serde_json::from_slice(&bytes).map_err(|_| HttpError::Form { url: url.clone() })?;
-        self.revision = answer.header.revision.parse().map_err(|_| HttpError::Form { url })?;
+        let patience = if self.endpoints.len() == 1 { REQUEST_TIMEOUT } else { FIRST_TIMEOUT };
+        let answer = match ask_one(&self.http, self.endpoint(), (what, &body), patience) {
+            Err(_) if self.endpoints.len() > 1 => self.ask_all(what, &body)?,
+            answered => answered?,
+        };
+        let form = || HttpError::Form { url: self.endpoint().to_owned() };
+        self.revision = answer.header.revision.parse().map_err(|_| form())?;
         Ok(answer)
     }
+
+    /// The first answer of any member, which is asked from then on; the last error if none answers.
+    fn ask_all(&mut self, what: &'static str, body: &str) -> Result<Answer, HttpError> {
+        let (tell, told) = mpsc::channel();
+        for (index, endpoint) in self.endpoints.iter().enumerate() {
+            let (http, endpoint, body) = (self.http.clone(), endpoint.clone(), body.to_owned());
+            let (tell, url) = (tell.clone(), endpoint.clone());
+            let ask = move || {
+                let answered = ask_one(&http, &endpoint, (what, &body), REQUEST_TIMEOUT);
+                // Another one was first.
+                let _ = tell.send((index, answered));
+            };
+            let thread = std::thread::Builder::new().name("etcd".into());
+            thread.spawn(ask).map_err(|error| {
+                let reason = format!("no thread to ask it with: {error}");
+                HttpError::Unreachable { url, reason }
+            })?;
+        }
+        drop(tell);
+        let mut failed = None;
+        for (index, answered) in told {
+            match answered {
+                Ok(answer) => {
+                    self.current = index;
+                    return Ok(answer);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| HttpError::Form { url: self.endpoint().to_owned() }))
+    }
+}
+
+fn ask_one(
+    http: &Http,
+    endpoint: &str,
+    (what, body): (&str, &str),
+    patience: Duration,
+) -> Result<Answer, HttpError> {
+    let url = format!("{endpoint}/v3/kv/{what}");
+    let mut answer = http.post(&url, body, patience)?;
+    let bytes = http::read(&url, &mut answer, ANSWER_BYTES_MAX)?;
+    serde_json::from_slice(&bytes).map_err(|_| HttpError::Form { url })
 }

@@ -16,7 +16,8 @@ use ureq::{Agent, Body};
 /// Longest file of certificates, in bytes: that of a system has 200 kB.
 const PEM_BYTES_MAX: usize = 4 << 20;
 
-/// A client. Connections are kept between requests.
+/// A client. Connections are kept between requests, and its copies share them.
+#[derive(Clone)]
 pub struct Http(Agent);
 
 /// Why a request did not succeed.

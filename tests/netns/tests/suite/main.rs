@@ -12,6 +12,7 @@ mod bonding;
 mod doctor;
 mod events;
 mod faults;
+mod fleet;
 mod group;
 mod hostile;
 mod limits;
