@@ -130,9 +130,19 @@ fn step(finding: &Finding, apply: bool) -> Step {
     Step {
         subject: finding.subject.clone(),
         cause: finding.cause.clone(),
-        command: finding.mend.join(" "),
+        command: shell(&finding.mend),
         outcome,
     }
+}
+
+/// A command as a shell takes it.
+fn shell(words: &[String]) -> String {
+    let is_plain = |word: &&String| !word.contains([' ', '\'']);
+    let quoted = words.iter().map(|word| match is_plain(&word) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    });
+    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a command, or the one for drivers that do not know it: `done`, or why the first failed.

@@ -1,6 +1,6 @@
 //! What Linux says about this host: interfaces, addresses, routes, limits, abilities.
 
-use crate::Plan;
+use crate::{Plan, unit};
 use futures_util::stream::{Stream, StreamExt};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
@@ -34,6 +34,8 @@ pub struct Facts {
     pub routes: Vec<Route>,
     /// How many bytes may be locked in memory; `None`: as many as there are.
     pub memlock_bytes: Option<u64>,
+    /// The same for the service of the package; `None` also where systemd has no such unit.
+    pub unit_memlock_bytes: Option<u64>,
     /// Most bytes of a socket's buffer for receiving, and for sending, that a program without
     /// privileges gets; `None`: not known.
     pub socket_bytes_max: [Option<u64>; 2],
@@ -107,6 +109,7 @@ pub fn shares_prefix(left: IpAddr, right: IpAddr, prefix: u8) -> bool {
 pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
     let mut facts = with_handle(async |handle| interfaces(plan, &handle).await)?;
     facts.memlock_bytes = getrlimit(Resource::Memlock).current;
+    facts.unit_memlock_bytes = unit::memlock_bytes();
     facts.socket_bytes_max = ["rmem_max", "wmem_max"].map(socket_bytes_max);
     facts.capabilities = capabilities();
     facts.linux = version();
@@ -115,9 +118,6 @@ pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
     Ok(facts)
 }
 
-/// One of Linux's limits of socket buffers.
-fn socket_bytes_max(name: &str) -> Option<u64> {
-    std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
 /// Asks Linux by netlink, with an executor of its own.
 pub fn with_handle<T>(ask: impl AsyncFnOnce(Handle) -> Result<T, Error>) -> Result<T, FactsError> {
     let failed = |error: std::io::Error| FactsError(error.to_string());
@@ -130,6 +130,9 @@ pub fn with_handle<T>(ask: impl AsyncFnOnce(Handle) -> Result<T, Error>) -> Resu
     })
 }
 
+/// One of Linux's limits of socket buffers.
+fn socket_bytes_max(name: &str) -> Option<u64> {
+    std::fs::read_to_string(format!("/proc/sys/net/core/{name}")).ok()?.trim().parse().ok()
 }
 
 async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {

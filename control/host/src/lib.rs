@@ -10,6 +10,8 @@ mod own;
 
 mod rules;
 
+mod unit;
+
 pub use facts::{Address, Face, Facts, FactsError, Route, shares_prefix};
 pub use own::{OwnAddresses, own_addresses};
 pub use rules::judge;

@@ -1,7 +1,7 @@
 //! From a plan and what is known of the host to findings.
 
 use crate::facts::{Face, Facts, shares_prefix};
-use crate::{Finding, Level, Link, Plan, Sockets};
+use crate::{Finding, Level, Link, Plan, Sockets, unit};
 use std::net::IpAddr;
 
 /// The oldest Linux with all that the daemon asks of it.
@@ -90,6 +90,17 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
             ),
             "raise the limit (ulimit -l, LimitMEMLOCK= of the unit) or lower frames".into(),
         ));
+    }
+    if let Some(limit) = facts.unit_memlock_bytes.filter(|limit| *limit < plan.locked_bytes)
+        && needs_xdp
+    {
+        let (unit, wanted) = (unit::UNIT, plan.locked_bytes);
+        let found = warning(
+            "host".into(),
+            format!("{unit} may lock {limit} bytes in memory, and packet buffers take {wanted}"),
+            "set LimitMEMLOCK=infinity in a drop-in, which holds from its next start on".into(),
+        );
+        findings.push(Finding { mend: unit::mend(), ..found });
     }
 }
 
@@ -297,6 +308,7 @@ mod tests {
             addresses: vec![address(2, [10, 0, 1, 2]), address(3, [10, 0, 2, 2])],
             routes: Vec::new(),
             memlock_bytes: None,
+            unit_memlock_bytes: None,
             socket_bytes_max: [Some(4 << 20); 2],
             capabilities: u64::MAX,
             linux: (6, 1),
@@ -440,6 +452,20 @@ mod tests {
         let mut there = facts();
         there.faces[0].mtu = 9000;
         only(&plan(), &there, Level::Warning);
+    }
+
+    #[test]
+    fn limit_of_the_unit_is_found_where_packet_buffers_exceed_it_and_mended_by_a_drop_in() {
+        let there = Facts { unit_memlock_bytes: Some(1), ..facts() };
+        let said = only(&plan(), &there, Level::Warning);
+        assert!(said.contains("recoded.service may lock 1 bytes in memory"), "{said}");
+        let mend = judge(&plan(), &there).remove(0).mend.join(" ");
+        assert!(mend.contains("/etc/systemd/system/recoded.service.d/memlock.conf"), "{mend}");
+        let enough = Facts { unit_memlock_bytes: Some(plan().locked_bytes), ..facts() };
+        assert_eq!(judge(&plan(), &enough), []);
+        let mut udp = plan();
+        udp.links[0].sockets = Sockets::Udp;
+        assert_eq!(judge(&udp, &there), [], "sockets of Linux lock nothing");
     }
 
     #[test]
