@@ -100,12 +100,12 @@ Examples:
   sudo recodectl reload --diff               what would the file change now?
   sudo recodectl reload --confirm 60s        change it, and back unless confirmed
 
-Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF; where each [[link]] has backend udp,
-CAP_NET_ADMIN for tunnels, and nothing without them. Packets are handled by a process of their own
-without privileges (sandbox in [daemon]); when that ends or hangs, another takes its place, and
-tunnels, routes and XDP programs stay. On SIGHUP the configuration is read again, as by recodectl
-reload. On SIGTERM packets in flight are sent, the XDP programs detached, tunnels and the control
-socket removed. On SIGUSR2 the program that now lies where this one did takes over, with the
+Running needs root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON; where each [[link]] has
+backend udp, CAP_NET_ADMIN for tunnels, and nothing without them. Packets are handled by a process
+of their own without privileges (sandbox in [daemon]); when that ends or hangs, another takes its
+place, and tunnels, routes and XDP programs stay. On SIGHUP the configuration is read again, as by
+recodectl reload. On SIGTERM packets in flight are sent, the XDP programs detached, tunnels and the
+control socket removed. On SIGUSR2 the program that now lies where this one did takes over, with the
 configuration file as it is then: an upgrade, with tunnels and routes kept. After SIGKILL packets
 flow on, and the next start takes over.
 

@@ -13,6 +13,7 @@ const NET_RAW: u32 = 13;
 const IPC_LOCK: u32 = 14;
 const SYS_ADMIN: u32 = 21;
 const SYS_RESOURCE: u32 = 24;
+const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
 /// All that is wrong, errors first.
@@ -57,6 +58,8 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
         ("CAP_NET_ADMIN", has(NET_ADMIN) || !needs_xdp && plan.tunnels.is_empty()),
         ("CAP_NET_RAW", has(NET_RAW) || !needs_xdp),
         ("CAP_BPF", has(BPF) || has(SYS_ADMIN) || !needs_xdp),
+        // The verifier takes no sums of pointers into packets without.
+        ("CAP_PERFMON", has(PERFMON) || has(SYS_ADMIN) || !needs_xdp),
     ];
     let missing = wanted.into_iter().filter(|(_, has)| !has).map(|(name, _)| name);
     let missing: Vec<&str> = missing.collect();

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::processes::{RATE_MBIT, line, probe, program, wait_for_another};
+use recoded_api::client::Client;
 use recoded_netns::process::Background;
 use recoded_netns::{AuthPlan, CodePlan, Daemon, FlowPlan, LinePlan, Loss, binary};
 use rustix::process::{Pid, Signal, kill_process};
@@ -54,6 +55,42 @@ fn dataplane_process_of_another_user_carries_packets_and_is_replaced() {
     for daemon in &mut daemons {
         assert!(daemon.stop(), "{}", daemon.log());
     }
+}
+
+/// The unit of the package.
+const UNIT: &str = include_str!("../../../../control/daemon/recoded.service");
+
+/// With no more than the unit leaves, the XDP program is verified and AF_XDP sockets are opened:
+/// without CAP_PERFMON, Linux refused the program.
+#[test]
+fn capabilities_of_the_unit_are_all_that_af_xdp_takes() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
+    let place = |end: &str| bed.directory().join(format!("unit.{end}"));
+    let (file, socket, log) = (place("toml"), place("sock"), place("log"));
+    // What root may lock without CAP_IPC_LOCK differs from host to host.
+    let plan = LinePlan { frames: 1024, ..LinePlan::protected(1) };
+    let text = plan.config(0, &socket.to_string_lossy());
+    assert!(text.contains("backend = \"xdp\""), "{text}");
+    fs::write(&file, text).unwrap();
+    let left = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let left = left.expect("a line").to_lowercase().replace("cap_", "+").replace(' ', ",");
+    let mut daemon = bed.source().command("setpriv");
+    daemon.arg(format!("--bounding-set=-all,{left}")).args(["--inh-caps=-all", "--no-new-privs"]);
+    daemon.arg(binary("recoded")).arg("--config").arg(&file);
+    let mut process = Background::start(&mut daemon, &log).unwrap();
+    let state = || Client::connect(&socket).and_then(|mut client| client.state()).ok();
+    let begun = Instant::now();
+    let mut seen = None;
+    while seen.is_none() && process.is_running() && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(20));
+        seen = state();
+    }
+    let ended = process.terminate(Duration::from_secs(10));
+    let said = fs::read_to_string(&log).unwrap();
+    let link = seen.unwrap_or_else(|| panic!("{said}")).links.swap_remove(0);
+    assert_eq!(link.xdp_mode, "native", "{said}");
+    assert!(ended, "{said}");
 }
 
 /// Room beyond what a daemon holds: what clients of its control socket take for a moment.
