@@ -335,7 +335,9 @@ impl Loaded {
 
 fn refused(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartError {
     match errno(error) {
-        Some(EPERM) => StartError::NotPermitted { missing: "CAP_BPF or CAP_SYS_ADMIN".into() },
+        Some(EPERM) => {
+            StartError::NotPermitted { missing: "CAP_BPF and CAP_PERFMON, or CAP_SYS_ADMIN".into() }
+        }
         _ => StartError::Program { interface: interface.to_owned(), reason: chain(error) },
     }
 }

@@ -20,7 +20,8 @@ pub enum StartError {
     /// The process lacks privilege.
     #[error(
         "not permitted to use XDP, missing {missing}: run as root or grant CAP_NET_ADMIN, \
-         CAP_NET_RAW and CAP_BPF; or set backend = \"udp\" in each [[link]], which needs none of these"
+         CAP_NET_RAW, CAP_BPF and CAP_PERFMON; or set backend = \"udp\" in each [[link]], which needs \
+         none of these"
     )]
     NotPermitted {
         /// Names of the missing capabilities.

@@ -246,6 +246,7 @@ pub(crate) fn missing_capabilities() -> Vec<&'static str> {
         (TUNNEL_CAPABILITY, CapabilitySet::NET_ADMIN),
         ("CAP_NET_RAW", CapabilitySet::NET_RAW),
         ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
+        ("CAP_PERFMON", CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN),
     ];
     let missing = needed.into_iter().filter(|(_, any)| !sets.effective.intersects(*any));
     missing.map(|(name, _)| name).collect()

@@ -124,7 +124,7 @@ fn hosts_that_may_choose_have_what_is_faster_or_what_can_be_had() {
     let daemons = Daemon::start_line(&bed, &unprivileged).unwrap();
     download(&bed, 1 << 20);
     assert_sound(&daemons, &[1]);
-    let said = "AF_XDP needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF";
+    let said = "AF_XDP needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON";
     assert_eq!(reason(&daemons[1]), said);
 }
 
