@@ -2,6 +2,7 @@
 
 use recoded::lifecycle::News;
 use recoded_runtime::channel::Channel;
+use sd_notify::NotifyState;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,4 +54,11 @@ pub fn hear(channel: &Channel, health: &Mutex<Health>) -> io::Result<()> {
 /// A thread that panicked has published what it did until then.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells systemd, if it asked to be told.
+pub fn notify(state: &NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
+        tracing::debug!(%error, "systemd was not told");
+    }
 }

@@ -10,7 +10,7 @@
 //! dataplane process it takes only what `lifecycle` and `recoded_runtime::Privileged` know.
 
 use crate::asks::Asks;
-use crate::health::{Health, hear, lock};
+use crate::health::{Health, hear, lock, notify};
 use crate::resolver::Resolver;
 use crate::standby::{Standby, Waiting};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
@@ -121,6 +121,7 @@ pub fn run(
         listener,
         privileged: Arc::new(Mutex::new(privileged)),
         interfaces: config.links.iter().map(|link| link.interface.clone()).collect(),
+        has_followed: handover.is_some(),
         start: Start {
             file,
             mtus: BTreeMap::new(),
@@ -213,6 +214,8 @@ struct Supervisor<'a> {
     listener: UnixListener,
     privileged: Arc<Mutex<Privileged>>,
     interfaces: Vec<String>,
+    /// Whether it took over with a configuration that the supervisor before it had read.
+    has_followed: bool,
     start: Start,
     /// Waits for signals and for the end of processes. What talks to Linux in between has an
     /// executor of its own, and one cannot run inside another.
@@ -286,12 +289,14 @@ impl Supervisor<'_> {
                 End::Ended(status) if status.success() => return Ok(()),
                 End::Ended(status) => status,
             };
-            let keeper = &self.in_force.keeper;
-            if lock(&health).started.is_none() {
-                keeper.failed();
-            }
-            keeper.take_back();
+            let keeper = self.in_force.keeper.clone();
+            let is_failed = lock(&health).started.is_none() && keeper.failed();
+            let is_back = keeper.take_back() || is_failed;
             self.in_force.look();
+            if is_back && self.has_followed {
+                // Links and tunnels are those of the configuration that is gone.
+                self.hand_over(keeper.in_force().0, None);
+            }
             // What keeps the first one from starting is for the operator, who reads its message.
             if !self.start.is_again && lock(&health).started.is_none() {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -377,7 +382,7 @@ impl Supervisor<'_> {
                     self.in_force.look();
                     self.replace();
                 }
-                Event::HandOver(text, handover) => self.hand_over(text, handover),
+                Event::HandOver(text, handover) => self.hand_over(text, Some(handover)),
                 Event::Prepare => {
                     // What is in force was checked before.
                     let config = self.in_force.keeper.config();
@@ -422,10 +427,10 @@ impl Supervisor<'_> {
 
     /// Becomes a supervisor with another configuration; if that fails, this one stays, with what
     /// was before.
-    fn hand_over(&mut self, text: String, handover: Handover) {
+    fn hand_over(&mut self, text: String, handover: Option<Handover>) {
         self.in_force.look();
         self.in_force.record.text = text;
-        self.in_force.record.handover = Some(handover);
+        self.in_force.record.handover = handover;
         self.in_force.lock.note(&self.in_force.record);
         self.replace();
         self.in_force.record.handover = None;
@@ -588,11 +593,4 @@ fn become_anew(program: &Path, arguments: &Arguments) -> io::Error {
         command.arg("--state").arg(state);
     }
     command.exec()
-}
-
-/// Tells systemd, if it asked to be told.
-fn notify(state: &NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
-        tracing::debug!(%error, "systemd was not told");
-    }
 }

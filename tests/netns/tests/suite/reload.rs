@@ -419,7 +419,17 @@ fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before()
     assert_eq!(code, FAILED, "{said}\n{}", relay.log());
     assert!(said.contains("is back in force"), "{said}");
     assert!(relay.log().contains("the configuration before is back"), "{}", relay.log());
-    assert_eq!((relay.show().unwrap().config, relay.pid()), (before, supervisor));
+    assert_eq!((&relay.show().unwrap().config, relay.pid()), (&before, supervisor));
+
+    // What only a dataplane process finds: veth copies.
+    rewrite(relay, |text| {
+        text.replace(tunnel, "").replacen("frames = ", "xdp_mode = \"zero-copy\"\nframes = ", 1)
+    });
+    let (code, said) = recodectl(relay, "reload");
+    assert_eq!(code, FAILED, "{said}\n{}", relay.log());
+    assert!(said.contains("is back in force"), "{said}");
+    wait_for("it is as before", relay, || relay.show().is_ok_and(|it| it.config == before));
+    assert_eq!(relay.pid(), supervisor);
     let outcome = probe(&bed, 1).finish().unwrap();
     assert!(outcome.came > outcome.sent * 9 / 10, "{}\n{}", outcome.came, relay.log());
 }

@@ -26,6 +26,7 @@ impl Keeper {
     #[must_use]
     pub fn following(self, handover: &Handover) -> Keeper {
         self.history().continue_at(handover.number);
+        self.state().before = Some(handover.before.clone());
         self.state().pending = handover.deadline_millis.map(|at| Pending {
             deadline: Instant::now() + Duration::from_millis(at).saturating_sub(uptime()),
             before: handover.before.clone(),
