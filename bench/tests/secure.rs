@@ -19,7 +19,7 @@ fn secure_for_a_moment_every_row_is_complete() {
 
     let result: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let rows = result["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 27);
+    assert_eq!(rows.len(), 29);
     for row in rows {
         assert!(row["median_nanos"].as_f64().is_some_and(|nanos| nanos > 0.0), "{row}");
     }
