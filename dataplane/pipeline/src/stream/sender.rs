@@ -418,9 +418,9 @@ impl Sender {
                     self.rate.silence();
                 }
                 let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
-                let often = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
+                let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
                 let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
-                let wait = wait.min(often);
+                let wait = wait.min(longest);
                 let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
                 let goes_on = !is_over || is_unanswered;
                 let (often, rarely) = KEEPALIVE_SILENT_NANOS;

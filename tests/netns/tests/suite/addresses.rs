@@ -2,14 +2,10 @@
 //! and kept by the next supervisor.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use crate::common;
 use recoded_netns::process::output;
 use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss, Namespace};
-
-/// Until another process runs on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn plan() -> LinePlan {
     let mut plan = LinePlan::protected(1);
@@ -23,14 +19,6 @@ fn text(index: usize, socket: &str, addresses: &str) -> String {
     let text = plan().config(index, socket);
     assert!(text.contains(&one), "{text}");
     text.replace(&one, &format!("address = [{addresses}]"))
-}
-
-fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come:\n{}", daemon.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 fn answers(bed: &Bed, address: &str) -> bool {
@@ -58,7 +46,7 @@ fn tunnel_has_both_families_changes_addresses_live_and_keeps_them() {
     };
     let mut daemons = [start(0).unwrap(), start(1).unwrap()];
     for address in ["10.99.0.2", "fd00:99::2", "10.98.0.2"] {
-        wait_for(address, &daemons[0], || answers(&bed, address));
+        common::wait_for(address, &daemons[0], || answers(&bed, address));
     }
     let shown = daemons[0].show().unwrap().tunnels[0].addresses.clone();
     assert_eq!(shown, ["10.99.0.1/24", "fd00:99::1/64", "10.98.0.1/24"]);
@@ -78,12 +66,12 @@ fn tunnel_has_both_families_changes_addresses_live_and_keeps_them() {
         let process = daemon.dataplane_pid().unwrap();
         let said = output(&mut daemon.control(&["reload"])).unwrap();
         assert_eq!(said.code, Some(0), "{said:?}");
-        wait_for("another process", daemon, || {
+        common::wait_for("another process", daemon, || {
             daemon.dataplane_pid().is_ok_and(|pid| pid != process) && daemon.show().is_ok()
         });
     }
     for address in ["10.99.0.2", "fd00:97::2"] {
-        wait_for(address, &daemons[0], || answers(&bed, address));
+        common::wait_for(address, &daemons[0], || answers(&bed, address));
     }
     let assert_dressed = |bed: &Bed| {
         let source = bed.source();
@@ -103,9 +91,11 @@ fn tunnel_has_both_families_changes_addresses_live_and_keeps_them() {
     assert_ne!(written, changed);
     fs::write(near.config(), changed).unwrap();
     near.start_supervisor().unwrap();
-    wait_for("another process", near, || near.dataplane_pid().is_ok_and(|pid| pid != process));
+    common::wait_for("another process", near, || {
+        near.dataplane_pid().is_ok_and(|pid| pid != process)
+    });
     near.wait_until_it_answers().unwrap();
     assert_dressed(&bed);
     assert!(has(bed.source(), "10.95.0.1/24"));
-    wait_for("a packet after the takeover", near, || answers(&bed, "fd00:97::2"));
+    common::wait_for("a packet after the takeover", near, || answers(&bed, "fd00:97::2"));
 }

@@ -1,9 +1,10 @@
 //! What the namespace tests share: the permission to run, and turns.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use recoded_netns::process::output;
-use recoded_netns::{Bed, BedConfig, LinkConfig, Loss, Namespace, binary};
+use recoded_netns::{Bed, BedConfig, Daemon, LinkConfig, Loss, Namespace, binary};
 
 /// Beds share the machine's cores, and disturb each other's timing.
 static TURN: RwLock<()> = RwLock::new(());
@@ -72,6 +73,18 @@ pub fn bed_of_queues(queues: usize, hops: usize, loss: Loss, rate_mbit: f64) -> 
     let uniform = BedConfig::uniform(hops, LinkConfig::new(loss, rate_mbit));
     let config = BedConfig { queues, ..uniform };
     Bed::build(&config).expect("the bed builds")
+}
+
+/// How long what must come may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until something is so, and shows the log of a daemon where it does not come.
+pub fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what} does not come:\n{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Whether an ICMP echo from `host` is answered within a second.

@@ -1,15 +1,10 @@
 //! Links whose own address is left to their interface: looked up at the start and at a reload, and
 //! the one in force kept for the next process whatever the interface has by then.
 
-use std::time::{Duration, Instant};
-
 use crate::common;
 use recoded_netns::process::output;
 use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss};
 use rustix::process::Signal;
-
-/// Until another process runs on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn plan() -> LinePlan {
     let mut plan = LinePlan::protected(1);
@@ -37,14 +32,6 @@ fn reload(daemon: &Daemon, arguments: &[&str]) -> (Option<i32>, String) {
     (said.code, format!("{}{}", said.stdout, said.stderr))
 }
 
-fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come:\n{}", daemon.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn address_of_an_interface_is_found_and_kept_while_that_gets_others() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -57,7 +44,7 @@ fn address_of_an_interface_is_found_and_kept_while_that_gets_others() {
     assert_eq!(shown(&near).unwrap(), own);
     let config = near.show().unwrap().config;
     assert!(config.contains(&format!("# the interface's: local = \"{own}\"")), "{config}");
-    wait_for("a packet", &near, answers);
+    common::wait_for("a packet", &near, answers);
 
     // An address where no neighbour is, and one beside the first that Linux does not send from.
     bed.source().ip("addr add 192.0.2.1/24 dev east").unwrap();
@@ -77,8 +64,8 @@ fn address_of_an_interface_is_found_and_kept_while_that_gets_others() {
     near.signal_dataplane(Signal::KILL).unwrap();
     let is_another = |near: &Daemon| near.dataplane_pid().is_ok_and(|pid| pid != process);
     let has_own = |near: &Daemon| shown(near).is_ok_and(|shown| shown == own);
-    wait_for("another process", &near, || is_another(&near) && has_own(&near));
-    wait_for("a packet after it", &near, answers);
+    common::wait_for("another process", &near, || is_another(&near) && has_own(&near));
+    common::wait_for("a packet after it", &near, answers);
     bed.source().ip("addr del 10.77.1.77/25 dev east").unwrap();
 
     // Another address in its place costs what another `local` would.
@@ -95,10 +82,10 @@ fn address_of_an_interface_is_found_and_kept_while_that_gets_others() {
     let process = near.dataplane_pid().unwrap();
     near.kill_supervisor();
     near.start_supervisor().unwrap();
-    wait_for("another process", &near, || {
+    common::wait_for("another process", &near, || {
         near.dataplane_pid().is_ok_and(|pid| pid != process) && has_own(&near)
     });
     bed.source().ip(&format!("addr add {own}/24 dev east")).unwrap();
-    wait_for("a packet after the takeover", &near, answers);
+    common::wait_for("a packet after the takeover", &near, answers);
     assert!(near.stop(), "{}", near.log());
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common;
 use recoded_netns::process::output;
@@ -15,9 +15,6 @@ const NAME: &str = "far.example";
 const NOWHERE: &str = "10.77.1.77";
 /// How often host names of silent neighbours are asked for here.
 const LOOK_MILLIS: u64 = 300;
-/// Until another process runs on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// What a namespace's resolver knows: `ip netns exec` puts these files in the place of the host's.
 struct Hosts(PathBuf);
 
@@ -68,14 +65,6 @@ fn answers(bed: &Bed) -> bool {
     common::answers(bed.source(), "10.99.0.2")
 }
 
-fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what} does not come:\n{}", daemon.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_address() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -110,15 +99,15 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     // The name comes to stand for the address where somebody is.
     let right = Bed::east_address(1).to_string();
     hosts.know(Some(&right));
-    wait_for("the address", &near, || neighbour(&near) == right);
-    wait_for("a packet", &near, || answers(&bed));
+    common::wait_for("the address", &near, || neighbour(&near) == right);
+    common::wait_for("a packet", &near, || answers(&bed));
     let said = output(&mut near.control(&["events"])).unwrap().stdout;
     let moved = format!("{NAME} is at {right} now, before at {NOWHERE}");
     assert!(said.contains(&moved), "{said}");
     assert!(near.show().unwrap().config.contains(NAME), "the configuration keeps the name");
 
     // A neighbour that is heard stays where it is, whatever the resolver says.
-    wait_for("the neighbour", &near, || {
+    common::wait_for("the neighbour", &near, || {
         near.show().is_ok_and(|state| state.links[0].neighbours[0].said_ago_seconds.is_some())
     });
     let process = near.dataplane_pid().unwrap();
@@ -130,10 +119,12 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     hosts.know(None);
     near.kill_supervisor();
     near.start_supervisor().unwrap();
-    wait_for("another process", &near, || near.dataplane_pid().is_ok_and(|pid| pid != process));
+    common::wait_for("another process", &near, || {
+        near.dataplane_pid().is_ok_and(|pid| pid != process)
+    });
     near.wait_until_it_answers().unwrap();
-    wait_for("a packet after the takeover", &near, || answers(&bed));
+    common::wait_for("a packet after the takeover", &near, || answers(&bed));
     // Whom the next process asks takes a moment to answer.
-    wait_for("the neighbour after it", &near, || neighbour(&near) == right);
+    common::wait_for("the neighbour after it", &near, || neighbour(&near) == right);
     assert!(near.stop(), "{}", near.log());
 }
