@@ -4,7 +4,7 @@
 use crate::config::diff::{Change, Cost};
 use crate::dataplane::Dataplane;
 use crate::events;
-use crate::keeper::{CONFIRM_SECONDS_MAX, Cause, Client, Coming, Text};
+use crate::keeper::{By, CONFIRM_SECONDS_MAX, Cause, Client, Coming, Text};
 use crate::live::{Live, Next, View};
 use recoded_api::error::ControlError;
 use recoded_api::service::{Answer, Backend, SetFuture};
@@ -44,7 +44,7 @@ impl<D: Dataplane> Kept<D> {
     /// Hands a change to the supervisor, for the next process and the history.
     async fn note(&self, cause: Cause) {
         self.show();
-        let coming = Coming { cause, confirm_seconds: None, is_same: false };
+        let coming = Coming { cause, confirm_seconds: None, is_same: false, by: By::This };
         let text = self.live.config();
         if let Err(error) = self.keeper.in_force(coming, text.clone(), text).await {
             tracing::warn!(%error, "the change will not outlive this process");
@@ -110,15 +110,20 @@ impl<D: Dataplane> Kept<D> {
         let cost = next.cost();
         let is_same = cost.is_none();
         let confirm_seconds = confirm_seconds.filter(|_| !is_same);
-        let coming = Coming { cause, confirm_seconds, is_same };
+        let by = match cost {
+            Some(Cost::Restart) => By::Supervisor,
+            Some(Cost::Gap) => By::Process,
+            _ => By::This,
+        };
+        let coming = Coming { cause, confirm_seconds, is_same, by };
         let mut outcome = self.outcome(&next, text.number, confirm_seconds);
         outcome.applied = true;
         outcome.number = match cost {
             Some(Cost::Stop) => return Err(needs_stop(&next.changes)),
             // This process handles packets until the supervisor that follows ends it.
-            Some(Cost::Restart) => self.keeper.restart(coming, next.to_toml(), text.text).await?,
+            Some(Cost::Restart) => self.keeper.in_force(coming, next.to_toml(), text.text).await?,
             Some(Cost::Gap) => {
-                let number = self.keeper.replace(coming, next.to_toml(), text.text).await?;
+                let number = self.keeper.in_force(coming, next.to_toml(), text.text).await?;
                 self.replaced.notify_one();
                 number
             }

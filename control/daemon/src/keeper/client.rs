@@ -59,10 +59,11 @@ impl Client {
         self.text(Ask::Open).await
     }
 
-    /// `text`, which people read as `shown`, is in force; returns its number.
+    /// `text`, which people read as `shown`, is in force, or will be once another one runs; returns
+    /// its number.
     ///
     /// # Errors
-    /// The supervisor does not take it.
+    /// The supervisor does not take it, or none could start with it.
     pub async fn in_force(
         &self,
         coming: Coming,
@@ -70,32 +71,6 @@ impl Client {
         shown: String,
     ) -> Result<u64, ControlError> {
         self.done(Ask::InForce(coming), vec![text, shown]).await
-    }
-
-    /// `text` is in force once this process has ended; returns its number.
-    ///
-    /// # Errors
-    /// No process could start with it.
-    pub async fn replace(
-        &self,
-        coming: Coming,
-        text: String,
-        shown: String,
-    ) -> Result<u64, ControlError> {
-        self.done(Ask::Replace(coming), vec![text, shown]).await
-    }
-
-    /// `text` is in force once another supervisor has taken over; returns its number.
-    ///
-    /// # Errors
-    /// None could start with it.
-    pub async fn restart(
-        &self,
-        coming: Coming,
-        text: String,
-        shown: String,
-    ) -> Result<u64, ControlError> {
-        self.done(Ask::Restart(coming), vec![text, shown]).await
     }
 
     /// Confirms what waits for it.

@@ -5,8 +5,7 @@
 //!   reload ---- Read ------------------------------------> reads and checks the file
 //!   undo ------ Past ------------------------------------> history
 //!   changed --- InForce: the text of the next process ---> in force, history, confirmation
-//!   new keys .. Replace: the same, by another process ---> checks keys, too
-//!   links ..... Restart: by another supervisor ----------> checks keys and this host, too
+//!               by another process, or supervisor -------> checks keys, and this host, too
 //!   set --save  Open, Prepare, Finish -------------------> the file, atomically
 //! ```
 //!
@@ -75,12 +74,9 @@ enum Ask {
     Read { changes: bool },
     /// A configuration of before, checked; without a number the one to go back to.
     Past { number: Option<u64> },
-    /// In force from now on: the text for the next process, and the text for people.
+    /// In force from now on, or once it was handed over: the text for the next process, and the
+    /// text for people.
     InForce(Coming),
-    /// In force once this process has ended: the same texts.
-    Replace(Coming),
-    /// In force once another supervisor has taken over: the same texts.
-    Restart(Coming),
     /// What waits for it is confirmed.
     Confirm,
     /// What was in force.
@@ -104,11 +100,13 @@ pub struct Coming {
     pub confirm_seconds: Option<u64>,
     /// Whether it is what was in force, but for comments and order.
     pub is_same: bool,
+    /// Who is to run with it.
+    pub by: By,
 }
 
 /// Who is to run with a configuration.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum By {
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum By {
     /// The dataplane process that has it already.
     This,
     /// Another dataplane process.

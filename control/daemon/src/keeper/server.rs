@@ -258,7 +258,7 @@ impl Keeper {
         // What changed while no process ran.
         self.history().write();
         while let Some((ask, fds)) = channel.receive::<Ask>()? {
-            let changes = matches!(ask, Ask::InForce(_) | Ask::Replace(_) | Ask::Restart(_));
+            let changes = matches!(ask, Ask::InForce(_));
             let (answer, text) = match self.answer(&ask, fds) {
                 Ok(answer) => answer,
                 Err(No::Refused(reason)) => (Answer::Refused, Some(reason)),
@@ -283,11 +283,7 @@ impl Keeper {
         match (ask, &texts[..]) {
             (Ask::Read { changes }, _) => self.read(*changes),
             (Ask::Past { number }, _) => self.past(*number),
-            (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown, By::This),
-            (Ask::Replace(coming), [text, shown]) => self.take(*coming, text, shown, By::Process),
-            (Ask::Restart(coming), [text, shown]) => {
-                self.take(*coming, text, shown, By::Supervisor)
-            }
+            (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown),
             (Ask::Confirm, _) => self.confirm(),
             (Ask::History, _) => Ok((Answer::History(self.report()), None)),
             (Ask::Open, _) => {
@@ -402,8 +398,8 @@ impl Keeper {
         Ok((self.text(mtus, names), Some(text)))
     }
 
-    fn take(&self, coming: Coming, text: &str, shown: &str, by: By) -> Outcome {
-        let Coming { mut cause, confirm_seconds, is_same } = coming;
+    fn take(&self, coming: Coming, text: &str, shown: &str) -> Outcome {
+        let Coming { mut cause, confirm_seconds, is_same, by } = coming;
         if confirm_seconds.is_some_and(|seconds| !(1..=CONFIRM_SECONDS_MAX).contains(&seconds)) {
             let reason = format!("confirm within 1 to {CONFIRM_SECONDS_MAX} seconds");
             return Err(No::Refused(reason));

@@ -25,7 +25,7 @@ fn kept() -> Kept {
 }
 
 fn by(cause: Cause, confirm_seconds: Option<u64>) -> Coming {
-    Coming { cause, confirm_seconds, is_same: false }
+    Coming { cause, confirm_seconds, is_same: false, by: By::This }
 }
 
 #[test]
@@ -92,7 +92,11 @@ fn process_that_does_not_start_with_a_configuration_brings_back_the_one_before()
         fs::write(&path, &other).unwrap();
         kept.runtime.block_on(kept.client.read(true))?;
         let (text, shown) = (text.to_owned(), text.to_owned());
-        kept.runtime.block_on(kept.client.replace(by(Cause::Reload, None), text, shown))
+        kept.runtime.block_on(kept.client.in_force(
+            Coming { by: By::Process, ..by(Cause::Reload, None) },
+            text,
+            shown,
+        ))
     };
     assert_eq!(replace(&other), Ok(2));
     assert!(kept.keeper.failed());
