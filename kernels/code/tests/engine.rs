@@ -122,6 +122,47 @@ fn checks_accept_what_is_right_and_find_what_is_wrong() {
     assert!(!check::agrees(&bundle) && !check::spot_check(&bundle, solved as u64));
 }
 
+/// Of large jobs a part is checked: what is right passes, what is wrong everywhere does not, and a
+/// single wrong byte is found in time.
+#[test]
+fn large_jobs_are_checked_in_part() {
+    let mut random = random();
+    let cpu = Cpu::new(2, Partition::FullBlock).expect("threads");
+    for (operation, rows, columns, row_bytes) in [
+        (Operation::Multiply, 700, 600, 4000),
+        (Operation::Multiply, 4, 10, 300_000),
+        (Operation::Solve, 600, 600, 3000),
+        (Operation::Invert, 600, 600, 600),
+        (Operation::Combine { seed: 7, field: FieldOrder::Sixteen }, 800, 512, 1000),
+    ] {
+        let mut bundle = Bundle::of(Job::new(operation, rows, columns, row_bytes)).expect("valid");
+        if operation.has_coefficients() {
+            (0..rows).for_each(|row| random.fill_bytes(bundle.coefficients_mut(0, row)));
+        }
+        if operation.has_sources() {
+            bundle.sources_mut(0).into_iter().for_each(|row| random.fill_bytes(row));
+        }
+        cpu.run(&mut bundle);
+        if bundle.outcome(0).is_err() {
+            continue; // one matrix in 255
+        }
+        assert!((0..20).all(|_| check::spot_check(&bundle, random.next_u64())), "{operation:?}");
+        let first = bundle.jobs()[0].destinations;
+        let at = first + random.next_u32() as usize % row_bytes;
+        bundle.output_mut()[at] ^= 1;
+        let found = (0..20_000).any(|_| !check::spot_check(&bundle, random.next_u64()));
+        assert!(found, "one byte of {operation:?}");
+        let stride = bundle.jobs()[0].job.stride();
+        for row in 0..rows {
+            bundle.output_mut()[first + row * stride..][..row_bytes]
+                .iter_mut()
+                .for_each(|b| *b ^= 1);
+        }
+        let found = (0..4).filter(|_| !check::spot_check(&bundle, random.next_u64())).count();
+        assert!(found >= 2, "all of {operation:?}: {found} of 4");
+    }
+}
+
 #[test]
 fn singular_matrix_reports_first_dependent_column() {
     for operation in [Operation::Invert, Operation::Solve] {

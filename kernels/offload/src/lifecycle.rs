@@ -108,6 +108,18 @@ pub(crate) struct Finished<T> {
     pub result: Result<(), Fault>,
 }
 
+/// A device that has nothing in flight is closed before its owner goes on.
+impl<T> Drop for Lifecycle<T> {
+    fn drop(&mut self) {
+        let state = std::mem::replace(&mut self.state, State::Down { retry: None });
+        if let (State::Opening { runner, .. } | State::Up { runner, .. }, true) =
+            (state, self.flights.is_empty())
+        {
+            runner.end(CLOSE_PATIENCE);
+        }
+    }
+}
+
 impl<T> Lifecycle<T> {
     pub fn new(config: Arc<Config>, shared: Arc<Shared>, open: OpenEngine) -> Self {
         let now = Instant::now();
@@ -412,3 +424,6 @@ const FAILURES_MAX: u32 = 3;
 
 /// Estimates of a device that was never measured may be anything.
 const WATCHDOG_MAX: Duration = Duration::from_secs(10);
+
+/// How long a device may take to close: memory is released, and a compiler finishes.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(3);

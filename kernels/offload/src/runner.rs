@@ -92,6 +92,13 @@ impl Runner {
 
     /// The next event, waiting until `deadline` for it; `None` when there is none by then.
     pub fn wait(&self, deadline: Instant) -> Result<Option<Event>, Gone> {
+        let begun = Instant::now();
+        while begun.elapsed() < AWAKE {
+            if let Some(event) = self.poll()? {
+                return Ok(Some(event));
+            }
+            thread::yield_now();
+        }
         match self.events.recv_deadline(deadline) {
             Ok(event) => Ok(Some(event)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
@@ -106,6 +113,17 @@ impl Runner {
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(Gone),
         }
+    }
+}
+
+impl Runner {
+    /// Waits until the thread has closed the device and ended, at most `patience`: a process that
+    /// ends while one of its threads is inside a driver may crash there.
+    pub fn end(self, patience: Duration) {
+        let Self { requests, events } = self;
+        drop(requests);
+        let deadline = Instant::now() + patience;
+        while events.recv_deadline(deadline).is_ok() {}
     }
 }
 
@@ -137,8 +155,9 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
     let mut in_flight = 0_usize;
     let mut last_busy = Instant::now();
     loop {
-        // Nothing to poll for: waits for work. Otherwise looks for it and for results in turn.
-        let next = if in_flight == 0 {
+        // Nothing to poll for, for a while already: waits for work. Otherwise looks for it and for
+        // results in turn.
+        let next = if in_flight == 0 && last_busy.elapsed() >= AWAKE {
             requested.recv().map_err(|_| TryRecvError::Disconnected)
         } else {
             requested.try_recv()
@@ -266,8 +285,9 @@ fn run(
     }
 }
 
-/// How long a device is looked at without sleeping: what a full bundle takes on a fast card.
-const AWAKE: Duration = Duration::from_micros(150);
+/// How long a device, its work and its results are looked at without sleeping: what a full bundle
+/// takes on a fast card. To be woken takes as long as many a bundle.
+const AWAKE: Duration = Duration::from_micros(400);
 
 /// Between two looks at a device after that. Linux adds 50 us of its own.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);

@@ -121,7 +121,9 @@ impl Together {
             if length < RANGE_MIN {
                 return;
             }
-            let Some(bundle) = work.bundle(range.clone(), &mut self.idle) else { return };
+            let Some(bundle) = work.bundle(&self.cpu, range.clone(), &mut self.idle) else {
+                return;
+            };
             work.left += length;
             self.lifecycle.send(bundle, Taken { range, since: Instant::now() });
         }
@@ -140,7 +142,7 @@ impl Together {
     fn take_back(&mut self, work: &mut Work<'_, '_>, shares: &mut Shares) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let Taken { range, since } = finished.given;
-            if finished.result.is_ok() && work.store(&finished.bundle, range.clone()) {
+            if finished.result.is_ok() && work.store(&self.cpu, &finished.bundle, range.clone()) {
                 self.idle.push(finished.bundle);
                 shares.device += range.len();
                 let rate = range.len() as f64 / since.elapsed().as_secs_f64().max(1e-9);
@@ -190,7 +192,8 @@ impl Work<'_, '_> {
     }
 
     /// A bundle for a range: an idle one, or one with room for any range of this product.
-    fn bundle(&self, range: Range<usize>, idle: &mut Vec<Bundle>) -> Option<Bundle> {
+    /// Its rows are copied by all cores: one is slower than the bus.
+    fn bundle(&self, cpu: &Cpu, range: Range<usize>, idle: &mut Vec<Bundle>) -> Option<Bundle> {
         let (rows, columns) = (self.destinations.len(), self.sources.len());
         let job = |bytes| Job::new(Operation::Multiply, rows, columns, bytes);
         let mut bundle = idle.pop().unwrap_or_else(|| Bundle::new(0, 0, 1));
@@ -201,17 +204,16 @@ impl Work<'_, '_> {
         }
         bundle.push(job(range.len()), 0).ok()?;
         bundle.set_coefficients(0, self.coefficients);
-        for (index, row) in self.sources.iter().enumerate() {
-            bundle.source_mut(0, index).copy_from_slice(&row[range.clone()]);
-        }
+        let rows: Vec<&[u8]> = self.sources.iter().map(|row| &row[range.clone()]).collect();
+        cpu.copy(&rows, &mut bundle.sources_mut(0));
         Some(bundle)
     }
 
-    fn store(&mut self, bundle: &Bundle, range: Range<usize>) -> bool {
-        for (index, row) in self.destinations.iter_mut().enumerate() {
-            let Ok(made) = bundle.destination(0, index) else { return false };
-            row[range.clone()].copy_from_slice(made);
-        }
+    fn store(&mut self, cpu: &Cpu, bundle: &Bundle, range: Range<usize>) -> bool {
+        let made = (0..self.destinations.len()).map(|row| bundle.destination(0, row));
+        let Ok(made) = made.collect::<Result<Vec<_>, _>>() else { return false };
+        let rows = self.destinations.iter_mut().map(|row| &mut row[range.clone()]);
+        cpu.copy(&made, &mut rows.collect::<Vec<_>>());
         true
     }
 }

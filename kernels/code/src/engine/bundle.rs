@@ -292,6 +292,18 @@ impl Bundle {
         &mut self.input_mut()[sources + row * job.stride()..][..job.row_bytes]
     }
 
+    /// All sources of a job, to be written.
+    ///
+    /// # Panics
+    /// As [`Self::source_mut`].
+    pub fn sources_mut(&mut self, job: usize) -> Vec<&mut [u8]> {
+        assert!(self.segment.is_none(), "sources of a segment are written before bundles over it");
+        let Placed { job, sources, .. } = self.jobs[job];
+        assert!(job.operation.has_sources(), "sources of {job:?}");
+        let rows = self.input_mut()[sources..].chunks_mut(job.stride()).take(job.columns);
+        rows.map(|row| &mut row[..job.row_bytes]).collect()
+    }
+
     /// A destination row of a bundle that came back well.
     ///
     /// # Errors

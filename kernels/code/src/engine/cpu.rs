@@ -80,6 +80,19 @@ impl Cpu {
         });
     }
 
+    /// Copies rows, each to the one of its place, divided among the threads.
+    ///
+    /// # Panics
+    /// When rows differ in length.
+    pub fn copy(&self, from: &[&[u8]], to: &mut [&mut [u8]]) {
+        match &self.pool {
+            None => to.iter_mut().zip(from).for_each(|(to, from)| to.copy_from_slice(from)),
+            Some(pool) => pool.install(|| {
+                to.par_iter_mut().zip(from).for_each(|(to, from)| to.copy_from_slice(from));
+            }),
+        }
+    }
+
     fn run_here(&self, bundle: &mut Bundle) {
         let (given, parts) = bundle.parts();
         for part in parts {
