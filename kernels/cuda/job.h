@@ -149,7 +149,7 @@ enum : uint8_t {
     X(matmul_permute, 128, 16, 16, 128, 24576)                                                      \
     X(matmul_permute_narrow, 128, 4, 16, 128, 24576)                                                \
     X(matmul_four_russians, 512, 64, 256, 1, 65536)                                                \
-    X(matmul_bmma, 128, 32, 256, 1, 6144)
+    X(matmul_bmma, 128, 32, 256, 1, 14336)
 //
 // The rest:
 //
@@ -196,7 +196,7 @@ enum : uint8_t {
     X(random_coefficients, 64, 1, 1024, 64, 0)                                                     \
     X(invert, 256, 1024, 1024, 1, 43280)                                                           \
     X(invert_begin, 256, 32, 1024, 1, 0)                                                           \
-    X(invert_panel, 256, 1024, 1024, 1, 45328)                                                     \
+    X(invert_panel, 1024, 1024, 1024, 1, 45328)                                                    \
     X(invert_update, 256, 1024, 32, 1, 43280)                                                      \
     X(invert_end, 256, 32, 1024, 1, 36864)                                                         \
     X(decode_progressive, 256, 1024, 1024, 1, 2064)                                               \

@@ -61,6 +61,26 @@ template <typename T> __device__ __forceinline__ void store(uint8_t *address, T 
 #if __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000
 #define RECODED_BMMA
 
+// Copies of 16 bytes to shared memory that go on while a thread works: it sees its own once it has
+// waited for them, and those of others behind a barrier after that.
+struct Copies {
+    // Zeros where there is nothing to copy.
+    __device__ __forceinline__ void start(uint8_t *to, const uint8_t *from, bool exists) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from), "r"(exists ? 16 : 0)
+                     : "memory");
+    }
+
+    // Ends a group.
+    __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+
+    // Until at most the last LEFT groups are on their way.
+    template <int LEFT> __device__ __forceinline__ void wait() {
+        asm volatile("cp.async.wait_group %0;" : : "n"(LEFT) : "memory");
+    }
+};
+
 // What a lane has of a matrix of 16 rows by 256 bits.
 struct Fragment {
     uint32_t x, y, z, w;
@@ -72,6 +92,14 @@ __device__ __forceinline__ void bmma(int (&counts)[4], const Fragment &a, uint2 
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+r"(counts[0]), "+r"(counts[1]), "+r"(counts[2]), "+r"(counts[3])
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
+}
+
+// The same, instead of adding to what was there: that saves setting it to zero.
+__device__ __forceinline__ void bmma_first(int (&counts)[4], const Fragment &a, uint2 b) {
+    asm("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+        : "=r"(counts[0]), "=r"(counts[1]), "=r"(counts[2]), "=r"(counts[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "r"(0));
 }
 #endif
 

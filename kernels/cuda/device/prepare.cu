@@ -142,16 +142,17 @@ KERNEL(prepare_planes) {
 }
 
 // The fragments of bmma.cu: for each 32 rows, for each 32 columns, for each 8 rows (a warp of the
-// product), for each of 8 tiles, for each lane two words. Tile 4 h + t holds bits 2 t and 2 t + 1
-// of rows 4 h to 4 h + 3; lane 4 g + q of it column g, that is bit 2 t + g % 2 of row 4 h + g / 2,
-// and there coefficients 4 q to 4 q + 3 in its first word, 16 + 4 q and on in its second one.
+// product), for each of 4 pairs of tiles, for each lane two words of either. Tile 4 h + t holds
+// bits 2 t and 2 t + 1 of rows 4 h to 4 h + 3; lane 4 g + q of it column g, that is bit 2 t + g % 2
+// of row 4 h + g / 2, and there coefficients 4 q to 4 q + 3 in its first word, 16 + 4 q and on in
+// its second one.
 KERNEL(prepare_bits) {
     const Job job = job_of_block(jobs, jobs_count);
     const uint32_t chunks = ceil_div(job.symbol_bytes, 32);
     const uint32_t unit = blockIdx.x - job.first_block;
     const uint32_t group = unit / chunks, chunk = unit % chunks;
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
-    uint8_t *fragments = destination_row(job, arena, group) + 8192 * chunk + 2048 * warp + 8 * lane;
+    uint8_t *fragments = destination_row(job, arena, group) + 8192 * chunk + 2048 * warp + 16 * lane;
     for (uint32_t tile = 0; tile < 8; tile++) {
         const uint32_t row = 32 * group + 8 * warp + 4 * (tile / 4) + g / 2;
         const uint32_t bit = 2 * (tile % 4) + g % 2;
@@ -161,7 +162,7 @@ KERNEL(prepare_bits) {
             const uint32_t c = element(job, source_row(job, arena, row), column);
             words[s / 4] |= (uint32_t)tables[job.field].bit_rows[c][bit] << (8 * (s % 4));
         }
-        store<uint2>(fragments + 256 * tile, make_uint2(words[0], words[1]));
+        store<uint2>(fragments + 512 * (tile / 2) + 8 * (tile % 2), make_uint2(words[0], words[1]));
     }
 }
 

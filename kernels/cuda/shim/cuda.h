@@ -107,3 +107,38 @@ static inline void bmma(int (&counts)[4], const Fragment &a, uint2 b) {
     }
     shim::wait_for_warp(__LINE__);
 }
+
+static inline void bmma_first(int (&counts)[4], const Fragment &a, uint2 b) {
+    for (int &count : counts) count = 0;
+    bmma(counts, a, b);
+}
+
+// Copies that a thread starts and later waits for, each as late as it may be.
+struct Copies {
+    void start(uint8_t *to, const uint8_t *from, bool exists) {
+        if (started - done == PENDING_MAX) shim::report("copies", started, "more than there is room for");
+        pending[started++ % PENDING_MAX] = {to, exists ? from : nullptr};
+    }
+
+    void commit() { groups[committed++ % PENDING_MAX] = started; }
+
+    template <int LEFT> void wait() {
+        if (committed <= LEFT) return;
+        for (const uint32_t end = groups[(committed - LEFT - 1) % PENDING_MAX]; done < end; done++) {
+            const Pending &copy = pending[done % PENDING_MAX];
+            uint4 words = {0, 0, 0, 0};
+            if (copy.from != nullptr) words = load<uint4>(copy.from);
+            *reinterpret_cast<uint4 *>(copy.to) = words;
+        }
+    }
+
+  private:
+    static constexpr uint32_t PENDING_MAX = 16;
+    struct Pending {
+        uint8_t *to;
+        const uint8_t *from;
+    };
+    Pending pending[PENDING_MAX];
+    uint32_t groups[PENDING_MAX];
+    uint32_t started = 0, done = 0, committed = 0;
+};

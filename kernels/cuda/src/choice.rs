@@ -1,36 +1,60 @@
 //! Which technique does the products of a bundle, unless one was asked for. Pure.
 //!
-//! The universal one is `permute`, in tiles of 16 rows or of 4. Small tiles take more instructions
+//! The universal one is `permute`, in tiles of 16 rows or of 4: small tiles take more instructions
 //! for a product and make four times as many blocks, which is faster where there are too few blocks
-//! to go round: a bundle of 2 MB is 32 blocks of large tiles, and large cards have 132
-//! multiprocessors.
+//! to go round. Where a card has the binary matrix product, `bmma` is faster than both from some 48
+//! sources on.
 
 use recoded_code::engine::Job;
 
 use crate::job::{Geometry, TECHNIQUES, Technique};
 
-/// The technique with which the multiprocessor that has most to do has least of it.
+/// What a technique takes, in nanoseconds, as measured on an H200 (132 multiprocessors at 1.8 to
+/// 1.98 GHz) over products of 16 to 1024 sources and bundles of 256 KB to 64 MB. Other cards are
+/// slower or faster by about the same factor in all of them, which is all that matters here.
+struct Speed {
+    technique: &'static str,
+    /// For each bundle: launches, prepared coefficients.
+    start: u64,
+    /// A source of a block, however few blocks there are.
+    alone: u64,
+    /// A source of a block on a multiprocessor that has as many blocks as it can hold.
+    crowded: u64,
+    /// The same of what a block does once.
+    once: u64,
+}
+
+const SPEEDS: [Speed; 3] = [
+    Speed { technique: "permute", start: 3_500, alone: 415, crowded: 370, once: 900 },
+    Speed { technique: "permute-narrow", start: 3_500, alone: 150, crowded: 122, once: 300 },
+    Speed { technique: "bmma", start: 6_000, alone: 50, crowded: 25, once: 1_700 },
+];
+
+/// The technique that is done soonest with the products of a bundle, on a card of that compute
+/// capability, times ten, and so many multiprocessors.
 pub fn technique<'a>(
     jobs: impl IntoIterator<Item = &'a Job> + Clone,
+    capability: u32,
     multiprocessors: u32,
 ) -> &'static Technique {
-    let known = |name: &str| TECHNIQUES.iter().find(|technique| technique.name == name);
-    let candidates = ["permute", "permute-narrow"].into_iter().filter_map(known);
-    let rounds = |technique: &&Technique| {
-        let Some(geometry) = Geometry::of(technique.kernel) else { return u64::MAX };
+    let candidates = SPEEDS.iter().filter_map(|speed| {
+        let technique = TECHNIQUES.iter().find(|known| known.name == speed.technique)?;
+        let (from, to) = technique.capability;
+        let geometry = Geometry::of(technique.kernel)?;
+        (from..=to).contains(&capability).then_some((speed, geometry, technique))
+    });
+    let nanoseconds = |(speed, geometry, _): &(&Speed, &Geometry, _)| {
         let products = jobs.clone().into_iter().filter(|job| job.operation.has_sources());
-        let work = products.map(|job| {
+        let (mut longest, mut all) = (0, 0);
+        for job in products {
             let blocks = u64::from(geometry.blocks(job.rows as u32, job.row_bytes as u32));
-            (blocks, blocks * job.columns as u64)
-        });
-        let (blocks, columns) = work.fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
-        // Rounds of blocks, each of the columns of an average block.
-        let rounds = blocks.div_ceil(u64::from(multiprocessors.max(1)));
-        let instructions = technique.instructions().unwrap_or(u32::MAX);
-        let block = u64::from(geometry.unit_rows) * u64::from(instructions);
-        rounds * block * columns / blocks.max(1)
+            longest = longest.max(speed.once + speed.alone * job.columns as u64);
+            all += blocks * (speed.once + speed.crowded * job.columns as u64);
+        }
+        speed.start + longest.max(all / u64::from(multiprocessors.max(1)))
     };
-    candidates.min_by_key(rounds).unwrap_or(&TECHNIQUES[0])
+    let soonest = candidates.min_by_key(nanoseconds);
+    soonest.map_or(&TECHNIQUES[0], |(_, _, technique)| technique)
 }
 
 #[cfg(test)]
@@ -39,27 +63,58 @@ mod tests {
 
     use super::*;
 
-    fn chosen(jobs: &[(usize, usize, usize)], multiprocessors: u32) -> &'static str {
+    /// On an H200.
+    fn chosen(jobs: &[(usize, usize, usize)]) -> &'static str {
+        chosen_on(jobs, 90, 132)
+    }
+
+    fn chosen_on(
+        jobs: &[(usize, usize, usize)],
+        capability: u32,
+        multiprocessors: u32,
+    ) -> &'static str {
         let job = |&(rows, columns, bytes)| Job::new(Operation::Multiply, rows, columns, bytes);
         let jobs: Vec<Job> = jobs.iter().map(job).collect();
-        technique(&jobs, multiprocessors).name
+        technique(&jobs, capability, multiprocessors).name
     }
 
     /// A bundle of 1 MB in and 1 MB out once took 32 of 132 multiprocessors.
     #[test]
     fn small_tiles_are_chosen_where_large_ones_leave_multiprocessors_idle() {
         let generation = (128, 128, 8192);
-        assert_eq!(chosen(&[generation], 132), "permute-narrow");
-        assert_eq!(chosen(&[generation], 16), "permute");
-        assert_eq!(chosen(&[generation; 8], 132), "permute");
-        // 132 blocks of large tiles are one round of all multiprocessors; 136 would be two.
-        assert_eq!(chosen(&[(16, 16, 2048); 132], 132), "permute");
-        assert_eq!(chosen(&[(16, 16, 2048); 136], 132), "permute-narrow");
+        assert_eq!(chosen_on(&[generation], 75, 132), "permute-narrow");
+        assert_eq!(chosen_on(&[generation], 75, 16), "permute");
+        assert_eq!(chosen_on(&[generation; 8], 75, 132), "permute");
     }
 
     #[test]
     fn few_rows_waste_no_large_tile() {
-        assert_eq!(chosen(&[(4, 64, 1 << 20)], 132), "permute-narrow");
-        assert_eq!(chosen(&[], 132), "permute");
+        assert_eq!(chosen_on(&[(4, 64, 1 << 20)], 75, 132), "permute-narrow");
+    }
+
+    /// Each of these was measured to be the fastest of the three by more than a tenth.
+    #[test]
+    fn the_fastest_on_an_h200_is_chosen() {
+        let bundle = |n: usize, jobs| vec![(n, n, 1024); jobs];
+        for (n, jobs) in [(16, 16), (16, 128), (16, 512), (32, 8)] {
+            assert_eq!(chosen(&bundle(n, jobs)), "permute-narrow", "{jobs} of {n}");
+        }
+        for (n, jobs) in [(64, 4), (64, 32), (64, 128), (128, 2), (128, 16), (128, 64)] {
+            assert_eq!(chosen(&bundle(n, jobs)), "bmma", "{jobs} of {n}");
+        }
+        for (n, jobs) in [(256, 1), (256, 8), (256, 32), (512, 4), (1024, 2), (1024, 8)] {
+            assert_eq!(chosen(&bundle(n, jobs)), "bmma", "{jobs} of {n}");
+        }
+        assert_eq!(chosen(&vec![(16, 16, 4096); 1024]), "permute");
+        assert_eq!(chosen(&[]), "permute");
+    }
+
+    /// Later cards only emulate its instruction.
+    #[test]
+    fn bmma_is_for_cards_that_have_it() {
+        let generation = [(1024, 1024, 1024); 8];
+        assert_eq!(chosen_on(&generation, 90, 132), "bmma");
+        assert_eq!(chosen_on(&generation, 75, 132), "permute");
+        assert_eq!(chosen_on(&generation, 100, 132), "permute");
     }
 }

@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use libloading::Library;
 
@@ -41,8 +41,10 @@ impl Matrix {
 /// Compiles for one card, one matrix after another.
 pub struct Compiler {
     wanted: Option<Sender<Matrix>>,
-    compiled: Receiver<Result<Compiled, CompileError>>,
+    /// `None` only while it is dropped.
+    compiled: Option<Receiver<Result<Compiled, CompileError>>>,
     known: Vec<Matrix>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Compiler {
@@ -61,8 +63,9 @@ impl Compiler {
                 }
             }
         };
-        let thread = thread::Builder::new().name("recoded-nvrtc".into()).spawn(work);
-        Self { wanted: thread.is_ok().then_some(wanted), compiled, known: Vec::new() }
+        let thread = thread::Builder::new().name("recoded-nvrtc".into()).spawn(work).ok();
+        let wanted = thread.is_some().then_some(wanted);
+        Self { wanted, compiled: Some(compiled), known: Vec::new(), thread }
     }
 
     /// Has code made for a matrix, unless that was asked before or is not worth it.
@@ -83,7 +86,19 @@ impl Compiler {
 
     /// The next matrix that is ready, or why one never will be.
     pub fn poll(&self) -> Option<Result<Compiled, CompileError>> {
-        self.compiled.try_recv().ok()
+        self.compiled.as_ref()?.try_recv().ok()
+    }
+}
+
+/// Waits for what is being compiled, as no process should end inside a compiler; what is wanted
+/// after that is not begun.
+impl Drop for Compiler {
+    fn drop(&mut self) {
+        (self.wanted, self.compiled) = (None, None);
+        if let Some(thread) = self.thread.take() {
+            // It does not panic.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -225,7 +240,13 @@ mod tests {
         compiler.want(&[1, 2, 3], 2);
         compiler.want(&[1, 2, 3], 0);
         compiler.want(&vec![1; PRODUCTS_MAX + 1], 1);
-        match compiler.compiled.recv_timeout(Duration::from_secs(60)).expect("an answer") {
+        match compiler
+            .compiled
+            .as_ref()
+            .expect("there")
+            .recv_timeout(Duration::from_secs(60))
+            .expect("an answer")
+        {
             Ok(Compiled { matrix, cubin }) => {
                 assert_eq!(matrix.kernel(), "reed_solomon_10_4");
                 assert!(cubin.starts_with(b"\x7fELF"), "code for a card");

@@ -236,7 +236,8 @@ impl CudaEngine {
     /// The technique for products of that shape by a matrix that has no code of its own.
     #[must_use]
     pub fn technique(&self, job: &Job) -> &'static Technique {
-        self.technique.unwrap_or_else(|| choice::technique([job], self.info.multiprocessors))
+        let DeviceInfo { capability, multiprocessors, .. } = self.info;
+        self.technique.unwrap_or_else(|| choice::technique([job], capability, multiprocessors))
     }
 
     /// Matrices that have code of their own by now; see [`Engine::expect`].
@@ -326,7 +327,8 @@ impl CudaEngine {
     fn prepare(&mut self, lane: usize, bundle: &Bundle) -> Result<Vec<Function>, Unprepared> {
         self.load_compiled();
         let (special, jobs) = (&self.special, bundle.jobs().iter().map(|placed| &placed.job));
-        let chosen = choice::technique(jobs, self.info.multiprocessors);
+        let DeviceInfo { capability, multiprocessors, .. } = self.info;
+        let chosen = choice::technique(jobs, capability, multiprocessors);
         let technique = self.technique;
         self.plan.make(bundle, self.info.multiprocessors, |number, _| match technique {
             Some(technique) => *technique,
