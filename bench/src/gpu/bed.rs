@@ -225,43 +225,40 @@ impl Bed {
     }
 }
 
-/// Has the card do all bundles, again and again until `time` is over; bytes of results a second.
+/// Has the card do all bundles, each again as soon as it is back, until `time` is over; bytes of
+/// results a second.
 fn pass(card: &mut CudaEngine, bundles: &mut Vec<Bundle>, time: Duration) -> Result<f64, Error> {
-    let bytes: usize = bundles.iter().map(results).sum();
     let (begun, count) = (Instant::now(), bundles.len());
-    let mut passes = 0;
-    loop {
-        let mut waiting = std::mem::take(bundles);
-        waiting.reverse();
-        while bundles.len() < count {
-            while let Some(bundle) = waiting.pop() {
-                match card.submit(bundle) {
-                    Ok(()) => {}
-                    Err(refused) if matches!(refused.error, Error::Busy { .. }) => {
-                        waiting.push(*refused.bundle);
-                        break;
-                    }
-                    Err(refused) => return Err(refused.error),
+    let mut waiting = std::mem::take(bundles);
+    waiting.reverse();
+    let mut bytes = 0;
+    while bundles.len() < count {
+        while let Some(bundle) = waiting.pop() {
+            match card.submit(bundle) {
+                Ok(()) => {}
+                Err(refused) if matches!(refused.error, Error::Busy { .. }) => {
+                    waiting.push(*refused.bundle);
+                    break;
                 }
-            }
-            match card.poll() {
-                Some(Completed { bundle, result }) => {
-                    result?;
-                    bundles.push(bundle);
-                }
-                None if begun.elapsed() > PROBE_TIMEOUT + time => {
-                    let reason = "no answer in time".into();
-                    return Err(Error::Lost { call: "wait", code: 0, reason });
-                }
-                None => thread::yield_now(),
+                Err(refused) => return Err(refused.error),
             }
         }
-        bundles.sort_by_key(|bundle| bundle.tag);
-        passes += 1;
-        if begun.elapsed() >= time {
-            return Ok((bytes * passes) as f64 / begun.elapsed().as_secs_f64());
+        match card.poll() {
+            Some(Completed { bundle, result }) => {
+                result?;
+                bytes += results(&bundle);
+                let is_over = begun.elapsed() >= time;
+                if is_over { bundles.push(bundle) } else { waiting.insert(0, bundle) }
+            }
+            None if begun.elapsed() > PROBE_TIMEOUT + time => {
+                let reason = "no answer in time".into();
+                return Err(Error::Lost { call: "wait", code: 0, reason });
+            }
+            None => thread::yield_now(),
         }
     }
+    bundles.sort_by_key(|bundle| bundle.tag);
+    Ok(bytes as f64 / begun.elapsed().as_secs_f64())
 }
 
 /// Whether the card made what this CPU made, every byte of it.

@@ -164,7 +164,7 @@ fn inversion_share(timings: &recoded_cuda::Timings) -> Option<f64> {
 }
 
 /// Bundles in turns: one more than a card takes at once.
-const FLIGHTS: usize = 4;
+const FLIGHTS: usize = 9;
 
 /// As many segments as processors are not more bytes than this many times those of other
 /// measurements.

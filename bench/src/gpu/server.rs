@@ -185,7 +185,7 @@ impl Large {
 }
 
 /// Bundles in turns: one more than a card takes at once.
-const FLIGHTS: usize = 4;
+const FLIGHTS: usize = 9;
 
 /// Shorter rows are not divided between CPU and card.
 const ROW_BYTES_MIN: usize = 4096;

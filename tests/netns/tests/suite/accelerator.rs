@@ -1,12 +1,13 @@
 //! Sinks that have large generations solved on a card: a stand-in for a CUDA card, which runs the
-//! kernels on this CPU, or an FPGA card whose circuits are simulated. Both fail as asked.
+//! kernels on this CPU, an FPGA card whose circuits are simulated, both of which fail as asked, or
+//! the CUDA card of this machine, where there is one.
 
 use std::time::{Duration, Instant};
 
 use crate::common;
 use recoded_api::v1::Engine;
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
-use recoded_netns::{Bed, Daemon, LinePlan, Loss};
+use recoded_netns::{Bed, BedConfig, Daemon, LinePlan, LinkConfig, Loss};
 
 const RATE_MBIT: f64 = 60.0;
 
@@ -23,7 +24,7 @@ impl Line {
     /// A line of one lossy hop whose sink uses the stand-in, which fails as `faults` says from when
     /// `fail` is called.
     fn start(faults: &str, file_bytes: u64) -> Line {
-        Line::with(file_bytes, |plan, bed| {
+        Line::with(bed(false), file_bytes, |plan, bed| {
             plan.engine = "cuda";
             plan.environment = vec![
                 ("LD_LIBRARY_PATH", recoded_cuda_standin::folder().display().to_string()),
@@ -37,7 +38,7 @@ impl Line {
 
     /// The same with a simulated FPGA card, which does what [`Line::set_mishap`] says.
     fn simulated(file_bytes: u64) -> Line {
-        Line::with(file_bytes, |plan, bed| {
+        Line::with(bed(false), file_bytes, |plan, bed| {
             (plan.engine, plan.fpga) = ("fpga", Some("simulated"));
             let mishaps = bed.directory().join("mishaps").display().to_string();
             plan.environment = vec![("RECODED_FPGA_MISHAPS", mishaps)];
@@ -45,8 +46,7 @@ impl Line {
     }
 
     /// A line whose sink is as `configure` says.
-    fn with(file_bytes: u64, configure: impl FnOnce(&mut LinePlan, &Bed)) -> Line {
-        let bed = common::bed(1, Loss::independent(0.1), RATE_MBIT);
+    fn with(bed: Bed, file_bytes: u64, configure: impl FnOnce(&mut LinePlan, &Bed)) -> Line {
         write_random_file(&bed.directory().join("file"), file_bytes).unwrap();
         let server = WebServer::start(bed.source(), bed.directory()).unwrap();
         let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(1) };
@@ -92,6 +92,12 @@ impl Line {
     }
 }
 
+/// One lossy hop. With time in its link it needs nothing of Linux that shapes packets.
+fn bed(timed: bool) -> Bed {
+    let link = LinkConfig { timed, ..LinkConfig::new(Loss::independent(0.1), RATE_MBIT) };
+    Bed::build(&BedConfig::uniform(1, link)).expect("the bed builds")
+}
+
 #[test]
 fn download_is_decoded_by_the_card_until_an_operator_says_otherwise() {
     let Some(_turn) = common::daemons() else { return };
@@ -109,6 +115,31 @@ fn download_is_decoded_by_the_card_until_an_operator_says_otherwise() {
     let engine = line.engine();
     assert_eq!((engine.mode.as_str(), engine.taken), ("cpu", taken));
     assert!(engine.declined["off"] > 0, "{engine:?}");
+}
+
+#[test]
+fn download_is_decoded_by_the_cuda_card_of_this_machine() {
+    let Some(_turn) = common::daemons() else { return };
+    let line = Line::with(bed(true), 4 << 20, |plan, _| plan.engine = "cuda");
+    let begun = Instant::now();
+    while !line.engine().up {
+        let reason = line.engine().reason;
+        if reason.contains("none answered") {
+            println!("skipped: no card: {reason}");
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no card: {reason}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    download_until(&line, "the card decodes", |before, now| now.offloaded > before.offloaded + 20);
+    let engine = line.engine();
+    println!("{engine:?}");
+    assert_eq!(redone(&engine), 0, "{engine:?}");
+    // By its own measurements, as an operator would have it.
+    let control = &line.daemons[1];
+    assert!(control.control(&["set", "engine", "auto"]).status().unwrap().success());
+    line.download();
+    println!("{:?}", line.engine());
 }
 
 #[test]
