@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::secret::Secret;
 
 /// Columns begin where cache lines do, so that no load of a register touches two.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Bytes of a block of AES.
 pub(crate) const BLOCK: usize = 16;

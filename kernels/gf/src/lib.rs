@@ -22,11 +22,13 @@ mod field;
 mod order;
 mod table;
 
+mod carry_less;
 mod kernel;
 mod matrix;
 
 mod arch;
 
+pub use carry_less::CarryLess;
 pub use field::{Field, ParseFieldError};
 pub use kernel::{ForceError, KERNEL_VARIABLE, Kernel, LevelInfo};
 pub use matrix::{SIZE_MAX, Singular};

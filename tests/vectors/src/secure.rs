@@ -271,7 +271,7 @@ fn keys(secrets: &Secrets) -> Vec<Key> {
     };
     vec![
         key(secrets, "hop tag", &[0, 1], 16),
-        key(secrets, "hop digest", &[7], 16),
+        key(secrets, "hop digest", &[], 16),
         key(secrets, "envelope", &[1], 32),
         key(secrets, "column", &[3], 32),
     ]
@@ -281,7 +281,7 @@ fn hops(secrets: &Secrets) -> Vec<Hop> {
     let digest = Arc::new(HopDigest::new(secrets, 300));
     let sender = HopSender::new(secrets, 0x81, 1, &digest);
     let source_port = 0xC012;
-    // Shorter than a register, of one, not a multiple of one.
+    // Shorter than a register, of one, not a multiple of one; of odd and even numbers of blocks.
     let lengths = [0, 13, 64, 81, 120, 299];
     let hop = |(counter, bytes): (usize, usize)| {
         let packet = symbols(counter as u32 + 1, 1, bytes).remove(0);

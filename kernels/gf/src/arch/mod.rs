@@ -5,6 +5,8 @@
 //! shapes: equal lengths, one coefficient per destination and source, matrices large enough.
 //! Levels rely on that for results only, never for memory safety.
 
+pub(crate) mod carry_less;
+
 mod naive;
 
 mod table;
