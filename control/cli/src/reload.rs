@@ -71,8 +71,8 @@ pub fn text(outcome: &Reloaded) -> String {
     if !outcome.applied {
         text += "\n";
         if costs("stop") {
-            text +=
-                "not by reload: the lines with stop need a daemon that is stopped and started\n";
+            text += "reload cannot do it: a running daemon keeps its control socket; restart it to \
+                     change the lines with stop\n";
         } else if costs("restart") {
             text += "costs some tenths of a second: the daemon starts anew, tunnels that stay keep \
                      their routes\n";

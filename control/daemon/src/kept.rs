@@ -186,8 +186,8 @@ fn needs_stop(changes: &[Change]) -> ControlError {
     let changes = changes.iter().filter(|change| change.cost == Cost::Stop);
     let lines: Vec<String> = changes.map(ToString::to_string).collect();
     let reason = format!(
-        "{}\nthis is found by a daemon that is stopped and started (systemctl restart recoded), not \
-         by one that runs; nothing was changed",
+        "{}\na running daemon keeps its control socket: to change `socket`, restart it (systemctl \
+         restart recoded); nothing was changed",
         lines.join("\n")
     );
     ControlError::Refused { reason }
