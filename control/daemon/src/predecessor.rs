@@ -215,6 +215,8 @@ fn beside(path: &Path, extension: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keeper::Cause;
+    use crate::keeper::history::Entry;
     use std::process::Command;
 
     #[test]
@@ -244,6 +246,7 @@ mod tests {
             handover: Some(Handover {
                 before: "third".into(),
                 number: 7,
+                past: Some(Entry { number: 6, at: 1, cause: Cause::Set, text: "fourth".into() }),
                 deadline_millis: Some(1),
             }),
         };

@@ -6,6 +6,7 @@
 
 use super::Cause;
 use crate::config::document::FILE_BYTES_MAX;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub const ENTRIES_MAX: usize = 16;
 
 /// A configuration that came into force.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// Its number; they only go up.
     pub number: u64,
@@ -109,10 +110,23 @@ impl History {
         number
     }
 
-    /// What is in force has this number, unless the disk knows a later one.
-    pub fn continue_at(&mut self, number: u64) {
-        if let Some(last) = self.entries.back_mut().filter(|last| last.number < number) {
+    /// What is in force has this number, and `before` comes before it, unless the disk has later
+    /// ones.
+    pub fn continue_at(&mut self, number: u64, before: Option<&Entry>) {
+        let Some(mut last) = self.entries.pop_back() else { return };
+        if last.number < number {
+            // Its file would be another entry at the next start.
+            if let Some(directory) = &self.directory {
+                let _ = fs::remove_file(directory.join(last.file_name()));
+            }
             last.number = number;
+        }
+        let known = self.entries.back().map_or(0, |entry| entry.number);
+        let is_between = |entry: &&Entry| known < entry.number && entry.number < last.number;
+        self.entries.extend(before.filter(is_between).cloned());
+        self.entries.push_back(last);
+        while self.entries.len() > ENTRIES_MAX {
+            self.entries.pop_front();
         }
     }
 
@@ -288,6 +302,38 @@ mod tests {
         let again = History::open(Some(directory), "other");
         assert_eq!((again.number(), again.entries().count()), (42, ENTRIES_MAX));
         assert_eq!(again.trouble(), "");
+    }
+
+    /// Without a directory nothing else remembers what was before another supervisor took over.
+    #[test]
+    fn history_that_continues_has_what_was_before_once_in_its_place() {
+        let before = Entry { number: 6, at: 1, cause: Cause::Set, text: "six".into() };
+        let mut history = History::open(None, "seven");
+        history.continue_at(7, Some(&before));
+        assert_eq!(texts(&history), ["six", "seven"]);
+        assert_eq!((history.number(), history.past(None)), (7, Some(&before)));
+        assert_eq!(history.add(Cause::Undo, "six"), 8);
+
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Some(folder.path().to_owned());
+        let mut history = History::open(directory.clone(), "five");
+        history.continue_at(5, None);
+        history.write();
+        let mut history = History::open(directory.clone(), "seven");
+        assert_eq!(history.number(), 6, "the disk knows no more");
+        history.continue_at(7, Some(&before));
+        history.write();
+        for _ in 0..2 {
+            let mut again = History::open(directory.clone(), "seven");
+            again.continue_at(7, Some(&before));
+            assert_eq!(texts(&again), ["five", "six", "seven"]);
+            let numbers: Vec<u64> = again.entries().map(|entry| entry.number).collect();
+            assert_eq!(numbers, [5, 6, 7]);
+            again.write();
+        }
+        let mut later = History::open(directory, "nine");
+        later.continue_at(7, Some(&before));
+        assert_eq!(texts(&later), ["five", "six", "seven", "nine"]);
     }
 
     #[test]

@@ -420,7 +420,6 @@ impl Keeper {
         if by != By::This {
             state.before = Some(before.clone());
         }
-        state.is_handed_over = by == By::Supervisor;
         match cause {
             Cause::Reload => {
                 state.loaded = state.coming.take().unwrap_or_else(|| shown.to_owned());
@@ -443,6 +442,8 @@ impl Keeper {
         let mut history = self.history();
         let number = if is_same { history.number() } else { history.add(cause, shown) };
         drop(history);
+        // From here on the other supervisor may come, so the history is complete.
+        self.state().is_handed_over = by == By::Supervisor;
         let text = format!("number {number} is in force ({}){changes}", cause.name());
         match cause {
             _ if is_same => tracing::info!("configuration: {text}"),

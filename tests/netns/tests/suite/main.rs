@@ -14,6 +14,7 @@ mod events;
 mod faults;
 mod fleet;
 mod group;
+mod handover;
 mod hostile;
 mod limits;
 mod line;

@@ -14,29 +14,37 @@ use recoded_netns::traffic::{Fetch, WEB_PORT, WebServer, sha256, write_random_fi
 use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss};
 use rustix::process::{Pid, Signal, kill_process};
 
-const RATE_MBIT: f64 = 100.0;
+pub(crate) const RATE_MBIT: f64 = 100.0;
 const SERVER: [u8; 4] = [10, 99, 0, 1];
 const SINK: [u8; 4] = [10, 99, 0, 2];
 
 /// Exit codes of recodectl.
-const DONE: i32 = 0;
-const FAILED: i32 = 1;
-const REFUSED: i32 = 4;
+pub(crate) const DONE: i32 = 0;
+pub(crate) const FAILED: i32 = 1;
+pub(crate) const REFUSED: i32 = 4;
 
 /// A source, a relay and a sink over links without loss, each with a history on disk.
-fn line() -> (Bed, Vec<Daemon>) {
+pub(crate) fn line() -> (Bed, Vec<Daemon>) {
     let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
     let daemons = (0..=2).map(|index| start(&bed, index)).collect();
     (bed, daemons)
 }
 
 fn start(bed: &Bed, index: usize) -> Daemon {
+    let state = state_directory(bed, index).display().to_string();
+    start_in(bed, index, vec![("STATE_DIRECTORY", state)])
+}
+
+pub(crate) fn start_in(
+    bed: &Bed,
+    index: usize,
+    environment: Vec<(&'static str, String)>,
+) -> Daemon {
     let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), ..LinePlan::protected(2) };
     for flow in &mut plan.flows {
         *flow = FlowPlan { code: CodePlan::Auto, field: 256, ..flow.clone() };
     }
-    let state = state_directory(bed, index).display().to_string();
-    plan.environment = vec![("STATE_DIRECTORY", state)];
+    plan.environment = environment;
     Daemon::start(bed, index, &plan).unwrap()
 }
 
@@ -45,7 +53,7 @@ fn state_directory(bed: &Bed, index: usize) -> PathBuf {
 }
 
 /// Exit code of recodectl, and all that it says.
-fn recodectl(daemon: &Daemon, arguments: &str) -> (i32, String) {
+pub(crate) fn recodectl(daemon: &Daemon, arguments: &str) -> (i32, String) {
     let arguments: Vec<&str> = arguments.split_whitespace().collect();
     let output = daemon.control(&arguments).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -53,7 +61,7 @@ fn recodectl(daemon: &Daemon, arguments: &str) -> (i32, String) {
 }
 
 /// Writes what `change` makes of a daemon's file; returns what it was.
-fn rewrite(daemon: &Daemon, change: impl Fn(&str) -> String) -> String {
+pub(crate) fn rewrite(daemon: &Daemon, change: impl Fn(&str) -> String) -> String {
     let text = fs::read_to_string(daemon.config()).unwrap();
     let changed = change(&text);
     assert_ne!(changed, text);
@@ -61,7 +69,7 @@ fn rewrite(daemon: &Daemon, change: impl Fn(&str) -> String) -> String {
     text
 }
 
-fn probe(bed: &Bed, seconds: u64) -> Probe {
+pub(crate) fn probe(bed: &Bed, seconds: u64) -> Probe {
     let plan = ProbePlan {
         to: SocketAddr::from((SINK, 7000)),
         payload_bytes: 200,
@@ -78,13 +86,7 @@ fn rate(daemon: &Daemon) -> Option<f64> {
     daemon.show().unwrap().links[0].rate_mbit
 }
 
-/// Linux's number of the source's tunnel, which another interface would not have.
-fn tunnel_index(bed: &Bed) -> String {
-    let link = bed.source().ip("-oneline link show dev rec0").unwrap();
-    link.split(':').next().unwrap_or_default().to_owned()
-}
-
-fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}:\n{}", daemon.log());
@@ -101,15 +103,15 @@ next_hops = [{ link = \"east\", address = \"10.77.2.2\" }]
 ";
 
 /// A download through the tunnel that has begun.
-struct Download {
-    file: PathBuf,
-    copy: PathBuf,
-    fetch: Fetch,
-    _server: WebServer,
+pub(crate) struct Download {
+    pub(crate) file: PathBuf,
+    pub(crate) copy: PathBuf,
+    pub(crate) fetch: Fetch,
+    pub(crate) _server: WebServer,
 }
 
 impl Download {
-    fn begin(bed: &Bed) -> Download {
+    pub(crate) fn begin(bed: &Bed) -> Download {
         let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
         write_random_file(&file, 24 << 20).unwrap();
         let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
@@ -282,7 +284,7 @@ fn wrong_file_is_refused_by_line_and_rule_and_nothing_changes() {
         ("rate_mbit = 97.0", "rate_mbit = -1.0", "rate_mbit = -1.0 is out of range"),
         ("rate_mbit = 97.0", "rate_mbit = 50.0\ncolour = 3", "unknown key colour"),
         ("[[link]]", "[[link", "this is not valid TOML"),
-        ("h1.sock", "h9.sock", "by a daemon that is stopped and started"),
+        ("h1.sock", "h9.sock", "a running daemon keeps its control socket"),
         ("id = 1", "id = 2", "is taken"),
     ];
     for (from, to, rule) in wrongs {
@@ -344,94 +346,6 @@ fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
     };
     assert!(has(&relay), "{}", relay.show().unwrap().config);
     wait_for("it is taken back", &relay, || relay.show().is_ok() && !has(&relay));
-}
-
-/// What a supervisor makes once: another one takes over, and back where it is not confirmed.
-#[test]
-fn reload_of_links_and_tunnels_has_another_supervisor_take_over_and_may_be_taken_back() {
-    let Some(_turn) = common::daemons_beside() else { return };
-    let (bed, daemons) = line();
-    let Download { file, copy, fetch, _server } = Download::begin(&bed);
-    let source = &daemons[0];
-    bed.source().ip("route add 10.98.0.0/24 dev rec0").unwrap();
-    let (supervisor, before) = (source.pid(), source.show().unwrap().config);
-    let index = tunnel_index(&bed);
-    let longer = |text: &str| {
-        text.replacen(
-            "[[tunnel]]",
-            "[[tunnel]]\nname = \"rec7\"\naddress = \"10.97.0.1/24\"\n\n[[tunnel]]",
-            1,
-        )
-    };
-    rewrite(source, longer);
-    let (code, said) = recodectl(source, "reload --diff");
-    assert_eq!(code, DONE, "{said}");
-    assert!(said.contains("restart ") && said.contains("tunnel rec7 is new"), "{said}");
-    assert!(said.contains("tunnels that stay keep their routes"), "{said}");
-
-    let has = || bed.source().ip("link show dev rec7").is_ok();
-    let (code, said) = recodectl(source, "reload --confirm 3s");
-    assert_eq!(code, DONE, "{said}\n{}", source.log());
-    assert!(said.contains("in 3 s the one before is back"), "{said}");
-    assert!(has(), "{}", source.log());
-    assert_eq!((source.pid(), tunnel_index(&bed)), (supervisor, index.clone()), "{}", source.log());
-    assert!(recodectl(source, "history").1.contains("in force)"), "{}", source.log());
-    wait_for("it is taken back", source, || !has());
-    wait_for("it is back", source, || source.show().is_ok_and(|state| state.config == before));
-    assert_eq!(tunnel_index(&bed), index);
-    assert!(bed.source().ip("route show dev rec0").unwrap().contains("10.98.0.0/24"));
-
-    let (code, said) = recodectl(source, "reload --confirm 30s");
-    assert_eq!(code, DONE, "{said}\n{}", source.log());
-    let (code, said) = recodectl(source, "confirm");
-    assert_eq!(code, DONE, "{said}\n{}", source.log());
-    let (code, said) = recodectl(source, "undo");
-    assert_eq!(code, DONE, "{said}\n{}", source.log());
-    wait_for("it is undone", source, || !has() && source.show().is_ok());
-    let download = fetch.finish().unwrap();
-    assert!(download.complete, "the connection broke: {download:?}");
-    assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
-}
-
-/// What this host has no place for is refused before; what only another supervisor finds has it
-/// take back what was before.
-#[test]
-fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before() {
-    let Some(_turn) = common::daemons_beside() else { return };
-    let (bed, daemons) = line();
-    let relay = &daemons[1];
-    let (before, supervisor) = (relay.show().unwrap().config, relay.pid());
-    let process = relay.dataplane_pid().unwrap();
-    let file = rewrite(relay, |text| text.replacen("\"east\"\nlocal", "\"away\"\nlocal", 1));
-    let (code, said) = recodectl(relay, "reload");
-    assert_eq!(code, REFUSED, "{said}");
-    assert!(said.contains("no interface away") && said.contains("nothing was changed"), "{said}");
-    assert_eq!(relay.dataplane_pid().unwrap(), process);
-    fs::write(relay.config(), file).unwrap();
-
-    // Linux adds no such address to an interface that is made now.
-    let mut sysctl = bed.hosts()[1].command("sysctl");
-    sysctl.args(["-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"]);
-    assert!(sysctl.status().unwrap().success());
-    let tunnel = "\n[[tunnel]]\nname = \"rec7\"\naddress = \"fd00:97::1/64\"\n";
-    rewrite(relay, |text| text.to_owned() + tunnel);
-    let (code, said) = recodectl(relay, "reload");
-    assert_eq!(code, FAILED, "{said}\n{}", relay.log());
-    assert!(said.contains("is back in force"), "{said}");
-    assert!(relay.log().contains("the configuration before is back"), "{}", relay.log());
-    assert_eq!((&relay.show().unwrap().config, relay.pid()), (&before, supervisor));
-
-    // What only a dataplane process finds: veth copies.
-    rewrite(relay, |text| {
-        text.replace(tunnel, "").replacen("frames = ", "xdp_mode = \"zero-copy\"\nframes = ", 1)
-    });
-    let (code, said) = recodectl(relay, "reload");
-    assert_eq!(code, FAILED, "{said}\n{}", relay.log());
-    assert!(said.contains("is back in force"), "{said}");
-    wait_for("it is as before", relay, || relay.show().is_ok_and(|it| it.config == before));
-    assert_eq!(relay.pid(), supervisor);
-    let outcome = probe(&bed, 1).finish().unwrap();
-    assert!(outcome.came > outcome.sent * 9 / 10, "{}\n{}", outcome.came, relay.log());
 }
 
 /// An operator behind the tunnel makes the relay forget the flow: no command reaches it any more,

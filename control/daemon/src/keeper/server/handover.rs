@@ -4,6 +4,7 @@
 use super::{Keeper, Pending};
 use crate::check;
 use crate::config::Config;
+use crate::keeper::history::Entry;
 use recoded_host::{Finding, Level};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,9 @@ pub struct Handover {
     pub before: String,
     /// Number of the new one in the history.
     pub number: u64,
+    /// What the history has before the new one, so that it can be undone where no disk keeps it.
+    #[serde(default)]
+    pub past: Option<Entry>,
     /// When the one before is back unless the new one is confirmed, in milliseconds since this host
     /// started.
     pub deadline_millis: Option<u64>,
@@ -25,7 +29,7 @@ impl Keeper {
     /// The same, of a supervisor that took over with another configuration.
     #[must_use]
     pub fn following(self, handover: &Handover) -> Keeper {
-        self.history().continue_at(handover.number);
+        self.history().continue_at(handover.number, handover.past.as_ref());
         self.state().before = Some(handover.before.clone());
         self.state().pending = handover.deadline_millis.map(|at| Pending {
             deadline: Instant::now() + Duration::from_millis(at).saturating_sub(uptime()),
@@ -37,16 +41,19 @@ impl Keeper {
 
     /// What another supervisor takes over with, and what it is to know of it; once for each time.
     pub fn handover(&self) -> Option<(String, Handover)> {
-        let number = self.history().number();
-        let mut state = self.state();
-        if !std::mem::take(&mut state.is_handed_over) {
+        if !std::mem::take(&mut self.state().is_handed_over) {
             return None;
         }
+        let history = self.history();
+        let (number, past) = (history.number(), history.past(None).cloned());
+        drop(history);
+        let state = self.state();
         let at = |it: &Pending| uptime() + it.deadline.saturating_duration_since(Instant::now());
         let at = state.pending.as_ref().map(|pending| at(pending).as_millis());
         let handover = Handover {
             before: state.before.clone().unwrap_or_default(),
             number,
+            past,
             deadline_millis: at.and_then(|at| u64::try_from(at).ok()),
         };
         Some((state.in_force.clone(), handover))

@@ -109,6 +109,33 @@ fn process_that_does_not_start_with_a_configuration_brings_back_the_one_before()
     assert_eq!(kept.keeper.in_force().0, other);
 }
 
+/// Another supervisor knows nothing but the record where no directory keeps the history.
+#[test]
+fn supervisor_that_takes_over_without_a_directory_can_undo() {
+    let kept = kept();
+    let other = FILE.replacen("[daemon]", "# other\n[daemon]", 1);
+    fs::write(kept.folder.path().join("recoded.toml"), &other).unwrap();
+    kept.runtime.block_on(kept.client.read(true)).unwrap();
+    assert_eq!(kept.keeper.handover(), None, "nothing was handed over yet");
+    let coming = by(Cause::Reload, None);
+    assert_eq!(
+        kept.runtime.block_on(kept.client.in_force(coming, other.clone(), other.clone())),
+        Ok(2)
+    );
+    // What `By::Supervisor` does after it looked whether this host has the links.
+    kept.keeper.state().is_handed_over = true;
+    let (text, handover) = kept.keeper.handover().unwrap();
+    assert_eq!((text.as_str(), handover.number), (other.as_str(), 2));
+    assert_eq!(kept.keeper.handover(), None, "once");
+
+    let path = kept.folder.path().join("recoded.toml");
+    let next = Keeper::new(&path, &other, &other, None).following(&handover);
+    let numbers: Vec<u64> = next.report().entries.iter().map(|(number, ..)| *number).collect();
+    assert_eq!(numbers, [1, 2]);
+    let Ok((_, undone)) = next.past(None) else { panic!("there is nothing to undo") };
+    assert_eq!(undone.as_deref(), Some(FILE));
+}
+
 #[test]
 fn dataplane_process_brings_nothing_that_was_not_read_but_what_set_may_change() {
     let kept = kept();

@@ -1,0 +1,130 @@
+//! Changes of what a supervisor makes once, links and tunnels: another one takes over with them,
+//! and what was before comes back.
+
+use std::fs;
+
+use crate::common;
+use crate::reload::{
+    DONE, Download, FAILED, RATE_MBIT, REFUSED, line, probe, recodectl, rewrite, start_in, wait_for,
+};
+use recoded_netns::traffic::sha256;
+use recoded_netns::{Bed, Loss};
+
+/// Linux's number of the source's tunnel, which another interface would not have.
+fn tunnel_index(bed: &Bed) -> String {
+    let link = bed.source().ip("-oneline link show dev rec0").unwrap();
+    link.split(':').next().unwrap_or_default().to_owned()
+}
+
+/// What a supervisor makes once: another one takes over, and back where it is not confirmed.
+#[test]
+fn reload_of_links_and_tunnels_has_another_supervisor_take_over_and_may_be_taken_back() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, daemons) = line();
+    let Download { file, copy, fetch, _server } = Download::begin(&bed);
+    let source = &daemons[0];
+    bed.source().ip("route add 10.98.0.0/24 dev rec0").unwrap();
+    let (supervisor, before) = (source.pid(), source.show().unwrap().config);
+    let index = tunnel_index(&bed);
+    let longer = |text: &str| {
+        text.replacen(
+            "[[tunnel]]",
+            "[[tunnel]]\nname = \"rec7\"\naddress = \"10.97.0.1/24\"\n\n[[tunnel]]",
+            1,
+        )
+    };
+    rewrite(source, longer);
+    let (code, said) = recodectl(source, "reload --diff");
+    assert_eq!(code, DONE, "{said}");
+    assert!(said.contains("restart ") && said.contains("tunnel rec7 is new"), "{said}");
+    assert!(said.contains("tunnels that stay keep their routes"), "{said}");
+
+    let has = || bed.source().ip("link show dev rec7").is_ok();
+    let (code, said) = recodectl(source, "reload --confirm 3s");
+    assert_eq!(code, DONE, "{said}\n{}", source.log());
+    assert!(said.contains("in 3 s the one before is back"), "{said}");
+    assert!(has(), "{}", source.log());
+    assert_eq!((source.pid(), tunnel_index(&bed)), (supervisor, index.clone()), "{}", source.log());
+    assert!(recodectl(source, "history").1.contains("in force)"), "{}", source.log());
+    wait_for("it is taken back", source, || !has());
+    wait_for("it is back", source, || source.show().is_ok_and(|state| state.config == before));
+    assert_eq!(tunnel_index(&bed), index);
+    assert!(bed.source().ip("route show dev rec0").unwrap().contains("10.98.0.0/24"));
+
+    let (code, said) = recodectl(source, "reload --confirm 30s");
+    assert_eq!(code, DONE, "{said}\n{}", source.log());
+    let (code, said) = recodectl(source, "confirm");
+    assert_eq!(code, DONE, "{said}\n{}", source.log());
+    let (code, said) = recodectl(source, "undo");
+    assert_eq!(code, DONE, "{said}\n{}", source.log());
+    wait_for("it is undone", source, || !has() && source.show().is_ok());
+    let download = fetch.finish().unwrap();
+    assert!(download.complete, "the connection broke: {download:?}");
+    assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
+}
+
+/// A supervisor that took over has what was before from the one before it, not from a disk.
+#[test]
+fn undo_of_what_another_supervisor_took_over_with_needs_no_directory() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
+    let relay = start_in(&bed, 1, Vec::new());
+    let before = relay.show().unwrap().config;
+    let tunnel = "\n[[tunnel]]\nname = \"rec7\"\naddress = \"10.97.0.1/24\"\n";
+    rewrite(&relay, |text| text.to_owned() + tunnel);
+    let has = || bed.hosts()[1].ip("link show dev rec7").is_ok();
+    let (code, said) = recodectl(&relay, "reload");
+    assert_eq!((code, has()), (DONE, true), "{said}\n{}", relay.log());
+    let (_, said) = recodectl(&relay, "history");
+    assert!(said.contains("in memory only") && said.contains("(in force)"), "{said}");
+    let (code, said) = recodectl(&relay, "undo");
+    assert_eq!(code, DONE, "{said}\n{}", relay.log());
+    wait_for("it is undone", &relay, || {
+        relay.show().is_ok_and(|state| state.config == before) && !has()
+    });
+    // Undone once more, it is there again.
+    let (code, said) = recodectl(&relay, "undo");
+    assert_eq!(code, DONE, "{said}\n{}", relay.log());
+    wait_for("the tunnel is back", &relay, || relay.show().is_ok() && has());
+}
+
+/// What this host has no place for is refused before; what only another supervisor finds has it
+/// take back what was before.
+#[test]
+fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, daemons) = line();
+    let relay = &daemons[1];
+    let (before, supervisor) = (relay.show().unwrap().config, relay.pid());
+    let process = relay.dataplane_pid().unwrap();
+    let file = rewrite(relay, |text| text.replacen("\"east\"\nlocal", "\"away\"\nlocal", 1));
+    let (code, said) = recodectl(relay, "reload");
+    assert_eq!(code, REFUSED, "{said}");
+    assert!(said.contains("no interface away") && said.contains("nothing was changed"), "{said}");
+    assert_eq!(relay.dataplane_pid().unwrap(), process);
+    fs::write(relay.config(), file).unwrap();
+
+    // Linux adds no such address to an interface that is made now.
+    let mut sysctl = bed.hosts()[1].command("sysctl");
+    sysctl.args(["-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"]);
+    assert!(sysctl.status().unwrap().success());
+    let tunnel = "\n[[tunnel]]\nname = \"rec7\"\naddress = \"fd00:97::1/64\"\n";
+    rewrite(relay, |text| text.to_owned() + tunnel);
+    let (code, said) = recodectl(relay, "reload");
+    assert_eq!(code, FAILED, "{said}\n{}", relay.log());
+    assert!(said.contains("is back in force"), "{said}");
+    assert!(relay.log().contains("the configuration before is back"), "{}", relay.log());
+    assert_eq!((&relay.show().unwrap().config, relay.pid()), (&before, supervisor));
+
+    // What only a dataplane process finds: veth copies.
+    rewrite(relay, |text| {
+        text.replace(tunnel, "").replacen("frames = ", "xdp_mode = \"zero-copy\"\nframes = ", 1)
+    });
+    let (code, said) = recodectl(relay, "reload");
+    assert_eq!(code, FAILED, "{said}\n{}", relay.log());
+    assert!(said.contains("is back in force"), "{said}");
+    wait_for("it is as before", relay, || relay.show().is_ok_and(|it| it.config == before));
+    assert_eq!(relay.pid(), supervisor);
+    let outcome = probe(&bed, 1).finish().unwrap();
+    assert!(outcome.came > outcome.sent * 9 / 10, "{}\n{}", outcome.came, relay.log());
+}
