@@ -20,6 +20,7 @@ use recoded::sandbox::{self, Extent, User};
 use recoded_api::service::Service;
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{Client, Reserve, Resources};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::fs;
 use std::io;
@@ -32,6 +33,9 @@ use tokio::sync::Notify;
 
 /// How long an answer may take to its client before another process takes over.
 const LAST_WORD: Duration = Duration::from_millis(20);
+
+/// How long the supervisor may take to look at threads: it looks twice, a tenth of a second apart.
+const LOOK_PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Waits for the supervisor's orders, and runs until it sends SIGTERM.
 pub fn run() -> Result<(), Failure> {
@@ -112,6 +116,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
         // To drain would be to wait for the thread that is stuck.
         Err(failure @ Failure::Unhealthy) => {
             tracing::error!("{failure}");
+            await_look(channel);
             std::process::exit(failure.exit_code().into());
         }
         // Neighbours repair the gap, which is to be short.
@@ -274,6 +279,9 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
     let mut is_alone = false;
     loop {
         if !node.is_healthy() {
+            if let Some((worker, silent)) = node.stuck() {
+                tracing::error!("worker {worker} (recoded-w{worker}) is silent for {silent:.1?}");
+            }
             return Failure::Unhealthy;
         }
         if node.needs_restart() && !is_alone {
@@ -292,12 +300,20 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
     }
 }
 
+/// Lets the supervisor look at the threads of this process, while they are as they are.
+fn await_look(channel: &Channel) {
+    if channel.send(&News::Stuck, &[]).is_ok() {
+        let _ = poll(&mut [PollFd::new(channel, PollFlags::IN)], Some(&LOOK_PATIENCE));
+    }
+}
+
 /// Samples the flows without end, and tells what changed.
 async fn sample(node: &Node, (rates, view): (&Rates, &RefCell<View>), events: &events::Client) {
     let mut watcher = Watcher::default();
     loop {
         let seen = node.observe();
         rates.sample(&seen);
+        watcher.note_queues(&seen.queues);
         let state = view.borrow().of(seen);
         events.tell(watcher.look(state)).await;
         tokio::time::sleep(rates::INTERVAL).await;

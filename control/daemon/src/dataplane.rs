@@ -46,6 +46,8 @@ pub struct Refused(pub String);
 pub struct Observation {
     /// Links, in configuration order.
     pub links: Vec<Link>,
+    /// Faults that Linux counted on the sockets of each of them, by receive queue.
+    pub queues: Vec<Vec<BTreeMap<String, u64>>>,
     /// Workers.
     pub workers: Vec<Worker>,
     /// Tunnels, in configuration order. Addresses and MTUs are filled in by the caller.

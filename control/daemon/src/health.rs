@@ -1,6 +1,7 @@
 //! Whether a dataplane process runs, by what it says.
 
-use recoded::lifecycle::News;
+use crate::threads;
+use recoded::lifecycle::{Looked, News};
 use recoded_runtime::channel::Channel;
 use sd_notify::NotifyState;
 use std::io;
@@ -34,13 +35,17 @@ impl Health {
     }
 }
 
-/// Notes what a dataplane process says until it hangs up.
+/// Notes what the dataplane process `pid` says until it hangs up.
 ///
 /// # Errors
 ///
 /// It said what is no news, or Linux refused to carry messages.
-pub fn hear(channel: &Channel, health: &Mutex<Health>) -> io::Result<()> {
+pub fn hear(channel: &Channel, pid: u32, health: &Mutex<Health>) -> io::Result<()> {
     while let Some((news, _)) = channel.receive::<News>()? {
+        if news == News::Stuck {
+            log_threads(pid);
+            channel.send(&Looked, &[])?;
+        }
         let mut health = lock(health);
         health.heard = Instant::now();
         if news == News::Started {
@@ -49,6 +54,13 @@ pub fn hear(channel: &Channel, health: &Mutex<Health>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says what the threads of a process do that is about to be replaced.
+pub fn log_threads(pid: u32) {
+    for line in threads::describe(pid) {
+        tracing::error!("{line}");
+    }
 }
 
 /// A thread that panicked has published what it did until then.

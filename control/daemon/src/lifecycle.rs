@@ -7,6 +7,8 @@
 //!             -- Start: configuration, control socket, channels to what is privileged and to who
 //!                keeps configurations, and to who hears of events ------------------------>
 //!             <- Started, Beat (four a second) --------------------------------------------
+//!             <- Stuck: a thread does not answer ------------------------------------------
+//!             -- Looked: what threads do is in the log -------------------------------->
 //! ```
 //!
 //! Between `Ready` and `Start` a process may wait for long, to take over from another one.
@@ -62,7 +64,13 @@ pub enum News {
     Started,
     /// All threads run.
     Beat,
+    /// One of them ended or does not answer, and this process is about to end.
+    Stuck,
 }
+
+/// What the supervisor says to [`News::Stuck`].
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Looked;
 
 /// A text as a file in memory.
 ///

@@ -12,6 +12,7 @@ mod manual;
 mod resolver;
 mod standby;
 mod supervisor;
+mod threads;
 
 use clap::Parser;
 use recoded::check;

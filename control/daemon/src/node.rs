@@ -61,6 +61,11 @@ impl Node {
         self.runtime.is_healthy()
     }
 
+    /// The worker that does not answer, if there is one, and since when.
+    pub fn stuck(&self) -> Option<(usize, std::time::Duration)> {
+        self.runtime.stuck()
+    }
+
     /// Whether an interface came back that only a new process can open.
     pub fn needs_restart(&self) -> bool {
         self.runtime.needs_restart()
@@ -183,6 +188,7 @@ fn observation(report: RuntimeReport) -> Observation {
     Observation {
         at: report.at,
         links: report.links.iter().map(|link| self::link(link, report.at)).collect(),
+        queues: report.links.iter().map(queues).collect(),
         workers: report.workers.iter().map(worker).collect(),
         tunnels: report.tunnels.iter().map(tunnel).collect(),
         verdicts: verdicts.collect(),
@@ -238,6 +244,11 @@ fn link(report: &LinkReport, at: Nanos) -> Link {
         counters,
         faults,
     }
+}
+
+/// What went wrong on the socket of each receive queue.
+fn queues(report: &LinkReport) -> Vec<Counts> {
+    report.by_queue.iter().map(|statistics| split(statistics.iter()).0).collect()
 }
 
 fn neighbour(report: &HopReport, at: Nanos) -> Neighbour {

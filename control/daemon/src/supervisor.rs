@@ -10,7 +10,7 @@
 //! dataplane process it takes only what `lifecycle` and `recoded_runtime::Privileged` know.
 
 use crate::asks::Asks;
-use crate::health::{Health, hear, lock, notify};
+use crate::health::{Health, hear, lock, log_threads, notify};
 use crate::resolver::Resolver;
 use crate::standby::{Standby, Waiting};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
@@ -456,6 +456,7 @@ impl Supervisor<'_> {
         drop((client, kept, telling));
         let health = Arc::new(Mutex::new(Health::new()));
         let (privileged, heard) = (self.privileged.clone(), health.clone());
+        let pid = child.id().unwrap_or_default();
         let serving = std::thread::Builder::new().name("recoded-priv".into()).spawn(move || {
             if let Err(error) = lock(&privileged).serve(&server) {
                 tracing::warn!(%error, "a dataplane process was not understood");
@@ -474,7 +475,7 @@ impl Supervisor<'_> {
             }
         })?;
         let hearing = std::thread::Builder::new().name("recoded-hear".into()).spawn(move || {
-            if let Err(error) = hear(&ours, &heard) {
+            if let Err(error) = hear(&ours, pid, &heard) {
                 tracing::warn!(%error, "a dataplane process was not understood");
             }
         })?;
@@ -543,6 +544,7 @@ async fn watch(
         }
         if hangs {
             tracing::error!("the dataplane process hangs: it is killed");
+            log_threads(child.id().unwrap_or_default());
             child.kill().await?;
         } else if in_force.keeper.is_stuck(REVERT_PATIENCE) {
             tracing::error!("the change is not taken back: the dataplane process is killed");

@@ -92,7 +92,12 @@ impl Node {
         let Ok(workers) = self.workers.try_lock() else { return true };
         workers.len() == self.topology.workers
             && !workers.iter().any(JoinHandle::is_finished)
-            && self.shared.silence() < STUCK
+            && self.stuck().is_none()
+    }
+
+    /// The worker that does not answer, if there is one, and since when.
+    pub(crate) fn stuck(&self) -> Option<(usize, Duration)> {
+        Some(self.shared.silence()).filter(|(_, silent)| *silent >= STUCK)
     }
 
     /// Starts a worker for the first time.
@@ -334,10 +339,12 @@ impl Node {
         let config = &self.topology.links[link];
         let mut counters = LinkCounters::default();
         let mut statistics = SocketStatistics::default();
+        let mut by_queue = vec![SocketStatistics::default(); self.topology.workers];
         for part in parts {
             let (of_worker, of_socket) = &part.links[link];
             counters += of_worker;
             statistics += of_socket;
+            by_queue[part.worker.index] = *of_socket;
         }
         let hops = self.topology.hops.iter().zip(hops).filter(|(hop, _)| hop.link == link);
         LinkReport {
@@ -353,6 +360,7 @@ impl Node {
             hops: hops.map(|(_, report)| report.clone()).collect(),
             counters,
             statistics,
+            by_queue,
             icmp: self.icmp()[link],
         }
     }

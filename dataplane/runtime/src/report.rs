@@ -90,6 +90,8 @@ pub struct LinkReport {
     pub counters: LinkCounters,
     /// What Linux counted on the sockets.
     pub statistics: SocketStatistics,
+    /// The same of each receive queue; with UDP sockets, of each worker.
+    pub by_queue: Vec<SocketStatistics>,
     /// What hosts and routers answered.
     pub icmp: IcmpErrors,
 }

@@ -218,6 +218,11 @@ impl Runtime {
             && !threads.into_iter().any(JoinHandle::is_finished)
     }
 
+    /// The worker that does not answer, if there is one, and since when.
+    pub fn stuck(&self) -> Option<(usize, std::time::Duration)> {
+        self.node.stuck()
+    }
+
     /// Whether an interface came back whose sockets only a process with privileges can open: stop
     /// the node and start it in a new process.
     pub fn needs_restart(&self) -> bool {

@@ -102,12 +102,13 @@ impl Shared {
         self.heard[worker].store(millis, Ordering::Relaxed);
     }
 
-    /// How long the worker that is silent longest has been so. Each is heard of many times a
-    /// second, whatever it does, also when there is nothing to do.
-    pub(crate) fn silence(&self) -> Duration {
-        let oldest = self.heard.iter().map(|heard| heard.load(Ordering::Relaxed)).min();
-        let oldest = oldest.map_or(Duration::ZERO, Duration::from_millis);
-        self.start.elapsed().saturating_sub(oldest)
+    /// The worker that is silent longest, and how long. Each is heard of many times a second,
+    /// whatever it does, also when there is nothing to do.
+    pub(crate) fn silence(&self) -> (usize, Duration) {
+        let heard = self.heard.iter().map(|heard| heard.load(Ordering::Relaxed));
+        let oldest = heard.enumerate().min_by_key(|(_, heard)| *heard);
+        let (worker, heard) = oldest.unwrap_or_default();
+        (worker, self.start.elapsed().saturating_sub(Duration::from_millis(heard)))
     }
 
     pub(crate) fn store_part(&self, worker: usize, part: WorkerPart) {

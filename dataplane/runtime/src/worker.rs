@@ -94,8 +94,9 @@ pub(crate) struct State {
     worked_at: Nanos,
     /// Refusals of memory that were looked after.
     refusals_seen: u64,
-    /// When to panic, in builds for tests.
+    /// When to panic, and when to be busy without end, in builds for tests.
     panic_at: Option<Instant>,
+    spin_at: Option<Instant>,
     /// Whether anything may have changed since the last report.
     pub(crate) dirty: bool,
 }
@@ -105,14 +106,15 @@ impl State {
     pub(crate) fn new(topology: &Topology) -> State {
         let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnel.mtu);
         let queues = topology.tunnels.iter().map(queue).collect();
-        State { queues, panic_at: injected_panic(), ..State::default() }
+        let [panic_at, spin_at] = [PANIC_VARIABLE, SPIN_VARIABLE].map(injected);
+        State { queues, panic_at, spin_at, ..State::default() }
     }
 }
 
-/// When a test wants workers to panic: so many milliseconds after they begin. Builds without debug
-/// assertions never do, and nothing that a packet says sets it.
-fn injected_panic() -> Option<Instant> {
-    let wanted = if cfg!(debug_assertions) { std::env::var(PANIC_VARIABLE).ok() } else { None };
+/// When a test wants a fault of workers: so many milliseconds after they begin. Builds without
+/// debug assertions never have one, and nothing that a packet says sets it.
+fn injected(variable: &str) -> Option<Instant> {
+    let wanted = if cfg!(debug_assertions) { std::env::var(variable).ok() } else { None };
     wanted?.parse().ok().map(|millis| Instant::now() + Duration::from_millis(millis))
 }
 
@@ -182,8 +184,7 @@ impl Worker {
             self.shared.hear(self.index);
             let lookouts = self.ports.iter_mut().flatten().filter_map(Port::lookout);
             lookouts.for_each(Lookout::refill);
-            let is_doomed = self.state.panic_at.is_some_and(|at| Instant::now() >= at);
-            assert!(!is_doomed, "{PANIC_VARIABLE} asked for this");
+            self.have_fault();
             if std::mem::take(&mut self.state.dirty) {
                 self.publish();
             }
@@ -191,6 +192,18 @@ impl Worker {
         }
         if !worked {
             self.rest(now, sleeper);
+        }
+    }
+
+    /// Has the fault that a test wants, when it is time.
+    fn have_fault(&self) {
+        let is_time = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
+        assert!(!is_time(self.state.panic_at), "{PANIC_VARIABLE} asked for this");
+        if is_time(self.state.spin_at) {
+            tracing::warn!("{SPIN_VARIABLE} asked for this");
+            loop {
+                std::hint::spin_loop();
+            }
         }
     }
 
@@ -517,5 +530,7 @@ const SPIN_NANOS: Nanos = 20_000;
 const HOUSEKEEPING_NANOS: Nanos = 50_000_000;
 /// For tests: workers panic so many milliseconds after they begin.
 const PANIC_VARIABLE: &str = "RECODED_TEST_PANIC_MILLIS";
+/// For tests: workers are busy without end so many milliseconds after they begin.
+const SPIN_VARIABLE: &str = "RECODED_TEST_SPIN_MILLIS";
 /// Longest time to send the remaining packets at the end.
 const DRAIN_NANOS: Nanos = 500_000_000;

@@ -180,15 +180,21 @@ fn transmit_ring_full_refuses_and_releases() {
         return;
     }
     Bed::new().run(|| {
-        let mut umem = Umem::new(8192).expect("UMEM");
-        let mut a = open(&mut umem, "a");
+        let (mut far, mut umem) = (Umem::new(256).expect("UMEM"), Umem::new(8192).expect("UMEM"));
+        let (mut a, mut b) = (open(&mut umem, "a"), open(&mut far, "b"));
+        let _steer = Steer::attach("a", &a);
         (0..2048).for_each(|index| send(&mut a, &mut umem, index, 128, 64));
         let before = umem.gauge();
         assert_eq!((before.tx, a.pending()), (2048, 2048));
         let frame = umem.take().expect("a free frame");
         assert!(!a.transmit(&mut umem, frame, 128, 64));
         assert_eq!(umem.gauge(), before);
-        // No socket listens at the other end; Linux sends and completes them all the same.
+        // What comes in is received meanwhile.
+        send(&mut b, &mut far, 7, 128, 100);
+        settle(&mut b, &mut far);
+        assert_eq!(collect(&mut a, &mut umem, 1), [7]);
+        assert_eq!(a.pending(), 2048, "the ring is still full");
+        // No socket receives them; Linux sends and completes them all the same.
         settle(&mut a, &mut umem);
         assert_eq!(umem.gauge().tx, 0);
     });

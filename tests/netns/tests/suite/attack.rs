@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use crate::common;
 use crate::hostile::{PORT, Random, SHARDS, absurd, plausible, random_length, truncated};
 use recoded_api::v1::{Link, State};
-use recoded_netns::{AuthPlan, Bed, Daemon, LinePlan, Loss};
+use recoded_netns::probe::{Probe, ProbePlan};
+use recoded_netns::topology::{RECEIVER, Topology};
+use recoded_netns::{AuthPlan, Bed, Capture, Daemon, LinePlan, Loss};
+use recoded_network::Network;
 use recoded_wire::feedback::{FeedbackHeader, Item, Nack, Writer};
-use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 
 /// Of each link; the good flow takes a third of it, coded.
 const RATE_MBIT: f64 = 50.0;
@@ -320,4 +323,89 @@ fn memory_that_forged_packets_took_is_given_back_to_a_good_flow() {
     println!("given back after {:?}", begin.elapsed());
     // Forged shards are gone, and what they counted is not.
     assert!(received() > forged, "{} of {forged}", received());
+}
+
+/// Copies of each packet that a relay with all rights sends on, beside what is due.
+const COPIES: usize = 20;
+
+/// Sends what comes to the relay of two paths on to the sink, again and again, until `is_over`; how
+/// many packets.
+fn repeat(bed: &Bed, is_over: &AtomicBool) -> u64 {
+    let relay = &bed.hosts()[1];
+    let socket = relay.udp_socket(([0; 4], 0).into()).unwrap();
+    let to = SocketAddr::new(Bed::east_address(3), PORT);
+    let [_, from_source] = bed.interfaces(2);
+    let (mut last, mut number, mut sent) = (Vec::<Vec<u8>>::new(), 0x4000_0000, 0);
+    while !is_over.load(Ordering::Relaxed) {
+        let capture = Capture::start(relay, &from_source, PORT).unwrap();
+        for packet in &mut last {
+            for _ in 0..COPIES {
+                // Another packet for the link, so that the relay's own are not taken for copies.
+                write_link_sequence(packet, number);
+                number += 1;
+                sent += u64::from(socket.send_to(packet, to).is_ok());
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        last = capture.finish();
+    }
+    sent
+}
+
+/// Fault 19: the sink loses nothing of what comes by the other path, and holds no more for it.
+#[test]
+fn packets_that_say_nothing_new_from_a_relay_with_all_rights_cost_the_other_path_nothing() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    // Each path has every packet, so the relay has all to repeat that the other path brings.
+    let topology = Topology { keys: "spread = \"every\"\n".into(), ..Topology::paths() };
+    let bed = topology.build(1).unwrap();
+    // What AF_XDP takes, no other program of the relay sees.
+    let files = Network::parse("net.toml", &topology.text()).unwrap().files();
+    let daemons = files.iter().enumerate().map(|(index, file)| {
+        let file = match index {
+            1 => file.replace("interface = ", "backend = \"udp\", interface = "),
+            _ => file.clone(),
+        };
+        let own = |socket: &str| format!("daemon.socket = \"{socket}\"\n{file}");
+        Daemon::start_with(&bed, index, own).unwrap()
+    });
+    let daemons: Vec<Daemon> = daemons.collect();
+    let sink = || daemons[2].show().unwrap();
+    let counted = |name: &str| sink().flows.iter().map(|flow| flow.count(name)).sum::<u64>();
+    let probe = || {
+        let plan = ProbePlan {
+            to: SocketAddr::from((RECEIVER, 7000)),
+            payload_bytes: 800,
+            packets_per_second: 400.0,
+            length: Duration::from_secs(4),
+            grace: Duration::from_secs(2),
+            buffer_bytes: None,
+        };
+        Probe::start(bed.source(), bed.sink(), &plan).unwrap().finish().unwrap()
+    };
+    // Both paths are in use.
+    let alone = probe();
+    let (before, memory) = (counted("redundant"), daemons[2].resident_kib().unwrap());
+    let is_over = AtomicBool::new(false);
+    let (outcome, sent) = std::thread::scope(|scope| {
+        let repeating = scope.spawn(|| repeat(&bed, &is_over));
+        let outcome = probe();
+        is_over.store(true, Ordering::Relaxed);
+        (outcome, repeating.join().unwrap())
+    });
+    let redundant = counted("redundant") - before;
+    let grown = daemons[2].resident_kib().unwrap().saturating_sub(memory);
+    println!(
+        "{sent} copies, {redundant} redundant, {grown} KiB more; {} of {} lost, alone {} of {}",
+        outcome.lost(),
+        outcome.sent,
+        alone.lost(),
+        alone.sent
+    );
+    assert!(sent > 2000, "{sent} copies prove nothing");
+    // They are more than the link of the relay carries.
+    assert!(redundant > sent / 4, "{redundant} of {sent} reached the flow");
+    assert!(outcome.lost() * 100 <= outcome.sent, "{} of {}", outcome.lost(), outcome.sent);
+    assert_eq!(outcome.duplicates, 0);
+    assert!(grown < 4096, "{grown} KiB");
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 /// Generous: what is waited for takes 1 to 5 s on a machine with nothing else to do.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-fn events(daemon: &Daemon) -> Vec<Value> {
+pub fn events(daemon: &Daemon) -> Vec<Value> {
     let mut command = daemon.control(&["--json", "events"]);
     // While a process is replaced there is no answer.
     let Ok(answer) = output(&mut command) else { return Vec::new() };

@@ -2,19 +2,24 @@
 //! end under load, a soak.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::processes::{RATE_MBIT, line, probe, program};
+use crate::events::events;
+use crate::processes::{RATE_MBIT, hold_worker, line, probe, program, says, wait_for_another};
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use recoded_netns::process::output;
 use recoded_netns::soak::{self, SoakPlan};
+use recoded_netns::traffic::send_paced;
 use recoded_netns::{Daemon, LinePlan, Loss, binary};
 
 /// Milliseconds after their start at which workers panic.
 const PANIC_MILLIS: u64 = 400;
 
-/// Whether the daemon was built so that it can be told to panic.
-fn panics(daemon: &Daemon, wait: Duration) -> bool {
+/// Whether the daemon was built so that it can be told to have a fault.
+fn has_fault(daemon: &Daemon, wait: Duration) -> bool {
     std::thread::sleep(wait);
     daemon.log().contains("asked for this")
 }
@@ -28,7 +33,7 @@ fn worker_that_panics_costs_its_process_and_a_crash_loop_backs_off() {
     let mut plan = LinePlan::protected(1);
     plan.environment = vec![("RECODED_TEST_PANIC_MILLIS", PANIC_MILLIS.to_string())];
     let mut daemon = Daemon::start(&bed, 0, &plan).unwrap();
-    if !panics(&daemon, Duration::from_secs(2)) {
+    if !has_fault(&daemon, Duration::from_secs(2)) {
         println!("skipped: recoded was built without debug assertions, and does not panic");
         return;
     }
@@ -48,6 +53,62 @@ fn worker_that_panics_costs_its_process_and_a_crash_loop_backs_off() {
     assert!(bed.source().ip("address show dev rec0").unwrap().contains("10.99.0.1"));
     assert!(!program(bed.source(), "east").is_empty(), "the program went");
     assert!(daemon.stop(), "{log}");
+}
+
+/// Fault 37: a worker that is busy and does not answer. The log says which, and that it was busy,
+/// before its process is replaced.
+#[test]
+fn worker_that_is_busy_without_end_is_named_in_the_log_and_replaced() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
+    let mut plan = LinePlan::protected(1);
+    plan.environment = vec![("RECODED_TEST_SPIN_MILLIS", "1000".into())];
+    let mut daemon = Daemon::start(&bed, 0, &plan).unwrap();
+    let before = daemon.dataplane_pid().unwrap();
+    if !has_fault(&daemon, Duration::from_secs(2)) {
+        println!("skipped: recoded was built without debug assertions, and is not busy");
+        return;
+    }
+    wait_for_another(&mut daemon, before);
+    let log = daemon.log();
+    assert!(log.contains("worker 0 (recoded-w0) is silent for 3."), "{log}");
+    assert!(says(&log, "runs or waits for a core, ") && !says(&log, ", 0 of "), "{log}");
+    assert!(bed.source().ip("address show dev rec0").unwrap().contains("10.99.0.1"));
+}
+
+/// Fault 13: a worker that takes nothing from its receive queue for a while. The event says which
+/// queue, and packets flow again in the same process.
+#[test]
+fn receive_queue_that_its_worker_does_not_empty_is_named_and_recovers() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
+    let plan = LinePlan { frames: 1024, ..LinePlan::protected(2) };
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let relay = &daemons[1];
+    let process = relay.dataplane_pid().unwrap();
+    let worker = hold_worker(process);
+    waitpid(worker, Some(WaitPidFlag::__WALL)).unwrap();
+    let to = SocketAddr::from(([10, 99, 0, 2], 7000));
+    send_paced(bed.source(), to, 1000, 6000, 5000.0).unwrap();
+    ptrace::detach(worker, None).unwrap();
+
+    let is_named = |text: &str| {
+        let is_ring =
+            ["rx_fill_ring_empty", "rx_ring_full"].iter().any(|name| text.starts_with(name));
+        is_ring && text.contains("begins to rise") && text.ends_with(" on queue 0 of west")
+    };
+    let begun = Instant::now();
+    loop {
+        let all = events(relay);
+        if all.iter().any(|event| event["text"].as_str().is_some_and(is_named)) {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{all:#?}\n{}", relay.log());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let outcome = probe(&bed, 1).finish().unwrap();
+    assert!(outcome.loss() < 0.02, "{} of {}", outcome.came, outcome.sent);
+    assert_eq!(relay.dataplane_pid().unwrap(), process, "no other process was needed");
 }
 
 /// Fault 6: a `bpf_link` is not another tool's to take off or to replace.

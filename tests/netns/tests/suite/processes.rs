@@ -195,6 +195,11 @@ fn print_start(victim: &str, killed: Duration, log: &str) {
     }
 }
 
+/// Whether a log tells what a worker did when its process was about to be replaced.
+pub fn says(log: &str, does: &str) -> bool {
+    log.lines().any(|line| line.contains("thread recoded-w0 (") && line.contains(does))
+}
+
 #[test]
 fn dataplane_process_that_hangs_is_replaced() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -203,9 +208,23 @@ fn dataplane_process_that_hangs_is_replaced() {
     daemons[1].signal_dataplane(Signal::STOP).unwrap();
     let took = wait_for_another(&mut daemons[1], before);
     println!("replaced after {took:?}");
-    assert!(daemons[1].log().contains("hangs"), "{}", daemons[1].log());
+    let log = daemons[1].log();
+    assert!(log.contains("hangs") && says(&log, "was stopped by a signal"), "{log}");
     let outcome = probe(&bed, 1).finish().unwrap();
     assert!(outcome.came > outcome.sent / 2, "{} of {}", outcome.came, outcome.sent);
+}
+
+/// Stops the worker of a dataplane process, and nothing else of it, for as long as this thread
+/// lives and does not let go.
+pub fn hold_worker(process: u32) -> nix::unistd::Pid {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let name = |path: &Path| std::fs::read_to_string(path.join("comm")).unwrap();
+    let worker = threads.map(|it| it.unwrap().path()).find(|it| name(it).trim() == "recoded-w0");
+    let tid = worker.unwrap().file_name().unwrap().to_string_lossy().parse().unwrap();
+    let worker = nix::unistd::Pid::from_raw(tid);
+    ptrace::seize(worker, ptrace::Options::empty()).unwrap();
+    ptrace::interrupt(worker).unwrap();
+    worker
 }
 
 #[test]
@@ -213,14 +232,7 @@ fn dataplane_process_with_a_worker_that_hangs_is_replaced() {
     let Some(_turn) = common::daemons_beside() else { return };
     let (_bed, mut daemons) = line();
     let before = daemons[1].dataplane_pid().unwrap();
-    let threads = std::fs::read_dir(format!("/proc/{before}/task")).unwrap();
-    let name = |path: &Path| std::fs::read_to_string(path.join("comm")).unwrap();
-    let worker = threads.map(|it| it.unwrap().path()).find(|it| name(it).trim() == "recoded-w0");
-    let tid = worker.unwrap().file_name().unwrap().to_string_lossy().parse().unwrap();
-    // Stops this thread only, for as long as we live.
-    let worker = nix::unistd::Pid::from_raw(tid);
-    ptrace::seize(worker, ptrace::Options::empty()).unwrap();
-    ptrace::interrupt(worker).unwrap();
+    let worker = hold_worker(before);
     // Linux keeps a traced thread that has ended, and with it the process, until its tracer knows.
     let begun = Instant::now();
     let flags = WaitPidFlag::__WALL | WaitPidFlag::WNOHANG;
@@ -233,7 +245,10 @@ fn dataplane_process_with_a_worker_that_hangs_is_replaced() {
     }
     let took = wait_for_another(&mut daemons[1], before);
     println!("replaced after {took:?}");
-    assert!(daemons[1].log().contains("is stuck"), "{}", daemons[1].log());
+    let log = daemons[1].log();
+    assert!(log.contains("is stuck"), "{log}");
+    assert!(log.contains("worker 0 (recoded-w0) is silent for 3."), "{log}");
+    assert!(says(&log, "was stopped by a debugger"), "{log}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use std::collections::BTreeMap;
 
 /// Looks without a rise after which another one is a beginning.
-const CALM: u64 = 60;
+pub(super) const CALM: u64 = 60;
 
 /// Cures that begin so are of what happens now and then: so many of them in a look are worth a
 /// word.
@@ -20,9 +20,17 @@ type Counts = BTreeMap<String, u64>;
 pub struct Drops {
     looks: u64,
     rose: BTreeMap<(String, &'static str), u64>,
+    /// What sockets counted until the last two looks, by link and receive queue.
+    queues: [Vec<Vec<Counts>>; 2],
 }
 
 impl Drops {
+    /// What sockets counted, by link and receive queue.
+    pub fn note_queues(&mut self, queues: Vec<Vec<Counts>>) {
+        self.queues.swap(0, 1);
+        self.queues[1] = queues;
+    }
+
     /// Which counters begin to rise.
     pub fn compare(&mut self, before: &State, now: &State, events: &mut Vec<Happened>) {
         self.looks += 1;
@@ -30,10 +38,14 @@ impl Drops {
         self.rose.retain(|_, last| looks - *last <= CALM);
         self.rise("packets", worker::TABLE, (&before.drops, &now.drops), events);
         self.rise("packets", verdict::TABLE, (&before.verdicts, &now.verdicts), events);
-        for new in &now.links {
+        for (index, new) in now.links.iter().enumerate() {
             if let Some(old) = before.links.iter().find(|old| old.name == new.name) {
                 let subject = format!("link {}", new.name);
+                let begin = events.len();
                 self.rise(&subject, link::TABLE, (&old.faults, &new.faults), events);
+                for event in &mut events[begin..] {
+                    event.text += &self.place(index, &new.interface, &event.about);
+                }
             }
         }
         for new in &now.tunnels {
@@ -49,6 +61,21 @@ impl Drops {
                 let subject = format!("flow {}", new.id);
                 self.rise(&subject, flow::TABLE, (old, &new.counters), events);
             }
+        }
+    }
+
+    /// The receive queues of a link on which a counter rose, in words; empty where it is not one of
+    /// sockets.
+    fn place(&self, link: usize, interface: &str, counter: &str) -> String {
+        let [old, new] = self.queues.each_ref().map(|queues| queues.get(link));
+        let (Some(old), Some(new)) = (old, new) else { return String::new() };
+        let rose = |(old, new): (&Counts, &Counts)| new.get(counter) > old.get(counter);
+        let queues = old.iter().zip(new).enumerate().filter(|(_, it)| rose(*it));
+        let queues: Vec<String> = queues.map(|(queue, _)| queue.to_string()).collect();
+        match &queues[..] {
+            [] => String::new(),
+            [queue] => format!(" on queue {queue} of {interface}"),
+            queues => format!(" on queues {} of {interface}", queues.join(", ")),
         }
     }
 

@@ -11,6 +11,7 @@ use super::{Happened, Kind};
 use drops::Drops;
 use rates::Rates;
 use recoded_api::v1::{Disagreement, Engine, Link, Neighbour, Session, State, Tunnel};
+use std::collections::BTreeMap;
 
 /// Compares the state with that of the look before.
 #[derive(Debug, Default)]
@@ -21,6 +22,12 @@ pub struct Watcher {
 }
 
 impl Watcher {
+    /// What sockets of each link counted, in the order of the links, by receive queue: to be told
+    /// before the look at the state of the same moment.
+    pub fn note_queues(&mut self, queues: &[Vec<BTreeMap<String, u64>>]) {
+        self.drops.note_queues(queues.to_vec());
+    }
+
     /// What changed since the last look; of the first one, which links are not up.
     pub fn look(&mut self, state: State) -> Vec<Happened> {
         let mut events = Vec::new();

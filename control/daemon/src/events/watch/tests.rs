@@ -1,3 +1,4 @@
+use super::drops::CALM;
 use super::*;
 use recoded_api::v1::{Flow, FlowNeighbour};
 use std::collections::BTreeMap;
@@ -281,4 +282,30 @@ fn counter_that_begins_to_rise_is_told_once_until_it_was_calm() {
     assert_eq!(watcher.look(counted(30, 500))[0].about, "seal_failed");
     (0..60).for_each(|_| assert_eq!(watcher.look(counted(30, 500)), []));
     assert_eq!(watcher.look(counted(31, 500)).len(), 1, "it begins anew");
+}
+
+/// Fault 13: the event names the queue, and its interface, that a worker does not keep up with.
+#[test]
+fn counter_of_sockets_that_begins_to_rise_names_queue_and_interface() {
+    let mut watcher = Watcher::default();
+    let mut look = |empty: [u64; 3], oversize: u64| {
+        let mut state = state();
+        let faults = [("rx_fill_ring_empty", empty.iter().sum()), ("tx_oversize", oversize)];
+        state.links[0].faults = faults.map(|(name, count)| (name.to_owned(), count)).into();
+        let of_queue = |count| BTreeMap::from([("rx_fill_ring_empty".to_owned(), count)]);
+        watcher.note_queues(&[empty.map(of_queue).to_vec()]);
+        watcher.look(state)
+    };
+    assert_eq!(look([0, 4, 0], 0), []);
+    let begins = look([0, 9, 0], 3);
+    let texts: Vec<&str> = begins.iter().map(|event| event.text.as_str()).collect();
+    assert!(
+        texts[1].starts_with("rx_fill_ring_empty begins to rise, 5 in a second ("),
+        "{texts:?}"
+    );
+    assert!(texts[1].ends_with(") on queue 1 of eth1"), "{texts:?}");
+    assert!(texts[0].starts_with("tx_oversize") && texts[0].ends_with(')'), "{texts:?}");
+    (0..=CALM).for_each(|_| assert_eq!(look([0, 9, 0], 3), []));
+    let begins = look([2, 9, 1], 3);
+    assert!(begins[0].text.ends_with(" on queues 0, 2 of eth1"), "{begins:?}");
 }
