@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::processes::{RATE_MBIT, line, probe, program, wait_for_another};
+use crate::processes::{RATE_MBIT, is_running, line, probe, program, wait_for_another};
 use recoded_api::client::Client;
 use recoded_netns::process::Background;
 use recoded_netns::{AuthPlan, CodePlan, Daemon, FlowPlan, LinePlan, Loss, binary};
@@ -61,13 +61,17 @@ fn dataplane_process_of_another_user_carries_packets_and_is_replaced() {
 const UNIT: &str = include_str!("../../../../control/daemon/recoded.service");
 
 /// With no more than the unit leaves, the XDP program is verified and AF_XDP sockets are opened:
-/// without CAP_PERFMON, Linux refused the program.
+/// without CAP_PERFMON, Linux refused the program. The supervisor that comes after one that was
+/// killed finds what that left running, for which it needs to see other processes.
 #[test]
-fn capabilities_of_the_unit_are_all_that_af_xdp_takes() {
+fn capabilities_of_the_unit_are_all_that_af_xdp_and_a_takeover_take() {
     let Some(_turn) = common::daemons_beside() else { return };
+    // Where processes are hidden, which are those that may not be traced, root's group sees them.
+    let mut lines = UNIT.lines();
+    assert!(!UNIT.contains("ProtectProc=") || lines.any(|it| it == "SupplementaryGroups=root"));
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
     let place = |end: &str| bed.directory().join(format!("unit.{end}"));
-    let (file, socket, log) = (place("toml"), place("sock"), place("log"));
+    let (file, socket) = (place("toml"), place("sock"));
     // What root may lock without CAP_IPC_LOCK differs from host to host.
     let plan = LinePlan { frames: 1024, ..LinePlan::protected(1) };
     let text = plan.config(0, &socket.to_string_lossy());
@@ -75,22 +79,46 @@ fn capabilities_of_the_unit_are_all_that_af_xdp_takes() {
     fs::write(&file, text).unwrap();
     let left = UNIT.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
     let left = left.expect("a line").to_lowercase().replace("cap_", "+").replace(' ', ",");
-    let mut daemon = bed.source().command("setpriv");
-    daemon.arg(format!("--bounding-set=-all,{left}")).args(["--inh-caps=-all", "--no-new-privs"]);
-    daemon.arg(binary("recoded")).arg("--config").arg(&file);
-    let mut process = Background::start(&mut daemon, &log).unwrap();
-    let state = || Client::connect(&socket).and_then(|mut client| client.state()).ok();
-    let begun = Instant::now();
-    let mut seen = None;
-    while seen.is_none() && process.is_running() && begun.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(20));
-        seen = state();
-    }
-    let ended = process.terminate(Duration::from_secs(10));
-    let said = fs::read_to_string(&log).unwrap();
+    let start = |log: &Path| {
+        let mut daemon = bed.source().command("setpriv");
+        daemon.arg(format!("--bounding-set=-all,{left}"));
+        daemon.args(["--inh-caps=-all", "--no-new-privs"]);
+        daemon.arg(binary("recoded")).arg("--config").arg(&file);
+        Background::start(&mut daemon, log).unwrap()
+    };
+    let dataplane = || {
+        let record = fs::read_to_string(place("sock.state")).unwrap_or_default();
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap_or_default();
+        record["dataplane"]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+    };
+    // It answers, and not a process that is left from before.
+    let wait = |process: &mut Background, left: Option<u32>| {
+        let begun = Instant::now();
+        while process.is_running() && begun.elapsed() < Duration::from_secs(30) {
+            let state = Client::connect(&socket).and_then(|mut client| client.state());
+            if let Some(state) =
+                state.ok().filter(|_| dataplane().is_some_and(|it| Some(it) != left))
+            {
+                return Some(state);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    };
+    let mut process = start(&place("log"));
+    let seen = wait(&mut process, None);
+    let said = fs::read_to_string(place("log")).unwrap();
     let link = seen.unwrap_or_else(|| panic!("{said}")).links.swap_remove(0);
     assert_eq!(link.xdp_mode, "native", "{said}");
-    assert!(ended, "{said}");
+
+    let before = dataplane();
+    process.kill();
+    assert!(before.is_some_and(is_running), "it goes on without a supervisor");
+    let mut process = start(&place("again.log"));
+    let seen = wait(&mut process, before);
+    let said = fs::read_to_string(place("again.log")).unwrap();
+    assert!(seen.is_some() && !before.is_some_and(is_running), "{said}");
+    assert!(process.terminate(Duration::from_secs(10)), "{said}");
 }
 
 /// Room beyond what a daemon holds: what clients of its control socket take for a moment.
