@@ -59,6 +59,7 @@ fn shortest_source_gets_the_documented_defaults() {
     let config = parse(&format!("{HEAD}{SOURCE}")).expect("valid");
     assert_eq!(config.daemon.frames, 16384);
     assert_eq!(config.daemon.port, 9426);
+    assert_eq!(config.daemon.metrics, None, "metrics are served only where that is asked for");
     let flow = &config.flows[0];
     assert!(!flow.symbol_bytes_given && flow.code_is_auto);
     let expected = FlowParams {
