@@ -64,11 +64,14 @@ fn few_large_matrices_are_inverted_by_several_blocks() {
                 assert!(check::agrees(&bundle), "shared: {are_shared}, singular: {is_singular}");
                 let is_right = |job| bundle.outcome(job).is_err() || !is_singular;
                 assert!((0..jobs.len()).all(is_right));
+                if is_singular || !are_shared {
+                    continue; // to measure is to launch the same several times, which takes long
+                }
                 let moment = Duration::from_micros(1);
                 let (bundle, timings) = engine.measure(bundle, moment).expect("works");
                 assert!(check::agrees(&bundle));
                 let has = |name| timings.stages.iter().any(|(kernel, _)| *kernel == name);
-                assert_eq!((has("invert"), has("invert_begin")), (true, are_shared));
+                assert!(has("invert") && has("invert_begin"), "{:?}", timings.stages);
             }
         }
     });
