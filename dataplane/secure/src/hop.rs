@@ -17,8 +17,8 @@
 //! The digest is a sum of carry-less products of the packet's words with those of a secret key
 //! (`recoded_gf::CarryLess`): block i of the key is AES-128 of i. Two packets of one length have
 //! the same digest with probability 2^-64 at most, and nothing shows it: it goes through SipHash. A
-//! quarter of what the sums of eight columns took, a tenth of AES-GMAC, and what SipHash takes does
-//! not depend on the packet.
+//! third of what the sums of eight columns took, and what SipHash takes does not depend on the
+//! packet.
 //!
 //! The replay window is asked and moves in [`HopReceiver::accept`] alone, which takes a
 //! [`Checked`].

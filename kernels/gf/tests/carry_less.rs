@@ -1,19 +1,12 @@
 //! Sums of carry-less products: every way that this CPU has against products bit by bit, over all
 //! lengths of a packet at odd places. `RECODED_SEED` repeats a run.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+#[path = "common/seed.rs"]
+mod seed;
 
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::Rng;
 use recoded_gf::CarryLess;
-
-fn seeded() -> ChaCha8Rng {
-    let from_clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos());
-    let given = std::env::var("RECODED_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| from_clock() as u64);
-    println!("RECODED_SEED={seed}");
-    ChaCha8Rng::seed_from_u64(seed)
-}
+use seed::seeded;
 
 fn word(bytes: &[u8], index: usize) -> u64 {
     (0..8)

@@ -8,27 +8,20 @@
 #![cfg_attr(miri, allow(dead_code, reason = "Miri runs a part of the suite"))]
 
 mod common;
-
-use std::time::{SystemTime, UNIX_EPOCH};
+#[path = "common/seed.rs"]
+mod seed;
 
 use common::{Arena, coefficients};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::Rng;
 use recoded_gf::{Field, Kernel, mul};
+use seed::seeded;
 
 /// Longest slice tried: a jumbo frame.
 const BYTES_MAX: usize = 9216;
 
 /// Random lengths tried beyond the exhaustive ones.
 const RANDOM_LENGTHS: usize = 60;
-
-fn seeded() -> ChaCha8Rng {
-    let from_clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |d| d.as_nanos());
-    let given = std::env::var("RECODED_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or_else(|| from_clock() as u64);
-    println!("RECODED_SEED={seed}");
-    ChaCha8Rng::seed_from_u64(seed)
-}
 
 fn lengths(rng: &mut ChaCha8Rng) -> Vec<usize> {
     if cfg!(miri) {

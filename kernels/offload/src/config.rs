@@ -22,7 +22,7 @@ pub enum SpotCheck {
     /// Nothing.
     Off,
     /// One job per bundle, multiplied by a random vector: any wrong byte in it shows, but for one
-    /// chance in 256.
+    /// chance in 256; of a large job, any in the part that is drawn (`check::CHECKED_MAX`).
     #[default]
     Product,
     /// Everything: for tests of devices that lie once.
