@@ -74,8 +74,8 @@ impl Accelerator {
     pub fn opener(&self) -> OpenEngine {
         let (fpga, state) = (self.fpga.clone(), Arc::clone(&self.state));
         if !self.is_free {
-            let reason = "none answered at the start, and the sandbox keeps later ones out \
-                          (restart, or set sandbox = \"off\" in [daemon])";
+            let reason = "none answered at the start (`recodectl engines` says why), and the \
+                          sandbox keeps later ones out (restart, or set sandbox = \"off\" in [daemon])";
             return Arc::new(move || Err(Error::Absent { reason: reason.into() }));
         }
         Arc::new(move || {
