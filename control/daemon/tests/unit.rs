@@ -49,6 +49,15 @@ fn units_leave_services_little() {
     }
 }
 
+/// Beside what the process does by itself (`sandbox.rs`: no core dumps).
+#[test]
+fn memory_of_the_daemon_reaches_no_disk() {
+    let unit = std::fs::read_to_string(UNITS[0]).expect("the unit");
+    for word in ["LimitCORE=0", "MemorySwapMax=0", "NoNewPrivileges=yes"] {
+        assert!(unit.lines().any(|line| line == word), "{word}");
+    }
+}
+
 #[test]
 fn units_have_no_word_that_systemd_ignores() {
     for unit in UNITS {

@@ -1,11 +1,13 @@
 //! The rules of the repository that the compiler does not check.
 //!
-//! [`dependencies`]: which crate may import which. [`sources`]: what a Rust file must and must not
-//! hold. [`comments`]: their width. [`words`]: the glossary, and words that may not appear.
-//! [`readmes`]: every crate has one, and the paths it names exist. Each check is a function from
-//! text to findings, so that its test needs no repository.
+//! [`dependencies`]: which crate may import which. [`locked`]: where crates of others come from.
+//! [`sources`]: what a Rust file must and must not hold. [`comments`]: their width. [`words`]: the
+//! glossary, and words that may not appear. [`readmes`]: every crate has one, and the paths it names
+//! exist. Each check is a function from text to findings, so that its test needs no repository.
 
 mod dependencies;
+
+mod locked;
 
 mod sources;
 
@@ -80,6 +82,9 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     for file in files.iter().filter(|file| is_document(file)) {
         let text_of = |named: &str| read_text(root, named).ok();
         findings.extend(named::check(file, &read_text(root, file)?, text_of));
+    }
+    for file in files.iter().filter(|file| Path::new(file).ends_with("Cargo.lock")) {
+        findings.extend(locked::check(file, &read_text(root, file)?));
     }
     if findings.is_empty() {
         return Ok(format!("tidy: {} files, {} crates, no findings", files.len(), packages.len()));

@@ -127,3 +127,20 @@ fn prometheus_reads_a_running_line_and_its_rules_fire() {
     let sick = all.iter().filter(|rule| rule["health"] == "err").count();
     assert!(all.len() > 50 && sick == 0, "{} rules, {sick} of them with errors", all.len());
 }
+
+/// By default nobody can read them: that is a test of the configuration.
+#[test]
+fn log_says_that_everybody_can_read_metrics_at_an_address_that_others_reach() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), 20.0);
+    for (address, is_open) in [(METRICS, false), ("0.0.0.0:9427", true)] {
+        let plan = LinePlan { metrics: Some(address), ..LinePlan::protected(1) };
+        let daemons = Daemon::start_line(&bed, &plan).unwrap();
+        let log = daemons[0].log();
+        assert_eq!(
+            log.contains("everybody who reaches this address can read them"),
+            is_open,
+            "{log}"
+        );
+    }
+}

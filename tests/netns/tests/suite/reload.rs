@@ -245,13 +245,14 @@ fn reload_to_other_keys_on_both_boxes_costs_a_gap_and_no_connection() {
 
     let keys = AuthPlan::new("full", 1);
     let plan = of(keys.clone());
+    let mut before = Vec::new();
     for (index, daemon) in daemons.iter().enumerate() {
         let socket = daemon.socket().display().to_string();
         let key = AuthPlan::key_file(&format!("{socket}.other"));
         fs::write(&key, keys.private(index)).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
         let text = plan.config(index, &socket).replace(&AuthPlan::key_file(&socket), &key);
-        rewrite(daemon, |_| text.clone());
+        before.push(rewrite(daemon, |_| text.clone()));
     }
     for daemon in &daemons {
         let (code, said) = recodectl(daemon, "reload");
@@ -272,6 +273,33 @@ fn reload_to_other_keys_on_both_boxes_costs_a_gap_and_no_connection() {
     let download = fetch.finish().unwrap();
     assert!(download.complete, "the connection broke: {download:?}");
     assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
+    older_keys_open_nothing(&bed, &daemons, &before[0]);
+}
+
+/// The first box gets the keys back that it had before, as by a copy of its disk: the other one
+/// refuses it, and takes nothing from it.
+fn older_keys_open_nothing(bed: &Bed, daemons: &[Daemon], before: &str) {
+    let refused = |daemon: &Daemon| {
+        let sessions = daemon.show().map(|state| state.sessions).unwrap_or_default();
+        sessions.iter().map(|session| session.refused).sum::<u64>()
+    };
+    let refused_before = refused(&daemons[1]);
+    let newer = rewrite(&daemons[0], |_| before.to_owned());
+    let (code, said) = recodectl(&daemons[0], "reload");
+    assert_eq!(code, DONE, "{said}");
+    let outcome = probe(bed, 1).finish().unwrap();
+    assert_eq!(outcome.came, 0, "of {}", outcome.sent);
+    let is_refused = || refused(&daemons[1]) > refused_before;
+    wait_for("a refused handshake of the older key", &daemons[1], is_refused);
+    rewrite(&daemons[0], |_| newer.clone());
+    let (code, said) = recodectl(&daemons[0], "reload");
+    assert_eq!(code, DONE, "{said}");
+    wait_for("keys again", &daemons[0], || {
+        let sessions = daemons[0].show().map(|state| state.sessions).unwrap_or_default();
+        !sessions.is_empty() && sessions.iter().all(|it| it.age_seconds.is_some())
+    });
+    let outcome = probe(bed, 2).finish().unwrap();
+    assert!(outcome.came > outcome.sent / 2, "{} of {}", outcome.came, outcome.sent);
 }
 
 #[test]
