@@ -128,7 +128,7 @@ fn prometheus_reads_a_running_line_and_its_rules_fire() {
     assert!(all.len() > 50 && sick == 0, "{} rules, {sick} of them with errors", all.len());
 }
 
-/// By default nobody can read them: that is a test of the configuration.
+/// By default they are read by no one else: that is a test of the configuration.
 #[test]
 fn log_says_that_everybody_can_read_metrics_at_an_address_that_others_reach() {
     let Some(_turn) = common::daemons_beside() else { return };
