@@ -3,14 +3,16 @@
 //!
 //! ```text
 //!  source   |-- grants of A, every 2 s --|- of A and B, every 6 ms -|-- of B and A, ever rarer --
-//!           tags of A                    .. 50 ms ..................| tags of B, late ones of A
+//!           tags of A                    .. 20 or 50 ms ............| tags of B, late ones of A
 //!  relay    refuses what is none of the newest grant, while that is younger than 5 s
 //! ```
 //!
-//! Keys change for two reasons that a source cannot tell apart: they are old, or the sink started
-//! again and has no others. So it tags under new ones soon, 50 ms after it first granted them (20
-//! ms at its start, when there is nothing else to tag with), in which every relay is sent nine
-//! grants. Afterwards the next grant comes after as long as the keys are in use, up
+//! Keys change because they are old, or because the sink started again and has no others: then long
+//! before they are old, and what is tagged under them until it changes is lost. So a source tags
+//! under new ones soon: 50 ms after it first granted old ones' successors, in which every relay is
+//! sent nine grants; after 20 ms, and twelve, where it is the sink that started again, or this node,
+//! which has nothing else to tag with. Grants go where symbols go, and before them.
+//! Afterwards the next grant comes after as long as the keys are in use, up
 //! to 2 s: what a relay refuses since it heard none of them lasts no longer than the silence before
 //! that. A relay without a young grant recodes blindly, as one that has no keys: who keeps grants
 //! from it could as well keep the packets.
@@ -20,6 +22,7 @@ use std::sync::Arc;
 use crate::epoch_keys::PACKET_BYTES_MAX;
 use crate::error::Refused;
 use crate::grant::{GrantReader, GrantedSeeds};
+use crate::handshake::timing::REKEY_NANOS;
 use crate::homomorphic::TagKey;
 use crate::keys::{PrivateKey, PublicKey};
 use crate::ring::Ring;
@@ -35,13 +38,16 @@ const PERIOD_NANOS: u64 = 2 * SECOND;
 /// How long a relay goes by a grant.
 pub const GRANT_LIFE_NANOS: u64 = 5 * SECOND;
 
-/// How long keys are granted before tags are of them: a sink that started again waits as long.
+/// How long keys are granted before tags are of them.
 const HOLD_NANOS: u64 = 50 * MILLI;
 
-/// The same where there is nothing else to tag with.
+/// The same where there is nothing else to tag with, or the sink has nothing else.
 const FIRST_HOLD_NANOS: u64 = 20 * MILLI;
 
-/// Copies of each grant; where many follow in that time, each has one.
+/// Keys that were replaced so soon are not old: the sink started again.
+const EARLY_NANOS: u64 = REKEY_NANOS / 2;
+
+/// Copies of each grant; where many follow in the longer time, each has one.
 const COPIES: usize = 3;
 
 /// Between grants in that time.
@@ -64,6 +70,8 @@ pub struct GrantSchedule {
     before: Option<(u8, u64)>,
     /// Those that tags will be of, and from when on.
     after: Option<(u8, u64)>,
+    /// Whether that is as soon as can be.
+    is_hurried: bool,
     /// When the next grants are due.
     next: u64,
 }
@@ -92,7 +100,8 @@ impl GrantSchedule {
         self.before = self.before.filter(|(key_id, until)| now < *until && ring.holds(*key_id));
         self.after = self.after.filter(|(key_id, _)| *key_id == sending);
         if self.tagging != Some(sending) && self.after.is_none() {
-            let hold = if self.tagging.is_some() { HOLD_NANOS } else { FIRST_HOLD_NANOS };
+            self.is_hurried = self.tagging.is_none_or(|known| is_early(ring, known, sending));
+            let hold = if self.is_hurried { FIRST_HOLD_NANOS } else { HOLD_NANOS };
             self.after = Some((sending, now.saturating_add(hold)));
             self.next = now;
         }
@@ -106,10 +115,10 @@ impl GrantSchedule {
             let period = if self.after.is_some() { HELD_PERIOD_NANOS } else { used };
             self.next = now.saturating_add(period);
         }
-        let copies = match self.tagging.and(self.after) {
+        let copies = match self.after {
             _ if !is_due => 0,
-            Some(_) => 1,
-            None => COPIES,
+            Some(_) if !self.is_hurried => 1,
+            _ => COPIES,
         };
         GrantTurn { copies, is_changed: known != self.tagging }
     }
@@ -133,6 +142,13 @@ impl GrantSchedule {
         let next = self.granted().next().map(|_| self.next);
         others.chain(next).min().unwrap_or(u64::MAX)
     }
+}
+
+/// Whether one epoch replaced another one before that was old.
+fn is_early<T>(ring: &Ring<T>, before: u8, after: u8) -> bool {
+    let since = |key_id| ring.epochs().find(|it| it.key_id == key_id).map(|it| it.since);
+    let times = since(before).zip(since(after));
+    times.is_some_and(|(before, after)| after.saturating_sub(before) < EARLY_NANOS)
 }
 
 /// What a relay holds of the tags of a flow.
@@ -244,9 +260,15 @@ mod tests {
     use super::*;
     use crate::ring::Epoch;
 
+    /// Each epoch when the one before was old.
     fn ring(ids: &[u8]) -> Ring<()> {
+        ring_since(ids, REKEY_NANOS)
+    }
+
+    fn ring_since(ids: &[u8], apart: u64) -> Ring<()> {
         let mut ring = Ring::default();
-        ids.iter().for_each(|&key_id| ring.install(Epoch { key_id, since: 0, keys: () }));
+        let epoch = |key_id| Epoch { key_id, since: u64::from(key_id) * apart, keys: () };
+        ids.iter().for_each(|&key_id| ring.install(epoch(key_id)));
         ring
     }
 
@@ -279,7 +301,23 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_started_again_waits_fifty_milliseconds_for_tags_that_it_knows() {
+    fn a_sink_that_started_again_waits_twenty_milliseconds_for_tags_that_it_knows() {
+        let mut schedule = GrantSchedule::default();
+        schedule.poll(0, &ring(&[1]));
+        schedule.poll(SECOND, &ring(&[1]));
+        let ring = ring_since(&[1, 2], EARLY_NANOS - 1);
+        let mut grants = 0;
+        for milli in 0..20 {
+            grants += schedule.poll(9 * SECOND + milli * MILLI, &ring).copies;
+            assert_eq!(schedule.tagging(), Some(1));
+        }
+        assert_eq!(grants, 4 * COPIES);
+        assert!(schedule.poll(9 * SECOND + 20 * MILLI, &ring).is_changed);
+        assert_eq!(schedule.tagging(), Some(2));
+    }
+
+    #[test]
+    fn keys_that_replace_old_ones_are_granted_nine_times_before_tags_are_of_them() {
         let mut schedule = GrantSchedule::default();
         schedule.poll(0, &ring(&[1]));
         schedule.poll(SECOND, &ring(&[1]));
