@@ -101,10 +101,17 @@ fn sum_of(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, BenchError
         figure("TCP", Unit::Mbit, mbit),
         figure("of the sum", Unit::Ratio, mbit / limit_mbit(contender)),
         figure("sent by the slower path", Unit::Share, slow / (fast + slow)),
+        figure("faster link full", Unit::Share, full(fast, seconds, FAST.rate_mbit)),
+        figure("slower link full", Unit::Share, full(slow, seconds, SLOW.rate_mbit)),
     ];
     figures.extend(of_probe(&probe));
     figures.push(figure("cores of daemons", Unit::Ratio, (busy_after - busy) / seconds));
     Ok(figures)
+}
+
+/// The part of the time in which a link carried packets.
+fn full(bytes: f64, seconds: f64, rate_mbit: f64) -> f64 {
+    bytes * 8e-6 / seconds / rate_mbit
 }
 
 fn of_probe(probe: &Datagrams) -> [Figure; 3] {
