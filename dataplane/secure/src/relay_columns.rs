@@ -9,13 +9,13 @@
 //!
 //! Keys change because they are old, or because the sink started again and has no others: then long
 //! before they are old, and what is tagged under them until it changes is lost. So a source tags
-//! under new ones soon: 50 ms after it first granted old ones' successors, in which every relay is
-//! sent nine grants; after 20 ms, and twelve, where it is the sink that started again, or this node,
-//! which has nothing else to tag with. Grants go where symbols go, and before them.
-//! Afterwards the next grant comes after as long as the keys are in use, up
-//! to 2 s: what a relay refuses since it heard none of them lasts no longer than the silence before
-//! that. A relay without a young grant recodes blindly, as one that has no keys: who keeps grants
-//! from it could as well keep the packets.
+//! under new ones soon: 50 ms after it first granted those that replace old ones, in which every
+//! relay is sent nine grants; after 20 ms, and twelve, where it is the sink that started again, or
+//! this node, which has nothing else to tag with. Grants go where symbols go, and before them.
+//! Afterwards the next grant comes after as long as the keys are in use, up to 2 s: what a relay
+//! refuses since it heard none of them lasts no longer than the silence before that. A relay without
+//! a young grant recodes blindly, as one that has no keys: who keeps grants from it could as well
+//! keep the packets.
 
 use std::sync::Arc;
 
