@@ -13,9 +13,9 @@
 //! relay is sent nine grants; after 20 ms, and twelve, where it is the sink that started again, or
 //! this node, which has nothing else to tag with. Grants go where symbols go, and before them.
 //! Afterwards the next grant comes after as long as the keys are in use, up to 2 s: what a relay
-//! refuses since it heard none of them lasts no longer than the silence before that. A relay without
-//! a young grant recodes blindly, as one that has no keys: who keeps grants from it could as well
-//! keep the packets.
+//! refuses since it heard none of them lasts no longer than the silence before that. A relay that
+//! has no young grant recodes blindly, as one that has no keys: who keeps grants from it could as
+//! well keep the packets.
 
 use std::sync::Arc;
 
