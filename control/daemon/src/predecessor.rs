@@ -5,10 +5,12 @@
 //!  recoded.sock         clients
 //!  recoded.sock.lock    locked (flock) by the supervisor; its process id
 //!  recoded.sock.state   Record, replaced whole; removed at an orderly end
+//!  recoded.sock.events  events, from one that becomes the next; removed when they are read
 //! ```
 
 use crate::config::names::Names;
 use crate::keeper::Handover;
+use recoded_api::v1::Events;
 use recoded_runtime::Left;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
@@ -16,6 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -57,6 +60,7 @@ pub enum LockError {
 pub struct Lock {
     _file: File,
     state: PathBuf,
+    events: PathBuf,
 }
 
 /// What is left when a supervisor is killed.
@@ -113,18 +117,32 @@ impl Lock {
         let written = file.set_len(0).and_then(|()| file.rewind());
         let pid = getpid().as_raw_nonzero();
         written.and_then(|()| writeln!(file, "{pid}")).map_err(failed)?;
-        Ok(Lock { _file: file, state: beside(path, "state") })
+        let [state, events] = ["state", "events"].map(|of| beside(path, of));
+        Ok(Lock { _file: file, state, events })
     }
 
     /// What the daemon before this one left; `None` if it ended in order.
     pub fn record(&self) -> Option<Record> {
-        read_record(&self.state)
+        read(&self.state)
     }
 
-    /// Notes what is left if this process is killed from now on. The file is the old one or this
-    /// one, never half of it.
+    /// The events of a supervisor that became this one; none where it ended in any other way.
+    pub fn events(&self) -> Option<Events> {
+        let events = read(&self.events);
+        let _ = fs::remove_file(&self.events);
+        events
+    }
+
+    /// Leaves the events of this supervisor to the one that it becomes.
+    pub fn leave(&self, events: &Events) {
+        if let Err(error) = write(&self.events, events) {
+            tracing::warn!(%error, "events of before the takeover are in the log only");
+        }
+    }
+
+    /// Notes what is left if this process is killed from now on.
     pub fn note(&self, record: &Record) {
-        if let Err(error) = self.write(record) {
+        if let Err(error) = write(&self.state, record) {
             tracing::error!(
                 %error,
                 path = %self.state.display(),
@@ -134,17 +152,9 @@ impl Lock {
         }
     }
 
-    fn write(&self, record: &Record) -> io::Result<()> {
-        let text = serde_json::to_vec(record)?;
-        let draft = self.state.with_extension("state-new");
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        file.write_all(&text)?;
-        fs::rename(&draft, &self.state)
-    }
-
     /// Nothing is left.
     pub fn clear(&self) {
+        let _ = fs::remove_file(&self.events);
         match fs::remove_file(&self.state) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(%error, path = %self.state.display(), "it stays behind");
@@ -193,10 +203,20 @@ impl Process {
 /// Addresses of host names as the daemon of the control socket at `path` knew them, if it did not
 /// end in order.
 pub fn names(path: &Path) -> Names {
-    read_record(&beside(path, "state")).map(|record| record.names).unwrap_or_default()
+    read(&beside(path, "state")).map(|record: Record| record.names).unwrap_or_default()
 }
 
-fn read_record(path: &Path) -> Option<Record> {
+/// The file is the old one or this one, never half of it.
+fn write(path: &Path, what: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(what)?;
+    let draft = beside(path, "new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(&text)?;
+    fs::rename(&draft, path)
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     let file = File::open(path).ok()?;
     let read = serde_json::from_reader(file.take(RECORD_BYTES_MAX));
     read.inspect_err(|error| {
@@ -261,6 +281,22 @@ mod tests {
         assert_eq!(lock.record(), None);
     }
 
+    #[test]
+    fn events_are_read_once_and_garbage_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sock");
+        let lock = Lock::take(&path).unwrap();
+        assert_eq!(lock.events(), None);
+        let events = Events { newest: 3, began_ms: 1, ..Events::default() };
+        lock.leave(&events);
+        assert_eq!((lock.events(), lock.events()), (Some(events.clone()), None));
+        fs::write(beside(&path, "events"), "{\"events\": 7}").unwrap();
+        assert_eq!((lock.events(), lock.events()), (None, None));
+        lock.leave(&events);
+        lock.clear();
+        assert_eq!(lock.events(), None, "it ended in order");
+    }
+
     /// A full disk: what writes to the draft is told by Linux that there is no space left.
     #[test]
     fn record_that_a_full_disk_refuses_leaves_the_one_before_and_is_written_later() {
@@ -270,9 +306,9 @@ mod tests {
         let [before, after] =
             ["before", "after"].map(|text| Record { text: text.into(), ..Record::default() });
         lock.note(&before);
-        let draft = beside(&path, "state-new");
+        let draft = beside(&path, "state.new");
         std::os::unix::fs::symlink("/dev/full", &draft).unwrap();
-        let refused = lock.write(&after).unwrap_err();
+        let refused = write(&lock.state, &after).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
         lock.note(&after);
         assert_eq!(lock.record(), Some(before));
@@ -293,7 +329,7 @@ mod tests {
         let lock = Lock::take(&path).unwrap();
         for length in 0..=whole.len() {
             lock.note(&before);
-            fs::write(beside(&path, "state-new"), &whole[..length]).unwrap();
+            fs::write(beside(&path, "state.new"), &whole[..length]).unwrap();
             assert_eq!(lock.record().as_ref(), Some(&before), "{length} bytes");
             lock.note(&after);
             assert_eq!(lock.record().as_ref(), Some(&after), "{length} bytes");

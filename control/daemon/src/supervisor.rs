@@ -103,7 +103,7 @@ pub fn run(
     lock.note(&record);
     let keeper =
         Keeper::new(arguments.config(), &record.file, &record.text, arguments.state.clone());
-    let keeper = keeper.knowing(record.names.clone());
+    let keeper = keeper.knowing(record.names.clone()).continuing(lock.events());
     let keeper = Arc::new(match &handover {
         Some(handover) => keeper.following(handover),
         None => keeper,
@@ -416,6 +416,7 @@ impl Supervisor<'_> {
             Ok(Ok(output)) if output.status.success() => {
                 tracing::info!("{} takes over", self.program.display());
                 self.control.block_on(self.standby.end());
+                self.in_force.lock.leave(&self.in_force.keeper.events().after(0));
                 become_anew(&self.program, self.arguments).to_string()
             }
             Ok(Ok(output)) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),

@@ -1,7 +1,7 @@
 //! The newest events, in the supervisor's memory and once each in its log.
 
 use super::damper::Damper;
-use super::{Happened, Level};
+use super::{Happened, Kind, Level};
 use recoded_api::v1::{Event, Events};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -61,6 +61,24 @@ impl Default for Log {
 }
 
 impl Log {
+    /// Goes on from what the log of another supervisor kept; what is none of its events is left out.
+    pub fn continuing(left: Events) -> Log {
+        let log = Log { began_ms: left.began_ms, ..Log::default() };
+        {
+            let mut state = log.state();
+            for event in left.events {
+                let kind = serde_json::from_value(event.kind.as_str().into());
+                let is_next = (state.number + 1..=left.newest).contains(&event.number);
+                if let (Ok(kind), true) = (kind, is_next) {
+                    state.number = event.number;
+                    state.place(kind, event);
+                }
+            }
+            state.number = left.newest;
+        }
+        log
+    }
+
     /// Notes an event: numbered, logged and kept now, or later if there are too many.
     pub fn note(&self, happened: Happened) {
         let told = self.state().take(happened, (now_ms(), Instant::now()));
@@ -138,6 +156,11 @@ impl State {
         let (level, name) = (kind.level().name().to_owned(), kind.name().to_owned());
         let number = self.number;
         let event = Event { number, at_ms, level, kind: name, subject, about, text, left_out };
+        self.place(kind, event.clone());
+        event
+    }
+
+    fn place(&mut self, kind: Kind, event: Event) {
         let (place, most) = match kind.is_routine() {
             true => (&mut self.routine, ROUTINE_MAX),
             false => (&mut self.kept, KEPT_MAX - ROUTINE_MAX),
@@ -145,8 +168,7 @@ impl State {
         if place.len() == most {
             place.pop_front();
         }
-        place.push_back(event.clone());
-        event
+        place.push_back(event);
     }
 }
 
@@ -177,7 +199,6 @@ fn now_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -260,5 +281,36 @@ mod tests {
         assert_eq!(log.after(2_000).events.len(), 1);
         assert_eq!(log.after(u64::MAX).events, []);
         assert!(events.began_ms > 0);
+    }
+
+    #[test]
+    fn log_of_the_next_supervisor_goes_on_where_the_one_before_ended() {
+        let log = Log::default();
+        log.note(Happened::new(Kind::LinkDown, "link east", "down"));
+        log.note(Happened::new(Kind::SessionRekeyed, "flow 1", "keys"));
+        let left = log.after(0);
+        let next = Log::continuing(left.clone());
+        assert_eq!(next.after(0), left);
+        next.note(Happened::new(Kind::LinkUp, "link east", "up"));
+        let events = next.after(1).events;
+        let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
+        assert_eq!((numbers, next.after(0).began_ms), (vec![2, 3], left.began_ms));
+    }
+
+    #[test]
+    fn what_was_left_is_bounded_and_in_order_whatever_it_says() {
+        let event = |number, kind: &str| Event { number, kind: kind.into(), ..Event::default() };
+        let numbers = [3, 3, 1, 9, 4, u64::MAX, 7].map(|number| event(number, "link_up"));
+        let left = Events { events: numbers.into(), newest: 9, began_ms: 1 };
+        let kept: Vec<u64> =
+            Log::continuing(left).after(0).events.iter().map(|it| it.number).collect();
+        assert_eq!(kept, [3, 9]);
+        let many = (1..5_000).map(|number| event(number, "link_up")).collect();
+        let log = Log::continuing(Events { events: many, newest: 6_000, began_ms: 1 });
+        assert_eq!(log.after(0).events.len(), KEPT_MAX - ROUTINE_MAX);
+        log.note(Happened::new(Kind::LinkUp, "link east", "up"));
+        assert_eq!(log.after(6_000).events[0].number, 6_001);
+        let other = Events { events: vec![event(1, "no_kind")], newest: 1, began_ms: 1 };
+        assert_eq!(Log::continuing(other).after(0).events, []);
     }
 }

@@ -10,6 +10,7 @@ use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
 use crate::node;
+use recoded_api::v1::Events;
 use recoded_runtime::channel::Channel;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -109,6 +110,13 @@ impl Keeper {
     #[must_use]
     pub fn knowing(self, names: Names) -> Keeper {
         self.state().names = names;
+        self
+    }
+
+    /// The same, with the events of a supervisor that became this one.
+    #[must_use]
+    pub fn continuing(mut self, left: Option<Events>) -> Keeper {
+        self.events = Arc::new(left.map(Log::continuing).unwrap_or_default());
         self
     }
 

@@ -4,11 +4,13 @@
 use std::fs;
 
 use crate::common;
+use crate::events::events;
 use crate::reload::{
     DONE, Download, FAILED, RATE_MBIT, REFUSED, line, probe, recodectl, rewrite, start_in, wait_for,
 };
 use recoded_netns::traffic::sha256;
 use recoded_netns::{Bed, Loss};
+use serde_json::Value;
 
 /// Linux's number of the source's tunnel, which another interface would not have.
 fn tunnel_index(bed: &Bed) -> String {
@@ -58,6 +60,12 @@ fn reload_of_links_and_tunnels_has_another_supervisor_take_over_and_may_be_taken
     let (code, said) = recodectl(source, "undo");
     assert_eq!(code, DONE, "{said}\n{}", source.log());
     wait_for("it is undone", source, || !has() && source.show().is_ok());
+    // Of all the supervisors that this process was.
+    let told = events(source);
+    let is_start = |event: &&Value| event["kind"] == "daemon_started";
+    let numbers: Vec<u64> = told.iter().filter_map(|event| event["number"].as_u64()).collect();
+    assert_eq!(told.iter().filter(is_start).count(), 5, "{told:?}");
+    assert!(numbers.first() == Some(&1) && numbers.is_sorted(), "{numbers:?}");
     let download = fetch.finish().unwrap();
     assert!(download.complete, "the connection broke: {download:?}");
     assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
