@@ -61,7 +61,7 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Goes on from what the log of another supervisor kept; what is none of its events is left out.
+    /// Goes on from what the log of another supervisor kept. What cannot be of it is left out.
     pub fn continuing(left: Events) -> Log {
         let log = Log { began_ms: left.began_ms, ..Log::default() };
         {
