@@ -54,6 +54,9 @@ pub const UNIT_LOSS: f64 = 0.02;
 /// Bytes of IP packets that fill a symbol of the butterfly.
 pub const UNIT_PACKET_BYTES: usize = 1300;
 
+/// What the MTU of a tunnel leaves of a symbol. Packets that are longer come in two fragments.
+const UNIT_FRAMING_BYTES: usize = 3;
+
 /// Symbols of a generation there.
 pub const UNIT_SYMBOLS: usize = 256;
 
@@ -171,7 +174,7 @@ impl Topology {
                  redundancy = {redundancy}\nspread = \"sum\"\nonward_share = 0.5\n\
                  recoding = \"random\"\nflush_timeout_us = 200000\n\
                  generation_timeout_us = 200000\nhold_timeout_us = 1000000\n",
-                UNIT_PACKET_BYTES + 2
+                UNIT_PACKET_BYTES + UNIT_FRAMING_BYTES
             ),
         }
     }
