@@ -36,6 +36,17 @@ impl Relay {
         }
     }
 
+    /// Whether a repair goes on, of which a share does: each branch brings what answers one request,
+    /// and sinks get the rest on other ways.
+    pub(super) fn goes_on(&mut self, share: f64) -> bool {
+        self.onward += share;
+        let goes_on = self.onward >= 1.0;
+        if goes_on {
+            self.onward -= 1.0;
+        }
+        goes_on
+    }
+
     /// When a generation closes of which nothing more comes.
     pub(super) fn ends_at(&self, collected: &Collected, params: &FlowParams) -> Nanos {
         self.branches.ends_at(

@@ -50,6 +50,8 @@ pub(crate) struct Relay {
     pub(crate) incoming: Incoming,
     adaptive: AdaptivePlan,
     repair_budget: RepairBudget,
+    /// Repairs that may go on, in parts.
+    onward: f64,
     branches: Branches,
     pub(crate) mender: Mender,
     /// Packets of a window flow.
@@ -89,6 +91,7 @@ impl Relay {
             incoming: Incoming::default(),
             adaptive: AdaptivePlan::new(shard),
             repair_budget: RepairBudget::new(),
+            onward: 0.0,
             branches: Branches::default(),
             mender: Mender::new(kept_packets(params)),
             kept: KeptPackets::new(kept_packets(params)),
@@ -439,8 +442,9 @@ impl Relay {
         Fate::Forwarded
     }
 
-    /// A repair packet is outside every plan: one in, one out. What is new here is new to the sink;
-    /// otherwise a fresh combination is the better bet.
+    /// A repair packet is outside every plan: one in, one out, or the share that goes on where
+    /// branches meet. What is new here is new to the sink; otherwise a fresh combination is the
+    /// better bet.
     fn repair(
         &mut self,
         (index, accepted): (usize, Accepted),
@@ -448,6 +452,9 @@ impl Relay {
         arrival: &Arrival<'_>,
         header: CodedHeader,
     ) -> Fate {
+        if !self.goes_on(cx.params.onward_share) {
+            return Fate::Consumed;
+        }
         cx.counters.sent_repair += 1;
         if accepted == Accepted::Innovative {
             let collected = &mut self.generations[index];
