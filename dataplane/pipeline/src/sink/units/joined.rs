@@ -9,7 +9,8 @@ use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::Frames;
 
 impl<U: Unit> UnitSink<U> {
-    /// Whether nothing more is planned for a unit after a packet of an upstream, of so many.
+    /// Whether nothing more is planned for a unit after a packet of an upstream, of so many. A repair
+    /// that was not asked for, as sources send at rest, follows the plan of its own upstream only.
     pub(super) fn ends(
         &mut self,
         index: usize,
@@ -20,8 +21,7 @@ impl<U: Unit> UnitSink<U> {
         if unit.progress().decoded || !unit.ends_with(header) {
             return unit.progress().decoded;
         }
-        let is_last = header.is_repair() || unit.is_complete();
-        is_last || unit.progress_mut().ends(from.0, from.1)
+        unit.is_complete() || unit.progress_mut().ends(from.0, from.1)
     }
 
     /// Notes a planned packet of a unit from the present one of several upstreams. Those before
