@@ -124,9 +124,9 @@ fn sinks_wait_for_the_branch_that_brings_a_generation_late() {
     }
 }
 
-/// What a source sends at rest, so that sinks notice what they lack, comes by the shorter ways first.
-/// For sinks it once ended a generation of which the shared link had yet to bring a third: they asked
-/// for all of it.
+/// What a source sends at rest, so that sinks notice what they lack, comes by the shorter ways
+/// first. For sinks it once ended a generation of which the shared link had yet to bring a third:
+/// they asked for all of it.
 #[test]
 fn last_generation_is_not_asked_for_while_a_branch_brings_it() {
     if is_emulated() {

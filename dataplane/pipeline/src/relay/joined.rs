@@ -36,8 +36,8 @@ impl Relay {
         }
     }
 
-    /// Whether a repair goes on, of which a share does: each branch brings what answers one request,
-    /// and sinks get the rest on other ways.
+    /// Whether a repair goes on, of which a share does: each branch brings what answers one
+    /// request, and sinks get the rest on other ways.
     pub(super) fn goes_on(&mut self, share: f64) -> bool {
         self.onward += share;
         let goes_on = self.onward >= 1.0;

@@ -9,8 +9,9 @@ use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::Frames;
 
 impl<U: Unit> UnitSink<U> {
-    /// Whether nothing more is planned for a unit after a packet of an upstream, of so many. A repair
-    /// that was not asked for, as sources send at rest, follows the plan of its own upstream only.
+    /// Whether nothing more is planned for a unit after a packet of an upstream, of so many. A
+    /// repair that was not asked for, as sources send at rest, follows the plan of its own upstream
+    /// only.
     pub(super) fn ends(
         &mut self,
         index: usize,
