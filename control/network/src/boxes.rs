@@ -43,6 +43,9 @@ pub(crate) struct BoxFlow<'a> {
     pub next_hops: Vec<BoxHop<'a>>,
     /// Whether its next hops are paths to one receiver, and nothing else is written.
     pub is_sum: bool,
+    /// Whether a copy goes over each path to one receiver, for the least delay, and nothing else is
+    /// written.
+    pub is_copied: bool,
     pub edge: Option<PublicKey>,
     /// Of a source: its sinks, where there are several.
     pub sinks: Vec<PublicKey>,
@@ -184,13 +187,20 @@ fn flow<'a>(
     let has = |extra: &&Extra| {
         is_for(&extra.key) && FLOW.find(&extra.key).is_some_and(|key| key.roles.contains(&role))
     };
-    let is_spread = path.flow_extras.iter().any(|extra| extra.key == "spread");
+    let written = |key: &str| path.flow_extras.iter().find(|extra| extra.key == key);
+    let is_spread = written("spread").is_some();
+    let is_every = written("spread").is_some_and(|extra| extra.value.as_str() == Some("every"));
+    // What makes it a code without profiles.
+    let others = ["stream_profile", "code", "repair", "redundancy"];
+    let is_plain = others.iter().all(|key| written(key).is_none()) && !path.is_one_way(network);
+    let parts = is_one && after.len() > 1;
     let tunnel = tunnels.iter().find(|tunnel| std::ptr::eq(tunnel.path, path));
     Some(BoxFlow {
         id,
         role,
         tunnel: tunnel.filter(|_| role != Role::Relay).map(|tunnel| tunnel.name.clone()),
-        is_sum: is_one && after.len() > 1 && !is_spread,
+        is_sum: parts && !is_spread,
+        is_copied: parts && is_every && is_plain && role == Role::Source,
         upstreams: before.iter().filter_map(|before| hop(*before)).collect(),
         next_hops: after.iter().filter_map(|after| hop(*after)).collect(),
         edge: match role {

@@ -65,6 +65,9 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if flow.is_sum {
             table.insert("spread", "sum".into());
         }
+        if flow.is_copied {
+            table.insert("stream_profile", "interactive".into());
+        }
         keys(&mut table, flow);
         // What asks for repair would never be heard, and auto is a code that needs an answer.
         let is_written = flow.extras.iter().any(|extra| extra.key == "repair");

@@ -222,6 +222,23 @@ fn two_ways_are_paths_of_one_flow() {
     }
 }
 
+/// Copies are for those who want the least delay; what is written stays as it is.
+#[test]
+fn copies_over_two_ways_to_one_receiver_are_interactive() {
+    let path = "[[path]]\nways = [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]\n\
+                tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]\nspread = \"every\"\n";
+    let nodes = nodes_and_links("hop", &["a-b", "b-d", "a-c", "c-d"]);
+    let count = |more: &str| {
+        let files = files(&(nodes.clone() + path + more));
+        let all: String = files.into_iter().map(|(_, text, _)| text).collect();
+        all.matches("stream_profile = \"interactive\"").count()
+    };
+    assert_eq!(count(""), 2, "at each source");
+    for more in ["stream_profile = \"balanced\"\n", "repair = false\n", "code = \"rlnc\"\n"] {
+        assert_eq!(count(more), 0, "{more}");
+    }
+}
+
 /// One source, two relays, four sinks: one flow, no way back.
 #[test]
 fn ways_to_several_receivers_are_a_tree() {
