@@ -468,7 +468,12 @@ fn run_queue() {
         thread::sleep(Duration::from_millis(1));
     }
     let (port, mut waiting) = (&mut ports[0], Vec::new());
-    for tag in 0..60 {
+    let is_wrong = std::env::var("STANDIN_FAULTS").is_ok_and(|faults| faults.contains("wrong"));
+    let has_seen = || !is_wrong || offload.metrics().redone[Fault::Wrong as usize] > 0;
+    let (mut tag, begun) = (0, Instant::now());
+    // On a busy machine most are declined, and the card has not come to its fault after sixty.
+    while tag < 60 || !has_seen() && begun.elapsed() < PATIENCE {
+        tag += 1;
         let job = random_job(&mut random);
         let mut inputs = Bundle::of(job).expect("valid");
         fill_job(&mut inputs, 0, &mut random);
@@ -498,9 +503,7 @@ fn run_queue() {
     println!("{:?} {metrics:?} {:?}", std::env::var("STANDIN_FAULTS"), offload.why_down());
     assert_eq!(metrics.taken_jobs, metrics.device_jobs + metrics.redone.iter().sum::<u64>());
     assert!(metrics.device_jobs > 0);
-    if std::env::var("STANDIN_FAULTS").is_ok_and(|faults| faults.contains("wrong")) {
-        assert!(metrics.redone[Fault::Wrong as usize] > 0);
-    }
+    assert!(!is_wrong || metrics.redone[Fault::Wrong as usize] > 0);
     // A driver that never returns keeps no queue from ending.
     drop(offload);
 }
