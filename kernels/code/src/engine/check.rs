@@ -101,11 +101,14 @@ pub fn spot_check(bundle: &Bundle, choice: u64) -> bool {
     product(&product(&left, &rows(&factors)), &made) == expected
 }
 
-/// At most `most` of `count` places, side by side.
+/// At most `most` of `count` places, side by side, and at least one. Each is as likely to be among
+/// them as any other: at either end there are fewer.
 fn part(count: usize, most: usize, random: &mut ChaCha8Rng) -> Range<usize> {
-    let length = count.min(most);
-    let first = (random.next_u64() % (count - length + 1) as u64) as usize;
-    first..first + length
+    if count <= most {
+        return 0..count;
+    }
+    let last = (random.next_u64() % (count + most - 1) as u64) as usize;
+    (last + 1).saturating_sub(most)..(last + 1).min(count)
 }
 
 /// Rows of the coefficients of a job, brought or drawn.
@@ -138,5 +141,5 @@ fn product(factors: &[u8], rows: &[&[u8]]) -> Vec<u8> {
 /// Bytes of matrices, and of inputs and results, that [`spot_check`] reads: some 20 us of a core.
 pub const CHECKED_MAX: usize = 256 << 10;
 
-/// Rows and bytes of each of them that are looked at in any case.
+/// No fewer rows, and bytes of each of them, are chosen from.
 const PART_MIN: usize = 64;
