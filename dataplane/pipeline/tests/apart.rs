@@ -6,10 +6,9 @@
 
 mod common;
 
-use common::{DOWN, Node, UP};
+use common::{DOWN, Node, UP, codes};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
-    WindowParams,
+    FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, TunnelId,
 };
 use recoded_wire::header::Header;
 use std::collections::VecDeque;
@@ -26,16 +25,6 @@ const STEP_NANOS: Nanos = 250_000;
 
 /// One packet in so many is lost on every link.
 const LOST: usize = 9;
-
-fn codes() -> Vec<FlowCode> {
-    vec![
-        FlowCode::Rlnc,
-        FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
-        FlowCode::Stream(StreamParams::new(1024)),
-        #[cfg(feature = "bats")]
-        common::bats(40),
-    ]
-}
 
 fn params(flow: u32, role: Role, code: FlowCode) -> FlowParams {
     let mut params = FlowParams { id: flow, ..common::params(role) };

@@ -36,6 +36,16 @@ fn rlnc(params: &mut FlowParams, packets: usize) {
     params.generations = 16;
 }
 
+/// A node of the butterfly, of which each branch carries `half` packets of a generation.
+fn parts(node: usize, params: &mut FlowParams, half: usize) {
+    rlnc(params, 2 * half);
+    match node {
+        0 => params.spread = Spread::Sum,
+        3 => (params.recoding, params.onward_share) = (Recoding::Random, 0.5),
+        _ => {}
+    }
+}
+
 fn lost(line: &Line, sink: usize) -> usize {
     let came = line.delivered.iter().filter(|packet| packet.node == sink).count();
     line.entered() - came
@@ -50,12 +60,7 @@ fn both_sinks_of_a_butterfly_get_what_two_links_carry() {
     }
     for (loss, half) in [(0.0, 129), (0.02, 135), (0.05, 140)] {
         let branches = |node: usize, params: &mut FlowParams| {
-            rlnc(params, 2 * half);
-            match node {
-                0 => params.spread = Spread::Sum,
-                3 => (params.recoding, params.onward_share) = (Recoding::Random, 0.5),
-                _ => {}
-            }
+            parts(node, params, half);
         };
         // A generation in the time that a link takes for half of its packets.
         let rate = SYMBOLS as f64 / half as f64 * UNIT;
@@ -90,14 +95,9 @@ fn sinks_wait_for_the_branch_that_brings_a_generation_late() {
     // in turn does not run for 30 ms, twice a second.
     for (seed, stalls) in [(0, false), (5, false), (27, true), (28, true)] {
         let branches = |node: usize, params: &mut FlowParams| {
-            rlnc(params, 2 * half);
+            parts(node, params, half);
             params.generations = 32;
             params.generation_timeout_nanos = params.flush_timeout_nanos;
-            match node {
-                0 => params.spread = Spread::Sum,
-                3 => (params.recoding, params.onward_share) = (Recoding::Random, 0.5),
-                _ => {}
-            }
         };
         let link = Link { rate: 20e6, queue: 200 * MILLI, ..Link::new(0.02, 2) };
         let links: Vec<_> = BUTTERFLY.iter().map(|edge| (*edge, link)).collect();
@@ -134,13 +134,8 @@ fn last_generation_is_not_asked_for_while_a_branch_brings_it() {
     }
     let half = 140;
     let branches = |node: usize, params: &mut FlowParams| {
-        rlnc(params, 2 * half);
+        parts(node, params, half);
         params.generation_timeout_nanos = params.flush_timeout_nanos;
-        match node {
-            0 => params.spread = Spread::Sum,
-            3 => (params.recoding, params.onward_share) = (Recoding::Random, 0.5),
-            _ => {}
-        }
     };
     let link = Link { rate: 20e6, queue: 200 * MILLI, ..Link::new(0.02, 2) };
     let links: Vec<_> = BUTTERFLY.iter().map(|edge| (*edge, link)).collect();

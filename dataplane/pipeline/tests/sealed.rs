@@ -4,11 +4,9 @@
 mod common;
 
 use common::keys::Keys;
-use common::{Line, Node, SHARD, UP, params};
+use common::{Line, Node, SHARD, UP, codes, params};
 use proptest::prelude::*;
-use recoded_pipeline::params::{
-    FlowCode, FlowParams, Role, Snapshot, StreamParams, TunnelId, WindowParams,
-};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, Snapshot, StreamParams, TunnelId};
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 use recoded_wire::stream::{STREAM_BYTES, StreamHeader, StreamSymbol, write_symbol};
@@ -24,17 +22,6 @@ const NUMBER: usize = 20;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-
-/// Every code, with symbols that hold a packet.
-fn codes() -> Vec<FlowCode> {
-    vec![
-        FlowCode::Rlnc,
-        FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
-        FlowCode::Stream(StreamParams::new(1024)),
-        #[cfg(feature = "bats")]
-        common::bats(40),
-    ]
-}
 
 /// Parameters of a sealed flow of a code; a plan adapts to a fifth lost on each of three hops.
 fn sealed(code: FlowCode) -> impl Fn(&mut FlowParams) {

@@ -13,7 +13,8 @@ use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, TunnelId, WindowParams,
+    FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
+    WindowParams,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_wire::coded::CodedHeader;
@@ -201,6 +202,17 @@ pub fn bats(source_symbols: usize) -> FlowCode {
         generator_bits: 8,
         interleave: Interleave::Auto,
     })
+}
+
+/// Every code, with symbols that hold a packet.
+pub fn codes() -> Vec<FlowCode> {
+    vec![
+        FlowCode::Rlnc,
+        FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
+        FlowCode::Stream(StreamParams::new(1024)),
+        #[cfg(feature = "bats")]
+        bats(40),
+    ]
 }
 
 /// Makes `params` those of a window flow over GF(256).
