@@ -5,6 +5,7 @@
 
 use super::error::{ConfigError, ConfigErrors, Fault};
 use super::names::Named;
+use super::reader::one_line;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -187,7 +188,7 @@ impl Walker<'_> {
     fn number(&mut self, kind: &str, line: usize, key: String, written: &str) {
         let fault = Fault::Value {
             key,
-            value: written.to_owned(),
+            value: one_line(written),
             verdict: "is out of range",
             rule: "numbers have 64 bits".to_owned(),
         };

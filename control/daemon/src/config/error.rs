@@ -58,8 +58,6 @@ impl fmt::Display for ConfigError {
             Fault::Unknown { key, hint } => write!(formatter, "unknown key {key}: {hint}"),
             Fault::Missing { key, rule } => write!(formatter, "{key} is missing: {rule}"),
             Fault::Value { key, value, verdict, rule } => {
-                // Lists may be written over several lines; a mistake has one.
-                let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
                 write!(formatter, "{key} = {value} {verdict}: {rule}")
             }
         }

@@ -207,11 +207,16 @@ impl<'a> Reader<'a> {
 
 /// A value as a message shows it: bounded, on one line.
 pub fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => one_line(&format!("\"{}\"", text.escape_default())),
+        other => one_line(&other.to_string()),
+    }
+}
+
+/// What is written, which may be a list over several lines, as a message shows it.
+pub fn one_line(written: &str) -> String {
     const CHARS_MAX: usize = 60;
-    let text = match value {
-        Value::String(text) => format!("\"{}\"", text.escape_default()),
-        other => other.to_string().replace('\n', " "),
-    };
+    let text = written.replace(['\n', '\r'], " ");
     if text.chars().count() <= CHARS_MAX {
         return text;
     }
