@@ -275,8 +275,19 @@ impl Line {
 
     /// How long ago a packet entered the shard that forged packets are of.
     fn silence(&self) -> Nanos {
-        let shard = Header::parse(&self.newest).map_or(0, |header| header.shard);
-        self.now - self.entered_at[usize::from(shard)]
+        self.now - self.entered_at[usize::from(self.forged_shard())]
+    }
+
+    /// The shard that forged packets are of.
+    fn forged_shard(&self) -> u8 {
+        Header::parse(&self.newest).map_or(0, |header| header.shard)
+    }
+
+    /// Whether the sink holds a block so far before the newest one, as its batches did not suffice:
+    /// what is forged of that spoils it.
+    fn is_held(&self, behind: u32) -> bool {
+        let held = self.nodes.last().map_or(0, |sink| sink.held(self.forged_shard()));
+        matches!(self.code, FlowCode::Bats(_)) && (behind as usize) < held
     }
 
     /// Whether a sink can tell a forged unit so far from the newest one by its number alone: it is
@@ -292,7 +303,7 @@ impl Line {
             }
         };
         let is_busy_window = matches!(self.code, FlowCode::Window(_)) && silence < BUSY;
-        distance < 0
+        distance < 0 && !self.is_held(distance.unsigned_abs())
             || distance > ahead
             || distance == 0 && silence >= QUIET
             || is_busy_window && BUSY_AHEAD.contains(&distance)

@@ -9,7 +9,7 @@ use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{
-    FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
+    FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
 };
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_wire::frames::{Frames, Span};
@@ -223,10 +223,19 @@ impl Node {
 
     /// Whether the next unit of a source takes the place of one that is not acknowledged.
     pub(super) fn is_full(&self, shard: u8) -> bool {
-        let units = self.sent.settings.generations;
+        let settings = &self.sent.settings;
+        let units = match &settings.code {
+            FlowCode::Bats(code) => settings.blocks(code),
+            _ => settings.generations,
+        };
+        self.held(shard) >= units
+    }
+
+    /// Units of a shard that it holds.
+    pub(super) fn held(&self, shard: u8) -> usize {
         let reports = self.workers.iter().map(|worker| worker.pipeline.report());
-        let mut flows = reports.flat_map(|report| report.flows);
-        flows.any(|flow| flow.shard == shard && flow.held >= units)
+        let flows = reports.flat_map(|report| report.flows);
+        flows.filter(|flow| flow.shard == shard).map(|flow| flow.held).sum()
     }
 
     pub(super) fn apply(&mut self, params: &FlowParams, now: Nanos) {
