@@ -9,11 +9,13 @@
 //!                                 |_____| half: do others keep the queue full?
 //! ```
 //!
-//! Others that aim at short queues, too, see it fall and send half as well; when it is empty then,
-//! the contest is over for all of them. Where much overflows, there are more who want a part than
+//! Others that aim at short queues, too, see it fall and send half as well, those of this machine
+//! at the same moment ([`crate::peer::moments`]); when it is empty then, the contest is over for
+//! all of them. Else the others are real. Where much overflows, there are more who want a part than
 //! there is room for, and less is aimed at.
 
 use crate::params::Nanos;
+use crate::peer::moments;
 
 /// Part of the link that is aimed at, as it seems. What others answer within a round trip, and
 /// noise, make the own part seem larger than it is, up to half as much again: this is 0.3 to 0.45
@@ -34,10 +36,10 @@ const PULSES: [f64; 3] = [1.25, 0.75, 1.0];
 /// Part of what is lacking that is made up for in a round trip.
 const STEP: f64 = 0.2;
 
-/// Part of the rate, for so many round trips out of so many more.
+/// Part of the rate, for so many round trips out of so many more, or up to twice that.
 const DRAIN: f64 = 0.5;
 const DRAIN_ROUNDS: u32 = 3;
-const HOLD_ROUNDS: u32 = 48;
+const HOLD_ROUNDS: Nanos = 48;
 
 /// Others drain the queue when less than this part of its most is left, if the last time is so
 /// many round trips ago.
@@ -56,11 +58,12 @@ pub(crate) struct Shared {
     /// Part of the link that this sender has.
     pub own: f64,
     pub queue: f64,
-    /// The queue that this sender would aim at alone.
+    /// The queue that senders who aim at short ones would make.
     pub target: f64,
     pub overflows: bool,
     /// Whether there was always more to send.
     pub is_limited: bool,
+    pub round_trip: Nanos,
 }
 
 /// One contest.
@@ -73,6 +76,9 @@ pub(crate) struct Contest {
     rounds: u32,
     most: f64,
     empty: u32,
+    /// Whether there was a drain, and whether it went on after that.
+    has_drained: bool,
+    is_real: bool,
     /// When the last step was.
     at: Nanos,
 }
@@ -80,12 +86,26 @@ pub(crate) struct Contest {
 impl Contest {
     /// Begins with a rate, in bytes per second.
     pub(crate) fn new(rate: f64, at: Nanos) -> Self {
-        Self { rate, aim: SHARE, rounds: DRAIN_ROUNDS, most: 0.0, empty: 0, at }
+        Self {
+            rate,
+            aim: SHARE,
+            rounds: DRAIN_ROUNDS,
+            most: 0.0,
+            empty: 0,
+            has_drained: false,
+            is_real: false,
+            at,
+        }
     }
 
     /// What it sends on average, in bytes per second.
     pub(crate) fn mean(&self) -> f64 {
         self.rate
+    }
+
+    /// Whether the others did not drain the queue when this sender did.
+    pub(crate) fn is_real(&self) -> bool {
+        self.is_real
     }
 
     /// The rate from now on; `None` when the others are gone.
@@ -95,11 +115,14 @@ impl Contest {
             return None;
         }
         self.rounds += 1;
+        let period = seen.round_trip.saturating_mul(HOLD_ROUNDS);
+        let turns = moments::has_passed(self.at, now, period);
         self.adjust_aim(seen.overflows, now);
         self.most = self.most.max(seen.queue);
         let falls = self.most > seen.target && seen.queue < FALLEN * self.most;
-        if self.rounds > HOLD_ROUNDS || (falls && self.rounds > APART_ROUNDS) {
-            (self.rounds, self.most) = (0, 0.0);
+        self.is_real |= self.has_drained && self.rounds > BEFORE_ROUNDS;
+        if turns || (falls && self.rounds > APART_ROUNDS) {
+            (self.rounds, self.most, self.has_drained) = (0, 0.0, true);
         }
         if self.rounds < DRAIN_ROUNDS {
             return Some(self.rate * DRAIN);
@@ -128,7 +151,14 @@ mod tests {
     const RATE: f64 = 12.5e6;
 
     fn seen(own: f64, queue: f64) -> Shared {
-        Shared { own, queue, target: 5e6, overflows: false, is_limited: true }
+        Shared {
+            own,
+            queue,
+            target: 5e6,
+            overflows: false,
+            is_limited: true,
+            round_trip: ROUND_TRIP,
+        }
     }
 
     /// Takes so many steps; what is sent on average after them.
@@ -167,12 +197,25 @@ mod tests {
         after(&mut contest, 20, &seen(SHARE, 20e6));
         let halved = contest.step(&seen(SHARE, 7e6), contest.at + ROUND_TRIP);
         assert_eq!(halved, Some(contest.mean() * DRAIN));
-        let mut contest = Contest::new(RATE, 0);
-        let halved = (0..100).filter(|_| {
-            let rate = contest.step(&seen(SHARE, 20e6), contest.at + ROUND_TRIP);
-            rate == Some(contest.mean() * DRAIN)
-        });
-        assert_eq!(halved.count() as u32, 2 * DRAIN_ROUNDS);
+    }
+
+    #[test]
+    fn senders_drain_at_the_same_moments_and_others_who_do_not_are_real() {
+        let full = seen(SHARE, 20e6);
+        let halved = |begun: u64| {
+            let mut contest = Contest::new(RATE, begun * ROUND_TRIP);
+            let steps = (begun + 1..250).filter(|step| {
+                let rate = contest.step(&full, step * ROUND_TRIP);
+                rate == Some(contest.mean() * DRAIN)
+            });
+            let steps: Vec<u64> = steps.collect();
+            (steps, contest.is_real())
+        };
+        let (one, other) = (halved(0), halved(30));
+        assert_eq!(one, other);
+        assert_eq!(one.0.len() as u32 % DRAIN_ROUNDS, 0);
+        assert!(one.0.len() as u32 >= 250 / (2 * HOLD_ROUNDS as u32) * DRAIN_ROUNDS && one.1);
+        assert!(!Contest::new(RATE, 0).is_real());
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub(crate) mod arrivals;
 pub(crate) mod branches;
 
 mod contest;
+mod moments;
 mod own;
 
 mod sequence;

@@ -16,19 +16,20 @@
 //! What waits in the neighbour, since the links behind it are slower, is part of the queue. Then
 //! the rate is what the neighbour sends on, times that gain.
 //!
-//! Now and then a queue that stays is emptied. One that does not become shorter is not ours. If it
-//! never changes, it is part of the way from then on. Where others have more of the link than their
-//! part, which changes of the rate tell, the rate is contested with them. A link that drops what
-//! exceeds its rate without a queue is told by what arrives: it does not grow with what is sent.
+//! Now and then a queue that stays is emptied. One that does not become shorter is not ours: it is
+//! part of the way from then on, or others have more of the link than their part, and the rate is
+//! contested with them ([`stays`]). A link that drops what exceeds its rate without a queue is told
+//! by what arrives: it does not grow with what is sent.
 
 use crate::params::Nanos;
-use crate::peer::contest::{Contest, SHARE, Shared};
+use crate::peer::contest::Contest;
 use crate::peer::headroom::Headroom;
 use crate::peer::own::Own;
 use crate::peer::policed::{Flow, Policed};
-use crate::peer::sample::{Round, SAMPLE_NANOS, Sample};
+use crate::peer::sample::{Round, Sample};
 use onward::{Onward, STALLED_NANOS};
 use seen::{FACTOR_LEAST, Seen, unscaled_own, unscaled_target};
+use stays::{Drain, EMPTY, Rival};
 
 /// Rates, in bytes per second: the first, the least, the most.
 const FIRST: f64 = 12.5e6;
@@ -65,35 +66,11 @@ const FASTER: u32 = 8;
 const GROWS: f64 = 1.25;
 const LAGGING: u32 = 3;
 
-/// Loss beyond the usual one that is that of a queue.
-const OVERFLOW: f64 = 0.03;
-
 /// Weight of a sample in the mean of the newest.
 const RECENT_WEIGHT: f64 = 0.1;
 
-/// A queue that was never empty for so long, and round trips, is emptied: twice as much of it
-/// within a round trip, at no less than this part of the rate.
-const FULL_NANOS: Nanos = 1_000_000_000;
-const FULL_ROUND_TRIPS: Nanos = 16;
-const DRAIN: f64 = 0.6;
-
-/// Samples after which it should have become shorter; else it is not ours.
-const DRAINED: u32 = 3;
-
-/// So long after a contest, the next one goes on where that one ended.
-const RIVAL_NANOS: Nanos = 10_000_000_000;
-
-/// So much sooner where the own part of the link is less than a contest aims at.
-const SOONER: Nanos = 4;
-
-/// Part of the own queue that is none.
-const EMPTY: f64 = 0.2;
-
 /// Samples of a period.
 const PERIOD: u32 = 6;
-
-/// It has become shorter when this part of it is left.
-const SHORTER: f64 = 0.75;
 
 /// Weight of a sample in the usual loss.
 const LOSS_WEIGHT: f64 = 1.0 / 16.0;
@@ -113,8 +90,9 @@ enum Phase {
 pub(crate) struct Rate {
     bytes_per_second: f64,
     phase: Phase,
-    /// What a start began with.
+    /// What a start began with, and the least that it ends with.
     first: f64,
+    first_least: f64,
     headroom: Headroom,
     /// Share that is lost where there is no queue.
     usual_loss: Option<f64>,
@@ -128,8 +106,7 @@ pub(crate) struct Rate {
     calm: u32,
     /// What the link carried when it last had a queue.
     ceiling: Option<f64>,
-    /// The queue that is being emptied, and the samples of that.
-    drain: Option<(f64, u32)>,
+    drain: Option<Drain>,
     /// Whether the sample of before had no queue either.
     was_calm: bool,
     /// Startup: whether there was always more to send, the most that arrived a round trip before,
@@ -155,8 +132,9 @@ pub(crate) struct Rate {
     contest: Option<Contest>,
     /// Whether the neighbour passes on what comes at once: what waits is in the queue of a link.
     passes: bool,
-    /// When the last contest was, and what was sent in it.
-    rival: Option<(Nanos, f64)>,
+    rival: Option<Rival>,
+    /// When the last step without a contest was.
+    stepped_at: Nanos,
     own: Own,
 }
 
@@ -184,6 +162,7 @@ impl Rate {
             bytes_per_second: FIRST,
             phase: Phase::Startup,
             first: FIRST,
+            first_least: LEAST,
             headroom: Headroom::new(FIRST),
             usual_loss: None,
             round: Round::default(),
@@ -209,6 +188,7 @@ impl Rate {
             contest: None,
             passes: false,
             rival: None,
+            stepped_at: 0,
             own: Own::default(),
         }
     }
@@ -267,9 +247,15 @@ impl Rate {
     pub(crate) fn queue(&mut self, waited: Nanos, round_trip: Nanos) {
         // Where less is sent than could be, the queue is of others.
         if self.phase == Phase::Startup && self.was_limited && waited > self.target(round_trip) {
-            self.phase = Phase::Steady;
-            self.set(self.bytes_per_second.min(self.most()));
+            self.end_start();
         }
+    }
+
+    /// A start ends at what the link carried. After an outage that is of few packets, which say
+    /// little.
+    fn end_start(&mut self) {
+        self.phase = Phase::Steady;
+        self.set(self.bytes_per_second.min(self.most()).max(self.first_least));
     }
 
     /// Nothing was heard for long: half as fast.
@@ -292,6 +278,7 @@ impl Rate {
             (self.contest, self.drain) = (None, None);
             self.set(self.bytes_per_second.max(before * RETURN));
             self.first = self.bytes_per_second;
+            self.first_least = self.first / 2.0;
             self.headroom = Headroom::new(self.first);
         }
     }
@@ -308,8 +295,7 @@ impl Rate {
             let target = self.target(round_trip);
             if sample.is_limited && (sample.is_stretched() || sample.queue > target) {
                 // A burst may be over before a round trip is.
-                self.phase = Phase::Steady;
-                self.set(self.bytes_per_second.min(self.most()));
+                self.end_start();
             } else if all.queue <= target {
                 // Ahead of those who are about to send more.
                 let ahead = ahead::of(carried, sample.is_limited, round_trip);
@@ -421,8 +407,7 @@ impl Rate {
     fn start(&mut self, seen: &Seen) {
         if seen.queue > seen.target {
             if seen.is_ours {
-                self.phase = Phase::Steady;
-                self.set(self.bytes_per_second.min(self.most()));
+                self.end_start();
             }
             return;
         }
@@ -435,95 +420,14 @@ impl Rate {
         }
     }
 
-    /// There is no queue.
-    fn was_empty(&mut self, now: Nanos) {
-        (self.empty_at, self.empty_rate) = (now, self.most());
-        self.since_empty = (f64::MAX, 0.0);
-    }
-
-    /// Whether more is lost than without a queue.
-    fn overflows(&self) -> bool {
-        self.recent_loss.unwrap_or(0.0) > self.usual_loss.unwrap_or(0.0) + OVERFLOW
-    }
-
     /// One step of the loop.
     fn steer(&mut self, seen: &Seen, now: Nanos) -> Verdict {
-        if let Some(mut contest) = self.contest.take() {
-            let &Seen { link_queue: queue, own: target, is_limited, .. } = seen;
-            let (own, overflows) = (self.own.part(SHARE), self.overflows());
-            let shared = Shared { own, queue, target, overflows, is_limited };
-            let next = contest.step(&shared, now);
-            self.rival = Some((now, contest.mean()));
-            if overflows {
-                // It counts once.
-                self.recent_loss = self.usual_loss;
-            }
-            if let Some(next) = next {
-                self.contest = Some(contest);
-                self.set(next);
-                return Verdict::Fine;
-            }
-            self.was_empty(now);
-        }
-        if let Some((before, samples)) = self.drain.take() {
-            return self.drained((before, samples), seen, now);
-        }
-        let full = FULL_NANOS.max(FULL_ROUND_TRIPS * seen.round_trip);
-        self.rival = self.rival.filter(|(at, _)| now < *at + RIVAL_NANOS);
-        if self.is_of_others(seen) && now > self.empty_at + full / SOONER {
-            self.begin_contest(now);
-        } else if seen.is_limited && now > self.empty_at + full {
-            // Without a look at the way itself, a queue that stays becomes part of it.
-            self.drain = Some((seen.queue, 0));
-            let part = 2.0 * seen.queue / seen.round_trip.max(SAMPLE_NANOS) as f64;
-            self.set(self.most() * (1.0 - part).max(DRAIN));
-        } else if seen.queue < seen.target {
-            self.rise(seen);
-        } else {
-            self.fall(seen);
+        match self.look_at_queue(seen, now) {
+            Some(verdict) => return verdict,
+            None if seen.queue < seen.target => self.rise(seen),
+            None => self.fall(seen),
         }
         Verdict::Fine
-    }
-
-    /// Whether a queue has become shorter since less is sent.
-    fn drained(&mut self, (before, samples): (f64, u32), seen: &Seen, now: Nanos) -> Verdict {
-        if self.is_of_others(seen) {
-            self.begin_contest(now);
-            return Verdict::Fine;
-        }
-        let is_shorter = seen.queue < SHORTER * before;
-        if !is_shorter && samples + 1 < DRAINED {
-            self.drain = Some((before, samples + 1));
-            return Verdict::Fine;
-        }
-        let (least, most) = self.since_empty;
-        let changes = most > least + seen.own / 2.0;
-        if !is_shorter && changes && seen.is_contested() {
-            self.begin_contest(now);
-            return Verdict::Fine;
-        }
-        if is_shorter {
-            self.set(self.most());
-        }
-        self.was_empty(now);
-        // A queue that overflows is shortened by sending less, in time.
-        let is_fine = is_shorter || changes || self.overflows();
-        if is_fine { Verdict::Fine } else { Verdict::NotOurs }
-    }
-
-    /// Whether the queue is long, and others have more of the link than their part.
-    fn is_of_others(&self, seen: &Seen) -> bool {
-        seen.is_contested() && self.own.part(1.0) < SHARE
-    }
-
-    /// Others fill the queue: from what was sent in the last contest, or a part of what was carried
-    /// before they did.
-    fn begin_contest(&mut self, now: Nanos) {
-        let before = self.rival.map_or(SHARE * self.empty_rate, |(_, rate)| rate);
-        // What was sent in the last contest may have been for a link that carried more.
-        let rate = before.max(self.capacity).min(self.most().max(self.empty_rate));
-        self.contest = Some(Contest::new(rate, now));
-        self.set(rate);
     }
 
     fn rise(&mut self, seen: &Seen) {
@@ -588,5 +492,6 @@ mod onward;
 mod seen;
 #[cfg(test)]
 mod shared_link;
+mod stays;
 #[cfg(test)]
 mod tests;

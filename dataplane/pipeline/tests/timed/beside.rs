@@ -1,4 +1,5 @@
-//! TCP of others on a link of a line, which ends there; and TCP inside the tunnel.
+//! Who shares a link of a line: other lines, and TCP of others, which ends there; and TCP inside
+//! the tunnel.
 
 use super::tcp::Tcp;
 use super::{FLOW, Line, Nanos, ShardId, WAKE_NANOS, What};
@@ -18,7 +19,22 @@ pub struct Beside {
     is_over: bool,
 }
 
+/// Lets time pass for several lines, so that those that share links meet there.
+pub fn run_beside(lines: &mut [Line], nanos: Nanos) {
+    /// Less than a packet takes on any link that is shared in a test.
+    const TURN_NANOS: Nanos = 50_000;
+    for _ in 0..nanos / TURN_NANOS {
+        lines.iter_mut().for_each(|line| line.run(TURN_NANOS));
+    }
+}
+
 impl Line {
+    /// A link is one with that of another line, which is to run beside this one.
+    pub fn share(&mut self, hop: usize, (other, of_other): (&Line, usize)) {
+        self.down[hop].share(&other.down[of_other]);
+        self.up[hop].share(&other.up[of_other]);
+    }
+
     /// From now on a stream of TCP shares a link towards the sink; its place among them.
     pub fn beside(&mut self, hop: usize, control: &str) -> usize {
         self.add(Some(hop), control)

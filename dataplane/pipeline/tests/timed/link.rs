@@ -3,6 +3,8 @@
 use super::{MILLI, Nanos};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// Bytes around a UDP payload on a link.
 const AROUND_BYTES: usize = 42;
@@ -49,7 +51,7 @@ impl Link {
 /// What happens on it.
 pub struct Channel {
     pub link: Link,
-    free_at: Nanos,
+    free_at: Rc<Cell<Nanos>>,
     is_bad: bool,
     random: ChaCha8Rng,
     pub sent: u64,
@@ -62,7 +64,7 @@ impl Channel {
     pub fn new(link: Link, seed: u64) -> Channel {
         Channel {
             link,
-            free_at: 0,
+            free_at: Rc::default(),
             is_bad: false,
             random: ChaCha8Rng::seed_from_u64(seed),
             sent: 0,
@@ -72,13 +74,18 @@ impl Channel {
         }
     }
 
+    /// From now on it has its queue in common with another one.
+    pub fn share(&mut self, other: &Channel) {
+        self.free_at = Rc::clone(&other.free_at);
+    }
+
     fn chance(&mut self, share: f64) -> bool {
         f64::from(self.random.next_u32()) < share * 4_294_967_296.0
     }
 
     /// When the copies of a packet arrive that is sent now.
     pub fn send(&mut self, bytes: usize, now: Nanos) -> Vec<Nanos> {
-        let wait = self.free_at.saturating_sub(now);
+        let wait = self.free_at.get().saturating_sub(now);
         self.sent += 1;
         self.bytes += (bytes + AROUND_BYTES) as u64;
         if wait > self.link.queue {
@@ -87,7 +94,7 @@ impl Channel {
         }
         self.longest = self.longest.max(wait);
         let takes = ((bytes + AROUND_BYTES) as f64 * 8e9 / self.link.rate) as Nanos;
-        self.free_at = self.free_at.max(now) + takes;
+        self.free_at.set(self.free_at.get().max(now) + takes);
         let Link { loss, burst, delay, reordered: (late, by), duplicated, .. } = self.link;
         let is_lost = if burst <= 1.0 {
             self.chance(loss)
@@ -103,7 +110,7 @@ impl Channel {
         if is_lost || bytes > self.link.bytes_max {
             return Vec::new();
         }
-        let arrives = self.free_at + delay + if self.chance(late) { by } else { 0 };
+        let arrives = self.free_at.get() + delay + if self.chance(late) { by } else { 0 };
         if self.chance(duplicated) { vec![arrives, arrives + MILLI] } else { vec![arrives] }
     }
 }

@@ -11,6 +11,7 @@ mod stall;
 mod tcp;
 mod wires;
 
+pub use beside::run_beside;
 use keys::{Keys, by_keys};
 use link::Channel;
 pub use link::Link;

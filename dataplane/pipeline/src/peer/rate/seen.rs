@@ -29,6 +29,9 @@ const FLOODED: f64 = 3.0;
 /// Times that beyond which the queue is that of others who do not aim at a short one.
 const CONTESTED: f64 = 2.0;
 
+/// Times what each of several aims at that they make of it together.
+const SEVERAL: f64 = 1.25;
+
 /// What a sample says of the queue; times in nanoseconds.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Seen {
@@ -47,7 +50,12 @@ pub(super) struct Seen {
 impl Seen {
     /// Whether the queue is longer than several who aim at short ones would make it.
     pub(super) fn is_contested(&self) -> bool {
-        self.link_queue > CONTESTED * unscaled_own(self.round_trip)
+        self.link_queue > (CONTESTED * unscaled_own(self.round_trip)).max(self.target)
+    }
+
+    /// A queue that may be of several who aim at short ones: a contest with such is over.
+    pub(super) fn of_several(&self) -> f64 {
+        self.own.max(SEVERAL * self.target)
     }
 
     pub(super) fn is_flooded(&self) -> bool {

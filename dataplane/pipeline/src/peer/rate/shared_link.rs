@@ -292,7 +292,7 @@ fn beside_tcp_of_others_nobody_gets_less_than_half_of_a_fair_share_or_more_than_
         (&["ours", "cubic", "ours"], 10),
     ] {
         let mut world = World::new(way * 1_000_000, names);
-        let (parts, waits) = world.parts((15, 45));
+        let (parts, waits) = world.parts((15, 75));
         println!("{names:?}, {way} ms: {parts:.2?}, {:.1} ms", waits / 1e6);
         let fair = 1.0 / names.len() as f64;
         let is_fair = parts.iter().all(|part| (0.5 * fair..=2.0 * fair).contains(part));

@@ -1,0 +1,39 @@
+//! Moments that all senders of one machine have in common, as they have its clock.
+//!
+//! Several who share a link tell whether others fill its queue by sending less for a while. One
+//! alone leaves room that the rest take; all at once, they see it empty.
+
+use crate::params::Nanos;
+
+/// Whether one of the moments, of which there is one in each `period`, lies between two times.
+/// Periods are rounded up to powers of two, so that the moments of a longer one are among those of
+/// a shorter one: senders whose round trips differ still meet.
+pub(crate) fn has_passed(before: Nanos, now: Nanos, period: Nanos) -> bool {
+    let period = period.clamp(1, 1 << 62).next_power_of_two();
+    before / period != now / period
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_of_different_periods_and_steps_meet() {
+        let moments = |period: Nanos, step: Nanos| {
+            let times = (1..20_000).map(move |number| number * step);
+            times.filter(move |now| has_passed(now - step, *now, period)).collect::<Vec<_>>()
+        };
+        let (short, long) = (moments(250, 7), moments(900, 11));
+        assert!(short.len() > 100 && long.len() > 100);
+        for moment in long.iter().filter(|moment| **moment < 130_000) {
+            assert!(short.iter().any(|other| other.abs_diff(*moment) <= 11), "{moment}");
+        }
+    }
+
+    #[test]
+    fn no_clock_and_no_period_is_too_long() {
+        assert!(!has_passed(u64::MAX, u64::MAX, u64::MAX));
+        assert!(has_passed(0, u64::MAX, u64::MAX));
+        assert!(has_passed(1, 0, 0));
+    }
+}

@@ -1,0 +1,174 @@
+//! A queue that stays: one that is never empty is emptied once, which shows whose it is.
+//!
+//! ```text
+//!  stays ── less is sent ──┬── shorter: it was ours
+//!                          ├── as long, and others have more than their part: contest
+//!                          └── as long, and never changes: part of the way
+//! ```
+//!
+//! All senders of a machine send less at the same moments ([`crate::peer::moments`]): several of
+//! them that share a link would else take each other for others. Beside others that were real not
+//! long ago, a contest begins without that.
+
+use crate::params::Nanos;
+use crate::peer::contest::{Contest, SHARE, Shared};
+use crate::peer::moments;
+use crate::peer::rate::seen::Seen;
+use crate::peer::rate::{Rate, Verdict};
+use crate::peer::sample::SAMPLE_NANOS;
+
+/// A queue that was never empty for so long, and round trips, is emptied: twice as much of it
+/// within a round trip, at no less than this part of what arrives.
+const FULL_NANOS: Nanos = 1_000_000_000;
+const FULL_ROUND_TRIPS: Nanos = 16;
+const DRAIN: f64 = 0.6;
+
+/// So much sooner where the own part of the link is less than a contest aims at.
+const SOONER: Nanos = 4;
+
+/// Samples, and round trips, after which it should have become shorter; else it is not ours.
+const DRAINED: u32 = 3;
+
+/// It has become shorter when this part of it is left.
+const SHORTER: f64 = 0.75;
+
+/// Loss beyond the usual one that is that of a queue.
+const OVERFLOW: f64 = 0.03;
+
+/// Part of the own queue that is none.
+pub(super) const EMPTY: f64 = 0.2;
+
+/// So long after a contest, the next one goes on where that one ended.
+const RIVAL_NANOS: Nanos = 10_000_000_000;
+
+/// A queue that is being emptied: how long it was, since when, and the samples of that.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Drain {
+    queue: f64,
+    since: Nanos,
+    samples: u32,
+}
+
+/// The last contest: when it was, what was sent in it, and when the others were real last.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Rival {
+    at: Nanos,
+    rate: f64,
+    real_at: Option<Nanos>,
+}
+
+impl Rate {
+    /// There is no queue.
+    pub(super) fn was_empty(&mut self, now: Nanos) {
+        (self.empty_at, self.empty_rate) = (now, self.most());
+        self.since_empty = (f64::MAX, 0.0);
+    }
+
+    /// Whether more is lost than without a queue.
+    fn overflows(&self) -> bool {
+        self.recent_loss.unwrap_or(0.0) > self.usual_loss.unwrap_or(0.0) + OVERFLOW
+    }
+
+    /// Whether the queue is long, and others have more of the link than their part.
+    fn is_of_others(&self, seen: &Seen) -> bool {
+        seen.is_contested() && self.own.part(1.0) < SHARE
+    }
+
+    /// What is to be done about a queue that stays; `None` where none does.
+    pub(super) fn look_at_queue(&mut self, seen: &Seen, now: Nanos) -> Option<Verdict> {
+        if let Some(contest) = self.contest.take() {
+            if self.contend(contest, seen, now) {
+                return Some(Verdict::Fine);
+            }
+            self.was_empty(now);
+        }
+        if let Some(drain) = self.drain.take() {
+            return Some(self.go_on_draining(drain, seen, now));
+        }
+        self.rival = self.rival.filter(|rival| now < rival.at + RIVAL_NANOS);
+        let is_of_others = self.is_of_others(seen);
+        let full = FULL_NANOS.max(FULL_ROUND_TRIPS.saturating_mul(seen.round_trip));
+        let stays = if is_of_others { full / SOONER } else { full };
+        let before = std::mem::replace(&mut self.stepped_at, now);
+        if now <= self.empty_at.saturating_add(stays) {
+            return None;
+        }
+        let real_at = self.rival.and_then(|rival| rival.real_at);
+        if is_of_others && real_at.is_some_and(|at| now < at + RIVAL_NANOS) {
+            self.begin_contest(now);
+            return Some(Verdict::Fine);
+        }
+        if !moments::has_passed(before, now, stays) || !(seen.is_limited || is_of_others) {
+            return None;
+        }
+        // Without a look at the way itself, a queue that stays becomes part of it.
+        self.drain = Some(Drain { queue: seen.queue, since: now, samples: 0 });
+        let part = 2.0 * seen.queue / seen.round_trip.max(SAMPLE_NANOS) as f64;
+        // The best of several senders is more than the link carries.
+        let carried =
+            if self.own.part(1.0) < SHARE { self.capacity.min(self.most()) } else { self.most() };
+        self.set(carried * (1.0 - part).max(DRAIN));
+        Some(Verdict::Fine)
+    }
+
+    /// Whether a queue has become shorter since less is sent.
+    fn go_on_draining(&mut self, drain: Drain, seen: &Seen, now: Nanos) -> Verdict {
+        let is_shorter = seen.queue < SHORTER * drain.queue;
+        // The samples of who sends little are far apart.
+        let round_trips = Nanos::from(DRAINED).saturating_mul(seen.round_trip.max(SAMPLE_NANOS));
+        let is_over = drain.samples + 1 >= DRAINED || now > drain.since.saturating_add(round_trips);
+        if !is_shorter && !is_over {
+            self.drain = Some(Drain { samples: drain.samples + 1, ..drain });
+            return Verdict::Fine;
+        }
+        let (least, most) = self.since_empty;
+        let changes = most > least + seen.own / 2.0;
+        if !is_shorter && (self.is_of_others(seen) || changes && seen.is_contested()) {
+            self.begin_contest(now);
+            return Verdict::Fine;
+        }
+        if is_shorter {
+            self.set(self.most());
+        }
+        self.was_empty(now);
+        // A queue that overflows is shortened by sending less, in time.
+        let is_fine = is_shorter || changes || self.overflows();
+        if is_fine { Verdict::Fine } else { Verdict::NotOurs }
+    }
+
+    /// Others fill the queue: from what was sent in the last contest, or a part of what was carried
+    /// before they did.
+    fn begin_contest(&mut self, now: Nanos) {
+        let before = self.rival.map_or(SHARE * self.empty_rate, |rival| rival.rate);
+        // What was sent in the last contest may have been for a link that carried more.
+        let rate = before.max(self.capacity).min(self.most().max(self.empty_rate));
+        self.contest = Some(Contest::new(rate, now));
+        self.set(rate);
+    }
+
+    /// One step of a contest. False when it is over.
+    fn contend(&mut self, mut contest: Contest, seen: &Seen, now: Nanos) -> bool {
+        let overflows = self.overflows();
+        let shared = Shared {
+            own: self.own.part(SHARE),
+            queue: seen.link_queue,
+            target: seen.of_several(),
+            overflows,
+            is_limited: seen.is_limited,
+            round_trip: seen.round_trip,
+        };
+        let next = contest.step(&shared, now);
+        let before = self.rival.and_then(|rival| rival.real_at);
+        let real_at = if contest.is_real() { Some(now) } else { before };
+        self.rival = Some(Rival { at: now, rate: contest.mean(), real_at });
+        if overflows {
+            // It counts once.
+            self.recent_loss = self.usual_loss;
+        }
+        if let Some(next) = next {
+            self.contest = Some(contest);
+            self.set(next);
+        }
+        next.is_some()
+    }
+}
