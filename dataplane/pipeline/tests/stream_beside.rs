@@ -111,7 +111,7 @@ fn streams_that_share_links_with_each_other_share_alike() {
         println!(
             "seed {seed}, {queue} ms: least {least:.2}, mean {mean:.3}, {full:.4} lost in queues"
         );
-        let (least_part, least_mean) = if queue == 25 { (0.5, 0.95) } else { (0.2, 0.9) };
-        assert!(least > least_part && mean > least_mean && full < 0.08, "{parts:.2?}, {full}");
+        let (least_part, least_mean) = if queue == 25 { (0.5, 0.95) } else { (0.15, 0.9) };
+        assert!(least > least_part && mean > least_mean && full < 0.1, "{parts:.2?}, {full}");
     }
 }

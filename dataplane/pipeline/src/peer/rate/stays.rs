@@ -23,6 +23,9 @@ const FULL_NANOS: Nanos = 1_000_000_000;
 const FULL_ROUND_TRIPS: Nanos = 16;
 const DRAIN: f64 = 0.6;
 
+/// The same where others have more than their part, which take what is left to them.
+const DRAIN_OTHERS: f64 = 0.7;
+
 /// So much sooner where the own part of the link is less than a contest aims at.
 const SOONER: Nanos = 4;
 
@@ -104,10 +107,11 @@ impl Rate {
         // Without a look at the way itself, a queue that stays becomes part of it.
         self.drain = Some(Drain { queue: seen.queue, since: now, samples: 0 });
         let part = 2.0 * seen.queue / seen.round_trip.max(SAMPLE_NANOS) as f64;
+        let is_alone = self.own.part(1.0) >= SHARE;
         // The best of several senders is more than the link carries.
-        let carried =
-            if self.own.part(1.0) < SHARE { self.capacity.min(self.most()) } else { self.most() };
-        self.set(carried * (1.0 - part).max(DRAIN));
+        let carried = if is_alone { self.most() } else { self.capacity.min(self.most()) };
+        let least = if is_of_others { DRAIN_OTHERS } else { DRAIN };
+        self.set(carried * (1.0 - part).max(least));
         Some(Verdict::Fine)
     }
 
