@@ -21,7 +21,7 @@ use crate::peer::moments;
 /// noise, make the own part seem larger than it is, up to half as much again: this is 0.3 to 0.45
 /// beside one CUBIC or BBR, as many of these, or another stream. At 0.45, with BBR inside beside
 /// BBR, it was 0.2.
-pub(crate) const SHARE: f64 = 0.55;
+pub(crate) const SHARE: f64 = 0.6;
 
 /// What is left of that in a round trip in which much overflows, the least of it, and how long it
 /// takes to come back.
