@@ -4,7 +4,8 @@
 mod timed;
 
 use recoded_pipeline::params::Nanos;
-use timed::{Line, Link, Load, MILLI, SECOND, is_emulated, run_beside};
+use timed::beside::run_beside;
+use timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
 
 const GREEDY: Load = Load { bytes: 1400, rate: None, ordered: true };
 

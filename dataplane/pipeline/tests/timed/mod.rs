@@ -2,7 +2,7 @@
 //! that send as fast as they may, or evenly.
 #![allow(dead_code)] // each test binary uses its own part
 
-mod beside;
+pub mod beside;
 #[path = "../common/keys.rs"]
 pub mod keys;
 mod link;
@@ -11,7 +11,6 @@ mod stall;
 mod tcp;
 mod wires;
 
-pub use beside::run_beside;
 use keys::{Keys, by_keys};
 use link::Channel;
 pub use link::Link;
