@@ -95,7 +95,7 @@ fn tunnel_has_both_families_changes_addresses_live_and_keeps_them() {
         near.dataplane_pid().is_ok_and(|pid| pid != process)
     });
     near.wait_until_it_answers().unwrap();
+    common::wait_for("the new address", near, || has(bed.source(), "10.95.0.1/24"));
     assert_dressed(&bed);
-    assert!(has(bed.source(), "10.95.0.1/24"));
     common::wait_for("a packet after the takeover", near, || answers(&bed, "fd00:97::2"));
 }
