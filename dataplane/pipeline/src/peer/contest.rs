@@ -9,7 +9,7 @@
 //!                                 |_____| half: do others keep the queue full?
 //! ```
 //!
-//! Others that aim at short queues, too, see it fall and send half as well, those of this machine
+//! Others that aim at short queues, too, see it fall and send half as well, those of this node
 //! at the same moment ([`crate::peer::moments`]); when it is empty then, the contest is over for
 //! all of them. Else the others are real. Where much overflows, there are more who want a part than
 //! there is room for, and less is aimed at.

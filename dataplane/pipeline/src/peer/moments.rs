@@ -1,4 +1,4 @@
-//! Moments that all senders of one machine have in common, as they have its clock.
+//! Moments that all senders of one node have in common, as they have its clock.
 //!
 //! Several who share a link tell whether others fill its queue by sending less for a while. One
 //! alone leaves room that the rest take; all at once, they see it empty.

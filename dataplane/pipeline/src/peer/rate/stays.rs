@@ -6,7 +6,7 @@
 //!                          └── as long, and never changes: part of the way
 //! ```
 //!
-//! All senders of a machine send less at the same moments ([`crate::peer::moments`]): several of
+//! All senders of a node send less at the same moments ([`crate::peer::moments`]): several of
 //! them that share a link would else take each other for others. Beside others that were real not
 //! long ago, a contest begins without that.
 
