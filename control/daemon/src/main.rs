@@ -11,6 +11,7 @@ mod health;
 mod manual;
 mod resolver;
 mod standby;
+mod successor;
 mod supervisor;
 mod threads;
 

@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -88,6 +89,13 @@ pub struct Process {
     pid: i32,
     /// Ticks since the host started.
     started: u64,
+}
+
+/// A process that was killed, and may not have ended yet.
+#[derive(Debug)]
+pub struct Killed {
+    pid: Pid,
+    handle: OwnedFd,
 }
 
 impl Lock {
@@ -181,19 +189,27 @@ impl Process {
         u32::try_from(self.pid).ok().and_then(Process::find) == Some(self)
     }
 
-    /// Kills it and waits until its sockets and tunnel queues are free, or nearly: Linux frees some
-    /// of it a moment later.
-    pub fn end(self) {
-        let Some(pid) = Pid::from_raw(self.pid) else { return };
-        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    /// Kills it, unless it has ended.
+    pub fn kill(self) -> Option<Killed> {
+        let pid = Pid::from_raw(self.pid)?;
+        let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         // From here on the number cannot come to mean another process.
         if !self.runs() {
-            return;
+            return None;
         }
         let _ = pidfd_send_signal(&handle, Signal::KILL);
+        Some(Killed { pid, handle })
+    }
+}
+
+impl Killed {
+    /// Waits until its sockets and tunnel queues are free, or nearly: Linux frees some of it a
+    /// moment later.
+    pub fn wait(self) {
+        let Killed { pid, handle } = self;
         match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&END_PATIENCE)) {
             Ok(1..) => {}
-            _ => tracing::error!(pid = self.pid, "the dataplane process before this does not end"),
+            _ => tracing::error!(%pid, "the dataplane process before this does not end"),
         }
         // After an upgrade it was our child.
         let _ = waitpid(Some(pid), WaitOptions::NOHANG);
@@ -341,9 +357,9 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let process = Process::find(child.id()).unwrap();
         let later = Process { started: process.started + 1, ..process };
-        later.end();
+        assert!(later.kill().is_none());
         assert!(process.runs() && !later.runs());
-        process.end();
+        process.kill().unwrap().wait();
         assert!(!process.runs());
         let _ = child.wait();
     }

@@ -13,6 +13,7 @@ use crate::asks::Asks;
 use crate::health::{Health, hear, lock, log_threads, notify};
 use crate::resolver::Resolver;
 use crate::standby::{Standby, Waiting};
+use crate::successor::{become_anew, left_programs};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
 use recoded::check;
 use recoded::config::Config;
@@ -23,7 +24,7 @@ use recoded::keeper::{Handover, Keeper};
 use recoded::keys::Keys;
 use recoded::lifecycle::{EXIT_AGAIN, Start, written};
 use recoded::node;
-use recoded::predecessor::{Lock, Process, Record};
+use recoded::predecessor::{Killed, Lock, Process, Record};
 use recoded_runtime::channel::Channel;
 use recoded_runtime::{HopConfig, KillSwitch, Left, Privileged, StartError, Ways};
 use rustix::process::{self, Pid, kill_process};
@@ -32,8 +33,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -143,11 +144,12 @@ fn open(
 ) -> Result<Privileged, StartError> {
     let left = before.map(|before| before.tunnels.clone()).unwrap_or_default();
     let topology = node::topology(config, Keys::none(config));
-    Privileged::open(&topology, &left, || {
-        if let Some(process) = running {
-            tracing::warn!("taking over from a process that handles packets without a supervisor");
-            process.end();
+    Privileged::open(&topology, &left, left_programs(), || {
+        if running.is_some() {
+            tracing::info!("the dataplane process of the supervisor before is ended");
         }
+        let killed = running.and_then(Process::kill);
+        || killed.into_iter().for_each(Killed::wait)
     })
 }
 
@@ -586,14 +588,4 @@ async fn end(child: &mut Child) -> io::Result<End> {
         }
     }
     Ok(End::Stopped)
-}
-
-/// Becomes `program`, with the same arguments; the error if that fails.
-fn become_anew(program: &Path, arguments: &Arguments) -> io::Error {
-    let mut command = std::process::Command::new(program);
-    command.args(["--log", &arguments.log, "--config"]).arg(arguments.config());
-    if let Some(state) = &arguments.state {
-        command.arg("--state").arg(state);
-    }
-    command.exec()
 }

@@ -5,11 +5,13 @@
 //! that process ends, the program goes with it. It may be another process than the one that sees
 //! packets ([`crate::privileged`]); then each call here is a question to it. The one that sees
 //! packets has a descriptor of the `bpf_link`, too, so that packets flow on when the other is
-//! killed.
+//! killed. A process that becomes another program leaves its links, and that one puts its programs
+//! in the place of those before ([`crate::bpf_link`]).
 //!
 //! Order, held by `resources` and `runtime`: attach, open the sockets, enter them into the map;
 //! and the reverse at the end.
 
+use crate::bpf_link::{BpfLink, LeftPrograms};
 use crate::choice::Prepared;
 use crate::error::StartError;
 use crate::netlink::Netlink;
@@ -23,11 +25,10 @@ use recoded_wire::packet::{AddressWords, address_words};
 use recoded_wire::steer::{
     GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_VERDICTS, MAP_XSKS, PROGRAM, Verdict,
 };
-use recoded_xsk::{ModePreference, XdpMode};
-use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use recoded_xsk::{ModePreference, XdpMode, replace_program};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,7 +51,7 @@ pub(crate) struct Attachment {
 /// Who holds the program and its maps.
 enum Holder {
     /// With the `bpf_link`, unless this Linux has none (before 5.9).
-    Here(Box<Ebpf>, Option<FdLink>),
+    Here(Box<Ebpf>, Option<BpfLink>),
     /// With a descriptor of the `bpf_link`, if the privileged process has one to give.
     Privileged(Arc<Client>, Option<OwnedFd>),
     /// There is none: the link has UDP sockets.
@@ -84,7 +85,10 @@ impl Attachment {
             Some(privileged) if topology.links[link].backend != Backend::Udp => {
                 Attachment::ask(&topology.links[link].interface, privileged)
             }
-            _ => Prepared::new(topology, link, netlink)?.attach(topology, link, netlink),
+            _ => {
+                let prepared = Prepared::new(topology, link, netlink)?;
+                prepared.attach((topology, link), netlink, &mut LeftPrograms::default())
+            }
         }
     }
 
@@ -176,15 +180,7 @@ impl Attachment {
     /// there is none, or where Linux does not give it; the program then goes with this process.
     pub(crate) fn link(&self) -> Option<OwnedFd> {
         let Holder::Here(_, Some(link)) = &self.program else { return None };
-        let copied = copy(link);
-        if let Err(error) = &copied {
-            tracing::warn!(
-                %error,
-                interface = self.interface,
-                "packets of this interface will not flow on without the supervisor"
-            );
-        }
-        copied.ok()
+        link.share()
     }
 
     /// Linux's index of the interface that the program is on.
@@ -296,22 +292,40 @@ impl Loaded {
         Ok(Loaded { interface: interface.to_owned(), ebpf })
     }
 
-    /// Attaches it, as [`Attachment::open`] does.
+    /// Attaches it, as [`Attachment::open`] does, in place of the one in `left` if that will do.
     pub(crate) fn attach(
         self,
         preference: ModePreference,
         netlink: &Netlink,
+        left: &mut LeftPrograms,
     ) -> Result<Attachment, StartError> {
         let Loaded { interface, mut ebpf } = self;
         let interface = interface.as_str();
-        let index = netlink.interface(interface)?.index;
+        let now = netlink.interface(interface)?;
+        let index = now.index;
         let program = program(&mut ebpf).map_err(|error| refused(interface, &error))?;
 
+        let link = left.take(index).zip(now.mode.filter(|mode| is_as_wanted(*mode, preference)));
+        if let Some((link, mode)) = link {
+            match replace(program, &link) {
+                Ok(()) => {
+                    let reason = match (mode, preference) {
+                        (XdpMode::Native, _) => String::new(),
+                        (_, ModePreference::Generic) => NOT_TRIED.to_owned(),
+                        _ => "native XDP: the driver refused it before the takeover".to_owned(),
+                    };
+                    let link = Some(BpfLink::Open(link));
+                    return Ok(held((interface, index), (ebpf, link), (mode, reason)));
+                }
+                // The link goes, and with it the program that it holds.
+                Err(error) => tracing::warn!(error, interface, "the program is attached anew"),
+            }
+        }
         let mut reason = String::new();
         if preference == ModePreference::Generic {
-            "native XDP: not tried, `generic` is configured".clone_into(&mut reason);
+            NOT_TRIED.clone_into(&mut reason);
         } else {
-            match attach(program, index, XdpMode::Native) {
+            match attach(program, (interface, index), XdpMode::Native) {
                 Ok(link) => {
                     return Ok(held((interface, index), (ebpf, link), (XdpMode::Native, reason)));
                 }
@@ -325,7 +339,7 @@ impl Loaded {
                 }
             }
         }
-        match attach(program, index, XdpMode::Generic) {
+        match attach(program, (interface, index), XdpMode::Generic) {
             Ok(link) => Ok(held((interface, index), (ebpf, link), (XdpMode::Generic, reason))),
             Err(error) if is_taken(&error) => Err(foreign(interface, netlink)),
             Err(error) => Err(refused(interface, &error)),
@@ -344,7 +358,7 @@ fn refused(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartE
 
 fn held(
     (interface, index): (&str, u32),
-    (ebpf, link): (Ebpf, Option<FdLink>),
+    (ebpf, link): (Ebpf, Option<BpfLink>),
     (mode, reason): (XdpMode, String),
 ) -> Attachment {
     let program = Holder::Here(Box::new(ebpf), link);
@@ -366,9 +380,27 @@ fn program(ebpf: &mut Ebpf) -> Result<&mut Xdp, ProgramError> {
     program.try_into()
 }
 
+fn replace(program: &Xdp, link: &OwnedFd) -> Result<(), String> {
+    let loaded = program.fd().map_err(|error| error.to_string())?;
+    replace_program(link.as_fd(), loaded.as_fd()).map_err(|error| error.to_string())
+}
+
+/// Whether a program that is attached so is what a start would come to.
+fn is_as_wanted(mode: XdpMode, preference: ModePreference) -> bool {
+    match preference {
+        ModePreference::Auto => true,
+        ModePreference::Generic => mode == XdpMode::Generic,
+        _ => mode == XdpMode::Native,
+    }
+}
+
 /// Attaches, and tries again while the interface is taken: the program of a process that has just
 /// been killed goes a moment after it.
-fn attach(program: &mut Xdp, index: u32, mode: XdpMode) -> Result<Option<FdLink>, ProgramError> {
+fn attach(
+    program: &mut Xdp,
+    (interface, index): (&str, u32),
+    mode: XdpMode,
+) -> Result<Option<BpfLink>, ProgramError> {
     let end = Instant::now() + TAKEN_RETRY;
     let flag = match mode {
         XdpMode::Native => aya::programs::XdpMode::Driver,
@@ -380,7 +412,7 @@ fn attach(program: &mut Xdp, index: u32, mode: XdpMode) -> Result<Option<FdLink>
             Ok(id) => {
                 let link = program.take_link(id)?;
                 return match FdLink::try_from(link) {
-                    Ok(link) => Ok(Some(link)),
+                    Ok(link) => Ok(Some(BpfLink::new(link, interface))),
                     Err(_) => Err(ProgramError::NotAttached),
                 };
             }
@@ -390,24 +422,6 @@ fn attach(program: &mut Xdp, index: u32, mode: XdpMode) -> Result<Option<FdLink>
             Err(error) => return Err(error),
         }
     }
-}
-
-/// A further descriptor of a `bpf_link`. aya keeps the one it has to itself, so it is found among
-/// those of this process by the number that Linux gave the link.
-fn copy(link: &FdLink) -> io::Result<OwnedFd> {
-    let id = link.info().map_err(io::Error::other)?.id();
-    let line = format!("link_id:\t{id}");
-    for entry in std::fs::read_dir("/proc/self/fdinfo")?.flatten() {
-        let of_descriptor = std::fs::read_to_string(entry.path()).unwrap_or_default();
-        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        if let Some(number) = number
-            && of_descriptor.lines().any(|other| other == line)
-        {
-            let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
-            return Ok(pidfd_getfd(&ourselves, number, PidfdGetfdFlags::empty())?);
-        }
-    }
-    Err(io::Error::from(io::ErrorKind::NotFound))
 }
 
 fn is_taken(error: &ProgramError) -> bool {
@@ -461,6 +475,9 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 fn missing(name: &str) -> MapError {
     MapError::InvalidName { name: name.to_owned() }
 }
+
+/// Why there is no native program where generic is configured.
+const NOT_TRIED: &str = "native XDP: not tried, `generic` is configured";
 
 const EPERM: i32 = 1;
 /// Another `bpf_link`, or any other program, holds the interface.

@@ -7,6 +7,7 @@
 //! than UDP sockets even so (`bench relay`).
 
 use crate::attach::{Attachment, Loaded};
+use crate::bpf_link::LeftPrograms;
 use crate::error::StartError;
 use crate::netlink::{Interface, Netlink};
 use crate::resources::missing_capabilities;
@@ -57,15 +58,15 @@ impl Prepared {
         }
     }
 
-    /// Attaches the program, if there is one.
+    /// Attaches the program, if there is one, in place of the one in `left` if that will do.
     ///
     /// # Errors
     /// As [`Prepared::new`].
     pub(crate) fn attach(
         self,
-        topology: &Topology,
-        link: usize,
+        (topology, link): (&Topology, usize),
         netlink: &Netlink,
+        left: &mut LeftPrograms,
     ) -> Result<Attachment, StartError> {
         let loaded = match self {
             Prepared::Program(loaded) => loaded,
@@ -75,7 +76,7 @@ impl Prepared {
         };
         let interface = &topology.links[link].interface;
         let is_open = topology.links[link].backend == Backend::Auto;
-        match loaded.attach(topology.xdp_mode, netlink) {
+        match loaded.attach(topology.xdp_mode, netlink, left) {
             Ok(mut attachment) if is_open && is_slow(topology, &attachment) => {
                 let reason = format!("AF_XDP would be generic ({})", attachment.mode().1);
                 attachment.detach();

@@ -19,6 +19,8 @@ pub mod topology;
 
 pub mod channel;
 
+mod bpf_link;
+
 mod privileged;
 
 mod attach;
@@ -112,6 +114,7 @@ pub mod report;
 
 pub mod error;
 
+pub use bpf_link::LeftPrograms;
 pub use choice::why_udp;
 pub use error::{SnapshotError, StartError};
 pub use keyring::{SessionReport, Sessions};

@@ -10,10 +10,11 @@ use crate::privileged::{AskError, Client};
 use crate::topology::Address;
 use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
+use recoded_xsk::XdpMode;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{
-    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp,
+    LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, XdpAttached,
 };
 use rtnetlink::packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
@@ -41,6 +42,8 @@ pub struct Interface {
     pub mtu: usize,
     /// Id of the XDP program attached to it, if any.
     pub program: Option<u32>,
+    /// How that is attached; `None` where there is none, or by the card.
+    pub mode: Option<XdpMode>,
     /// Whether it is set up (`ip link set ... up`).
     pub is_up: bool,
     /// What it is (veth, bridge) where it is Linux's own; `None` for hardware.
@@ -377,7 +380,10 @@ fn read_interface(message: &LinkMessage) -> Option<Interface> {
             }
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu as usize,
             LinkAttribute::LinkInfo(infos) => interface.kind = read_kind(infos),
-            LinkAttribute::Xdp(xdp) => interface.program = read_program(xdp),
+            LinkAttribute::Xdp(xdp) => {
+                interface.program = read_program(xdp);
+                interface.mode = read_mode(xdp);
+            }
             _ => {}
         }
     }
@@ -401,6 +407,14 @@ fn read_program(attributes: &[LinkXdp]) -> Option<u32> {
         {
             Some(*id)
         }
+        _ => None,
+    })
+}
+
+fn read_mode(attributes: &[LinkXdp]) -> Option<XdpMode> {
+    attributes.iter().find_map(|attribute| match attribute {
+        LinkXdp::Attached(XdpAttached::Driver) => Some(XdpMode::Native),
+        LinkXdp::Attached(XdpAttached::SocketBuffer) => Some(XdpMode::Generic),
         _ => None,
     })
 }

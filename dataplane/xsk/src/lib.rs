@@ -20,7 +20,8 @@
 //! allocated when it is opened: receiving, transmitting and completing never allocate and never
 //! lock.
 //!
-//! Not here: attaching the XDP program and putting sockets into its map (`dataplane/runtime`).
+//! Not here: attaching the XDP program and putting sockets into its map (`dataplane/runtime`);
+//! only [`replace_program`], for which aya has no call.
 //! The only crate that uses xsk-rs, and the only one on the path with `unsafe`.
 
 pub mod error;
@@ -39,9 +40,12 @@ mod bind;
 
 pub mod socket;
 
+mod program;
+
 pub use error::XskError;
 pub use ledger::FrameGauge;
 pub use mode::{ActiveMode, ModePreference, SocketMode, XdpMode};
+pub use program::replace_program;
 pub use recoded_counters::link::SocketStatistics;
 pub use socket::{BURST_FRAMES_MAX, Received, Socket};
 pub use umem::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};

@@ -2,6 +2,7 @@
 
 use super::message::{Reply, Request};
 use crate::attach::Attachment;
+use crate::bpf_link::LeftPrograms;
 use crate::channel::Channel;
 use crate::choice::Prepared;
 use crate::error::StartError;
@@ -55,16 +56,19 @@ impl Privileged {
     /// Attaches the programs and creates the tunnels that `topology` names. From then on the
     /// tunnels stay if this process is killed: packets for them end there. Those in `left` are of a
     /// process that was killed: they are taken over with addresses and routes, or removed if
-    /// `topology` has others. `end_other` ends what else still has programs and tunnels; what can
-    /// be found wrong before is found before.
+    /// `topology` has others. `left_programs` are those that this process had before it became this
+    /// program: others take their places, or they are detached. `end_other` begins to end what else
+    /// still has programs and tunnels, and returns what waits for that; what can be found wrong
+    /// before is found before.
     ///
     /// # Errors
     /// [`StartError`]: one sentence with the remedy. Everything but what was taken over is removed
     /// again then.
-    pub fn open(
+    pub fn open<Wait: FnOnce()>(
         topology: &Topology,
         left: &Left,
-        end_other: impl FnOnce(),
+        mut left_programs: LeftPrograms,
+        end_other: impl FnOnce() -> Wait,
     ) -> Result<Privileged, StartError> {
         topology.check()?;
         check_capabilities(topology)?;
@@ -73,13 +77,16 @@ impl Privileged {
         find_interfaces(topology, &netlink)?;
         let prepared = (0..topology.links.len()).map(|it| Prepared::new(topology, it, &netlink));
         let prepared = prepared.collect::<Result<Vec<_>, StartError>>()?;
-        end_other();
+        let wait = end_other();
         let programs = prepared.into_iter().enumerate().map(|(link, prepared)| {
-            let attachment = Some(prepared.attach(topology, link, &netlink)?);
+            let attachment =
+                Some(prepared.attach((topology, link), &netlink, &mut left_programs)?);
             let interface = topology.links[link].interface.clone();
             Ok(Program { interface, attachment, flows: BTreeSet::new() })
         });
-        let programs = programs.collect::<Result<Vec<_>, StartError>>()?;
+        let programs = programs.collect::<Result<Vec<_>, StartError>>();
+        wait();
+        let programs = programs?;
         let mut opened = Privileged {
             topology: topology.clone(),
             netlink,

@@ -1,6 +1,7 @@
 //! Supervisors that are killed, replaced by another program, or started twice: what flows on, what
 //! stays, and that nothing protected leaves in the clear meanwhile.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -126,18 +127,43 @@ fn upgrade_under_traffic_keeps_tunnels_routes_and_live_changes() {
     daemons[2].set(1, "hold_timeout_us", "400000").unwrap();
     under_traffic(&bed, &mut daemons, |daemon| {
         let (supervisor, before) = (daemon.pid(), daemon.dataplane_pid().unwrap());
+        let holding = programs_held(supervisor);
         daemon.signal(Signal::USR2).unwrap();
         let took = wait_for_another(daemon, before);
         println!("taken over after {took:?}");
         assert_eq!(daemon.pid(), supervisor);
         assert!(!is_running(before), "there are two");
+        // Its programs were put into the place of those before, which were never away.
+        let held = programs_held(supervisor);
+        assert!(held.keys().eq(holding.keys()), "{holding:?} became {held:?}");
+        assert!(held.values().all(|program| holding.values().all(|before| program != before)));
     });
     let mut config = daemons[2].control(&["show", "config"]);
     let text = output(&mut config).unwrap().stdout;
     assert!(text.contains("hold_timeout_us = 400000"), "the live change is lost:\n{text}");
-    for daemon in &daemons {
+    for daemon in &mut daemons {
         assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+        assert!(daemon.stop(), "{}", daemon.log());
     }
+    for host in bed.hosts() {
+        let links = host.ip("-details link show").unwrap();
+        assert!(!links.contains("rec0") && !links.contains("xdp"), "it stays: {links}");
+    }
+}
+
+/// Programs on interfaces that a process holds: their numbers by those of their `bpf_link`s.
+fn programs_held(process: u32) -> BTreeMap<u32, u32> {
+    let mut held = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap().flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        let value = |name: &str| {
+            let mut lines = text.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.trim().parse::<u32>().ok())
+        };
+        held.extend(value("link_id:").zip(value("prog_id:")));
+    }
+    assert!(!held.is_empty(), "it has no program");
+    held
 }
 
 #[test]

@@ -1,0 +1,169 @@
+//! Descriptors of the `bpf_link`s that hold XDP programs on interfaces: a program stays while one
+//! of them is open, in any process.
+//!
+//! aya keeps the one it has to itself, so further ones are found among those of this process, by
+//! what Linux says of each (`/proc/self/fdinfo`).
+
+use crate::channel::Channel;
+use aya::programs::links::FdLink;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What holds a program.
+pub(crate) enum BpfLink {
+    /// A descriptor that others can have, too.
+    Open(OwnedFd),
+    /// One that only aya has, as Linux gave no other: the program goes with this process.
+    Alone {
+        /// Open while this is.
+        _link: FdLink,
+    },
+}
+
+/// Programs that a process leaves on their interfaces for the program that it becomes (`execve`),
+/// which puts its own in their place: by Linux's index of the interface.
+#[derive(Debug, Default)]
+pub struct LeftPrograms(BTreeMap<u32, OwnedFd>);
+
+impl BpfLink {
+    pub(crate) fn new(link: FdLink, interface: &str) -> BpfLink {
+        let id = link.info().map_err(io::Error::other).map(|info| info.id());
+        let found = id.and_then(|id| {
+            let mut found = find(|facts| facts.id == id)?;
+            found.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
+        });
+        match found {
+            Ok((_, link)) => BpfLink::Open(link),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    interface,
+                    "packets of this interface will not flow on without the supervisor"
+                );
+                BpfLink::Alone { _link: link }
+            }
+        }
+    }
+
+    /// A further descriptor, if there can be one.
+    pub(crate) fn share(&self) -> Option<OwnedFd> {
+        let BpfLink::Open(link) = self else { return None };
+        link.try_clone().ok()
+    }
+}
+
+impl LeftPrograms {
+    /// Those on which this process has a descriptor.
+    ///
+    /// # Errors
+    /// `/proc` is not there.
+    pub fn of_this_process() -> io::Result<LeftPrograms> {
+        let found = find(|_| true)?.into_iter();
+        Ok(LeftPrograms(found.map(|(facts, link)| (facts.interface, link)).collect()))
+    }
+
+    /// The end of a channel that [`LeftPrograms::receive`] reads after this process is another
+    /// program; `None` where there is nothing to leave.
+    ///
+    /// # Errors
+    /// Linux has no more descriptors, or there are too many programs for a message.
+    pub fn leave(&self) -> io::Result<Option<Channel>> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let (sender, receiver) = Channel::pair()?;
+        let interfaces: Vec<u32> = self.0.keys().copied().collect();
+        let links: Vec<BorrowedFd<'_>> = self.0.values().map(AsFd::as_fd).collect();
+        sender.send(&interfaces, &links)?;
+        Ok(Some(receiver))
+    }
+
+    /// What the program before left in a channel.
+    ///
+    /// # Errors
+    /// It left something else.
+    pub fn receive(channel: &Channel) -> io::Result<LeftPrograms> {
+        let (interfaces, links): (Vec<u32>, _) = channel.receive()?.unwrap_or_default();
+        if interfaces.len() != links.len() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(LeftPrograms(interfaces.into_iter().zip(links).collect()))
+    }
+
+    /// What holds the program of the interface of this index.
+    pub(crate) fn take(&mut self, interface: u32) -> Option<OwnedFd> {
+        self.0.remove(&interface)
+    }
+}
+
+/// What Linux says of a descriptor of a `bpf_link`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+struct Facts {
+    /// Linux's number of the link.
+    id: u32,
+    /// Linux's index of the interface; 0 where that is gone.
+    interface: u32,
+}
+
+/// Further descriptors of the links of XDP programs that this process has, one of each link.
+fn find(is_wanted: impl Fn(Facts) -> bool) -> io::Result<Vec<(Facts, OwnedFd)>> {
+    let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let mut found: Vec<(Facts, OwnedFd)> = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fdinfo")?.flatten() {
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let (Some(number), Some(facts)) = (number, read(&text))
+            && is_wanted(facts)
+            && found.iter().all(|(known, _)| *known != facts)
+        {
+            found.push((facts, pidfd_getfd(&ourselves, number, PidfdGetfdFlags::empty())?));
+        }
+    }
+    Ok(found)
+}
+
+/// `None` of a descriptor of anything but the link of an XDP program.
+fn read(text: &str) -> Option<Facts> {
+    let value = |name: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
+    };
+    (value("link_type")? == "xdp").then_some(())?;
+    Some(Facts { id: value("link_id")?.parse().ok()?, interface: value("ifindex")?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::MemfdFlags;
+
+    #[test]
+    fn facts_are_those_of_links_of_xdp_programs_alone() {
+        let text = "pos:\t0\nflags:\t02000002\nmnt_id:\t16\nino:\t1066\nlink_type:\txdp\n\
+                    link_id:\t19\nprog_tag:\tb14a1bc3f44d2a9a\nprog_id:\t62\nifindex:\t5\n";
+        assert_eq!(read(text), Some(Facts { id: 19, interface: 5 }));
+        assert_eq!(read(&text.replace("xdp", "tcx")), None);
+        assert_eq!(read(&text.replace("19", "")), None);
+        assert_eq!(read("pos:\t0\n"), None);
+    }
+
+    #[test]
+    fn what_is_left_is_received_and_anything_else_is_refused() {
+        let file = || rustix::fs::memfd_create("t", MemfdFlags::CLOEXEC).unwrap();
+        let left = LeftPrograms(BTreeMap::from([(3, file()), (7, file())]));
+        let channel = left.leave().unwrap().unwrap();
+        let mut received = LeftPrograms::receive(&channel).unwrap();
+        assert!(received.take(3).is_some() && received.take(7).is_some());
+        assert!(received.take(3).is_none(), "it is taken once");
+        assert!(LeftPrograms::default().leave().unwrap().is_none());
+        // Read to the end: there is nothing to leave.
+        assert!(LeftPrograms::receive(&channel).unwrap().0.is_empty());
+        let (one, other) = Channel::pair().unwrap();
+        one.send(&[1, 2], &[file().as_fd()]).unwrap();
+        assert!(LeftPrograms::receive(&other).is_err());
+        one.send(&"text", &[]).unwrap();
+        assert!(LeftPrograms::receive(&other).is_err());
+    }
+}
