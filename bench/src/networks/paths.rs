@@ -201,6 +201,7 @@ fn cut_under_datagrams(setup: &Setup) -> Result<Vec<Figure>, BenchError> {
     let outcome = probe.finish().map_err(BenchError::Bed)?;
     Ok(vec![
         figure("lost", Unit::Share, outcome.loss()),
+        figure("of these overruns", Unit::Count, outcome.overrun as f64),
         figure("longest stall", Unit::Millis, outcome.longest_gap_millis()),
         figure("p99", Unit::Millis, outcome.quantile_millis(0.99)),
     ])

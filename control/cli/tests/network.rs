@@ -230,7 +230,7 @@ fn apply_starts_all_boxes_when_told_so_and_says_which_are_not_well() {
     assert_eq!(code, 4, "{text}");
     assert!(text.contains("not all are started; files stay"), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = "FAIL b Job for recoded.service failed.: `journalctl -u recoded` there says why";
+    let said = "FAIL b no memory can be locked: `journalctl -u recoded` there says more";
     assert!(words.contains(said), "{text}");
     assert!(!boxes.path("c/stopped").exists());
     assert!(boxes.path("b/stopped").exists());

@@ -77,9 +77,13 @@ fn two_paths_carry_the_sum_of_both() {
             let one_path = vec![one; relays + 1];
             let other_path = vec![other; relays + 1];
             let paths: [&[Link]; 2] = [&one_path, &other_path];
-            let mut line = Line::paths(&paths, GREEDY, 1, spread(Spread::Sum));
-            line.run(4 * SECOND);
-            assert!(share(&mut line, &[one, other], 4 * SECOND) > 0.93);
+            // One seed differs from another by 0.02.
+            let shares = [1, 2, 3].map(|seed| {
+                let mut line = Line::paths(&paths, GREEDY, seed, spread(Spread::Sum));
+                line.run(4 * SECOND);
+                share(&mut line, &[one, other], 4 * SECOND)
+            });
+            assert!(shares.iter().sum::<f64>() / 3.0 > 0.93, "{shares:?}");
         }
     }
 }

@@ -116,9 +116,12 @@ impl Place {
         format!("mv -f {} {}", self.staged, self.config)
     }
 
-    /// Starts the daemon, now and at each boot.
+    /// Starts the daemon, now and at each boot. What it said itself where it does not start comes
+    /// after what systemd says.
     pub fn start(&self) -> String {
-        "systemctl enable --now recoded".to_owned()
+        "systemctl enable --now recoded && exit; c=$?; journalctl -q -u recoded -t recoded -o cat \
+         -n 20 | grep -v ' INFO ' | tail -n 1 >&2; exit $c"
+            .to_owned()
     }
 
     /// Keeps the new file, and what is in force where that waits to be confirmed.

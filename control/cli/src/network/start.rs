@@ -18,7 +18,7 @@ pub fn all(boxes: &Boxes, seconds: u64, all: &mut [Applied]) -> Result<u8, crate
             Some((failure, mut found)) => {
                 code = worse(code, failure);
                 if failure == exit::REFUSED {
-                    found.cure = "`journalctl -u recoded` there says why".into();
+                    found.cure = "`journalctl -u recoded` there says more".into();
                 }
                 it.findings.push(found);
             }

@@ -69,6 +69,14 @@ pub const KEYS: [&str; 3] = [
 
 pub const OLD: &str = "# what was there before\n";
 
+/// What a daemon that does not start has said, and the one that systemd starts after it.
+const JOURNALCTL: &str = r#"#!/bin/sh
+[ "$*" = "-q -u recoded -t recoded -o cat -n 20" ] || exit 64
+echo "2026-11-26T17:21:03Z  INFO recoded::events::log: daemon: recoded starts"
+echo "no memory can be locked"
+echo "2026-11-26T17:21:03Z  INFO recoded::events::log: daemon: recoded starts"
+"#;
+
 /// Starts what is stopped, unless the box has a file `broken`.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 [ "$*" = "enable --now recoded" ] || exit 64
@@ -89,6 +97,7 @@ impl Boxes {
         boxes.program("bin/recodectl", RECODECTL);
         boxes.program("bin/recoded", RECODED);
         boxes.program("bin/systemctl", SYSTEMCTL);
+        boxes.program("bin/journalctl", JOURNALCTL);
         boxes.write("state.json", &serde_json::to_string(&fixed::state()).unwrap());
         for (name, key) in ["a", "b", "c"].into_iter().zip(KEYS) {
             fs::create_dir(boxes.path(name)).unwrap();

@@ -72,8 +72,7 @@ fn capabilities_of_the_unit_are_all_that_af_xdp_and_a_takeover_take() {
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
     let place = |end: &str| bed.directory().join(format!("unit.{end}"));
     let (file, socket) = (place("toml"), place("sock"));
-    // What root may lock without CAP_IPC_LOCK differs from host to host.
-    let plan = LinePlan { frames: 1024, ..LinePlan::protected(1) };
+    let plan = LinePlan::protected(1);
     let text = plan.config(0, &socket.to_string_lossy());
     assert!(text.contains("backend = \"xdp\""), "{text}");
     fs::write(&file, text).unwrap();

@@ -37,8 +37,10 @@ const ALONE_LOST: f64 = 0.005;
 /// Most that is planned with.
 const BUDGET_MAX_SECONDS: f64 = 0.04;
 
-/// What lies above the losses, where traffic is not sparse.
-const ABOVE: (f64, f64) = (0.03, 0.06);
+/// What lies above the losses, where traffic is not sparse: at least, and at most beside a part of
+/// the losses, which vary by more where they are more.
+const ABOVE: (f64, f64) = (0.03, 0.05);
+const ABOVE_LOSS: f64 = 0.05;
 
 /// Most combinations for a symbol, and where a flow is interactive.
 const SHARE_MAX: f64 = 1.0;
@@ -139,7 +141,7 @@ impl Plan {
         let mut x = within(budget, loss / (1.0 - loss));
         x = within(budget, share(x));
         if !is_urgent {
-            x = (x * 1.5f64.sqrt()).clamp(ABOVE.0, ABOVE.1);
+            x = (x * 1.5f64.sqrt()).clamp(ABOVE.0, ABOVE.1 + ABOVE_LOSS * loss);
         }
         let rho = share(x);
         if !is_urgent && seconds(x, rho) >= repaired {
