@@ -9,6 +9,7 @@ mod auth;
 mod bed;
 mod beside;
 mod bonding;
+mod container;
 mod doctor;
 mod events;
 mod faults;
