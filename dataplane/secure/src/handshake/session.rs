@@ -2,6 +2,7 @@
 //! secrets out. Allocates for each handshake, never for a packet.
 
 use snow::HandshakeState;
+use std::collections::VecDeque;
 
 use super::cookie::Stamps;
 use super::message::{
@@ -11,8 +12,8 @@ use super::message::{
 use super::noise::{self, Split};
 pub use super::noise::{Identity, Scope};
 use super::timing::{
-    EPOCH_NANOS_MAX, INITIATION_NANOS_MIN, REKEY_NANOS, REKEY_RESPONDER_NANOS, RETRY_NANOS,
-    RETRY_NANOS_MAX, START_NANOS,
+    EPOCH_NANOS_MAX, INITIATION_NANOS_MIN, INITIATIONS_KNOWN, REKEY_NANOS, REKEY_RESPONDER_NANOS,
+    RETRY_NANOS, RETRY_NANOS_MAX, RETRY_ROUND, START_NANOS,
 };
 use crate::REKEY_PACKETS;
 use crate::derive::Secrets;
@@ -59,6 +60,10 @@ pub struct Session {
     stamps: Stamps,
     ring: Ring<Began>,
     pending: Option<Pending>,
+    /// Those before it, the newest first.
+    earlier: VecDeque<Pending>,
+    /// From an initiation to its response, when one came last; 0 before.
+    round_trip: u64,
     /// When the next initiation leaves, if no packet changes that.
     next_initiation: u64,
     retries: u32,
@@ -78,6 +83,7 @@ enum Began {
 /// An initiation that waits for its response.
 struct Pending {
     key_id: u8,
+    sent_at: u64,
     state: HandshakeState,
 }
 
@@ -98,6 +104,8 @@ impl Session {
             profile: profile.into(),
             ring: Ring::default(),
             pending: None,
+            earlier: VecDeque::new(),
+            round_trip: 0,
             next_initiation: now.saturating_add(wait),
             retries: 0,
             last_id: entropy.extra::<1>(0)[0],
@@ -137,8 +145,14 @@ impl Session {
         let message = out.get_mut(..INITIATION_BYTES).ok_or(Refused::Long)?;
         write(&mut state, &header, &payload, message)?;
         self.stamps.write(now, message);
-        self.pending = Some(Pending { key_id: self.last_id, state });
-        self.next_initiation = now.saturating_add(retry_wait(self.retries, entropy));
+        let pending = Pending { key_id: self.last_id, sent_at: now, state };
+        self.earlier.truncate(INITIATIONS_KNOWN - 1);
+        self.pending
+            .replace(pending)
+            .into_iter()
+            .for_each(|before| self.earlier.push_front(before));
+        let wait = retry_wait(self.retries, self.round_trip, entropy);
+        self.next_initiation = now.saturating_add(wait);
         self.retries = self.retries.saturating_add(1);
         Ok(Step { send: INITIATION_BYTES, ..Step::default() })
     }
@@ -257,13 +271,18 @@ impl Session {
 
     fn finish(&mut self, now: u64, receiver: u8, noise: &[u8]) -> Result<Step, Refused> {
         let pending = self.pending.as_mut().filter(|pending| pending.key_id == receiver);
-        let Pending { key_id, state } = pending.ok_or(Refused::Unexpected)?;
+        let Some(Pending { key_id, sent_at, state }) = pending else {
+            self.learn(now, receiver, noise)?;
+            return Ok(Step::default());
+        };
         let mut payload = [0; RESPONSE_PAYLOAD];
         read(state, noise, &mut payload)?;
         let (key_id, [peer_key_id, code]) = (*key_id, payload);
         let Split { send, receive } = noise::split(state);
+        self.round_trip = now.saturating_sub(*sent_at);
         // Complete, whatever it says: snow reads a response once.
         self.pending = None;
+        self.earlier.clear();
         let profile = self.agree(code)?;
         self.retries = 0;
         self.ring.install(Epoch { key_id, since: now, keys: Began::Here });
@@ -271,6 +290,20 @@ impl Session {
         let established =
             Established { key_id, peer_key_id, send, receive, profile, is_confirmed: true };
         Ok(Step { established: Some(established), ..Step::default() })
+    }
+
+    /// Reads a response that came too late: the one that is waited for takes as long.
+    fn learn(&mut self, now: u64, receiver: u8, noise: &[u8]) -> Result<(), Refused> {
+        let place = self.earlier.iter().position(|earlier| earlier.key_id == receiver);
+        let place = place.ok_or(Refused::Unexpected)?;
+        read(&mut self.earlier[place].state, noise, &mut [0; RESPONSE_PAYLOAD])?;
+        self.round_trip = now.saturating_sub(self.earlier[place].sent_at);
+        self.earlier.remove(place);
+        if let Some(pending) = &self.pending {
+            let end = pending.sent_at.saturating_add(shortest_wait(self.round_trip));
+            self.next_initiation = self.next_initiation.max(end);
+        }
+        Ok(())
     }
 
     /// The next handshake begins by age of this one. One that is under way goes on: what it was
@@ -288,10 +321,11 @@ impl Session {
         Ok(Profile { suite, ..theirs })
     }
 
-    /// An id that no epoch has, nor the pending handshake.
+    /// An id that no epoch has, nor a handshake that is under way.
     fn free_id(&self) -> u8 {
         let is_taken = |id: u8| {
-            self.ring.holds(id) || self.pending.as_ref().is_some_and(|pending| pending.key_id == id)
+            let mut pending = self.earlier.iter().chain(&self.pending);
+            self.ring.holds(id) || pending.any(|pending| pending.key_id == id)
         };
         let mut id = self.last_id.wrapping_add(1);
         while is_taken(id) {
@@ -329,10 +363,18 @@ fn read<const N: usize>(
     }
 }
 
+/// The shortest wait for a response over a path of this round trip.
+fn shortest_wait(round_trip: u64) -> u64 {
+    (round_trip + round_trip / 4).clamp(RETRY_NANOS, RETRY_NANOS_MAX)
+}
+
 /// How long to wait for a response after this many initiations without one.
-fn retry_wait(retries: u32, entropy: &Entropy) -> u64 {
-    let wait = RETRY_NANOS.checked_shl(retries.min(8)).unwrap_or(RETRY_NANOS_MAX);
-    let wait = wait.min(RETRY_NANOS_MAX);
+fn retry_wait(retries: u32, round_trip: u64, entropy: &Entropy) -> u64 {
+    let short = shortest_wait(round_trip);
+    let round = retries / RETRY_ROUND + 1;
+    let long = RETRY_NANOS.checked_shl(round.min(8)).unwrap_or(RETRY_NANOS_MAX);
+    let is_short = retries % RETRY_ROUND + 1 < RETRY_ROUND && long < RETRY_NANOS_MAX;
+    let wait = if is_short { short } else { long.clamp(short, RETRY_NANOS_MAX) };
     let chance = u64::from(u16::from_be_bytes(entropy.extra(24)));
     wait + wait / 4 * chance / u64::from(u16::MAX)
 }

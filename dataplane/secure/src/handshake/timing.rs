@@ -17,10 +17,18 @@ pub const SILENCE_NANOS: u64 = 25 * SECOND;
 /// Age at which an epoch is refused, in both directions.
 pub const EPOCH_NANOS_MAX: u64 = 180 * SECOND;
 
-/// First wait for a response; doubled with each retry up to [`RETRY_NANOS_MAX`], and up to a
-/// quarter longer by chance, so that two sides do not collide for ever. Short, since messages are
-/// lost: over four hops of 10 % two of three handshakes fail.
+/// Wait for a response, up to a quarter longer by chance, so that two sides do not collide for
+/// ever. Short, since messages are lost: over four hops of 10 % more than half of all handshakes
+/// fail. A response to an earlier initiation comes too late, as the peer has answered a newer one
+/// since; it says how long the path takes, and none waits for less from then on. Where none comes,
+/// each third wait is longer: twice as long, then four times, up to [`RETRY_NANOS_MAX`]; then all.
 pub const RETRY_NANOS: u64 = SECOND / 10;
+
+/// Every so many waits one is longer.
+pub const RETRY_ROUND: u32 = 3;
+
+/// Earlier initiations of which a late response is known.
+pub const INITIATIONS_KNOWN: usize = 8;
 
 /// Longest wait for a response. Also the longest round trip over which a handshake succeeds.
 pub const RETRY_NANOS_MAX: u64 = 2 * SECOND;

@@ -108,7 +108,7 @@ impl Node {
     }
 
     /// A packet under the keys that are sent with, if there are any.
-    fn packet(&mut self, now: u64) -> Option<Vec<u8>> {
+    pub fn packet(&mut self, now: u64) -> Option<Vec<u8>> {
         self.ring.expire(now, EPOCH_NANOS_MAX);
         let epoch = self.ring.sending()?;
         let mut packet = vec![0x25; 40 + TRAILER_BYTES];
@@ -119,7 +119,7 @@ impl Node {
     }
 
     /// Takes what arrives; what to send back.
-    fn receive(&mut self, now: u64, packet: &[u8]) -> Option<Vec<u8>> {
+    pub fn receive(&mut self, now: u64, packet: &[u8]) -> Option<Vec<u8>> {
         if packet[0] & 0x0F == HANDSHAKE_TYPE {
             let mut out = [0; 200];
             let length = match self.admit(now, b"peer", packet, &mut out) {
