@@ -282,7 +282,7 @@ mod tests {
             handover: Some(Handover {
                 before: "third".into(),
                 number: 7,
-                past: Some(Entry { number: 6, at: 1, cause: Cause::Set, text: "fourth".into() }),
+                past: vec![Entry { number: 6, at: 1, cause: Cause::Set, text: "fourth".into() }],
                 deadline_millis: Some(1),
             }),
         };

@@ -110,9 +110,9 @@ impl History {
         number
     }
 
-    /// What is in force has this number, and `before` comes before it, unless the disk has later
-    /// ones.
-    pub fn continue_at(&mut self, number: u64, before: Option<&Entry>) {
+    /// What is in force has this number, and `before`, oldest first, comes before it, unless the
+    /// disk has later ones.
+    pub fn continue_at(&mut self, number: u64, before: &[Entry]) {
         let Some(mut last) = self.entries.pop_back() else { return };
         if last.number < number {
             // Its file would be another entry at the next start.
@@ -123,7 +123,7 @@ impl History {
         }
         let known = self.entries.back().map_or(0, |entry| entry.number);
         let is_between = |entry: &&Entry| known < entry.number && entry.number < last.number;
-        self.entries.extend(before.filter(is_between).cloned());
+        self.entries.extend(before.iter().filter(is_between).cloned());
         self.entries.push_back(last);
         while self.entries.len() > ENTRIES_MAX {
             self.entries.pop_front();
@@ -307,32 +307,34 @@ mod tests {
     /// Without a directory nothing else remembers what was before another supervisor took over.
     #[test]
     fn history_that_continues_has_what_was_before_once_in_its_place() {
-        let before = Entry { number: 6, at: 1, cause: Cause::Set, text: "six".into() };
+        let entry =
+            |number, text: &str| Entry { number, at: 1, cause: Cause::Set, text: text.into() };
+        let past = [entry(5, "five"), entry(6, "six")];
         let mut history = History::open(None, "seven");
-        history.continue_at(7, Some(&before));
-        assert_eq!(texts(&history), ["six", "seven"]);
-        assert_eq!((history.number(), history.past(None)), (7, Some(&before)));
+        history.continue_at(7, &past);
+        assert_eq!(texts(&history), ["five", "six", "seven"]);
+        assert_eq!((history.number(), history.past(None)), (7, Some(&past[1])));
         assert_eq!(history.add(Cause::Undo, "six"), 8);
 
         let folder = tempfile::tempdir().unwrap();
         let directory = Some(folder.path().to_owned());
         let mut history = History::open(directory.clone(), "five");
-        history.continue_at(5, None);
+        history.continue_at(5, &[]);
         history.write();
         let mut history = History::open(directory.clone(), "seven");
         assert_eq!(history.number(), 6, "the disk knows no more");
-        history.continue_at(7, Some(&before));
+        history.continue_at(7, &past);
         history.write();
         for _ in 0..2 {
             let mut again = History::open(directory.clone(), "seven");
-            again.continue_at(7, Some(&before));
+            again.continue_at(7, &past);
             assert_eq!(texts(&again), ["five", "six", "seven"]);
             let numbers: Vec<u64> = again.entries().map(|entry| entry.number).collect();
             assert_eq!(numbers, [5, 6, 7]);
             again.write();
         }
         let mut later = History::open(directory, "nine");
-        later.continue_at(7, Some(&before));
+        later.continue_at(7, &past);
         assert_eq!(texts(&later), ["five", "six", "seven", "nine"]);
     }
 

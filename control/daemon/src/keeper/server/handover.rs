@@ -4,11 +4,14 @@
 use super::{Keeper, Pending};
 use crate::check;
 use crate::config::Config;
-use crate::keeper::history::Entry;
+use crate::keeper::history::{Entry, History};
 use recoded_host::{Finding, Level};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
+
+/// Of texts of the past in a record, which has room for two more texts of a megabyte.
+const PAST_BYTES_MAX: usize = 2 << 20;
 
 /// What a supervisor leaves to the one that takes over.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -17,9 +20,9 @@ pub struct Handover {
     pub before: String,
     /// Number of the new one in the history.
     pub number: u64,
-    /// What the history has before the new one, so that it can be undone where no disk keeps it.
-    #[serde(default)]
-    pub past: Option<Entry>,
+    /// What the history has before the new one, oldest first, where no disk keeps it.
+    #[serde(default, rename = "history")]
+    pub past: Vec<Entry>,
     /// When the one before is back unless the new one is confirmed, in milliseconds since this host
     /// started.
     pub deadline_millis: Option<u64>,
@@ -29,7 +32,7 @@ impl Keeper {
     /// The same, of a supervisor that took over with another configuration.
     #[must_use]
     pub fn following(self, handover: &Handover) -> Keeper {
-        self.history().continue_at(handover.number, handover.past.as_ref());
+        self.history().continue_at(handover.number, &handover.past);
         self.state().before = Some(handover.before.clone());
         self.state().pending = handover.deadline_millis.map(|at| Pending {
             deadline: Instant::now() + Duration::from_millis(at).saturating_sub(uptime()),
@@ -45,7 +48,7 @@ impl Keeper {
             return None;
         }
         let history = self.history();
-        let (number, past) = (history.number(), history.past(None).cloned());
+        let (number, past) = (history.number(), newest(&history));
         drop(history);
         let state = self.state();
         let at = |it: &Pending| uptime() + it.deadline.saturating_duration_since(Instant::now());
@@ -58,6 +61,18 @@ impl Keeper {
         };
         Some((state.in_force.clone(), handover))
     }
+}
+
+/// What comes before the last entry, as far as it has a place in the record of what is left.
+fn newest(history: &History) -> Vec<Entry> {
+    let mut room = PAST_BYTES_MAX;
+    let fits = |entry: &&Entry| {
+        let left = room.checked_sub(entry.text.len());
+        left.inspect(|left| room = *left).is_some()
+    };
+    let mut past: Vec<Entry> = history.entries().rev().skip(1).take_while(fits).cloned().collect();
+    past.reverse();
+    past
 }
 
 /// Whether this host has a place for it; else why not.
