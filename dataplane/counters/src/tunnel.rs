@@ -9,8 +9,8 @@ pub const TABLE: Table =
 reasons! {
     /// Why the queue behind a tunnel dropped a packet. One counter each.
     QueueDrop: Packets {
-        /// Packets dropped because those of their flow had waited for longer than 5 ms for 100 ms,
-        /// so that its sender slows down (CoDel).
+        /// Packets dropped because those of their flow had waited for longer than 10 ms (20 ms over
+        /// long round trips) for 200 ms, so that its sender slows down (CoDel).
         Delay = "queue_delay",
         /// Packets dropped because the queue was full; they are of the flow that held most of it.
         Full = "queue_full" => "Nothing, if few: senders that begin. Else limit those that do \

@@ -15,6 +15,13 @@ use recoded_pipeline::params::Nanos;
 /// wait is left alone, so that links on which one packet takes longer than this work, too.
 const TARGET_PART: Nanos = 20;
 
+/// A third of a round trip may wait all the time, up to so much: a sender with cubic goes down to
+/// 0.7 of its window at a signal, and what waited is what the link carries meanwhile. Over two
+/// paths, the longer of 60 ms, 10 ms carried 0.87 / 0.89 of their sum with cubic / BBR inside, and
+/// 20 ms 0.90 / 0.92 (means of three), a packet of others waiting no longer.
+const TARGET_ROUND_TRIPS: Nanos = 3;
+const TARGET_NANOS_MAX: Nanos = 20_000_000;
+
 /// How long the wait may exceed the target before the first signal, at least: a sender that was
 /// told answers a round trip later, and a burst that goes away by itself within one is no queue; so
 /// it is a round trip of the path where that is longer. RFC 8289, section 4.3, gives 100 ms for
@@ -42,7 +49,8 @@ impl Patience {
     /// For flows over a path of this round trip; 0 where it is not known.
     pub(super) fn with(round_trip: Nanos) -> Patience {
         let interval = round_trip.clamp(INTERVAL_NANOS, INTERVAL_MAX_NANOS);
-        Patience { interval, target: interval / TARGET_PART }
+        let part = (round_trip / TARGET_ROUND_TRIPS).min(TARGET_NANOS_MAX);
+        Patience { interval, target: part.max(interval / TARGET_PART) }
     }
 }
 
@@ -176,7 +184,10 @@ mod tests {
 
     #[test]
     fn it_is_as_patient_as_the_path_is_long() {
-        assert_eq!([0, 100 * TICK].map(Patience::with), [SHORT; 2]);
+        assert_eq!([0, 15 * TICK].map(Patience::with), [SHORT; 2]);
+        let targets = [21, 27, 30, 100, 300, 500];
+        let targets = targets.map(|trip| Patience::with(trip * TICK).target / TICK);
+        assert_eq!(targets, [7, 9, 10, 10, 15, 25]);
         assert_eq!(Patience::with(Nanos::MAX).interval, INTERVAL_MAX_NANOS);
         let long = Patience::with(300 * TICK);
         for (wait, first) in [(20, Some(300)), (14, None)] {

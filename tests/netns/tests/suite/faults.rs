@@ -171,7 +171,7 @@ fn link_that_goes_down_and_up_is_used_again() {
 /// The soak at its shortest; `scripts/soak` runs it longer and with any seed.
 #[test]
 fn soak_of_a_minute_leaks_nothing() {
-    let Some(_turn) = common::daemons() else { return };
+    let Some(_turn) = common::daemons_beside() else { return };
     assert!(binary("recoded").is_file());
     let outcome = soak::run(&SoakPlan { seconds: 60, seed: 14 }).unwrap();
     println!("{outcome}");
