@@ -128,6 +128,10 @@ enum : uint8_t {
     // destination_stride, the bytes of 32 rows, = 8192 * ceil(columns / 32), and there are
     // ceil(rows / 32) of them.
     FORM_BITS = 4,
+    // Columns of the binary matrix product of a warpgroup: 4096 bytes for each 16 rows by 32
+    // columns. destination_stride, the bytes of 16 rows, = 4096 * ceil(columns / 32), and there are
+    // ceil(rows / 16) of them.
+    FORM_TILES = 5,
 };
 
 // Generations are not larger than this, nor matrices to invert.
@@ -149,7 +153,8 @@ enum : uint8_t {
     X(matmul_permute, 128, 16, 16, 128, 24576)                                                      \
     X(matmul_permute_narrow, 128, 4, 16, 128, 24576)                                                \
     X(matmul_four_russians, 512, 64, 256, 1, 65536)                                                \
-    X(matmul_bmma, 128, 32, 256, 1, 14336)
+    X(matmul_bmma, 128, 32, 256, 1, 14336)                                                         \
+    X(matmul_wgmma, 128, 64, 512, 1, 83968)
 //
 // The rest:
 //
@@ -184,15 +189,16 @@ enum : uint8_t {
 //                      Bytes of pivot columns are stale from then on: no one may read them.
 // probe_*              `depth` rounds of PROBE_OPERATIONS instructions of one kind, a thread
 // (permute,
-//                      logic, loads of 8 bytes from shared memory) or a warp (bmma), by `rows`
-//                      blocks of 256 threads; symbol_bytes is 1024. Something is left at
-//                      `destinations`.
+//                      logic, loads of 8 bytes from shared memory), a warp (bmma) or four of them
+//                      (wgmma), by `rows` blocks of 256 threads; symbol_bytes is 1024. Something is
+//                      left at `destinations`.
 #define RECODED_OTHER_KERNELS(X)                                                                   \
     X(field_tables, 256, 1, 1, 1, 0)                                                               \
     X(prepare_log_ff, 256, 1, 4, 256, 0)                                                           \
     X(prepare_log_00, 256, 1, 4, 256, 0)                                                           \
     X(prepare_planes, 256, 1, 8, 256, 0)                                                           \
     X(prepare_bits, 128, 32, 32, 1, 0)                                                             \
+    X(prepare_tiles, 128, 16, 32, 1, 0)                                                            \
     X(random_coefficients, 64, 1, 1024, 64, 0)                                                     \
     X(invert, 256, 1024, 1024, 1, 43280)                                                           \
     X(invert_begin, 256, 32, 1024, 1, 0)                                                           \
@@ -204,7 +210,8 @@ enum : uint8_t {
     X(probe_permute, 256, 1, 1024, 1, 0)                                                           \
     X(probe_logic, 256, 1, 1024, 1, 0)                                                             \
     X(probe_shared, 256, 1, 1024, 1, 4096)                                                         \
-    X(probe_bmma, 256, 1, 1024, 1, 0)
+    X(probe_bmma, 256, 1, 1024, 1, 0)                                                              \
+    X(probe_wgmma, 256, 1, 1024, 1, 4096)
 
 #define PROBE_OPERATIONS 64
 
@@ -231,4 +238,5 @@ enum : uint8_t {
     X("permute", matmul_permute, FORM_PLAIN, FORM_PLAIN, true, 0, 9999)                            \
     X("permute-narrow", matmul_permute_narrow, FORM_PLAIN, FORM_PLAIN, true, 0, 9999)              \
     X("four-russians", matmul_four_russians, FORM_PLANES, FORM_PLAIN, true, 0, 9999)               \
-    X("bmma", matmul_bmma, FORM_BITS, FORM_PLAIN, true, 80, 99)
+    X("bmma", matmul_bmma, FORM_BITS, FORM_PLAIN, true, 80, 99)                                    \
+    X("wgmma", matmul_wgmma, FORM_TILES, FORM_PLAIN, true, 90, 90)

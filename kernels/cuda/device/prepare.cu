@@ -166,6 +166,39 @@ KERNEL(prepare_bits) {
     }
 }
 
+// The columns of wgmma.cu: for each 16 rows, for each 32 columns, for each 8 destination bits, for
+// each 16 sources, 8 bits by 16 bytes. Of the 8 bits of number 4 h + t, column 2 q + e is bit 2 t +
+// e of row 4 h + q: so one thread of the product gets whole bytes. A thread here has four
+// coefficients of one row.
+KERNEL(prepare_tiles) {
+    const Job job = job_of_block(jobs, jobs_count);
+    const uint32_t chunks = ceil_div(job.symbol_bytes, 32);
+    const uint32_t unit = blockIdx.x - job.first_block;
+    const uint32_t group = unit / chunks, chunk = unit % chunks;
+    const uint32_t row = threadIdx.x / 8, quad = threadIdx.x % 8;
+    const uint32_t column = 32 * chunk + 4 * quad;
+    uint2 rows[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        const bool exists = 16 * group + row < job.rows;
+        const uint32_t c = exists ? element(job, source_row(job, arena, 16 * group + row), column + i) : 0;
+        rows[i] = *reinterpret_cast<const uint2 *>(tables[job.field].bit_rows[c]);
+    }
+    uint8_t *to = destination_row(job, arena, group) + 4096 * chunk + 1024 * (row / 4) +
+                  128 * (quad / 4) + 32 * (row % 4) + 4 * (quad % 4);
+    // 4 x 4 bytes are transposed: of each bit, those of four coefficients.
+    for (uint32_t half = 0; half < 2; half++) {
+        uint32_t w[4];
+        for (uint32_t i = 0; i < 4; i++) w[i] = half == 0 ? rows[i].x : rows[i].y;
+        const uint32_t low[2] = {prmt(w[0], w[1], 0x5140), prmt(w[2], w[3], 0x5140)};
+        const uint32_t high[2] = {prmt(w[0], w[1], 0x7362), prmt(w[2], w[3], 0x7362)};
+        uint8_t *bits = to + 512 * half;
+        store<uint32_t>(bits, prmt(low[0], low[1], 0x5410));
+        store<uint32_t>(bits + 16, prmt(low[0], low[1], 0x7632));
+        store<uint32_t>(bits + 256, prmt(high[0], high[1], 0x5410));
+        store<uint32_t>(bits + 272, prmt(high[0], high[1], 0x7632));
+    }
+}
+
 // --- Random coefficients
 
 // TinyMT32 with the parameters of RFC 8682, as kernels/code/src/tinymt32.rs.

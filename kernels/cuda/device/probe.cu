@@ -1,9 +1,10 @@
 // How fast a card issues the instructions of the techniques, since not all of it is published: what
 // a technique should reach follows. A round is PROBE_OPERATIONS of one kind for each thread, or for
-// each warp where the warp does it together, in 8 chains that do not wait for each other. What
+// each warp or four where these do it together, in 8 chains that do not wait for each other. What
 // comes of it is stored, so that no compiler leaves it out.
 #include "../job.h"
 #include "common.cuh"
+#include "wgmma.cuh"
 
 enum : uint32_t { CHAINS = 8 };
 
@@ -88,5 +89,35 @@ KERNEL(probe_bmma) {
 #else
 
 KERNEL(probe_bmma) {}
+
+#endif
+
+#ifdef RECODED_WGMMA
+
+KERNEL(probe_wgmma) {
+    SHARED_MEMORY(shared);
+    const Job job = job_of_block(jobs, jobs_count);
+    uint32_t *words = reinterpret_cast<uint32_t *>(shared);
+    for (uint32_t i = threadIdx.x; i < probe_wgmma_shared / 4; i += blockDim.x) words[i] = i * 0x9e3779b9;
+    show_products();
+    __syncthreads();
+    uint32_t chains[CHAINS];
+    start(chains);
+    const Fragment a = {chains[0], chains[1], chains[2], chains[3]};
+    int counts[64] = {};
+    for (uint32_t round = 0; round < job.depth; round++) {
+        begin_products();
+#pragma unroll
+        for (uint32_t i = 0; i < PROBE_OPERATIONS; i++) product(counts, a, shared);
+        commit_products();
+        wait_for_products<0>(counts);
+    }
+    for (uint32_t i = 0; i < 64; i++) chains[i % CHAINS] += (uint32_t)counts[i];
+    finish(job, arena, chains);
+}
+
+#else
+
+KERNEL(probe_wgmma) {}
 
 #endif

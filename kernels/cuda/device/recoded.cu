@@ -9,3 +9,4 @@
 #include "probe.cu"
 #include "progressive.cu"
 #include "table.cu"
+#include "wgmma.cu"

@@ -7,6 +7,7 @@
 #pragma once
 #define RECODED_SHIM
 #define RECODED_BMMA
+#define RECODED_WGMMA
 
 #include <algorithm>
 #include <cstdint>
@@ -113,6 +114,56 @@ static inline void bmma_first(int (&counts)[4], const Fragment &a, uint2 b) {
     bmma(counts, a, b);
 }
 
+// PTX ISA, wgmma.m64n128k256 with .b1 and .and.popc, 64 rows from registers, columns from shared
+// memory: of 8 columns by 16 bytes each, unit beside unit. The proxy that a card reads them by, and
+// that it goes on beside the threads, is not here.
+static inline void show_products() {}
+static inline void begin_products() {}
+static inline void commit_products() {}
+template <int LEFT> static inline void wait_for_products(int (&)[64]) {}
+
+// The number of bits set in each byte.
+static inline uint64_t bits_of_bytes(uint64_t x) {
+    x -= x >> 1 & 0x5555555555555555;
+    x = (x & 0x3333333333333333) + (x >> 2 & 0x3333333333333333);
+    return (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0f;
+}
+
+static inline void product(int (&counts)[64], const Fragment &a, const uint8_t *columns) {
+    const uint32_t own[6] = {a.x, a.y, a.z, a.w};
+    shim::publish(own, __LINE__);
+    const unsigned lane = shim::thread_index().x % 32, g = lane / 4, q = lane % 4;
+    // Of either row of the thread, 256 bits, as they lie in a column.
+    uint64_t rows[2][4];
+    for (unsigned i = 0; i < 8; i++) {
+        const uint32_t *low = shim::published(g * 4 + i % 2 * 2), *high = shim::published(g * 4 + i % 2 * 2 + 1);
+        const unsigned half = i / 4, word = i / 2 % 2 * 2 + half;
+        rows[half][i % 4] = (uint64_t)high[word] << 32 | low[word];
+    }
+    for (unsigned i = 0; i < 32; i++) {
+        const uint8_t *at = columns + i / 2 * 256 + (2 * q + i % 2) * 16;
+        uint64_t bits[4];
+        for (unsigned k = 0; k < 2; k++) {
+            const uint4 words = *reinterpret_cast<const uint4 *>(at + 128 * k);
+            bits[2 * k] = (uint64_t)words.y << 32 | words.x;
+            bits[2 * k + 1] = (uint64_t)words.w << 32 | words.z;
+        }
+        for (unsigned half = 0; half < 2; half++) {
+            uint64_t sums = 0; // in bytes
+            for (unsigned k = 0; k < 4; k++) sums += bits_of_bytes(rows[half][k] & bits[k]);
+            // All of them may be 256, which is no byte.
+            sums = (sums & 0x00ff00ff00ff00ff) + (sums >> 8 & 0x00ff00ff00ff00ff);
+            counts[i / 2 * 4 + 2 * half + i % 2] += (int)(sums * 0x0001000100010001 >> 48);
+        }
+    }
+    shim::wait_for_warp(__LINE__);
+}
+
+static inline void product_first(int (&counts)[64], const Fragment &a, const uint8_t *columns) {
+    for (int &count : counts) count = 0;
+    product(counts, a, columns);
+}
+
 // Copies that a thread starts and later waits for, each as late as it may be.
 struct Copies {
     void start(uint8_t *to, const uint8_t *from, bool exists) {
@@ -133,7 +184,7 @@ struct Copies {
     }
 
   private:
-    static constexpr uint32_t PENDING_MAX = 16;
+    static constexpr uint32_t PENDING_MAX = 64;
     struct Pending {
         uint8_t *to;
         const uint8_t *from;

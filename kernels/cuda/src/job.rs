@@ -85,7 +85,8 @@ pub struct Returned {
 /// Bytes of the constant tables of all fields, which the kernel `field_tables` fills.
 pub const TABLES_BYTES: usize = 5 * 11312;
 
-/// Instructions of one round of the kernels `probe_*`: of each thread, or of each warp for bmma.
+/// Instructions of one round of the kernels `probe_*`: of each thread, of each warp for bmma, of
+/// each four warps for wgmma.
 pub const PROBE_OPERATIONS: u32 = 64;
 
 /// How to launch the kernel `recoded_<name>`.
@@ -134,6 +135,8 @@ pub enum Form {
     Planes,
     /// Fragments of the binary matrix product.
     Bits,
+    /// Columns of the binary matrix product of a warpgroup.
+    Tiles,
 }
 
 impl Form {
@@ -146,6 +149,7 @@ impl Form {
             Self::Log00 => Some("prepare_log_00"),
             Self::Planes => Some("prepare_planes"),
             Self::Bits => Some("prepare_bits"),
+            Self::Tiles => Some("prepare_tiles"),
         }
     }
 
@@ -157,6 +161,7 @@ impl Form {
             Self::Plain | Self::LogFf | Self::Log00 => stride,
             Self::Planes => (8 * columns.div_ceil(8)).next_multiple_of(16),
             Self::Bits => 8192 * columns.div_ceil(32),
+            Self::Tiles => 4096 * columns.div_ceil(32),
         }
     }
 
@@ -165,6 +170,7 @@ impl Form {
     pub const fn bytes(self, rows: u32, stride: u32) -> u64 {
         let rows = match self {
             Self::Bits => rows.div_ceil(32),
+            Self::Tiles => rows.div_ceil(16),
             _ => rows,
         };
         rows as u64 * stride as u64
@@ -215,11 +221,13 @@ pub const KERNELS: &[Geometry] = kernels![
     (matmul_permute_narrow, 128, 4, 16, 128, 24576),
     (matmul_four_russians, 512, 64, 256, 1, 65536),
     (matmul_bmma, 128, 32, 256, 1, 14336),
+    (matmul_wgmma, 128, 64, 512, 1, 83968),
     (field_tables, 256, 1, 1, 1, 0),
     (prepare_log_ff, 256, 1, 4, 256, 0),
     (prepare_log_00, 256, 1, 4, 256, 0),
     (prepare_planes, 256, 1, 8, 256, 0),
     (prepare_bits, 128, 32, 32, 1, 0),
+    (prepare_tiles, 128, 16, 32, 1, 0),
     (random_coefficients, 64, 1, 1024, 64, 0),
     (invert, 256, 1024, 1024, 1, 43280),
     (invert_begin, 256, 32, 1024, 1, 0),
@@ -232,6 +240,7 @@ pub const KERNELS: &[Geometry] = kernels![
     (probe_logic, 256, 1, 1024, 1, 0),
     (probe_shared, 256, 1, 1024, 1, 4096),
     (probe_bmma, 256, 1, 1024, 1, 0),
+    (probe_wgmma, 256, 1, 1024, 1, 4096),
     (reed_solomon, 256, 1024, 4, 256, 0),
 ];
 
@@ -262,4 +271,5 @@ pub const TECHNIQUES: &[Technique] = techniques![
     ("permute-narrow", matmul_permute_narrow, Plain, Plain, true, 0, 9999),
     ("four-russians", matmul_four_russians, Planes, Plain, true, 0, 9999),
     ("bmma", matmul_bmma, Bits, Plain, true, 80, 99),
+    ("wgmma", matmul_wgmma, Tiles, Plain, true, 90, 90),
 ];

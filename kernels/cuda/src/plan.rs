@@ -384,7 +384,7 @@ fn blocks_of(geometry: &Geometry, job: &Job) -> Option<u32> {
 pub const COMPILED_PREFIX: &str = "reed_solomon_";
 const COMPILED_GEOMETRY: &str = "reed_solomon";
 
-const FORMS: [Form; 4] = [Form::LogFf, Form::Log00, Form::Planes, Form::Bits];
+const FORMS: [Form; 5] = [Form::LogFf, Form::Log00, Form::Planes, Form::Bits, Form::Tiles];
 
 /// Jobs of the table that one job of a bundle becomes at most: draw, or invert in four kernels, two
 /// preparations, the product.

@@ -618,6 +618,8 @@ Result cuLaunchKernel(void *function, unsigned blocks, unsigned, unsigned, unsig
     const bool has_bmma = capability() >= 80 && capability() < 100;
     if (launch.function->name == "matmul_bmma" && !has_bmma)
         die("a launch of matmul_bmma, which does nothing on such a card");
+    if (launch.function->name == "matmul_wgmma" && capability() != 90)
+        die("a launch of matmul_wgmma, which does nothing on such a card");
     // threads and shared memory as job.h has them
     if (threads != launch.function->geometry.numbers[0] || shared != launch.function->geometry.numbers[4])
         die("a launch of another shape than that of the kernel " + launch.function->name);

@@ -163,7 +163,13 @@ impl CudaEngine {
         let has_products = BMMA_CAPABILITIES.contains(&self.info.capability);
         let products =
             if has_products { self.issue_rate("probe_bmma", rounds, time)? } else { 0.0 };
-        Ok(IssueRates { instructions, accesses, products })
+        let is_hopper = WGMMA_CAPABILITY == self.info.capability;
+        let wide_products = if is_hopper {
+            self.issue_rate("probe_wgmma", rounds, time)? / WARPS_OF_WIDE
+        } else {
+            0.0
+        };
+        Ok(IssueRates { instructions, accesses, products, wide_products })
     }
 }
 
@@ -410,6 +416,10 @@ const WARP: u32 = 32;
 
 /// Cards with the binary matrix product in hardware.
 const BMMA_CAPABILITIES: std::ops::RangeInclusive<u32> = 80..=99;
+
+/// Cards with that of four warps.
+const WGMMA_CAPABILITY: u32 = 90;
+const WARPS_OF_WIDE: f64 = 4.0;
 
 /// The shortest of these is what a launch takes.
 const LATENCIES: usize = 100;

@@ -11,8 +11,8 @@ fn serves(technique: &Technique, field: Field) -> bool {
 }
 
 /// Rows, depth, bytes: around the units of all kernels, and one with more coefficients than
-/// `permute` keeps in shared memory at a time.
-const SHAPES: [(usize, usize, usize); 10] = [
+/// `permute` and `wgmma` keep in shared memory at a time.
+const SHAPES: [(usize, usize, usize); 11] = [
     (1, 1, 16),
     (2, 3, 48),
     (5, 7, 64),
@@ -23,6 +23,7 @@ const SHAPES: [(usize, usize, usize); 10] = [
     (3, 70, 528),
     (31, 31, 2064),
     (40, 300, 16),
+    (20, 140, 656),
 ];
 
 fn technique_matches_cpu(name: &str) {
@@ -97,4 +98,5 @@ techniques! {
     permute_narrow, "permute-narrow";
     four_russians, "four-russians";
     bmma, "bmma";
+    wgmma, "wgmma";
 }

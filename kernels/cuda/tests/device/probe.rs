@@ -22,7 +22,7 @@ fn left(kernel: &str, rounds: u32) -> Vec<Vec<u8>> {
 
 #[test]
 fn probes_leave_something_that_depends_on_the_rounds() {
-    for kernel in ["probe_permute", "probe_logic", "probe_shared", "probe_bmma"] {
+    for kernel in ["probe_permute", "probe_logic", "probe_shared", "probe_bmma", "probe_wgmma"] {
         let one = left(kernel, 1);
         assert!(one[0] == one[1], "{kernel}: blocks do the same");
         assert!(one == left(kernel, 1), "{kernel}: always the same");
