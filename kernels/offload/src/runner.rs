@@ -93,7 +93,7 @@ impl Runner {
     /// The next event, waiting until `deadline` for it; `None` when there is none by then.
     pub fn wait(&self, deadline: Instant) -> Result<Option<Event>, Gone> {
         let begun = Instant::now();
-        while begun.elapsed() < AWAKE {
+        while begun.elapsed() < AWAKE_AT_WORK {
             if let Some(event) = self.poll()? {
                 return Ok(Some(event));
             }
@@ -187,7 +187,7 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
             }
             None if was_busy => {}
             // A sleep takes longer than many a bundle; what takes longer than that can wait.
-            None if last_busy.elapsed() < AWAKE => {
+            None if last_busy.elapsed() < awake(in_flight) => {
                 thread::yield_now();
                 continue;
             }
@@ -285,9 +285,15 @@ fn run(
     }
 }
 
-/// How long a device, its work and its results are looked at without sleeping: what a full bundle
-/// takes on a fast card. To be woken takes as long as many a bundle.
+/// How long a device is looked at without sleeping.
+const fn awake(in_flight: usize) -> Duration {
+    if in_flight == 0 { AWAKE } else { AWAKE_AT_WORK }
+}
+
+/// The same of new work, and of results: what a full bundle takes on a fast card, and what a large
+/// one does. To sleep and be woken takes 0.1 ms, as long as many a bundle.
 const AWAKE: Duration = Duration::from_micros(400);
+const AWAKE_AT_WORK: Duration = Duration::from_millis(2);
 
 /// Between two looks at a device after that. Linux adds 50 us of its own.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
