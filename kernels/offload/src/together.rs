@@ -1,19 +1,25 @@
-//! One large product by a device and all cores at once (Nuclei, IV-E.2).
+//! Large products by a device and all cores at once (Nuclei, IV-E.2).
 //!
-//! The bytes of every row are cut into ranges, since a range needs only the same bytes of the
-//! sources. The device takes ranges from the left and the cores from the right until they meet. How
-//! large the ranges are follows from how fast either was so far, so that both finish at the same
-//! time; what the device does not return, the cores compute.
+//! - [`Together::run`] does bundles, which either side reads and writes where they lie: the device
+//!   takes them from the left and the cores from the right until they meet.
+//! - [`Together::multiply`] does one product of the caller's rows. The bytes of every row are cut
+//!   into ranges, since a range needs only the same bytes of the sources. Cores copy the device's
+//!   ranges into bundles and back, which takes their time, too: how much the device gets follows
+//!   from how fast cores copy, cores compute and the device computes.
+//!
+//! What the device does not return, the cores compute.
+
+mod bundles;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use recoded_code::engine::{Bundle, Cpu, Job, Operation};
+use recoded_code::engine::{Bundle, Cpu, CpuEngine, Job, Operation};
 
 use crate::config::Config;
 use crate::lifecycle::Lifecycle;
-use crate::model::Model;
+use crate::model::{Class, Model};
 use crate::runner::OpenEngine;
 use crate::slot::Shared;
 
@@ -30,36 +36,49 @@ pub struct Shares {
 
 /// A device and the cores beside it.
 pub struct Together {
-    cpu: Cpu,
+    cpu: Arc<Cpu>,
+    /// The same cores, behind the caller's back; `None` until bundles come.
+    cores: Option<CpuEngine>,
     lifecycle: Lifecycle<Taken>,
+    shared: Arc<Shared>,
     /// Bundles that came back, for the next ranges: a device has pinned their memory, which takes
     /// it longer than the work. As many as it takes at once.
     idle: Vec<Bundle>,
-    /// Bytes of a row per second, once measured.
-    device_rate: Option<f64>,
-    cores_rate: Option<f64>,
+    /// Bytes of results per second that cores compute, and that they copy there and back; once
+    /// measured.
+    computed: Option<f64>,
+    copied: Option<f64>,
+    /// Products that the cores did alone since the device last got a part.
+    alone: u32,
 }
 
 /// Ranges are whole cache lines, so that no two writers share one.
 const LINE: usize = 128;
 
-/// The device's next range is this part of what it should still get: ranges shrink towards the end.
-const PART: f64 = 0.5;
-
-/// Bytes of sources in one range at most: what a bundle has memory for.
+/// Bytes of sources in one range at most: what a bundle has memory for. With half of it, threads
+/// that copy are woken for as long as they copy.
 const BUNDLE_BYTES_MAX: usize = 8 << 20;
 
 /// Rows of a range are at least this long: less is not worth a bundle.
 const RANGE_MIN: usize = 8 * LINE;
 
+/// So many products the cores do alone, when they are faster, before the device is tried again.
+const ALONE_MAX: u32 = 8;
+
+/// Ranges that the device has before the cores compute something beside it, and as many take the
+/// device as long as what the cores then compute takes them.
+const AHEAD: usize = 3;
+
 impl Together {
-    /// A device that `open` opens at the first product. Of `config`, mode, slots and ages of
-    /// bundles do not matter here.
+    /// A device that `open` opens when it is first wanted. Of `config`, mode, slots and ages of
+    /// bundles do not matter here. Where `cpu` has a thread for every core, the two threads that
+    /// feed the device wait for cores: with two fewer, the whole is faster.
     #[must_use]
     pub fn new(cpu: Cpu, config: Config, open: OpenEngine) -> Self {
         let shared = Arc::new(Shared::new(config.mode, Model::new(config.rates), 1));
-        let lifecycle = Lifecycle::new(Arc::new(config), shared, open);
-        Self { cpu, lifecycle, idle: Vec::new(), device_rate: None, cores_rate: None }
+        let lifecycle = Lifecycle::new(Arc::new(config), Arc::clone(&shared), open);
+        let (idle, cpu) = (Vec::new(), Arc::new(cpu));
+        Self { cpu, cores: None, lifecycle, shared, idle, computed: None, copied: None, alone: 0 }
     }
 
     /// Whether the device is in use.
@@ -86,68 +105,100 @@ impl Together {
         let mut shares = Shares::default();
         self.lifecycle.open_now();
         while work.left < work.right || self.lifecycle.in_flight() > 0 {
-            self.hand_over(&mut work);
+            let is_given = self.hand_over(&mut work);
+            self.lifecycle.poll();
+            self.take_back(&mut work, &mut shares);
+            if is_given && self.lifecycle.in_flight() < AHEAD {
+                continue;
+            }
             if let Some(range) = self.next_of_cores(&work) {
                 let begun = Instant::now();
                 shares.cores += range.len();
                 work.right = range.start;
                 work.compute(&self.cpu, range.clone());
-                let rate = range.len() as f64 / begun.elapsed().as_secs_f64().max(1e-9);
-                self.cores_rate = Some(blend(self.cores_rate, rate));
-                self.lifecycle.poll();
-            } else {
+                let made = work.results(range.len());
+                self.computed = Some(blend(self.computed, made, begun.elapsed()));
+            } else if !is_given && self.lifecycle.finished.is_empty() {
                 self.lifecycle.wait();
+                self.take_back(&mut work, &mut shares);
             }
-            self.take_back(&mut work, &mut shares);
         }
+        self.alone = if shares.device > 0 { 0 } else { self.alone + 1 };
         shares
     }
 
-    /// Part of what is left that the device should do: half until both were measured.
-    fn share(&self) -> f64 {
-        match (self.device_rate, self.cores_rate) {
-            (Some(device), Some(cores)) => device / (device + cores),
-            _ => 0.5,
+    /// Part of what is left that the device should do. The cores copy that part, at a rate d, and
+    /// compute the rest, at a rate c, while the device does it, at a rate k: both end together at
+    /// f / k = f / d + (1 - f) / c.
+    fn share(&self, work: &Work<'_, '_>) -> f64 {
+        let (Some(computed), Some(copied)) = (self.computed, self.copied) else { return 0.5 };
+        if copied <= computed {
+            // Only to measure again.
+            return if self.alone >= ALONE_MAX { 0.1 } else { 0.0 };
         }
+        let (rows, columns) = (work.destinations.len(), work.sources.len());
+        let moved = self.shared.model.rates(Class::of(columns)).device_bytes;
+        let device = moved * rows as f64 / (rows + columns) as f64;
+        let balance = 1.0 / device + 1.0 / computed - 1.0 / copied;
+        (1.0 / computed / balance).clamp(0.0, 1.0)
     }
 
-    /// Gives the device ranges as long as it takes some and there are any for it.
-    fn hand_over(&mut self, work: &mut Work<'_, '_>) {
-        let share = self.share();
-        while self.has_device() && !self.lifecycle.is_full() {
-            let wanted = (work.right - work.left) as f64 * share * PART;
-            let length = (wanted as usize / LINE * LINE).min(range_max(work.sources.len()));
-            let range = work.left..work.left + length;
-            if length < RANGE_MIN {
-                return;
-            }
-            let Some(bundle) = work.bundle(&self.cpu, range.clone(), &mut self.idle) else {
-                return;
-            };
-            work.left += length;
-            self.lifecycle.send(bundle, Taken { range, since: Instant::now() });
+    /// Gives the device a range if it takes one and there is one for it.
+    fn hand_over(&mut self, work: &mut Work<'_, '_>) -> bool {
+        if !self.has_device() || self.lifecycle.is_full() {
+            return false;
         }
+        let left = work.right - work.left;
+        let wanted = (left as f64 * self.share(work)) as usize / LINE * LINE;
+        let length = wanted.min(range_max(work.sources.len()));
+        if length < RANGE_MIN {
+            return false;
+        }
+        let (range, begun) = (work.left..work.left + length, Instant::now());
+        let is_used = !self.idle.is_empty();
+        let Some(bundle) = work.bundle(&self.cpu, range.clone(), &mut self.idle) else {
+            return false;
+        };
+        work.left += length;
+        let copied = is_used.then(|| begun.elapsed());
+        self.lifecycle.send(bundle, Taken::Range { range, copied });
+        true
     }
 
-    /// The range that the cores do next: all that is left when there is no device to leave it to.
+    /// The range that the cores do next, if there is one for them. As long as there is a device,
+    /// they come back to it before it has nothing to do.
     fn next_of_cores(&self, work: &Work<'_, '_>) -> Option<Range<usize>> {
         let left = work.right - work.left;
-        let share = 1.0 - self.share();
-        let part = if self.has_device() { left as f64 * share * PART } else { left as f64 };
-        let length = (part as usize).next_multiple_of(LINE).max(RANGE_MIN).min(left);
-        (left > 0).then(|| work.right - length..work.right)
+        if left == 0 {
+            return None;
+        }
+        let mut length = left;
+        if self.has_device() {
+            let share = self.share(work);
+            let own = (left as f64 * (1.0 - share)) as usize;
+            if own < RANGE_MIN && self.lifecycle.in_flight() > 0 && left > RANGE_MIN {
+                return None;
+            }
+            // Of what both do in the time that the device takes for some ranges.
+            let beside = (AHEAD * range_max(work.sources.len())) as f64 * (1.0 - share);
+            length = own.min((beside / share.max(0.01)) as usize);
+        }
+        let length = length.next_multiple_of(LINE).max(RANGE_MIN).min(left);
+        Some(work.right - length..work.right)
     }
 
     /// Takes what the device has done; what it did not do, the cores do.
     fn take_back(&mut self, work: &mut Work<'_, '_>, shares: &mut Shares) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
-            let Taken { range, since } = finished.given;
+            let Taken::Range { range, copied } = finished.given else { continue };
+            let begun = Instant::now();
             if finished.result.is_ok() && work.store(&self.cpu, &finished.bundle, range.clone()) {
                 self.idle.push(finished.bundle);
                 shares.device += range.len();
-                let rate = range.len() as f64 / since.elapsed().as_secs_f64().max(1e-9);
-                let rate = rate * (self.lifecycle.in_flight() + 1) as f64;
-                self.device_rate = Some(blend(self.device_rate, rate));
+                if let Some(copied) = copied {
+                    let made = work.results(range.len());
+                    self.copied = Some(blend(self.copied, made, copied + begun.elapsed()));
+                }
             } else {
                 shares.cores += range.len();
                 shares.redone += range.len();
@@ -163,14 +214,22 @@ fn range_max(columns: usize) -> usize {
 }
 
 /// A rate that follows what is measured.
-fn blend(old: Option<f64>, new: f64) -> f64 {
-    old.map_or(new, |old| 0.5 * (old + new))
+fn blend(old: Option<f64>, bytes: usize, taken: Duration) -> f64 {
+    let new = bytes as f64 / taken.as_secs_f64().max(1e-9);
+    old.map_or(new, |old| 0.75 * old + 0.25 * new)
 }
 
-/// A range that the device has.
-struct Taken {
-    range: Range<usize>,
-    since: Instant,
+/// What the device has.
+enum Taken {
+    /// A range of a product.
+    Range {
+        range: Range<usize>,
+        /// How long it took to copy it there, unless that was to memory never used before, which
+        /// takes many times as long.
+        copied: Option<Duration>,
+    },
+    /// The bundle of that place among those of the caller.
+    Bundle(usize),
 }
 
 /// The product, and the bytes of its rows that are not assigned yet: `left..right`.
@@ -185,6 +244,11 @@ struct Work<'a, 'b> {
 }
 
 impl Work<'_, '_> {
+    /// Bytes of results in a range of so many bytes of each row.
+    fn results(&self, length: usize) -> usize {
+        self.destinations.len() * length
+    }
+
     fn compute(&mut self, cpu: &Cpu, range: Range<usize>) {
         let sources: Vec<&[u8]> = self.sources.iter().map(|row| &row[range.clone()]).collect();
         let rows = self.destinations.iter_mut().map(|row| &mut row[range.clone()]);

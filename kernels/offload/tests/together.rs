@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_code::engine::{Bundle, Completed, Cpu, CpuEngine, Engine, Faults, Partition, Refused};
+use recoded_code::engine::{
+    Bundle, Completed, Cpu, CpuEngine, Engine, Faults, Job, Operation, Partition, Refused,
+};
 use recoded_gf::Kernel;
-use recoded_offload::{Config, OpenEngine, Shares, SpotCheck, Together};
+use recoded_offload::{By, Config, OpenEngine, Shares, SpotCheck, Together};
 
 mod common;
 
@@ -127,4 +129,63 @@ fn device_gets_the_same_memory_again_and_again() {
     let most = 2 * cpu().expect("a thread").depth() + 2;
     let seen = seen.lock().expect("no panic").len();
     assert!(seen <= most, "{seen} arenas, {most} are enough");
+}
+
+/// Bundles of products of random rows.
+fn bundles(random: &mut ChaCha8Rng, count: usize) -> Vec<Bundle> {
+    let bundle = |_| {
+        let job = Job::new(Operation::Multiply, 16, 24, 2000);
+        let mut bundle = Bundle::of(job).expect("a valid job");
+        (0..job.rows).for_each(|row| random.fill_bytes(bundle.coefficients_mut(0, row)));
+        (0..job.columns).for_each(|row| random.fill_bytes(bundle.source_mut(0, row)));
+        bundle
+    };
+    (0..count).map(bundle).collect()
+}
+
+/// Has both do them, compares every byte, and says how many the device did.
+fn run(together: &mut Together, random: &mut ChaCha8Rng, count: usize) -> usize {
+    let bundles = bundles(random, count);
+    let cpu = Cpu::new(1, Partition::FullBlock).expect("no thread is needed");
+    let mut expected: Vec<Bundle> = bundles.iter().map(|it| it.retain().restore()).collect();
+    expected.iter_mut().for_each(|bundle| cpu.run(bundle));
+    let done = together.run(bundles);
+    assert_eq!(done.len(), count);
+    for ((bundle, by), expected) in done.iter().zip(&expected) {
+        let is_same = |row| bundle.destination(0, row) == expected.destination(0, row);
+        assert!((0..16).all(is_same), "{by:?}");
+    }
+    done.iter().filter(|(_, by)| *by == By::Device).count()
+}
+
+#[test]
+fn bundles_come_back_in_their_order_and_both_take_part() {
+    let mut random = ChaCha8Rng::seed_from_u64(8);
+    let mut together = together(Faults::default(), 4);
+    for count in [0, 1, 2, 7] {
+        run(&mut together, &mut random, count);
+    }
+    let tries: Vec<usize> = (0..10).map(|_| run(&mut together, &mut random, 60)).collect();
+    assert!(tries.iter().any(|device| (1..60).contains(device)), "{tries:?}");
+    assert!(together.has_device());
+}
+
+#[test]
+fn bundles_that_the_device_does_not_do_the_cores_do() {
+    let mut random = ChaCha8Rng::seed_from_u64(9);
+    for (faults, survives) in [
+        (Faults { refuse: 0.3, ..Faults::default() }, None),
+        (Faults { fail: 0.3, ..Faults::default() }, None),
+        (Faults { stall: 0.5, stall_polls: 5, ..Faults::default() }, Some(true)),
+        (Faults { lose: 1.0, ..Faults::default() }, Some(false)),
+        (Faults { hang: 1.0, ..Faults::default() }, Some(false)),
+        (Faults { lie: 1.0, ..Faults::default() }, Some(false)),
+    ] {
+        let mut together = together(faults, 5);
+        for _ in 0..3 {
+            run(&mut together, &mut random, 20);
+        }
+        let expected = survives.unwrap_or(together.has_device());
+        assert_eq!(together.has_device(), expected, "{faults:?}");
+    }
 }

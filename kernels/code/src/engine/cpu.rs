@@ -248,7 +248,14 @@ impl CpuEngine {
     /// # Errors
     /// [`Error::Threads`] when Linux grants no such threads.
     pub fn new(threads: usize, partition: Partition) -> Result<Self, Error> {
-        let cpu = Cpu::new(threads, partition)?;
+        Self::of(Arc::new(Cpu::new(threads, partition)?))
+    }
+
+    /// The same with threads that others use, too.
+    ///
+    /// # Errors
+    /// [`Error::Threads`] when Linux grants no thread.
+    pub fn of(cpu: Arc<Cpu>) -> Result<Self, Error> {
         let (submitted, bundles) = mpsc::sync_channel::<Bundle>(DEPTH);
         let (done, completed) = mpsc::sync_channel(DEPTH);
         let work = move || {
