@@ -66,11 +66,14 @@ fn gpu_over_a_stand_in_measures_everything_and_draws_every_figure() {
         }
     }
     assert_eq!(who(&found, "decode").len(), 3);
-    assert_eq!(who(&found, "large").len(), 3);
+    // Together over bundles, checked and not, and over the caller's rows.
+    assert_eq!(who(&found, "large").len(), 5);
     assert_eq!(who(&found, "generate").len(), 2);
     assert_eq!(who(&found, "recover").len(), 2);
     assert_eq!(who(&found, "single").len(), 3);
-    assert!(found["card"]["binary_products_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
+    for products in ["binary_products_per_second", "wide_binary_products_per_second"] {
+        assert!(found["card"][products].as_f64().is_some_and(|rate| rate > 0.0), "{products}");
+    }
     assert_eq!(found["card"]["copies"].as_array().unwrap().len(), 6);
     for figure in ["break-even", "card-copies"] {
         for ending in ["svg", "csv", "json"] {

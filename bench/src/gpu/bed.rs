@@ -289,7 +289,7 @@ pub fn results(bundle: &Bundle) -> usize {
 }
 
 /// Those that a card should be used with; the others are for comparison.
-const BEST: [&str; 4] = ["loop", "permute", "four-russians", "bmma"];
+const BEST: [&str; 5] = ["loop", "permute", "four-russians", "bmma", "wgmma"];
 
 /// Jobs of a bundle at most: what a start costs is spread over enough of them.
 const SEGMENTS_MAX: usize = 4096;

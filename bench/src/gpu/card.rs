@@ -72,6 +72,7 @@ pub fn measure(bed: &mut Bed) -> Option<Card> {
         "warp_instructions_per_second": rates.map(|rates| rates.instructions),
         "shared_accesses_per_second": rates.map(|rates| rates.accesses),
         "binary_products_per_second": rates.map(|rates| rates.products),
+        "wide_binary_products_per_second": rates.map(|rates| rates.wide_products),
         "copies": copies,
     });
     Some(Card { name: info.name, described, copies, rates })

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Findings;
 use super::coding::{CPU, DEVICE, HOST};
 use super::rows::{Part, Place, Row};
-use super::server::TOGETHER;
+use super::server::{CHECKED, COPYING, TOGETHER};
 use super::single::{DISPATCHER, DISPATCHER_MIN};
 use crate::error::BenchError;
 use crate::figures::output::Summary;
@@ -78,6 +78,7 @@ fn card_table(findings: &Findings) -> String {
         ("instructions of a warp, G/s", card.rates.map(|rates| rates.instructions)),
         ("accesses to shared memory, G/s", card.rates.map(|rates| rates.accesses)),
         ("binary products of a warp, G/s", card.rates.map(|rates| rates.products)),
+        ("binary products of four warps, G/s", card.rates.map(|rates| rates.wide_products)),
     ] {
         let _ = writeln!(text, "| {name} | {} |", giga(rate));
     }
@@ -135,8 +136,8 @@ fn streaming_table(findings: &Findings) -> String {
 fn large_table(findings: &Findings) -> String {
     let mut text = String::from(
         "## CPU and card together, GB/s of results\n\
-         | n | CPU | card | together | of the sum | the card's share |\n\
-         |---:|---:|---:|---:|---:|---:|\n",
+         | n | CPU | card | together | of the sum | the card's share | checked | rows copied |\n\
+         |---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for row in findings.bed.rows.of(Part::Large, CPU) {
         let place = Place { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
@@ -147,13 +148,15 @@ fn large_table(findings: &Findings) -> String {
         let part = |value: Option<f64>| value.map_or(NONE.into(), |value| format!("{value:.2}"));
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
             row.n,
             digits(Some(row)),
             digits(card),
             digits(both),
             part(sum),
             part(share),
+            digits(rows.at(place, CHECKED)),
+            digits(rows.at(place, COPYING)),
         );
     }
     text + "\n"
@@ -244,6 +247,10 @@ fn targets(findings: &Findings) -> Vec<Target> {
         let place = Place { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
         Some(row.rate / (rows.at(place, CPU)?.rate + rows.at(place, HOST)?.rate))
     });
+    let copying = rows.of(Part::Large, COPYING).filter_map(|row| {
+        let place = Place { part: Part::Large, n: row.n, bytes: row.bytes, of: 0 };
+        Some(row.rate / rows.at(place, CPU)?.rate)
+    });
     let dispatched = rows.of(Part::Single, DISPATCHER).filter_map(|row| {
         let at = |who, of| at(Part::Single, row.n, row.bytes, of, who);
         Some(row.rate / 1e9 / at(CPU, row.of)?.max(at(HOST, 0)?))
@@ -261,10 +268,11 @@ fn targets(findings: &Findings) -> Vec<Target> {
     });
     vec![
         target("encode, resident, 128 x 4096, permute or four-russians, GB/s", 150.0, best),
-        target("the same, bmma, GB/s", 400.0, encode("bmma")),
+        target("the same, bmma or wgmma, GB/s", 400.0, encode("wgmma").or(encode("bmma"))),
         target("permute, of what issue rates allow", 0.8, of(encode("permute"), limit("permute"))),
         target("four-russians, of that", 0.8, of(encode("four-russians"), limit("four-russians"))),
         target("bmma, of that", 0.8, of(encode("bmma"), limit("bmma"))),
+        target("wgmma, of that", 0.8, of(encode("wgmma"), limit("wgmma"))),
         target(
             "encode, host to host, 128 x 4096, of the copy rate",
             0.85,
@@ -280,6 +288,7 @@ fn targets(findings: &Findings) -> Vec<Target> {
         target("stripes 10+4: recovering, of generating", 0.9, of(recover, generate)),
         target("stripes k+2, buffers of a 32nd, of large ones", 0.5, small.min_by(f64::total_cmp)),
         target("CPU and card together, of the sum", 0.9, together.min_by(f64::total_cmp)),
+        target("the same, rows copied, of the CPU alone", 1.0, copying.min_by(f64::total_cmp)),
         target(
             "dispatcher, of the better of CPU and card, worst",
             DISPATCHER_MIN,

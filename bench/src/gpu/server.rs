@@ -1,5 +1,5 @@
-//! A streaming server: coded symbols of one segment for many peers; and one large product by CPU
-//! and card at once.
+//! A streaming server: coded symbols of one segment for many peers; and large products by CPU and
+//! card at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +7,19 @@ use std::time::Duration;
 use recoded_code::engine::{Bundle, Cpu, Engine, Job, Operation, Partition, Segment};
 use recoded_cuda::opener;
 use recoded_gf::FieldOrder;
-use recoded_offload::{Config, Shares, Together};
+use recoded_offload::{By, Config, Shares, SpotCheck, Together};
 
-use super::bed::{Bed, results};
+use super::bed::{Bed, compare, results};
 use super::coding::{CPU, DEVICE, HOST, done_by_cpu, measure};
 use super::rows::{Part, Place};
 use crate::error::BenchError;
 
-/// Both at once.
+/// Both at once, over bundles that each reads and writes where they lie.
 pub const TOGETHER: &str = "CPU and card together";
+/// The same, results checked as ever: by the thread that feeds the card.
+pub const CHECKED: &str = "CPU and card together, checked";
+/// Both at once, over the caller's rows; checked.
+pub const COPYING: &str = "CPU and card together, rows copied";
 
 /// Coded symbols of a segment that the card keeps, by seeds: nothing but them crosses the bus.
 ///
@@ -99,9 +103,12 @@ pub fn together(bed: &mut Bed) -> Result<(), BenchError> {
 
 fn by_card(bed: &mut Bed, place: Place, large: &Large) -> Result<(), BenchError> {
     let Some(options) = bed.options.clone() else { return Ok(()) };
-    let cpu = Cpu::new(0, Partition::FullBlock).map_err(BenchError::Engine)?;
-    let config = Config { measure: false, watchdog_min: TIMEOUT, ..Config::default() };
-    let mut together = Together::new(cpu, config, Arc::new(opener(options, TIMEOUT)));
+    // Results are not checked, as they are not in the figures host to host.
+    let mut together = both(bed, options.clone(), SpotCheck::Off)?;
+    bundles_by_both(bed, place, &mut together, TOGETHER)?;
+    drop(together);
+    let mut together = both(bed, options, SpotCheck::default())?;
+    bundles_by_both(bed, place, &mut together, CHECKED)?;
     let mut made = large.empty();
     // Until the rates are known, halves.
     for round in 0..WARM_UP {
@@ -115,7 +122,7 @@ fn by_card(bed: &mut Bed, place: Place, large: &Large) -> Result<(), BenchError>
         let mut shares = Shares::default();
         let seconds = bed.seconds(|| shares = large.by_both(&mut together, &mut made));
         let share = shares.device as f64 / (shares.device + shares.cores).max(1) as f64;
-        bed.rows.sample_with(place, TOGETHER, large.results() / seconds, Some(share));
+        bed.rows.sample_with(place, COPYING, large.results() / seconds, Some(share));
     }
     if !together.has_device() {
         bed.troubles.push("the card was given up while it worked beside the CPU".into());
@@ -133,6 +140,49 @@ fn by_card(bed: &mut Bed, place: Place, large: &Large) -> Result<(), BenchError>
     for _ in 0..bed.rounds() {
         if let Some(rate) = bed.through("large", &mut flights, &flown)? {
             bed.rows.sample(place, HOST, rate);
+        }
+    }
+    Ok(())
+}
+
+/// A card and all cores but two, which are for the threads that feed the card.
+fn both(
+    bed: &Bed,
+    options: recoded_cuda::Options,
+    spot_check: SpotCheck,
+) -> Result<Together, BenchError> {
+    let cores = bed.cpu.threads().saturating_sub(2).max(1);
+    let cpu = Cpu::new(cores, Partition::FullBlock).map_err(BenchError::Engine)?;
+    let config = Config { measure: false, watchdog_min: TIMEOUT, spot_check, ..Config::default() };
+    Ok(Together::new(cpu, config, Arc::new(opener(options, TIMEOUT))))
+}
+
+/// The same matrix size in bundles as large as those host to host. Four times as many bytes as one
+/// product has, so that the first copy in and the last one out, beside which nothing goes, count
+/// for little.
+fn bundles_by_both(
+    bed: &mut Bed,
+    place: Place,
+    together: &mut Together,
+    who: &str,
+) -> Result<(), BenchError> {
+    let columns = (bed.scale.slot_bytes / place.n).next_multiple_of(128).min(place.bytes);
+    let job = Job::new(Operation::Multiply, place.n, place.n, columns);
+    let count = (4 * bed.scale.bytes).div_ceil(place.n * columns);
+    let mut bundles = (0..count).map(|_| bed.bundle(job, 1)).collect::<Result<Vec<_>, _>>()?;
+    let expected: Vec<Bundle> = bundles.iter().map(|bundle| done_by_cpu(bed, bundle)).collect();
+    let made: usize = bundles.iter().map(results).sum();
+    for round in 0..WARM_UP + bed.rounds() {
+        let mut by_card = 0;
+        let seconds = bed.seconds(|| {
+            let done = together.run(std::mem::take(&mut bundles));
+            by_card = done.iter().filter(|(_, by)| *by == By::Device).count();
+            bundles = done.into_iter().map(|(bundle, _)| bundle).collect();
+        });
+        compare("bundles", who, &bundles, &expected)?;
+        if round >= WARM_UP {
+            let share = Some(by_card as f64 / count as f64);
+            bed.rows.sample_with(place, who, made as f64 / seconds, share);
         }
     }
     Ok(())
@@ -179,7 +229,7 @@ impl Large {
     }
 
     fn compare(&self, made: &[Vec<u8>]) -> Result<(), BenchError> {
-        let (what, technique) = (TOGETHER.into(), "auto".into());
+        let (what, technique) = (COPYING.into(), "auto".into());
         (made == self.expected).then_some(()).ok_or(BenchError::WrongCard { what, technique })
     }
 }
