@@ -181,7 +181,7 @@ impl Agent {
 
     /// Waits until there may be something to do.
     pub fn wait(&mut self) {
-        let pause = Duration::from_secs(self.settings.poll_seconds);
+        let pause = Duration::from_secs(self.settings.poll_seconds());
         let now = Instant::now();
         let again = self.refused.as_ref().map(|again| again.at.saturating_duration_since(now));
         self.source.wait(again.map_or(pause, |again| pause.min(again.max(LOOK_PAUSE))));

@@ -20,6 +20,11 @@ const ENDPOINTS_MAX: usize = 16;
 /// Longest time between two looks, in seconds.
 const POLL_SECONDS_MAX: u64 = 3600;
 
+/// Where nothing is written: of etcd, whose members may fall silent without closing connections,
+/// and of files.
+const POLL_SECONDS_ETCD: u64 = 1;
+const POLL_SECONDS: u64 = 10;
+
 /// As the file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,9 +48,8 @@ pub struct Settings {
     pub certificate: Option<PathBuf>,
     /// PEM file of its private key.
     pub certificate_key: Option<PathBuf>,
-    /// Seconds between two looks. etcd tells of changes at once.
-    #[serde(default = "poll_seconds")]
-    pub poll_seconds: u64,
+    /// Seconds between two looks ([`Settings::poll_seconds`]).
+    poll_seconds: Option<u64>,
     /// Seconds in which a changed box must be well, or it goes back.
     #[serde(default = "confirm_seconds")]
     pub confirm_seconds: u64,
@@ -112,10 +116,6 @@ fn prefix() -> String {
     "/recoded/".into()
 }
 
-fn poll_seconds() -> u64 {
-    10
-}
-
 fn confirm_seconds() -> u64 {
     60
 }
@@ -137,6 +137,13 @@ fn state() -> PathBuf {
 }
 
 impl Settings {
+    /// Seconds between two looks. etcd tells of changes at once, while its member is heard.
+    #[must_use]
+    pub fn poll_seconds(&self) -> u64 {
+        let usual = if self.etcd.is_some() { POLL_SECONDS_ETCD } else { POLL_SECONDS };
+        self.poll_seconds.unwrap_or(usual)
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors
@@ -207,7 +214,7 @@ impl Settings {
                 "write both or none",
             ),
             (
-                (1..=POLL_SECONDS_MAX).contains(&self.poll_seconds),
+                (1..=POLL_SECONDS_MAX).contains(&self.poll_seconds()),
                 "poll_seconds",
                 "1 to 3600 seconds",
             ),

@@ -89,7 +89,7 @@ impl Status {
             reached_at: None,
             differs: false,
             at: now(),
-            next_within_seconds: settings.poll_seconds
+            next_within_seconds: settings.poll_seconds()
                 + settings.confirm_seconds
                 + SILENCE_SECONDS_MAX,
         }
