@@ -71,18 +71,23 @@ fn both_take_part_and_lengths_do_not_matter() {
     assert!(together.has_device());
 }
 
-#[test]
-fn what_the_device_does_not_do_the_cores_do() {
-    let mut random = ChaCha8Rng::seed_from_u64(6);
-    // Three failures in a row, of refusals or others, may happen, and then it is given up.
-    for (faults, survives) in [
+/// What a device may do wrong, and whether it is kept. Three failures in a row, of refusals or
+/// others, may happen, and then it is given up.
+fn all_faults() -> [(Faults, Option<bool>); 6] {
+    [
         (Faults { refuse: 0.3, ..Faults::default() }, None),
         (Faults { fail: 0.3, ..Faults::default() }, None),
         (Faults { stall: 0.5, stall_polls: 5, ..Faults::default() }, Some(true)),
         (Faults { lose: 1.0, ..Faults::default() }, Some(false)),
         (Faults { hang: 1.0, ..Faults::default() }, Some(false)),
         (Faults { lie: 1.0, ..Faults::default() }, Some(false)),
-    ] {
+    ]
+}
+
+#[test]
+fn what_the_device_does_not_do_the_cores_do() {
+    let mut random = ChaCha8Rng::seed_from_u64(6);
+    for (faults, survives) in all_faults() {
         let mut together = together(faults, 3);
         for _ in 0..3 {
             multiply(&mut together, &mut random, 200_000);
@@ -173,14 +178,7 @@ fn bundles_come_back_in_their_order_and_both_take_part() {
 #[test]
 fn bundles_that_the_device_does_not_do_the_cores_do() {
     let mut random = ChaCha8Rng::seed_from_u64(9);
-    for (faults, survives) in [
-        (Faults { refuse: 0.3, ..Faults::default() }, None),
-        (Faults { fail: 0.3, ..Faults::default() }, None),
-        (Faults { stall: 0.5, stall_polls: 5, ..Faults::default() }, Some(true)),
-        (Faults { lose: 1.0, ..Faults::default() }, Some(false)),
-        (Faults { hang: 1.0, ..Faults::default() }, Some(false)),
-        (Faults { lie: 1.0, ..Faults::default() }, Some(false)),
-    ] {
+    for (faults, survives) in all_faults() {
         let mut together = together(faults, 5);
         for _ in 0..3 {
             run(&mut together, &mut random, 20);
