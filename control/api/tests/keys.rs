@@ -98,16 +98,17 @@ fn readmes(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Keys that are set in backquotes, as in `workers = 4` or `field=4`, and are none.
+/// Keys that are set in backquotes, as in `workers = 4` or `field=4`, and are none. An option of a
+/// command, as in `--signal=USR2`, is no key.
 fn unknown_keys(text: &str) -> Vec<&str> {
     let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     let set = quoted.flat_map(|code| {
-        let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
+        let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '-';
         let before = code.split('=').rev().skip(1);
         before.filter_map(move |text| text.trim_end().rsplit(|c| !is_name(c)).next())
     });
     let is_known = |name: &str| TABLES.iter().any(|table| table.find(name).is_some());
-    set.filter(|name| name.len() > 1 && !is_known(name)).collect()
+    set.filter(|name| name.len() > 1 && !name.starts_with('-') && !is_known(name)).collect()
 }
 
 #[test]
@@ -119,6 +120,6 @@ fn readmes_set_only_keys_that_exist() {
         let text = fs::read_to_string(&path).expect("a README");
         assert_eq!(unknown_keys(&text), [""; 0], "{}", path.display());
     }
-    let text = "with `code = \"bats\"`, `recodectl set 1 field=4 colour=3`\nand `hue = 2`, a = 3";
+    let text = "with `code = \"bats\"`, `recodectl set 1 --as=you field=4 colour=3`\nand `hue = 2`, a = 3";
     assert_eq!(unknown_keys(text), ["colour", "hue"]);
 }
