@@ -173,6 +173,9 @@ pub struct Worker {
     pub handed_over: u64,
     /// Of these, dropped.
     pub dropped: u64,
+    /// How often it panicked and was made anew.
+    #[serde(default)]
+    pub panics: u64,
 }
 
 /// Where the frames of a worker are. The places sum to the total.

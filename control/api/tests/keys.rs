@@ -120,6 +120,7 @@ fn readmes_set_only_keys_that_exist() {
         let text = fs::read_to_string(&path).expect("a README");
         assert_eq!(unknown_keys(&text), [""; 0], "{}", path.display());
     }
-    let text = "with `code = \"bats\"`, `recodectl set 1 --as=you field=4 colour=3`\nand `hue = 2`, a = 3";
+    let text =
+        "with `code = \"bats\"`, `recodectl set 1 --as=you field=4 colour=3`\nand `hue = 2`, a = 3";
     assert_eq!(unknown_keys(text), ["colour", "hue"]);
 }

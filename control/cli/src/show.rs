@@ -517,6 +517,10 @@ fn places(state: &State) -> Vec<Place> {
         ("XDP program".to_owned(), verdict::TABLE, dropped),
         ("pipeline".to_owned(), worker::TABLE, state.drops.clone()),
     ];
+    places.extend(state.workers.iter().map(|worker| {
+        let counts = BTreeMap::from([("panics".to_owned(), worker.panics)]);
+        (format!("worker {}", worker.index), worker::FAULTS, counts)
+    }));
     places.extend(
         state
             .links

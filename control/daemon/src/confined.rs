@@ -183,13 +183,15 @@ impl Parts {
     }
 }
 
-/// A thread that panicked leaves queues without a reader, and what it had is not known to be right.
-/// Another process has all of it anew in a tenth of a second.
+/// A worker that panics is made anew. Any other thread leaves queues without a reader, and what it
+/// had is not known to be right: another process has all of it anew in a tenth of a second.
 fn end_on_panic() {
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         say(panic);
-        std::process::exit(EXIT_PANIC.into());
+        if !recoded_runtime::is_panic_caught() {
+            std::process::exit(EXIT_PANIC.into());
+        }
     }));
 }
 

@@ -294,6 +294,7 @@ fn worker(report: &WorkerReport) -> Worker {
         consumed: packets.consumed,
         handed_over: packets.handed_over,
         dropped: packets.dropped.iter().sum(),
+        panics: report.panics,
     }
 }
 

@@ -23,9 +23,10 @@ pub mod worker;
 pub use table::{Counter, Table, Unit};
 
 /// Every table.
-pub const TABLES: [Table; 9] = [
+pub const TABLES: [Table; 10] = [
     flow::TABLE,
     worker::TABLE,
+    worker::FAULTS,
     link::TABLE,
     tunnel::TABLE,
     verdict::TABLE,

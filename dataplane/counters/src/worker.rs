@@ -6,6 +6,9 @@ use crate::Table;
 pub const TABLE: Table =
     Table { owner: "a worker", parts: &[PacketCounters::TABLE, DropReason::TABLE] };
 
+/// What went wrong with the worker itself.
+pub const FAULTS: Table = Table { owner: "a worker's thread", parts: &[WorkerCounters::TABLE] };
+
 reasons! {
     /// Why a received packet was dropped. One counter each.
     DropReason: Packets {
@@ -87,5 +90,14 @@ counters! {
     by {
         /// Of these, dropped, by [`DropReason`].
         dropped: DropReason,
+    }
+}
+
+counters! {
+    /// What went wrong with a worker itself.
+    #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+    WorkerCounters {
+        /// Times that it panicked and was made anew: units that were open are lost.
+        panics: Events => "Report it, with the lines of the log before.",
     }
 }

@@ -291,6 +291,16 @@ impl Pipeline {
         self.shards.release(frames);
     }
 
+    /// Makes everything anew but what was counted: for a worker that panicked on the way. What was
+    /// open is lost, packets that waited count as dropped, and frames are its caller's to take
+    /// back, after [`Pipeline::release`] if that still works. Sources begin at other numbers, as
+    /// after a start.
+    pub fn renew(&mut self, snapshot: &Snapshot, seed: u64) {
+        self.combiner = Combiner::new(seed);
+        self.edition = snapshot.edition;
+        self.shards.renew(snapshot, &mut self.combiner);
+    }
+
     /// A copy of all counters. Allocates: for housekeeping, not for the packet path.
     pub fn report(&self) -> Report {
         Report {

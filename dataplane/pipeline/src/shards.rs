@@ -100,6 +100,19 @@ impl Shards {
         shards
     }
 
+    /// Begins again with what was counted.
+    pub(crate) fn renew(&mut self, snapshot: &Snapshot, combiner: &mut Combiner) {
+        let new = Shards::new(self.share, snapshot, combiner);
+        let Shards { mut packets, shards, mut remainders, waiting, .. } =
+            std::mem::replace(self, new);
+        waiting.iter().for_each(|_| Fate::Dropped(DropReason::Opening).count(&mut packets));
+        for shard in shards {
+            let flow = shard.id().flow;
+            *remainders.entry(flow).or_default() += &shard.into_parts().0;
+        }
+        (self.packets, self.remainders) = (packets, remainders);
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Shard> {
         self.shards.iter()
     }

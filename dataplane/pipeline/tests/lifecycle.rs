@@ -99,6 +99,59 @@ fn a_number_is_not_used_again_for_other_symbols() {
     }
 }
 
+/// What a worker does that panicked: each node in turn begins again in the middle of a unit.
+#[test]
+fn a_pipeline_made_anew_goes_on_and_what_was_counted_stays() {
+    for code in common::codes() {
+        let change = |params: &mut FlowParams| {
+            params.code = code;
+            if code.name() == "window" {
+                window(params);
+            }
+        };
+        let mut line = Line::new(2, 0.0, 8, change);
+        let roles = [SOURCE, Role::Relay { upstream: UP }, SINK];
+        let mut sent = 0;
+        let mut send = |line: &mut Line, count| {
+            for _ in 0..count {
+                line.send(&ip_packet(150, sent));
+                line.pass(2);
+                sent += 1;
+            }
+        };
+        send(&mut line, 100);
+        for (index, role) in roles.into_iter().enumerate() {
+            send(&mut line, 25);
+            let mut flow = params(role);
+            change(&mut flow);
+            let Node { pipeline, frames, .. } = &mut line.nodes[index];
+            let before = pipeline.report();
+            pipeline.release(frames);
+            pipeline.renew(&snapshot(7, flow), 100 + index as u64);
+            let after = pipeline.report();
+            assert_eq!(after.edition, 7);
+            assert!(after.packets.received >= before.packets.received, "{}", code.name());
+            let symbols = |report: &recoded_pipeline::report::Report| {
+                let flows = report.flows.iter().map(|flow| flow.counters.source_symbols);
+                let gone = report.remainders.iter().map(|it| it.counters.source_symbols);
+                flows.chain(gone).sum::<u64>()
+            };
+            assert_eq!(symbols(&after), symbols(&before), "{}", code.name());
+            send(&mut line, 200);
+        }
+        line.pass(2000);
+        let number = |packet: &[u8]| u32::from_be_bytes(packet[20..24].try_into().unwrap());
+        let delivered = line.delivered();
+        for packet in delivered {
+            assert_eq!(*packet, ip_packet(150, number(packet)), "{}", code.name());
+        }
+        let last = delivered.iter().filter(|packet| number(packet) >= sent - 50).count();
+        println!("{}: {} of {sent}, {last} of the last 50", code.name(), delivered.len());
+        assert!(delivered.len() as u32 > sent * 7 / 10 && last >= 45, "{}", code.name());
+        line.check();
+    }
+}
+
 /// A change of any key of BATS once let all blocks go that the sink still asked for.
 #[cfg(feature = "bats")]
 #[test]

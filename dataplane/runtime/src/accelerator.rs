@@ -1,5 +1,6 @@
 //! The worker's end of the offload queue: products of the pipeline out, their rows back in.
 
+use crate::worker::whole;
 use recoded_code::engine::{Job, Operation};
 use recoded_offload::{Inputs, Port};
 use recoded_pipeline::egress::{Product, ProductInputs, Ticket};
@@ -8,23 +9,40 @@ use std::time::Instant;
 /// Products that may be out at once: more than any queue in front of a device holds.
 const OUTSTANDING_MAX: u32 = 4096;
 
+/// What a result of that tag is.
+#[derive(Copy, Clone)]
+enum Tag {
+    /// None is out.
+    Free,
+    /// For a pipeline.
+    Of(Ticket),
+    /// For one that is not there any more.
+    OfNone,
+}
+
 /// A port of the queue, and what is still out.
 pub(crate) struct Accelerator {
     port: Port,
-    /// What results are for, by tag.
-    tickets: Vec<Option<Ticket>>,
+    /// What becomes of results, by tag.
+    tags: Vec<Tag>,
     /// Tags that are not in use.
     free: Vec<u32>,
 }
 
 impl Accelerator {
     pub(crate) fn new(port: Port) -> Accelerator {
-        let tickets = vec![None; OUTSTANDING_MAX as usize];
-        Accelerator { port, tickets, free: (0..OUTSTANDING_MAX).collect() }
+        let tags = vec![Tag::Free; OUTSTANDING_MAX as usize];
+        Accelerator { port, tags, free: (0..OUTSTANDING_MAX).collect() }
+    }
+
+    /// Results of what was offered until now are for nothing.
+    pub(crate) fn forget(&mut self) {
+        let out = self.tags.iter_mut().filter(|tag| matches!(tag, Tag::Of(_)));
+        out.for_each(|tag| *tag = Tag::OfNone);
     }
 
     fn outstanding(&self) -> usize {
-        self.tickets.len() - self.free.len()
+        self.tags.len() - self.free.len()
     }
 
     /// Offers a product; see [`recoded_pipeline::egress::Egress::offload`].
@@ -38,12 +56,14 @@ impl Accelerator {
         let Some(tag) = self.free.last().copied() else { return false };
         let job = Job::new(Operation::Multiply, rows, columns, row_bytes);
         let write = |inputs: Inputs<'_>| fill(&mut Writer(inputs));
-        let is_taken = self.port.offer(job, u64::from(tag), Instant::now(), write).is_ok();
-        if is_taken {
-            self.free.pop();
-            self.tickets[tag as usize] = Some(ticket);
-        }
-        is_taken
+        whole(|| {
+            let is_taken = self.port.offer(job, u64::from(tag), Instant::now(), write).is_ok();
+            if is_taken {
+                self.free.pop();
+                self.tags[tag as usize] = Tag::Of(ticket);
+            }
+            is_taken
+        })
     }
 
     /// Whether results are pending: no event wakes a worker for them.
@@ -58,7 +78,7 @@ impl Accelerator {
         mut solved: impl FnMut(Ticket, &mut dyn Iterator<Item = &[u8]>),
     ) -> bool {
         self.port.tick(Instant::now());
-        let Accelerator { port, tickets, free } = self;
+        let Accelerator { port, tags, free } = self;
         let before = free.len();
         loop {
             let jobs = port.poll(|delivered| {
@@ -66,9 +86,13 @@ impl Accelerator {
                 let rows = 0..delivered.job().rows;
                 let mut rows = rows.map_while(|row| delivered.destination(row).ok());
                 let tag = delivered.tag() as u32;
-                if let Some(ticket) = tickets[tag as usize].take() {
-                    free.push(tag);
-                    solved(ticket, &mut rows);
+                match std::mem::replace(&mut tags[tag as usize], Tag::Free) {
+                    Tag::Free => {}
+                    Tag::OfNone => free.push(tag),
+                    Tag::Of(ticket) => {
+                        free.push(tag);
+                        solved(ticket, &mut rows);
+                    }
                 }
             });
             if jobs == 0 {

@@ -218,7 +218,7 @@ impl Worker {
     }
 
     /// Drops what was read for a source that does not go on.
-    fn close(&mut self, mut source: Source) {
+    pub(crate) fn close(&mut self, mut source: Source) {
         let counters = &mut self.outbox.tunnel_counters[source.tunnel];
         let (packets, bytes) = source.intake.discard();
         counters.read_packets += packets;

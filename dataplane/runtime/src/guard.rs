@@ -79,6 +79,11 @@ impl Guard {
         guard
     }
 
+    /// One that remembers nothing but the keys. Their counters are shared, and go on.
+    pub(crate) fn anew(&self) -> Guard {
+        Guard::new(self.keyring.clone(), self.mail.clone())
+    }
+
     /// Takes new keys over. Whether there were any.
     #[inline]
     pub(crate) fn adopt(&mut self) -> bool {

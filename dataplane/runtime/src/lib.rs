@@ -141,3 +141,4 @@ pub use topology::{
     TopologyError, TunnelConfig, tunnel_mtu_min,
 };
 pub use udp::ROOM_BYTES as UDP_SOCKET_BYTES;
+pub use worker::is_panic_caught;

@@ -59,6 +59,8 @@ pub(crate) struct Outbox {
     pub(crate) whereabouts: Whereabouts,
     /// Tags and envelopes.
     pub(crate) guard: Guard,
+    /// Whether a test wants a panic at the next packet.
+    pub(crate) must_panic: bool,
 }
 
 /// Which worker has which shard.
@@ -145,7 +147,20 @@ impl Outbox {
             counter,
             whereabouts,
             guard,
+            must_panic: false,
         }
+    }
+
+    /// Forgets what is on its way, of a worker of so many frames, which takes them back. Counters
+    /// and what other threads are asked by stay.
+    pub(crate) fn renew(&mut self, frames: u32) {
+        self.waiting = Vec::with_capacity(frames as usize);
+        self.merging_until = None;
+        for outlet in &mut self.outlets {
+            *outlet = Outlet::new(outlet.tunnel.clone(), outlet.queue);
+        }
+        self.guard = self.guard.anew();
+        self.accelerator.iter_mut().for_each(Accelerator::forget);
     }
 
     /// Packets that wait.
@@ -262,6 +277,9 @@ impl Egress for Outbox {
     #[inline]
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
         let Outer { source_port, traffic_class } = outer;
+        if cfg!(debug_assertions) {
+            assert!(!std::mem::take(&mut self.must_panic), "a test asked for this");
+        }
         let index = usize::from(hop.0);
         let PeerLink { link, header_bytes } = self.hops[index];
         let is_paid = self.next_hops[index].is_none()

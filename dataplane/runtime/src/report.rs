@@ -107,6 +107,8 @@ pub struct WorkerReport {
     pub idle: &'static str,
     /// Where its frames are.
     pub frames: FrameGauge,
+    /// How often it panicked and was made anew.
+    pub panics: u64,
     /// Its pipeline.
     pub pipeline: Report,
 }

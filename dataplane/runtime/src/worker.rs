@@ -14,6 +14,11 @@
 
 mod near;
 
+mod renewal;
+
+pub use renewal::is_panic_caught;
+pub(crate) use renewal::whole;
+
 use crate::accelerator::Accelerator;
 use crate::attach::Verdicts;
 use crate::encap::header_bytes;
@@ -94,9 +99,11 @@ pub(crate) struct State {
     worked_at: Nanos,
     /// Refusals of memory that were looked after.
     refusals_seen: u64,
+    /// How often this worker panicked and was made anew.
+    panics: u64,
     /// When to panic, and when to be busy without end, in builds for tests.
-    panic_at: Option<Instant>,
-    spin_at: Option<Instant>,
+    panics_at: Vec<Instant>,
+    spins_at: Vec<Instant>,
     /// Whether anything may have changed since the last report.
     pub(crate) dirty: bool,
 }
@@ -106,16 +113,20 @@ impl State {
     pub(crate) fn new(topology: &Topology) -> State {
         let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnel.mtu);
         let queues = topology.tunnels.iter().map(queue).collect();
-        let [panic_at, spin_at] = [PANIC_VARIABLE, SPIN_VARIABLE].map(injected);
-        State { queues, panic_at, spin_at, ..State::default() }
+        let [panics_at, spins_at] = [PANIC_VARIABLE, SPIN_VARIABLE].map(injected);
+        State { queues, panics_at, spins_at, ..State::default() }
     }
 }
 
-/// When a test wants a fault of workers: so many milliseconds after they begin. Builds without
-/// debug assertions never have one, and nothing that a packet says sets it.
-fn injected(variable: &str) -> Option<Instant> {
+/// When a test wants faults of workers: so many milliseconds after they begin, the last one first.
+/// Builds without debug assertions never have one, and nothing that a packet says sets it.
+fn injected(variable: &str) -> Vec<Instant> {
     let wanted = if cfg!(debug_assertions) { std::env::var(variable).ok() } else { None };
-    wanted?.parse().ok().map(|millis| Instant::now() + Duration::from_millis(millis))
+    let wanted = wanted.unwrap_or_default();
+    let millis = wanted.split(',').filter_map(|millis| millis.parse().ok());
+    let mut at: Vec<_> = millis.map(|at| Instant::now() + Duration::from_millis(at)).collect();
+    at.sort_unstable_by(|one, other| other.cmp(one));
+    at
 }
 
 impl Worker {
@@ -139,7 +150,7 @@ impl Worker {
                 && snapshot_seen == self.state.snapshot_seen
                 && !shared.stop.load(Ordering::Acquire)
             {
-                self.turn(&mut sleeper);
+                self.turn_or_renew(&mut sleeper);
             }
         }
         self.drain();
@@ -196,10 +207,11 @@ impl Worker {
     }
 
     /// Has the fault that a test wants, when it is time.
-    fn have_fault(&self) {
-        let is_time = |at: Option<Instant>| at.is_some_and(|at| Instant::now() >= at);
-        assert!(!is_time(self.state.panic_at), "{PANIC_VARIABLE} asked for this");
-        if is_time(self.state.spin_at) {
+    fn have_fault(&mut self) {
+        let is_time = |at: &mut Vec<Instant>| at.pop_if(|at| Instant::now() >= *at).is_some();
+        // In the middle of a packet.
+        self.outbox.must_panic |= is_time(&mut self.state.panics_at);
+        if is_time(&mut self.state.spins_at) {
             tracing::warn!("{SPIN_VARIABLE} asked for this");
             loop {
                 std::hint::spin_loop();
@@ -366,8 +378,10 @@ impl Worker {
         let Some(mut accelerator) = outbox.accelerator.take_if(|waits| waits.is_waiting()) else {
             return false;
         };
-        let came = accelerator.poll(|ticket, rows| {
-            self.pipeline.solved(&mut self.umem, &mut self.outbox, ticket, rows, now);
+        let came = whole(|| {
+            accelerator.poll(|ticket, rows| {
+                self.pipeline.solved(&mut self.umem, &mut self.outbox, ticket, rows, now);
+            })
         });
         self.outbox.accelerator = Some(accelerator);
         came
@@ -484,6 +498,7 @@ impl Worker {
                 core: self.core,
                 idle: self.idle.name(),
                 frames: self.umem.gauge(),
+                panics: self.state.panics,
                 pipeline: self.pipeline.report(),
             },
             links: self
@@ -528,7 +543,7 @@ const SPIN_NANOS: Nanos = 20_000;
 /// Between two reports; also the longest sleep. Twenty wakeups a second cost less than 0.1 % of a
 /// core.
 const HOUSEKEEPING_NANOS: Nanos = 50_000_000;
-/// For tests: workers panic so many milliseconds after they begin.
+/// For tests: workers panic so many milliseconds after they begin, once for each of these numbers.
 const PANIC_VARIABLE: &str = "RECODED_TEST_PANIC_MILLIS";
 /// For tests: workers are busy without end so many milliseconds after they begin.
 const SPIN_VARIABLE: &str = "RECODED_TEST_SPIN_MILLIS";

@@ -165,6 +165,23 @@ impl Ledger {
         }
     }
 
+    /// held -> free, of all frames, whatever refers to them: only transmit rings keep theirs. For a
+    /// worker whose holders are gone and did not release what they had. O(frames).
+    pub fn abandon(&mut self) {
+        self.free.clear();
+        self.transmitting = 0;
+        self.lent = 0;
+        for (frame, slot) in self.slots.iter_mut().enumerate().rev() {
+            slot.references = slot.transmits;
+            self.transmitting += u32::from(slot.transmits > 0);
+            self.lent += u32::from(slot.lent);
+            if slot.references == 0 && !slot.lent {
+                // There are at most `u32::MAX` of them.
+                self.free.push(frame as u32);
+            }
+        }
+    }
+
     /// Whether the frame is in a transmit ring.
     #[inline]
     pub fn is_transmitting(&self, frame: u32) -> bool {

@@ -196,6 +196,12 @@ impl Umem {
         self.ledger.end_transmit(frame.0);
     }
 
+    /// Frees every frame that neither Linux nor a socket has: for a worker whose state is dropped
+    /// without letting go of what it held. Spans of before are nothing to be used then.
+    pub fn abandon(&mut self) {
+        self.ledger.abandon();
+    }
+
     /// A free frame with one reference, for a packet that a socket of another kind received. `None`
     /// when so few are free that AF_XDP sockets would get none either.
     #[inline]

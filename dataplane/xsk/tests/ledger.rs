@@ -17,6 +17,7 @@ enum Step {
     Release(usize),
     Begin(usize),
     End(usize),
+    Abandon,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -30,6 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
         any.clone().prop_map(Step::Release),
         any.clone().prop_map(Step::Begin),
         any.prop_map(Step::End),
+        Just(Step::Abandon),
     ]
 }
 
@@ -85,6 +87,10 @@ impl Model {
                 if let Some(frame) = pick(&mut self.sent, index) {
                     ledger.end_transmit(frame);
                 }
+            }
+            Step::Abandon => {
+                ledger.abandon();
+                self.held.clear();
             }
         }
     }

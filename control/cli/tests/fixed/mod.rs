@@ -509,6 +509,7 @@ pub fn state() -> State {
                 consumed: 290_000,
                 handed_over: 0,
                 dropped: 100,
+                panics: 0,
             },
             Worker { index: 1, idle: "adaptive".into(), edition: 4, ..Worker::default() },
         ],

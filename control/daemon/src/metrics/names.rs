@@ -29,8 +29,10 @@ pub const GROUPS: [Group; 9] = [
 ];
 
 /// Counters of each worker; drops are summed over workers.
-const WORKERS: Table =
-    Table { owner: worker::TABLE.owner, parts: &[worker::PacketCounters::TABLE] };
+const WORKERS: Table = Table {
+    owner: worker::TABLE.owner,
+    parts: &[worker::PacketCounters::TABLE, worker::WorkerCounters::TABLE],
+};
 /// Reasons for which workers drop packets.
 const DROPS: Table = Table { owner: worker::TABLE.owner, parts: &[worker::DropReason::TABLE] };
 /// Counters of the engine.

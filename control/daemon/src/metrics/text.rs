@@ -102,6 +102,7 @@ fn find(counts: &Counts<'_>, counter: &Counter) -> Option<u64> {
             "forwarded" => Some(worker.forwarded),
             "consumed" => Some(worker.consumed),
             "handed_over" => Some(worker.handed_over),
+            "panics" => Some(worker.panics),
             _ => None,
         },
     }

@@ -24,13 +24,18 @@ pub fn line() -> (Bed, Vec<Daemon>) {
 }
 
 pub fn line_with(auth: Option<AuthPlan>) -> (Bed, Vec<Daemon>) {
+    let (bed, plan) = line_plan(auth);
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    (bed, daemons)
+}
+
+pub fn line_plan(auth: Option<AuthPlan>) -> (Bed, LinePlan) {
     let bed = common::bed(2, Loss::independent(0.1), RATE_MBIT);
     let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), auth, ..LinePlan::protected(2) };
     for flow in &mut plan.flows {
         *flow = FlowPlan { code: CodePlan::Auto, field: 256, ..flow.clone() };
     }
-    let daemons = Daemon::start_line(&bed, &plan).unwrap();
-    (bed, daemons)
+    (bed, plan)
 }
 
 /// All that Linux shows of the tunnel of a host, and its routes.

@@ -10,7 +10,7 @@ mod rates;
 use super::{Happened, Kind};
 use drops::Drops;
 use rates::Rates;
-use recoded_api::v1::{Disagreement, Engine, Link, Neighbour, Session, State, Tunnel};
+use recoded_api::v1::{Disagreement, Engine, Link, Neighbour, Session, State, Tunnel, Worker};
 use std::collections::BTreeMap;
 
 /// Compares the state with that of the look before.
@@ -50,6 +50,9 @@ impl Watcher {
             }
             flows::compare(&before.flows, &state.flows, &mut events);
             engine(&before.engine, &state.engine, &mut events);
+            for (old, new) in before.workers.iter().zip(&state.workers) {
+                worker(old, new, &mut events);
+            }
             self.drops.compare(before, &state, &mut events);
         }
         self.rates.look(&state.flows, &mut events);
@@ -81,6 +84,14 @@ fn link(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
     if let Some(old) = old.filter(|old| old.mtu != *mtu && old.mtu > 0 && *mtu > 0) {
         let text = format!("MTU {mtu} of {interface}, before {}", old.mtu);
         events.push(Happened::new(Kind::MtuChanged, &subject, text));
+    }
+}
+
+/// Panics that cost no more than what a worker had of open units.
+fn worker(old: &Worker, new: &Worker, events: &mut Vec<Happened>) {
+    if new.panics > old.panics {
+        let text = "it panicked and was made anew: report it, with the lines of the log before";
+        events.push(Happened::new(Kind::WorkerRenewed, format!("worker {}", new.index), text));
     }
 }
 
