@@ -546,11 +546,12 @@ pub struct Event {
     /// flow_added, flow_removed, next_hop_heard, next_hop_silent, session_up, session_rekeyed,
     /// session_down, session_refused, link_up, link_down, tunnel_up, tunnel_down, mtu_smaller,
     /// mtu_normal, mtu_changed, neighbour_disagrees, neighbour_agrees, neighbour_moved,
-    /// rate_changed, drops_rising, engine_up, engine_down, config_applied, config_undone,
-    /// config_confirmed, process_started, process_ended or daemon_started. There may be more.
+    /// rate_changed, drops_rising, engine_up, engine_down, worker_renewed, config_applied,
+    /// config_undone, config_confirmed, process_started, process_ended or daemon_started. There may
+    /// be more.
     pub kind: String,
-    /// What it happened to: flow, link or tunnel and its name, session with and whom; packets,
-    /// engine, configuration, process or daemon.
+    /// What it happened to: flow, link, tunnel or worker and its name, session with and whom;
+    /// packets, engine, configuration, process or daemon.
     pub subject: String,
     /// More exactly: the next hop, or the counter of a drop reason; else empty.
     pub about: String,

@@ -28,6 +28,7 @@ use recoded_secure::{
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use recoded_wire::shard::source_port_of;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A worker's keys.
 pub(crate) struct Guard {
@@ -79,8 +80,10 @@ impl Guard {
         guard
     }
 
-    /// One that remembers nothing but the keys. Their counters are shared, and go on.
+    /// One that remembers nothing but the keys, for other numbers of units. Counters of keys are
+    /// shared, and go on; tags go by those numbers, so that other keys follow soon.
     pub(crate) fn anew(&self) -> Guard {
+        self.keyring.has_new_numbers.store(true, Ordering::Relaxed);
         Guard::new(self.keyring.clone(), self.mail.clone())
     }
 

@@ -27,6 +27,7 @@ use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 mod columns;
@@ -215,7 +216,8 @@ impl Keyer {
         Ok(())
     }
 
-    /// Agrees on other keys with neighbours that workers distrust.
+    /// Agrees on other keys with neighbours that workers distrust, and with the other ends of flows
+    /// that begin here where units are numbered anew.
     fn renew(&mut self, now: u64) {
         while let Some(peer) = self.keyring.distrusted.pop() {
             let party = self.hops.get_mut(usize::from(peer.0)).and_then(Option::as_mut);
@@ -223,6 +225,10 @@ impl Keyer {
             party.keys.renew(now);
             let key = &party.key;
             tracing::warn!(neighbour = %key, "many symbols with wrong tags: its keys are changed");
+        }
+        if self.keyring.has_new_numbers.swap(false, Relaxed) {
+            self.edges.iter_mut().for_each(|(_, party)| party.keys.renew(now));
+            self.groups.renew(now);
         }
     }
 

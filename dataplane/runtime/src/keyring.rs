@@ -10,6 +10,7 @@ use recoded_secure::{EdgeKeys, HopKeys, PublicKey, Ring, TagKey};
 use recoded_wire::announcement::ANNOUNCEMENT_BYTES_MAX;
 use recoded_wire::handshake::MESSAGE_BYTES_MAX;
 use recoded_wire::header::HEADER_BYTES;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Letters that wait to be sent.
@@ -144,6 +145,9 @@ pub(crate) struct Keyring {
     pub(crate) outgoing: ArrayQueue<Letter>,
     /// Those that sent too many symbols with wrong tags.
     pub(crate) distrusted: ArrayQueue<PeerId>,
+    /// Whether a worker numbers the units of its sources anew, so that those of edges are to be
+    /// other keys. Relaxed: it guards no other memory.
+    pub(crate) has_new_numbers: AtomicBool,
     /// Where neighbours are.
     pub(crate) near: Slot<Near>,
     /// Sinks of flows that have several, by the number of the flow, where they change.
@@ -159,6 +163,7 @@ impl Keyring {
             rings: Slot::new(rings),
             outgoing,
             distrusted: ArrayQueue::new(DISTRUSTED),
+            has_new_numbers: AtomicBool::new(false),
             near: Slot::new(Near::default()),
             sinks: Slot::new(Vec::new()),
             sessions: Mutex::default(),

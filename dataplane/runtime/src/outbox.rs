@@ -163,6 +163,14 @@ impl Outbox {
         self.accelerator.iter_mut().for_each(Accelerator::forget);
     }
 
+    /// Has the panic that a test wants. Builds without debug assertions never have one.
+    #[inline]
+    pub(crate) fn panic_if_wanted(&mut self) {
+        if cfg!(debug_assertions) {
+            assert!(!std::mem::take(&mut self.must_panic), "a test asked for this");
+        }
+    }
+
     /// Packets that wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
@@ -277,9 +285,7 @@ impl Egress for Outbox {
     #[inline]
     fn transmit(&mut self, hop: PeerId, span: Span, outer: Outer) {
         let Outer { source_port, traffic_class } = outer;
-        if cfg!(debug_assertions) {
-            assert!(!std::mem::take(&mut self.must_panic), "a test asked for this");
-        }
+        self.panic_if_wanted();
         let index = usize::from(hop.0);
         let PeerLink { link, header_bytes } = self.hops[index];
         let is_paid = self.next_hops[index].is_none()

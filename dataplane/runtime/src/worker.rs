@@ -209,7 +209,8 @@ impl Worker {
     /// Has the fault that a test wants, when it is time.
     fn have_fault(&mut self) {
         let is_time = |at: &mut Vec<Instant>| at.pop_if(|at| Instant::now() >= *at).is_some();
-        // In the middle of a packet.
+        // In the middle of a packet, if one leaves before the next call.
+        self.outbox.panic_if_wanted();
         self.outbox.must_panic |= is_time(&mut self.state.panics_at);
         if is_time(&mut self.state.spins_at) {
             tracing::warn!("{SPIN_VARIABLE} asked for this");

@@ -143,6 +143,11 @@ impl GroupSender {
         is_change
     }
 
+    /// Has other keys told soon; those of now stay valid meanwhile.
+    pub fn renew(&mut self, now: u64) {
+        self.keys.renew(now);
+    }
+
     /// Does what is due, as [`OneWayKeys::poll`]. Where `send` is not 0, [`GroupSender::tellings`]
     /// are to leave.
     ///

@@ -26,8 +26,10 @@ const WORDS: usize = WINDOW as usize / u64::BITS as usize;
 /// forged number of the future, those of the present are still told apart.
 const GAP_MAX: u32 = WINDOW;
 
-/// A neighbour that restarted has been silent for this long.
-const SILENCE_NANOS: Nanos = 20_000_000;
+/// A neighbour that began anew has been silent for this long: a worker that panicked is away for
+/// two milliseconds, a process for many more. Shorter pauses than this are between packets of many
+/// flows, and who talks in one gets a life of its own, no more.
+const SILENCE_NANOS: Nanos = 8_000_000;
 
 /// What came this long ago counts half when lives are compared.
 const HALF_NANOS: Nanos = 500_000_000;

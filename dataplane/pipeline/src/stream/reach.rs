@@ -14,6 +14,10 @@ const AHEAD_MIN: u32 = 32;
 /// Older ones than this many windows are of another life of the source.
 const BEHIND_WINDOWS: u32 = 2;
 
+/// How long nothing of the window must have come before numbers of another life are believed, where
+/// nothing but the source makes them; elsewhere it is `generation_timeout`.
+const TAGGED_SILENCE_NANOS: Nanos = 5_000_000;
+
 /// What becomes of a number.
 enum Reach {
     /// The window covers it now.
@@ -67,7 +71,9 @@ pub(crate) fn admit(
     if packet_bytes > store.symbol_bytes() {
         return Kept::Known;
     }
-    match reach(store, incoming, symbol.number, (now, params.generation_timeout_nanos)) {
+    let timeout = params.generation_timeout_nanos;
+    let silence = if params.tagged { timeout.min(TAGGED_SILENCE_NANOS) } else { timeout };
+    match reach(store, incoming, symbol.number, (now, silence)) {
         Reach::Begun => Kept::First,
         Reach::Within if store.is_known(symbol.number) => Kept::Known,
         Reach::Within => Kept::New,

@@ -107,6 +107,15 @@ impl Groups {
         self.known.iter().map(|(flow, _)| *flow)
     }
 
+    /// Has other keys of flows that begin here told soon.
+    pub(super) fn renew(&mut self, now: u64) {
+        for (_, group) in &mut self.known {
+            if let Part::Source(sender) = &mut group.part {
+                sender.renew(now);
+            }
+        }
+    }
+
     pub(super) fn wake(&self) -> u64 {
         let wake = |(_, group): &(u32, Group)| match &group.part {
             Part::Source(sender) => sender.wake(),

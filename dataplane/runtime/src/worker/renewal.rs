@@ -10,9 +10,9 @@
 //! Counters of keys are shared and go on, so no number is used twice. To neighbours it is a node
 //! that started again, but with the keys that they know.
 //!
-//! Where this ends: a panic while a job is handed to an accelerator or taken from it, while a worker
-//! is made anew, or in another thread, and a worker that panicked [`RENEWALS_MAX`] times. There the
-//! process ends, and another takes its place.
+//! Where this ends: a panic while a job is handed to an accelerator or taken from it, while a
+//! worker is made anew, or in another thread, and a worker that panicked [`RENEWALS_MAX`] times.
+//! There the process ends, and another takes its place.
 
 use super::{BURST_PACKETS, Worker};
 use crate::node::seed;

@@ -43,6 +43,11 @@ fn worker_that_panics_is_made_anew_under_traffic() {
         };
         let daemons: Vec<Daemon> = (0..3).map(start).collect();
         daemons.iter().for_each(|daemon| daemon.wait_until_it_has_sessions().unwrap());
+        let handshakes = |daemon: &Daemon| {
+            let sessions = daemon.show().unwrap().sessions;
+            sessions.iter().map(|session| session.handshakes).sum::<u64>()
+        };
+        let agreed = handshakes(&daemons[0]);
         let processes: Vec<u32> =
             daemons.iter().map(|daemon| daemon.dataplane_pid().unwrap()).collect();
         for (index, victim) in ["source", "relay", "sink"].into_iter().enumerate() {
@@ -67,6 +72,8 @@ fn worker_that_panics_is_made_anew_under_traffic() {
             assert!(outcome.longest_gap_millis() < 1000.0, "{victim}");
             assert!(outcome.loss() < 0.3, "{victim}: {} of {} came", outcome.came, outcome.sent);
         }
+        // Units are numbered anew, which tags go by.
+        assert!(with == "none" || handshakes(&daemons[0]) > agreed, "no other keys of the flow");
         for (daemon, process) in daemons.iter().zip(processes) {
             assert_eq!(daemon.dataplane_pid().unwrap(), process, "{}", daemon.log());
             for worker in daemon.show().unwrap().workers {
