@@ -185,6 +185,12 @@ impl Pipeline {
         self.shards.find(shard).map_or(0, |shard| shard.path_round_trip())
     }
 
+    /// Whether some of several paths from the source of a shard do not answer, and others carry what
+    /// they did.
+    pub fn lacks_paths(&mut self, shard: ShardId) -> bool {
+        self.shards.find(shard).is_some_and(|shard| shard.lacks_paths())
+    }
+
     /// Takes what an accelerator computed of a product that [`Egress::offload`] took: its rows, or
     /// fewer when it failed, and the product is done here then. Ignored when its generation is
     /// gone.

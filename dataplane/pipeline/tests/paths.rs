@@ -148,11 +148,18 @@ fn path_that_is_cut_costs_its_rate_alone() {
         println!("{load:?}, cut at hop {hop}");
         let paths: [&[Link]; 2] = [&[fast; 2], &[slow; 2]];
         let mut line = Line::paths(&paths, load, 3, spread(Spread::Sum));
-        line.run(6 * SECOND);
+        for _ in 0..60 {
+            line.run(SECOND / 10);
+            assert!(line.now < SECOND || !line.lacks_paths(), "at {} ms", line.now / MILLI);
+        }
         let entered = line.entered();
         line.set(hop, cut(fast));
         let at = line.now;
-        line.run(6 * SECOND);
+        for _ in 0..60 {
+            line.run(SECOND / 10);
+            let is_known = line.lacks_paths() || line.now < at + 300 * MILLI;
+            assert!(is_known, "{} ms after it", (line.now - at) / MILLI);
+        }
         let gap = longest_gap(&line, at - SECOND);
         println!("longest gap {} ms", gap / MILLI);
         // 80 to 175 ms, and 240 behind a relay; 200 and 420 when doubt took a round trip longer,
@@ -165,6 +172,7 @@ fn path_that_is_cut_costs_its_rate_alone() {
         line.set(hop, fast);
         // A relay behind which nothing went on was asked each second, so that it took longer.
         line.run(SECOND);
+        assert!(!line.lacks_paths());
         if load.rate.is_none() {
             assert!(share(&mut line, &[fast, slow], 2 * SECOND) > 0.85, "of both again");
         }

@@ -79,9 +79,12 @@ impl Worker {
         }
         if worked {
             let shards = source.own_shards.iter();
-            let shards = shards.map(|shard| ShardId { flow: source.flow, shard: *shard });
-            let round_trips = shards.map(|shard| self.pipeline.path_round_trip(shard));
-            queue.follow(round_trips.max().unwrap_or(0));
+            let (mut round_trip, mut lacks_paths) = (0, false);
+            for shard in shards.map(|shard| ShardId { flow: source.flow, shard: *shard }) {
+                round_trip = self.pipeline.path_round_trip(shard).max(round_trip);
+                lacks_paths |= self.pipeline.lacks_paths(shard);
+            }
+            queue.follow((round_trip, lacks_paths), now);
             source.paced_until = now + PACE_NANOS;
         }
         worked

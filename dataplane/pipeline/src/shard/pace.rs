@@ -37,6 +37,11 @@ impl Shard {
         }
     }
 
+    /// Whether some of several paths do not answer, and others carry what they did.
+    pub(crate) fn lacks_paths(&self) -> bool {
+        matches!(&self.present.state, State::StreamSource(source) if source.lacks_paths())
+    }
+
     /// Whether a packet from a tunnel may come; otherwise when to ask again, if that is known.
     pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
         match &mut self.present.state {

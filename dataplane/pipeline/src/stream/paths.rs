@@ -102,6 +102,12 @@ impl Paths {
         Branch { share: self.shares.of(place), is_in_doubt, waits_since: None }
     }
 
+    /// Whether some of several paths to one receiver do not answer, and others carry what they did.
+    pub(crate) fn lacks_some(&self, hops: &[Hop]) -> bool {
+        let lost = (self.doubted.0 | self.doubted.1).count_ones() as usize;
+        self.spread != Spread::Every && (1..hops.len()).contains(&lost)
+    }
+
     fn carrier_mut(&mut self, number: u32) -> &mut u8 {
         let mask = self.carriers.len() - 1;
         &mut self.carriers[number as usize & mask]

@@ -226,6 +226,11 @@ impl Senders {
         self.hops.iter().map(|(_, sender)| sender.path_round_trip()).max().unwrap_or(0)
     }
 
+    /// Whether some of several paths do not answer, and others carry what they did.
+    pub(crate) fn lack_paths(&self) -> bool {
+        self.paths.lacks_some(&self.hops)
+    }
+
     /// Reads what a neighbour reports.
     ///
     /// # Errors

@@ -108,6 +108,11 @@ impl StreamSource {
         self.senders.path_round_trip()
     }
 
+    /// Whether some of several paths do not answer.
+    pub(crate) fn lacks_paths(&self) -> bool {
+        self.senders.lack_paths()
+    }
+
     /// Reads what a next hop reports of its link.
     pub(crate) fn hear_link(
         &mut self,

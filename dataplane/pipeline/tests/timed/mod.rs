@@ -361,6 +361,10 @@ impl Line {
         std::mem::take(&mut self.down[hop].longest)
     }
 
+    pub fn lacks_paths(&mut self) -> bool {
+        self.nodes[0].pipeline.lacks_paths(ShardId { flow: FLOW, shard: 0 })
+    }
+
     pub fn flow(&self, index: usize) -> FlowReport {
         self.nodes[index].pipeline.report().flows[0].clone()
     }

@@ -38,6 +38,33 @@ const PACKET_BYTES: usize = 1514;
 /// found its rate yet (RFC 8289, section 5.6).
 const MEMORY_INTERVALS: Nanos = 16;
 
+/// A path that lacks a part may have it back soon: for so long, at most, senders are not told of
+/// what waits for it, up to [`GRACE_TARGET_NANOS`], and not again before [`GRACE_AGAIN_NANOS`].
+const GRACE_NANOS: Nanos = 5_000_000_000;
+const GRACE_AGAIN_NANOS: Nanos = 30_000_000_000;
+const GRACE_TARGET_NANOS: Nanos = 500_000_000;
+
+/// Whether senders are left alone because one of several paths fell silent: a window of all paths
+/// then waits in front of the others, and comes down to theirs within some round trips, or takes
+/// its place again when the path is back. What a drop does instead: all behind it waits at the
+/// receiver until it was sent again, behind that queue.
+#[derive(Copy, Clone, Default, Debug)]
+pub(super) struct Grace {
+    /// Until when it lasts, and from when on there may be another.
+    until: Nanos,
+    again_at: Nanos,
+}
+
+impl Grace {
+    /// Whether it holds.
+    pub(super) fn is_on(&mut self, lacks_paths: bool, now: Nanos) -> bool {
+        if lacks_paths && now >= self.again_at {
+            *self = Grace { until: now + GRACE_NANOS, again_at: now + GRACE_AGAIN_NANOS };
+        }
+        lacks_paths && now < self.until
+    }
+}
+
 /// How patient it is with a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Patience {
@@ -46,6 +73,10 @@ pub(super) struct Patience {
 }
 
 impl Patience {
+    /// While a path lacks a part.
+    pub(super) const GRACE: Patience =
+        Patience { interval: INTERVAL_NANOS, target: GRACE_TARGET_NANOS };
+
     /// For flows over a path of this round trip; 0 where it is not known.
     pub(super) fn with(round_trip: Nanos) -> Patience {
         let interval = round_trip.clamp(INTERVAL_NANOS, INTERVAL_MAX_NANOS);
@@ -195,6 +226,23 @@ mod tests {
             let above = |time: &u64| codel.signals(&long, (wait * TICK, MUCH), time * TICK);
             assert_eq!((0..1000).find(above), first);
         }
+    }
+
+    #[test]
+    fn while_a_path_is_away_senders_are_left_alone_for_a_while_and_seldom() {
+        const MILLI: Nanos = 1_000_000;
+        let mut grace = Grace::default();
+        let mut is_on = |lacks_paths, millis: u64| grace.is_on(lacks_paths, millis * MILLI);
+        assert!(!is_on(false, 900) && is_on(true, 1000) && is_on(true, 5999));
+        assert!(!is_on(true, 6000), "it is gone for good");
+        assert!(!is_on(false, 7000) && !is_on(true, 8000), "a path that comes and goes");
+        assert!(!is_on(true, 30_999) && is_on(true, 31_000) && !is_on(false, 31_500));
+        let waits = |sojourn: Nanos| {
+            let mut codel = Codel::default();
+            let mut times = (0..5000).map(|millis| millis * MILLI);
+            times.any(|now| codel.signals(&Patience::GRACE, (sojourn * MILLI, MUCH), now))
+        };
+        assert!(!waits(499) && waits(501));
     }
 
     proptest! {

@@ -22,7 +22,7 @@ mod list;
 
 mod store;
 
-use codel::{Codel, Patience};
+use codel::{Codel, Grace, Patience};
 use list::{Links, List};
 use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
 use recoded_pipeline::edge::class;
@@ -85,6 +85,7 @@ pub(crate) struct FairQueue {
     old: List,
     hasher: RandomState,
     patience: Patience,
+    grace: Grace,
 }
 
 /// Packets whose flows have one hash.
@@ -121,13 +122,16 @@ impl FairQueue {
             old: List::EMPTY,
             hasher: RandomState::new(),
             patience: Patience::with(0),
+            grace: Grace::default(),
         }
     }
 
-    /// Follows the round trip of the path, in nanoseconds; 0 where it is not known.
+    /// Follows the round trip of the path, in nanoseconds, 0 where it is not known, and whether it
+    /// lacks a part that it had.
     #[inline]
-    pub(crate) fn follow(&mut self, round_trip: Nanos) {
-        self.patience = Patience::with(round_trip);
+    pub(crate) fn follow(&mut self, (round_trip, lacks_paths): (Nanos, bool), now: Nanos) {
+        let is_grace = self.grace.is_on(lacks_paths, now);
+        self.patience = if is_grace { Patience::GRACE } else { Patience::with(round_trip) };
     }
 
     /// Whether nothing waits.
