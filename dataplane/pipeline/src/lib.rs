@@ -185,8 +185,8 @@ impl Pipeline {
         self.shards.find(shard).map_or(0, |shard| shard.path_round_trip())
     }
 
-    /// Whether some of several paths from the source of a shard do not answer, and others carry what
-    /// they did.
+    /// Whether some of several paths from the source of a shard do not answer, and others carry
+    /// what they did.
     pub fn lacks_paths(&mut self, shard: ShardId) -> bool {
         self.shards.find(shard).is_some_and(|shard| shard.lacks_paths())
     }
