@@ -31,9 +31,10 @@ fn has_fault(daemon: &Daemon, wait: Duration) -> bool {
 #[test]
 fn worker_that_panics_is_made_anew_under_traffic() {
     let Some(_turn) = common::daemons_beside() else { return };
-    for auth in [None, Some(AuthPlan::new("full", 2))] {
+    for (auth, workers) in [(None, 1), (Some(AuthPlan::new("full", 2)), 1), (None, 2)] {
         let with = if auth.is_some() { "full" } else { "none" };
-        let (bed, plan) = line_plan(auth);
+        // All workers of a node panic at the same moment.
+        let (bed, plan) = line_plan(auth, workers);
         let begun = Instant::now();
         let start = |index: usize| {
             let mut plan = plan.clone();
@@ -64,7 +65,7 @@ fn worker_that_panics_is_made_anew_under_traffic() {
                 .find(|line| line.contains("made anew"))
                 .unwrap_or_else(|| panic!("{log}"));
             println!(
-                "auth {with}, {victim}: longest gap of UDP {:.0} ms, {} of {} came; {line}",
+                "auth {with}, {workers} workers, {victim}: longest gap of UDP {:.0} ms, {} of {} came; {line}",
                 outcome.longest_gap_millis(),
                 outcome.came,
                 outcome.sent

@@ -24,14 +24,15 @@ pub fn line() -> (Bed, Vec<Daemon>) {
 }
 
 pub fn line_with(auth: Option<AuthPlan>) -> (Bed, Vec<Daemon>) {
-    let (bed, plan) = line_plan(auth);
+    let (bed, plan) = line_plan(auth, 1);
     let daemons = Daemon::start_line(&bed, &plan).unwrap();
     (bed, daemons)
 }
 
-pub fn line_plan(auth: Option<AuthPlan>) -> (Bed, LinePlan) {
-    let bed = common::bed(2, Loss::independent(0.1), RATE_MBIT);
-    let mut plan = LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), auth, ..LinePlan::protected(2) };
+pub fn line_plan(auth: Option<AuthPlan>, workers: u32) -> (Bed, LinePlan) {
+    let bed = common::bed_of_queues(workers as usize, 2, Loss::independent(0.1), RATE_MBIT);
+    let pace_mbit = Some(0.97 * RATE_MBIT);
+    let mut plan = LinePlan { pace_mbit, auth, workers, ..LinePlan::protected(2) };
     for flow in &mut plan.flows {
         *flow = FlowPlan { code: CodePlan::Auto, field: 256, ..flow.clone() };
     }
