@@ -14,7 +14,8 @@
 //! A frame in a transmit ring counts as `tx` even while others hold references to it, so `free +
 //! fill + held + tx = total` always. Calls that break the protocol (releasing a free frame,
 //! completing one that was never sent) are faults of this crate or its caller, not of any input:
-//! they panic. All operations are O(1); nothing allocates after [`Ledger::new`].
+//! they panic. All operations but [`Ledger::abandon`] are O(1); nothing allocates after
+//! [`Ledger::new`].
 
 /// Frames in each place; the four sum to `total`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
