@@ -48,6 +48,9 @@ missing_test_packages() {
         command -v chromium-browser >/dev/null || printf 'chromium-headless-shell\n'
     # The fresh Debian in which packages are installed.
     command -v debootstrap >/dev/null || printf 'debootstrap\n'
+    # Packages and modules of the machines of the lab.
+    [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || printf 'debian-archive-keyring\n'
+    command -v xz >/dev/null || printf 'xz-utils\n'
 }
 
 # Debian and Ubuntu packages that fetching the CUDA compiler needs (`scripts/cuda`).

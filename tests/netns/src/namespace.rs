@@ -12,14 +12,18 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::BedError;
 use crate::process;
 
-/// A network namespace made by a [`crate::Bed`], which also removes it.
+/// A network namespace. A [`crate::Bed`] removes its own; others belong to the caller.
 #[derive(Clone, Debug)]
 pub struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    pub(crate) fn create(name: String) -> Result<Namespace, BedError> {
+    /// Makes one without a router's and a host's checks of sources, and without IPv6.
+    ///
+    /// # Errors
+    /// When there is one of this name, or privileges are missing.
+    pub fn create(name: String) -> Result<Namespace, BedError> {
         process::run(Command::new("ip").args(["netns", "add", &name]))?;
         let namespace = Namespace { name };
         namespace.ip("link set lo up")?;

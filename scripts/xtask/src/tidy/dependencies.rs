@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
-const DIRECTIONS: [(&str, Allowed); 31] = [
+const DIRECTIONS: [(&str, Allowed); 32] = [
     // Names and meanings of counters, for the programs that count and those that show. The verdicts
     // of the XDP program are listed where that can be built from.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -117,6 +117,7 @@ const DIRECTIONS: [(&str, Allowed); 31] = [
     ),
     ("xtask", Allowed::Only(&[])),
     ("recoded-demo", Allowed::Everything),
+    ("recoded-lab", Allowed::Only(&["recoded-api", "recoded-netns"])),
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),
     ("recoded-sim", Allowed::Everything),

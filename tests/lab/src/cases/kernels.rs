@@ -1,0 +1,79 @@
+//! Older kernels: the XDP objects load and verify, and two boxes ping. The newest has all NICs.
+
+use super::trial::Trial;
+use super::{Case, Machine, Nic};
+use crate::host::Kernel;
+
+/// Linux 5.10.
+pub const V5_10: Machine = Machine {
+    name: "linux-5.10",
+    kernel: Kernel::V5_10,
+    cases: &[
+        Case {
+            name: "linux-5.10-xdp",
+            shows: "the XDP objects load and verify; AF_XDP sockets carry",
+            run: |guest| {
+                Trial::new(Nic::Virtio, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
+            },
+        },
+        Case {
+            name: "linux-5.10-udp",
+            shows: "UDP sockets carry",
+            run: |guest| Trial::new(Nic::Virtio, Some("udp"), ["none", "udp"]).run(guest),
+        },
+    ],
+    ..MACHINE
+};
+
+/// Linux 6.1.
+pub const V6_1: Machine = Machine {
+    name: "linux-6.1",
+    kernel: Kernel::V6_1,
+    cases: &[
+        Case {
+            name: "linux-6.1-xdp",
+            shows: "the XDP objects load and verify; AF_XDP sockets carry",
+            run: |guest| {
+                Trial::new(Nic::Virtio, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
+            },
+        },
+        Case {
+            name: "linux-6.1-udp",
+            shows: "UDP sockets carry",
+            run: |guest| Trial::new(Nic::Virtio, Some("udp"), ["none", "udp"]).run(guest),
+        },
+    ],
+    ..MACHINE
+};
+
+/// Linux 6.12.
+pub const V6_12: Machine = Machine {
+    name: "linux-6.12",
+    kernel: Kernel::V6_12,
+    cases: &[
+        Case {
+            name: "linux-6.12-xdp",
+            shows: "the XDP objects load and verify; AF_XDP sockets carry",
+            run: |guest| {
+                Trial::new(Nic::Virtio, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
+            },
+        },
+        Case {
+            name: "linux-6.12-udp",
+            shows: "UDP sockets carry",
+            run: |guest| Trial::new(Nic::Virtio, Some("udp"), ["none", "udp"]).run(guest),
+        },
+    ],
+    ..MACHINE
+};
+
+const MACHINE: Machine = Machine {
+    name: "",
+    kernel: Kernel::Newest,
+    nics: &[Nic::Virtio],
+    processors: 1,
+    memory_mib: 1024,
+    modules: &["tun"],
+    seconds: 240,
+    cases: &[],
+};

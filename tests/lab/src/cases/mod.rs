@@ -1,0 +1,104 @@
+//! All cases, by the machine that they share. One boot takes longer than most cases, so cases of
+//! one kernel share a machine.
+
+mod kernels;
+mod nics;
+mod trial;
+
+use crate::LabError;
+use crate::guest::Guest;
+use crate::host::Kernel;
+
+/// A case: a name, a line for the list, and the function that runs in the guest. It returns a few
+/// words about the result.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// Unique name. `scripts/lab igb` runs each case whose name begins with `igb-`, too.
+    pub name: &'static str,
+    /// What a passed case shows.
+    pub shows: &'static str,
+    /// The case itself.
+    pub run: fn(&Guest) -> Result<String, LabError>,
+}
+
+/// A network interface card that QEMU emulates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nic {
+    /// Intel 82576: several queues, RSS, zero copy.
+    Igb,
+    /// virtio-net as most hosts configure it.
+    Virtio,
+    /// virtio-net behind an IOMMU, which zero copy needs.
+    VirtioIommu,
+    /// VMware's.
+    Vmxnet3,
+    /// Intel 82574: the driver has no XDP.
+    E1000e,
+}
+
+impl Nic {
+    /// QEMU's name and options for the device.
+    pub fn device(self) -> &'static str {
+        match self {
+            Nic::Igb => "igb",
+            Nic::Virtio => "virtio-net-pci,disable-legacy=on",
+            Nic::VirtioIommu => "virtio-net-pci,disable-legacy=on,iommu_platform=on",
+            Nic::Vmxnet3 => "vmxnet3",
+            Nic::E1000e => "e1000e",
+        }
+    }
+
+    /// Name of the driver's module.
+    pub fn driver(self) -> &'static str {
+        match self {
+            Nic::Igb => "igb",
+            Nic::Virtio | Nic::VirtioIommu => "virtio_net",
+            Nic::Vmxnet3 => "vmxnet3",
+            Nic::E1000e => "e1000e",
+        }
+    }
+}
+
+/// A virtual machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Unique name, as in names of log files.
+    pub name: &'static str,
+    /// The kernel that it boots.
+    pub kernel: Kernel,
+    /// Two of each, joined by a hub of their own.
+    pub nics: &'static [Nic],
+    /// Processors.
+    pub processors: u32,
+    /// Memory in MiB.
+    pub memory_mib: u32,
+    /// Modules to load, besides those of the cards and of the shared folders.
+    pub modules: &'static [&'static str],
+    /// Time for the boot and all cases. A machine that takes longer is ended.
+    pub seconds: u64,
+    /// The cases that run in it, one after the other.
+    pub cases: &'static [Case],
+}
+
+/// Every machine.
+pub static MACHINES: &[Machine] = &[nics::MACHINE, kernels::V5_10, kernels::V6_1, kernels::V6_12];
+
+/// Every case with its machine.
+pub fn all() -> impl Iterator<Item = (&'static Machine, &'static Case)> {
+    MACHINES.iter().flat_map(|machine| machine.cases.iter().map(move |case| (machine, case)))
+}
+
+/// The MAC address of interface 0 or 1 of the pair with this number.
+pub fn mac(pair: usize, end: usize) -> String {
+    format!("52:54:00:00:{:02x}:{:02x}", pair + 1, end + 1)
+}
+
+/// The table of cases of README.md, which `scripts/lab` shows without a build.
+pub fn table() -> String {
+    let mut text = String::from("| case | Linux | shows |\n|---|---|---|\n");
+    for (machine, case) in all() {
+        let kernel = machine.kernel.name();
+        text.push_str(&format!("| `{}` | {kernel} | {} |\n", case.name, case.shows));
+    }
+    text
+}

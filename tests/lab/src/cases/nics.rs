@@ -1,0 +1,97 @@
+//! Drivers of NICs: each backend carries pings and TCP in both directions over each of them, and
+//! `show` says which modes are in use and why they are not better.
+
+use super::trial::Trial;
+use super::{Case, Machine, Nic};
+use crate::host::Kernel;
+
+/// Two of each card.
+pub const MACHINE: Machine = Machine {
+    name: "nics",
+    kernel: Kernel::Newest,
+    nics: &[Nic::Igb, Nic::Virtio, Nic::VirtioIommu, Nic::Vmxnet3, Nic::E1000e],
+    processors: 2,
+    memory_mib: 2048,
+    modules: &["tun"],
+    seconds: 480,
+    cases: &CASES,
+};
+
+const CASES: [Case; 14] = [
+    Case {
+        name: "igb-auto",
+        shows: "the default on igb is native XDP with zero copy",
+        run: |guest| Trial::new(Nic::Igb, None, ["native", "zero-copy"]).run(guest),
+    },
+    Case {
+        name: "igb-xdp",
+        shows: "backend = \"xdp\" on igb: native, zero copy",
+        run: |guest| Trial::new(Nic::Igb, Some("xdp"), ["native", "zero-copy"]).run(guest),
+    },
+    Case {
+        name: "virtio-auto",
+        shows: "the default on virtio-net without iommu_platform",
+        run: |guest| Trial::new(Nic::Virtio, None, ["native", "copy"]).reason("zero").run(guest),
+    },
+    Case {
+        name: "virtio-xdp",
+        shows: "backend = \"xdp\" on virtio-net without iommu_platform: native, copied, with reason",
+        run: |guest| {
+            Trial::new(Nic::Virtio, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
+        },
+    },
+    Case {
+        name: "virtio-udp",
+        shows: "UDP sockets on virtio-net",
+        run: |guest| Trial::new(Nic::Virtio, Some("udp"), ["none", "udp"]).run(guest),
+    },
+    Case {
+        name: "virtio-iommu-auto",
+        shows: "the default on virtio-net with iommu_platform is zero copy",
+        run: |guest| Trial::new(Nic::VirtioIommu, None, ["native", "zero-copy"]).run(guest),
+    },
+    Case {
+        name: "virtio-iommu-xdp",
+        shows: "backend = \"xdp\" on virtio-net with iommu_platform: native, zero copy",
+        run: |guest| Trial::new(Nic::VirtioIommu, Some("xdp"), ["native", "zero-copy"]).run(guest),
+    },
+    Case {
+        name: "virtio-iommu-udp",
+        shows: "UDP sockets on virtio-net with iommu_platform",
+        run: |guest| Trial::new(Nic::VirtioIommu, Some("udp"), ["none", "udp"]).run(guest),
+    },
+    Case {
+        name: "vmxnet3-auto",
+        shows: "the default on vmxnet3 is native XDP, copied",
+        run: |guest| Trial::new(Nic::Vmxnet3, None, ["native", "copy"]).reason("zero").run(guest),
+    },
+    Case {
+        name: "vmxnet3-xdp",
+        shows: "backend = \"xdp\" on vmxnet3: native, copied, with reason",
+        run: |guest| {
+            Trial::new(Nic::Vmxnet3, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
+        },
+    },
+    Case {
+        name: "vmxnet3-udp",
+        shows: "UDP sockets on vmxnet3",
+        run: |guest| Trial::new(Nic::Vmxnet3, Some("udp"), ["none", "udp"]).run(guest),
+    },
+    Case {
+        name: "e1000e-auto",
+        shows: "the default on e1000e, whose driver has no XDP, is UDP sockets, with reason",
+        run: |guest| Trial::new(Nic::E1000e, None, ["none", "udp"]).reason("native").run(guest),
+    },
+    Case {
+        name: "e1000e-xdp",
+        shows: "backend = \"xdp\" on e1000e: generic, copied, with reason",
+        run: |guest| {
+            Trial::new(Nic::E1000e, Some("xdp"), ["generic", "copy"]).reason("native").run(guest)
+        },
+    },
+    Case {
+        name: "e1000e-udp",
+        shows: "UDP sockets on e1000e",
+        run: |guest| Trial::new(Nic::E1000e, Some("udp"), ["none", "udp"]).run(guest),
+    },
+];

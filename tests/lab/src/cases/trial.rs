@@ -1,0 +1,42 @@
+//! One card with one backend: it carries, and `show` names its modes.
+
+use super::Nic;
+use crate::LabError;
+use crate::guest::{Guest, Setup};
+
+/// One card with one backend.
+pub(super) struct Trial {
+    nic: Nic,
+    backend: Option<&'static str>,
+    /// Modes of XDP and of sockets, as `show` names them.
+    modes: [&'static str; 2],
+    /// A word of the reason that `show` gives.
+    reason: &'static str,
+}
+
+impl Trial {
+    pub(super) fn new(nic: Nic, backend: Option<&'static str>, modes: [&'static str; 2]) -> Trial {
+        Trial { nic, backend, modes, reason: "" }
+    }
+
+    pub(super) fn reason(self, reason: &'static str) -> Trial {
+        Trial { reason, ..self }
+    }
+
+    pub(super) fn run(self, guest: &Guest) -> Result<String, LabError> {
+        let pair = guest.pair(self.nic)?;
+        pair.one_queue()?;
+        let boxes = pair.start(&Setup { backend: self.backend, ..Setup::default() })?;
+        boxes.carry()?;
+        let [a, _] = boxes.links()?;
+        let is = [a.xdp_mode.as_str(), a.socket_mode.as_str()];
+        if is != self.modes || !a.reason.contains(self.reason) {
+            let [xdp, socket] = self.modes;
+            return LabError::wrong(format!(
+                "expected {xdp}, {socket} (reason with '{}'), show has {}, {} (reason '{}')",
+                self.reason, is[0], is[1], a.reason
+            ));
+        }
+        Ok(format!("{}, {}", is[0], is[1]))
+    }
+}

@@ -1,0 +1,113 @@
+//! The guest's side: the first process of the machine, which runs cases and reports each.
+
+mod boxes;
+mod pair;
+mod transfer;
+
+pub use boxes::{Boxes, Setup};
+pub use pair::Pair;
+
+use std::fs::File;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use recoded_netns::process;
+use rustix::system::{RebootCommand, reboot};
+use serde::{Deserialize, Serialize};
+
+use crate::LabError;
+use crate::cases::{Machine, Nic};
+
+/// Where the guest has the folder that it shares with the host.
+pub const SHARED: &str = "/run/lab";
+
+/// Names busybox in the guest.
+pub const BUSYBOX_ENV: &str = "RECODED_LAB_BUSYBOX";
+
+/// The file of results in the shared folder, one line of JSON each.
+pub const RESULTS: &str = "results";
+
+/// A line of the file of results.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Line {
+    /// The machine is up and runs this version of Linux.
+    Begin(String),
+    /// A case passed.
+    Passed(CaseResult),
+    /// A case failed.
+    Failed(CaseResult),
+    /// A case could not run.
+    Skipped(CaseResult),
+    /// All cases have run.
+    End,
+}
+
+/// The result of one case.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// Name of the case.
+    pub name: String,
+    /// A few words, or the reason.
+    pub text: String,
+    /// Its duration.
+    pub seconds: f64,
+}
+
+/// The machine, as cases see it.
+#[derive(Debug)]
+pub struct Guest {
+    machine: &'static Machine,
+    case: &'static str,
+}
+
+impl Guest {
+    /// The two interfaces of a kind.
+    ///
+    /// # Errors
+    /// When the driver has not made them.
+    pub fn pair(&self, nic: Nic) -> Result<Pair, LabError> {
+        let index = self.machine.nics.iter().position(|other| *other == nic);
+        Pair::find(index.unwrap_or(usize::MAX), self.case)
+    }
+}
+
+/// Runs cases of a machine as its first process; ends with the machine.
+///
+/// # Errors
+/// When the machine cannot be ended.
+pub fn main(machine: &'static Machine, names: &[String]) -> Result<(), LabError> {
+    let results = Path::new(SHARED).join(RESULTS);
+    let version = process::run(Command::new("uname").arg("-r"));
+    let _ = process::run(Command::new("ip").args(["link", "set", "lo", "up"]));
+    write(&results, &Line::Begin(version.unwrap_or_default().trim().into()));
+    for case in machine.cases.iter().filter(|case| names.iter().any(|name| name == case.name)) {
+        let began = Instant::now();
+        println!("lab: {} begins", case.name);
+        let guest = Guest { machine, case: case.name };
+        let ended = catch_unwind(AssertUnwindSafe(|| (case.run)(&guest)));
+        let seconds = began.elapsed().as_secs_f64();
+        let result = |text: String| CaseResult { name: case.name.into(), text, seconds };
+        let line = match ended {
+            Ok(Ok(text)) => Line::Passed(result(text)),
+            Ok(Err(LabError::Unavailable(reason))) => Line::Skipped(result(reason)),
+            Ok(Err(error)) => Line::Failed(result(error.to_string())),
+            Err(_) => Line::Failed(result("it panicked: see the console".into())),
+        };
+        write(&results, &line);
+    }
+    write(&results, &Line::End);
+    let _ = process::run(&mut Command::new("sync"));
+    reboot(RebootCommand::Restart).map_err(|error| LabError::Wrong(error.to_string()))
+}
+
+fn write(path: &Path, line: &Line) {
+    let text = serde_json::to_string(line).unwrap_or_default();
+    let file = File::options().create(true).append(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
+    if let Err(error) = written {
+        println!("lab: cannot write a result: {error}");
+    }
+}

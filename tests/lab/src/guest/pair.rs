@@ -1,0 +1,77 @@
+//! Two interfaces that a hub joins.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use recoded_netns::process;
+
+use super::boxes::{Boxes, Setup};
+use crate::LabError;
+use crate::cases::mac;
+
+/// How long interfaces may take to appear, at the boot or back from a namespace.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Names of two interfaces that a hub joins.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    case: &'static str,
+    interfaces: [String; 2],
+}
+
+impl Pair {
+    /// The interfaces of the pair with this number in the machine.
+    pub(super) fn find(number: usize, case: &'static str) -> Result<Pair, LabError> {
+        let interfaces = [named(&mac(number, 0))?, named(&mac(number, 1))?];
+        Ok(Pair { case, interfaces })
+    }
+
+    /// Leaves each NIC one queue, where its driver can do that. Others deliver to the first one.
+    ///
+    /// # Errors
+    /// When there is no `ethtool`.
+    pub fn one_queue(&self) -> Result<(), LabError> {
+        for interface in &self.interfaces {
+            if queues(interface) > 1 {
+                let mut command = Command::new("ethtool");
+                process::output(command.args(["-L", interface, "combined", "1"]))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves each interface into a namespace, with an address, and starts a daemon there.
+    ///
+    /// # Errors
+    /// When a daemon does not start.
+    pub fn start(&self, setup: &Setup) -> Result<Boxes, LabError> {
+        Boxes::start(self.case, &self.interfaces, setup)
+    }
+}
+
+/// Receive queues of an interface.
+fn queues(interface: &str) -> usize {
+    let folder = Path::new("/sys/class/net").join(interface).join("queues");
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count()
+}
+
+/// The interface with a MAC address.
+fn named(mac: &str) -> Result<String, LabError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        for entry in fs::read_dir("/sys/class/net").into_iter().flatten().flatten() {
+            let address = fs::read_to_string(entry.path().join("address")).unwrap_or_default();
+            // A VLAN or a bridge may have the address of the card below.
+            if address.trim() == mac && entry.path().join("device").exists() {
+                return Ok(entry.file_name().to_string_lossy().into_owned());
+            }
+        }
+        if Instant::now() > deadline {
+            return LabError::wrong(format!("no interface with address {mac}: see the console"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

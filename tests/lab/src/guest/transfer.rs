@@ -1,0 +1,108 @@
+//! Traffic through the tunnel: pings, and TCP whose bytes are all compared.
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use recoded_netns::process;
+
+use super::BUSYBOX_ENV;
+use super::boxes::Node;
+use crate::LabError;
+
+/// Port of the listener.
+const PORT: u16 = 5201;
+
+/// A read or write that takes longer has stalled.
+const STALL: Duration = Duration::from_secs(20);
+
+/// Pings until the first answer.
+///
+/// # Errors
+/// When none comes in time.
+pub fn first_ping(from: &Node, to: &str, patience: Duration) -> Result<Duration, LabError> {
+    let began = Instant::now();
+    while began.elapsed() < patience {
+        let mut command = from.namespace.command(busybox());
+        command.args(["ping", "-q", "-c", "1", "-W", "1", to]);
+        if process::output(&mut command)?.success {
+            return Ok(began.elapsed());
+        }
+        // Without a route ping ends at once.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    LabError::wrong(format!("no ping was answered within {} s", patience.as_secs()))
+}
+
+/// Pings one after the other, each of which must be answered.
+///
+/// # Errors
+/// When one is lost.
+pub fn ping(from: &Node, to: &str, count: u32) -> Result<(), LabError> {
+    for number in 1..=count {
+        let mut command = from.namespace.command(busybox());
+        let seconds = STALL.as_secs().to_string();
+        command.args(["ping", "-q", "-c", "1", "-W", &seconds, to]);
+        if !process::output(&mut command)?.success {
+            return LabError::wrong(format!("ping {number} of {count} to {to} is lost"));
+        }
+    }
+    Ok(())
+}
+
+/// Sends bytes over TCP from one box to another and compares all.
+///
+/// # Errors
+/// When the connection stalls or ends, or a byte is wrong.
+pub fn tcp(from: &Node, to: &Node, bytes: usize) -> Result<Duration, LabError> {
+    let address: SocketAddr =
+        format!("{}:{PORT}", to.inside).parse().unwrap_or_else(|_| unreachable!());
+    let listener = to.namespace.inside(|| TcpListener::bind(address))?;
+    let listener = listener.map_err(|error| LabError::Wrong(format!("TCP listener: {error}")))?;
+    let began = Instant::now();
+    let received = std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| receive(&listener));
+        let sent = from.namespace.inside(|| send(address, bytes));
+        // The receiver waits for a connection that may never come.
+        if !matches!(sent, Ok(Ok(()))) {
+            let _ = to.namespace.inside(|| TcpStream::connect_timeout(&address, STALL));
+        }
+        let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        sent?.map_err(|error| LabError::Wrong(format!("TCP to {}: {error}", to.inside)))?;
+        received.map_err(|error| LabError::Wrong(format!("TCP at {}: {error}", to.inside)))
+    })?;
+    if received.len() != bytes || received.iter().enumerate().any(|(i, byte)| *byte != pattern(i)) {
+        let count = received.len();
+        return LabError::wrong(format!(
+            "TCP to {}: {count} of {bytes} bytes, or others",
+            to.inside
+        ));
+    }
+    Ok(began.elapsed())
+}
+
+fn receive(listener: &TcpListener) -> std::io::Result<Vec<u8>> {
+    let (mut stream, _) = listener.accept()?;
+    stream.set_read_timeout(Some(STALL))?;
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received)?;
+    Ok(received)
+}
+
+fn send(address: SocketAddr, bytes: usize) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&address, STALL)?;
+    stream.set_write_timeout(Some(STALL))?;
+    let content: Vec<u8> = (0..bytes).map(pattern).collect();
+    stream.write_all(&content)
+}
+
+/// A byte that differs from its neighbours and from those at round distances.
+fn pattern(index: usize) -> u8 {
+    (index.wrapping_mul(151) ^ (index >> 8) ^ (index >> 16)).to_le_bytes()[0]
+}
+
+/// Its `ping`, as many hosts have none.
+fn busybox() -> OsString {
+    std::env::var_os(BUSYBOX_ENV).unwrap_or_else(|| "busybox".into())
+}

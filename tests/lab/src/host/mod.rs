@@ -1,0 +1,11 @@
+//! The host's side: fetches packages, starts machines, collects results.
+
+mod apt;
+mod cpio;
+mod kernel;
+mod machine;
+mod packages;
+mod run;
+
+pub use packages::{Cache, Kernel};
+pub use run::{Report, Verdict, run};
