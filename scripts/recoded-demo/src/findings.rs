@@ -239,7 +239,7 @@ impl Findings {
             self.residual_criterion(bursty),
             self.file_criterion(bursty),
             self.gain_criterion(bursty),
-            self.goodput_criterion(options, bursty),
+            self.goodput_criterion(bursty),
         ];
         self.criteria.extend(self.overhead_criterion(bursty));
         self.ok = self.criteria.iter().all(Criterion::is_met);
@@ -332,10 +332,14 @@ impl Findings {
         }
     }
 
-    fn goodput_criterion(&self, options: &Options, bursty: Option<&'static str>) -> Criterion {
-        let is_uncoded = matches!(options.chosen(), Code::Window | Code::Stream);
-        let what = if is_uncoded { "/ packets per symbol" } else { "x rank" };
-        let wanted = goodput_wanted(options);
+    fn goodput_criterion(&self, bursty: Option<&'static str>) -> Criterion {
+        let is_uncoded = matches!(self.code, "window" | "stream");
+        let rank = self.recoded.rank_theory.last().copied().unwrap_or(0.0);
+        let (theory, what) = match self.recoded.overhead_theory {
+            Some(overhead) if is_uncoded => (1.0 / overhead, "/ packets per symbol"),
+            _ => (rank, "x rank"),
+        };
+        let wanted = TCP_SHARE * self.rate_mbit * theory;
         let small = (!is_uncoded && (self.batch < 16 || self.field < 16))
             .then_some("small generations and small fields need more redundancy");
         Criterion {
@@ -462,11 +466,6 @@ pub(crate) mod tests {
     fn judged(mut findings: Findings, words: &[&str]) -> Findings {
         let words = ["recoded-demo"].iter().chain(words);
         let options = Options::try_parse_from(words).expect("valid options");
-        // Of generations, as the example is.
-        let options = match findings.code {
-            "rlnc" => Options { code: Code::Rlnc, ..options },
-            _ => options,
-        };
         findings.judge(&options);
         findings
     }
