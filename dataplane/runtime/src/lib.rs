@@ -90,6 +90,8 @@ mod wake;
 
 mod slot;
 
+mod sockets;
+
 mod shared;
 
 mod snapshot;
