@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
-use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, LinePlan, Loss, Namespace};
+use recoded_netns::{AuthPlan, Bed, Daemon, LinePlan, Loss, Namespace};
 
 const RATE_MBIT: f64 = 200.0;
 
@@ -32,10 +32,7 @@ fn plan(workers: u32) -> LinePlan {
         auth: Some(AuthPlan::new("full", 2)),
         ..LinePlan::protected(2)
     };
-    for flow in &mut plan.flows {
-        flow.code = CodePlan::Stream;
-        flow.shards = Some(SHARDS);
-    }
+    plan.flows.iter_mut().for_each(|flow| flow.shards = Some(SHARDS));
     plan
 }
 
