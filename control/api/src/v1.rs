@@ -127,7 +127,7 @@ pub struct Link {
     pub socket_mode: String,
     /// Why no better mode is in use; empty when it is the best there is.
     pub reason: String,
-    /// Queues served, one per worker.
+    /// Receive queues served: all that the interface has; with UDP sockets, one per worker.
     pub queues: u64,
     /// Pace in Mbit/s, where one is configured.
     pub rate_mbit: Option<f64>,

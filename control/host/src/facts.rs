@@ -5,7 +5,7 @@ use crate::{Plan, unit};
 use futures_util::stream::{Stream, StreamExt};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
-    LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp,
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp,
 };
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Error, Handle, RouteMessageBuilder};
@@ -69,8 +69,8 @@ pub struct Face {
     pub mtu: u32,
     /// The XDP program on it.
     pub program: Option<u32>,
-    /// Receive queues in use, if known.
-    pub queues: Option<usize>,
+    /// Whether it is a bond.
+    pub is_bond: bool,
 }
 
 /// An address of an interface.
@@ -193,10 +193,12 @@ pub fn face(message: &LinkMessage) -> Option<Face> {
             LinkAttribute::IfName(name) => face.name.clone_from(name),
             LinkAttribute::Mtu(mtu) => face.mtu = *mtu,
             LinkAttribute::Xdp(xdp) => face.program = program(xdp),
+            LinkAttribute::LinkInfo(infos) => {
+                face.is_bond = infos.contains(&LinkInfo::Kind(InfoKind::Bond));
+            }
             _ => {}
         }
     }
-    face.queues = queues(&face);
     (!face.name.is_empty()).then_some(face)
 }
 
@@ -208,17 +210,6 @@ fn program(attributes: &[LinkXdp]) -> Option<u32> {
         | LinkXdp::HwProgId(id) => Some(*id).filter(|id| *id != 0),
         _ => None,
     })
-}
-
-/// Receive queues in use, from sysfs, if that shows the network namespace we are in.
-fn queues(face: &Face) -> Option<usize> {
-    let folder = Path::new("/sys/class/net").join(&face.name);
-    let index = std::fs::read_to_string(folder.join("ifindex")).ok()?;
-    if index.trim() != face.index.to_string() {
-        return None;
-    }
-    let queues = std::fs::read_dir(folder.join("queues")).ok()?.flatten();
-    Some(queues.filter(|it| it.file_name().as_encoded_bytes().starts_with(b"rx-")).count())
 }
 
 /// What a message says of an address.

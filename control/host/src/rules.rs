@@ -160,31 +160,18 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
         ));
     }
     if link.sockets != Sockets::Udp {
-        queues(plan, face, &subject(), findings);
         program(plan, face, link, findings);
+    }
+    if link.sockets == Sockets::Xdp && face.is_bond {
+        findings.push(error(
+            subject(),
+            format!("{interface} is a bond, whose packets arrive on the queues of its members"),
+            "set backend = \"udp\" in its [[link]], or make a member its interface".into(),
+        ));
     }
     local(facts, face, link, findings);
     for neighbour in &link.neighbours {
         self::neighbour(facts, face, link, *neighbour, findings);
-    }
-}
-
-fn queues(plan: &Plan, face: &Face, subject: &str, findings: &mut Vec<Finding>) {
-    let (Some(queues), workers, name) = (face.queues, plan.workers, &face.name) else { return };
-    let command = format!("ethtool -L {name} combined {workers}");
-    let cure = format!(
-        "{command} (rx {workers} where those for receiving are counted apart), or workers = \
-         {queues} in [daemon]"
-    );
-    if queues < workers {
-        let cause = format!("{name} has {queues} receive queues for {workers} workers");
-        findings.push(by(error(subject.into(), cause, cure), &command));
-    } else if queues > workers {
-        let cause = format!(
-            "{name} has {queues} receive queues for {workers} workers: coded packets on the others \
-             are dropped"
-        );
-        findings.push(by(warning(subject.into(), cause, cure), &command));
     }
 }
 
@@ -405,15 +392,6 @@ mod tests {
     }
 
     #[test]
-    fn queues_that_do_not_match_workers_are_found() {
-        let mut there = facts();
-        there.faces[0].queues = Some(4);
-        assert!(only(&plan(), &there, Level::Warning).contains("ethtool -L eth0 combined 1"));
-        let many = Plan { workers: 8, ..plan() };
-        assert!(only(&many, &there, Level::Error).contains("4 receive queues for 8 workers"));
-    }
-
-    #[test]
     fn programs_and_tunnels_of_others_are_found_unless_the_daemon_runs() {
         let mut there = facts();
         there.faces[0].program = Some(77);
@@ -421,6 +399,17 @@ mod tests {
         there.faces.push(face("rec0", 9));
         assert_eq!(judge(&plan(), &there).len(), 2);
         assert_eq!(judge(&Plan { is_running: true, ..plan() }, &there), []);
+    }
+
+    #[test]
+    fn af_xdp_sockets_on_a_bond_are_found() {
+        let (mut plan, mut there) = (plan(), facts());
+        there.faces[0].is_bond = true;
+        assert!(only(&plan, &there, Level::Error).contains("eth0 is a bond"));
+        for sockets in [Sockets::Udp, Sockets::Either] {
+            plan.links[0].sockets = sockets;
+            assert_eq!(judge(&plan, &there), []);
+        }
     }
 
     /// Without AF_XDP sockets there are others, so that nothing keeps the daemon from starting.
@@ -443,7 +432,7 @@ mod tests {
         let mut there = facts();
         (there.capabilities, there.memlock_bytes) = (0, Some(0));
         there.has_af_xdp = Some(false);
-        (there.faces[0].program, there.faces[0].queues) = (Some(77), Some(4));
+        there.faces[0].program = Some(77);
         assert_eq!(judge(&plan, &there), []);
         plan.tunnels.push("rec0".into());
         let said = only(&plan, &there, Level::Warning);

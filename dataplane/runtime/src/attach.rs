@@ -27,6 +27,7 @@ use recoded_wire::steer::{
     GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_VERDICTS, MAP_XSKS, PROGRAM, Verdict,
 };
 use recoded_xsk::{ModePreference, XdpMode, replace_program};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -47,6 +48,8 @@ pub(crate) struct Attachment {
     program: Holder,
     mode: XdpMode,
     reason: String,
+    /// Queues whose packets go to a socket.
+    entered: BTreeSet<u32>,
 }
 
 /// Who holds the program and its maps.
@@ -107,7 +110,8 @@ impl Attachment {
                 Attached::Sockets { reason } => return Ok(Attachment::none(interface, reason)),
             };
         let program = Holder::Privileged(privileged.clone(), link);
-        Ok(Attachment { interface: interface.to_owned(), index: 0, program, mode, reason })
+        let (interface, entered) = (interface.to_owned(), BTreeSet::new());
+        Ok(Attachment { interface, index: 0, program, mode, reason, entered })
     }
 
     /// The place of a program on an interface that is gone: `privileged` takes what is asked and
@@ -119,6 +123,7 @@ impl Attachment {
             program: Holder::Privileged(privileged.clone(), None),
             mode: XdpMode::Generic,
             reason: "the interface is gone".to_owned(),
+            entered: BTreeSet::new(),
         }
     }
 
@@ -130,6 +135,7 @@ impl Attachment {
             program: Holder::Absent,
             mode: XdpMode::Generic,
             reason,
+            entered: BTreeSet::new(),
         }
     }
 
@@ -215,7 +221,17 @@ impl Attachment {
             Holder::Privileged(it, _) => it.set_socket(&self.interface, queue, socket)?,
             Holder::Absent => {}
         }
+        self.entered.insert(queue);
         Ok(())
+    }
+
+    /// Directs the packets of all queues nowhere.
+    pub(crate) fn unset_sockets(&mut self) {
+        for queue in std::mem::take(&mut self.entered) {
+            if let Err(error) = self.unset_socket(queue) {
+                tracing::debug!(%error, queue, "the socket was not in the map");
+            }
+        }
     }
 
     /// Directs the packets of `queue` nowhere.
@@ -225,6 +241,7 @@ impl Attachment {
             Holder::Privileged(it, _) => it.unset_socket(&self.interface, queue)?,
             Holder::Absent => {}
         }
+        self.entered.remove(&queue);
         Ok(())
     }
 
@@ -363,7 +380,8 @@ fn held(
     (mode, reason): (XdpMode, String),
 ) -> Attachment {
     let program = Holder::Here(Box::new(ebpf), link);
-    Attachment { interface: interface.to_owned(), index, program, mode, reason }
+    let (interface, entered) = (interface.to_owned(), BTreeSet::new());
+    Attachment { interface, index, program, mode, reason, entered }
 }
 
 fn set_neighbour(ebpf: &mut Ebpf, address: IpAddr) -> Result<(), MapError> {

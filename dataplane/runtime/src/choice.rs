@@ -40,7 +40,13 @@ impl Prepared {
         let config = &topology.links[link];
         let interface = config.interface.clone();
         match config.backend {
-            Backend::Xdp => Loaded::new(topology, link).map(Prepared::Program),
+            Backend::Xdp => {
+                let found = netlink.interface(&interface).ok();
+                if let Some(kind) = found.as_ref().and_then(stacked) {
+                    return Err(StartError::Stacked { interface, kind });
+                }
+                Loaded::new(topology, link).map(Prepared::Program)
+            }
             Backend::Udp => {
                 let reason = "backend = \"udp\" is configured".to_owned();
                 Ok(Prepared::Sockets { interface, reason })
@@ -76,7 +82,9 @@ impl Prepared {
         };
         let interface = &topology.links[link].interface;
         let is_open = topology.links[link].backend == Backend::Auto;
-        match loaded.attach(topology.xdp_mode, netlink, left) {
+        let attached = loaded.attach(topology.xdp_mode, netlink, left);
+        let attached = attached.and_then(|attachment| refuse_members(attachment, netlink));
+        match attached {
             Ok(mut attachment) if is_open && is_slow(topology, &attachment) => {
                 let reason = format!("AF_XDP would be generic ({})", attachment.mode().1);
                 attachment.detach();
@@ -110,6 +118,9 @@ pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Optio
     if topology.links[link].local.is_unspecified() {
         return Some("no address of this host is configured, which AF_XDP needs".to_owned());
     }
+    if let Some(kind) = stacked(interface) {
+        return Some(format!("it is {kind}, whose packets arrive on the queues of its members"));
+    }
     let missing = missing_capabilities();
     if !missing.is_empty() {
         return Some(format!("AF_XDP needs {}", missing.join(", ")));
@@ -117,6 +128,31 @@ pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Optio
     let kind = interface.kind.as_ref().filter(|_| is_edge(topology))?;
     Some(format!("sources and sinks are faster so on an interface of Linux's own ({kind})"))
 }
+
+/// The kind of an interface, in words, whose native XDP program runs on its members: a bond. There
+/// it sees the queues of these, and a socket of the bond gets nothing. On other interfaces of
+/// Linux's own, which have generic XDP only, the program runs on the interface itself.
+fn stacked(interface: &Interface) -> Option<String> {
+    (interface.kind.as_deref() == Some(BOND)).then(|| format!("a {BOND}"))
+}
+
+/// Refuses a native program on hardware that has members, as a virtual card has the function of a
+/// real one behind it: as a bond.
+fn refuse_members(attachment: Attachment, netlink: &Netlink) -> Result<Attachment, StartError> {
+    if attachment.mode().0 != XdpMode::Native {
+        return Ok(attachment);
+    }
+    let members = netlink.members(attachment.index())?;
+    if members.is_empty() {
+        return Ok(attachment);
+    }
+    let interface = attachment.interface().to_owned();
+    let kind = format!("in front of {}", members.join(", "));
+    Err(StartError::Stacked { interface, kind })
+}
+
+/// The kind of bonds in netlink.
+const BOND: &str = "bond";
 
 /// Whether plain packets enter or leave here, and nothing but the fastest mode is configured.
 fn is_edge(topology: &Topology) -> bool {
@@ -133,4 +169,26 @@ fn is_gone(error: &StartError) -> bool {
 
 fn not_had(error: &StartError) -> String {
     format!("AF_XDP cannot be had: {error}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::tests::topology;
+
+    #[test]
+    fn bonds_have_udp_sockets_or_are_refused_in_words() {
+        let of_kind = |kind: &str| Interface { kind: Some(kind.into()), ..Interface::default() };
+        for kind in ["veth", "vlan", "bridge", "macvlan", "team"] {
+            assert_eq!(stacked(&of_kind(kind)), None, "{kind}");
+        }
+        assert_eq!(stacked(&Interface::default()), None, "hardware");
+        let why = why_udp(&topology(), 0, &of_kind("bond")).unwrap();
+        assert!(why.contains("a bond"), "{why}");
+        let (interface, kind) = ("bond0".into(), stacked(&of_kind("bond")).unwrap());
+        let said = StartError::Stacked { interface, kind }.to_string();
+        for word in ["`bond0` is a bond", "backend = \"udp\"", "make a member its interface"] {
+            assert!(said.contains(word), "{said}");
+        }
+    }
 }

@@ -71,6 +71,19 @@ pub enum StartError {
         cure: String,
     },
 
+    /// The interface passes on packets of others, whose queues its AF_XDP sockets do not serve.
+    #[error(
+        "`{interface}` is {kind}: its packets arrive on the queues of its members, which AF_XDP \
+         sockets on `{interface}` do not serve: set backend = \"udp\" in its [[link]], or make a \
+         member its interface"
+    )]
+    Stacked {
+        /// The interface.
+        interface: String,
+        /// What it is, in words.
+        kind: String,
+    },
+
     /// Native XDP was demanded and the driver refused it.
     #[error(
         "`{interface}` cannot do native XDP ({reason}): configure the mode `auto` or `generic`"

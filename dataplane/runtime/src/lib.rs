@@ -92,6 +92,8 @@ mod wake;
 
 mod slot;
 
+mod sockets;
+
 mod shared;
 
 mod snapshot;

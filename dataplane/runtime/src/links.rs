@@ -1,5 +1,6 @@
 //! Watches the interfaces of the links: logs when one disappears, comes back, is set down or gets
-//! another MTU, and has the sockets opened again when one is back.
+//! another MTU or number of queues, and has the sockets opened again when one is back or receives
+//! on other queues.
 //!
 //! A thread of its own. Events from Linux tell it that something changed; it then queries all
 //! interfaces. It also does so once a second, since events can be lost, and then reads what ICMP
@@ -8,10 +9,12 @@
 use crate::error::StartError;
 use crate::icmp::{self, Icmp};
 use crate::netlink::{Interface, LinkEvents, Netlink};
-use crate::node::Node;
+use crate::node::{Node, Reopening};
 use crate::report::LinkStatus;
 use crate::resources::{LinkState, status};
 use crate::snapshot;
+use crate::topology::Backend;
+use recoded_xsk::Queues;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -30,9 +33,12 @@ pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiv
     let mut watches: Vec<Watch> = node.topology.links.iter().map(|_| Watch::default()).collect();
     loop {
         for (link, watch) in watches.iter_mut().enumerate() {
-            match find(netlink, &node.topology.links[link].interface) {
+            let config = &node.topology.links[link];
+            match find(netlink, &config.interface) {
                 Ok(found) => {
-                    watch.look(node, netlink, link, found);
+                    let is_xdp = found.is_some() && config.backend == Backend::Xdp;
+                    let queues = if is_xdp { netlink.queues(&config.interface).ok() } else { None };
+                    watch.look(node, netlink, link, Found { interface: found, queues });
                     watch.count_oversize(node, link);
                 }
                 Err(error) => tracing::debug!(%error, "an interface cannot be looked at"),
@@ -75,12 +81,22 @@ enum Change {
     Up,
     Down,
     Mtu(usize),
+    /// It has another number of queues.
+    Queues(Queues),
+}
+
+/// The result of a query.
+struct Found {
+    interface: Option<Interface>,
+    /// Where they matter and are known.
+    queues: Option<Queues>,
 }
 
 /// The difference to the last query.
-fn changes(state: &LinkState, found: Option<&Interface>) -> Vec<Change> {
+fn changes(state: &LinkState, found: &Found) -> Vec<Change> {
     let is_gone = state.status == LinkStatus::Gone;
-    let Some(found) = found else {
+    let queues = found.queues;
+    let Some(found) = &found.interface else {
         return if is_gone { Vec::new() } else { vec![Change::Gone] };
     };
     let is_other = found.index != state.interface.index;
@@ -100,16 +116,19 @@ fn changes(state: &LinkState, found: Option<&Interface>) -> Vec<Change> {
     if found.mtu != state.interface.mtu {
         changes.push(Change::Mtu(state.interface.mtu));
     }
+    changes.extend(queues.filter(|queues| *queues != state.queues).map(Change::Queues));
     changes
 }
 
 impl Watch {
     /// Compares the query's result with the known state, logs the difference and acts on it.
-    fn look(&mut self, node: &Node, netlink: &Netlink, link: usize, found: Option<Interface>) {
+    fn look(&mut self, node: &Node, netlink: &Netlink, link: usize, found: Found) {
         let state = node.links()[link].clone();
         let (name, interface) =
             (&node.topology.links[link].name, &node.topology.links[link].interface);
-        for change in changes(&state, found.as_ref()) {
+        let changes = changes(&state, &found);
+        let found = found.interface;
+        for change in changes {
             match change {
                 Change::Gone => {
                     self.retry = None;
@@ -118,7 +137,19 @@ impl Watch {
                          until one of that name is back"
                     );
                 }
-                Change::Back => self.reopen(node, netlink, link, found.as_ref()),
+                Change::Back => {
+                    self.reopen(node, netlink, link, (found.as_ref(), Reopening::Back));
+                }
+                Change::Queues(now) => {
+                    if self.retry.is_none() {
+                        let (now, before) = (now.receive, state.queues.receive);
+                        tracing::info!(
+                            "link {name}: {interface} receives on {now} queues, before on {before}: \
+                             sockets are opened on all"
+                        );
+                    }
+                    self.reopen(node, netlink, link, (found.as_ref(), Reopening::Queues));
+                }
                 Change::Down => tracing::warn!(
                     "link {name}: interface {interface} is down: `ip link set {interface} up`"
                 ),
@@ -130,29 +161,38 @@ impl Watch {
     }
 
     /// Opens the sockets of an interface that is back, now or, if that has just failed, later.
-    fn reopen(&mut self, node: &Node, netlink: &Netlink, link: usize, found: Option<&Interface>) {
+    fn reopen(
+        &mut self,
+        node: &Node,
+        netlink: &Netlink,
+        link: usize,
+        (found, reason): (Option<&Interface>, Reopening),
+    ) {
         let Some(found) = found else { return };
         let now = Instant::now();
         if self.retry.is_some_and(|(at, _)| now < at) {
             return;
         }
-        // Until its sockets are open no worker may send on it.
-        note(node, link, None);
+        // Until its sockets are open no worker may send on it; those of another process open later.
+        if !(node.is_sealed && reason == Reopening::Queues) {
+            note(node, link, None);
+        }
         let name = &node.topology.links[link].name;
-        match node.reopen(link, found.clone(), netlink) {
+        match node.reopen(link, found.clone(), reason, netlink) {
             Ok(()) => {
                 self.retry = None;
                 let mode = node.links()[link].mode.clone();
                 tracing::info!(
-                    "link {name}: interface {} is back: XDP {}, sockets {}",
+                    "link {name}: interface {} is {}: XDP {}, sockets {}",
                     node.topology.links[link].interface,
+                    if reason == Reopening::Back { "back" } else { "served on all queues" },
                     mode.xdp(),
                     mode.socket()
                 );
             }
             Err(StartError::Sealed) => {
                 self.retry = Some((now + RETRY_MAX, RETRY_MAX));
-                tracing::info!("link {name}: it is back, and needs a process with privileges");
+                tracing::info!("link {name}: to open its sockets takes a process with privileges");
             }
             Err(error) => {
                 let pause = self.retry.map_or(RETRY_FIRST, |(_, pause)| (2 * pause).min(RETRY_MAX));
@@ -168,7 +208,7 @@ impl Watch {
     /// Logs that packets are dropped because they exceed the MTU.
     fn count_oversize(&mut self, node: &Node, link: usize) {
         let parts = node.shared.parts();
-        let count: u64 = parts.iter().map(|part| part.links[link].0.tx_oversize).sum();
+        let count: u64 = parts.iter().map(|part| part.links[link].counters.tx_oversize).sum();
         let dropped = count.saturating_sub(self.oversize);
         if dropped == 0 || self.said.is_some_and(|said| said.elapsed() < SAY_INTERVAL) {
             return;

@@ -10,7 +10,7 @@ use crate::privileged::{AskError, Client};
 use crate::topology::Address;
 use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
-use recoded_xsk::XdpMode;
+use recoded_xsk::{Ethtool, Queues, XdpMode};
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::AddressHeaderFlags;
 use rtnetlink::packet_route::link::{
@@ -89,6 +89,7 @@ impl fmt::Display for Prefix {
 pub(crate) struct Netlink {
     executor: tokio::runtime::Runtime,
     handle: Handle,
+    ethtool: Ethtool,
     /// Who changes things, if not this process.
     privileged: Option<Arc<Client>>,
 }
@@ -103,7 +104,8 @@ impl Netlink {
             rtnetlink::new_connection().map_err(refused)?
         };
         executor.spawn(connection);
-        Ok(Netlink { executor, handle, privileged: None })
+        let ethtool = Ethtool::open().map_err(refused)?;
+        Ok(Netlink { executor, handle, ethtool, privileged: None })
     }
 
     /// A socket for questions; changes are left to `privileged`, if there is one.
@@ -123,6 +125,33 @@ impl Netlink {
             message.ok_or_else(|| StartError::NoSuchInterface { interface: name.to_owned() })?;
         read_interface(&message)
             .ok_or_else(|| StartError::NotEthernet { interface: name.to_owned() })
+    }
+
+    /// Names of the interfaces whose packets are passed to this one: members of a bond, or the
+    /// hardware behind a virtual card.
+    pub(crate) fn members(&self, interface: u32) -> Result<Vec<String>, StartError> {
+        let dumped = self.executor.block_on(async {
+            let mut names = Vec::new();
+            let mut answers = pin!(self.handle.link().get().execute());
+            while let Some(message) = answers.next().await {
+                names.extend(read_member(&message?, interface));
+            }
+            Ok::<_, Error>(names)
+        });
+        dumped.map_err(|error| StartError::Netlink { reason: error.to_string() })
+    }
+
+    /// The queues of an interface that are in use. The privileged process is asked where there is
+    /// one, since the other may not ask drivers.
+    pub(crate) fn queues(&self, name: &str) -> Result<Queues, StartError> {
+        match &self.privileged {
+            Some(privileged) => {
+                privileged.queues(name).map_err(|error| refused("its queues", &error))
+            }
+            None => self.ethtool.queues(name).map_err(|error| StartError::Netlink {
+                reason: format!("queues of {name}: {error}"),
+            }),
+        }
     }
 
     /// Whether an interface of any kind has this name.
@@ -388,6 +417,16 @@ fn read_interface(message: &LinkMessage) -> Option<Interface> {
         }
     }
     Some(interface)
+}
+
+/// The name of an interface, if its packets are passed to `controller`.
+fn read_member(message: &LinkMessage, controller: u32) -> Option<String> {
+    let is_member = message.attributes.contains(&LinkAttribute::Controller(controller));
+    let name = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    });
+    name.filter(|_| is_member)
 }
 
 fn read_kind(infos: &[LinkInfo]) -> Option<String> {

@@ -2,7 +2,8 @@
 //! interface was created again.
 //!
 //! Sockets of one worker share its UMEM, and a UMEM ends with its first socket (`dataplane/xsk`).
-//! So when an interface comes back, all sockets of all workers are opened again: workers stop,
+//! So when an interface comes back, or has another number of queues, all sockets of all workers are
+//! opened again: workers stop,
 //! release their frames, get new ones and continue. Flows, counters and tunnels stay; units that
 //! were open at that moment are lost.
 //!
@@ -20,17 +21,17 @@ use crate::opening::Counter;
 use crate::outbox::{Outbox, Whereabouts};
 use crate::pacing::Pacer;
 use crate::planning::Desk;
-use crate::port::LinkMode;
 use crate::report::{
-    HopReport, IcmpErrors, LinkCounters, LinkReport, LinkStatus, RuntimeReport, TunnelCounters,
-    TunnelReport, WorkerPart,
+    ByQueue, HopReport, IcmpErrors, LinkCounters, LinkPart, LinkReport, LinkStatus, RuntimeReport,
+    TunnelCounters, TunnelReport, WorkerPart,
 };
 use crate::reserve::Reserve;
-use crate::resources::{
-    LinkState, Refused, WorkerResources, enter_sockets, merge_modes, open_worker, status,
-};
+use crate::resources::{LinkState, status};
 use crate::shared::{Clock, Shared};
 use crate::slot::Slot;
+use crate::sockets::{
+    Mode, Refused, WorkerResources, enter_sockets, open_workers, queues_of, served,
+};
 use crate::steering::Steering;
 use crate::talk::Talked;
 use crate::topology::{Backend, HopConfig, Topology};
@@ -39,7 +40,7 @@ use core_affinity::CoreId;
 use recoded_offload::Port;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::{Share, Snapshot};
-use recoded_xsk::SocketStatistics;
+use recoded_xsk::{Queues, SocketStatistics};
 use rustix::thread::set_current_timer_slack;
 use std::hash::{BuildHasher, Hasher};
 use std::num::NonZeroU64;
@@ -119,7 +120,7 @@ impl Node {
             (Whereabouts::new(self.shared.clone(), share), guard),
         );
         let parked = Parked {
-            closed_statistics: vec![SocketStatistics::default(); self.topology.links.len()],
+            closed_statistics: vec![ByQueue::new(); self.topology.links.len()],
             pipeline: Pipeline::of_worker(share, snapshot, seed()),
             outbox,
             state: State::new(&self.topology),
@@ -186,7 +187,8 @@ impl Node {
         ended.collect()
     }
 
-    /// Attaches to `interface`, which is that of `link` again, and opens all sockets again.
+    /// Opens all sockets again: `interface` is that of `link` again, and gets a program, or it is
+    /// the same with another number of queues.
     ///
     /// # Errors
     /// Why the link stays without sockets. The others have theirs, unless a thread or memory
@@ -195,6 +197,7 @@ impl Node {
         &self,
         link: usize,
         interface: Interface,
+        reason: Reopening,
         netlink: &Netlink,
     ) -> Result<(), StartError> {
         if self.is_sealed {
@@ -202,25 +205,31 @@ impl Node {
             return Err(StartError::Sealed);
         }
         let mut steering = self.steering();
-        // The interface may be the same one under its old name again.
-        steering.attachments[link].detach();
-        steering.replace(link, Attachment::open(&self.topology, link, netlink)?);
+        if reason == Reopening::Back {
+            // The interface may be the same one under its old name again.
+            steering.attachments[link].detach();
+            steering.replace(link, Attachment::open(&self.topology, link, netlink)?);
+        }
         let mut workers = self.workers();
-        steering.release_sockets(self.topology.workers);
+        steering.release_sockets();
         // Before any socket is opened: Linux treats a queue as busy while its UMEM exists.
         let parked: Vec<Parked> = self.end(&mut workers).into_iter().map(Worker::park).collect();
         self.shared.resume();
 
-        let mut present: Vec<bool> =
-            self.links().iter().map(|link| link.now().is_present).collect();
-        present[link] = true;
+        let present = self.links().iter().map(|link| link.now().is_present).collect::<Vec<_>>();
+        let queues = present.into_iter().enumerate().map(|(other, is_present)| {
+            (is_present || other == link).then(|| queues_of(&self.topology, other, netlink))
+        });
+        let mut queues: Vec<Option<Queues>> = queues.collect();
         let mut why = None;
-        let opened = loop {
-            match self.open_all(&steering.attachments, &present) {
-                Ok(opened) => break opened,
+        let (opened, modes, usable) = loop {
+            let mut usable = queues.clone();
+            let reserve = &mut Reserve::default();
+            match open_workers(&self.topology, &steering.attachments, &mut usable, reserve) {
+                Ok((opened, modes)) => break (opened, modes, usable),
                 // Another interface may have disappeared since: all present ones get sockets.
-                Err(Refused { error, link: Some(other) }) if present[other] => {
-                    present[other] = false;
+                Err(Refused { error, link: Some(other) }) if queues[other].is_some() => {
+                    queues[other] = None;
                     if other == link {
                         why = Some(error);
                     }
@@ -228,44 +237,36 @@ impl Node {
                 Err(refused) => return Err(refused.error),
             }
         };
-        enter_sockets(&mut steering.attachments, &opened.0)?;
-        self.note_opened(&present, opened.1, present[link].then_some((link, interface)));
-        for (index, (parked, resources)) in parked.into_iter().zip(opened.0).enumerate() {
+        enter_sockets(&mut steering.attachments, &opened)?;
+        if queues[link].is_some() {
+            let mut links = self.links();
+            links[link].status = status(&interface);
+            links[link].interface = interface;
+        }
+        self.note_opened(&queues, &usable, modes);
+        for (index, (parked, resources)) in parked.into_iter().zip(opened).enumerate() {
             workers.push(self.spawn(index, parked, resources)?);
         }
         steering.accept_again()?;
         why.map_or(Ok(()), Err)
     }
 
-    /// The sockets of every worker on the links that are present.
-    fn open_all(
+    /// Notes which links have sockets, and on how many queues.
+    fn note_opened(
         &self,
-        attachments: &[Attachment],
-        present: &[bool],
-    ) -> Result<(Vec<WorkerResources>, Vec<Mode>), Refused> {
-        let (mut opened, mut modes) = (Vec::new(), Vec::new());
-        for queue in 0..self.topology.workers {
-            let umem = Reserve::default().take(&self.topology)?;
-            let (worker, of_worker) =
-                open_worker(&self.topology, (attachments, present), queue as u32, umem)?;
-            opened.push(worker);
-            merge_modes(&mut modes, of_worker);
-        }
-        Ok((opened, modes))
-    }
-
-    /// Notes which links have sockets, and the properties of the interface that came back.
-    fn note_opened(&self, present: &[bool], modes: Vec<Mode>, back: Option<(usize, Interface)>) {
+        queues: &[Option<Queues>],
+        usable: &[Option<Queues>],
+        modes: Vec<Mode>,
+    ) {
         let mut links = self.links();
-        for ((link, mode), is_present) in links.iter_mut().zip(modes).zip(present) {
+        let opened = queues.iter().zip(usable).zip(modes);
+        for (link, ((queues, usable), mode)) in links.iter_mut().zip(opened) {
             link.mode = mode.unwrap_or_else(|| link.mode.clone());
-            if !is_present {
+            link.queues = queues.unwrap_or(link.queues);
+            link.served = usable.map_or(link.served, served);
+            if queues.is_none() {
                 link.status = LinkStatus::Gone;
             }
-        }
-        if let Some((link, interface)) = back {
-            links[link].status = status(&interface);
-            links[link].interface = interface;
         }
         self.publish_links(&links);
     }
@@ -332,19 +333,27 @@ impl Node {
     fn report_link(
         &self,
         link: usize,
-        LinkState { interface, mode, status }: &LinkState,
+        LinkState { interface, mode, status, served, .. }: &LinkState,
         parts: &[WorkerPart],
         hops: &[HopReport],
     ) -> LinkReport {
         let config = &self.topology.links[link];
+        let queues = match config.backend {
+            Backend::Udp => self.topology.workers,
+            Backend::Auto | Backend::Xdp => *served as usize,
+        };
         let mut counters = LinkCounters::default();
         let mut statistics = SocketStatistics::default();
-        let mut by_queue = vec![SocketStatistics::default(); self.topology.workers];
+        let mut by_queue = vec![SocketStatistics::default(); queues];
         for part in parts {
-            let (of_worker, of_socket) = &part.links[link];
+            let LinkPart { counters: of_worker, sockets } = &part.links[link];
             counters += of_worker;
-            statistics += of_socket;
-            by_queue[part.worker.index] = *of_socket;
+            for (queue, of_socket) in sockets {
+                statistics += of_socket;
+                if let Some(sum) = by_queue.get_mut(*queue as usize) {
+                    *sum += of_socket;
+                }
+            }
         }
         let hops = self.topology.hops.iter().zip(hops).filter(|(hop, _)| hop.link == link);
         LinkReport {
@@ -356,7 +365,7 @@ impl Node {
             xdp_mode: mode.xdp(),
             socket_mode: mode.socket(),
             reason: mode.reason().to_owned(),
-            queues: self.topology.workers,
+            queues,
             hops: hops.map(|(_, report)| report.clone()).collect(),
             counters,
             statistics,
@@ -366,11 +375,17 @@ impl Node {
     }
 }
 
+/// Why sockets are opened again.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reopening {
+    /// The interface was gone.
+    Back,
+    /// It has another number of queues.
+    Queues,
+}
+
 /// A worker publishes 20 times a second. A busy host may keep a thread waiting for a second.
 const STUCK: Duration = Duration::from_secs(3);
-
-/// How a link's sockets run; `None` for one that has none.
-type Mode = Option<LinkMode>;
 
 /// MTUs of the links.
 pub(crate) fn mtus(links: &[LinkState]) -> Vec<usize> {

@@ -1,4 +1,4 @@
-//! A worker's socket on a link, of whatever kind: what comes in are UDP payloads in frames, what
+//! A worker's sockets on a link, of whatever kind: what comes in are UDP payloads in frames, what
 //! goes out are payloads in frames with the headers that they are to have.
 //!
 //! ```text
@@ -10,18 +10,18 @@
 
 use crate::attach::Verdicts;
 use crate::encap::Encap;
-use crate::report::{LinkCounters, unparsed};
+use crate::report::{ByQueue, LinkCounters, unparsed};
 use crate::roaming::{Lookout, Near};
 use crate::udp::UdpSocket;
 use crate::worker::BURST_PACKETS;
 use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::packet::locate;
-use recoded_xsk::{ActiveMode, Received, Socket, SocketStatistics, Umem};
+use recoded_xsk::{ActiveMode, Received, Socket, Umem};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// A socket.
+/// A worker's sockets on a link.
 pub(crate) enum Port {
     Xdp(Box<XdpPort>),
     Udp(Box<UdpSocket>),
@@ -80,27 +80,56 @@ impl LinkMode {
     }
 }
 
-/// An AF_XDP socket, and our address on its link.
+/// The AF_XDP sockets of a worker on a link, and our address there.
 pub(crate) struct XdpPort {
-    socket: Socket,
+    /// One for each of the worker's queues. The first one sends.
+    sockets: Vec<Socket>,
+    /// Sends where none of them can.
+    by_linux: Option<UdpSocket>,
+    /// The socket that is served first.
+    next: usize,
     local: SocketAddr,
     burst: Vec<Received>,
 }
 
 impl XdpPort {
-    pub(crate) fn new(socket: Socket, local: SocketAddr) -> XdpPort {
-        XdpPort { socket, local, burst: Vec::with_capacity(BURST_PACKETS) }
+    pub(crate) fn new(
+        sockets: Vec<Socket>,
+        by_linux: Option<UdpSocket>,
+        local: SocketAddr,
+    ) -> XdpPort {
+        assert!(!sockets.is_empty() || by_linux.is_some(), "a port sends");
+        XdpPort { sockets, by_linux, next: 0, local, burst: Vec::with_capacity(BURST_PACKETS) }
     }
 
+    /// Takes packets from one socket after the other, until there are [`BURST_PACKETS`]: those that
+    /// had no turn come first in the next call.
     fn receive(
         &mut self,
         umem: &mut Umem,
         counters: &mut LinkCounters,
         arrived: &mut Vec<Arrived>,
     ) -> bool {
-        if self.socket.receive(umem, &mut self.burst) == 0 {
-            return false;
+        let (count, mut left) = (self.sockets.len(), BURST_PACKETS);
+        for step in 0..count {
+            let index = (self.next + step) % count;
+            left -= self.sockets[index].receive_at_most(umem, &mut self.burst, left);
+            self.locate(umem, counters, arrived);
+            if left == 0 {
+                self.next = (index + 1) % count;
+                break;
+            }
         }
+        left < BURST_PACKETS
+    }
+
+    /// Finds the payloads of a burst.
+    fn locate(
+        &mut self,
+        umem: &mut Umem,
+        counters: &mut LinkCounters,
+        arrived: &mut Vec<Arrived>,
+    ) {
         for packet in self.burst.drain(..) {
             let Received { frame, offset, len } = packet;
             counters.rx_packets += 1;
@@ -123,17 +152,66 @@ impl XdpPort {
                 }
             }
         }
-        true
+    }
+
+    fn transmit(&mut self, umem: &mut Umem, payload: Span, with: &Headers<'_>) -> bool {
+        let Headers { hop, encap, source_port, traffic_class } = *with;
+        if let Some(socket) = &mut self.by_linux {
+            return socket.transmit(umem, payload, (hop, traffic_class));
+        }
+        let header = encap.header_bytes() as u16;
+        let Span { frame, offset, len } = payload;
+        let (offset, len) = (offset - header, len + header);
+        let packet = umem.bytes_mut(Span { frame, offset, len });
+        encap.write(packet, source_port, traffic_class);
+        self.sockets[0].transmit(umem, frame, offset, len)
+    }
+
+    fn flush(&mut self, umem: &mut Umem, counters: &mut LinkCounters) {
+        match &mut self.by_linux {
+            Some(socket) => socket.flush(umem, counters),
+            None => self.sockets[0].flush(),
+        }
+    }
+
+    fn complete(&mut self, umem: &mut Umem) {
+        if self.by_linux.is_none() {
+            self.sockets[0].complete(umem);
+        }
+    }
+
+    fn unsent(&mut self) -> usize {
+        match &self.by_linux {
+            Some(socket) => socket.pending(),
+            None => self.sockets[0].unsent(),
+        }
+    }
+
+    fn pending(&self) -> usize {
+        match &self.by_linux {
+            Some(socket) => socket.pending(),
+            None => self.sockets[0].pending(),
+        }
     }
 }
 
 impl Port {
     /// Readable: packets wait.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Port::Xdp(port) => port.socket.fd(),
-            Port::Udp(socket) => socket.fd(),
-        }
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let of_linux = match self {
+            Port::Xdp(_) => None,
+            Port::Udp(socket) => Some(socket.fd()),
+        };
+        self.queues().map(|(_, fd)| fd).chain(of_linux)
+    }
+
+    /// Receive queues with AF_XDP sockets.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+        let sockets = match self {
+            Port::Xdp(port) => &port.sockets[..],
+            Port::Udp(_) => &[],
+        };
+        sockets.iter().map(|socket| (socket.queue(), socket.fd()))
     }
 
     /// Adds up to [`BURST_PACKETS`] packets to `arrived`, which is empty. False when none waited;
@@ -157,17 +235,9 @@ impl Port {
     /// Nothing is sent before [`Port::flush`].
     #[inline]
     pub(crate) fn transmit(&mut self, umem: &mut Umem, payload: Span, with: &Headers<'_>) -> bool {
-        let Headers { hop, encap, source_port, traffic_class } = *with;
         match self {
-            Port::Xdp(port) => {
-                let header = encap.header_bytes() as u16;
-                let Span { frame, offset, len } = payload;
-                let (offset, len) = (offset - header, len + header);
-                let packet = umem.bytes_mut(Span { frame, offset, len });
-                encap.write(packet, source_port, traffic_class);
-                port.socket.transmit(umem, frame, offset, len)
-            }
-            Port::Udp(socket) => socket.transmit(umem, payload, (hop, traffic_class)),
+            Port::Xdp(port) => port.transmit(umem, payload, with),
+            Port::Udp(socket) => socket.transmit(umem, payload, (with.hop, with.traffic_class)),
         }
     }
 
@@ -175,7 +245,7 @@ impl Port {
     #[inline]
     pub(crate) fn flush(&mut self, umem: &mut Umem, counters: &mut LinkCounters) {
         match self {
-            Port::Xdp(port) => port.socket.flush(),
+            Port::Xdp(port) => port.flush(umem, counters),
             Port::Udp(socket) => socket.flush(umem, counters),
         }
     }
@@ -184,14 +254,14 @@ impl Port {
     #[inline]
     pub(crate) fn complete(&mut self, umem: &mut Umem) {
         if let Port::Xdp(port) = self {
-            port.socket.complete(umem);
+            port.complete(umem);
         }
     }
 
     /// Packets that Linux has not taken yet: flush again soon.
     pub(crate) fn unsent(&mut self) -> usize {
         match self {
-            Port::Xdp(port) => port.socket.unsent(),
+            Port::Xdp(port) => port.unsent(),
             Port::Udp(socket) => socket.pending(),
         }
     }
@@ -200,14 +270,21 @@ impl Port {
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         match self {
-            Port::Xdp(port) => port.socket.pending(),
+            Port::Xdp(port) => port.pending(),
             Port::Udp(socket) => socket.pending(),
+        }
+    }
+
+    fn of_linux(&mut self) -> Option<&mut UdpSocket> {
+        match self {
+            Port::Xdp(port) => port.by_linux.as_mut(),
+            Port::Udp(socket) => Some(socket),
         }
     }
 
     /// Releases what was taken over and not sent.
     pub(crate) fn discard(&mut self, umem: &mut Umem) {
-        if let Port::Udp(socket) = self {
+        if let Some(socket) = self.of_linux() {
             socket.discard(umem);
         }
     }
@@ -222,7 +299,7 @@ impl Port {
 
     /// Hears neighbours, and sends to them, where they are now. With AF_XDP they do not move.
     pub(crate) fn place(&mut self, near: &Near, link: usize) {
-        if let Port::Udp(socket) = self {
+        if let Some(socket) = self.of_linux() {
             socket.place(near, link);
         }
     }
@@ -250,11 +327,15 @@ impl Port {
         }
     }
 
-    /// What Linux counted.
-    pub(crate) fn statistics(&self) -> SocketStatistics {
+    /// Adds what Linux counted on the sockets of this worker.
+    pub(crate) fn add_statistics(&mut self, worker: usize, sum: &mut ByQueue) {
         match self {
-            Port::Xdp(port) => port.socket.statistics(),
-            Port::Udp(socket) => socket.statistics(),
+            Port::Xdp(port) => {
+                for socket in &mut port.sockets {
+                    *sum.entry(socket.queue()).or_default() += &socket.statistics();
+                }
+            }
+            Port::Udp(socket) => *sum.entry(worker as u32).or_default() += &socket.statistics(),
         }
     }
 

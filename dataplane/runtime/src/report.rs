@@ -7,6 +7,7 @@ use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
 use recoded_xsk::{FrameGauge, SocketStatistics};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 pub use recoded_counters::link::{IcmpErrors, LinkCounters, Unparsed};
@@ -99,7 +100,7 @@ pub struct LinkReport {
 /// One worker.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WorkerReport {
-    /// Index, and receive queue it serves.
+    /// Index.
     pub index: usize,
     /// Core it is pinned to.
     pub core: Option<usize>,
@@ -169,11 +170,21 @@ pub struct RuntimeReport {
     pub sessions: Sessions,
 }
 
+/// What Linux counted on sockets, by receive queue; on UDP sockets, by worker.
+pub(crate) type ByQueue = BTreeMap<u32, SocketStatistics>;
+
+/// What one worker publishes of a link.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkPart {
+    pub(crate) counters: LinkCounters,
+    pub(crate) sockets: ByQueue,
+}
+
 /// What one worker publishes.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerPart {
     pub(crate) worker: WorkerReport,
-    pub(crate) links: Vec<(LinkCounters, SocketStatistics)>,
+    pub(crate) links: Vec<LinkPart>,
     pub(crate) tunnels: Vec<TunnelCounters>,
     /// On packets that no XDP program has seen.
     pub(crate) verdicts: Verdicts,

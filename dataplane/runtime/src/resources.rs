@@ -12,21 +12,19 @@ use crate::icmp::Icmp;
 use crate::links::Sources;
 use crate::memory::{Memory, Ways};
 use crate::netlink::{Interface, LinkEvents, Netlink};
-use crate::port::{LinkMode, Port, XdpPort};
+use crate::port::LinkMode;
 use crate::privileged::Client;
 use crate::report::LinkStatus;
 use crate::reserve::Reserve;
 use crate::shared::LinkNow;
 use crate::slot::Slot;
+use crate::sockets::{WorkerResources, enter_sockets, open_workers, queues_of, served};
 use crate::topology::{Backend, LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
-use crate::udp::UdpSocket;
 use crate::wake::Waker;
-use recoded_xsk::{ActiveMode, RECEIVE_BYTES_MAX, Socket, SocketMode, Umem};
+use recoded_xsk::{ActiveMode, Queues, RECEIVE_BYTES_MAX, SocketMode};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Everything open, nothing running. Dropping it closes everything.
@@ -52,15 +50,6 @@ pub struct Resources {
     pub(crate) is_sealed: bool,
 }
 
-/// What one worker will own.
-pub(crate) struct WorkerResources {
-    /// By link; `None` where there is no interface.
-    pub(crate) ports: Vec<Option<Port>>,
-    pub(crate) umem: Umem,
-    /// Further descriptors of the sockets, to wait on.
-    pub(crate) socket_fds: Vec<Option<OwnedFd>>,
-}
-
 /// What is known of a link once it is open.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkState {
@@ -68,6 +57,10 @@ pub(crate) struct LinkState {
     pub(crate) interface: Interface,
     pub(crate) mode: LinkMode,
     pub(crate) status: LinkStatus,
+    /// When the sockets were opened, as its driver has it.
+    pub(crate) queues: Queues,
+    /// Receive queues with sockets.
+    pub(crate) served: u32,
 }
 
 impl LinkState {
@@ -124,18 +117,16 @@ impl Resources {
         };
         let topology = &settled(topology, &attachments);
         for (link, interface) in topology.links.iter().zip(&interfaces) {
-            interface.iter().for_each(|it| warn_of_limits(link, it, topology.workers));
+            interface.iter().for_each(|it| warn_of_limits(link, it));
         }
-        let mut workers = Vec::with_capacity(topology.workers);
-        let mut modes = Vec::new();
-        let present: Vec<bool> = interfaces.iter().map(Option::is_some).collect();
-        for queue in 0..topology.workers {
-            let umem = reserve.take(topology)?;
-            let opened = open_worker(topology, (&attachments, &present), queue as u32, umem);
-            let (worker, worker_modes) = opened.map_err(|refused| refused.error)?;
-            workers.push(worker);
-            merge_modes(&mut modes, worker_modes);
-        }
+        let queues: Vec<Option<Queues>> = interfaces
+            .iter()
+            .enumerate()
+            .map(|(link, it)| it.as_ref().map(|_| queues_of(topology, link, &netlink)))
+            .collect();
+        let mut usable = queues.clone();
+        let opened = open_workers(topology, &attachments, &mut usable, &mut reserve);
+        let (workers, modes) = opened.map_err(|refused| refused.error)?;
         enter_sockets(&mut attachments, &workers)?;
         let plans = tunnel::plans(topology);
         let tunnels = plans
@@ -147,11 +138,14 @@ impl Resources {
             .map(|_| Waker::open())
             .collect::<Result<Arc<[_]>, _>>()
             .map_err(|source| StartError::Limit { what: "an eventfd", source })?;
-        let links = interfaces.into_iter().zip(modes).zip(&attachments);
-        let links = links.zip(&topology.links).map(|(((interface, mode), attachment), config)| {
+        let links = interfaces.into_iter().zip(modes).enumerate();
+        let links = links.map(|(link, (interface, mode))| {
             let status = interface.as_ref().map_or(LinkStatus::Gone, status);
-            let mode = mode.unwrap_or_else(|| without_sockets(config, attachment));
-            LinkState { interface: interface.unwrap_or_default(), mode, status }
+            let mode = mode
+                .unwrap_or_else(|| without_sockets(&topology.links[link], &attachments[link]));
+            let [queues, usable] = [&queues, &usable].map(|it| it[link].unwrap_or(Queues::ONE));
+            let (interface, served) = (interface.unwrap_or_default(), served(usable));
+            LinkState { interface, mode, status, queues, served }
         });
         let links = links.collect();
         Ok(Resources {
@@ -271,7 +265,7 @@ pub(crate) fn find_interfaces(
     topology.links.iter().map(|link| netlink.interface(&link.interface)).collect()
 }
 
-fn warn_of_limits(link: &LinkConfig, interface: &Interface, workers: usize) {
+fn warn_of_limits(link: &LinkConfig, interface: &Interface) {
     let name = &link.interface;
     if link.backend == Backend::Xdp
         && interface.mtu + crate::encap::ETHERNET_BYTES > RECEIVE_BYTES_MAX
@@ -283,130 +277,9 @@ fn warn_of_limits(link: &LinkConfig, interface: &Interface, workers: usize) {
             crate::IP_PACKET_BYTES_MAX
         );
     }
-    if link.backend == Backend::Xdp
-        && let Some(queues) = receive_queues(name, interface)
-        && queues > workers
-    {
-        tracing::warn!(
-            interface = name,
-            queues,
-            workers,
-            "coded packets on the queues without a worker are dropped: set as many workers, or \
-             `ethtool -L {name} combined {workers}`"
-        );
-    }
-}
-
-/// Receive queues in use, from sysfs, if sysfs shows the network namespace we are in.
-fn receive_queues(name: &str, interface: &Interface) -> Option<usize> {
-    let folder = std::path::Path::new("/sys/class/net").join(name);
-    let index: u32 = std::fs::read_to_string(folder.join("ifindex")).ok()?.trim().parse().ok()?;
-    if index != interface.index {
-        return None;
-    }
-    let queues = std::fs::read_dir(folder.join("queues")).ok()?;
-    Some(
-        queues
-            .flatten()
-            .filter(|queue| queue.file_name().as_encoded_bytes().starts_with(b"rx-"))
-            .count(),
-    )
 }
 
 /// Of an interface that is there.
 pub(crate) fn status(interface: &Interface) -> LinkStatus {
     if interface.is_up { LinkStatus::Up } else { LinkStatus::Down }
-}
-
-/// Why the sockets of a worker cannot be had.
-pub(crate) struct Refused {
-    pub(crate) error: StartError,
-    /// The link whose socket it was, if it was one.
-    pub(crate) link: Option<usize>,
-}
-
-impl<E: Into<StartError>> From<E> for Refused {
-    fn from(error: E) -> Refused {
-        Refused { error: error.into(), link: None }
-    }
-}
-
-/// Over one worker's frames, a socket on queue `queue` of every link that is there.
-pub(crate) fn open_worker(
-    topology: &Topology,
-    (attachments, present): (&[Attachment], &[bool]),
-    queue: u32,
-    mut umem: Umem,
-) -> Result<(WorkerResources, Vec<Option<LinkMode>>), Refused> {
-    let mut ports = Vec::with_capacity(attachments.len());
-    let mut modes = Vec::with_capacity(attachments.len());
-    for (link, (attachment, is_present)) in attachments.iter().zip(present).enumerate() {
-        if !is_present {
-            ports.push(None);
-            modes.push(None);
-            continue;
-        }
-        let refused = |error| Refused { error, link: Some(link) };
-        if topology.links[link].backend == Backend::Udp {
-            let (socket, lacks) = UdpSocket::open(topology, link).map_err(refused)?;
-            modes.push(Some(LinkMode::Udp(joined([attachment.mode().1, lacks]))));
-            ports.push(Some(Port::Udp(Box::new(socket))));
-            continue;
-        }
-        let (xdp, xdp_reason) = attachment.mode();
-        let (socket, mode, socket_reason) =
-            Socket::open(&mut umem, attachment.interface(), queue, topology.xdp_mode, xdp)
-                .map_err(|error| refused(error.into()))?;
-        let reason = joined([xdp_reason, &socket_reason]);
-        modes.push(Some(LinkMode::Xdp(ActiveMode { xdp, socket: mode, reason })));
-        let local = SocketAddr::new(topology.links[link].local, topology.port);
-        ports.push(Some(Port::Xdp(Box::new(XdpPort::new(socket, local)))));
-    }
-    let socket_fds = ports
-        .iter()
-        .map(|port| port.as_ref().map(|port| port.fd().try_clone_to_owned()).transpose())
-        .collect::<Result<_, _>>()
-        .map_err(|source| StartError::Limit { what: "a descriptor", source })?;
-    Ok((WorkerResources { ports, umem, socket_fds }, modes))
-}
-
-fn joined(reasons: [&str; 2]) -> String {
-    let reasons: Vec<&str> = reasons.into_iter().filter(|text| !text.is_empty()).collect();
-    reasons.join("; ")
-}
-
-/// A link reports the worst mode of its queues.
-pub(crate) fn merge_modes(modes: &mut Vec<Option<LinkMode>>, of_worker: Vec<Option<LinkMode>>) {
-    if modes.is_empty() {
-        *modes = of_worker;
-        return;
-    }
-    for (mode, other) in modes.iter_mut().flatten().zip(of_worker.into_iter().flatten()) {
-        let is_worse = matches!(
-            (&mode, &other),
-            (LinkMode::Xdp(mode), LinkMode::Xdp(other))
-                if other.socket == SocketMode::Copy && mode.socket == SocketMode::ZeroCopy
-        );
-        if is_worse {
-            *mode = other;
-        }
-    }
-}
-
-/// Publishes the sockets, whose fill rings are primed. No packet comes yet: the flow tables are
-/// empty.
-pub(crate) fn enter_sockets(
-    attachments: &mut [Attachment],
-    workers: &[WorkerResources],
-) -> Result<(), StartError> {
-    for (queue, worker) in (0..).zip(workers) {
-        for (attachment, port) in attachments.iter_mut().zip(&worker.ports) {
-            let Some(port) = port else { continue };
-            attachment.set_socket(queue, port.fd()).map_err(|error| StartError::Program {
-                interface: attachment.interface().to_owned(),
-                reason: error.to_string(),
-            })?;
-        }
-    }
-    Ok(())
 }

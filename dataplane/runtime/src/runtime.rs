@@ -259,7 +259,7 @@ impl Runtime {
             }
         }
         // Workers next: they still handle the packets in their rings.
-        self.node.steering().release_sockets(self.node.topology.workers);
+        self.node.steering().release_sockets();
         if let Some((stop, thread)) = self.paths.take() {
             drop(stop);
             if thread.join().is_err() {

@@ -64,14 +64,8 @@ impl Steering {
     }
 
     /// Takes the sockets out of the maps, so that no more packets arrive at them.
-    pub(crate) fn release_sockets(&mut self, queues: usize) {
-        for attachment in &mut self.attachments {
-            for queue in 0..queues as u32 {
-                if let Err(error) = attachment.unset_socket(queue) {
-                    tracing::debug!(%error, queue, "the socket was not in the map");
-                }
-            }
-        }
+    pub(crate) fn release_sockets(&mut self) {
+        self.attachments.iter_mut().for_each(Attachment::unset_sockets);
     }
 
     pub(crate) fn verdicts(&self) -> Vec<(&'static str, u64)> {

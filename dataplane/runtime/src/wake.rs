@@ -30,8 +30,8 @@ impl Waker {
 /// The descriptors one worker waits on.
 pub(crate) struct Sleeper<'a> {
     waker: &'a Waker,
-    /// By link; `None` where there is none.
-    sockets: &'a [Option<OwnedFd>],
+    /// By link.
+    sockets: &'a [Vec<OwnedFd>],
     /// Queues of tunnels, each with the index of its tunnel.
     queues: Vec<(usize, BorrowedFd<'a>)>,
     polls: Vec<PollFd<'a>>,
@@ -40,10 +40,11 @@ pub(crate) struct Sleeper<'a> {
 impl<'a> Sleeper<'a> {
     pub(crate) fn new(
         waker: &'a Waker,
-        sockets: &'a [Option<OwnedFd>],
+        sockets: &'a [Vec<OwnedFd>],
         queues: Vec<(usize, BorrowedFd<'a>)>,
     ) -> Sleeper<'a> {
-        let polls = Vec::with_capacity(1 + sockets.len() + queues.len());
+        let count = sockets.iter().map(Vec::len).sum::<usize>();
+        let polls = Vec::with_capacity(1 + count + queues.len());
         Sleeper { waker, sockets, queues, polls }
     }
 
@@ -57,7 +58,7 @@ impl<'a> Sleeper<'a> {
         mut hears: impl FnMut(usize) -> bool,
     ) {
         let sockets = self.sockets.iter().enumerate();
-        let heard = sockets.filter(|(index, _)| hears(*index)).filter_map(|(_, fd)| fd.as_ref());
+        let heard = sockets.filter(|(index, _)| hears(*index)).flat_map(|(_, fds)| fds);
         let heard = heard.map(AsFd::as_fd);
         let wanted = self.queues.iter().filter(|(tunnel, _)| wants(*tunnel)).map(|(_, fd)| *fd);
         self.polls.clear();

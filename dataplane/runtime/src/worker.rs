@@ -28,7 +28,7 @@ use crate::outbox::Outbox;
 use crate::pacing::Pacer;
 use crate::port::{Arrived, Port};
 use crate::queue::FairQueue;
-use crate::report::{WorkerPart, WorkerReport};
+use crate::report::{ByQueue, LinkPart, WorkerPart, WorkerReport};
 use crate::roaming::{Lookout, Near, Place};
 use crate::shared::{Clock, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
@@ -39,7 +39,7 @@ use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::shard::source_port_of;
-use recoded_xsk::{SocketStatistics, Umem};
+use recoded_xsk::Umem;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,8 +54,8 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     /// By link; `None` where there was no interface when they were opened.
     pub(crate) ports: Vec<Option<Port>>,
-    /// Counters of closed sockets.
-    pub(crate) closed_statistics: Vec<SocketStatistics>,
+    /// Counters of closed sockets, by link.
+    pub(crate) closed_statistics: Vec<ByQueue>,
     pub(crate) umem: Umem,
     pub(crate) pipeline: Pipeline,
     pub(crate) outbox: Outbox,
@@ -70,7 +70,7 @@ pub(crate) struct Worker {
 
 /// The part of a worker that outlives its sockets.
 pub(crate) struct Parked {
-    pub(crate) closed_statistics: Vec<SocketStatistics>,
+    pub(crate) closed_statistics: Vec<ByQueue>,
     pub(crate) pipeline: Pipeline,
     pub(crate) outbox: Outbox,
     pub(crate) state: State,
@@ -132,7 +132,7 @@ fn injected(variable: &str) -> Vec<Instant> {
 impl Worker {
     /// Runs until told to stop; then empties the rings and publishes a last report. What it returns
     /// may be parked.
-    pub(crate) fn run(mut self, socket_fds: &[Option<OwnedFd>]) -> Worker {
+    pub(crate) fn run(mut self, socket_fds: &[Vec<OwnedFd>]) -> Worker {
         let shared = self.shared.clone();
         self.state.arrived.reserve_exact(BURST_PACKETS);
         // Sockets may be newer than the snapshot that was adopted last.
@@ -164,7 +164,7 @@ impl Worker {
         self.pipeline.release(&mut self.umem);
         for (sum, port) in self.closed_statistics.iter_mut().zip(&mut self.ports) {
             if let Some(port) = port {
-                *sum += &port.statistics();
+                port.add_statistics(self.index, sum);
                 port.add_verdicts(&mut self.state.verdicts);
                 port.discard(&mut self.umem);
             }
@@ -493,6 +493,12 @@ impl Worker {
     fn publish(&mut self) {
         let mut verdicts = self.state.verdicts;
         self.ports.iter().flatten().for_each(|port| port.add_verdicts(&mut verdicts));
+        let mut statistics = self.closed_statistics.clone();
+        for (sum, port) in statistics.iter_mut().zip(&mut self.ports) {
+            port.iter_mut().for_each(|port| port.add_statistics(self.index, sum));
+        }
+        let links = self.outbox.links.iter().zip(statistics);
+        let links = links.map(|(counters, sockets)| LinkPart { counters: *counters, sockets });
         let part = WorkerPart {
             worker: WorkerReport {
                 index: self.index,
@@ -502,19 +508,7 @@ impl Worker {
                 panics: self.state.panics,
                 pipeline: self.pipeline.report(),
             },
-            links: self
-                .outbox
-                .links
-                .iter()
-                .zip(self.closed_statistics.iter().zip(&self.ports))
-                .map(|(counters, (closed, port))| {
-                    let mut statistics = *closed;
-                    if let Some(port) = port {
-                        statistics += &port.statistics();
-                    }
-                    (*counters, statistics)
-                })
-                .collect(),
+            links: links.collect(),
             tunnels: self.outbox.tunnel_counters.clone(),
             verdicts,
         };

@@ -157,9 +157,9 @@ verdicts! {
         // Dropped and not passed: Linux has no listener for it either and would answer with ICMP
         // errors, and a loss is what the code is there to repair.
         /// A coded packet of a configured flow on a queue without a socket: the daemon is starting,
-        /// stopping or gone, or serves fewer queues than the interface has.
-        DropNoSocket = "drop_no_socket", Drop => "Nothing, while the daemon starts or stops. Else \
-            give the interface as many queues as there are workers.";
+        /// stopping or gone, or the interface has just got more queues, or has more than 64.
+        DropNoSocket = "drop_no_socket", Drop => "Nothing, while the daemon starts or stops, and \
+            within a second after the interface got more queues. Else look at the log.";
     }
 }
 

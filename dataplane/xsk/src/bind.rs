@@ -35,24 +35,46 @@ const TX_BUDGET: u32 = 512;
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// A socket's four rings.
-pub(crate) type Queues = (TxQueue, RxQueue, FillQueue, CompQueue);
+pub(crate) type Rings = (TxQueue, RxQueue, FillQueue, CompQueue);
 
-/// Binds in the best mode available; returns the queues and the fallback reason.
+/// Where a socket is bound, and with how many entries in its rings.
+#[derive(Copy, Clone)]
+pub(crate) struct Place<'a> {
+    pub(crate) interface: &'a str,
+    pub(crate) queue: u32,
+    pub(crate) receive_entries: u32,
+    pub(crate) transmit_entries: u32,
+}
+
+impl<'a> Place<'a> {
+    /// Of a socket on these frames: no more packets can wait in its ring than frames are lent.
+    pub(crate) fn new(umem: &Umem, interface: &'a str, queue: u32) -> Place<'a> {
+        let receive_entries = umem.fill_share().next_power_of_two().clamp(64, RING_ENTRIES);
+        Place { interface, queue, receive_entries, transmit_entries: RING_ENTRIES }
+    }
+
+    /// With a transmit ring of so many entries.
+    pub(crate) fn sending(self, transmit_entries: u32) -> Place<'a> {
+        Place { transmit_entries, ..self }
+    }
+}
+
+/// Binds in the best mode available; returns the rings and the fallback reason.
 pub(crate) fn bind_best(
     umem: &Umem,
-    interface: &str,
-    queue: u32,
+    place: Place<'_>,
     preference: ModePreference,
     xdp: XdpMode,
-) -> Result<(Queues, String), XskError> {
+) -> Result<(Rings, String), XskError> {
     let (allowed, left_out) = rungs(preference, xdp);
     if let Some(first) = umem.registry.settled() {
-        return join(umem, first, interface, queue, allowed, left_out);
+        return join(umem, first, place, allowed, left_out);
     }
+    let Place { interface, queue, .. } = place;
     let mut reason = left_out.to_owned();
     for (index, &mode) in allowed.iter().enumerate() {
-        match bind_patiently(umem, interface, queue, mode) {
-            Ok(queues) => return Ok((queues, reason)),
+        match bind_patiently(umem, place, mode) {
+            Ok(rings) => return Ok((rings, reason)),
             Err(error) if mode == SocketMode::ZeroCopy && is_mode_refusal(&error) => {
                 if index + 1 == allowed.len() {
                     let (interface, reason) = (interface.to_owned(), error.to_string());
@@ -70,11 +92,11 @@ pub(crate) fn bind_best(
 fn join(
     umem: &Umem,
     (first, mode): (&str, SocketMode),
-    interface: &str,
-    queue: u32,
+    place: Place<'_>,
     allowed: &[SocketMode],
     left_out: &str,
-) -> Result<(Queues, String), XskError> {
+) -> Result<(Rings, String), XskError> {
+    let Place { interface, queue, .. } = place;
     let name = interface.to_owned();
     if umem.registry.is_spent() {
         return Err(XskError::UmemSpent { interface: name });
@@ -86,11 +108,12 @@ fn join(
         return Err(XskError::MixedModes { interface: name, mode, reason: left_out.to_owned() });
     }
     let reason = match left_out {
+        "" if first == interface => String::new(),
         "" => format!("zero copy: `{first}`, with which it shares frames, copies"),
         given => given.to_owned(),
     };
-    match bind_patiently(umem, interface, queue, mode) {
-        Ok(queues) => Ok((queues, reason)),
+    match bind_patiently(umem, place, mode) {
+        Ok(rings) => Ok((rings, reason)),
         Err(error) if mode == SocketMode::ZeroCopy && is_mode_refusal(&error) => {
             Err(XskError::MixedModes { interface: name, mode, reason: error.to_string() })
         }
@@ -117,13 +140,12 @@ fn is_mode_refusal(error: &io::Error) -> bool {
 /// Binds, and tries again while the queue is busy.
 fn bind_patiently(
     umem: &Umem,
-    interface: &str,
-    queue: u32,
+    place: Place<'_>,
     mode: SocketMode,
-) -> Result<Queues, io::Error> {
+) -> Result<Rings, io::Error> {
     let deadline = Instant::now() + BUSY_RETRY;
     loop {
-        match bind(umem, interface, queue, mode) {
+        match bind(umem, place, mode) {
             Err(error) if is_busy(&error) && Instant::now() < deadline => thread::sleep(BUSY_PAUSE),
             outcome => return outcome,
         }
@@ -134,24 +156,24 @@ fn is_busy(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBUSY)
 }
 
-fn bind(umem: &Umem, interface: &str, queue: u32, mode: SocketMode) -> Result<Queues, io::Error> {
+fn bind(umem: &Umem, place: Place<'_>, mode: SocketMode) -> Result<Rings, io::Error> {
     let name: Interface =
-        interface.parse().map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
-    let entries = QueueSize::new(RING_ENTRIES).map_err(io::Error::other)?;
+        place.interface.parse().map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?;
+    let entries = |count| QueueSize::new(count).map_err(io::Error::other);
     let copying = match mode {
         SocketMode::ZeroCopy => BindFlags::XDP_ZEROCOPY,
         SocketMode::Copy => BindFlags::XDP_COPY,
     };
     let config = SocketConfig::builder()
-        .rx_queue_size(entries)
-        .tx_queue_size(entries)
+        .rx_queue_size(entries(place.receive_entries)?)
+        .tx_queue_size(entries(place.transmit_entries)?)
         .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
         .bind_flags(copying | BindFlags::XDP_USE_NEED_WAKEUP)
         .build();
     // As for a descriptor that is no UMEM.
     let memory = umem.xsk().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSOCK))?;
     // SAFETY: the one condition, that libxdp be inhibited from loading a program, is met.
-    let (tx, rx, shared) = unsafe { xsk_rs::Socket::new(config, memory, &name, queue) }
+    let (tx, rx, shared) = unsafe { xsk_rs::Socket::new(config, memory, &name, place.queue) }
         .map_err(|error| os_error(&error))?;
     // No rings of its own: this UMEM already has a socket on the same queue.
     let (fill, completion) = shared.ok_or_else(|| io::Error::from_raw_os_error(libc::EBUSY))?;

@@ -20,8 +20,8 @@ pub enum XskError {
 
     /// The interface has no queue of this number.
     #[error(
-        "`{interface}` has no queue {queue}: use fewer workers or give it more queues \
-         (`ethtool -L {interface} combined N`)"
+        "`{interface}` has no queue {queue}, although its driver counts more: report it with the \
+         output of `ethtool -l {interface}`"
     )]
     NoSuchQueue {
         /// The interface.
@@ -185,7 +185,7 @@ mod tests {
             (umem(libc::ENOMEM), "LimitMEMLOCK="),
             (bind(libc::EPERM), "run as root"),
             (bind(libc::ENODEV), "no interface named `eth0`"),
-            (bind(libc::EINVAL), "`ethtool -L eth0 combined N`"),
+            (bind(libc::EINVAL), "`ethtool -l eth0`"),
             (bind(libc::ENETDOWN), "`ip link set eth0 up`"),
             (bind(libc::EBUSY), "queue 3 of `eth0` is held by another AF_XDP socket"),
             (bind(libc::EIO), "binding a socket failed on `eth0`: "),

@@ -42,10 +42,13 @@ pub mod socket;
 
 mod program;
 
+mod queues;
+
 pub use error::XskError;
 pub use ledger::FrameGauge;
 pub use mode::{ActiveMode, ModePreference, SocketMode, XdpMode};
 pub use program::replace_program;
+pub use queues::{Ethtool, Queues};
 pub use recoded_counters::link::SocketStatistics;
 pub use socket::{BURST_FRAMES_MAX, Received, Socket};
 pub use umem::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};

@@ -23,9 +23,16 @@ pub(crate) struct Registry {
     mode: Option<SocketMode>,
     entries: Vec<Entry>,
     sockets: u32,
+    /// Sockets that there will be.
+    expected: u32,
 }
 
 impl Registry {
+    /// Notes how many sockets will be opened, which then share the frames from the first on.
+    pub(crate) fn expect(&mut self, sockets: u32) {
+        self.expected = sockets;
+    }
+
     /// Notes a socket that was opened; it counts as open until the result is dropped.
     pub(crate) fn add(&mut self, interface: &str, queue: u32, mode: SocketMode) -> Arc<()> {
         let token = Arc::new(());
@@ -36,9 +43,9 @@ impl Registry {
         token
     }
 
-    /// Sockets that were open when the latest was added.
+    /// Sockets that were open when the latest was added, or that are still to be.
     pub(crate) fn sockets(&self) -> u32 {
-        self.sockets
+        self.sockets.max(self.expected)
     }
 
     /// The interface of the first socket and the mode it settled.

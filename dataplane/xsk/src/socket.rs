@@ -4,7 +4,8 @@
 //! by `transmit` and reach the ring in `flush`, with one publication and at most a few system
 //! calls.
 //!
-//! Bounds: rings of 2048 entries; [`BURST_FRAMES_MAX`] packets per `receive`. Everything is
+//! Bounds: rings of 2048 entries, or of as many as there may be packets in them;
+//! [`BURST_FRAMES_MAX`] packets per `receive`. Everything is
 //! allocated in `open`. A socket uses one UMEM, the one it was opened with; every call
 //! takes it again, since sockets of one worker share it.
 //!
@@ -21,7 +22,7 @@ use recoded_wire::frames::{FrameId, Frames};
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, TxQueue};
 
 use crate::{
-    bind::{active_mode, bind_best, raise_tx_budget},
+    bind::{Place, active_mode, bind_best, raise_tx_budget},
     error::XskError,
     mode::{ModePreference, SocketMode, XdpMode},
     umem::{FRAME_BYTES, RING_ENTRIES, Umem},
@@ -37,6 +38,9 @@ pub const BURST_FRAMES_MAX: usize = 256;
 /// The part of all frames that primes a fill ring in `open`. Small, because sockets that are opened
 /// later take their share from the same frames; `receive` lends the rest of it.
 const PRIME_PART: u32 = 16;
+
+/// Entries of the transmit ring of a socket that does not send: libxdp wants one.
+const IDLE_RING_ENTRIES: u32 = 64;
 
 /// System calls that one `flush` makes at most: a full ring at Linux's default of 32 per call.
 const KICKS_MAX: u32 = RING_ENTRIES / 32;
@@ -65,8 +69,14 @@ pub struct Socket {
     tx: TxQueue,
     fill: FillQueue,
     completion: CompQueue,
+    mode: SocketMode,
     /// Frames lent to Linux through this socket and not received yet.
     lent: u32,
+    /// Entries of the transmit ring.
+    transmit_entries: u32,
+    /// Whether Linux ran out of frames, or was short of them, since the last look at its counters.
+    is_starved: bool,
+    starvation: Starvation,
     /// Descriptors taken over by `transmit` that `flush` will put into the ring.
     staged: Vec<FrameDesc>,
     /// Ring entries known to be free, those promised to `staged` not counted.
@@ -77,6 +87,15 @@ pub struct Socket {
     scratch: Vec<FrameDesc>,
     /// Keeps this socket registered with the UMEM.
     _token: Arc<()>,
+}
+
+/// Packets that found no frame.
+#[derive(Copy, Clone, Default, Debug)]
+struct Starvation {
+    /// Linux's counter when it was last read.
+    seen: u64,
+    /// The part of it that is no false alarm.
+    counted: u64,
 }
 
 impl Socket {
@@ -98,8 +117,34 @@ impl Socket {
         preference: ModePreference,
         xdp: XdpMode,
     ) -> Result<(Socket, SocketMode, String), XskError> {
-        let (queues, reason) = bind_best(umem, interface, queue, preference, xdp)?;
-        let (tx, rx, fill, completion) = queues;
+        let place = Place::new(umem, interface, queue).sending(RING_ENTRIES);
+        Socket::open_at(umem, place, preference, xdp)
+    }
+
+    /// The same for a socket that will not send, with less memory.
+    ///
+    /// # Errors
+    /// As [`Socket::open`].
+    pub fn open_for_receiving(
+        umem: &mut Umem,
+        interface: &str,
+        queue: u32,
+        preference: ModePreference,
+        xdp: XdpMode,
+    ) -> Result<(Socket, SocketMode, String), XskError> {
+        let place = Place::new(umem, interface, queue).sending(IDLE_RING_ENTRIES);
+        Socket::open_at(umem, place, preference, xdp)
+    }
+
+    fn open_at(
+        umem: &mut Umem,
+        place: Place<'_>,
+        preference: ModePreference,
+        xdp: XdpMode,
+    ) -> Result<(Socket, SocketMode, String), XskError> {
+        let Place { interface, queue, transmit_entries, .. } = place;
+        let (rings, reason) = bind_best(umem, place, preference, xdp)?;
+        let (tx, rx, fill, completion) = rings;
         raise_tx_budget(rx.fd().as_raw_fd());
         let mode = active_mode(rx.fd().as_raw_fd(), interface)?;
         let reason = if mode == SocketMode::ZeroCopy { String::new() } else { reason };
@@ -111,9 +156,13 @@ impl Socket {
             tx,
             fill,
             completion,
+            mode,
             lent: 0,
-            staged: Vec::with_capacity(RING_ENTRIES as usize),
-            room: RING_ENTRIES,
+            transmit_entries,
+            is_starved: false,
+            starvation: Starvation::default(),
+            staged: Vec::with_capacity(transmit_entries as usize),
+            room: transmit_entries,
             pending: 0,
             scratch: vec![FrameDesc::default(); BURST_FRAMES_MAX],
             _token: umem.registry.add(interface, queue, mode),
@@ -123,6 +172,8 @@ impl Socket {
         if socket.lent == 0 {
             return Err(XskError::NoFrames { interface: interface.to_owned() });
         }
+        // Drivers that do not copy look for frames when the socket is bound, before it can have any.
+        socket.starvation.seen = socket.found_empty();
         Ok((socket, mode, reason))
     }
 
@@ -146,9 +197,19 @@ impl Socket {
     /// Takes up to [`BURST_FRAMES_MAX`] packets (or `out`'s capacity, if less) out of the ring, and
     /// lends Linux free frames for those to come. Returns how many.
     pub fn receive(&mut self, umem: &mut Umem, out: &mut Vec<Received>) -> usize {
+        self.receive_at_most(umem, out, BURST_FRAMES_MAX)
+    }
+
+    /// The same of at most so many packets.
+    pub fn receive_at_most(
+        &mut self,
+        umem: &mut Umem,
+        out: &mut Vec<Received>,
+        most: usize,
+    ) -> usize {
         self.check_home(umem);
         out.clear();
-        let burst = out.capacity().min(BURST_FRAMES_MAX);
+        let burst = out.capacity().min(BURST_FRAMES_MAX).min(most);
         // SAFETY: the descriptors are only read as addresses within the UMEM the socket belongs to.
         let count = unsafe { self.rx.consume(&mut self.scratch[..burst]) };
         for desc in &self.scratch[..count] {
@@ -158,7 +219,12 @@ impl Socket {
             out.push(Received { frame, offset, len: desc.lengths().data() as u16 });
         }
         self.lent -= count as u32;
-        self.refill(umem, umem.fill_share());
+        let share = umem.fill_share();
+        // All that was lent came back: no frame is left to the driver.
+        self.is_starved |= count == burst && count > 0 && self.rx.nb_avail_exact() >= self.lent;
+        self.is_starved |= count > 0 && self.lent == 0;
+        self.refill(umem, share);
+        self.is_starved |= self.lent < share;
         count
     }
 
@@ -223,7 +289,7 @@ impl Socket {
         if self.pending == 0 {
             return 0;
         }
-        (RING_ENTRIES - self.tx.nb_free_exact()) as usize
+        (self.transmit_entries - self.tx.nb_free_exact()) as usize
     }
 
     /// Takes back the frames that were sent.
@@ -248,16 +314,29 @@ impl Socket {
     }
 
     /// Linux's counters; zeros where it does not keep them (before 5.9).
-    pub fn statistics(&self) -> SocketStatistics {
+    ///
+    /// Where nothing is copied, drivers fill their own ring whenever they have received something,
+    /// and that they find the fill ring empty costs no packet while theirs has frames. So this
+    /// counts there only while frames were short.
+    pub fn statistics(&mut self) -> SocketStatistics {
         let counted = self.rx.fd().xdp_statistics().unwrap_or_default();
+        let seen = counted.rx_fill_ring_empty_descs();
+        let risen = seen.saturating_sub(self.starvation.seen);
+        let is_starved = std::mem::take(&mut self.is_starved) || self.mode == SocketMode::Copy;
+        self.starvation.seen = seen;
+        self.starvation.counted += if is_starved { risen } else { 0 };
         SocketStatistics {
             rx_dropped: counted.rx_dropped(),
             rx_ring_full: counted.rx_ring_full(),
-            rx_fill_ring_empty: counted.rx_fill_ring_empty_descs(),
+            rx_fill_ring_empty: self.starvation.counted,
             rx_invalid_descriptors: counted.rx_invalid_descs(),
             tx_invalid_descriptors: counted.tx_invalid_descs(),
             tx_ring_empty: counted.tx_ring_empty_descs(),
         }
+    }
+
+    fn found_empty(&self) -> u64 {
+        self.rx.fd().xdp_statistics().unwrap_or_default().rx_fill_ring_empty_descs()
     }
 
     /// Soundness rests on the ledger being the one of the memory that Linux reads and writes.

@@ -212,6 +212,12 @@ impl Umem {
         self.take()
     }
 
+    /// Announces how many AF_XDP sockets will be opened on these frames, so that the first ones
+    /// leave the others their share.
+    pub fn expect_sockets(&mut self, sockets: u32) {
+        self.registry.expect(sockets);
+    }
+
     /// Identifies this UMEM.
     #[inline]
     pub(crate) fn identity(&self) -> usize {

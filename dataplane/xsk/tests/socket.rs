@@ -18,8 +18,8 @@ use std::{
 use bed::Bed;
 use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_xsk::{
-    BURST_FRAMES_MAX, ModePreference, RECEIVE_BYTES_MAX, Received, Socket, SocketMode, Umem,
-    XdpMode, XskError,
+    BURST_FRAMES_MAX, Ethtool, ModePreference, Queues, RECEIVE_BYTES_MAX, Received, Socket,
+    SocketMode, Umem, XdpMode, XskError,
 };
 use steer::{PAYLOAD_AT, Steer, write_packet};
 
@@ -108,7 +108,7 @@ fn sockets_sharing_a_umem_bursts_both_ways_arrive_intact_and_return_all_frames()
             check_sum(&umem);
             assert_eq!((umem.gauge().held, umem.gauge().tx), (0, 0));
         }
-        for socket in [&a, &b] {
+        for socket in [&mut a, &mut b] {
             let counted = socket.statistics();
             assert_eq!((counted.tx_invalid_descriptors, counted.rx_invalid_descriptors), (0, 0));
             assert_eq!((counted.rx_dropped, counted.rx_ring_full), (0, 0));
@@ -328,7 +328,7 @@ fn umem_dropped_before_its_sockets_is_harmless() {
     }
     Bed::new().run(|| {
         let mut umem = Umem::new(256).expect("UMEM");
-        let (a, b) = (open(&mut umem, "a"), open(&mut umem, "b"));
+        let (mut a, mut b) = (open(&mut umem, "a"), open(&mut umem, "b"));
         drop(umem);
         assert_eq!(a.statistics(), b.statistics());
         drop((b, a));
@@ -346,6 +346,47 @@ fn socket_used_with_another_umem_panics() {
         let mut a = open(&mut own, "a");
         let misuse = std::panic::AssertUnwindSafe(|| a.receive(&mut other, &mut Vec::new()));
         assert!(std::panic::catch_unwind(misuse).is_err());
+    });
+}
+
+/// The first socket took half of the frames, and the eighth found none.
+#[test]
+fn sockets_on_eight_queues_share_the_frames_of_one() {
+    if !common::have_root() {
+        return;
+    }
+    let bed = Bed::new();
+    let queues = ["numrxqueues", "8", "numtxqueues", "8"];
+    let peer = ["type", "veth", "peer", "name", "d"];
+    bed.ip(&[&["link", "add", "name", "c"], &queues[..], &peer[..], &queues[..]].concat());
+    bed.ip(&["link", "set", "dev", "c", "up"]);
+    bed.run(|| {
+        let ethtool = Ethtool::open().expect("a socket");
+        let of = |interface| ethtool.queues(interface).expect("the driver answers");
+        assert_eq!(of("a"), Queues::ONE);
+        assert_eq!(of("c"), Queues { receive: 8, transmit: 8 });
+        assert!(ethtool.queues("nowhere").is_err());
+        let (auto, native) = (ModePreference::Auto, XdpMode::Native);
+        for frames in [64, 256, 4096] {
+            let mut umem = Umem::new(frames).expect("UMEM");
+            umem.expect_sockets(8);
+            let mut sockets: Vec<Socket> = (0..8)
+                .map(|queue| match queue {
+                    0 => Socket::open(&mut umem, "c", queue, auto, native).expect("opens").0,
+                    _ => {
+                        let opened =
+                            Socket::open_for_receiving(&mut umem, "c", queue, auto, native);
+                        opened.expect("opens").0
+                    }
+                })
+                .collect();
+            let mut burst = Vec::with_capacity(BURST_FRAMES_MAX);
+            for socket in &mut sockets {
+                assert_eq!(socket.receive(&mut umem, &mut burst), 0);
+            }
+            assert_eq!(umem.gauge().fill, frames / 2, "half, in equal shares");
+            check_sum(&umem);
+        }
     });
 }
 

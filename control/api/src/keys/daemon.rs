@@ -22,8 +22,8 @@ pub const DAEMON: Table = Table {
             values: Whole(1, 64),
             unit: "threads",
             default: Is("1"),
-            meaning: "Worker n serves receive queue n of every link; raise it up to the queues that \
-                each interface has, where one core does not suffice.",
+            meaning: "Worker threads, which share the receive queues of every link; raise it where \
+                one core does not suffice.",
             ..KEY
         },
         Key {

@@ -7,7 +7,7 @@ use crate::error::StartError;
 use crate::memory::{Newest, WayId};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
-use recoded_xsk::XdpMode;
+use recoded_xsk::{Queues, XdpMode};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -97,6 +97,13 @@ impl Client {
         let request = Request::SetSocket { interface: interface.to_owned(), queue };
         match self.ask(&request, &[socket])?.0 {
             Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn queues(&self, interface: &str) -> Result<Queues, AskError> {
+        match self.ask(&Request::Queues { interface: interface.to_owned() }, &[])?.0 {
+            Reply::Queues { receive, transmit } => Ok(Queues { receive, transmit }),
             other => Err(unexpected(&other)),
         }
     }

@@ -15,6 +15,8 @@ pub(super) enum Request {
     SetSocket { interface: String, queue: u32 },
     /// Directs them nowhere.
     UnsetSocket { interface: String, queue: u32 },
+    /// The number of queues of an interface.
+    Queues { interface: String },
     /// Accepts packets of a flow, or refuses them.
     SetFlow { interface: String, flow: u32, accept: bool },
     /// The counters of the program.
@@ -43,6 +45,8 @@ pub(super) enum Reply {
     Attached { native: bool, reason: String },
     /// The link is to have UDP sockets, and why.
     Unattached { reason: String },
+    /// Queues for receiving and for sending.
+    Queues { receive: u32, transmit: u32 },
     /// There is no such interface now.
     Absent,
     /// Packets by verdict.

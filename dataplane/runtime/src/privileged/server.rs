@@ -11,8 +11,8 @@ use crate::netlink::Netlink;
 use crate::resources::{check_capabilities, find_interfaces, raise_memlock};
 use crate::topology::{Address, Backend, HopConfig, Topology, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
-use recoded_wire::steer::Verdict;
-use recoded_xsk::XdpMode;
+use recoded_wire::steer::{Verdict, XSKS_MAX};
+use recoded_xsk::{Queues, XdpMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
@@ -190,6 +190,12 @@ impl Privileged {
                 self.set_socket(interface, *queue, Some(socket.as_fd()))
             }
             Request::UnsetSocket { interface, queue } => self.set_socket(interface, *queue, None),
+            Request::Queues { interface } => {
+                self.program(interface)?;
+                let queues = self.netlink.queues(interface).map_err(|error| error.to_string())?;
+                let Queues { receive, transmit } = queues;
+                Ok(Reply::Queues { receive, transmit })
+            }
             Request::SetFlow { interface, flow, accept } => {
                 self.program(interface)?.set_flow(*flow, *accept)?;
                 Ok(Reply::Done)
@@ -225,7 +231,6 @@ impl Privileged {
 
     /// The attached program, or one that is attached now, with no flow and no socket.
     fn attach(&mut self, interface: &str) -> Answer {
-        let workers = self.topology.workers;
         let now = match self.netlink.interface(interface) {
             Ok(now) => now,
             Err(StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. }) => {
@@ -237,7 +242,7 @@ impl Privileged {
         // The program of an interface that is gone must be gone, too, before another is attached.
         let program = self.program(interface)?;
         program.attachment.take_if(|attachment| attachment.index() != now.index);
-        program.clear(workers)?;
+        program.clear()?;
         if program.attachment.is_none() {
             let mut links = self.topology.links.iter();
             let link = links.position(|link| link.interface == interface);
@@ -261,8 +266,8 @@ impl Privileged {
         queue: u32,
         socket: Option<BorrowedFd<'_>>,
     ) -> Answer {
-        if usize::try_from(queue).is_ok_and(|queue| queue >= self.topology.workers) {
-            return Err(format!("queue {queue} has no worker"));
+        if queue >= XSKS_MAX {
+            return Err(format!("there is no place for queue {queue}"));
         }
         let Some(attachment) = &mut self.program(interface)?.attachment else {
             return Ok(Reply::Done);
@@ -333,15 +338,13 @@ impl Program {
     }
 
     /// Accepts nothing, and directs packets nowhere.
-    fn clear(&mut self, queues: usize) -> Result<(), String> {
+    fn clear(&mut self) -> Result<(), String> {
         for flow in std::mem::take(&mut self.flows) {
             self.set_flow(flow, false)?;
         }
         let Some(attachment) = &mut self.attachment else { return Ok(()) };
-        for queue in (0..).take(queues) {
-            // Linux took the sockets of a process that ended out of the map.
-            let _ = attachment.unset_socket(queue);
-        }
+        // Linux took the sockets of a process that ended out of the map.
+        attachment.unset_sockets();
         Ok(())
     }
 }

@@ -33,6 +33,7 @@ mod paths;
 mod ping;
 mod plan;
 mod processes;
+mod queues;
 mod reload;
 mod stream;
 mod takeover;
