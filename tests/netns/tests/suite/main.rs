@@ -41,4 +41,5 @@ mod topology;
 mod tree;
 mod udp;
 mod vrf;
+mod waits;
 mod workers;
