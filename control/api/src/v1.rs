@@ -116,9 +116,12 @@ pub struct Link {
     pub interface: String,
     /// Our address on it.
     pub local: String,
-    /// up, down, or gone when no interface has that name; then packets for it are dropped.
+    /// up, down, or waiting; then packets for it are dropped.
     #[serde(default)]
     pub state: String,
+    /// What it waits for; empty while it does not.
+    #[serde(default)]
+    pub waits: String,
     /// MTU of the interface, followed when it changes.
     pub mtu: u64,
     /// How the XDP program is attached: native or generic; none with UDP sockets.
@@ -280,6 +283,10 @@ pub struct Flow {
     /// repair is off: nothing has to come back.
     #[serde(default)]
     pub state: Option<String>,
+    /// What its next hops or upstreams wait for, where none of them can be reached without; empty
+    /// otherwise.
+    #[serde(default)]
+    pub waits: String,
     /// Source and sink: Mbit/s of IP packets over the last second.
     #[serde(default)]
     pub goodput_mbit: Option<f64>,

@@ -72,6 +72,10 @@ fn hop_losses(flow: &Flow) -> Option<String> {
 
 /// What a flow that nothing comes of may lack.
 fn quiet(flow: &Flow) -> Option<String> {
+    if !flow.waits.is_empty() {
+        let words = format!("waiting: {}", flow.waits);
+        return Some(sentence(&format!("flow {}", flow.id), &words));
+    }
     let words = match flow.state.as_deref()? {
         "waiting" if flow.role == "source" => {
             "no next hop has reported yet: nothing was sent, or none answers"

@@ -159,7 +159,10 @@ fn link_reasons(links: &[Link]) -> String {
         }
         let moved = link.neighbours.iter().filter(|neighbour| !neighbour.endpoint.is_empty());
         notes.extend(moved.map(|it| format!("{} is at {} now", it.address, it.endpoint)));
-        let silent = link.neighbours.iter().filter(|neighbour| !neighbour.resolved);
+        let waiting = link.neighbours.iter().filter(|neighbour| !neighbour.waits.is_empty());
+        notes.extend(waiting.map(|it| format!("waiting: {}: {}", it.address, it.waits)));
+        let silent = link.neighbours.iter().filter(|it| !it.resolved && it.waits.is_empty());
+        let silent = silent.filter(|_| link.waits.is_empty());
         notes.extend(silent.map(|neighbour| format!("{} does not answer", neighbour.address)));
         let disagreements = link.neighbours.iter().flat_map(|neighbour| &neighbour.disagreements);
         notes.extend(disagreements.map(|it| format!("{} ({})", it.cause, it.cure)));
@@ -174,9 +177,7 @@ fn link_reasons(links: &[Link]) -> String {
 fn link_trouble(link: &Link) -> Option<String> {
     let Link { interface, .. } = link;
     match link.state.as_str() {
-        "gone" => Some(format!(
-            "no interface {interface}: packets for it are dropped until there is one again"
-        )),
+        "waiting" => Some(format!("waiting: {}; packets for it are dropped meanwhile", link.waits)),
         "down" => Some(format!("{interface} is down: `ip link set {interface} up`")),
         _ => None,
     }

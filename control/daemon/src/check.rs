@@ -23,7 +23,7 @@ pub fn plan(config: &Config) -> Plan {
         neighbours: config
             .hops
             .iter()
-            .filter(|hop| hop.link == index)
+            .filter(|hop| hop.link == index && config.trouble(hop).is_none())
             .map(|hop| hop.address)
             .collect(),
         sockets: sockets(link, index, &topology),

@@ -75,7 +75,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     let control = control.map_err(Failure::Control)?;
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
     let topology = node::topology(&config, keys);
-    let mut resources = Resources::join(&topology, (client, start.is_again), reserve)?;
+    let mut resources = Resources::join(&topology, (client, !start.is_trial), reserve)?;
     let measured = listen(&config, start.is_again)?;
     parts.end("frames and sockets");
     let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());

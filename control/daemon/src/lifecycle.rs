@@ -51,8 +51,10 @@ pub struct Start {
     pub mtus: BTreeMap<String, u32>,
     /// Addresses of the host names in the configuration.
     pub names: Names,
-    /// Whether another process ran before this one: then interfaces may be absent.
+    /// Whether another process ran before this one: then it starts without metrics if need be.
     pub is_again: bool,
+    /// Whether the configuration before is back where this one does not start.
+    pub is_trial: bool,
 }
 
 /// What the dataplane process reports.

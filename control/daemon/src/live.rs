@@ -205,16 +205,13 @@ impl<D: Dataplane> Live<D> {
         let mtu = |name: &str| known.get(name).or_else(|| next.mtus.get(name).copied());
         let (document, mtus, mut config) =
             Config::parse_on(&next.file, &next.text, &mtu, Some(&next.names)).map_err(refused)?;
-        // What is not written keeps the value that it was given at the start.
-        for (tunnel, section) in config.tunnels.iter_mut().zip(&document.tunnels) {
-            let mut in_force = self.config.tunnels.iter();
-            if let Some(same) = in_force.find(|it| it.name == tunnel.name)
-                && section.get("mtu").is_none()
-            {
-                tunnel.mtu = same.mtu.max(tunnel_mtu_min(&tunnel.addresses));
-            }
+        let kept = self.keeping_mtus(&config, &document);
+        let mut changes = diff(&self.config, &kept, &document);
+        match changes.iter().any(|change| change.cost == Cost::Restart) {
+            // Tunnels are made anew, for links that may carry less.
+            true => changes = diff(&self.config, &config, &document),
+            false => config = kept,
         }
-        let changes = diff(&self.config, &config, &document);
         let is_live = changes.iter().all(|change| change.cost <= Cost::Flow);
         if is_live {
             config = Config::from_document(&document, &mtus, Some(&self.config)).map_err(|errors| {
@@ -226,6 +223,21 @@ impl<D: Dataplane> Live<D> {
             })?;
         }
         Ok(Next { changes, document, mtus, config })
+    }
+
+    /// `config` with the MTUs of tunnels that are in force where none is written: this process
+    /// keeps its tunnels.
+    fn keeping_mtus(&self, config: &Config, document: &Document) -> Config {
+        let mut kept = config.clone();
+        for (tunnel, section) in kept.tunnels.iter_mut().zip(&document.tunnels) {
+            let mut in_force = self.config.tunnels.iter();
+            if let Some(same) = in_force.find(|it| it.name == tunnel.name)
+                && section.get("mtu").is_none()
+            {
+                tunnel.mtu = same.mtu.max(tunnel_mtu_min(&tunnel.addresses));
+            }
+        }
+        kept
     }
 
     /// Brings another configuration into force, as far as that can be done in this process;

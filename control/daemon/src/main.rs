@@ -8,6 +8,7 @@ mod asks;
 
 mod confined;
 mod health;
+mod journal;
 mod manual;
 mod resolver;
 mod standby;
@@ -18,7 +19,7 @@ mod threads;
 use clap::Parser;
 use recoded::check;
 use recoded::config::document::{Document, FILE_BYTES_MAX};
-use recoded::config::names::Names;
+use recoded::config::names::{Named, Names};
 use recoded::config::{Config, Sandbox};
 use recoded::control::socket::SocketError;
 use recoded::dataplane::Observation;
@@ -35,10 +36,14 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::prelude::*;
 
+/// Time for which a start waits for the resolver: what it does not know by then is waited for
+/// while the rest is served. A resolver that works answers within a second.
+const NAMES_PATIENCE: Duration = Duration::from_secs(3);
 /// Exit code when something on this host is in the way.
 const EXIT_FAILED: u8 = 1;
 /// Exit code when the command line or the configuration is wrong.
@@ -125,9 +130,6 @@ enum Failure {
     TooLarge { path: PathBuf },
     #[error(transparent)]
     Config(#[from] recoded::config::error::ConfigErrors),
-    /// The file is right, and this host does not know whom it names: it may, a moment later.
-    #[error(transparent)]
-    Names(recoded::config::error::ConfigErrors),
     #[error(transparent)]
     Keys(#[from] KeysError),
     #[error(transparent)]
@@ -195,13 +197,17 @@ fn main() -> ExitCode {
             return ExitCode::from(EXIT_CONFIG);
         }
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .finish()
-        .with(LogLimit::default())
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match journal::is_stderr() {
+        true => {
+            let log = log.with_ansi(false).event_format(journal::Format).finish();
+            log.with(LogLimit::default()).init();
+        }
+        false => {
+            let log = log.with_ansi(io::stderr().is_terminal()).finish();
+            log.with(LogLimit::default()).init();
+        }
+    }
     let ended = if arguments.dataplane { confined::run() } else { run(&arguments) };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -210,7 +216,7 @@ fn main() -> ExitCode {
             match &failure {
                 Failure::Dataplane { code: Some(_), .. } => {}
                 Failure::Again => tracing::info!("{failure}"),
-                failure => eprintln!("{failure}"),
+                failure => eprintln!("{}", journal::error(&failure.to_string())),
             }
             ExitCode::from(failure.exit_code())
         }
@@ -244,17 +250,16 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     supervisor::run(arguments, text, (config, names))
 }
 
-/// The configuration with addresses for its host names, and our own where they are not written.
-/// Where the daemon before this one did not end in order, what it knew of them holds while the
-/// resolver is silent and interfaces are gone.
+/// The configuration with addresses for its host names. Where the daemon before this one did not
+/// end in order, what it knew of them holds while the resolver is silent.
 fn resolve(file: &str, text: &str, config: Config) -> Result<(Config, Names), Failure> {
     let document = Document::parse(file, text)?;
     if !document.asks_host() {
         return Ok((config, Names::default()));
     }
-    let names = Names::look_up(&document, &predecessor::names(&config.daemon.socket));
-    let (.., config) =
-        Config::parse_on(file, text, &node::mtu, Some(&names)).map_err(Failure::Names)?;
+    let before = predecessor::names(&config.daemon.socket);
+    let names = Names::look_up(&document, &before, NAMES_PATIENCE);
+    let (.., config) = Config::parse_on(file, text, &node::mtu, Some(&names))?;
     Ok((config, names))
 }
 
@@ -268,7 +273,9 @@ fn say_unknown(config: &Config) {
 
 /// Prints what on this host is not as the configuration needs it.
 fn check_host(config: &Config) -> Result<(), Failure> {
-    let findings = recoded_host::check(&check::plan(config))?;
+    let unknown = config.named.iter().filter(|named| !named.trouble.is_empty());
+    let mut findings: Vec<recoded_host::Finding> = unknown.map(waits_for_name).collect();
+    findings.extend(recoded_host::check(&check::plan(config))?);
     for recoded_host::Finding { level, subject, cause, cure, .. } in &findings {
         println!("{}: {subject}: {cause}: {cure}", level.name());
     }
@@ -279,6 +286,17 @@ fn check_host(config: &Config) -> Result<(), Failure> {
             Ok(())
         }
         errors => Err(Failure::Host { errors, warnings: findings.len() - errors }),
+    }
+}
+
+/// A neighbour whose name does not resolve: it is waited for.
+fn waits_for_name(named: &Named) -> recoded_host::Finding {
+    recoded_host::Finding {
+        level: Level::Warning,
+        subject: format!("link {}", named.link),
+        cause: format!("waits for {}", named.name),
+        cure: named.trouble.clone(),
+        mend: Vec::new(),
     }
 }
 

@@ -228,8 +228,9 @@ fn link(report: &LinkReport, at: Nanos) -> Link {
     Link {
         name: report.name.clone(),
         interface: report.interface.clone(),
-        local: String::new(),
-        state: report.status.name().into(),
+        local: report.local.map(|local| local.to_string()).unwrap_or_default(),
+        state: if report.waits.is_empty() { report.status.name() } else { "waiting" }.into(),
+        waits: report.waits.clone(),
         mtu: count(report.mtu),
         xdp_mode: report.xdp_mode.clone(),
         socket_mode: report.socket_mode.clone(),
@@ -262,6 +263,7 @@ fn neighbour(report: &HopReport, at: Nanos) -> Neighbour {
     };
     Neighbour {
         address: address.to_string(),
+        waits: String::new(),
         endpoint: endpoint.map(|endpoint| endpoint.to_string()).unwrap_or_default(),
         moves: *moves,
         resolved: *is_resolved,

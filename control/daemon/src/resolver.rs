@@ -1,5 +1,6 @@
 //! Host names of silent neighbours: asked for again once a minute, and where one stands for another
-//! address, the next dataplane process sends there.
+//! address, the next dataplane process sends there. Names without an address are asked for sooner:
+//! after a second, twice that and so on, and at once when an address of this host changes.
 //!
 //! A neighbour that is heard is where it is known to be, or roams, so forged answers of the
 //! resolver do not move it. The resolver waits for other hosts: it is asked by a thread of its own.
@@ -8,6 +9,7 @@ use recoded::config::names::{Named, Names};
 use recoded::keeper::Keeper;
 use recoded_api::client::Client;
 use recoded_api::v1::State;
+use recoded_runtime::HostChanges;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Time from one look to the next.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// Time until a name without an address is asked for again; doubled up to [`INTERVAL`].
+const RETRY_FIRST: Duration = Duration::from_secs(1);
 /// Neighbours say something every ten seconds, and may miss it twice.
 const SILENT_SECONDS: f64 = 30.0;
 
@@ -24,6 +28,11 @@ pub struct Resolver {
     socket: PathBuf,
     interval: Duration,
     last: Instant,
+    /// When names without an address are asked for, and the pause after that.
+    retry: (Instant, Duration),
+    /// Changes of this host's network that were seen.
+    changes: u64,
+    host: HostChanges,
     /// Set while a thread waits for the resolver. Relaxed: it guards no other memory.
     is_asking: Arc<AtomicBool>,
 }
@@ -32,27 +41,60 @@ impl Resolver {
     /// Of the daemon with this control socket.
     pub fn new(socket: PathBuf) -> Resolver {
         let (last, is_asking) = (Instant::now(), Arc::default());
-        Resolver { socket, interval: interval(), last, is_asking }
+        let retry = (last + RETRY_FIRST, RETRY_FIRST);
+        let (interval, host) = (interval(), HostChanges::watch());
+        Resolver { socket, interval, last, retry, changes: 0, host, is_asking }
     }
 
     /// Begins to ask, if it is time.
     pub fn look(&mut self, keeper: &Arc<Keeper>) {
+        self.retry(keeper);
         if self.last.elapsed() < self.interval {
             return;
         }
         self.last = Instant::now();
-        if keeper.names().is_empty() || self.is_asking.swap(true, Ordering::Relaxed) {
+        if keeper.names().is_empty() {
             return;
         }
-        let (socket, keeper, is_asking) =
-            (self.socket.clone(), keeper.clone(), self.is_asking.clone());
-        let asked = std::thread::Builder::new().name("recoded-names".into()).spawn(move || {
+        let socket = self.socket.clone();
+        self.spawn(keeper, move |keeper| {
             match Client::connect(&socket).and_then(|mut client| client.state()) {
-                Ok(state) => ask(&keeper, &state),
+                Ok(state) => ask(keeper, &state),
                 Err(error) => {
                     tracing::debug!(%error, "it is not known which neighbours are silent")
                 }
             }
+        });
+    }
+
+    /// Asks for names without an address, if it is time.
+    fn retry(&mut self, keeper: &Arc<Keeper>) {
+        let (now, changes) = (Instant::now(), self.host.count());
+        let is_changed = std::mem::replace(&mut self.changes, changes) != changes;
+        if is_changed {
+            self.retry = (now, RETRY_FIRST);
+        }
+        let (at, pause) = self.retry;
+        if now < at || self.is_asking.load(Ordering::Relaxed) {
+            return;
+        }
+        self.retry = (now + pause, (2 * pause).min(INTERVAL));
+        let unknown: Vec<String> = keeper.names().unknown().map(str::to_owned).collect();
+        if !unknown.is_empty() {
+            self.spawn(keeper, move |keeper| {
+                keeper.readdress(Names::ask(unknown.iter().map(String::as_str)));
+            });
+        }
+    }
+
+    /// Has a thread ask, unless one does.
+    fn spawn(&self, keeper: &Arc<Keeper>, ask: impl FnOnce(&Keeper) + Send + 'static) {
+        if self.is_asking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (keeper, is_asking) = (keeper.clone(), self.is_asking.clone());
+        let asked = std::thread::Builder::new().name("recoded-names".into()).spawn(move || {
+            ask(&keeper);
             is_asking.store(false, Ordering::Relaxed);
         });
         if let Err(error) = asked {
@@ -98,6 +140,7 @@ mod tests {
             link: "east".into(),
             address: "10.0.0.2".parse().expect("an address"),
             name: "relay.example".into(),
+            trouble: String::new(),
         };
         let heard = |address: &str, said_ago_seconds| State {
             links: vec![Link {

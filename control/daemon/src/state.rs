@@ -9,12 +9,13 @@ use crate::dataplane::Observation;
 use crate::rates::{Rate, Rates};
 use crate::theory;
 use recoded_api::v1::{
-    Engine, Flow, FlowNeighbour, HopLoss, Parameters, Remote, Session, State, Tunnel,
+    Engine, Flow, FlowNeighbour, HopLoss, Link, Parameters, Remote, Session, State, Tunnel,
 };
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
 use recoded_pipeline::report::{FlowCounters, FlowReport, NextHop, Remainder};
 use recoded_runtime::secure::TRAILER_BYTES;
 use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A flow of which nothing came for longer is quiet: as long as a next hop may be silent, and more
@@ -35,15 +36,30 @@ pub fn observed(
     mut seen: Observation,
     rates: &Rates,
 ) -> State {
-    for (link, config) in seen.links.iter_mut().zip(&config.links) {
-        link.local = config.local.to_string();
+    for (index, link) in seen.links.iter_mut().enumerate() {
+        let written = config.links.get(index).filter(|link| !link.local.is_unspecified());
+        if let Some(written) = written {
+            link.local = written.local.to_string();
+        }
+        let hops = config.hops.iter().filter(|hop| hop.link == index);
+        for (neighbour, hop) in link.neighbours.iter_mut().zip(hops) {
+            if let Some(trouble) = config.trouble(hop) {
+                neighbour.address = config.written(hop);
+                neighbour.waits = trouble.to_owned();
+            }
+        }
     }
     let flows = config.flows.iter().map(|flow| {
         let id = flow.params.id;
         let reports = seen.flows.iter().flatten().filter(|report| report.id == id);
         let gone = seen.remainders.iter().filter(|remainder| remainder.flow == id);
         let reports = reports.collect::<Vec<_>>();
-        show_flow(config, flow, (&reports, gone), (seen.at, rates.of(id)))
+        let shown = show_flow(config, flow, (&reports, gone), (seen.at, rates.of(id)));
+        let waits = flow_waits(config, &flow.params, &seen.links);
+        match waits.is_empty() {
+            true => shown,
+            false => Flow { state: Some("waiting".into()), waits, ..shown },
+        }
     });
     let tunnels = config.tunnels.iter().enumerate().map(|(index, tunnel)| {
         let seen = seen.tunnels.get(index).cloned().unwrap_or_default();
@@ -72,6 +88,23 @@ pub fn observed(
         drops: seen.drops,
         config: String::new(),
     }
+}
+
+/// What a flow waits for: where all its next hops wait, or all its upstreams do.
+fn flow_waits(config: &Config, params: &FlowParams, links: &[Link]) -> String {
+    let waits = |id: PeerId| {
+        let hop = config.hops.get(usize::from(id.0))?;
+        let link = links.get(hop.link).filter(|link| !link.waits.is_empty());
+        let link = link.map(|link| format!("link {}: {}", link.name, link.waits));
+        link.or_else(|| Some(format!("{}: {}", config.written(hop), config.trouble(hop)?)))
+    };
+    let all_of = |peers: Vec<PeerId>| {
+        let all: Option<BTreeSet<String>> = peers.into_iter().map(waits).collect();
+        all.filter(|all| !all.is_empty())
+    };
+    let next_hops = all_of(params.next_hops.clone());
+    let found = next_hops.or_else(|| all_of(params.upstreams().collect())).unwrap_or_default();
+    found.into_iter().collect::<Vec<_>>().join("; ")
 }
 
 /// Parameters as configured, those that apply to the role; of `auto` those of the code it chose.
@@ -180,6 +213,7 @@ fn show_flow<'a>(
     let (received_ago, heard_ago) = (rate.received_at.map(ago), rate.heard_at.map(ago));
     Flow {
         state: flow_state(params, &neighbours, (received_ago, rate)).map(str::to_owned),
+        waits: String::new(),
         heard_ago_seconds: heard_ago.filter(|_| is_source && neighbours.is_empty()),
         goodput_mbit: rate.goodput_mbit.filter(|_| tunnel.is_some()),
         wire_mbit: wire_mbit(config, params, rate),

@@ -128,6 +128,7 @@ pub fn run(
             mtus: BTreeMap::new(),
             names: Names::default(),
             is_again: before.is_some(),
+            is_trial: false,
         },
         control,
     };
@@ -458,6 +459,7 @@ impl Supervisor<'_> {
         self.in_force.note(child.id().and_then(Process::find));
         let keeper = self.in_force.keeper.clone();
         self.start.names = keeper.names();
+        self.start.is_trial = keeper.is_trial();
         let text = written(&keeper.in_force().0)?;
         let given =
             [text.as_fd(), self.listener.as_fd(), client.as_fd(), kept.as_fd(), telling.as_fd()];

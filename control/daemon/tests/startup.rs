@@ -2,8 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 const RELAY: &str = r#"[daemon]
 socket = "SOCKET"
@@ -101,8 +104,9 @@ fn file_without_end_is_refused_by_size() {
     assert!(stderr.contains("is larger than 1048576 bytes"), "{stderr}");
 }
 
+/// The daemon ended, and systemd started it again ten times a second.
 #[test]
-fn missing_interface_is_named_with_a_cure_and_nothing_stays_behind() {
+fn missing_interface_is_waited_for_and_named_and_nothing_stays_behind() {
     if !rustix::process::geteuid().is_root() {
         let reason = "opening a dataplane needs root";
         assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|all| all != "1"), "{reason}");
@@ -111,9 +115,22 @@ fn missing_interface_is_named_with_a_cure_and_nothing_stays_behind() {
     }
     let folder = tempfile::tempdir().expect("folder");
     let path = write(folder.path(), RELAY);
-    let (code, stdout, stderr) = said(&recoded(&["--config", &path.to_string_lossy()]));
-    let expected = "no interface named `recnone0` here: check the name and the network namespace\n";
-    assert_eq!((code, stdout.as_str(), stderr.as_str()), (1, "", expected));
+    let log = folder.path().join("log");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_recoded"));
+    let command = command.env_remove("RECODED_LOG").arg("--config").arg(&path);
+    let mut daemon = command.stderr(File::create(&log).expect("a log")).spawn().expect("it runs");
+    let said = || std::fs::read_to_string(&log).unwrap_or_default();
+    let waits = "link west waits: interface recnone0 is missing";
+    let begun = Instant::now();
+    while !said().contains(waits) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", said());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(said().matches(waits).count(), 1, "{}", said());
+    let pid = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw).expect("a number");
+    kill_process(pid, Signal::TERM).expect("it runs");
+    assert_eq!(daemon.wait().expect("it ends").code(), Some(0), "{}", said());
     assert!(!folder.path().join("run/control.sock").exists());
 }
 
@@ -123,9 +140,29 @@ fn check_of_this_host_names_what_is_missing_with_its_cure() {
     let folder = tempfile::tempdir().expect("folder");
     let path = write(folder.path(), RELAY);
     let (code, stdout, stderr) = said(&recoded(&["--config", &path.to_string_lossy(), "--check"]));
-    let said = "error: link west: there is no interface recnone0 in this network namespace: correct \
-                interface; there are lo";
-    assert!(stdout.contains(said), "{stdout}");
-    assert!(stderr.starts_with("this host does not fit it: errors "), "{stderr}");
-    assert_eq!(code, 1);
+    let said = "warning: link west: waits for recnone0: there is no such interface in this network \
+                namespace: plug it in, or correct interface; there are lo";
+    assert!(stdout.contains(said), "{stdout}{stderr}");
+    assert_eq!(code, 0, "{stdout}{stderr}");
+}
+
+/// `journalctl -p warning` was empty: all lines had one priority, and a second time.
+#[test]
+fn lines_for_the_journal_have_priorities_and_no_time() {
+    let folder = tempfile::tempdir().expect("folder");
+    let log = File::create(folder.path().join("log")).expect("a log");
+    let stat = rustix::fs::fstat(&log).expect("a file");
+    let said = |stream: String| {
+        log.set_len(0).expect("a file");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_recoded"));
+        command.args(["--config", "/nowhere/at-all.toml"]).env("JOURNAL_STREAM", stream);
+        let mut to = log.try_clone().expect("a file");
+        std::io::Seek::rewind(&mut to).expect("a file");
+        assert_eq!(command.stderr(to).status().expect("it runs").code(), Some(2));
+        std::fs::read_to_string(folder.path().join("log")).expect("text")
+    };
+    let journal = said(format!("{}:{}", stat.st_dev, stat.st_ino));
+    assert!(journal.starts_with("<3>cannot read /nowhere/at-all.toml"), "{journal}");
+    let other = said(format!("{}:{}", stat.st_dev, stat.st_ino + 1));
+    assert!(other.starts_with("cannot read"), "{other}");
 }

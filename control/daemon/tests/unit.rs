@@ -49,6 +49,15 @@ fn units_leave_services_little() {
     }
 }
 
+/// `systemctl reload` succeeded whatever became of it: a signal has no answer.
+#[test]
+fn reload_of_the_unit_fails_where_the_file_is_refused() {
+    let unit = std::fs::read_to_string(UNITS[0]).expect("the unit");
+    let reload = unit.lines().find_map(|line| line.strip_prefix("ExecReload="));
+    // Ends with an exit code: `tests/netns`, suite `reload`.
+    assert_eq!(reload, Some("/usr/bin/recodectl reload"));
+}
+
 /// Beside what the process does by itself (`sandbox.rs`: no core dumps).
 #[test]
 fn memory_of_the_daemon_reaches_no_disk() {

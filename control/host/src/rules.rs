@@ -130,10 +130,10 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let Some(face) = facts.faces.iter().find(|face| face.name == *interface) else {
         let mut names: Vec<&str> = facts.faces.iter().map(|face| face.name.as_str()).collect();
         names.truncate(16);
-        findings.push(error(
+        findings.push(warning(
             subject(),
-            format!("there is no interface {interface} in this network namespace"),
-            format!("correct interface; there are {}", names.join(", ")),
+            format!("waits for {interface}: there is no such interface in this network namespace"),
+            format!("plug it in, or correct interface; there are {}", names.join(", ")),
         ));
         return;
     };
@@ -195,9 +195,17 @@ fn program(plan: &Plan, face: &Face, link: &Link, findings: &mut Vec<Finding>) {
 }
 
 fn local(facts: &Facts, face: &Face, link: &Link, findings: &mut Vec<Finding>) {
-    let Some(local) = link.local else { return };
     let here = facts.addresses.iter().filter(|own| own.index == face.index);
     let here: Vec<IpAddr> = here.map(|own| own.address).collect();
+    let Some(local) = link.local else {
+        let is_ipv4 = link.neighbours.first().is_none_or(IpAddr::is_ipv4);
+        if !here.iter().any(|own| own.is_ipv4() == is_ipv4) {
+            let family = if is_ipv4 { "IPv4" } else { "IPv6" };
+            let cause = format!("waits for an address: {} has no {family} address", face.name);
+            findings.push(warning(format!("link {}", link.name), cause, "give it one".into()));
+        }
+        return;
+    };
     if here.contains(&local) {
         return;
     }
@@ -353,8 +361,8 @@ mod tests {
     fn interface_that_is_missing_down_or_idle_is_found() {
         let mut there = facts();
         there.faces.remove(0);
-        let said = only(&plan(), &there, Level::Error);
-        assert!(said.contains("no interface eth0") && said.contains("eth1"), "{said}");
+        let said = only(&plan(), &there, Level::Warning);
+        assert!(said.contains("waits for eth0") && said.contains("eth1"), "{said}");
         let mut there = facts();
         there.faces[0].is_up = false;
         there.faces[0].has_carrier = false;
@@ -367,6 +375,18 @@ mod tests {
         let mut there = facts();
         there.faces[0].is_ethernet = false;
         only(&plan(), &there, Level::Error);
+    }
+
+    #[test]
+    fn interface_without_an_address_is_waited_for_where_none_is_written() {
+        let mut plan = plan();
+        plan.links[0].local = None;
+        let mut there = facts();
+        assert_eq!(judge(&plan, &there), []);
+        there.addresses.retain(|own| own.index != there.faces[0].index);
+        let found = judge(&plan, &there);
+        let said = found.iter().find(|it| it.cause.contains("waits for an address"));
+        assert_eq!(said.map(|it| it.level), Some(Level::Warning), "{found:?}");
     }
 
     #[test]

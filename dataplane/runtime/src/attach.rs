@@ -15,6 +15,7 @@ use crate::bpf_link::{BpfLink, LeftPrograms};
 use crate::choice::Prepared;
 use crate::error::StartError;
 use crate::netlink::Netlink;
+use crate::own;
 use crate::privileged::{AskError, Attached, Client};
 use crate::program_owner::Owner;
 use crate::topology::{Backend, LinkConfig, Topology};
@@ -45,6 +46,8 @@ pub(crate) struct Attachment {
     interface: String,
     /// Linux's index of the interface; 0 where it is not known here.
     index: u32,
+    /// Our address that the program accepts packets for; `None` without a program.
+    local: Option<IpAddr>,
     program: Holder,
     mode: XdpMode,
     reason: String,
@@ -98,7 +101,7 @@ impl Attachment {
 
     /// Has the privileged process attach it.
     fn ask(interface: &str, privileged: &Arc<Client>) -> Result<Attachment, StartError> {
-        let (mode, reason, link) =
+        let (mode, reason, local, link) =
             match privileged.attach(interface).map_err(|error| match error {
                 AskError::Absent => StartError::NoSuchInterface { interface: interface.to_owned() },
                 error => StartError::Privileged {
@@ -106,12 +109,12 @@ impl Attachment {
                     reason: error.to_string(),
                 },
             })? {
-                Attached::Program { mode, reason, link } => (mode, reason, link),
+                Attached::Program { mode, reason, local, link } => (mode, reason, local, link),
                 Attached::Sockets { reason } => return Ok(Attachment::none(interface, reason)),
             };
         let program = Holder::Privileged(privileged.clone(), link);
         let (interface, entered) = (interface.to_owned(), BTreeSet::new());
-        Ok(Attachment { interface, index: 0, program, mode, reason, entered })
+        Ok(Attachment { interface, index: 0, local: Some(local), program, mode, reason, entered })
     }
 
     /// The place of a program on an interface that is gone: `privileged` takes what is asked and
@@ -120,6 +123,7 @@ impl Attachment {
         Attachment {
             interface: interface.to_owned(),
             index: 0,
+            local: None,
             program: Holder::Privileged(privileged.clone(), None),
             mode: XdpMode::Generic,
             reason: "the interface is gone".to_owned(),
@@ -132,6 +136,7 @@ impl Attachment {
         Attachment {
             interface: interface.to_owned(),
             index: 0,
+            local: None,
             program: Holder::Absent,
             mode: XdpMode::Generic,
             reason,
@@ -193,6 +198,11 @@ impl Attachment {
     /// Linux's index of the interface that the program is on.
     pub(crate) fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Our address that the program accepts packets for; `None` without a program.
+    pub(crate) fn local(&self) -> Option<IpAddr> {
+        self.local
     }
 
     /// What carries the packets of its link.
@@ -286,18 +296,27 @@ impl Attachment {
 /// A program that is loaded and not attached.
 pub(crate) struct Loaded {
     interface: String,
+    local: IpAddr,
     ebpf: Ebpf,
 }
 
 impl Loaded {
     /// Loads the program for the packets of the neighbours on a link. This takes most of the time,
     /// and can be done while another program is on the interface.
-    pub(crate) fn new(topology: &Topology, link: usize) -> Result<Loaded, StartError> {
-        let LinkConfig { interface, local, .. } = &topology.links[link];
+    ///
+    /// # Errors
+    /// As [`Attachment::open`].
+    pub(crate) fn new(
+        topology: &Topology,
+        link: usize,
+        netlink: &Netlink,
+    ) -> Result<Loaded, StartError> {
+        let LinkConfig { interface, .. } = &topology.links[link];
+        let local = own::address(topology, link, (netlink, &netlink.interface(interface)?))?;
         let refused = |error: &(dyn std::error::Error + 'static)| refused(interface, error);
         let mut ebpf = EbpfLoader::new()
             .override_global(GLOBAL_PORT, &topology.port, true)
-            .override_global(GLOBAL_LOCAL, &address_words(*local), true)
+            .override_global(GLOBAL_LOCAL, &address_words(local), true)
             .load(OBJECT)
             .map_err(|error| refused(&error))?;
         let neighbours = topology.hops.iter().filter(|hop| hop.link == link);
@@ -307,7 +326,7 @@ impl Loaded {
             .map_err(|error| refused(&error))?;
         let program = program(&mut ebpf).map_err(|error| refused(&error))?;
         program.load().map_err(|error| refused(&error))?;
-        Ok(Loaded { interface: interface.to_owned(), ebpf })
+        Ok(Loaded { interface: interface.to_owned(), local, ebpf })
     }
 
     /// Attaches it, as [`Attachment::open`] does, in place of the one in `left` if that will do.
@@ -317,10 +336,10 @@ impl Loaded {
         netlink: &Netlink,
         left: &mut LeftPrograms,
     ) -> Result<Attachment, StartError> {
-        let Loaded { interface, mut ebpf } = self;
+        let Loaded { interface, local, mut ebpf } = self;
         let interface = interface.as_str();
         let now = netlink.interface(interface)?;
-        let index = now.index;
+        let (index, place) = (now.index, (interface, now.index, local));
         let program = program(&mut ebpf).map_err(|error| refused(interface, &error))?;
 
         let link = left.take(index).zip(now.mode.filter(|mode| is_as_wanted(*mode, preference)));
@@ -333,7 +352,7 @@ impl Loaded {
                         _ => "native XDP: the driver refused it before the takeover".to_owned(),
                     };
                     let link = Some(BpfLink::Open(link));
-                    return Ok(held((interface, index), (ebpf, link), (mode, reason)));
+                    return Ok(held(place, (ebpf, link), (mode, reason)));
                 }
                 // The link goes, and with it the program that it holds.
                 Err(error) => tracing::warn!(error, interface, "the program is attached anew"),
@@ -345,7 +364,7 @@ impl Loaded {
         } else {
             match attach(program, (interface, index), XdpMode::Native) {
                 Ok(link) => {
-                    return Ok(held((interface, index), (ebpf, link), (XdpMode::Native, reason)));
+                    return Ok(held(place, (ebpf, link), (XdpMode::Native, reason)));
                 }
                 Err(error) if is_taken(&error) => return Err(foreign(interface, netlink)),
                 Err(error) if preference != ModePreference::Auto => {
@@ -358,7 +377,7 @@ impl Loaded {
             }
         }
         match attach(program, (interface, index), XdpMode::Generic) {
-            Ok(link) => Ok(held((interface, index), (ebpf, link), (XdpMode::Generic, reason))),
+            Ok(link) => Ok(held(place, (ebpf, link), (XdpMode::Generic, reason))),
             Err(error) if is_taken(&error) => Err(foreign(interface, netlink)),
             Err(error) => Err(refused(interface, &error)),
         }
@@ -375,13 +394,13 @@ fn refused(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartE
 }
 
 fn held(
-    (interface, index): (&str, u32),
+    (interface, index, local): (&str, u32, IpAddr),
     (ebpf, link): (Ebpf, Option<BpfLink>),
     (mode, reason): (XdpMode, String),
 ) -> Attachment {
     let program = Holder::Here(Box::new(ebpf), link);
     let (interface, entered) = (interface.to_owned(), BTreeSet::new());
-    Attachment { interface, index, program, mode, reason, entered }
+    Attachment { interface, index, local: Some(local), program, mode, reason, entered }
 }
 
 fn set_neighbour(ebpf: &mut Ebpf, address: IpAddr) -> Result<(), MapError> {

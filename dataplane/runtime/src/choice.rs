@@ -45,7 +45,7 @@ impl Prepared {
                 if let Some(kind) = found.as_ref().and_then(stacked) {
                     return Err(StartError::Stacked { interface, kind });
                 }
-                Loaded::new(topology, link).map(Prepared::Program)
+                Loaded::new(topology, link, netlink).map(Prepared::Program)
             }
             Backend::Udp => {
                 let reason = "backend = \"udp\" is configured".to_owned();
@@ -56,8 +56,9 @@ impl Prepared {
                 if let Some(reason) = why_udp(topology, link, &found) {
                     return Ok(Prepared::Sockets { interface, reason });
                 }
-                match Loaded::new(topology, link) {
+                match Loaded::new(topology, link, netlink) {
                     Ok(loaded) => Ok(Prepared::Program(loaded)),
+                    Err(error) if error.is_absence() => Err(error),
                     Err(error) => Ok(Prepared::Sockets { interface, reason: not_had(&error) }),
                 }
             }
@@ -90,7 +91,7 @@ impl Prepared {
                 attachment.detach();
                 Ok(Attachment::none(interface, reason))
             }
-            Err(error) if is_open && !is_gone(&error) => {
+            Err(error) if is_open && !error.is_absence() => {
                 Ok(Attachment::none(interface, not_had(&error)))
             }
             outcome => outcome,
@@ -114,9 +115,6 @@ pub(crate) fn settled(topology: &Topology, attachments: &[Attachment]) -> Topolo
 pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Option<String> {
     if topology.hops.iter().any(|hop| hop.link == link && hop.roams) {
         return Some("a neighbour roams, and AF_XDP pins addresses".to_owned());
-    }
-    if topology.links[link].local.is_unspecified() {
-        return Some("no address of this host is configured, which AF_XDP needs".to_owned());
     }
     if let Some(kind) = stacked(interface) {
         return Some(format!("it is {kind}, whose packets arrive on the queues of its members"));
@@ -161,10 +159,6 @@ fn is_edge(topology: &Topology) -> bool {
 
 fn is_slow(topology: &Topology, attachment: &Attachment) -> bool {
     is_edge(topology) && attachment.mode().0 == XdpMode::Generic
-}
-
-fn is_gone(error: &StartError) -> bool {
-    matches!(error, StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. })
 }
 
 fn not_had(error: &StartError) -> String {

@@ -53,6 +53,13 @@ pub enum StartError {
         interface: String,
     },
 
+    /// The interface of a link has no address that can be sent from.
+    #[error("{reason}")]
+    NoOwnAddress {
+        /// Which, and the cure.
+        reason: String,
+    },
+
     /// The interface does not carry Ethernet frames.
     #[error("`{interface}` is not an Ethernet interface: coded packets need Ethernet framing")]
     NotEthernet {
@@ -167,6 +174,18 @@ pub enum StartError {
         /// What Linux answered.
         source: io::Error,
     },
+}
+
+impl StartError {
+    /// Whether it is about an interface that is not there, or has no address.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            StartError::NoSuchInterface { .. }
+                | StartError::NotEthernet { .. }
+                | StartError::NoOwnAddress { .. }
+        )
+    }
 }
 
 /// Why a snapshot cannot be taken over. The one in use stays in force.

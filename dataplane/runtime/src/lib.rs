@@ -31,6 +31,10 @@ mod choice;
 
 mod netlink;
 
+mod own;
+
+mod host_changes;
+
 mod tunnel;
 
 mod watch;
@@ -121,6 +125,7 @@ pub mod error;
 pub use bpf_link::LeftPrograms;
 pub use choice::why_udp;
 pub use error::{SnapshotError, StartError};
+pub use host_changes::HostChanges;
 pub use keyring::{SessionReport, Sessions};
 pub use memory::Ways;
 pub use netlink::Interface;

@@ -1,6 +1,7 @@
-//! Watches the interfaces of the links: logs when one disappears, comes back, is set down or gets
-//! another MTU or number of queues, and has the sockets opened again when one is back or receives
-//! on other queues.
+//! Watches the interfaces of the links and our addresses on them: logs when one disappears, comes
+//! back, is set down or gets another MTU, address or number of queues, has the sockets opened again
+//! when one is back or receives on other queues, and has packets leave from the address that it has
+//! now.
 //!
 //! A thread of its own. Events from Linux tell it that something changed; it then queries all
 //! interfaces. It also does so once a second, since events can be lost, and then reads what ICMP
@@ -11,7 +12,7 @@ use crate::icmp::{self, Icmp};
 use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::node::{Node, Reopening};
 use crate::report::LinkStatus;
-use crate::resources::{LinkState, status};
+use crate::resources::{LinkState, missing, status, waits};
 use crate::snapshot;
 use crate::topology::Backend;
 use recoded_xsk::Queues;
@@ -58,7 +59,7 @@ pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiv
 fn find(netlink: &Netlink, name: &str) -> Result<Option<Interface>, StartError> {
     match netlink.interface(name) {
         Ok(interface) => Ok(Some(interface)),
-        Err(StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. }) => Ok(None),
+        Err(error) if error.is_absence() => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -124,8 +125,8 @@ impl Watch {
     /// Compares the query's result with the known state, logs the difference and acts on it.
     fn look(&mut self, node: &Node, netlink: &Netlink, link: usize, found: Found) {
         let state = node.links()[link].clone();
-        let (name, interface) =
-            (&node.topology.links[link].name, &node.topology.links[link].interface);
+        let config = &node.topology.links[link];
+        let (name, interface) = (&config.name, &config.interface);
         let changes = changes(&state, &found);
         let found = found.interface;
         for change in changes {
@@ -136,6 +137,7 @@ impl Watch {
                         "link {name}: interface {interface} is gone: packets for it are dropped \
                          until one of that name is back"
                     );
+                    note_waits(node, link, missing(config));
                 }
                 Change::Back => {
                     self.reopen(node, netlink, link, (found.as_ref(), Reopening::Back));
@@ -157,7 +159,42 @@ impl Watch {
                 Change::Mtu(before) => say_mtu(node, link, before, found.as_ref()),
             }
         }
-        note(node, link, found);
+        note(node, link, found.clone());
+        if let Some(found) = found.filter(|_| node.links()[link].status != LinkStatus::Gone) {
+            self.follow(node, netlink, link, &found);
+        }
+    }
+
+    /// Compares our address on an interface with the one known.
+    fn follow(&mut self, node: &Node, netlink: &Netlink, link: usize, found: &Interface) {
+        let name = &node.topology.links[link].name;
+        let before = node.links()[link].local;
+        let local = match node.own(link, (netlink, found)) {
+            Ok(local) => local,
+            Err(error @ StartError::NoOwnAddress { .. }) => {
+                if before.is_some() {
+                    note_local(node, link, None);
+                }
+                return self.wait(node, link, &error);
+            }
+            Err(error) => return tracing::debug!(%error, "addresses cannot be looked at"),
+        };
+        if before == Some(local) {
+            return;
+        }
+        match before {
+            Some(before) => {
+                tracing::info!("link {name}: our address is {local} now, before it was {before}");
+            }
+            None => tracing::info!("link {name}: our address is {local} now"),
+        }
+        if node.topology.links[link].backend == Backend::Xdp {
+            // Its program accepts packets for one address.
+            note_waits(node, link, "its XDP program is replaced".to_owned());
+            return self.reopen(node, netlink, link, (Some(found), Reopening::Back));
+        }
+        note_local(node, link, Some(local));
+        note_waits(node, link, String::new());
     }
 
     /// Opens the sockets of an interface that is back, now or, if that has just failed, later.
@@ -178,6 +215,10 @@ impl Watch {
             note(node, link, None);
         }
         let name = &node.topology.links[link].name;
+        // An address that comes is an event: it is not waited for by trying.
+        if let Err(error @ StartError::NoOwnAddress { .. }) = node.own(link, (netlink, found)) {
+            return self.wait(node, link, &error);
+        }
         match node.reopen(link, found.clone(), reason, netlink) {
             Ok(()) => {
                 self.retry = None;
@@ -195,13 +236,24 @@ impl Watch {
                 tracing::info!("link {name}: to open its sockets takes a process with privileges");
             }
             Err(error) => {
-                let pause = self.retry.map_or(RETRY_FIRST, |(_, pause)| (2 * pause).min(RETRY_MAX));
+                let most = match node.topology.links[link].backend {
+                    Backend::Udp => RETRY_MAX_UDP,
+                    _ => RETRY_MAX,
+                };
+                let pause = self.retry.map_or(RETRY_FIRST, |(_, pause)| (2 * pause).min(most));
                 self.retry = Some((now + pause, pause));
-                tracing::warn!(
-                    "link {name}: it is back, but cannot be used: {error}; the next try is in {} s",
-                    pause.as_secs()
-                );
+                self.wait(node, link, &error);
             }
+        }
+    }
+
+    /// Notes what a link waits for, and logs it where that is new.
+    fn wait(&self, node: &Node, link: usize, error: &StartError) {
+        let config = &node.topology.links[link];
+        let waits = waits(config, error);
+        if node.links()[link].waits != waits {
+            tracing::warn!("link {} waits: {waits}", config.name);
+            note_waits(node, link, waits);
         }
     }
 
@@ -238,6 +290,18 @@ fn note(node: &Node, link: usize, found: Option<Interface>) {
         }
         None => state.status = LinkStatus::Gone,
     }
+    node.publish_links(&links);
+}
+
+/// Notes what a link waits for; nothing, where that is empty.
+fn note_waits(node: &Node, link: usize, waits: String) {
+    node.links()[link].waits = waits;
+}
+
+/// Notes our address on a link, and publishes it.
+fn note_local(node: &Node, link: usize, local: Option<IpAddr>) {
+    let mut links = node.links();
+    links[link].local = local;
     node.publish_links(&links);
 }
 
@@ -287,5 +351,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// Each attempt to open sockets stops all workers briefly.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(64);
+/// Attempts to open UDP sockets disturb no other link.
+const RETRY_MAX_UDP: Duration = Duration::from_secs(4);
 /// Continuing drops are logged at this interval.
 const SAY_INTERVAL: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{Stream, StreamExt};
 use recoded_xsk::{Ethtool, Queues, XdpMode};
 use rtnetlink::packet_route::AddressFamily;
-use rtnetlink::packet_route::address::AddressHeaderFlags;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use rtnetlink::packet_route::link::{
     LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp, XdpAttached,
 };
@@ -275,14 +275,38 @@ impl Netlink {
     /// The gateway towards `address` out of `interface`; `None` when it is on the link itself, or
     /// when Linux knows no route and it can only be there.
     pub(crate) fn gateway(&self, interface: u32, address: IpAddr) -> Option<IpAddr> {
+        read_gateway(&self.route(interface, address)?)
+    }
+
+    /// The address from which Linux sends to `address` out of `interface`. It may be another
+    /// interface's.
+    pub(crate) fn source(&self, interface: u32, address: IpAddr) -> Option<IpAddr> {
+        read_source(&self.route(interface, address)?)
+    }
+
+    fn route(&self, interface: u32, address: IpAddr) -> Option<RouteMessage> {
         let prefix_bits = if address.is_ipv4() { 32 } else { 128 };
         let message = RouteMessageBuilder::<IpAddr>::new()
             .destination_prefix(address, prefix_bits)
             .ok()?
             .output_interface(interface)
             .build();
-        let message = self.first(self.handle.route().get(message).execute()).ok()??;
-        read_gateway(&message)
+        self.first(self.handle.route().get(message).execute()).ok()?
+    }
+
+    /// The addresses of an interface that can be sent from, those first that Linux prefers.
+    pub(crate) fn own_addresses(&self, interface: u32) -> Result<Vec<Address>, StartError> {
+        let found = self.executor.block_on(async {
+            let request = self.handle.address().get().set_link_index_filter(interface);
+            let (mut found, mut messages) = (Vec::new(), pin!(request.execute()));
+            while let Some(message) = messages.next().await {
+                found.extend(read_own(&message?));
+            }
+            Ok::<_, Error>(found)
+        });
+        let mut found = found.map_err(|error| StartError::Netlink { reason: error.to_string() })?;
+        found.sort_by_key(|(is_passed_over, _)| *is_passed_over);
+        Ok(found.into_iter().map(|(_, address)| address).collect())
     }
 
     /// Destinations that routes lead to by one of these interfaces, and that have no unreachable
@@ -342,8 +366,8 @@ impl Netlink {
     }
 }
 
-/// Reports that interfaces appeared, disappeared or changed. It does not report which: the caller
-/// queries that.
+/// Reports that interfaces or their addresses appeared, disappeared or changed. It does not report
+/// which: the caller queries that.
 pub(crate) struct LinkEvents {
     executor: tokio::runtime::Runtime,
     messages: Pin<Box<dyn Stream<Item = ()> + Send>>,
@@ -359,7 +383,9 @@ impl LinkEvents {
             .map_err(refused)?;
         let (connection, _, messages) = {
             let _inside = executor.enter();
-            rtnetlink::new_multicast_connection(&[MulticastGroup::Link]).map_err(refused)?
+            let groups =
+                [MulticastGroup::Link, MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr];
+            rtnetlink::new_multicast_connection(&groups).map_err(refused)?
         };
         executor.spawn(connection);
         Ok(LinkEvents { executor, messages: Box::pin(messages.map(|_| ())) })
@@ -508,6 +534,34 @@ fn read_interfaces(message: &RouteMessage) -> impl Iterator<Item = u32> + '_ {
         RouteAttribute::Oif(index) => vec![*index],
         RouteAttribute::MultiPath(hops) => hops.iter().map(|hop| hop.interface_index).collect(),
         _ => Vec::new(),
+    })
+}
+
+/// An address that can be sent from, and whether Linux passes it over: a second address of an IPv4
+/// subnet, a temporary IPv6 address (the same bit), one that is about to go.
+fn read_own(message: &AddressMessage) -> Option<(bool, Address)> {
+    let flags = message.header.flags;
+    if flags.intersects(AddressHeaderFlags::Dadfailed | AddressHeaderFlags::Tentative) {
+        return None;
+    }
+    let passed_over = AddressHeaderFlags::Secondary | AddressHeaderFlags::Deprecated;
+    let find = |is_local: bool| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Local(address) if is_local => Some(*address),
+            AddressAttribute::Address(address) if !is_local => Some(*address),
+            _ => None,
+        })
+    };
+    // Between two points, `Address` is the other one's.
+    let address = find(true).or_else(|| find(false))?;
+    Some((flags.intersects(passed_over), (address, message.header.prefix_len)))
+}
+
+fn read_source(message: &RouteMessage) -> Option<IpAddr> {
+    message.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::PrefSource(RouteAddress::Inet(v4)) => Some(IpAddr::V4(*v4)),
+        RouteAttribute::PrefSource(RouteAddress::Inet6(v6)) => Some(IpAddr::V6(*v6)),
+        _ => None,
     })
 }
 

@@ -19,22 +19,25 @@ use crate::neighbours::HopRoute;
 use crate::netlink::{Interface, Netlink};
 use crate::opening::Counter;
 use crate::outbox::{Outbox, Whereabouts};
+use crate::own;
 use crate::pacing::Pacer;
 use crate::planning::Desk;
+use crate::port::{LinkMode, Port as SocketPort};
 use crate::report::{
     ByQueue, HopReport, IcmpErrors, LinkCounters, LinkPart, LinkReport, LinkStatus, RuntimeReport,
     TunnelCounters, TunnelReport, WorkerPart,
 };
 use crate::reserve::Reserve;
 use crate::resources::{LinkState, status};
-use crate::shared::{Clock, Shared};
+use crate::shared::{Clock, NewPort, Shared};
 use crate::slot::Slot;
 use crate::sockets::{
     Mode, Refused, WorkerResources, enter_sockets, open_workers, queues_of, served,
 };
 use crate::steering::Steering;
 use crate::talk::Talked;
-use crate::topology::{Backend, HopConfig, Topology};
+use crate::topology::{Backend, HopConfig, Topology, is_known};
+use crate::udp::{UdpSocket, bound};
 use crate::worker::{Parked, State, Worker};
 use core_affinity::CoreId;
 use recoded_offload::Port;
@@ -43,6 +46,7 @@ use recoded_pipeline::params::{Share, Snapshot};
 use recoded_xsk::{Queues, SocketStatistics};
 use rustix::thread::set_current_timer_slack;
 use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -163,7 +167,7 @@ impl Node {
                 worker.core = core.filter(|core| pin(*core));
                 // Linux otherwise lets timers slip by 50 us, too much for pacing and flushing.
                 let _ = set_current_timer_slack(NonZeroU64::new(1));
-                worker.run(&socket_fds)
+                worker.run(socket_fds)
             })
             .map_err(|source| StartError::Limit { what: "a worker thread", source })
     }
@@ -200,6 +204,9 @@ impl Node {
         reason: Reopening,
         netlink: &Netlink,
     ) -> Result<(), StartError> {
+        if self.takes_udp(link, netlink)? {
+            return self.reopen_udp(link, interface, netlink);
+        }
         if self.is_sealed {
             self.needs_restart.store(true, Relaxed);
             return Err(StartError::Sealed);
@@ -238,10 +245,14 @@ impl Node {
             }
         };
         enter_sockets(&mut steering.attachments, &opened)?;
-        if queues[link].is_some() {
+        let local = steering.attachments[link].local();
+        let local = local.map_or_else(|| self.own(link, (netlink, &interface)), Ok);
+        if let Some(local) = local.ok().filter(|_| queues[link].is_some()) {
             let mut links = self.links();
-            links[link].status = status(&interface);
-            links[link].interface = interface;
+            let state = &mut links[link];
+            state.status = status(&interface);
+            (state.interface, state.local) = (interface, Some(local));
+            state.waits.clear();
         }
         self.note_opened(&queues, &usable, modes);
         for (index, (parked, resources)) in parked.into_iter().zip(opened).enumerate() {
@@ -252,12 +263,7 @@ impl Node {
     }
 
     /// Notes which links have sockets, and on how many queues.
-    fn note_opened(
-        &self,
-        queues: &[Option<Queues>],
-        usable: &[Option<Queues>],
-        modes: Vec<Mode>,
-    ) {
+    fn note_opened(&self, queues: &[Option<Queues>], usable: &[Option<Queues>], modes: Vec<Mode>) {
         let mut links = self.links();
         let opened = queues.iter().zip(usable).zip(modes);
         for (link, ((queues, usable), mode)) in links.iter_mut().zip(opened) {
@@ -269,6 +275,73 @@ impl Node {
             }
         }
         self.publish_links(&links);
+    }
+
+    /// Our address on a link, whose interface is there.
+    pub(crate) fn own(
+        &self,
+        link: usize,
+        place: (&Netlink, &Interface),
+    ) -> Result<IpAddr, StartError> {
+        own::address(&self.topology, link, place)
+    }
+
+    /// Whether a link has UDP sockets. Where its backend is not decided yet, and AF_XDP would serve
+    /// it, another process is needed.
+    fn takes_udp(&self, link: usize, netlink: &Netlink) -> Result<bool, StartError> {
+        if self.topology.links[link].backend == Backend::Xdp {
+            return Ok(false);
+        }
+        if self.links()[link].is_undecided {
+            let mut topology = self.topology.clone();
+            topology.links[link].backend = Backend::Auto;
+            let attachment = Attachment::open(&topology, link, netlink)?;
+            return Ok(attachment.backend() == Backend::Udp);
+        }
+        Ok(true)
+    }
+
+    /// Opens UDP sockets on `interface`, which is that of `link` now, and leaves them to the
+    /// workers. Other links do not notice. Sockets that are open are on the same interface still.
+    fn reopen_udp(
+        &self,
+        link: usize,
+        interface: Interface,
+        netlink: &Netlink,
+    ) -> Result<(), StartError> {
+        let local = self.own(link, (netlink, &interface))?;
+        let is_open = self.links()[link].interface.index == interface.index;
+        let mut lacks = "";
+        let bind = |_| match netlink.privileged() {
+            Some(privileged) => {
+                let name = &self.topology.links[link].interface;
+                privileged.socket(name).map_err(|error| StartError::Privileged {
+                    what: format!("a socket on {name}"),
+                    reason: error.to_string(),
+                })
+            }
+            None => bound(&self.topology, link),
+        };
+        let workers = if is_open { 0..0 } else { 0..self.topology.workers };
+        let sockets = workers.map(bind).collect::<Result<Vec<_>, _>>()?;
+        for (worker, socket) in sockets.into_iter().enumerate() {
+            let fd = socket.try_clone();
+            let fd = fd.map_err(|source| StartError::Limit { what: "a descriptor", source })?;
+            let (socket, of_socket) = UdpSocket::on(socket, &self.topology, link);
+            lacks = of_socket;
+            let port = SocketPort::Udp(Box::new(socket));
+            self.shared.leave_port(worker, NewPort { link, port, fd });
+        }
+        let mut links = self.links();
+        let state = &mut links[link];
+        state.status = status(&interface);
+        if !is_open {
+            state.mode = LinkMode::Udp(lacks.to_owned());
+        }
+        (state.interface, state.local, state.is_undecided) = (interface, Some(local), false);
+        state.waits.clear();
+        self.publish_links(&links);
+        Ok(())
     }
 
     /// Publishes the state of the links to the threads.
@@ -333,7 +406,7 @@ impl Node {
     fn report_link(
         &self,
         link: usize,
-        LinkState { interface, mode, status, served, .. }: &LinkState,
+        LinkState { interface, local, mode, status, served, waits, .. }: &LinkState,
         parts: &[WorkerPart],
         hops: &[HopReport],
     ) -> LinkReport {
@@ -360,6 +433,8 @@ impl Node {
             name: config.name.clone(),
             interface: config.interface.clone(),
             status: *status,
+            waits: waits.clone(),
+            local: *local,
             mtu: interface.mtu,
             rate_mbit: self.pacers[link].rate_mbit(),
             xdp_mode: mode.xdp(),
@@ -387,20 +462,22 @@ pub(crate) enum Reopening {
 /// A worker publishes 20 times a second. A busy host may keep a thread waiting for a second.
 const STUCK: Duration = Duration::from_secs(3);
 
-/// MTUs of the links.
+/// MTUs of the links; without bound where an interface was not seen yet.
 pub(crate) fn mtus(links: &[LinkState]) -> Vec<usize> {
-    links.iter().map(|link| link.interface.mtu).collect()
+    let mtu = |link: &LinkState| Some(link.interface.mtu).filter(|mtu| *mtu > 0);
+    links.iter().map(|link| mtu(link).unwrap_or(usize::MAX)).collect()
 }
 
 /// Where each hop is; `None` while its interface is gone.
 pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<HopRoute>> {
     let route = |hop: &HopConfig| {
-        let LinkState { interface, status, .. } = &links[hop.link];
-        (*status != LinkStatus::Gone).then(|| HopRoute {
+        let LinkState { interface, status, local, .. } = &links[hop.link];
+        let source = local.filter(|_| *status != LinkStatus::Gone && is_known(hop.address))?;
+        Some(HopRoute {
             interface: interface.index,
             source_mac: interface.mac,
             by_linux: topology.links[hop.link].backend == Backend::Udp,
-            source: topology.links[hop.link].local,
+            source,
             destination: hop.address,
             port: topology.port,
         })

@@ -124,12 +124,7 @@ impl XdpPort {
     }
 
     /// Finds the payloads of a burst.
-    fn locate(
-        &mut self,
-        umem: &mut Umem,
-        counters: &mut LinkCounters,
-        arrived: &mut Vec<Arrived>,
-    ) {
+    fn locate(&mut self, umem: &mut Umem, counters: &mut LinkCounters, arrived: &mut Vec<Arrived>) {
         for packet in self.burst.drain(..) {
             let Received { frame, offset, len } = packet;
             counters.rx_packets += 1;

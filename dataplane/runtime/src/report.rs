@@ -73,6 +73,10 @@ pub struct LinkReport {
     pub interface: String,
     /// What became of its interface.
     pub status: LinkStatus,
+    /// Reason why no packets are sent and received on it; empty while they are.
+    pub waits: String,
+    /// Our address on it; `None` while it has none.
+    pub local: Option<IpAddr>,
     /// MTU of the interface, in bytes.
     pub mtu: usize,
     /// Pace, if configured.

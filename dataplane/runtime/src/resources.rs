@@ -12,19 +12,21 @@ use crate::icmp::Icmp;
 use crate::links::Sources;
 use crate::memory::{Memory, Ways};
 use crate::netlink::{Interface, LinkEvents, Netlink};
+use crate::own;
 use crate::port::LinkMode;
 use crate::privileged::Client;
 use crate::report::LinkStatus;
 use crate::reserve::Reserve;
 use crate::shared::LinkNow;
 use crate::slot::Slot;
-use crate::sockets::{WorkerResources, enter_sockets, open_workers, queues_of, served};
+use crate::sockets::{Refused, WorkerResources, enter_sockets, open_workers, queues_of, served};
 use crate::topology::{Backend, LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
 use crate::wake::Waker;
 use recoded_xsk::{ActiveMode, Queues, RECEIVE_BYTES_MAX, SocketMode};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Everything open, nothing running. Dropping it closes everything.
@@ -55,18 +57,25 @@ pub struct Resources {
 pub(crate) struct LinkState {
     /// As last seen.
     pub(crate) interface: Interface,
+    /// Our address on it; `None` while it has none.
+    pub(crate) local: Option<IpAddr>,
     pub(crate) mode: LinkMode,
     pub(crate) status: LinkStatus,
     /// When the sockets were opened, as its driver has it.
     pub(crate) queues: Queues,
     /// Receive queues with sockets.
     pub(crate) served: u32,
+    /// Reason why no packets are sent and received on it; empty while they are.
+    pub(crate) waits: String,
+    /// Whether its backend is decided when its interface appears (`backend = "auto"`).
+    pub(crate) is_undecided: bool,
 }
 
 impl LinkState {
     /// Its properties that workers use.
     pub(crate) fn now(&self) -> LinkNow {
-        LinkNow { mtu: self.interface.mtu, is_present: self.status != LinkStatus::Gone }
+        let is_present = self.status != LinkStatus::Gone && self.local.is_some();
+        LinkNow { mtu: self.interface.mtu, is_present }
     }
 }
 
@@ -81,18 +90,18 @@ impl Resources {
     }
 
     /// Opens what this process needs beside `privileged`, which has the rest, on frames of
-    /// `reserve` where they fit. With `or_without_links`, interfaces may be absent: their links are
-    /// as if they had disappeared.
+    /// `reserve` where they fit. Links whose interface or address cannot be had wait for it, and
+    /// with `waits_for_ports` those whose UDP port is taken.
     ///
     /// # Errors
     /// As [`Resources::open`].
     pub fn join(
         topology: &Topology,
-        (privileged, or_without_links): (Client, bool),
+        (privileged, waits_for_ports): (Client, bool),
         reserve: Reserve,
     ) -> Result<Resources, StartError> {
         let privileged = Arc::new(privileged);
-        Resources::open_beside(topology, Some((&privileged, or_without_links)), reserve)
+        Resources::open_beside(topology, Some((&privileged, waits_for_ports)), reserve)
     }
 
     fn open_beside(
@@ -103,30 +112,36 @@ impl Resources {
         topology.check()?;
         raise_memlock();
         let client = privileged.map(|(client, _)| client);
+        let waits_for_ports = privileged.is_some_and(|(_, waits)| waits);
         let netlink = Netlink::open_beside(client)?;
         // Before the first query: all later changes cause an event.
         let (link_netlink, link_events) = (Netlink::open_beside(client)?, LinkEvents::open()?);
-        let (interfaces, mut attachments) = match privileged {
-            Some((client, true)) => find_links(topology, &netlink, client)?,
-            _ => {
-                let interfaces = find_interfaces(topology, &netlink)?;
-                let attachments = (0..topology.links.len())
-                    .map(|link| Attachment::open(topology, link, &netlink));
-                (interfaces.into_iter().map(Some).collect(), attachments.collect::<Result<_, _>>()?)
-            }
+        let (mut found, mut attachments) = match client {
+            Some(client) => find_links(topology, &netlink, client)?,
+            None => open_links(topology, &netlink)?,
         };
         let topology = &settled(topology, &attachments);
-        for (link, interface) in topology.links.iter().zip(&interfaces) {
-            interface.iter().for_each(|it| warn_of_limits(link, it));
+        for (link, found) in topology.links.iter().zip(&found) {
+            found.interface.iter().for_each(|it| warn_of_limits(link, it));
         }
-        let queues: Vec<Option<Queues>> = interfaces
-            .iter()
-            .enumerate()
-            .map(|(link, it)| it.as_ref().map(|_| queues_of(topology, link, &netlink)))
-            .collect();
-        let mut usable = queues.clone();
-        let opened = open_workers(topology, &attachments, &mut usable, &mut reserve);
-        let (workers, modes) = opened.map_err(|refused| refused.error)?;
+        let (workers, modes, queues, usable) = loop {
+            let present = found.iter().map(|it| it.interface.is_some()).enumerate();
+            let queues = present
+                .map(|(link, is_present)| is_present.then(|| queues_of(topology, link, &netlink)));
+            let queues: Vec<Option<Queues>> = queues.collect();
+            let mut usable = queues.clone();
+            match open_workers(topology, &attachments, &mut usable, &mut reserve) {
+                Err(Refused { error: error @ StartError::Udp { .. }, link: Some(link) })
+                    if waits_for_ports =>
+                {
+                    found[link] = Found { waits: error.to_string(), ..Found::default() };
+                }
+                opened => {
+                    let (workers, modes) = opened.map_err(|refused| refused.error)?;
+                    break (workers, modes, queues, usable);
+                }
+            }
+        };
         enter_sockets(&mut attachments, &workers)?;
         let plans = tunnel::plans(topology);
         let tunnels = plans
@@ -138,14 +153,18 @@ impl Resources {
             .map(|_| Waker::open())
             .collect::<Result<Arc<[_]>, _>>()
             .map_err(|source| StartError::Limit { what: "an eventfd", source })?;
-        let links = interfaces.into_iter().zip(modes).enumerate();
-        let links = links.map(|(link, (interface, mode))| {
+        let links = found.into_iter().zip(modes).enumerate();
+        let links = links.map(|(link, (found, mode))| {
+            let Found { interface, local, waits, is_undecided } = found;
+            let config = &topology.links[link];
+            if !waits.is_empty() {
+                tracing::warn!("link {} waits: {waits}", config.name);
+            }
             let status = interface.as_ref().map_or(LinkStatus::Gone, status);
-            let mode = mode
-                .unwrap_or_else(|| without_sockets(&topology.links[link], &attachments[link]));
+            let mode = mode.unwrap_or_else(|| without_sockets(config, &attachments[link]));
             let [queues, usable] = [&queues, &usable].map(|it| it[link].unwrap_or(Queues::ONE));
             let (interface, served) = (interface.unwrap_or_default(), served(usable));
-            LinkState { interface, mode, status, queues, served }
+            LinkState { interface, local, mode, status, queues, served, waits, is_undecided }
         });
         let links = links.collect();
         Ok(Resources {
@@ -179,34 +198,96 @@ impl Resources {
     }
 }
 
+/// The interface of a link.
+#[derive(Default)]
+struct Found {
+    /// `None` where there are no sockets on it.
+    interface: Option<Interface>,
+    /// Our address there.
+    local: Option<IpAddr>,
+    /// See [`LinkState`].
+    waits: String,
+    is_undecided: bool,
+}
+
+impl Found {
+    /// An interface, and our address there as far as it has one.
+    fn new(
+        topology: &Topology,
+        (link, attachment): (usize, &Attachment),
+        (netlink, interface): (&Netlink, Interface),
+    ) -> Result<Found, StartError> {
+        let found = Found { local: attachment.local(), ..Found::default() };
+        if found.local.is_some() {
+            return Ok(Found { interface: Some(interface), ..found });
+        }
+        let (local, waits) = match own::address(topology, link, (netlink, &interface)) {
+            Err(error) if error.is_absence() => (None, error.to_string()),
+            found => (Some(found?), String::new()),
+        };
+        Ok(Found { interface: Some(interface), local, waits, ..found })
+    }
+}
+
+/// The interfaces of all links, which must be there, and their programs.
+fn open_links(
+    topology: &Topology,
+    netlink: &Netlink,
+) -> Result<(Vec<Found>, Vec<Attachment>), StartError> {
+    let names = topology.links.iter().map(|link| &link.interface);
+    let interfaces: Vec<Interface> =
+        names.map(|name| netlink.interface(name)).collect::<Result<_, _>>()?;
+    let open = |(link, interface)| {
+        let attachment = Attachment::open(topology, link, netlink)?;
+        let found = Found::new(topology, (link, &attachment), (netlink, interface))?;
+        Ok((found, attachment))
+    };
+    let opened: Result<Vec<_>, StartError> = interfaces.into_iter().enumerate().map(open).collect();
+    Ok(opened?.into_iter().unzip())
+}
+
 /// The links whose interfaces are there, and their programs; the places of the others.
 fn find_links(
     topology: &Topology,
     netlink: &Netlink,
     privileged: &Arc<Client>,
-) -> Result<(Vec<Option<Interface>>, Vec<Attachment>), StartError> {
-    let is_absent = |error: &StartError| {
-        matches!(error, StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. })
-    };
+) -> Result<(Vec<Found>, Vec<Attachment>), StartError> {
     let find = |(index, link): (usize, &LinkConfig)| {
-        let found = netlink.interface(&link.interface).and_then(|interface| {
-            Ok((Some(interface), Attachment::open(topology, index, netlink)?))
-        });
-        match found {
-            Err(error) if is_absent(&error) => {
-                tracing::warn!(
-                    "link {}: interface {} is gone: packets for it are dropped until one of that \
-                     name is back",
-                    link.name,
-                    link.interface
-                );
-                Ok((None, Attachment::absent(&link.interface, privileged)))
+        let open = |interface: Interface| {
+            let lacks = own::address(topology, index, (netlink, &interface)).err();
+            let attachment = Attachment::open(topology, index, netlink)
+                .map_err(|error| lacks.filter(|_| error.is_absence()).unwrap_or(error))?;
+            let found = Found::new(topology, (index, &attachment), (netlink, interface))?;
+            Ok((found, attachment))
+        };
+        match netlink.interface(&link.interface).and_then(open) {
+            Err(error) if error.is_absence() || matches!(error, StartError::Privileged { .. }) => {
+                let is_undecided = link.backend == Backend::Auto;
+                let found = Found { waits: waits(link, &error), is_undecided, ..Found::default() };
+                let attachment = match is_undecided {
+                    true => Attachment::none(&link.interface, "it is missing".to_owned()),
+                    false => Attachment::absent(&link.interface, privileged),
+                };
+                Ok((found, attachment))
             }
             outcome => outcome,
         }
     };
     let found: Result<Vec<_>, StartError> = topology.links.iter().enumerate().map(find).collect();
     Ok(found?.into_iter().unzip())
+}
+
+/// What a link waits for.
+pub(crate) fn waits(link: &LinkConfig, error: &StartError) -> String {
+    match error {
+        StartError::NoSuchInterface { .. } => missing(link),
+        error => error.to_string(),
+    }
+}
+
+/// The same where its interface is missing.
+pub(crate) fn missing(link: &LinkConfig) -> String {
+    format!("interface {} is missing", link.interface)
 }
 
 /// How a link without an interface runs.
@@ -255,14 +336,6 @@ pub(crate) fn raise_memlock() {
     if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
         tracing::debug!(%error, "the memlock limit stays as it is");
     }
-}
-
-/// The interfaces of all links, which must be there.
-pub(crate) fn find_interfaces(
-    topology: &Topology,
-    netlink: &Netlink,
-) -> Result<Vec<Interface>, StartError> {
-    topology.links.iter().map(|link| netlink.interface(&link.interface)).collect()
 }
 
 fn warn_of_limits(link: &LinkConfig, interface: &Interface) {

@@ -2,14 +2,16 @@
 
 use crate::handover::{Inbox, Owners};
 use crate::neighbours::NextHops;
+use crate::port::Port;
 use crate::report::WorkerPart;
 use crate::slot::Slot;
 use crate::tunnel::Tunnels;
 use crate::wake::Waker;
 use crossbeam::utils::CachePadded;
 use recoded_pipeline::params::{Nanos, Snapshot};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The properties of a link that workers use, which may change while they run.
@@ -48,6 +50,16 @@ pub(crate) struct Shared {
     /// other memory.
     heard: Vec<CachePadded<AtomicU64>>,
     parts: Vec<Mutex<Option<WorkerPart>>>,
+    /// By worker: sockets of links whose interfaces came later than the worker.
+    ports: Vec<Mutex<Vec<NewPort>>>,
+}
+
+/// A socket for a worker that runs.
+pub(crate) struct NewPort {
+    pub(crate) link: usize,
+    pub(crate) port: Port,
+    /// A further descriptor, to wait on.
+    pub(crate) fd: OwnedFd,
 }
 
 impl Shared {
@@ -72,6 +84,7 @@ impl Shared {
             start: Instant::now(),
             heard: wakers.iter().map(|_| CachePadded::default()).collect(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),
+            ports: wakers.iter().map(|_| Mutex::default()).collect(),
             wakers,
         }
     }
@@ -109,6 +122,25 @@ impl Shared {
         let oldest = heard.enumerate().min_by_key(|(_, heard)| *heard);
         let (worker, heard) = oldest.unwrap_or_default();
         (worker, self.start.elapsed().saturating_sub(Duration::from_millis(heard)))
+    }
+
+    /// Leaves a socket to a worker, which takes it when the state of its link changes.
+    pub(crate) fn leave_port(&self, worker: usize, port: NewPort) {
+        self.ports(worker).push(port);
+    }
+
+    /// The sockets that were left to a worker.
+    pub(crate) fn take_ports(&self, worker: usize) -> Vec<NewPort> {
+        std::mem::take(&mut *self.ports(worker))
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_ports(&self, worker: usize) -> bool {
+        !self.ports(worker).is_empty()
+    }
+
+    fn ports(&self, worker: usize) -> MutexGuard<'_, Vec<NewPort>> {
+        self.ports[worker].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn store_part(&self, worker: usize, part: WorkerPart) {

@@ -241,7 +241,8 @@ fn open_xdp(
         true => None,
         false => Some(UdpSocket::open(topology, link)?.0),
     };
-    let local = SocketAddr::new(topology.links[link].local, topology.port);
+    let local = attachment.local().unwrap_or(topology.links[link].local);
+    let local = SocketAddr::new(local, topology.port);
     let port = Port::Xdp(Box::new(XdpPort::new(sockets, by_linux, local)));
     Ok((port, modes.pop().flatten()))
 }

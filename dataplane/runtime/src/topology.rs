@@ -81,8 +81,8 @@ pub struct LinkConfig {
     pub name: String,
     /// Linux's name of the interface.
     pub interface: String,
-    /// Our address on it: source of what we send, destination of what we accept. With UDP sockets
-    /// it may be unspecified: Linux then chooses among those of the interface, and follows changes.
+    /// Our address on it: source of what we send, destination of what we accept. Unspecified: the
+    /// one of the interface, whatever it becomes (`own`).
     pub local: IpAddr,
     /// What carries its packets.
     pub backend: Backend,
@@ -249,9 +249,6 @@ pub enum TopologyError {
     /// An address that no packet can be sent from or to.
     #[error("address {0}: must be a unicast address")]
     NotUnicast(IpAddr),
-    /// AF_XDP on a link without an address.
-    #[error("link {0:?} has no address of its own: AF_XDP needs one, backend = \"udp\" does not")]
-    NoAddress(String),
     /// A neighbour that roams on a link with AF_XDP.
     #[error("{0} cannot roam: AF_XDP pins its address, backend = \"udp\" does not")]
     Roams(IpAddr),
@@ -350,10 +347,8 @@ impl Topology {
         unique("link interface", self.links.iter().map(|link| &link.interface))?;
         for link in &self.links {
             check_interface_name(&link.interface)?;
-            match (link.local.is_unspecified(), link.backend) {
-                (true, Backend::Xdp) => return Err(TopologyError::NoAddress(link.name.clone())),
-                (true, _) => {}
-                (false, _) => check_unicast(link.local)?,
+            if !link.local.is_unspecified() {
+                check_unicast(link.local)?;
             }
             if let Some(rate_mbit) = link.rate_mbit
                 && !(rate_mbit.is_finite() && rate_mbit > 0.0)
@@ -434,6 +429,15 @@ fn unique<'a>(
         }
     }
     Ok(())
+}
+
+/// Whether a host may have this address. Neighbours whose host name is not resolved have one of the
+/// others (RFC 1122, section 3.2.1.3; RFC 6666), and nothing is sent to them.
+pub fn is_known(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.octets()[0] != 0,
+        IpAddr::V6(v6) => v6.segments()[..4] != [0x100, 0, 0, 0],
+    }
 }
 
 /// Linux's own rule (`dev_valid_name`).
@@ -557,10 +561,6 @@ pub(crate) mod tests {
             TopologyError::Roams("10.0.2.2".parse().unwrap())
         );
         let any = "0.0.0.0".parse().unwrap();
-        assert_eq!(
-            error_after(|t| t.links[0].local = any),
-            TopologyError::NoAddress("east".into())
-        );
         let mut roaming = topology();
         roaming.links[0].backend = Backend::Udp;
         (roaming.links[0].local, roaming.hops[0].roams) = (any, true);

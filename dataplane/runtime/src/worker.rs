@@ -30,7 +30,7 @@ use crate::port::{Arrived, Port};
 use crate::queue::FairQueue;
 use crate::report::{ByQueue, LinkPart, WorkerPart, WorkerReport};
 use crate::roaming::{Lookout, Near, Place};
-use crate::shared::{Clock, Shared};
+use crate::shared::{Clock, NewPort, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
@@ -94,6 +94,8 @@ pub(crate) struct State {
     next_hops_seen: u64,
     links_seen: u64,
     near_seen: u64,
+    /// Whether sockets were left to this worker.
+    has_new_ports: bool,
     tick_at: Option<Nanos>,
     housekeeping_at: Nanos,
     worked_at: Nanos,
@@ -132,7 +134,7 @@ fn injected(variable: &str) -> Vec<Instant> {
 impl Worker {
     /// Runs until told to stop; then empties the rings and publishes a last report. What it returns
     /// may be parked.
-    pub(crate) fn run(mut self, socket_fds: &[Vec<OwnedFd>]) -> Worker {
+    pub(crate) fn run(mut self, mut socket_fds: Vec<Vec<OwnedFd>>) -> Worker {
         let shared = self.shared.clone();
         self.state.arrived.reserve_exact(BURST_PACKETS);
         // Sockets may be newer than the snapshot that was adopted last.
@@ -141,13 +143,16 @@ impl Worker {
         self.adopt();
         self.publish();
         while !shared.stop.load(Ordering::Acquire) {
-            // Until a tunnel is another one, or other queues are read: those are waited on.
+            self.take_ports(&mut socket_fds);
+            // Until a tunnel is another one, or other queues are read, or there are new sockets:
+            // those are waited on.
             let tunnels = self.tunnels.clone();
             let waker = shared.waker(self.index);
-            let mut sleeper = Sleeper::new(waker, socket_fds, self.queues_read(&tunnels));
+            let mut sleeper = Sleeper::new(waker, &socket_fds, self.queues_read(&tunnels));
             let snapshot_seen = self.state.snapshot_seen;
             while Arc::ptr_eq(&tunnels, &self.tunnels)
                 && snapshot_seen == self.state.snapshot_seen
+                && !self.state.has_new_ports
                 && !shared.stop.load(Ordering::Acquire)
             {
                 self.turn_or_renew(&mut sleeper);
@@ -158,17 +163,37 @@ impl Worker {
         self
     }
 
+    /// Takes over sockets that were opened while it runs; the ones in their places are closed.
+    #[cold]
+    fn take_ports(&mut self, socket_fds: &mut [Vec<OwnedFd>]) {
+        if !std::mem::take(&mut self.state.has_new_ports) {
+            return;
+        }
+        for NewPort { link, port, fd } in self.shared.take_ports(self.index) {
+            self.close_port(link);
+            self.ports[link] = Some(port);
+            socket_fds[link] = vec![fd];
+        }
+        let snapshot = self.shared.snapshot.get();
+        self.accept(&snapshot);
+        // They learn where neighbours are.
+        self.state.near_seen = 0;
+    }
+
+    /// Closes the socket on a link.
+    fn close_port(&mut self, link: usize) {
+        if let Some(mut port) = self.ports[link].take() {
+            port.add_statistics(self.index, &mut self.closed_statistics[link]);
+            port.add_verdicts(&mut self.state.verdicts);
+            port.discard(&mut self.umem);
+        }
+    }
+
     /// Releases every frame and closes sockets and UMEM: open units are lost, counters and flows
     /// stay.
     pub(crate) fn park(mut self) -> Parked {
         self.pipeline.release(&mut self.umem);
-        for (sum, port) in self.closed_statistics.iter_mut().zip(&mut self.ports) {
-            if let Some(port) = port {
-                port.add_statistics(self.index, sum);
-                port.add_verdicts(&mut self.state.verdicts);
-                port.discard(&mut self.umem);
-            }
-        }
+        (0..self.ports.len()).for_each(|link| self.close_port(link));
         let Worker { closed_statistics, pipeline, outbox, state, .. } = self;
         Parked { closed_statistics, pipeline, outbox, state }
     }
@@ -397,6 +422,7 @@ impl Worker {
     fn adopt(&mut self) {
         if let Some(links) = self.shared.links.newer(&mut self.state.links_seen) {
             self.outbox.links_now = links;
+            self.state.has_new_ports = self.shared.has_ports(self.index);
         }
         if let Some(next_hops) = self.shared.next_hops.newer(&mut self.state.next_hops_seen) {
             self.outbox.next_hops = next_hops;

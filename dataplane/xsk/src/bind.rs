@@ -138,11 +138,7 @@ fn is_mode_refusal(error: &io::Error) -> bool {
 }
 
 /// Binds, and tries again while the queue is busy.
-fn bind_patiently(
-    umem: &Umem,
-    place: Place<'_>,
-    mode: SocketMode,
-) -> Result<Rings, io::Error> {
+fn bind_patiently(umem: &Umem, place: Place<'_>, mode: SocketMode) -> Result<Rings, io::Error> {
     let deadline = Instant::now() + BUSY_RETRY;
     loop {
         match bind(umem, place, mode) {

@@ -53,8 +53,11 @@ pub struct FlowUpstream {
 /// A next hop on a link.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Neighbour {
-    /// Its IP address, as configured.
+    /// Its IP address, as configured; the host name while that has no address.
     pub address: String,
+    /// Why its host name has no address; empty where it has one, or the address is configured.
+    #[serde(default)]
+    pub waits: String,
     /// Where it is, address and port, if it roams and has moved; else empty.
     #[serde(default)]
     pub endpoint: String,

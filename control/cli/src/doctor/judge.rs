@@ -68,12 +68,23 @@ pub fn judge(before: &State, after: &State) -> Vec<Finding> {
 fn links(state: &State, findings: &mut Vec<Finding>) {
     for link in &state.links {
         let subject = format!("link {}", link.name);
+        if !link.waits.is_empty() {
+            let cure = "packets for it are dropped meanwhile; the daemon tries again by itself";
+            findings.push(error(&subject, format!("waiting: {}", link.waits), cure.into()));
+            continue;
+        }
+        for it in link.neighbours.iter().filter(|neighbour| !neighbour.waits.is_empty()) {
+            let cause = format!("waiting: {}: {}", it.address, it.waits);
+            let cure = "have the name known in /etc/hosts or by DNS, or write the address";
+            findings.push(error(&subject, cause, cure.into()));
+        }
         if !matches!(link.state.as_str(), "" | "up") {
             let cause = format!("{} is {}", link.interface, link.state);
             let cure = format!("see ip link show {}", link.interface);
             findings.push(error(&subject, cause, cure));
         }
-        for neighbour in link.neighbours.iter().filter(|neighbour| !neighbour.resolved) {
+        let is_silent = |it: &&Neighbour| !it.resolved && it.waits.is_empty();
+        for neighbour in link.neighbours.iter().filter(is_silent) {
             findings.push(error(
                 &subject,
                 format!("the Ethernet address of {} is not known", neighbour.address),

@@ -486,7 +486,8 @@ pub fn state() -> State {
                 reason: String::new(),
                 rate_mbit: Some(300.0),
                 neighbours: vec![silent],
-                state: "gone".into(),
+                state: "waiting".into(),
+                waits: "interface enp129s0f1np1 is missing".into(),
                 mtu: 1300,
                 faults: counted([
                     ("rx_ring_full", 3),

@@ -164,9 +164,9 @@ pub struct Link {
     pub name: String,
     /// Network interface.
     pub interface: String,
-    /// Our address on it; in a check of the file alone unspecified where it is not written.
+    /// Our address on it; unspecified where it is the interface's, whatever that becomes.
     pub local: IpAddr,
-    /// Whether `local` is in the file; otherwise it is the interface's.
+    /// Whether `local` is in the file.
     pub is_local_written: bool,
     /// What carries its packets.
     pub backend: Backend,
@@ -278,16 +278,10 @@ impl Config {
         names: Option<&Names>,
     ) -> Result<(Document, Mtus, Config), ConfigErrors> {
         let mut document = Document::parse(file, text)?;
-        let mut errors = document.resolve(names);
+        document.resolve(names);
         let mtus = Mtus::read(&document, mtu_of);
-        let config = Config::from_document(&document, &mtus, None);
-        if let Err(others) = &config {
-            errors.extend(others.errors.iter().cloned());
-        }
-        match config {
-            Ok(config) if errors.is_empty() => Ok((document, mtus, config)),
-            _ => Err(ConfigErrors::new(file, errors)),
-        }
+        let config = Config::from_document(&document, &mtus, None)?;
+        Ok((document, mtus, config))
     }
 
     /// The host names in it.

@@ -12,13 +12,14 @@
 //! process that sees packets.
 
 use super::document::{Document, Section};
-use super::error::ConfigError;
-use super::reader::{Reader, is_unicast};
+use super::reader::is_unicast;
 use super::{Config, Neighbour};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 use toml::Value;
 
 /// Names that are asked for at once: each takes a thread while it waits.
@@ -36,6 +37,9 @@ pub struct Named {
     pub address: IpAddr,
     /// The host name.
     pub name: String,
+    /// Why it has no address on the link, which then stands for an address that no host has; empty
+    /// where it has one, and in a check of the file alone.
+    pub trouble: String,
 }
 
 /// What this host says of the names in a configuration, of other hosts and of its interfaces.
@@ -44,14 +48,15 @@ pub struct Names {
     /// What the resolver said of each host name.
     #[serde(flatten)]
     pub(super) hosts: BTreeMap<String, Found>,
-    /// Our own address on interfaces, where it is not written, or why it is not known. The name is
-    /// none that a host can have.
-    #[serde(default, rename = "of interfaces", skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) own: BTreeMap<String, Result<IpAddr, String>>,
+    /// Whether links whose `local` and neighbours are not written as addresses have IPv4, by
+    /// interface. The name is none that a host can have.
+    #[serde(default, rename = "have IPv4", skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) families: BTreeMap<String, bool>,
 }
 
 /// What the resolver said of a host name.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Found {
     /// Unicast addresses, the one to take first.
     pub(super) addresses: Vec<IpAddr>,
@@ -66,6 +71,35 @@ impl Names {
         Names::ask_by(names, &|name| {
             Ok((name, 0).to_socket_addrs()?.map(|found| found.ip().to_canonical()).collect())
         })
+    }
+
+    /// The same within a time; names that the resolver has not told by then have no address.
+    pub fn ask_within(names: Vec<String>, patience: Duration) -> Names {
+        let (tell, told) = mpsc::channel();
+        let deadline = Instant::now() + patience;
+        for some in names.chunks(ASKED_AT_ONCE) {
+            let (some, tell) = (some.to_vec(), tell.clone());
+            // It outlives this call where the resolver is slow; a name costs a thread at most once.
+            let asked = std::thread::Builder::new().name("recoded-names".into()).spawn(move || {
+                let _ = tell.send(Names::ask(some.iter().map(String::as_str)));
+            });
+            if let Err(error) = asked {
+                tracing::error!(%error, "host names need a thread: raise the process's limits");
+            }
+        }
+        drop(tell);
+        let mut all = Names::default();
+        while let Ok(found) = told.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            all.hosts.extend(found.hosts);
+        }
+        for name in names {
+            all.hosts.entry(name).or_insert_with(|| Found {
+                trouble: format!("nothing within {} s", patience.as_secs()),
+                ..Found::default()
+            });
+        }
+        all
     }
 
     fn ask_by<'a>(
@@ -92,7 +126,7 @@ impl Names {
             });
             found.extend(some.iter().map(|name| (*name).to_owned()).zip(answers));
         }
-        Names { hosts: found, own: BTreeMap::new() }
+        Names { hosts: found, families: BTreeMap::new() }
     }
 
     /// With what was known before: an address that a name still has stays the first, so that
@@ -108,8 +142,8 @@ impl Names {
             let place = |address: &IpAddr| known.addresses.iter().position(|it| it == address);
             found.addresses.sort_by_key(|address| place(address).unwrap_or(usize::MAX));
         }
-        for (interface, known) in &before.own {
-            self.own.entry(interface.clone()).or_insert_with(|| known.clone());
+        for (interface, is_ipv4) in &before.families {
+            self.families.entry(interface.clone()).or_insert(*is_ipv4);
         }
         self
     }
@@ -119,32 +153,41 @@ impl Names {
         self.hosts.is_empty()
     }
 
-    /// Host names that are among `wanted`, and no interface.
+    /// Host names that are among `wanted`.
     #[must_use]
     pub fn only(mut self, wanted: &BTreeSet<String>) -> Names {
         self.hosts.retain(|name, _| wanted.contains(name));
-        self.own.clear();
         self
     }
 
-    /// The address that stands for a name on a link of this family, or how it breaks which rule.
-    fn address(&self, name: &str, family: Option<bool>) -> Result<IpAddr, (&'static str, String)> {
+    /// Whether a host name was asked for.
+    pub fn has(&self, name: &str) -> bool {
+        self.hosts.contains_key(name)
+    }
+
+    /// Host names that have no address.
+    pub fn unknown(&self) -> impl Iterator<Item = &str> {
+        let unknown = self.hosts.iter().filter(|(_, found)| found.addresses.is_empty());
+        unknown.map(|(name, _)| name.as_str())
+    }
+
+    /// The address that stands for a name on a link of this family, or why none does.
+    fn address(&self, name: &str, family: Option<bool>) -> Result<IpAddr, String> {
         let found = self.hosts.get(name).cloned().unwrap_or_default();
         let suits = |address: &&IpAddr| family.is_none_or(|is_ipv4| is_ipv4 == address.is_ipv4());
         if let Some(address) = found.addresses.iter().find(suits) {
             return Ok(*address);
         }
         if found.addresses.is_empty() {
-            let rule = format!(
-                "this host's resolver says: {}; correct it, write the address, or have the name \
-                 known in /etc/hosts or by DNS (getent ahosts {name} shows what is known)",
+            return Err(format!(
+                "it does not resolve (this host's resolver says: {}): correct it, write the \
+                 address, or have the name known in /etc/hosts or by DNS (getent ahosts {name} \
+                 shows what is known)",
                 if found.trouble.is_empty() { "nothing" } else { &found.trouble }
-            );
-            return Err(("does not resolve", rule));
+            ));
         }
         let (other, ours) = if family == Some(true) { ("IPv6", "IPv4") } else { ("IPv4", "IPv6") };
-        let rule = format!("it has {other} addresses only, and the link's own is {ours}");
-        Err(("does not fit the link", rule))
+        Err(format!("it has {other} addresses only, and the link has {ours}"))
     }
 }
 
@@ -157,39 +200,34 @@ impl Document {
         places.filter_map(|place| place.name().map(str::to_owned)).collect()
     }
 
-    /// Puts addresses in the place of host names, and our own where it is not written: what `names`
-    /// has, or without them, for a check of the file alone, addresses that no host has. Names that
-    /// stay unknown get such, too, so that the rest can be checked; what is wrong with them is
-    /// returned.
-    pub fn resolve(&mut self, names: Option<&Names>) -> Vec<ConfigError> {
-        let (mut errors, mut named) = (Vec::new(), Vec::<Named>::new());
-        let families = self.resolve_own(names, &mut errors);
+    /// Puts addresses in the place of host names: what `names` has, or without them, for a check of
+    /// the file alone, addresses that no host has. Names that stay unknown get such, too, so that
+    /// the rest can be checked and run ([`Named::trouble`]). Where our own address is not written it
+    /// is unspecified, of the family of the neighbours.
+    pub fn resolve(&mut self, names: Option<&Names>) {
+        let mut named = Vec::<Named>::new();
+        let families = self.resolve_own(names);
         for sections in [&mut self.neighbours, &mut self.flows] {
-            for (index, section) in sections.iter_mut().enumerate() {
-                let written = section.clone();
-                for place in places(section) {
-                    let Some(name) = place.name().map(str::to_owned) else { continue };
-                    let Place { key, part, link, value } = place;
-                    let family = families.get(&link).copied();
-                    let found = names.map(|names| names.address(&name, family));
-                    if let Some(Err((verdict, rule))) = &found {
-                        let mut reader = Reader::new(&written, index, &mut errors);
-                        reader.refuse_part(key, part, format!("\"{name}\""), verdict, rule);
-                    }
-                    let mut before = named.iter();
-                    let before = before.find(|it| it.link == link && it.name == name);
-                    let before = before.map(|it| it.address);
-                    let address = before.or_else(|| found.and_then(Result::ok));
-                    let address = address.unwrap_or_else(|| none(family, named.len()));
-                    *value = Value::String(address.to_string());
-                    if before.is_none() {
-                        named.push(Named { link, address, name });
-                    }
+            for place in sections.iter_mut().flat_map(places) {
+                let Some(name) = place.name().map(str::to_owned) else { continue };
+                let Place { link, value, .. } = place;
+                let known = named.iter().find(|it| it.link == link && it.name == name);
+                if let Some(known) = known {
+                    *value = Value::String(known.address.to_string());
+                    continue;
                 }
+                let family = families.get(&link).copied();
+                let found = names.map(|names| names.address(&name, family)).transpose();
+                let (address, trouble) = match found {
+                    Ok(found) => (found, String::new()),
+                    Err(trouble) => (None, trouble),
+                };
+                let address = address.unwrap_or_else(|| none(family, named.len()));
+                *value = Value::String(address.to_string());
+                named.push(Named { link, address, name, trouble });
             }
         }
         self.named = named;
-        errors
     }
 }
 
@@ -197,6 +235,15 @@ impl Config {
     /// The address of a neighbour as it is written: its name, if it has one.
     pub fn written(&self, hop: &Neighbour) -> String {
         written(&self.named, &self.links[hop.link].name, hop.address)
+    }
+}
+
+impl Config {
+    /// Why the host name of a neighbour has no address, if it has none.
+    pub fn trouble(&self, hop: &Neighbour) -> Option<&str> {
+        let link = &self.links[hop.link].name;
+        let found = self.named.iter().find(|it| it.link == *link && it.address == hop.address);
+        found.map(|it| it.trouble.as_str()).filter(|trouble| !trouble.is_empty())
     }
 }
 
@@ -208,9 +255,6 @@ pub fn written(named: &[Named], link: &str, address: IpAddr) -> String {
 
 /// Where a file has the address of a neighbour.
 pub(super) struct Place<'a> {
-    key: &'static str,
-    /// The same within the value of the key.
-    part: String,
     /// Name of the link.
     pub(super) link: String,
     pub(super) value: &'a mut Value,
@@ -228,34 +272,28 @@ pub(super) fn places(section: &mut Section) -> Vec<Place<'_>> {
     let link = name_of(section.get("link").map(|entry| &entry.value));
     let mut places = Vec::new();
     for entry in &mut section.entries {
-        let key = match (section.kind, entry.key.as_str()) {
+        match (section.kind, entry.key.as_str()) {
             ("neighbour", "address") => {
-                let (part, link) = ("address".to_owned(), link.clone());
-                places.push(Place { key: "address", part, link, value: &mut entry.value });
+                places.push(Place { link: link.clone(), value: &mut entry.value });
                 continue;
             }
-            ("flow", "next_hops") => "next_hops",
-            ("flow", "upstream") => "upstream",
+            ("flow", "next_hops" | "upstream") => {}
             _ => continue,
-        };
+        }
         match &mut entry.value {
-            Value::Array(items) => {
-                let items = items.iter_mut().enumerate();
-                places
-                    .extend(items.filter_map(|(at, it)| in_table(key, format!("{key}[{at}]"), it)));
-            }
-            value => places.extend(in_table(key, key.to_owned(), value)),
+            Value::Array(items) => places.extend(items.iter_mut().filter_map(in_table)),
+            value => places.extend(in_table(value)),
         }
     }
     places
 }
 
 /// The address in one `{ link, address }`.
-fn in_table<'a>(key: &'static str, part: String, value: &'a mut Value) -> Option<Place<'a>> {
+fn in_table(value: &mut Value) -> Option<Place<'_>> {
     let Value::Table(table) = value else { return None };
     let link = name_of(table.get("link"));
     let value = table.get_mut("address")?;
-    Some(Place { key, part: format!("{part}.address"), link, value })
+    Some(Place { link, value })
 }
 
 fn name_of(link: Option<&Value>) -> String {
@@ -344,26 +382,19 @@ mod tests {
     }
 
     #[test]
-    fn unknown_name_and_one_of_the_other_family_are_refused_with_line_and_cure() {
-        let line = |config: &str| {
-            let at = config.lines().position(|line| line.contains("relay.example"));
-            at.expect("a line") + 1
-        };
+    fn unknown_name_and_one_of_the_other_family_wait_with_the_reason_and_the_cure() {
         let text = named();
-        let unknown = parse(&text, Some(&names(&[("relay.example", &[])]))).expect_err("unknown");
-        let expected = format!(
-            "f:{}: flow 1: next_hops[0].address = \"relay.example\" does not resolve: this host's \
-             resolver says: no such name; correct it, write the address, or have the name known \
-             in /etc/hosts or by DNS (getent ahosts relay.example shows what is known)",
-            line(&text)
-        );
-        assert_eq!(unknown, expected);
-        let other = names(&[("relay.example", &["fd00::2"])]);
-        let other = parse(&text, Some(&other)).expect_err("of the other family");
-        assert!(
-            other.ends_with("it has IPv6 addresses only, and the link's own is IPv4"),
-            "{other}"
-        );
+        let trouble = |known: &[&str]| {
+            let config = parse(&text, Some(&names(&[("relay.example", known)]))).expect("valid");
+            config.trouble(&config.hops[0]).map(str::to_owned)
+        };
+        let unknown = "it does not resolve (this host's resolver says: no such name): correct it, \
+                       write the address, or have the name known in /etc/hosts or by DNS (getent \
+                       ahosts relay.example shows what is known)";
+        assert_eq!(trouble(&[]).as_deref(), Some(unknown));
+        let other = "it has IPv6 addresses only, and the link has IPv4";
+        assert_eq!(trouble(&["fd00::2"]).as_deref(), Some(other));
+        assert_eq!(trouble(&["10.0.2.7"]), None);
         // Of the file alone, names need not be known.
         assert!(parse(&text, None).is_ok());
     }

@@ -18,11 +18,9 @@ pub fn render(config: &Config) -> String {
         text.push_str("\n[[link]]\n");
         key(&mut text, "name", link.name.as_str());
         key(&mut text, "interface", link.interface.as_str());
-        // Written as a comment it stays the interface's, where the text is used as a file.
-        if !link.is_local_written {
-            text.push_str("# the interface's: ");
+        if link.is_local_written {
+            key(&mut text, "local", link.local.to_string());
         }
-        key(&mut text, "local", link.local.to_string());
         key(&mut text, "backend", link.backend.name());
         if let Some(rate) = link.rate_mbit {
             key(&mut text, "rate_mbit", rate);

@@ -106,13 +106,6 @@ impl Keeper {
         }
     }
 
-    /// The same, with addresses of the host names in force.
-    #[must_use]
-    pub fn knowing(self, names: Names) -> Keeper {
-        self.state().names = names;
-        self
-    }
-
     /// The same, with the events of a supervisor that became this one.
     #[must_use]
     pub fn continuing(mut self, left: Option<Events>) -> Keeper {
@@ -120,47 +113,10 @@ impl Keeper {
         self
     }
 
-    /// Addresses of host names.
-    pub fn names(&self) -> Names {
-        self.state().names.clone()
-    }
-
     /// What is in force, parsed; it was checked before.
     pub fn config(&self) -> Option<Config> {
         let (text, _) = self.in_force();
         self.check(&self.file, &text).ok().map(|(config, _)| config)
-    }
-
-    /// Takes up what the resolver says of host names.
-    pub fn readdress(&self, found: Names) {
-        let ((text, _), known) = (self.in_force(), self.names());
-        let found = found.after(&known);
-        let parse = |names: &Names| self.check_by(&self.file, &text, names);
-        let (Ok((before, _)), now) = (parse(&known), parse(&found)) else { return };
-        let now = match now {
-            Ok((now, _)) => now,
-            Err(errors) => return tracing::warn!("host names stay what they were: {errors}"),
-        };
-        let mut is_readdressed = false;
-        for (was, is) in before.named.iter().zip(&now.named).filter(|(was, is)| was != is) {
-            is_readdressed = true;
-            let text = format!(
-                "{} is at {} now, before at {}: another dataplane process sends there",
-                is.name, is.address, was.address
-            );
-            let subject = format!("link {}", is.link);
-            self.events.note(Happened::new(Kind::NeighbourMoved, subject, text).about(&is.name));
-        }
-        if is_readdressed {
-            let mut state = self.state();
-            (state.names, state.is_readdressed) = (found, true);
-        }
-    }
-
-    /// Whether another process is wanted, since a neighbour is somewhere else; true once for each
-    /// time.
-    pub fn is_readdressed(&self) -> bool {
-        std::mem::take(&mut self.state().is_readdressed)
     }
 
     /// What happened; it goes on when a process is replaced.
@@ -194,6 +150,11 @@ impl Keeper {
     /// Notes the MTU of an interface.
     pub fn note_mtu(&self, interface: &str, mtu: u32) {
         self.state().mtus.insert(interface.to_owned(), mtu);
+    }
+
+    /// Whether no process has run yet with what is in force, and another configuration did.
+    pub fn is_trial(&self) -> bool {
+        self.state().before.is_some()
     }
 
     /// A process runs with what is in force.
@@ -345,20 +306,6 @@ impl Keeper {
         Ok((checked.2, mtus))
     }
 
-    /// Asks for the host names and own addresses in a text that was read, as long as that takes.
-    /// The next process has sockets for the addresses that are in force, whatever interfaces have
-    /// now; the text is compared with what they have.
-    fn look_up(&self, text: &str) -> Names {
-        let (parse, known) = (|text: &str| Document::parse(&self.file, text), self.names());
-        // What cannot be parsed is refused by the check.
-        let (Ok(wanted), Ok(in_force)) = (parse(text), parse(&self.in_force().0)) else {
-            return known;
-        };
-        let found = Names::look_up(&wanted, &known);
-        self.state().names = found.clone().beside(&in_force, &known);
-        found
-    }
-
     fn read(&self, changes: bool) -> Outcome {
         if changes && self.state().pending.is_some() {
             let reason = "the last change waits to be confirmed: recodectl confirm keeps it, \
@@ -366,10 +313,12 @@ impl Keeper {
             return Err(No::Refused(reason.into()));
         }
         let text = self.read_file()?;
+        let known = self.names();
         let names = self.look_up(&text);
-        let (_, mtus) = self
+        let (config, mtus) = self
             .check_by(&self.file, &text, &names)
             .map_err(|errors| No::Refused(format!("{errors}\nnothing was changed")))?;
+        names::refuse_unknown(&config, &known).map_err(No::Refused)?;
         if changes {
             self.state().coming = Some(text.clone());
         }
@@ -418,7 +367,7 @@ impl Keeper {
                 .map_err(|error| No::Refused(format!("{error}; nothing was changed")))?;
         }
         if by == By::Supervisor {
-            handover::fits(&config).map_err(No::Refused)?;
+            handover::fits(&config, self.config().as_ref()).map_err(No::Refused)?;
         }
         let changes = self.summary(&config, text);
         // Another supervisor takes all of it anew, MTUs of interfaces too.
@@ -589,6 +538,8 @@ impl Keeper {
 }
 
 pub mod handover;
+
+mod names;
 
 #[cfg(test)]
 mod tests;

@@ -19,8 +19,9 @@ pub struct Client(Mutex<Channel>);
 
 /// What a link has.
 pub(crate) enum Attached {
-    /// A program, how it runs and why not better, and what keeps it attached.
-    Program { mode: XdpMode, reason: String, link: Option<OwnedFd> },
+    /// A program, how it runs and why not better, our address that it accepts packets for, and a
+    /// descriptor that keeps it attached.
+    Program { mode: XdpMode, reason: String, local: IpAddr, link: Option<OwnedFd> },
     /// None, since it is to have UDP sockets, and why.
     Sockets { reason: String },
 }
@@ -75,12 +76,21 @@ impl Client {
         let (reply, fds) = self.ask(&request, &[])?;
         let link = fds.into_iter().next();
         match reply {
-            Reply::Attached { native, reason } => {
+            Reply::Attached { native, reason, local } => {
                 let mode = if native { XdpMode::Native } else { XdpMode::Generic };
-                Ok(Attached::Program { mode, reason, link })
+                Ok(Attached::Program { mode, reason, local, link })
             }
             Reply::Unattached { reason } => Ok(Attached::Sockets { reason }),
             other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A UDP socket on an interface, bound.
+    pub(crate) fn socket(&self, interface: &str) -> Result<OwnedFd, AskError> {
+        let request = Request::Socket { interface: interface.to_owned() };
+        match self.ask(&request, &[])? {
+            (Reply::Socket, mut fds) if fds.len() == 1 => Ok(fds.remove(0)),
+            (other, _) => Err(unexpected(&other)),
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) enum Request {
     Queues { interface: String },
     /// Accepts packets of a flow, or refuses them.
     SetFlow { interface: String, flow: u32, accept: bool },
+    /// A UDP socket on an interface, bound.
+    Socket { interface: String },
     /// The counters of the program.
     Verdicts { interface: String },
     /// The queues of a tunnel, which is created if it is gone.
@@ -40,15 +42,17 @@ pub(super) enum Request {
 pub(super) enum Reply {
     /// It is done.
     Done,
-    /// The program is attached; how, and the fallback reason. A descriptor of its `bpf_link` comes
-    /// along, if there is one.
-    Attached { native: bool, reason: String },
+    /// The program is attached; how, the fallback reason, and our address that it accepts packets
+    /// for. A descriptor of its `bpf_link` comes along, if there is one.
+    Attached { native: bool, reason: String, local: IpAddr },
     /// The link is to have UDP sockets, and why.
     Unattached { reason: String },
     /// Queues for receiving and for sending.
     Queues { receive: u32, transmit: u32 },
-    /// There is no such interface now.
+    /// There is no such interface now, or it has no address.
     Absent,
+    /// The socket comes along.
+    Socket,
     /// Packets by verdict.
     Verdicts(Vec<u64>),
     /// The queues come along.

@@ -8,9 +8,11 @@ use crate::choice::Prepared;
 use crate::error::StartError;
 use crate::memory::Ways;
 use crate::netlink::Netlink;
-use crate::resources::{check_capabilities, find_interfaces, raise_memlock};
+use crate::own;
+use crate::resources::{check_capabilities, raise_memlock};
 use crate::topology::{Address, Backend, HopConfig, Topology, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
+use crate::udp;
 use recoded_wire::steer::{Verdict, XSKS_MAX};
 use recoded_xsk::{Queues, XdpMode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,13 +76,14 @@ impl Privileged {
         check_capabilities(topology)?;
         raise_memlock();
         let netlink = Netlink::open()?;
-        find_interfaces(topology, &netlink)?;
-        let prepared = (0..topology.links.len()).map(|it| Prepared::new(topology, it, &netlink));
+        let prepared =
+            (0..topology.links.len()).map(|link| or_later(Prepared::new(topology, link, &netlink)));
         let prepared = prepared.collect::<Result<Vec<_>, StartError>>()?;
         let wait = end_other();
         let programs = prepared.into_iter().enumerate().map(|(link, prepared)| {
-            let attachment =
-                Some(prepared.attach((topology, link), &netlink, &mut left_programs)?);
+            let left = &mut left_programs;
+            let attached = prepared.map(|it| it.attach((topology, link), &netlink, left));
+            let attachment = attached.map(or_later).transpose()?.flatten();
             let interface = topology.links[link].interface.clone();
             Ok(Program { interface, attachment, flows: BTreeSet::new() })
         });
@@ -162,6 +165,10 @@ impl Privileged {
                 self.send_tunnel(name, channel)?;
                 continue;
             }
+            if let Request::Socket { interface } = &request {
+                self.send_socket(interface, channel)?;
+                continue;
+            }
             let answer = self.answer(&request, &fds);
             let reply = answer.unwrap_or_else(|reason| Reply::Refused { reason });
             let link = match (&request, &reply) {
@@ -215,7 +222,9 @@ impl Privileged {
             Request::Resolve { interface, address } => self.resolve(*interface, *address),
             Request::Recall { way } => Ok(Reply::Recalled(self.ways.recall(*way))),
             Request::Keep { way, newest } => self.ways.keep(*way, *newest).map(|()| Reply::Done),
-            Request::Tunnel { .. } => Err("a tunnel comes with descriptors".into()),
+            Request::Tunnel { .. } | Request::Socket { .. } => {
+                Err("it comes with descriptors".into())
+            }
         }
     }
 
@@ -233,31 +242,41 @@ impl Privileged {
     fn attach(&mut self, interface: &str) -> Answer {
         let now = match self.netlink.interface(interface) {
             Ok(now) => now,
-            Err(StartError::NoSuchInterface { .. } | StartError::NotEthernet { .. }) => {
+            Err(error) if error.is_absence() => {
                 self.program(interface)?.attachment = None;
                 return Ok(Reply::Absent);
             }
             Err(error) => return Err(error.to_string()),
         };
-        // The program of an interface that is gone must be gone, too, before another is attached.
+        let mut links = self.topology.links.iter();
+        let link = links.position(|link| link.interface == interface);
+        let link = link.ok_or("no link has this interface")?;
+        let local = own::address(&self.topology, link, (&self.netlink, &now)).ok();
+        // The program of an interface that is gone, or of another address, must be gone, too, before
+        // another is attached.
+        let is_other = |attachment: &mut Attachment| {
+            let is_moved = attachment.local().is_some() && attachment.local() != local;
+            is_moved || attachment.index() != now.index
+        };
         let program = self.program(interface)?;
-        program.attachment.take_if(|attachment| attachment.index() != now.index);
+        program.attachment.take_if(is_other);
         program.clear()?;
         if program.attachment.is_none() {
-            let mut links = self.topology.links.iter();
-            let link = links.position(|link| link.interface == interface);
-            let link = link.ok_or("no link has this interface")?;
-            let opened = Attachment::open(&self.topology, link, &self.netlink);
-            self.program(interface)?.attachment = Some(opened.map_err(|error| error.to_string())?);
+            let opened = match Attachment::open(&self.topology, link, &self.netlink) {
+                Err(error) if error.is_absence() => return Ok(Reply::Absent),
+                opened => opened.map_err(|error| error.to_string())?,
+            };
+            self.program(interface)?.attachment = Some(opened);
         }
         let Some(attachment) = &self.program(interface)?.attachment else {
             return Ok(Reply::Absent);
         };
         let (mode, reason) = attachment.mode();
-        if attachment.backend() == Backend::Udp {
-            return Ok(Reply::Unattached { reason: reason.to_owned() });
+        let (native, reason) = (mode == XdpMode::Native, reason.to_owned());
+        match attachment.local() {
+            Some(local) => Ok(Reply::Attached { native, reason, local }),
+            None => Ok(Reply::Unattached { reason }),
         }
-        Ok(Reply::Attached { native: mode == XdpMode::Native, reason: reason.to_owned() })
     }
 
     fn set_socket(
@@ -293,6 +312,20 @@ impl Privileged {
             return Err(format!("interface {interface} is not one of a link"));
         }
         done(self.netlink.resolve(interface, address))
+    }
+
+    /// A UDP socket on the interface of a link: one that comes later than the process without
+    /// privileges.
+    fn send_socket(&self, interface: &str, channel: &Channel) -> io::Result<()> {
+        let mut links = self.topology.links.iter();
+        let bound = match links.position(|link| link.interface == interface) {
+            Some(link) => udp::bound(&self.topology, link).map_err(|error| error.to_string()),
+            None => Err(format!("{} is not an interface of a link", interface.escape_debug())),
+        };
+        match bound {
+            Ok(socket) => channel.send(&Reply::Socket, &[socket.as_fd()]),
+            Err(reason) => channel.send(&Reply::Refused { reason }, &[]),
+        }
     }
 
     /// The queues of a tunnel. One that was deleted is created again.
@@ -360,6 +393,14 @@ fn readdress(
         netlink.remove_address(name, *gone)?;
     }
     now.iter().try_for_each(|address| netlink.add_address(name, *address))
+}
+
+/// Nothing where a link has to wait: its program is attached when a process asks for it.
+fn or_later<T>(outcome: Result<T, StartError>) -> Result<Option<T>, StartError> {
+    match outcome {
+        Err(error) if error.is_absence() => Ok(None),
+        outcome => outcome.map(Some),
+    }
 }
 
 fn find_tunnel<'a>(tunnels: &'a [Held], name: &str) -> Result<&'a Held, String> {

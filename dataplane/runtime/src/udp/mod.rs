@@ -20,6 +20,7 @@ mod open;
 mod send;
 
 pub use open::ROOM_BYTES;
+pub(crate) use open::bound;
 
 use crate::attach::Verdicts;
 use crate::port::Arrived;

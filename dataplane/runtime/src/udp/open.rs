@@ -25,13 +25,13 @@ impl UdpSocket {
         topology: &Topology,
         link: usize,
     ) -> Result<(UdpSocket, &'static str), StartError> {
+        Ok(UdpSocket::on(bound(topology, link)?, topology, link))
+    }
+
+    /// The same on a socket that is [`bound`].
+    pub(crate) fn on(fd: OwnedFd, topology: &Topology, link: usize) -> (UdpSocket, &'static str) {
         let config = &topology.links[link];
         let local = SocketAddr::new(config.local, topology.port);
-        let fd = bound(config, local, topology.workers > 1).map_err(|source| StartError::Udp {
-            interface: config.interface.clone(),
-            local,
-            source,
-        })?;
         let merges = setsockopt(&fd, sockopt::UdpGroSegment, &true).is_ok();
         let splits = setsockopt(&fd, sockopt::UdpGsoSegment, &0).is_ok();
         let lacks = match (merges, splits) {
@@ -55,12 +55,25 @@ impl UdpSocket {
             statistics: SocketStatistics::default(),
             sender: Sender::new(&targets, splits),
         };
-        Ok((socket, lacks))
+        (socket, lacks)
     }
 }
 
-/// A socket that hears what arrives on the interface of `link` for `local`.
-fn bound(link: &LinkConfig, local: SocketAddr, is_shared: bool) -> io::Result<OwnedFd> {
+/// A socket that hears what arrives on the interface of a link for our address there.
+///
+/// # Errors
+/// [`StartError::Udp`].
+pub(crate) fn bound(topology: &Topology, link: usize) -> Result<OwnedFd, StartError> {
+    let config = &topology.links[link];
+    let local = SocketAddr::new(config.local, topology.port);
+    bind_to(config, local, topology.workers > 1).map_err(|source| StartError::Udp {
+        interface: config.interface.clone(),
+        local,
+        source,
+    })
+}
+
+fn bind_to(link: &LinkConfig, local: SocketAddr, is_shared: bool) -> io::Result<OwnedFd> {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(family, SocketType::DGRAM, flags, None)?;

@@ -9,7 +9,7 @@ use crate::reload::{
     DONE, Download, FAILED, RATE_MBIT, REFUSED, line, probe, recodectl, rewrite, start_in, wait_for,
 };
 use recoded_netns::traffic::sha256;
-use recoded_netns::{Bed, Loss};
+use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss};
 use serde_json::Value;
 
 /// Linux's number of the source's tunnel, which another interface would not have.
@@ -135,4 +135,34 @@ fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before()
     assert_eq!(relay.pid(), supervisor);
     let outcome = probe(&bed, 1).finish().unwrap();
     assert!(outcome.came > outcome.sent * 9 / 10, "{}\n{}", outcome.came, relay.log());
+}
+
+/// An internal error: the MTU that followed from IPv4 was kept for the tunnel, and IPv6 has less
+/// room.
+#[test]
+fn boxes_go_over_from_ipv4_to_ipv6_between_them_by_a_reload() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), 100.0);
+    for (index, interface) in ["east", "west"].into_iter().enumerate() {
+        let host = &bed.hosts()[index];
+        host.sysctl("net.ipv6.conf.all.disable_ipv6", "0").unwrap();
+        host.sysctl(&format!("net.ipv6.conf.{interface}.disable_ipv6"), "0").unwrap();
+        let address = format!("addr add fd00:77::{}/64 dev {interface} nodad", index + 1);
+        host.ip(&address).unwrap();
+    }
+    let mut plan = LinePlan::protected(1);
+    plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
+    plan.tunnels.iter_mut().for_each(|tunnel| tunnel.mtu = None);
+    let daemons = [0, 1].map(|index| Daemon::start(&bed, index, &plan).unwrap());
+    let answers = || common::answers(bed.source(), "10.99.0.2");
+    wait_for("a packet", &daemons[0], answers);
+    let mtu = |daemon: &Daemon| daemon.show().map_or(0, |state| state.tunnels[0].mtu_configured);
+    let before = mtu(&daemons[0]);
+    for daemon in &daemons {
+        rewrite(daemon, |text| text.replace("10.77.1.", "fd00:77::"));
+        let (code, said) = recodectl(daemon, "reload");
+        assert_eq!(code, DONE, "{said}\n{}", daemon.log());
+    }
+    wait_for("a packet over IPv6", &daemons[0], answers);
+    wait_for("the MTU of IPv6", &daemons[0], || mtu(&daemons[0]) == before - 20);
 }

@@ -43,4 +43,5 @@ mod topology;
 mod tree;
 mod udp;
 mod vrf;
+mod waits;
 mod workers;

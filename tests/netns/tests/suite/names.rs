@@ -71,21 +71,14 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     let bed = common::bed(1, Loss::independent(0.0), 100.0);
     let hosts = Hosts::of(bed.source());
 
-    // A name that is not known: the check says so with line and cure, and it is no fault of the
-    // file, so a service manager tries again.
+    // A name that is not known: the check warns of it with a cure.
     let file = bed.directory().join("unknown.toml");
     fs::write(&file, text(&bed.directory().join("unknown.sock").to_string_lossy())).unwrap();
-    for arguments in [&["--check"][..], &[]] {
-        let mut command = bed.source().command(binary("recoded"));
-        let said = output(command.arg("--config").arg(&file).args(arguments)).unwrap();
-        assert_eq!(said.code, Some(1), "{said:?}");
-        let stderr = said.stderr;
-        assert!(
-            stderr.contains("next_hops[0].address = \"far.example\" does not resolve"),
-            "{stderr}"
-        );
-        assert!(stderr.contains("have the name known in /etc/hosts or by DNS"), "{stderr}");
-    }
+    let mut command = bed.source().command(binary("recoded"));
+    let said = output(command.arg("--config").arg(&file).arg("--check")).unwrap();
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.contains("waits for far.example: it does not resolve"), "{said:?}");
+    assert!(said.stdout.contains("have the name known in /etc/hosts or by DNS"), "{said:?}");
     let mut command = bed.source().command(binary("recoded"));
     let offline = command.arg("--config").arg(&file).args(["--check", "--offline"]);
     assert_eq!(output(offline).unwrap().code, Some(0), "names are the business of the box");
@@ -127,4 +120,36 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     // Whom the next process asks takes a moment to answer.
     common::wait_for("the neighbour after it", &near, || neighbour(&near) == right);
     assert!(near.stop(), "{}", near.log());
+}
+
+/// The daemon ended, and systemd started it again ten times a second.
+#[test]
+fn name_that_does_not_resolve_at_the_start_is_waited_for_and_named() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed(1, Loss::independent(0.0), 100.0);
+    let hosts = Hosts::of(bed.source());
+    let _far = Daemon::start(&bed, 1, &plan()).unwrap();
+    let near = Daemon::start_as(&bed, 0, &plan(), text).unwrap();
+    let state = near.show().unwrap();
+    assert_eq!(state.links[0].state, "up", "{:?}", state.links[0]);
+    assert!(state.links[0].neighbours[0].waits.contains("it does not resolve"), "{state:?}");
+    assert_eq!(state.flows[0].state.as_deref(), Some("waiting"));
+    let shown = output(&mut near.control(&["show"])).unwrap().stdout;
+    assert!(shown.contains("waiting: far.example: it does not resolve"), "{shown}");
+    let said = output(&mut near.control(&["doctor"])).unwrap().stdout;
+    assert!(said.contains("waiting: far.example"), "{said}");
+
+    // A change that names another unknown host is refused: what runs is not given up for it.
+    let written = fs::read_to_string(near.config()).unwrap();
+    fs::write(near.config(), written.replace(NAME, "other.example")).unwrap();
+    let said = output(&mut near.control(&["reload"])).unwrap();
+    assert_eq!(said.code, Some(4), "{said:?}");
+    fs::write(near.config(), written).unwrap();
+
+    hosts.know(Some(&Bed::east_address(1).to_string()));
+    common::wait_for("a packet", &near, || answers(&bed));
+    let said = output(&mut near.control(&["events"])).unwrap().stdout;
+    assert!(said.contains("before it did not resolve"), "{said}");
+    let state = near.show().unwrap();
+    assert_eq!((&*state.links[0].neighbours[0].waits, &*state.flows[0].waits), ("", ""));
 }

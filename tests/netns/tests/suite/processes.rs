@@ -282,7 +282,7 @@ fn interface_that_is_away_at_the_restart_is_taken_when_it_is_back() {
     wait_for_another(&mut daemons[1], before);
     let states = || daemons[1].show().map(|it| it.links.into_iter().map(|link| link.state));
     let states = || states().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
-    assert!(states().contains(&"gone".to_owned()), "{:?}", states());
+    assert!(states().contains(&"waiting".to_owned()), "{:?}", states());
     relay.ip("link set dev away name east").unwrap();
     relay.ip("link set dev east up").unwrap();
     let begun = Instant::now();

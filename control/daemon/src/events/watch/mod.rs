@@ -72,10 +72,10 @@ fn link(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
     if before != new.state {
         events.push(match new.state.as_str() {
             "up" => Happened::new(Kind::LinkUp, &subject, format!("{interface} is up")),
-            "gone" => Happened::new(
+            "waiting" => Happened::new(
                 Kind::LinkDown,
                 &subject,
-                format!("no interface {interface}: packets for it are dropped"),
+                format!("waiting: {}: packets for it are dropped", new.waits),
             ),
             state => Happened::new(Kind::LinkDown, &subject, format!("{interface} is {state}")),
         });

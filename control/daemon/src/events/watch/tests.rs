@@ -104,9 +104,10 @@ fn next_hop_link_tunnel_and_mtu_are_told_there_and_back() {
     assert_eq!(down, told("link_down", "link east", "eth1 is down"));
     assert_eq!(up, told("link_up", "link east", "eth1 is up"));
     let [gone, _] = there_and_back(|state| {
-        (state.links[0].state, state.links[0].mtu) = ("gone".into(), 0);
+        (state.links[0].state, state.links[0].mtu) = ("waiting".into(), 0);
+        state.links[0].waits = "interface eth1 is missing".into();
     });
-    let text = "no interface eth1: packets for it are dropped";
+    let text = "waiting: interface eth1 is missing: packets for it are dropped";
     assert_eq!(gone, told("link_down", "link east", text));
     let [smaller, larger] = there_and_back(|state| state.links[0].mtu = 1400);
     assert_eq!(smaller, told("mtu_changed", "link east", "MTU 1400 of eth1, before 1500"));

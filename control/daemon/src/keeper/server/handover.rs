@@ -3,8 +3,9 @@
 
 use super::{Keeper, Pending};
 use crate::check;
-use crate::config::Config;
+use crate::config::{Config, Link};
 use crate::keeper::history::{Entry, History};
+use crate::node;
 use recoded_host::{Finding, Level};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -75,8 +76,20 @@ fn newest(history: &History) -> Vec<Entry> {
     past
 }
 
-/// Whether this host has a place for it; else why not.
-pub fn fits(config: &Config) -> Result<(), String> {
+/// Whether this host has a place for it; else why not. Interfaces that `in_force` has may be missing.
+pub fn fits(config: &Config, in_force: Option<&Config>) -> Result<(), String> {
+    let known = |link: &&Link| {
+        let mut links = in_force.iter().flat_map(|config| &config.links);
+        links.any(|known| known.interface == link.interface)
+    };
+    let mut links = config.links.iter();
+    if let Some(link) = links.find(|it| !known(it) && node::mtu(&it.interface).is_none()) {
+        let Link { name, interface, .. } = link;
+        return Err(format!(
+            "link {name}: there is no interface {interface} in this network namespace: correct \
+             interface\nnothing was changed"
+        ));
+    }
     let findings = recoded_host::check(&check::plan(config)).map_err(|error| error.to_string())?;
     let errors = findings.iter().filter(|finding| finding.level == Level::Error);
     let said =
