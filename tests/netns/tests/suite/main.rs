@@ -35,6 +35,7 @@ mod plan;
 mod processes;
 mod queues;
 mod reload;
+mod silence;
 mod stream;
 mod takeover;
 mod talk;
