@@ -23,7 +23,9 @@ use recoded_secure::{
     Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
     Ring, Scope, Strength, Turn, is_grant, is_group, is_opening, open_edge,
 };
-use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
+use recoded_wire::handshake::{
+    parse_handshake, travel, write_edge_handshake, write_hop_handshake,
+};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -310,7 +312,7 @@ impl Keyer {
     /// Reads a message of a handshake from an address that is no neighbour's. Its answer goes
     /// there; the neighbour stays where it is until a packet under the keys comes from there.
     fn receive_from(&mut self, place: Place, letter: &Letter) -> Result<(), getrandom::Error> {
-        let (Some(gate), Ok(header)) = (&mut self.gate, parse_handshake(letter.packet())) else {
+        let (Some(gate), Ok(_)) = (&mut self.gate, parse_handshake(letter.packet())) else {
             return Ok(());
         };
         let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
@@ -320,7 +322,7 @@ impl Keyer {
         match gate.admit(now, &entropy, address.as_bytes(), message, &mut out) {
             Ok(Admission::Reply(send)) => {
                 let mut packet = [0; LETTER_BYTES];
-                let len = write_handshake(header.flow, false, &out[..send], &mut packet);
+                let len = write_hop_handshake(&out[..send], &mut packet);
                 let reply = Letter::from_elsewhere(place, &packet[..len]);
                 reply.into_iter().for_each(|letter| self.send(letter));
                 return Ok(());
@@ -460,14 +462,8 @@ impl Keyer {
     /// Sends a message of handshakes with a neighbour, or a hello: to `place`, or where it is.
     fn send_to_hop(&self, hop: usize, place: Option<Place>, (message, copies): (&[u8], usize)) {
         let Ok(id) = u16::try_from(hop) else { return };
-        let snapshot = self.shared.snapshot.get();
-        let is_over = |flow: &&FlowParams| {
-            let mut neighbours = flow.next_hops.iter().copied().chain(flow.upstreams());
-            neighbours.any(|peer| peer == PeerId(id))
-        };
-        let Some(flow) = snapshot.flows.iter().find(is_over).map(|flow| flow.id) else { return };
         let mut packet = [0; LETTER_BYTES];
-        let len = write_handshake(flow, false, message, &mut packet);
+        let len = write_hop_handshake(message, &mut packet);
         let letter = match place {
             Some(place) => Letter::from_elsewhere(place, &packet[..len]),
             None => Letter::new(PeerId(id), &packet[..len]),
@@ -500,11 +496,11 @@ impl Keyer {
         let next = towards_edge(params);
         let mut packet = [0; LETTER_BYTES];
         if turn.send > 0 {
-            let len = write_handshake(flow, true, &message[..turn.send], &mut packet);
+            let len = write_edge_handshake(flow, &message[..turn.send], &mut packet);
             self.send_all(&next, &packet[..len], EDGE_COPIES);
         }
         if turn.hello && is_sealed {
-            let len = write_handshake(flow, true, &hello, &mut packet);
+            let len = write_edge_handshake(flow, &hello, &mut packet);
             self.send_all(&next, &packet[..len], EDGE_COPIES);
         }
     }

@@ -258,6 +258,16 @@ fn file(text: &str) -> Option<PathBuf> {
     (text.starts_with('/') && !text.contains('\0')).then(|| PathBuf::from(text))
 }
 
+/// Adds neighbours that no flow names, or none any more: sessions with them stay, and what the two
+/// report of their flows.
+pub fn add_neighbours(neighbours: &[NeighbourKey], hops: &mut Vec<Neighbour>) {
+    for known in neighbours {
+        if !hops.contains(&known.neighbour) {
+            hops.push(known.neighbour);
+        }
+    }
+}
+
 /// Rules over all sections: every neighbour has a key where packets are authenticated, and a key
 /// without effect is refused.
 pub fn check(
@@ -267,15 +277,12 @@ pub fn check(
     flows: &[Flow],
     errors: &mut Vec<ConfigError>,
 ) {
-    for (index, (section, known)) in document.neighbours.iter().zip(neighbours).enumerate() {
+    for (index, section) in document.neighbours.iter().enumerate() {
         let mut reader = Reader::new(section, index, errors);
         if auth == Auth::None {
             let rule = "nothing is authenticated: write private_key under [daemon], and not auth = \
                         \"none\"";
             reader.refuse("public_key", "does not apply", rule);
-        } else if !hops.contains(&known.neighbour) {
-            let rule = "no flow has it as next hop or upstream";
-            reader.refuse("address", "is of no use", rule);
         }
     }
     let has_key = |hop: &Neighbour| neighbours.iter().any(|known| known.neighbour == *hop);

@@ -5,7 +5,7 @@ use crate::topology::PeerKey;
 use crate::topology::tests::topology;
 use proptest::prelude::*;
 use recoded_secure::{Entropy, PresharedKey, PrivateKey};
-use recoded_wire::handshake::write_handshake;
+use recoded_wire::handshake::write_hop_handshake;
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::shard::source_port;
 
@@ -150,7 +150,7 @@ fn a_look_takes_packets_of_known_keys_and_handshakes_of_each_a_bounded_number() 
         packet
     };
     let mut message = [0; 200];
-    let len = write_handshake(7, false, &[9; 100], &mut message);
+    let len = write_hop_handshake(&[9; 100], &mut message);
     let message = &message[..len];
     lookout.watch(true, [3, 200].into_iter());
     assert!(!lookout.takes(&with_key(3)) && !lookout.takes(message), "nothing is left yet");
