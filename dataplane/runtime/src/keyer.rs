@@ -23,9 +23,7 @@ use recoded_secure::{
     Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
     Ring, Scope, Strength, Turn, is_grant, is_group, is_opening, open_edge,
 };
-use recoded_wire::handshake::{
-    parse_handshake, travel, write_edge_handshake, write_hop_handshake,
-};
+use recoded_wire::handshake::{parse_handshake, travel, write_edge_handshake, write_hop_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -36,6 +34,7 @@ mod columns;
 mod groups;
 mod party;
 mod report;
+mod roaming;
 mod talking;
 
 use columns::Columns;
@@ -141,7 +140,7 @@ impl Keyer {
         for (party, hop) in keyer.hops.iter_mut().zip(&topology.hops) {
             if let Some(key) = &hop.key {
                 let (scope, started) = ((Scope::Hop, Strength::Standard), (now, &keyer.memory));
-                *party = Some(Party::new(scope, private, key, started)?);
+                *party = Some(Party::new(scope, private, key, started)?.over(hop.path));
             }
         }
         for edge in &topology.edges {
@@ -306,47 +305,6 @@ impl Keyer {
             Err(reason) => Err(reason),
         };
         self.follow_hop(hop, None, turn, &out);
-        Ok(())
-    }
-
-    /// Reads a message of a handshake from an address that is no neighbour's. Its answer goes
-    /// there; the neighbour stays where it is until a packet under the keys comes from there.
-    fn receive_from(&mut self, place: Place, letter: &Letter) -> Result<(), getrandom::Error> {
-        let (Some(gate), Ok(_)) = (&mut self.gate, parse_handshake(letter.packet())) else {
-            return Ok(());
-        };
-        let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
-        let message = &letter.packet()[HEADER_BYTES..];
-        let mut out = [0; HANDSHAKE_BYTES_MAX];
-        let address = place.address.to_string();
-        match gate.admit(now, &entropy, address.as_bytes(), message, &mut out) {
-            Ok(Admission::Reply(send)) => {
-                let mut packet = [0; LETTER_BYTES];
-                let len = write_hop_handshake(&out[..send], &mut packet);
-                let reply = Letter::from_elsewhere(place, &packet[..len]);
-                reply.into_iter().for_each(|letter| self.send(letter));
-                return Ok(());
-            }
-            Ok(Admission::Pass) => {}
-            Err(_) => return Ok(()),
-        }
-        let hops: Vec<usize> = self.movers.on_link(place.link).collect();
-        let known = hops.iter().find_map(|hop| self.hops[*hop].as_ref());
-        let Some(known) = known else { return Ok(()) };
-        let caller = known.keys.caller(&Entropy::fresh()?, message);
-        let caller = caller.map(|key| key.to_string());
-        for hop in hops {
-            let Some(party) = &mut self.hops[hop] else { continue };
-            // A response says whose it is by what it answers.
-            if caller.as_ref().is_some_and(|key| *key != party.key) {
-                continue;
-            }
-            let turn = party.keys.receive(now, message, &mut out, &mut self.memory)?;
-            if turn.is_ok() || caller.is_some() {
-                self.follow_hop(hop, Some(place), turn, &out);
-                break;
-            }
-        }
         Ok(())
     }
 

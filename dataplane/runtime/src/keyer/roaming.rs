@@ -12,7 +12,11 @@ impl Keyer {
     /// Reads a message of a handshake of a neighbour that roams, from whatever address: the key and
     /// the path that it names say whose it is. Its answer goes to that address; the neighbour stays
     /// where it is until a packet under the keys comes from there.
-    pub(super) fn receive_from(&mut self, place: Place, letter: &Letter) -> Result<(), getrandom::Error> {
+    pub(super) fn receive_from(
+        &mut self,
+        place: Place,
+        letter: &Letter,
+    ) -> Result<(), getrandom::Error> {
         let (Some(gate), Ok(_)) = (&mut self.gate, parse_handshake(letter.packet())) else {
             return Ok(());
         };

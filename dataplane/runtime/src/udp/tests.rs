@@ -42,6 +42,7 @@ fn topology(local: &str, neighbour: &str, port: u16) -> Topology {
             address: neighbour.parse().unwrap(),
             key: None,
             roams: false,
+            path: 0,
         }],
         tunnels: Vec::new(),
     }

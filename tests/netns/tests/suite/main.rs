@@ -39,5 +39,6 @@ mod timed;
 mod topology;
 mod tree;
 mod udp;
+mod uplinks;
 mod vrf;
 mod workers;
