@@ -110,8 +110,8 @@ fn topology(cores: &Cores, backend: Backend) -> Topology {
         xdp_mode: ModePreference::Auto,
         links: vec![link("west", &IN), link("east", &OUT)],
         hops: vec![
-            HopConfig { link: 1, address: SINK.address, key: None, roams: false },
-            HopConfig { link: 0, address: LOAD.address, key: None, roams: false },
+            HopConfig { link: 1, address: SINK.address, key: None, roams: false, path: 0 },
+            HopConfig { link: 0, address: LOAD.address, key: None, roams: false, path: 0 },
         ],
         tunnels: vec![],
         private_key: None,

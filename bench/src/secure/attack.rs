@@ -25,7 +25,7 @@ use recoded_secure::{
     Suite, timing,
 };
 use recoded_wire::DEFAULT_PORT;
-use recoded_wire::handshake::write_handshake;
+use recoded_wire::handshake::write_hop_handshake;
 use serde::Serialize;
 
 use crate::error::BenchError;
@@ -262,7 +262,7 @@ fn initiations(relay: PublicKey) -> Result<Vec<Vec<u8>>, BenchError> {
         let step = session.poll(timing::START_NANOS, 1, 0, &fresh()?, &mut message);
         let bytes = step.map_err(|_| BenchError::NoSuchItem("a handshake"))?.send;
         let mut packet = [0; HANDSHAKE_BYTES_MAX + 64];
-        let length = write_handshake(1, false, &message[..bytes], &mut packet);
+        let length = write_hop_handshake(&message[..bytes], &mut packet);
         Ok(packet[..length].to_vec())
     };
     (0..KINDS_OF_PACKETS).map(initiation).collect()

@@ -147,6 +147,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         address: hop.address,
         key,
         roams: config.roams(hop),
+        path: config.path(hop),
     });
     let memory = crate::config::budget::for_flows(daemon, config.interfaces());
     Topology {

@@ -361,7 +361,8 @@ impl Supervisor<'_> {
         let hops = config.hops.iter().filter_map(|hop| {
             let interface = &config.links[hop.link].interface;
             let link = self.interfaces.iter().position(|known| known == interface)?;
-            Some(HopConfig { link, address: hop.address, key: None, roams: config.roams(hop) })
+            let (roams, path) = (config.roams(hop), config.path(hop));
+            Some(HopConfig { link, address: hop.address, key: None, roams, path })
         });
         hops.collect()
     }

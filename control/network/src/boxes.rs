@@ -31,6 +31,8 @@ pub(crate) struct BoxHop<'a> {
     pub link: String,
     pub place: &'a Place,
     pub node: usize,
+    /// The link of the network.
+    pub over: &'a Link,
 }
 
 /// The part of a node in a flow.
@@ -164,11 +166,16 @@ fn flow<'a>(
         (false, true) => Role::Sink,
     };
     let is_one = path.receivers().len() == 1;
-    let hop = |to: usize| {
-        let (end, far) = network.link_between(node, to)?.seen_from(node)?;
+    let hop = |(to, over): (usize, &'a Link)| {
+        let (end, far) = over.seen_from(node)?;
         let link = links.iter().find(|link| link.end.interface == end.interface)?;
-        Some(BoxHop { link: link.name.clone(), place: &far.place, node: to })
+        Some(BoxHop { link: link.name.clone(), place: &far.place, node: to, over })
     };
+    let hops = |nodes: &[usize]| -> Vec<BoxHop<'a>> {
+        let links = |to: usize| network.links_between(node, to).map(move |link| (to, link));
+        nodes.iter().flat_map(|to| links(*to)).filter_map(hop).collect()
+    };
+    let (upstreams, next_hops) = (hops(&before), hops(&after));
     let other_end = match role {
         Role::Source => ways.first().and_then(|way| way.last()),
         Role::Sink => ways.first().and_then(|way| way.first()),
@@ -193,7 +200,7 @@ fn flow<'a>(
     // What makes it a code without profiles.
     let others = ["stream_profile", "code", "repair", "redundancy"];
     let is_plain = others.iter().all(|key| written(key).is_none()) && !path.is_one_way(network);
-    let parts = is_one && after.len() > 1;
+    let parts = is_one && next_hops.len() > 1;
     let tunnel = tunnels.iter().find(|tunnel| std::ptr::eq(tunnel.path, path));
     Some(BoxFlow {
         id,
@@ -201,8 +208,8 @@ fn flow<'a>(
         tunnel: tunnel.filter(|_| role != Role::Relay).map(|tunnel| tunnel.name.clone()),
         is_sum: parts && !is_spread,
         is_copied: parts && is_every && is_plain && role == Role::Source,
-        upstreams: before.iter().filter_map(|before| hop(*before)).collect(),
-        next_hops: after.iter().filter_map(|after| hop(*after)).collect(),
+        upstreams,
+        next_hops,
         edge: match role {
             Role::Source if !is_one => None,
             _ => other_end.filter(|_| network.auth == Auth::Full).and_then(|other| key(*other)),

@@ -67,7 +67,8 @@ pub enum Fault {
     },
     /// Two links that join the same nodes.
     #[error(
-        "these nodes have a link in line {line}, and a path could not say which it takes: keep one"
+        "these interfaces have a link in line {line}: a second path between two nodes is by another \
+         interface of one of them"
     )]
     SecondLink {
         /// Line of the first one.

@@ -98,8 +98,12 @@ fn check(reader: &mut Reader<'_, '_>, link: &Link, nodes: &[Node], earlier: &[Li
         reader.refuse(other.line, taken(other, one, nodes));
     }
     for before in earlier {
-        let same = [one, other].iter().all(|end| before.seen_from(end.node).is_some());
-        if same {
+        // Between two nodes it is another path, if it is by another interface of one of them.
+        let is_known = |end: &End| {
+            let mut ends = before.ends.iter();
+            ends.any(|there| there.node == end.node && there.interface == end.interface)
+        };
+        if is_known(one) && is_known(other) {
             reader.refuse(link.line, Fault::SecondLink { line: before.line });
         }
         for (end, there) in [one, other]

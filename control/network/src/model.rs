@@ -180,11 +180,18 @@ impl Network {
         if errors.is_empty() { Ok(network) } else { Err(NetworkErrors::new(file, errors)) }
     }
 
-    /// The link between two nodes.
-    pub fn link_between(&self, one: usize, other: usize) -> Option<&Link> {
-        self.links.iter().find(|link| {
+    /// The links between two nodes, in the order of the file: paths that add up.
+    pub fn links_between(&self, one: usize, other: usize) -> impl Iterator<Item = &Link> {
+        self.links.iter().filter(move |link| {
             link.seen_from(one).is_some_and(|(_, far)| far.node == other && one != other)
         })
+    }
+
+    /// Number of the path that a link is, among those between its two nodes.
+    pub fn path_number(&self, link: &Link) -> usize {
+        let [one, other] = &link.ends;
+        let mut links = self.links_between(one.node, other.node);
+        links.position(|known| std::ptr::eq(known, link)).unwrap_or(0)
     }
 }
 

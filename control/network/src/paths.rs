@@ -73,7 +73,7 @@ impl Path {
     /// Whether nothing comes back over one of its links: then there is no flow back either.
     pub fn is_one_way(&self, network: &Network) -> bool {
         let hops = self.ways.iter().flat_map(|way| way.windows(2));
-        let mut links = hops.filter_map(|hop| network.link_between(hop[0], hop[1]));
+        let mut links = hops.flat_map(|hop| network.links_between(hop[0], hop[1]));
         links.any(Link::is_one_way)
     }
 
@@ -336,7 +336,7 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
         }
         for hop in path.ways.iter().flat_map(|way| way.windows(2)) {
             let [from, to] = *hop else { continue };
-            if from != to && network.link_between(from, to).is_none() {
+            if from != to && network.links_between(from, to).next().is_none() {
                 refuse(Fault::NoLink { from: name(from), to: name(to) });
             }
         }

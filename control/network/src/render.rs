@@ -43,8 +43,12 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if network.nodes[hop.node].roams {
             table.insert("roams", true.into());
         }
-        let link = network.link_between(node, hop.node);
-        with(table, link.into_iter().flat_map(|link| &link.shared))
+        // Paths without a way back have no handshakes, which name a path.
+        let path = network.path_number(hop.over);
+        if path > 0 && !hop.over.is_one_way() {
+            table.insert("path", i64::try_from(path).unwrap_or(i64::MAX).into());
+        }
+        with(table, hop.over.shared.iter())
     });
     text += &lines("neighbour", neighbours);
     let flows = needs.flows.iter().map(|flow| {

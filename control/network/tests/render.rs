@@ -55,6 +55,45 @@ fn line_of_three_boxes_becomes_three_short_files() {
     }
 }
 
+/// Two uplinks of a box that moves, to one address of its hub: two paths between two nodes, told
+/// apart by numbers that nobody wrote.
+#[test]
+fn two_links_between_two_boxes_are_paths_with_numbers_that_add_up() {
+    let key = |byte: u8| {
+        use recoded_secure::{Entropy, PrivateKey};
+        PrivateKey::generate(&Entropy::new([byte; 64])).public()
+    };
+    let text = |spread: &str| {
+        format!(
+            "[nodes]\nbox = {{ roams = true, key = \"{}\" }}\nhub = {{ key = \"{}\" }}\n\
+             [[link]]\nbox = \"192.168.1.2 dev dsl\"\nhub = \"203.0.113.1 dev eth0\"\n\
+             [[link]]\nbox = \"192.168.8.2 dev lte\"\nhub = \"203.0.113.1 dev eth0\"\n\
+             [[path]]\nfrom = \"box\"\nto = \"hub\"\n{spread}\
+             tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]\n",
+            key(1),
+            key(2)
+        )
+    };
+    let two_uplinks = files(&text(""));
+    for (name, text, config) in &two_uplinks {
+        let paths: Vec<u8> = config.hops.iter().map(|hop| config.path(hop)).collect();
+        assert_eq!(paths, [0, 1], "{name}: {text}");
+        let roams: Vec<bool> = config.hops.iter().map(|hop| config.roams(hop)).collect();
+        assert_eq!(roams, [name == "hub"; 2], "{name}: {text}");
+        for flow in &config.flows {
+            let hops = flow.params.next_hops.len() + flow.params.upstreams().count();
+            assert_eq!(hops, 2, "{name}: {text}");
+        }
+        assert!(text.contains("spread = \"sum\""), "{text}");
+    }
+    assert_eq!(two_uplinks[1].2.links.len(), 1, "{}", two_uplinks[1].1);
+    for spread in ["backup", "every"] {
+        for (name, file, _) in files(&text(&format!("spread = \"{spread}\"\n"))) {
+            assert!(file.contains(&format!("spread = \"{spread}\"")), "{name}: {file}");
+        }
+    }
+}
+
 /// It is a matter of the ends: relays learn it from the source.
 #[test]
 fn strict_tags_of_a_path_reach_both_ends_of_both_flows_and_no_relay() {
@@ -375,7 +414,7 @@ fn every_mistake_is_named_by_line_and_cure() {
         (changed("c = \"c\"", "c = \"c\"\n\"../x\" = \"d\""), "a node has a name of 1 to 32"),
         (changed("c = \"c\"", "c = \"c\"\nd = \"d\""), "node d: it has no link"),
         (changed("c = \"c\"", "c = \"c\"\nc = \"d\""), "this is not valid TOML"),
-        (changed("[[path]]", &(ab.clone() + "[[path]]")), "these nodes have a link in line 6"),
+        (changed("[[path]]", &(ab.clone() + "[[path]]")), "these interfaces have a link in line 6"),
         (whole.clone() + &path("via = [\"b\"]"), "tunnel 10.9.0.1/24 at a is taken by path a -> c"),
         (
             whole.clone() + &path("via = [\"b\"]\nid = 2").replace("10.9", "10.8"),

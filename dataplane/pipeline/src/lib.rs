@@ -371,6 +371,10 @@ fn dispatch(
         return Fate::Dropped(DropReason::HopLimit);
     }
     let id = ShardId { flow: packet.header().flow, shard: packet.header().shard };
+    // Those of nodes with keys do not come here. Between neighbours they belong to no flow.
+    if matches!(packet, Packet::Handshake(_)) && peer.is_some() {
+        return Fate::Dropped(DropReason::Handshake);
+    }
     let place = shards.place(id);
     if !place.is_here() && !shards.knows(id.flow) {
         return Fate::Dropped(DropReason::UnknownFlow);
@@ -397,10 +401,10 @@ fn dispatch(
                 None => Fate::Dropped(DropReason::Opening),
             };
         }
-        // Those of nodes with keys do not come here.
-        Packet::Handshake(_) => return Fate::Dropped(DropReason::Handshake),
-        // Of no flow, so it does not come here from a neighbour.
-        Packet::Announcement(_) => return Fate::Dropped(DropReason::Malformed),
+        // Of no flow, so they do not come here from a neighbour.
+        Packet::Handshake(_) | Packet::Announcement(_) => {
+            return Fate::Dropped(DropReason::Malformed);
+        }
         Packet::Window(packet) => Data::Window(packet),
         Packet::Stream(packet) => Data::Stream(packet),
         Packet::Coded(coded) => match PacketView::new(payload, &coded, vector) {

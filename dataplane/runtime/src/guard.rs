@@ -21,9 +21,9 @@ use crossbeam::channel::Sender;
 use recoded_pipeline::egress::{self, ENVELOPE_BYTES, STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{Nanos, PeerId, ShardId};
 use recoded_secure::{
-    CONTEXT_BYTES, Formed, HEADER_BYTES as ENVELOPE_HEADER_BYTES, HopReceiver, Kind, Received,
-    Refused, Ring, Space, Strength, TRAILER_BYTES, TaggedUnit, UnitMasks, open_edge, open_hop,
-    verify_at_relay, verify_symbol,
+    CONTEXT_BYTES, Formed, HEADER_BYTES as ENVELOPE_HEADER_BYTES, Kind, Received, Refused, Ring,
+    Space, Strength, TRAILER_BYTES, TaggedUnit, UnitMasks, open_edge, open_hop, verify_at_relay,
+    verify_symbol,
 };
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use recoded_wire::shard::source_port_of;
@@ -152,25 +152,31 @@ impl Guard {
         Admitted { packet: self.sort(peer, packet, is_message, counters), is_newest }
     }
 
-    /// Which of the neighbours that roam sent a packet from an address of none.
+    /// Which of these neighbours, which roam, sent a packet that is no message between neighbours.
+    ///
+    /// # Errors
+    /// None did, or it came before: why the first one that has a key for it did not.
     pub(crate) fn recognise(
         &mut self,
         roaming: impl Iterator<Item = PeerId>,
         payload: &[u8],
         counters: &mut LinkCounters,
-    ) -> Option<(PeerId, Admitted)> {
-        let key_id = HopReceiver::key_id_of(payload)?;
+    ) -> Result<(PeerId, Admitted), Refused> {
+        let mut first = Refused::UnknownKey;
         for peer in roaming {
             let hop = self.rings.hops.get_mut(usize::from(peer.0)).and_then(Option::as_mut);
-            let Some(ring) = hop.filter(|ring| ring.holds(key_id)) else { continue };
-            if let Ok(received) = open_hop(ring, payload, port_of(payload)) {
-                let Received { packet, is_newest } = received;
-                counters.rx_elsewhere += 1;
-                let packet = self.sort(peer, packet, false, counters);
-                return Some((peer, Admitted { packet, is_newest }));
+            let Some(ring) = hop else { continue };
+            match open_hop(ring, payload, port_of(payload)) {
+                Ok(Received { packet, is_newest }) => {
+                    let packet = self.sort(peer, packet, false, counters);
+                    return Ok((peer, Admitted { packet, is_newest }));
+                }
+                Err(Refused::Replayed) => return Err(Refused::Replayed),
+                Err(reason) if first == Refused::UnknownKey => first = reason,
+                Err(_) => {}
             }
         }
-        None
+        Err(first)
     }
 
     /// Hands what the thread of keys reads to it; the bytes of what is for the pipeline.
@@ -199,7 +205,7 @@ impl Guard {
         None
     }
 
-    /// Hands on a message of a handshake from an address that is no neighbour's.
+    /// Hands on a message of a handshake that may be of any neighbour that roams.
     pub(crate) fn ask(&self, place: Place, packet: &[u8], counters: &mut LinkCounters) {
         counters.rx_handshakes += 1;
         let is_sent = self.post(Letter::from_elsewhere(place, packet), MAIL_OF_HOPS);
@@ -409,7 +415,8 @@ fn is_hop_message(payload: &[u8], is_tagged: bool) -> bool {
     header.is_some_and(|header| !header.flags.has(Flags::EDGE) && payload.len() > hello)
 }
 
-fn count(reason: Refused, counters: &mut LinkCounters) {
+/// Counts a packet that has no tag of its neighbour.
+pub(crate) fn count(reason: Refused, counters: &mut LinkCounters) {
     match reason {
         Refused::UnknownKey => counters.rx_no_keys += 1,
         Refused::Replayed => counters.rx_copies += 1,

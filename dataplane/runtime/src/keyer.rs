@@ -23,7 +23,7 @@ use recoded_secure::{
     Admission, ENVELOPE_BYTES, EdgeKeys, Entropy, Gate, HANDSHAKE_BYTES_MAX, HopKeys, Refused,
     Ring, Scope, Strength, Turn, is_grant, is_group, is_opening, open_edge,
 };
-use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
+use recoded_wire::handshake::{parse_handshake, travel, write_edge_handshake, write_hop_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -35,6 +35,7 @@ mod groups;
 mod party;
 mod places;
 mod report;
+mod roaming;
 mod stamps;
 mod talking;
 
@@ -152,7 +153,7 @@ impl Keyer {
         for (party, hop) in keyer.hops.iter_mut().zip(&topology.hops) {
             if let Some(key) = &hop.key {
                 let (scope, started) = ((Scope::Hop, Strength::Standard), (now, &keyer.memory));
-                *party = Some(Party::new(scope, private, key, started)?);
+                *party = Some(Party::new(scope, private, key, started)?.over(hop.path));
             }
         }
         for edge in &topology.edges {
@@ -318,57 +319,6 @@ impl Keyer {
         Ok(())
     }
 
-    /// Reads a message of a handshake from an address that is no neighbour's. Its answer goes
-    /// there; the neighbour stays where it is until a packet under the keys comes from there.
-    fn receive_from(&mut self, place: Place, letter: &Letter) -> Result<(), getrandom::Error> {
-        let (Some(gate), Ok(header)) = (&mut self.gate, parse_handshake(letter.packet())) else {
-            return Ok(());
-        };
-        let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
-        let message = &letter.packet()[HEADER_BYTES..];
-        let mut out = [0; HANDSHAKE_BYTES_MAX];
-        let address = place.address.to_string();
-        match gate.admit(now, &entropy, address.as_bytes(), message, &mut out) {
-            Ok(Admission::Reply(send)) => {
-                let mut packet = [0; LETTER_BYTES];
-                let len = write_handshake(header.flow, false, &out[..send], &mut packet);
-                let reply = Letter::from_elsewhere(place, &packet[..len]);
-                reply.into_iter().for_each(|letter| self.send(letter));
-                return Ok(());
-            }
-            Ok(Admission::Pass) => {}
-            Err(_) => return Ok(()),
-        }
-        let hops: Vec<usize> = self.movers.on_link(place.link).collect();
-        let known = hops.iter().find_map(|hop| self.hops[*hop].as_ref());
-        let Some(known) = known else { return Ok(()) };
-        let caller = known.keys.caller(&Entropy::fresh()?, message);
-        let caller = caller.map(|key| key.to_string());
-        for hop in hops {
-            let Some(party) = &mut self.hops[hop] else { continue };
-            // A response says whose it is by what it answers.
-            if caller.as_ref().is_some_and(|key| *key != party.key) {
-                continue;
-            }
-            let turn = party.keys.receive(now, message, &mut out, &mut self.memory)?;
-            if turn.is_ok() || caller.is_some() {
-                // A response answers what this process sent, so that it is no copy.
-                if let (Ok(Turn { is_changed: true, .. }), None, Ok(id)) =
-                    (&turn, &caller, u16::try_from(hop))
-                {
-                    self.relocate(PeerId(id), place);
-                }
-                let is_stale = turn == Err(Refused::Stale);
-                self.follow_hop(hop, Some(place), turn, &out);
-                if is_stale {
-                    self.poll_hop(hop, Some(place))?;
-                }
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Moves a neighbour that roams to where its newest packet came from.
     fn relocate(&mut self, peer: PeerId, place: Place) {
         let hop = usize::from(peer.0);
@@ -494,14 +444,8 @@ impl Keyer {
     /// Sends a message of handshakes with a neighbour, or a hello: to `place`, or where it is.
     fn send_to_hop(&self, hop: usize, place: Option<Place>, (message, copies): (&[u8], usize)) {
         let Ok(id) = u16::try_from(hop) else { return };
-        let snapshot = self.shared.snapshot.get();
-        let is_over = |flow: &&FlowParams| {
-            let mut neighbours = flow.next_hops.iter().copied().chain(flow.upstreams());
-            neighbours.any(|peer| peer == PeerId(id))
-        };
-        let Some(flow) = snapshot.flows.iter().find(is_over).map(|flow| flow.id) else { return };
         let mut packet = [0; LETTER_BYTES];
-        let len = write_handshake(flow, false, message, &mut packet);
+        let len = write_hop_handshake(message, &mut packet);
         let letter = match place {
             Some(place) => Letter::from_elsewhere(place, &packet[..len]),
             None => Letter::new(PeerId(id), &packet[..len]),
@@ -534,11 +478,11 @@ impl Keyer {
         let mut packet = [0; LETTER_BYTES];
         if turn.send > 0 {
             self.stamps.used(self.stamps.now(), &mut self.memory);
-            let len = write_handshake(flow, true, &message[..turn.send], &mut packet);
+            let len = write_edge_handshake(flow, &message[..turn.send], &mut packet);
             self.send_all(&next, &packet[..len], EDGE_COPIES);
         }
         if turn.hello && is_sealed {
-            let len = write_handshake(flow, true, &hello, &mut packet);
+            let len = write_edge_handshake(flow, &hello, &mut packet);
             self.send_all(&next, &packet[..len], EDGE_COPIES);
         }
     }

@@ -26,9 +26,11 @@ use recoded_wire::header::{Flags, HEADER_BYTES};
 use recoded_wire::shard::source_port_of;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// Packets from addresses that are no neighbour's whose tag is looked at between two looks of a
-/// worker at its keys, 50 ms: of a neighbour at its new address, all until the address is known.
-pub(crate) const PACKETS: u32 = 64;
+/// Packets from other addresses than the sender's known one whose tag is verified between two looks
+/// of a worker at its keys, 50 ms, each under the keys that have its id: of a neighbour at its new
+/// address, all until the address is known. At most 2 % of a core. A flood of forgeries takes some
+/// of it from those that moved, of whom one packet suffices.
+pub(crate) const PACKETS: u32 = 512;
 
 /// The same of messages of handshakes: what the gate admits in a second, and copies.
 pub(crate) const HANDSHAKES: u32 = 16;
@@ -62,12 +64,29 @@ pub(crate) struct Near {
     pub(crate) endpoints: Vec<Endpoint>,
     /// By link.
     pub(crate) links: Vec<Around>,
+    /// By `PeerId`: whether it roams.
+    roams: Vec<bool>,
+    port: u16,
 }
 
 impl Near {
     /// Of neighbours that have not moved.
     pub(crate) fn new(topology: &Topology) -> Near {
         Movers::new(topology).near()
+    }
+
+    /// Where a neighbour that roams is, if its newest packet shows that it moved.
+    #[inline]
+    pub(crate) fn moved(
+        &self,
+        peer: PeerId,
+        source: SocketAddr,
+        packet: &[u8],
+    ) -> Option<SocketAddr> {
+        let index = usize::from(peer.0);
+        let known = self.endpoints.get(index).filter(|_| self.roams[index])?;
+        let at = endpoint_of(source, packet, self.port);
+        (at != known.at).then_some(at)
     }
 }
 
@@ -87,49 +106,69 @@ fn endpoint_of(source: SocketAddr, packet: &[u8], port: u16) -> SocketAddr {
     }
 }
 
-/// The neighbours of a link, told by their addresses.
+/// The neighbours of a link, found by their addresses: by search, since a packet asks.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Around {
-    known: Vec<Known>,
-    port: u16,
+    /// In order of addresses.
+    fixed: Vec<(IpAddr, PeerId)>,
+    /// Likewise. Several paths may come from one address and port: addresses that were translated
+    /// change, and what is known of one may be old.
+    roaming: Vec<(IpAddr, u16, PeerId)>,
 }
 
-#[derive(Copy, Clone, Debug)]
-struct Known {
-    peer: PeerId,
-    at: SocketAddr,
-    roams: bool,
+/// The neighbour at an address, as far as that says it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    pub(crate) peer: PeerId,
+    /// Whether it roams: another one may be there by now.
+    pub(crate) roams: bool,
 }
 
 impl Around {
     /// The neighbour at this address. Of those that roam the port counts, too: several may be
     /// behind one address.
     #[inline]
-    pub(crate) fn find(&self, source: SocketAddr, packet: &[u8]) -> Option<PeerId> {
-        let port = source.port();
-        let is_there = |known: &&Known| {
-            known.at.ip() == source.ip()
-                && (!known.roams || known.at.port() == port || source_port_of(packet) == port)
+    pub(crate) fn find(&self, source: SocketAddr, packet: &[u8]) -> Option<Found> {
+        let (ip, port) = (source.ip(), source.port());
+        if let Ok(place) = self.fixed.binary_search_by_key(&ip, |(known, _)| *known) {
+            return Some(Found { peer: self.fixed[place].1, roams: false });
+        }
+        let at = |port| self.roaming.partition_point(|known| (known.0, known.1) < (ip, port));
+        let exact = self.roaming.get(at(port)).filter(|known| (known.0, known.1) == (ip, port));
+        // AF_XDP sends each shard from a port of its own.
+        let any = || {
+            let by_shard = self.roaming.get(at(0)).filter(|known| known.0 == ip);
+            by_shard.filter(|_| source_port_of(packet) == port)
         };
-        self.known.iter().find(is_there).map(|known| known.peer)
+        exact.or_else(any).map(|known| Found { peer: known.2, roams: true })
     }
 
     /// The neighbours that roam.
     pub(crate) fn roaming(&self) -> impl Iterator<Item = PeerId> + '_ {
-        self.known.iter().filter(|known| known.roams).map(|known| known.peer)
+        self.roaming.iter().map(|known| known.2)
+    }
+}
+
+/// Neighbours that roam, by the ids of the keys under which they send: a packet is verified under
+/// those that have its id, and no others.
+#[derive(Default, Debug)]
+pub(crate) struct Senders(Vec<(u8, PeerId)>);
+
+impl Senders {
+    /// Takes these instead.
+    pub(crate) fn fill(&mut self, senders: impl Iterator<Item = (u8, PeerId)>) {
+        self.0.clear();
+        self.0.extend(senders);
+        self.0.sort_unstable();
     }
 
-    /// Where a neighbour that roams is, if its newest packet shows that it moved.
-    #[inline]
-    pub(crate) fn moved(
-        &self,
-        peer: PeerId,
-        source: SocketAddr,
-        packet: &[u8],
-    ) -> Option<SocketAddr> {
-        let known = self.known.iter().find(|known| known.peer == peer && known.roams)?;
-        let at = endpoint_of(source, packet, self.port);
-        (at != known.at).then_some(at)
+    /// Those that send under a key with the id that a packet names.
+    pub(crate) fn of(&self, packet: &[u8]) -> impl Iterator<Item = PeerId> + '_ {
+        let key_id = packet.last_chunk::<TRAILER_BYTES>().map(|trailer| trailer[0]);
+        let first = key_id
+            .map_or(self.0.len(), |key_id| self.0.partition_point(|(known, _)| *known < key_id));
+        let same = self.0[first..].iter().take_while(move |(known, _)| Some(*known) == key_id);
+        same.map(|(_, peer)| *peer)
     }
 }
 
@@ -168,7 +207,12 @@ impl Lookout {
         }
         let Some(trailer) = packet.last_chunk::<TRAILER_BYTES>() else { return false };
         let key = trailer[0];
-        self.keys[usize::from(key / 64)] & 1 << (key % 64) != 0 && take(&mut self.packets)
+        self.keys[usize::from(key / 64)] & 1 << (key % 64) != 0 && self.takes_another()
+    }
+
+    /// Whether another packet is verified under keys of others than the one at its address.
+    pub(crate) fn takes_another(&mut self) -> bool {
+        take(&mut self.packets)
     }
 }
 
@@ -193,7 +237,7 @@ pub(crate) enum Stays {
     /// Nothing can be sent there.
     #[error("nothing can be sent there")]
     Unreachable,
-    /// Another neighbour is there.
+    /// Another neighbour is there, which does not roam.
     #[error("another neighbour is there")]
     Taken,
     /// It moved too often lately.
@@ -241,17 +285,23 @@ impl Movers {
 
     /// Where they are.
     pub(crate) fn near(&self) -> Near {
-        let known = |link| {
-            let movers = (0..).zip(&self.movers).filter(move |(_, mover)| mover.link == link);
-            let known = movers.map(|(index, mover)| {
-                let Mover { roams, endpoint: Endpoint { at, .. }, .. } = *mover;
-                Known { peer: PeerId(index), at, roams }
-            });
-            Around { known: known.collect(), port: self.port }
-        };
+        let mut links = vec![Around::default(); self.links];
+        for (index, mover) in (0..).zip(&self.movers) {
+            let Mover { link, roams, endpoint: Endpoint { at, .. }, .. } = *mover;
+            match roams {
+                true => links[link].roaming.push((at.ip(), at.port(), PeerId(index))),
+                false => links[link].fixed.push((at.ip(), PeerId(index))),
+            }
+        }
+        for around in &mut links {
+            around.fixed.sort_unstable_by_key(|(address, _)| *address);
+            around.roaming.sort_unstable_by_key(|(address, port, _)| (*address, *port));
+        }
         Near {
             endpoints: self.movers.iter().map(|mover| mover.endpoint).collect(),
-            links: (0..self.links).map(known).collect(),
+            links,
+            roams: self.movers.iter().map(|mover| mover.roams).collect(),
+            port: self.port,
         }
     }
 
@@ -281,10 +331,9 @@ impl Movers {
         if !is_reachable || address.is_ipv4() != endpoint.at.is_ipv4() {
             return Err(Stays::Unreachable);
         }
+        // One that roams may have left without a word.
         let is_there = |other: &Mover| {
-            let Endpoint { at, .. } = other.endpoint;
-            let is_same = at == address || !other.roams && at.ip() == address.ip();
-            other.link == link && is_same
+            other.link == link && !other.roams && other.endpoint.at.ip() == address.ip()
         };
         if self.movers.iter().any(is_there) {
             return Err(Stays::Taken);

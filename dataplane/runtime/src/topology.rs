@@ -101,6 +101,9 @@ pub struct HopConfig {
     pub key: Option<PeerKey>,
     /// Whether it is where its newest packet came from: with a key, and UDP sockets ([`Backend`]).
     pub roams: bool,
+    /// Number of this path to it, the same at both ends. Of several paths to one key over one link,
+    /// each has another one where it roams.
+    pub path: u8,
 }
 
 /// How another node is known.
@@ -494,6 +497,7 @@ pub(crate) mod tests {
                 address: "10.0.2.2".parse().unwrap(),
                 key: None,
                 roams: false,
+                path: 0,
             }],
             tunnels: vec![TunnelConfig {
                 name: "rec0".into(),

@@ -29,7 +29,7 @@ use crate::pacing::Pacer;
 use crate::port::{Arrived, Port};
 use crate::queue::FairQueue;
 use crate::report::{ByQueue, LinkPart, WorkerPart, WorkerReport};
-use crate::roaming::{Lookout, Near, Place};
+use crate::roaming::{Lookout, Near, Place, Senders};
 use crate::shared::{Clock, NewPort, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
@@ -88,6 +88,8 @@ pub(crate) struct State {
     pub(crate) queues: Vec<FairQueue>,
     /// Sources whose tunnels may be read, when the worker was about to sleep.
     pub(crate) readable: Vec<usize>,
+    /// Neighbours that roam, by link.
+    senders: Vec<Senders>,
     owners_seen: u64,
     snapshot_seen: u64,
     tunnels_seen: u64,
@@ -116,7 +118,8 @@ impl State {
         let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnel.mtu);
         let queues = topology.tunnels.iter().map(queue).collect();
         let [panics_at, spins_at] = [PANIC_VARIABLE, SPIN_VARIABLE].map(injected);
-        State { queues, panics_at, spins_at, ..State::default() }
+        let senders = topology.links.iter().map(|_| Senders::default()).collect();
+        State { queues, panics_at, spins_at, senders, ..State::default() }
     }
 }
 

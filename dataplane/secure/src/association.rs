@@ -93,6 +93,18 @@ impl<Keys: EpochKeys> Association<Keys> {
         Self { session, ring: Ring::default(), hello: None, agreed: 0, silence }
     }
 
+    /// As [`Session::over`].
+    #[must_use]
+    pub fn over(self, path: u8) -> Self {
+        Self { session: self.session.over(path), ..self }
+    }
+
+    /// As [`Session::path`].
+    #[must_use]
+    pub const fn path(&self) -> u8 {
+        self.session.path()
+    }
+
     /// The epochs that are valid.
     #[must_use]
     pub const fn ring(&self) -> &Ring<Arc<Keys>> {

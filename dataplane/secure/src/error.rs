@@ -94,6 +94,9 @@ pub enum Refused {
     /// The other end of a flow has tags of another length.
     #[error("the other end has tags of another length: edge_profile must be the same at both")]
     Strength,
+    /// The peer has another number for this path than this node.
+    #[error("another path: path must be the same number at both ends of it")]
+    OtherPath,
     /// Initiations come too fast.
     #[error("too soon after the last one")]
     TooSoon,

@@ -77,7 +77,7 @@ pub use group::{
 };
 pub use handshake::{
     Admission, Established, Gate, HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, Identity, Scope, Session,
-    Step, timing,
+    Step, path_of, timing,
 };
 pub use homomorphic::{ColumnSeed, Kind, Masks, SUBSET_MIN, Space, Strength, TagKey};
 pub use hop::{Checked, HopDigest, HopReceiver, HopSender, TRAILER_BYTES};

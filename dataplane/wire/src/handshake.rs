@@ -1,4 +1,5 @@
-//! Messages of handshakes behind the header of a flow, so that they take the way of its packets.
+//! Messages of handshakes behind a header. Those between neighbours belong to no flow: the field is
+//! zero, and is ignored on receipt. Those between edges take the way of the packets of their flow.
 //!
 //! ```text
 //!  hop:   | header, type 7 | message |                  from neighbour to neighbour, without a tag
@@ -35,11 +36,24 @@ pub fn parse_handshake(payload: &[u8]) -> Result<Header, HeaderError> {
     if is_long || header.hop_index > EDGE_HOPS_MAX { Err(HeaderError::Value) } else { Ok(header) }
 }
 
-/// Writes the packet of a message of `flow` to the start of `out`. Its length.
+/// Writes the packet of a message between neighbours to the start of `out`, without a message that
+/// of a hello. Its length.
 ///
 /// # Panics
 /// When the message is longer than [`MESSAGE_BYTES_MAX`] or `out` too short.
-pub fn write_handshake(flow: u32, is_edge: bool, message: &[u8], out: &mut [u8]) -> usize {
+pub fn write_hop_handshake(message: &[u8], out: &mut [u8]) -> usize {
+    write_handshake(0, false, message, out)
+}
+
+/// Writes the packet of a message between the edges of `flow` to the start of `out`. Its length.
+///
+/// # Panics
+/// As [`write_hop_handshake`].
+pub fn write_edge_handshake(flow: u32, message: &[u8], out: &mut [u8]) -> usize {
+    write_handshake(flow, true, message, out)
+}
+
+fn write_handshake(flow: u32, is_edge: bool, message: &[u8], out: &mut [u8]) -> usize {
     assert!(message.len() <= MESSAGE_BYTES_MAX, "{} bytes", message.len());
     let header = Header {
         packet_type: PacketType::Handshake,
@@ -77,7 +91,11 @@ mod tests {
             message in prop::collection::vec(any::<u8>(), 0..=MESSAGE_BYTES_MAX),
         ) {
             let mut packet = [0; HEADER_BYTES + MESSAGE_BYTES_MAX];
-            let len = write_handshake(flow, is_edge, &message, &mut packet);
+            let len = match is_edge {
+                true => write_edge_handshake(flow, &message, &mut packet),
+                false => write_hop_handshake(&message, &mut packet),
+            };
+            let flow = if is_edge { flow } else { 0 };
             let packet = &mut packet[..len];
             let header = parse_handshake(packet).unwrap();
             prop_assert_eq!((header.flow, header.flags.has(Flags::EDGE)), (flow, is_edge));

@@ -12,6 +12,9 @@ pub const HEADER_BYTES: usize = 16;
 /// Wire format version this crate speaks.
 pub const VERSION: u8 = 2;
 
+/// Byte offset of the flags, which the XDP program reads.
+pub const FLAGS_OFFSET: usize = 1;
+
 /// Byte offset of the flow id, which the XDP program reads.
 pub const FLOW_OFFSET: usize = 4;
 

@@ -6,7 +6,7 @@
 //!              |                 |                          |                  |         |
 //!            pass              pass                       drop               drop      drop
 //!
-//!  -> socket? -> redirect             (announcements are of no flow)
+//!  -> socket? -> redirect      (handshakes between neighbours and announcements belong to no flow)
 //!        |
 //!      drop
 //! ```
@@ -20,7 +20,7 @@
 //!
 //! Every packet gets exactly one [`Verdict`], and each verdict is one counter in [`MAP_VERDICTS`].
 
-use crate::header::{FLOW_OFFSET, HEADER_BYTES, PacketType, VERSION};
+use crate::header::{FLAGS_OFFSET, FLOW_OFFSET, Flags, HEADER_BYTES, PacketType, VERSION};
 use crate::packet::{AddressWords, NotUdp, PacketBytes, find_udp};
 
 /// XSKMAP, receive queue index -> AF_XDP socket.
@@ -117,9 +117,9 @@ macro_rules! verdicts {
 verdicts! {
     /// The end of a packet in the XDP program; the value is the index of its counter.
     Verdict {
-        /// A coded packet of a configured flow, or an announcement, redirected to the socket of its
-        /// queue. The socket may still refuse it when its ring is full: the socket's own statistics
-        /// count that.
+        /// A coded packet of a configured flow, a handshake between neighbours or an announcement,
+        /// redirected to the socket of its queue. The socket may still refuse it when its ring is
+        /// full: the socket's own statistics count that.
         Redirected = "redirected", Redirect;
         /// ARP, LLDP and everything else that is neither IPv4 nor IPv6.
         PassNotIp = "pass_not_ip", Pass;
@@ -178,8 +178,11 @@ pub trait Tables {
 /// No address in particular.
 pub const ANY_ADDRESS: AddressWords = [0; 4];
 
-/// First byte of packets that are of no flow.
+/// First byte of an announcement, which belongs to no flow.
 const ANNOUNCEMENT: u8 = VERSION << 4 | PacketType::Announcement as u8;
+
+/// First byte of a handshake message. One between neighbours, without EDGE, belongs to no flow.
+const HANDSHAKE: u8 = VERSION << 4 | PacketType::Handshake as u8;
 
 /// Decides about a packet up to the question whether a socket waits for it: [`Verdict::Redirected`]
 /// means "ours", and becomes [`Verdict::DropNoSocket`] when the redirect finds none.
@@ -221,13 +224,26 @@ pub fn decide_payload<P: PacketBytes + ?Sized>(
     if !is_neighbour() {
         return Verdict::DropNotNeighbour;
     }
-    if packet.u8_at(payload) == Some(ANNOUNCEMENT) {
+    if is_of_no_flow(packet, payload) {
         return Verdict::Redirected;
     }
     match packet.u32_at(payload + FLOW_OFFSET) {
         Some(flow) if is_known(flow) => Verdict::Redirected,
         Some(_) => Verdict::DropUnknownFlow,
         None => Verdict::DropTruncated,
+    }
+}
+
+/// Whether two neighbours exchange it whatever flows they share.
+#[inline(always)]
+fn is_of_no_flow<P: PacketBytes + ?Sized>(packet: &P, payload: usize) -> bool {
+    match packet.u8_at(payload) {
+        Some(ANNOUNCEMENT) => true,
+        Some(HANDSHAKE) => match packet.u8_at(payload + FLAGS_OFFSET) {
+            Some(flags) => flags & Flags::EDGE == 0,
+            None => false,
+        },
+        _ => false,
     }
 }
 
@@ -338,6 +354,23 @@ mod tests {
         let other = One(9426, ANY_ADDRESS, ANY_ADDRESS, 7u32.swap_bytes());
         assert_eq!(decide(&coded(0x21)[..], &other), Verdict::DropUnknownFlow);
         assert_eq!(decide(&coded(0x28)[..], &other), Verdict::Redirected, "of no flow");
+    }
+
+    /// Under the id of a flow that one of two neighbours lacks, no handshake between them passed.
+    #[test]
+    fn decide_handshakes_of_neighbours_need_no_flow_and_those_of_edges_do() {
+        let other = One(9426, ANY_ADDRESS, ANY_ADDRESS, 8);
+        let mut frame = coded(0x27);
+        assert_eq!(decide(&frame[..], &other), Verdict::Redirected);
+        frame[43] = Flags::EDGE;
+        assert_eq!(decide(&frame[..], &other), Verdict::DropUnknownFlow);
+        assert_eq!(decide(&frame[..], &OPEN), Verdict::Redirected);
+        // Bits of other flags are for the parser to refuse.
+        for flags in 0..=u8::MAX {
+            frame[43] = flags;
+            let is_edge = flags & Flags::EDGE != 0;
+            assert_eq!(decide(&frame[..], &other) == Verdict::DropUnknownFlow, is_edge);
+        }
     }
 
     #[test]

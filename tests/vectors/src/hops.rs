@@ -3,7 +3,9 @@
 use recoded_wire::announcement::{
     ANNOUNCEMENT_BYTES_MAX, Announcement, Entry, Refusal, parse_announcement, write_announcement,
 };
-use recoded_wire::handshake::{MESSAGE_BYTES_MAX, parse_handshake, travel, write_handshake};
+use recoded_wire::handshake::{
+    MESSAGE_BYTES_MAX, parse_handshake, travel, write_edge_handshake, write_hop_handshake,
+};
 use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::link::{self, LINK_BYTES, LINK_GAPS_MAX, LinkReport, Missing, write_link};
@@ -122,7 +124,10 @@ pub(crate) fn handshakes() -> Vec<Handshake> {
     let handshake = |(is_edge, length, hops): (bool, usize, u8)| {
         let message: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
         let mut bytes = [0; HEADER_BYTES + MESSAGE_BYTES_MAX];
-        let written = write_handshake(0x0102_0304, is_edge, &message, &mut bytes);
+        let written = match is_edge {
+            true => write_edge_handshake(0x0102_0304, &message, &mut bytes),
+            false => write_hop_handshake(&message, &mut bytes),
+        };
         let bytes = &mut bytes[..written];
         (0..hops).for_each(|_| assert!(travel(bytes), "few enough hops"));
         let header = parse_handshake(bytes).expect("a message");

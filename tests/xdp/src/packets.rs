@@ -40,6 +40,8 @@ pub struct Recipe {
     pub port: u16,
     /// First byte of the coded header: version and type.
     pub first: u8,
+    /// Flags of the coded header.
+    pub flags: u8,
     /// Flow id of the coded header.
     pub flow: u32,
     /// Last bytes of source and destination address.
@@ -59,6 +61,7 @@ impl Default for Recipe {
             protocol: 17,
             port: PORT,
             first: 0x22,
+            flags: 0,
             flow: FLOW,
             hosts: [1, 2],
             payload_bytes: 60,
@@ -70,7 +73,7 @@ impl Default for Recipe {
 impl Recipe {
     /// The frame.
     pub fn build(&self) -> Vec<u8> {
-        let mut payload = vec![self.first, 0, 0, 0];
+        let mut payload = vec![self.first, self.flags, 0, 0];
         payload.extend(self.flow.to_be_bytes());
         payload.resize(self.payload_bytes.max(8), 0x5a);
         payload.truncate(self.payload_bytes);
@@ -166,15 +169,28 @@ fn recipes() -> impl Strategy<Value = Recipe> {
     ];
     let protocol = prop_oneof![6 => Just(17u8), 1 => any::<u8>()];
     let port = prop_oneof![6 => Just(PORT), 1 => any::<u16>()];
-    let first = prop_oneof![3 => (1u8..=6).prop_map(|kind| 0x20 | kind), 1 => any::<u8>()];
+    let first = prop_oneof![3 => (1u8..=7).prop_map(|kind| 0x20 | kind), 1 => any::<u8>()];
+    let flags = prop_oneof![2 => Just(0u8), 1 => Just(0x80), 1 => any::<u8>()];
     let flow = prop_oneof![4 => Just(FLOW), 1 => any::<u32>()];
     let host = |usual: u8| prop_oneof![6 => Just(usual), 1 => 1u8..4];
     let ends = (port, flow, host(1), host(2));
-    (prop::collection::vec(tag, 0..3), ip, protocol, ends, first, 0usize..64, 0usize..20).prop_map(
-        |(tags, ip, protocol, ends, first, payload_bytes, padding_bytes)| {
+    let tags = prop::collection::vec(tag, 0..3);
+    (tags, ip, protocol, ends, (first, flags), 0usize..64, 0usize..20).prop_map(
+        |(tags, ip, protocol, ends, (first, flags), payload_bytes, padding_bytes)| {
             let (port, flow, source, destination) = ends;
             let hosts = [source, destination];
-            Recipe { tags, ip, protocol, port, first, flow, hosts, payload_bytes, padding_bytes }
+            Recipe {
+                tags,
+                ip,
+                protocol,
+                port,
+                first,
+                flags,
+                flow,
+                hosts,
+                payload_bytes,
+                padding_bytes,
+            }
         },
     )
 }

@@ -159,6 +159,18 @@ fn coded_unknown_flow_dropped() {
     }
 }
 
+/// Handshakes between neighbours, which one mistyped flow stopped for all; and those of its edges.
+#[test]
+fn handshakes_of_neighbours_need_no_flow_and_those_of_edges_do() {
+    for flow in [0, FLOW + 1, u32::MAX] {
+        let handshake = Recipe { first: 0x27, flow, ..Recipe::default() };
+        assert_verdict(handshake.clone(), Verdict::Redirected);
+        assert_verdict(Recipe { flags: 0x7f, ..handshake.clone() }, Verdict::Redirected);
+        assert_verdict(Recipe { flags: 0x80, ..handshake }, Verdict::DropUnknownFlow);
+    }
+    assert_verdict(Recipe { first: 0x27, flags: 0x80, ..Recipe::default() }, Verdict::Redirected);
+}
+
 #[test]
 fn coded_padding_redirected() {
     assert_verdict(Recipe { padding_bytes: 18, ..Recipe::default() }, Verdict::Redirected);
@@ -298,6 +310,8 @@ fn packets_of_neighbours_to_us_are_taken_and_no_others() {
             let frame = Recipe { hosts, ..recipe.clone() }.build();
             assert_eq!(steering.run(&frame), expected, "{hosts:?} of {recipe:?}");
         }
+        let stranger = Recipe { hosts: [3, 2], first: 0x27, flow: 0, ..one.clone() };
+        assert_eq!(steering.run(&stranger.build()), Verdict::DropNotNeighbour);
         // Who is no neighbour does not learn which flows there are.
         let unknown = Recipe { hosts: [3, 2], flow: FLOW + 1, ..one.clone() };
         assert_eq!(steering.run(&unknown.build()), Verdict::DropNotNeighbour);

@@ -263,6 +263,14 @@ pub const NEIGHBOUR: Table = Table {
                 sockets.",
             ..KEY
         },
+        Key {
+            name: "path",
+            values: Whole(0, 255),
+            default: Is("0"),
+            meaning: "Number of this path to it, the same at both ends: several paths to one key, \
+                over one link or several, have keys each, and roam each by itself.",
+            ..KEY
+        },
     ],
 };
 

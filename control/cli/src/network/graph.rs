@@ -13,7 +13,7 @@
 use crate::table::percent;
 use crate::trace::arrived;
 use recoded_api::v1::{Flow, FlowNeighbour, State};
-use recoded_network::{Cut, Network, Path};
+use recoded_network::{Cut, Link, Network, Path};
 use serde::Serialize;
 
 /// Hops that are named as a cut; more are counted.
@@ -103,31 +103,37 @@ impl Seen<'_> {
         state.flows.iter().find(|flow| flow.id == u64::from(path.id))
     }
 
-    /// What a node says of the next one.
-    fn neighbour(&self, path: &Path, from: usize, to: usize) -> Option<&FlowNeighbour> {
-        let (_, far) = self.network.link_between(from, to)?.seen_from(from)?;
-        let mut neighbours = self.flow(path, from)?.neighbours.iter();
-        match far.place.address() {
-            Some(address) => {
-                let end = format!(":{address}");
-                neighbours.find(|neighbour| neighbour.next_hop.ends_with(&end))
-            }
-            // A node says addresses, whatever it was told; its next hops are in this order.
-            None => {
-                let hops = path.hops();
-                let mut after = hops.iter().filter(|hop| hop.0 == from);
-                neighbours.nth(after.position(|hop| hop.1 == to)?)
-            }
-        }
+    /// What a node says of the next one, over each link between them.
+    fn neighbours(&self, path: &Path, from: usize, to: usize) -> Vec<Option<&FlowNeighbour>> {
+        // A node says addresses, whatever it was told; its next hops are in this order.
+        let hops = path.hops().into_iter().filter(|hop| hop.0 == from);
+        let links = hops
+            .flat_map(|hop| self.network.links_between(from, hop.1).map(move |link| (hop.1, link)));
+        let known = self.flow(path, from).map_or(&[][..], |flow| &flow.neighbours);
+        let of = |(place, (_, link)): (usize, (usize, &Link))| {
+            let (end, far) = link.seen_from(from)?;
+            let Some(address) = far.place.address() else { return known.get(place) };
+            let ends = format!(":{address}");
+            let mut there = known.iter().filter(|it| it.next_hop.ends_with(&ends));
+            // Several interfaces may lead to one address.
+            let begins = format!("{}:", end.interface);
+            let exact = there.clone().find(|it| it.next_hop.starts_with(&begins));
+            exact.or_else(|| there.next())
+        };
+        links.enumerate().filter(|(_, (node, _))| *node == to).map(of).collect()
     }
 
     fn hop(&self, path: &Path, from: usize, to: usize) -> Hop {
-        let neighbour = self.neighbour(path, from, to);
-        let link = self.network.link_between(from, to);
-        let written = link.and_then(|link| {
+        let neighbours = self.neighbours(path, from, to);
+        let neighbour = neighbours.first().copied().flatten();
+        let written = |link: &Link| {
             let rate = link.extras.iter().find(|extra| extra.key == "rate_mbit")?;
             rate.value.as_float().or_else(|| rate.value.as_integer().map(|rate| rate as f64))
-        });
+        };
+        // Links between two nodes add up.
+        let links = self.network.links_between(from, to).zip(&neighbours);
+        let rates = links.map(|(link, it)| written(link).or_else(|| it.map(|it| it.rate_mbit)));
+        let rate_mbit = rates.collect::<Option<Vec<f64>>>().filter(|rates| !rates.is_empty());
         // A node with one before it knows which link its losses are of.
         let is_only = path.hops().iter().filter(|hop| hop.1 == to).count() == 1;
         let there = self.flow(path, to);
@@ -144,7 +150,7 @@ impl Seen<'_> {
         Hop {
             from: self.name(from),
             to: self.name(to),
-            rate_mbit: written.or_else(|| neighbour.map(|it| it.rate_mbit)),
+            rate_mbit: rate_mbit.map(|rates| rates.iter().sum()),
             loss: neighbour.and_then(|it| it.loss).or(counted.or(told).map(|hop| hop.loss)),
             burst_mean: counted.or(told).map(|hop| hop.burst_mean),
             round_trip_us: neighbour.and_then(|it| it.round_trip_us),

@@ -47,6 +47,8 @@ pub struct NeighbourKey {
     pub known: Known,
     /// Whether it is where its newest packet came from.
     pub roams: bool,
+    /// Number of the path to it.
+    pub path: u8,
 }
 
 /// Words of `edge_profile`, and whether tags have sixteen columns.
@@ -56,6 +58,9 @@ const KEY_RULE: &str =
     "it is the other host's public key, 44 characters, as `recodectl pubkey` prints it";
 /// Relays of a flow that get columns: each costs a message every two seconds.
 const RELAYS_MAX: usize = 64;
+
+const PATH_RULE: &str = "it is the number of this path to the neighbour, 0 to 255, the same at both \
+                         ends";
 
 const FILE_RULE: &str = "it is the absolute path of a file";
 
@@ -94,6 +99,8 @@ pub fn neighbours(
         let known = known(reader, ["public_key", "preshared_key", "one_way"]);
         reader.require("public_key", known.as_ref(), KEY_RULE);
         let roams = reader.truth("roams").unwrap_or(false);
+        let path = reader.integer("path", 0..=u64::from(u8::MAX), PATH_RULE);
+        let path = path.and_then(|path| u8::try_from(path).ok()).unwrap_or(0);
         let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
         let link = named.and_then(|name| match find(&name, &names) {
             Ok(link) => Some(link),
@@ -112,24 +119,30 @@ pub fn neighbours(
             let rule = "a neighbour that moves is found by its answers, and one_way has none";
             reader.refuse("roams", "does not apply", rule);
         }
+        if path > 0 && known.one_way {
+            let rule = "paths have keys of their own by handshakes, and one_way has none";
+            reader.refuse("path", "does not apply", rule);
+        }
         if roams && links[link].backend == Backend::Xdp {
             let rule = "AF_XDP pins the addresses of neighbours in its program: write backend = \
                         \"udp\" under this link, or leave backend out";
             reader.refuse("roams", "does not apply", rule);
         }
         let twin = |other: &&NeighbourKey| {
-            other.neighbour.link == link && other.known.public == known.public
+            let is_same = other.known.public == known.public && other.path == path;
+            other.neighbour.link == link && is_same
         };
         if let Some(twin) = neighbours.iter().find(twin)
             && (roams || twin.roams)
         {
             let rule = format!(
-                "{} on this link has the same key, and of two with one key none can roam",
+                "{} on this link has the same key and path: where they are paths to one host that \
+                 roams, write path = 1 here and at the other end of this one, 2 for a third",
                 twin.neighbour.address
             );
-            reader.refuse("public_key", "is taken", &rule);
+            reader.refuse("path", "is taken", &rule);
         }
-        neighbours.push(NeighbourKey { neighbour, known, roams });
+        neighbours.push(NeighbourKey { neighbour, known, roams, path });
     }
     neighbours
 }
@@ -258,6 +271,16 @@ fn file(text: &str) -> Option<PathBuf> {
     (text.starts_with('/') && !text.contains('\0')).then(|| PathBuf::from(text))
 }
 
+/// Adds neighbours that no flow names, or none any more: sessions with them stay, and what the two
+/// report of their flows.
+pub fn add_neighbours(neighbours: &[NeighbourKey], hops: &mut Vec<Neighbour>) {
+    for known in neighbours {
+        if !hops.contains(&known.neighbour) {
+            hops.push(known.neighbour);
+        }
+    }
+}
+
 /// Rules over all sections: every neighbour has a key where packets are authenticated, and a key
 /// without effect is refused.
 pub fn check(
@@ -267,15 +290,12 @@ pub fn check(
     flows: &[Flow],
     errors: &mut Vec<ConfigError>,
 ) {
-    for (index, (section, known)) in document.neighbours.iter().zip(neighbours).enumerate() {
+    for (index, section) in document.neighbours.iter().enumerate() {
         let mut reader = Reader::new(section, index, errors);
         if auth == Auth::None {
             let rule = "nothing is authenticated: write private_key under [daemon], and not auth = \
                         \"none\"";
             reader.refuse("public_key", "does not apply", rule);
-        } else if !hops.contains(&known.neighbour) {
-            let rule = "no flow has it as next hop or upstream";
-            reader.refuse("address", "is of no use", rule);
         }
     }
     let has_key = |hop: &Neighbour| neighbours.iter().any(|known| known.neighbour == *hop);
@@ -349,6 +369,12 @@ impl Config {
             || hops
                 .chain(self.flows.iter().filter_map(|flow| flow.edge.as_ref()))
                 .any(|it| it.one_way)
+    }
+
+    /// Number of the path to a neighbour.
+    pub fn path(&self, hop: &Neighbour) -> u8 {
+        let mut neighbours = self.neighbours.iter();
+        neighbours.find(|known| known.neighbour == *hop).map_or(0, |known| known.path)
     }
 
     /// Whether a neighbour roams.

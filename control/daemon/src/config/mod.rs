@@ -72,7 +72,8 @@ pub struct Config {
     pub daemon: Daemon,
     /// `[[link]]`, in order.
     pub links: Vec<Link>,
-    /// Every next hop and upstream that a flow names, once each; the index is the
+    /// Every next hop and upstream that a flow names, and every neighbour with a key, whether a flow
+    /// names it or not, once each; the index is the
     /// [`recoded_pipeline::params::PeerId`].
     pub hops: Vec<Neighbour>,
     /// `[[tunnel]]`, in order; the index is the [`recoded_pipeline::params::TunnelId`].
@@ -320,6 +321,7 @@ impl Config {
                 &mut errors,
             ));
         }
+        auth::add_neighbours(&neighbours, &mut hops);
         if document.links.is_empty() {
             errors.push(no_link());
         }

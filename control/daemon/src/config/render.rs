@@ -33,13 +33,14 @@ pub fn render(config: &Config) -> String {
         key(&mut text, "mtu", i64::from(tunnel.mtu));
         key(&mut text, "kill_switch", tunnel.kill_switch);
     }
-    for NeighbourKey { neighbour, known, roams } in &config.neighbours {
+    for NeighbourKey { neighbour, known, roams, path } in &config.neighbours {
         text.push_str("\n[[neighbour]]\n");
         key(&mut text, "link", config.links[neighbour.link].name.as_str());
         key(&mut text, "address", config.written(neighbour));
         keys(&mut text, ["public_key", "preshared_key"], known);
         key(&mut text, "one_way", known.one_way);
         key(&mut text, "roams", *roams);
+        key(&mut text, "path", i64::from(*path));
     }
     for item in &config.flows {
         flow(&mut text, config, item);

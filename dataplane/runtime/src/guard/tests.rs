@@ -10,7 +10,7 @@ use recoded_secure::{
     Profile, Ring, Scope, Suite, TagKey, timing,
 };
 use recoded_wire::announcement::{ANNOUNCEMENT_BYTES_MAX, Announcement, write_announcement};
-use recoded_wire::handshake::write_handshake;
+use recoded_wire::handshake::{write_edge_handshake, write_hop_handshake};
 
 const PEER: PeerId = PeerId(0);
 
@@ -101,13 +101,13 @@ fn hellos_confirm_and_messages_of_edges_need_a_tag() {
     let [(sender, _), (mut receiver, letters)] = guards();
     let mut counters = LinkCounters::default();
     let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
-    let len = write_handshake(7, false, &[], &mut message);
+    let len = write_hop_handshake(&[], &mut message);
     assert_eq!(receiver.rings.hops[0].as_ref().unwrap().sending().map(|it| it.key_id), None);
     let hello = tagged(&sender, &message[..len]);
     assert_eq!(receiver.admit(PEER, &hello, &mut counters).packet, None);
     assert!(receiver.rings.hops[0].as_ref().unwrap().sending().is_some());
     assert_eq!((counters.rx_handshakes, letters.len()), (1, 0));
-    let len = write_handshake(7, true, &[9; 60], &mut message);
+    let len = write_edge_handshake(7, &[9; 60], &mut message);
     let with_tag = tagged(&sender, &message[..len]);
     receiver.admit(PEER, &message[..len], &mut counters);
     assert_eq!(letters.len(), 0, "without a tag");
@@ -122,7 +122,7 @@ fn neighbours_without_a_key_need_no_tag_and_their_handshakes_are_counted_by_the_
     let other = PeerId(1);
     assert_eq!(guard.admit(other, &[0x22; 40], &mut counters).packet, Some(40));
     let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
-    let len = write_handshake(7, false, &[9; 60], &mut message);
+    let len = write_hop_handshake(&[9; 60], &mut message);
     let admitted = guard.admit(other, &message[..len], &mut counters);
     assert_eq!(admitted.packet, Some(len));
     assert_eq!((counters.rx_handshakes, letters.len()), (0, 0));
@@ -198,13 +198,13 @@ fn a_flood_of_messages_leaves_room_for_those_between_edges() {
     let [(sender, _), (mut receiver, letters)] = guards();
     let mut counters = LinkCounters::default();
     let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
-    let len = write_handshake(7, false, &[9; 60], &mut message);
+    let len = write_hop_handshake(&[9; 60], &mut message);
     for _ in 0..1000 {
         receiver.admit(PEER, &message[..len], &mut counters);
     }
     assert_eq!(letters.len(), MAIL_OF_HOPS);
     assert_eq!(counters.rx_handshakes_refused, 1000 - MAIL_OF_HOPS as u64);
-    let len = write_handshake(7, true, &[9; 60], &mut message);
+    let len = write_edge_handshake(7, &[9; 60], &mut message);
     let with_tag = tagged(&sender, &message[..len]);
     receiver.admit(PEER, &with_tag, &mut counters);
     assert_eq!(letters.len(), MAIL_OF_HOPS + 1);

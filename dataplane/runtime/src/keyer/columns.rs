@@ -14,7 +14,7 @@ use recoded_secure::{
     EdgeKeys, Entropy, GRANT_BYTES_MAX, Grant, GrantSchedule, GrantedSeeds, PrivateKey, PublicKey,
     Refused, RelayColumns, Ring, Strength, TagKey, write_grant,
 };
-use recoded_wire::handshake::{MESSAGE_BYTES_MAX, write_handshake};
+use recoded_wire::handshake::{MESSAGE_BYTES_MAX, write_edge_handshake};
 use recoded_wire::header::HEADER_BYTES;
 use std::sync::Arc;
 
@@ -177,7 +177,7 @@ impl Keyer {
             // Without keys there is nothing to grant.
             let Ok(bytes) = written else { continue };
             let mut packet = [0; LETTER_BYTES];
-            let len = write_handshake(flow, true, &message[..bytes], &mut packet);
+            let len = write_edge_handshake(flow, &message[..bytes], &mut packet);
             self.send_all(&next, &packet[..len], copies);
         }
         Ok(())

@@ -15,7 +15,7 @@ use recoded_secure::{
     EdgeKeys, Entropy, GROUP_BYTES, GroupReceiver, GroupSender, Profile, Refused, Ring, Suite,
     group_way,
 };
-use recoded_wire::handshake::{MESSAGE_BYTES_MAX, write_handshake};
+use recoded_wire::handshake::{MESSAGE_BYTES_MAX, write_edge_handshake};
 use recoded_wire::header::HEADER_BYTES;
 use std::sync::Arc;
 
@@ -175,7 +175,7 @@ impl Keyer {
         let next = towards_edge(params);
         for telling in sender.tellings() {
             let mut packet = [0; LETTER_BYTES];
-            let len = write_handshake(*flow, true, telling, &mut packet);
+            let len = write_edge_handshake(*flow, telling, &mut packet);
             self.send_all(&next, &packet[..len], 1);
         }
     }

@@ -16,6 +16,8 @@ const FRESH_NANOS: u64 = 5_000_000_000;
 /// The other side.
 pub(super) struct Party<Keys> {
     pub(super) key: String,
+    /// The path to it, of several.
+    pub(super) path: u8,
     pub(super) keys: Source<Keys>,
     refused: u64,
     refusal: Option<Refused>,
@@ -139,7 +141,16 @@ impl<Keys: EpochKeys> Party<Keys> {
             let identity = Identity { scope, private: private.clone(), peer: public, psk };
             Source::Agreed(Box::new(Association::new(identity, profile, now, &entropy)))
         };
-        Ok(Party { key: public.to_string(), keys, refused: 0, refusal: None })
+        Ok(Party { key: public.to_string(), path: 0, keys, refused: 0, refusal: None })
+    }
+
+    /// The same over this path to it. One-way keys are for one path.
+    pub(super) fn over(self, path: u8) -> Self {
+        let keys = match self.keys {
+            Source::Agreed(association) => Source::Agreed(Box::new(association.over(path))),
+            keys @ Source::OneWay(_) => keys,
+        };
+        Party { path, keys, ..self }
     }
 
     /// Whether the first session since this node started is young.
@@ -160,7 +171,7 @@ impl<Keys: EpochKeys> Party<Keys> {
     /// `hears`: whether packets are to come from the other side. Without a way back, keys that this
     /// node made itself say nothing of it.
     pub(super) fn report(&self, now: u64, hears: bool) -> SessionReport {
-        let Party { key, keys, refused, refusal } = self;
+        let Party { key, keys, refused, refusal, path: _ } = self;
         let sending = keys.ring().sending().map(|epoch| epoch.since);
         let (since, handshakes) = match keys {
             Source::Agreed(association) => (sending, association.agreed()),

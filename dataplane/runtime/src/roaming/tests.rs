@@ -5,7 +5,7 @@ use crate::topology::PeerKey;
 use crate::topology::tests::topology;
 use proptest::prelude::*;
 use recoded_secure::{Entropy, PresharedKey, PrivateKey};
-use recoded_wire::handshake::write_handshake;
+use recoded_wire::handshake::write_hop_handshake;
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::shard::source_port;
 
@@ -22,6 +22,7 @@ fn around() -> Topology {
         address: [10, 0, 2, last].into(),
         key: Some(PeerKey { public, psk: PresharedKey::none(), one_way: false }),
         roams,
+        path: 0,
     };
     topology.hops = vec![hop(2, true), hop(3, true), hop(4, false)];
     topology
@@ -56,14 +57,16 @@ fn neighbours_that_roam_are_told_by_address_and_port_and_others_by_address() {
     let near = Near::new(&around());
     let around = &near.links[0];
     let packet = packet(7, 3);
-    let find = |source| around.find(source, &packet);
+    let find = |source| around.find(source, &packet).map(|found| found.peer);
     assert_eq!(find(at(2, PORT)), Some(PeerId(0)));
+    let roams = |source| around.find(source, &packet).is_some_and(|found| found.roams);
+    assert!(roams(at(3, PORT)) && !roams(at(4, PORT)));
     assert_eq!(find(at(2, source_port(7, 3))), Some(PeerId(0)), "with AF_XDP there");
     assert_eq!(find(at(2, 4000)), None, "translated, or somebody else");
     assert_eq!(find(at(4, 4000)), Some(PeerId(2)));
     assert_eq!(find(at(9, PORT)), None);
     assert!(around.roaming().eq([PeerId(0), PeerId(1)]));
-    let moved = |peer, source| around.moved(PeerId(peer), source, &packet);
+    let moved = |peer, source| near.moved(PeerId(peer), source, &packet);
     assert_eq!(moved(0, at(2, PORT)), None);
     assert_eq!(moved(0, at(2, source_port(7, 3))), None);
     assert_eq!(moved(0, at(9, 4000)), Some(at(9, 4000)));
@@ -79,13 +82,21 @@ fn neighbour_moves_and_is_found_and_sent_to_there() {
     assert_eq!(movers.relocate(0, place(to), 0), Ok(false), "it is there");
     let near = movers.near();
     assert_eq!(near.endpoints[0], Endpoint { at: to, moves: 1 });
-    assert_eq!(near.links[0].find(to, &packet(7, 0)), Some(PeerId(0)));
-    assert_eq!(near.links[0].find(at(2, PORT), &packet(7, 0)), None);
+    let find = |near: &Near, source| near.links[0].find(source, &packet(7, 0)).map(|it| it.peer);
+    assert_eq!(find(&near, to), Some(PeerId(0)));
+    assert_eq!(find(&near, at(2, PORT)), None);
     // Two behind one address.
     assert_eq!(movers.relocate(1, place(at(9, 4001)), 0), Ok(true));
     let near = movers.near();
-    assert_eq!(near.links[0].find(to, &packet(7, 0)), Some(PeerId(0)));
-    assert_eq!(near.links[0].find(at(9, 4001), &packet(7, 0)), Some(PeerId(1)));
+    assert_eq!(find(&near, to), Some(PeerId(0)));
+    assert_eq!(find(&near, at(9, 4001)), Some(PeerId(1)));
+    // The box in between gives the port of one to the other, which the first has left unheard.
+    assert_eq!(movers.relocate(1, place(to), 0), Ok(true));
+    assert_eq!(movers.near().endpoints[1].at, to);
+    assert_eq!(movers.relocate(0, place(at(9, 4001)), 0), Ok(true));
+    let near = movers.near();
+    assert_eq!(find(&near, to), Some(PeerId(1)));
+    assert_eq!(find(&near, at(9, 4001)), Some(PeerId(0)), "they have changed places");
 }
 
 #[test]
@@ -99,7 +110,6 @@ fn neighbour_stays_where_the_new_place_cannot_be() {
         let address = SocketAddr::new(address.parse().unwrap(), PORT);
         assert_eq!(relocate(0, address), Err(Stays::Unreachable), "{address}");
     }
-    assert_eq!(relocate(0, at(3, PORT)), Err(Stays::Taken));
     assert_eq!(relocate(0, at(4, 4000)), Err(Stays::Taken), "its address is the other one's");
     let elsewhere = Place { link: 1, address: at(9, PORT) };
     assert_eq!(movers.relocate(0, elsewhere, 0), Err(Stays::Fixed), "the link is another one");
@@ -150,7 +160,7 @@ fn a_look_takes_packets_of_known_keys_and_handshakes_of_each_a_bounded_number() 
         packet
     };
     let mut message = [0; 200];
-    let len = write_handshake(7, false, &[9; 100], &mut message);
+    let len = write_hop_handshake(&[9; 100], &mut message);
     let message = &message[..len];
     lookout.watch(true, [3, 200].into_iter());
     assert!(!lookout.takes(&with_key(3)) && !lookout.takes(message), "nothing is left yet");
@@ -163,6 +173,40 @@ fn a_look_takes_packets_of_known_keys_and_handshakes_of_each_a_bounded_number() 
     lookout.refill();
     lookout.watch(false, [].into_iter());
     assert!(!lookout.takes(&with_key(200)) && !lookout.takes(message));
+}
+
+#[test]
+fn neighbours_that_roam_are_found_by_the_ids_of_their_keys_alone() {
+    let mut senders = Senders::default();
+    senders.fill([(7, PeerId(3)), (9, PeerId(1)), (7, PeerId(0))].into_iter());
+    let of = |key: u8| {
+        let packet = [&packet(7, 0)[..], &[key, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+        senders.of(&packet).collect::<Vec<_>>()
+    };
+    assert_eq!(of(7), [PeerId(0), PeerId(3)]);
+    assert_eq!((of(9), of(8)), (vec![PeerId(1)], vec![]));
+    assert_eq!(senders.of(&[7; TRAILER_BYTES - 1]).count(), 0, "no trailer");
+}
+
+/// What a packet costs that names a key: of 200 hosts with two paths each, some have the same id by
+/// chance, and it is verified under theirs only.
+#[test]
+fn packet_at_a_hub_of_two_hundred_hosts_is_verified_under_few_keys() {
+    let mut senders = Senders::default();
+    let mut state = 0x9E37_79B9_u32;
+    let mut id = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    // Two epochs of each are valid at a time.
+    senders.fill((0..800).map(|epoch| (id(), PeerId(epoch / 2))));
+    let of = |key: u8| {
+        let packet = [&packet(7, 0)[..], &[key, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+        senders.of(&packet).count()
+    };
+    let counts: Vec<usize> = (0..=u8::MAX).map(of).collect();
+    assert_eq!(counts.iter().sum::<usize>(), 800);
+    assert!(*counts.iter().max().unwrap() <= 12, "{counts:?}");
 }
 
 proptest! {

@@ -13,6 +13,7 @@ fn talk(hops: u8, instance: u16) -> Talk {
         address: [192, 0, 2, last].into(),
         key: None,
         roams: false,
+        path: 0,
     };
     let topology = Topology { hops: (1..=hops).map(hop).collect(), ..topology() };
     Talk::new(&topology, 0, instance)

@@ -40,7 +40,7 @@ impl UdpSocket {
             (false, true) => "this Linux does not merge packets (UDP_GRO)",
             (false, false) => "this Linux neither merges nor splits packets (UDP_GRO)",
         };
-        let Near { endpoints, mut links } = Near::new(topology);
+        let Near { endpoints, mut links, .. } = Near::new(topology);
         let targets: Vec<SocketAddr> = endpoints.iter().map(|endpoint| endpoint.at).collect();
         let socket = UdpSocket {
             fd,

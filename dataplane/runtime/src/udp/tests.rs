@@ -42,6 +42,7 @@ fn topology(local: &str, neighbour: &str, port: u16) -> Topology {
             address: neighbour.parse().unwrap(),
             key: None,
             roams: false,
+            path: 0,
         }],
         tunnels: Vec::new(),
     }
@@ -286,13 +287,14 @@ impl Tables for Pinned {
 proptest! {
     #[test]
     fn verdicts_are_those_of_the_xdp_program(
-        first: u8, flow in prop_oneof![Just(FLOW), any::<u32>()], host in 1u8..4,
-        len in 0usize..40,
+        first in prop_oneof![Just(0x27), any::<u8>()],
+        flags in prop_oneof![Just(0x80), any::<u8>()],
+        flow in prop_oneof![Just(FLOW), any::<u32>()], host in 1u8..4, len in 0usize..40,
     ) {
         let (local, source) = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(10, 0, 0, host));
         let neighbour = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
         let mut payload = packet(0, 40);
-        payload[0] = first;
+        (payload[0], payload[1]) = (first, flags);
         payload[FLOW_OFFSET..FLOW_OFFSET + 4].copy_from_slice(&flow.to_be_bytes());
         payload.truncate(len);
         let encap = Encap::new([2; 6], [4; 6], source.into(), local.into(), 9426).unwrap();

@@ -1,10 +1,12 @@
 //! Which neighbour sent a packet, and where neighbours are.
 
 use super::Worker;
-use crate::guard::Admitted;
+use crate::guard::{Admitted, count};
 use crate::outbox::Outbox;
-use crate::roaming::{Place, is_message};
+use crate::port::Port;
+use crate::roaming::{Found, Lookout, Place, is_message};
 use recoded_pipeline::params::{Nanos, PeerId};
+use recoded_secure::Refused;
 use recoded_wire::frames::{Frames, Span};
 
 impl Worker {
@@ -20,17 +22,20 @@ impl Worker {
     ) -> Option<(Option<PeerId>, Span)> {
         let Place { link, address } = place;
         let packet = self.umem.bytes(payload);
-        let Outbox { guard, links, .. } = &mut self.outbox;
         let (peer, admitted) = match self.near.links[link].find(address, packet) {
-            Some(peer) => (peer, guard.admit(peer, packet, &mut links[link])),
-            None => match self.recognise(place, payload)? {
-                Some(found) => found,
-                None => return Some((None, payload)),
-            },
+            Some(Found { peer, roams: false }) => {
+                let Outbox { guard, links, .. } = &mut self.outbox;
+                (peer, guard.admit(peer, packet, &mut links[link]))
+            }
+            Some(Found { peer, .. }) => self.recognise(place, Some(peer), payload)?,
+            None if self.near.links[link].roaming().next().is_none() => {
+                return Some((None, payload));
+            }
+            None => self.recognise(place, None, payload)?,
         };
         if admitted.is_newest {
             let packet = self.umem.bytes(payload);
-            if let Some(address) = self.near.links[link].moved(peer, address, packet) {
+            if let Some(address) = self.near.moved(peer, address, packet) {
                 self.outbox.guard.relocate(peer, Place { link, address }, now);
             }
         }
@@ -43,22 +48,46 @@ impl Worker {
         }
     }
 
-    /// Looks at a packet from an address that is no neighbour's: which of those that roam sent it,
-    /// or `Some(None)` where none does. `None`: it ends here, and was counted.
-    #[cold]
-    fn recognise(&mut self, place: Place, payload: Span) -> Option<Option<(PeerId, Admitted)>> {
-        let (around, packet) = (&self.near.links[place.link], self.umem.bytes(payload));
-        if around.roaming().next().is_none() {
-            return Some(None);
-        }
+    /// Which of the neighbours that roam sent a packet: the one that is `known` to be at its
+    /// address, or another one that has a key with its id, since addresses that are translated
+    /// change hands. `None`: it ends here, and was counted.
+    fn recognise(
+        &mut self,
+        place: Place,
+        known: Option<PeerId>,
+        payload: Span,
+    ) -> Option<(PeerId, Admitted)> {
+        let packet = self.umem.bytes(payload);
         let Outbox { guard, links, .. } = &mut self.outbox;
         let counters = &mut links[place.link];
         if is_message(packet) {
             guard.ask(place, packet, counters);
-        } else if let Some(found) = guard.recognise(around.roaming(), packet, counters) {
-            return Some(Some(found));
-        } else if let Some(port) = &mut self.ports[place.link] {
-            port.refuse();
+            self.umem.release(payload.frame);
+            return None;
+        }
+        let first = guard.recognise(known.into_iter(), packet, counters);
+        let mut is_looked_for = || {
+            let lookout = self.ports[place.link].as_mut().and_then(Port::lookout);
+            known.is_none() || lookout.is_some_and(Lookout::takes_another)
+        };
+        let found = match first {
+            Err(reason) if reason != Refused::Replayed && is_looked_for() => {
+                let senders = self.state.senders[place.link].of(packet);
+                let others = senders.filter(|peer| Some(*peer) != known);
+                let found = guard.recognise(others, packet, counters);
+                counters.rx_elsewhere += u64::from(found.is_ok());
+                found.map_err(|other| if known.is_some() { reason } else { other })
+            }
+            first => first,
+        };
+        let reason = match found {
+            Ok(found) => return Some(found),
+            Err(reason) => reason,
+        };
+        match (known, &mut self.ports[place.link]) {
+            (Some(_), _) => count(reason, counters),
+            (None, Some(port)) => port.refuse(),
+            (None, None) => {}
         }
         self.umem.release(payload.frame);
         None
@@ -89,8 +118,9 @@ impl Worker {
             }
             let Some(lookout) = port.lookout() else { continue };
             let roaming = || self.near.links[link].roaming();
-            let keys = roaming().flat_map(|peer| guard.key_ids(peer));
-            lookout.watch(roaming().next().is_some(), keys);
+            let keys = || roaming().flat_map(|peer| guard.key_ids(peer).map(move |id| (id, peer)));
+            lookout.watch(roaming().next().is_some(), keys().map(|(id, _)| id));
+            self.state.senders[link].fill(keys());
         }
     }
 }

@@ -104,7 +104,7 @@ pub fn inside<R: Send>(name: &str, work: impl FnOnce() -> R + Send) -> R {
 
 /// A neighbour on the link, without a key.
 pub fn hop(address: &str) -> HopConfig {
-    HopConfig { link: 0, address: address.parse().unwrap(), key: None, roams: false }
+    HopConfig { link: 0, address: address.parse().unwrap(), key: None, roams: false, path: 0 }
 }
 
 pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {

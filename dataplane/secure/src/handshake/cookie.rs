@@ -92,7 +92,7 @@ impl Gate {
         if is_equal(&mac(&cookie, &[rest]), mac2) {
             return Ok(Admission::Pass);
         }
-        self.reply(&cookie, mac1, entropy, out).map(Admission::Reply)
+        self.reply(&cookie, (message, mac1), entropy, out).map(Admission::Reply)
     }
 
     fn advance(&mut self, now: u64, entropy: &Entropy) {
@@ -108,13 +108,13 @@ impl Gate {
     fn reply(
         &self,
         cookie: &[u8; MAC],
-        mac1: &[u8; MAC],
+        (message, mac1): (&[u8], &[u8; MAC]),
         entropy: &Entropy,
         out: &mut [u8],
     ) -> Result<usize, Refused> {
         let out = out.get_mut(..COOKIE_BYTES).ok_or(Refused::Malformed)?;
         let nonce: [u8; NONCE] = entropy.extra(0);
-        out[..HEADER].copy_from_slice(&[FIRST_BYTE, COOKIE, 0, 0]);
+        out[..HEADER].copy_from_slice(&[FIRST_BYTE, COOKIE, message[2], message[3]]);
         out[HEADER..][..NONCE].copy_from_slice(&nonce);
         let sealed = &mut out[HEADER + NONCE..];
         sealed[..MAC].copy_from_slice(cookie);
@@ -132,8 +132,9 @@ pub(super) struct Stamps {
     cookie_key: Secret<32>,
     /// A cookie of the peer, and when it came.
     cookie: Option<(Secret<MAC>, u64)>,
-    /// The MAC of the last message, which a cookie answers.
-    last: Option<[u8; MAC]>,
+    /// The last message, which a cookie answers: bytes 2 and 3 of it, by which it is found among
+    /// those of other sessions, and its MAC.
+    last: Option<([u8; 2], [u8; MAC])>,
 }
 
 impl Stamps {
@@ -152,17 +153,18 @@ impl Stamps {
             None => [0; MAC],
         };
         message[at + MAC..].copy_from_slice(&mac2);
-        self.last = Some(mac1);
+        self.last = Some(([message[2], message[3]], mac1));
     }
 
     /// Reads a cookie that answers the last message.
     pub fn read_cookie(
         &mut self,
         now: u64,
+        answered: [u8; 2],
         nonce: &[u8; NONCE],
         sealed: &[u8],
     ) -> Result<(), Refused> {
-        let last = self.last.ok_or(Refused::Unexpected)?;
+        let (_, last) = self.last.filter(|it| it.0 == answered).ok_or(Refused::Unexpected)?;
         let (cookie, tag) = sealed.split_first_chunk::<MAC>().ok_or(Refused::Malformed)?;
         let tag: &[u8; 16] = tag.first_chunk().ok_or(Refused::Malformed)?;
         let mut cookie = Secret::new(*cookie);

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!                0        1          2             3               4
-//!  initiation    0x27     1          sender's id   0               noise, 105  mac1, 16  mac2, 16
-//!  response      0x27     2          0             receiver's id   noise, 50   mac1, 16  mac2, 16
-//!  cookie        0x27     3          0             0               nonce, 24   sealed cookie, 32
+//!  initiation    0x27     1          sender's id   path            noise, 105  mac1, 16  mac2, 16
+//!  response      0x27     2          path          receiver's id   noise, 50   mac1, 16  mac2, 16
+//!  cookie        0x27     3          bytes 2 and 3 of what it      nonce, 24   sealed cookie, 32
+//!                                    answers
 //!  opening       0x27     4          sender's id   profile         see one_way
 //!  grant         0x27     5          epochs        columns         see grant
 //!  telling       0x27     6          0             0               see group
@@ -14,7 +15,9 @@
 //! ```
 //!
 //! 0x27 is version 2, type 7. An id is what packets name keys by, chosen by who receives them. The
-//! four bytes before an initiation's noise are the prologue of the handshake.
+//! four bytes before an initiation's noise are part of the prologue of the handshake, and the path
+//! with them: two nodes with several paths between them agree on keys for each. It is 0 where there
+//! is one path, and between the ends of flows.
 
 /// Version 2 and the type of handshakes.
 pub(crate) const FIRST_BYTE: u8 = 0x20 | HANDSHAKE_TYPE;
@@ -55,23 +58,34 @@ pub const HANDSHAKE_BYTES_MAX: usize = INITIATION_BYTES;
 #[derive(Copy, Clone)]
 pub(super) enum Message<'a> {
     Initiation { header: &'a [u8; HEADER], noise: &'a [u8] },
-    Response { receiver: u8, noise: &'a [u8] },
-    Cookie { nonce: &'a [u8; NONCE], sealed: &'a [u8] },
+    Response { path: u8, receiver: u8, noise: &'a [u8] },
+    Cookie { answered: [u8; 2], nonce: &'a [u8; NONCE], sealed: &'a [u8] },
+}
+
+/// The path that a message names: anyone may write one. `None` for a cookie, which names what it
+/// answers, and for what is no message.
+#[must_use]
+pub fn path_of(message: &[u8]) -> Option<u8> {
+    match parse(message)? {
+        Message::Initiation { header, .. } => Some(header[3]),
+        Message::Response { path, .. } => Some(path),
+        Message::Cookie { .. } => None,
+    }
 }
 
 /// What a message is; `None` where it is none.
 pub(super) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
     match (*header, bytes.len()) {
-        ([FIRST_BYTE, INITIATION, _, 0], INITIATION_BYTES) => {
+        ([FIRST_BYTE, INITIATION, _, _], INITIATION_BYTES) => {
             Some(Message::Initiation { header, noise: &rest[..INITIATION_NOISE] })
         }
-        ([FIRST_BYTE, RESPONSE, 0, receiver], RESPONSE_BYTES) => {
-            Some(Message::Response { receiver, noise: &rest[..RESPONSE_NOISE] })
+        ([FIRST_BYTE, RESPONSE, path, receiver], RESPONSE_BYTES) => {
+            Some(Message::Response { path, receiver, noise: &rest[..RESPONSE_NOISE] })
         }
-        ([FIRST_BYTE, COOKIE, 0, 0], COOKIE_BYTES) => {
+        ([FIRST_BYTE, COOKIE, one, other], COOKIE_BYTES) => {
             let (nonce, sealed) = rest.split_first_chunk()?;
-            Some(Message::Cookie { nonce, sealed })
+            Some(Message::Cookie { answered: [one, other], nonce, sealed })
         }
         _ => None,
     }

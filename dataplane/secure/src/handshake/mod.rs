@@ -18,7 +18,7 @@ mod session;
 pub mod timing;
 
 pub use cookie::{Admission, Gate};
-pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE};
+pub use message::{HANDSHAKE_BYTES_MAX, HANDSHAKE_TYPE, path_of};
 pub use session::{Established, Identity, Scope, Session, Step};
 
 pub(crate) use cookie::{mac, mac1};

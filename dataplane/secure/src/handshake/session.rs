@@ -57,6 +57,7 @@ pub struct Established {
 pub struct Session {
     identity: Identity,
     profile: Profile,
+    path: u8,
     stamps: Stamps,
     ring: Ring<Began>,
     pending: Option<Pending>,
@@ -104,6 +105,7 @@ impl Session {
             stamps: Stamps::new(&identity.peer),
             identity,
             profile: profile.into(),
+            path: 0,
             ring: Ring::default(),
             pending: None,
             earlier: VecDeque::new(),
@@ -115,6 +117,19 @@ impl Session {
             peer_stamp: None,
             stale_at: None,
         }
+    }
+
+    /// The handshakes over this path to the peer, of several. Path 0 is the only one otherwise.
+    #[must_use]
+    pub const fn over(mut self, path: u8) -> Self {
+        self.path = path;
+        self
+    }
+
+    /// The path that they are for.
+    #[must_use]
+    pub const fn path(&self) -> u8 {
+        self.path
     }
 
     /// Begins a handshake when it is time. `stamp` is the wall clock in nanoseconds, or another
@@ -140,7 +155,7 @@ impl Session {
         }
         self.last_stamp = stamp.max(self.last_stamp + 1);
         self.last_id = self.free_id();
-        let header = [FIRST_BYTE, INITIATION, self.last_id, 0];
+        let header = [FIRST_BYTE, INITIATION, self.last_id, self.path];
         let mut state = noise::initiator(&self.identity, &header, entropy)?;
         let mut payload = [0; INITIATION_PAYLOAD];
         payload[..8].copy_from_slice(&self.last_stamp.to_be_bytes());
@@ -175,9 +190,10 @@ impl Session {
     ) -> Result<Step, Refused> {
         match parse(message).ok_or(Refused::Malformed)? {
             Message::Initiation { header, noise } => self.respond(now, entropy, header, noise, out),
-            Message::Response { receiver, noise } => self.finish(now, receiver, noise),
-            Message::Cookie { nonce, sealed } => {
-                self.stamps.read_cookie(now, nonce, sealed)?;
+            Message::Response { path, .. } if path != self.path => Err(Refused::OtherPath),
+            Message::Response { receiver, noise, .. } => self.finish(now, receiver, noise),
+            Message::Cookie { answered, nonce, sealed } => {
+                self.stamps.read_cookie(now, answered, nonce, sealed)?;
                 // With the cookie, as soon as the peer looks at another one.
                 let again = now.saturating_add(INITIATION_NANOS_MIN);
                 self.next_initiation = self.next_initiation.min(again);
@@ -259,6 +275,10 @@ impl Session {
         if state.get_remote_static() != Some(self.identity.peer.bytes()) {
             return Err(Refused::OtherPeer);
         }
+        // The peer wrote it: the prologue has the header.
+        if header[3] != self.path {
+            return Err(Refused::OtherPath);
+        }
         let [stamp @ .., code] = payload;
         let stamp = u64::from_be_bytes(stamp);
         if let Some((newest, _)) = self.peer_stamp.filter(|(newest, _)| stamp <= *newest) {
@@ -276,7 +296,7 @@ impl Session {
         };
         let key_id = self.free_id();
         let message = out.get_mut(..RESPONSE_BYTES).ok_or(Refused::Long)?;
-        let response = [FIRST_BYTE, RESPONSE, 0, header[2]];
+        let response = [FIRST_BYTE, RESPONSE, self.path, header[2]];
         write(&mut state, &response, &[key_id, answer.code()], message)?;
         self.stamps.write(now, message);
         self.peer_stamp = Some((stamp, now));

@@ -43,6 +43,7 @@ mod timed;
 mod topology;
 mod tree;
 mod udp;
+mod uplinks;
 mod vrf;
 mod waits;
 mod workers;

@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use crate::common;
+use crate::reload::{DONE, recodectl};
 use recoded_api::v1::{Disagreement, Neighbour};
-use recoded_netns::{AuthPlan, Bed, Daemon, LinePlan, Loss};
+use recoded_netns::{AuthPlan, Bed, Daemon, FlowPlan, LinePlan, Loss, Towards, TunnelPlan};
 
 /// What a node says of its neighbours.
 fn neighbours(daemon: &Daemon) -> Vec<Neighbour> {
@@ -110,4 +111,88 @@ fn neighbours_with_keys_talk_too() {
         let wrong: u64 = faults.map(|faults| faults["rx_wrong_tag"]).sum();
         assert_eq!(wrong, 0, "{}", daemon.name());
     }
+}
+
+/// A line with keys and two tunnels: flows 1 and 2 serve the first one, 3 and 4 the second.
+fn two_tunnels() -> (Bed, LinePlan) {
+    let (bed, mut plan) = line(Some(AuthPlan::new("full", 2)));
+    plan.tunnels.push(TunnelPlan { name: "rec1", network: 98, mtu: None });
+    plan.flows.push(FlowPlan::new(3, Towards::East, "rec1"));
+    plan.flows.push(FlowPlan::new(4, Towards::West, "rec1"));
+    (bed, plan)
+}
+
+/// Guards against handshakes under the id of the first flow over a neighbour: with another id for
+/// that flow at the relay, no box had keys with any other, and `doctor` named keys.
+#[test]
+fn mistyped_first_flow_costs_that_flow_alone_and_is_named_at_both_with_keys() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, plan) = two_tunnels();
+    let mut mistyped = plan.clone();
+    mistyped.flows.iter_mut().filter(|flow| flow.id == 1).for_each(|flow| flow.id = 11);
+    let plans = [&plan, &mistyped, &plan];
+    let daemons: Vec<Daemon> =
+        (0..3).map(|host| Daemon::start(&bed, host, plans[host]).unwrap()).collect();
+    let has_keys = |daemon: &Daemon| {
+        let sessions = daemon.show().unwrap().sessions;
+        let mut hops = sessions.iter().filter(|session| session.with.contains(':'));
+        hops.all(|session| session.age_seconds.is_some())
+    };
+    for daemon in &daemons {
+        common::wait_for("a session with each neighbour", daemon, || has_keys(daemon));
+    }
+    common::wait_for("the other tunnel", &daemons[0], || {
+        common::answers(bed.source(), "10.98.0.2")
+    });
+    assert!(!common::answers(bed.source(), "10.99.0.2"), "its flow is mistyped");
+    let said = |flow, reason: &str, ours| (flow, reason.to_owned(), ours);
+    wait("the source names it", 20, || {
+        disagreements(&daemons[0]).contains(&said(1, "unknown_flow", false))
+    });
+    wait("the relay names it", 20, || {
+        disagreements(&daemons[1]).contains(&said(1, "unknown_flow", true))
+    });
+    let (_, doctor) = recodectl(&daemons[1], "doctor");
+    assert!(doctor.contains("sends flow 1, which this node does not have"), "{doctor}");
+}
+
+/// Guards against the same at a later start: two flows that are taken off a relay cost nothing
+/// until the source starts again, and then the others had no keys, and lost those they had.
+#[test]
+fn flows_taken_off_a_relay_leave_the_others_whole_when_the_source_starts_again() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, plan) = two_tunnels();
+    let mut daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let mut fewer = plan.clone();
+    fewer.flows.retain(|flow| flow.id > 2);
+    let relay = &daemons[1];
+    let text = fewer.config(1, &relay.socket().to_string_lossy());
+    std::fs::write(relay.config(), text).unwrap();
+    let (code, said) = recodectl(relay, "reload");
+    assert_eq!(code, DONE, "{said}");
+    daemons[0].kill();
+    daemons[0].spawn_again().unwrap();
+    daemons[0].wait_until_it_answers().unwrap();
+    common::wait_for("the flows that are left", &daemons[0], || {
+        common::answers(bed.source(), "10.98.0.2")
+    });
+}
+
+/// Neighbours without a flow in common have a session, by which both name what the relay lacks.
+#[test]
+fn relay_without_any_flow_keeps_sessions_and_all_flows_are_named() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (bed, plan) = two_tunnels();
+    let mut none = plan.clone();
+    none.flows.clear();
+    let source = Daemon::start(&bed, 0, &plan).unwrap();
+    let relay = Daemon::start(&bed, 1, &none).unwrap();
+    common::wait_for("a session without a flow", &relay, || {
+        relay.show().unwrap().sessions.iter().any(|session| session.age_seconds.is_some())
+    });
+    let unknown = |flow| (flow, "unknown_flow".to_owned(), false);
+    wait("the source names both", 20, || {
+        let all = disagreements(&source);
+        all.contains(&unknown(1)) && all.contains(&unknown(3))
+    });
 }

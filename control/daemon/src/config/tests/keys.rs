@@ -471,8 +471,15 @@ fn neighbour_roams_on_links_with_udp_sockets_and_alone_with_its_key() {
     let (_, keys) = twins.0.iter().find(|(kind, _)| *kind == "neighbour").expect("one").clone();
     twins.0.push(("neighbour", keys));
     let twins = twins.with("neighbour", "address", Some("\"10.0.1.7\""));
-    let said = twins.parse().expect_err("which of them is it?");
-    assert!(said.contains("10.0.1.7 on this link has the same key"), "{said}");
+    let said = twins.clone().parse().expect_err("which of them is it?");
+    assert!(said.contains("10.0.1.7 on this link has the same key and path"), "{said}");
+    // Two paths to one key that roams, as two uplinks behind address translation are.
+    let config = twins.with("neighbour", "path", Some("1")).parse().expect("two paths");
+    let paths: Vec<u8> = config.neighbours.iter().map(|known| known.path).collect();
+    assert_eq!(paths.iter().filter(|path| **path == 1).count(), 1, "{paths:?}");
+    assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+    let said = file().with("neighbour", "path", Some("256")).parse().expect_err("eight bits");
+    assert!(said.contains("0 to 255, the same at both ends"), "{said}");
     // Any address of this host will do with UDP sockets.
     let any = file().with("link", "local", Some("\"0.0.0.0\"")).parse().expect("any address");
     assert!(any.links[0].local.is_unspecified());
