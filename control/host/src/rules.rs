@@ -4,8 +4,11 @@ use crate::facts::{Face, Facts, shares_prefix};
 use crate::{Finding, Level, Link, Plan, Sockets, fit, unit};
 use std::net::IpAddr;
 
-/// The oldest Linux with all that the daemon asks of it.
-const LINUX_MIN: (u32, u32) = (5, 10);
+/// The oldest Linux with all system calls that the daemon makes.
+const LINUX_MIN: (u32, u32) = (5, 4);
+
+/// The oldest Linux whose XDP has all features that links with AF_XDP sockets use.
+const LINUX_MIN_XDP: (u32, u32) = (5, 10);
 
 /// Bits of capabilities, as capability.h has them.
 const NET_ADMIN: u32 = 12;
@@ -37,13 +40,25 @@ pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
-    let (major, minor) = facts.linux;
-    if facts.linux < LINUX_MIN && facts.linux != (0, 0) {
-        let cause = format!("Linux {major}.{minor} lacks what recoded needs");
-        findings.push(error("host".into(), cause, "use Linux 5.10 or newer".into()));
+/// A finding where Linux is too old for all links, or for those with AF_XDP sockets.
+fn old_linux(version: (u32, u32), needs_xdp: bool) -> Option<Finding> {
+    let (major, minor) = version;
+    let is_known = version != (0, 0);
+    if is_known && version < LINUX_MIN {
+        let cause = format!("Linux {major}.{minor} is too old for recoded");
+        Some(error("host".into(), cause, "use Linux 5.10 or newer".into()))
+    } else if is_known && version < LINUX_MIN_XDP && needs_xdp {
+        let cause = format!("Linux {major}.{minor} is too old for links with AF_XDP sockets");
+        let cure = "use Linux 5.10 or newer, or set backend = \"udp\" in each [[link]]";
+        Some(error("host".into(), cause, cure.into()))
+    } else {
+        None
     }
+}
+
+fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
     let needs_xdp = plan.links.iter().any(|link| link.sockets == Sockets::Xdp);
+    findings.extend(old_linux(facts.linux, needs_xdp));
     if needs_xdp && facts.has_af_xdp == Some(false) {
         let cause = "this Linux has no AF_XDP sockets".into();
         let cure = "use one with CONFIG_XDP_SOCKETS, or set backend = \"udp\" in each [[link]]";
@@ -465,7 +480,14 @@ mod tests {
         let there = Facts { memlock_bytes: Some(8 << 20), capabilities: bounded, ..facts() };
         assert!(only(&plan(), &there, Level::Warning).contains("ulimit -l"));
         only(&plan(), &Facts { capabilities: 0, ..facts() }, Level::Warning);
-        only(&plan(), &Facts { linux: (5, 4), ..facts() }, Level::Error);
+        let said = only(&plan(), &Facts { linux: (5, 9), ..facts() }, Level::Error);
+        assert!(said.contains("backend = \"udp\""), "{said}");
+        let mut udp = plan();
+        for link in &mut udp.links {
+            link.sockets = Sockets::Udp;
+        }
+        assert_eq!(judge(&udp, &Facts { linux: (5, 4), ..facts() }), []);
+        only(&udp, &Facts { linux: (5, 3), ..facts() }, Level::Error);
         only(&plan(), &Facts { has_af_xdp: Some(false), ..facts() }, Level::Error);
         only(&plan(), &Facts { has_tun: false, ..facts() }, Level::Error);
         let mut there = facts();

@@ -3,6 +3,7 @@
 
 mod kernels;
 mod nics;
+mod stacks;
 mod trial;
 
 use crate::LabError;
@@ -81,7 +82,8 @@ pub struct Machine {
 }
 
 /// Every machine.
-pub static MACHINES: &[Machine] = &[nics::MACHINE, kernels::V5_10, kernels::V6_1, kernels::V6_12];
+pub static MACHINES: &[Machine] =
+    &[nics::MACHINE, kernels::V5_10, kernels::V6_1, kernels::V6_12, stacks::MACHINE];
 
 /// Every case with its machine.
 pub fn all() -> impl Iterator<Item = (&'static Machine, &'static Case)> {

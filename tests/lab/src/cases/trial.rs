@@ -2,7 +2,7 @@
 
 use super::Nic;
 use crate::LabError;
-use crate::guest::{Guest, Setup};
+use crate::guest::{Guest, Setup, Stack};
 
 /// One card with one backend.
 pub(super) struct Trial {
@@ -12,21 +12,28 @@ pub(super) struct Trial {
     modes: [&'static str; 2],
     /// A word of the reason that `show` gives.
     reason: &'static str,
+    /// What lies between card and link.
+    stack: Option<Stack>,
 }
 
 impl Trial {
     pub(super) fn new(nic: Nic, backend: Option<&'static str>, modes: [&'static str; 2]) -> Trial {
-        Trial { nic, backend, modes, reason: "" }
+        Trial { nic, backend, modes, reason: "", stack: None }
     }
 
     pub(super) fn reason(self, reason: &'static str) -> Trial {
         Trial { reason, ..self }
     }
 
+    pub(super) fn stack(self, stack: Stack) -> Trial {
+        Trial { stack: Some(stack), ..self }
+    }
+
     pub(super) fn run(self, guest: &Guest) -> Result<String, LabError> {
         let pair = guest.pair(self.nic)?;
         pair.one_queue()?;
-        let boxes = pair.start(&Setup { backend: self.backend, ..Setup::default() })?;
+        let Trial { backend, stack, .. } = self;
+        let boxes = pair.start(&Setup { backend, stack, ..Setup::default() })?;
         boxes.carry()?;
         let [a, _] = boxes.links()?;
         let is = [a.xdp_mode.as_str(), a.socket_mode.as_str()];

@@ -39,7 +39,13 @@ pub struct Setup {
     pub backend: Option<&'static str>,
     /// Further lines of `[daemon]`.
     pub daemon: &'static str,
+    /// Makes the interface of the link on top of the card.
+    pub stack: Option<Stack>,
 }
+
+/// Makes an interface on top of another one and returns its name. Its arguments are the namespace,
+/// the lower interface, and which of the two boxes this is.
+pub type Stack = fn(&Namespace, &str, usize) -> Result<String, LabError>;
 
 /// Two boxes. Their daemons end, and the interfaces are free again, when this is dropped.
 #[derive(Debug)]
@@ -72,8 +78,8 @@ impl Boxes {
     /// # Errors
     /// When an interface has no carrier, or a daemon does not start.
     pub fn start(case: &str, interfaces: &[String; 2], setup: &Setup) -> Result<Boxes, LabError> {
-        let first = Node::make(case, 0, &interfaces[0])?;
-        let second = Node::make(case, 1, &interfaces[1])?;
+        let first = Node::make(case, 0, &interfaces[0], setup)?;
+        let second = Node::make(case, 1, &interfaces[1], setup)?;
         let mut boxes = Boxes { nodes: [first, second] };
         for (end, node) in boxes.nodes.iter().enumerate() {
             node.wait_for_carrier()?;
@@ -134,13 +140,13 @@ impl Boxes {
 }
 
 impl Node {
-    fn make(case: &str, end: usize, interface: &str) -> Result<Node, LabError> {
+    fn make(case: &str, end: usize, card: &str, setup: &Setup) -> Result<Node, LabError> {
         let name = ["a", "b"][end];
         let place = |ending: &str| Path::new(SHARED).join(format!("{case}-{name}.{ending}"));
         let namespace = Namespace::create(name.into())?;
-        let node = Node {
+        let mut node = Node {
             namespace,
-            interface: interface.into(),
+            interface: card.into(),
             inside: INSIDE[end],
             config: place("toml"),
             // Sockets need a file system of the guest's own.
@@ -148,7 +154,11 @@ impl Node {
             log: place("log"),
             daemon: Background::default(),
         };
-        process::run(Command::new("ip").args(["link", "set", interface, "netns", name]))?;
+        process::run(Command::new("ip").args(["link", "set", card, "netns", name]))?;
+        if let Some(stack) = setup.stack {
+            node.interface = stack(&node.namespace, card, end)?;
+        }
+        let interface = &node.interface;
         node.namespace.ip(&format!("addr add {}/24 dev {interface}", OUTSIDE[end]))?;
         node.namespace.ip(&format!("link set {interface} up"))?;
         Ok(node)

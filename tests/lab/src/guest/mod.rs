@@ -4,13 +4,13 @@ mod boxes;
 mod pair;
 mod transfer;
 
-pub use boxes::{Boxes, Setup};
+pub use boxes::{Boxes, Setup, Stack};
 pub use pair::Pair;
 
 use std::fs::File;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -24,8 +24,8 @@ use crate::cases::{Machine, Nic};
 /// Where the guest has the folder that it shares with the host.
 pub const SHARED: &str = "/run/lab";
 
-/// Names busybox in the guest.
-pub const BUSYBOX_ENV: &str = "RECODED_LAB_BUSYBOX";
+/// Names the root of the host's cache of tools in the guest.
+pub const TOOLS_ENV: &str = "RECODED_LAB_TOOLS";
 
 /// The file of results in the shared folder, one line of JSON each.
 pub const RESULTS: &str = "results";
@@ -72,6 +72,11 @@ impl Guest {
         let index = self.machine.nics.iter().position(|other| *other == nic);
         Pair::find(index.unwrap_or(usize::MAX), self.case)
     }
+}
+
+/// Path of a program among the tools.
+fn tool(path: &str) -> PathBuf {
+    PathBuf::from(std::env::var_os(TOOLS_ENV).unwrap_or_else(|| "/".into())).join(path)
 }
 
 /// Runs cases of a machine as its first process; ends with the machine.

@@ -1,14 +1,14 @@
 //! Traffic through the tunnel: pings, and TCP whose bytes are all compared.
 
-use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use recoded_netns::process;
 
-use super::BUSYBOX_ENV;
 use super::boxes::Node;
+use super::tool;
 use crate::LabError;
 
 /// Port of the listener.
@@ -103,6 +103,6 @@ fn pattern(index: usize) -> u8 {
 }
 
 /// Its `ping`, as many hosts have none.
-fn busybox() -> OsString {
-    std::env::var_os(BUSYBOX_ENV).unwrap_or_else(|| "busybox".into())
+fn busybox() -> PathBuf {
+    tool("usr/bin/busybox")
 }

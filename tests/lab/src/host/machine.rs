@@ -12,7 +12,7 @@ use super::kernel::Unpacked;
 use super::packages::Cache;
 use crate::LabError;
 use crate::cases::{Machine, mac};
-use crate::guest::{BUSYBOX_ENV, Line, RESULTS, SHARED};
+use crate::guest::{Line, RESULTS, SHARED, TOOLS_ENV};
 
 /// Modules behind the shared folders and the root.
 const MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "af_packet"];
@@ -153,14 +153,14 @@ fn first_root(
             )));
         }
     }
-    archive.file("init", script(&order, &lab, &busybox, machine, cases).as_bytes());
+    archive.file("init", script(&order, &lab, tools, machine, cases).as_bytes());
     Ok(archive.finish())
 }
 
 fn script(
     modules: &[String],
     lab: &Path,
-    busybox: &Path,
+    tools: &Path,
     machine: &Machine,
     cases: &[&str],
 ) -> String {
@@ -189,11 +189,11 @@ fn script(
          $b mount -t 9p -o $options,cache=none shared /new{SHARED}\n\
          $b mount -t bpf bpf /new/sys/fs/bpf\n\
          export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n\
-         export RECODED_BIN_DIR={lab_folder} {BUSYBOX_ENV}={busybox} HOME=/root\n\
+         export RECODED_BIN_DIR={lab_folder} {TOOLS_ENV}={tools} HOME=/root\n\
          ulimit -l unlimited\n\
          exec $b chroot /new {lab} guest {machine} {cases}\n",
         modules = modules.join(" "),
-        busybox = busybox.display(),
+        tools = tools.display(),
         machine = machine.name,
         cases = cases.join(" "),
     )

@@ -4,7 +4,7 @@
 //!  $RECODED_LAB_CACHE, or ~/.cache/recoded/lab
 //!    lock            held while packages are fetched
 //!    apt/SUITE-ARCH  lists and state of apt
-//!    tools           QEMU and busybox of one release of Debian, with all libraries
+//!    tools-PACKAGES  QEMU and other programs of one release of Debian, with all libraries
 //!    linux-SERIES    a kernel and its modules
 //! ```
 //! A folder has its name once it is complete. `scripts/lab --fetch` replaces all.
@@ -23,6 +23,9 @@ const CACHE_ENV: &str = "RECODED_LAB_CACHE";
 
 /// QEMU 10. QEMU 7.2 crashes kernels newer than 6.1 where it emulates the processor.
 const TOOLS: Suite = Suite { name: "trixie", architecture: "amd64" };
+
+/// QEMU, and programs for guests that many hosts lack.
+const TOOLS_PACKAGES: [&str; 2] = ["qemu-system-x86", "busybox-static"];
 
 /// A series of kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -97,7 +100,7 @@ impl Cache {
     pub fn clear(&self) -> Result<(), LabError> {
         let _lock = self.lock()?;
         let kernels = Kernel::ALL.map(|kernel| self.kernel_folder(kernel));
-        for folder in kernels.iter().chain([&self.folder.join("tools")]) {
+        for folder in kernels.iter().chain([&self.tools_folder()]) {
             if folder.exists() {
                 fs::remove_dir_all(folder).map_err(LabError::file(folder))?;
             }
@@ -110,8 +113,8 @@ impl Cache {
     /// # Errors
     /// When it cannot be fetched.
     pub fn tools(&self) -> Result<PathBuf, LabError> {
-        self.set(&self.folder.join("tools"), TOOLS, |apt, folder| {
-            apt.download_all(&["qemu-system-x86", "busybox-static"], folder)
+        self.set(&self.tools_folder(), TOOLS, |apt, folder| {
+            apt.download_all(&TOOLS_PACKAGES, folder)
         })
     }
 
@@ -123,6 +126,11 @@ impl Cache {
         self.set(&self.kernel_folder(kernel), kernel.suite(), |apt, folder| {
             apt.download(&kernel_packages(apt, kernel)?, folder)
         })
+    }
+
+    /// Other packages, another folder.
+    fn tools_folder(&self) -> PathBuf {
+        self.folder.join(format!("tools-{}", TOOLS_PACKAGES.join("-")))
     }
 
     fn kernel_folder(&self, kernel: Kernel) -> PathBuf {

@@ -1,0 +1,130 @@
+//! Interfaces as link that lie on top of others.
+
+use recoded_netns::Namespace;
+
+use super::trial::Trial;
+use super::{Case, Machine, Nic};
+use crate::LabError;
+use crate::guest::Stack;
+use crate::host::Kernel;
+
+/// One pair of cards, on which each case makes its interfaces.
+pub const MACHINE: Machine = Machine {
+    name: "stacks",
+    kernel: Kernel::Newest,
+    nics: &[Nic::Virtio],
+    processors: 1,
+    memory_mib: 1536,
+    modules: &["tun", "8021q", "bonding", "bridge", "macvlan", "vrf"],
+    seconds: 480,
+    cases: &CASES,
+};
+
+const CASES: [Case; 14] = [
+    Case {
+        name: "vlan-auto",
+        shows: "the default on a VLAN (802.1Q)",
+        run: |guest| trial(None, ["none", "udp"], vlan).run(guest),
+    },
+    Case {
+        name: "vlan-xdp",
+        shows: "backend = \"xdp\" on a VLAN (802.1Q)",
+        run: |guest| trial(Some("xdp"), ["generic", "copy"], vlan).run(guest),
+    },
+    Case {
+        name: "vlan-udp",
+        shows: "UDP sockets on a VLAN (802.1Q)",
+        run: |guest| trial(Some("udp"), ["none", "udp"], vlan).run(guest),
+    },
+    Case {
+        name: "bond-auto",
+        shows: "the default on a bond (active-backup)",
+        run: |guest| trial(None, ["none", "udp"], bond).run(guest),
+    },
+    Case {
+        name: "bond-udp",
+        shows: "UDP sockets on a bond (active-backup)",
+        run: |guest| trial(Some("udp"), ["none", "udp"], bond).run(guest),
+    },
+    Case {
+        name: "bridge-auto",
+        shows: "the default on a bridge",
+        run: |guest| trial(None, ["none", "udp"], bridge).run(guest),
+    },
+    Case {
+        name: "bridge-xdp",
+        shows: "backend = \"xdp\" on a bridge",
+        run: |guest| trial(Some("xdp"), ["generic", "copy"], bridge).run(guest),
+    },
+    Case {
+        name: "bridge-udp",
+        shows: "UDP sockets on a bridge",
+        run: |guest| trial(Some("udp"), ["none", "udp"], bridge).run(guest),
+    },
+    Case {
+        name: "macvlan-auto",
+        shows: "the default on a macvlan",
+        run: |guest| trial(None, ["none", "udp"], macvlan).run(guest),
+    },
+    Case {
+        name: "macvlan-xdp",
+        shows: "backend = \"xdp\" on a macvlan",
+        run: |guest| trial(Some("xdp"), ["generic", "copy"], macvlan).run(guest),
+    },
+    Case {
+        name: "macvlan-udp",
+        shows: "UDP sockets on a macvlan",
+        run: |guest| trial(Some("udp"), ["none", "udp"], macvlan).run(guest),
+    },
+    Case {
+        name: "vrf-auto",
+        shows: "the default on an interface in a VRF",
+        run: |guest| trial(None, ["native", "copy"], vrf).reason("zero").run(guest),
+    },
+    Case {
+        name: "vrf-xdp",
+        shows: "backend = \"xdp\" on an interface in a VRF",
+        run: |guest| trial(Some("xdp"), ["native", "copy"], vrf).reason("zero").run(guest),
+    },
+    Case {
+        name: "vrf-udp",
+        shows: "UDP sockets on an interface in a VRF",
+        run: |guest| trial(Some("udp"), ["none", "udp"], vrf).run(guest),
+    },
+];
+
+fn trial(backend: Option<&'static str>, modes: [&'static str; 2], stack: Stack) -> Trial {
+    Trial::new(Nic::Virtio, backend, modes).stack(stack)
+}
+
+fn vlan(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
+    host.ip(&format!("link set {card} up"))?;
+    host.ip(&format!("link add link {card} name vlan7 type vlan id 7"))?;
+    Ok("vlan7".into())
+}
+
+fn bond(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
+    host.ip("link add bond7 type bond mode active-backup miimon 100")?;
+    host.ip(&format!("link set {card} master bond7"))?;
+    Ok("bond7".into())
+}
+
+fn bridge(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
+    host.ip("link add bridge7 type bridge")?;
+    host.ip(&format!("link set {card} master bridge7"))?;
+    host.ip(&format!("link set {card} up"))?;
+    Ok("bridge7".into())
+}
+
+fn macvlan(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
+    host.ip(&format!("link set {card} up"))?;
+    host.ip(&format!("link add link {card} name mac7 type macvlan mode bridge"))?;
+    Ok("mac7".into())
+}
+
+fn vrf(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
+    host.ip("link add red type vrf table 10")?;
+    host.ip("link set red up")?;
+    host.ip(&format!("link set {card} master red"))?;
+    Ok(card.into())
+}
