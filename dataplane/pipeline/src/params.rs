@@ -384,11 +384,11 @@ impl FlowParams {
     /// Bytes of a frame that the largest packet formed here takes: headroom, header, the longest
     /// coding vector and the symbol. Frames must not be shorter.
     pub fn frame_bytes_min(&self) -> usize {
-        self.frame_bytes_of(&self.sizes())
+        self.frame_bytes_around(&self.sizes()) + self.symbol_bytes
     }
 
-    /// As [`FlowParams::frame_bytes_min`], for other sizes.
-    pub(crate) fn frame_bytes_of(&self, sizes: &Sizes) -> usize {
+    /// Of these bytes, those in front of a symbol, with other sizes.
+    pub(crate) fn frame_bytes_around(&self, sizes: &Sizes) -> usize {
         let header_bytes = match self.role {
             Role::Source { .. } => sizes.code.header_bytes(sizes.generation_size, sizes.field),
             // Fields and codes are those of packets.
@@ -398,7 +398,7 @@ impl FlowParams {
             }
             Role::Sink { .. } => 0,
         };
-        symbol_offset(header_bytes) + self.symbol_bytes
+        symbol_offset(header_bytes)
     }
 }
 

@@ -21,9 +21,6 @@ use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::steer::FLOWS_MAX;
 use toml::Value;
 
-/// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
-const SYMBOL_BYTES_ACCEPTED: usize = 1472;
-
 /// What flows refer to. Hops are collected as flows name them.
 pub struct Context<'a> {
     /// The links.
@@ -78,7 +75,7 @@ pub fn flow(
         Kind::Source => {
             source_symbol_bytes(reader, context, (next_hops.as_deref(), given_bytes), coding)
         }
-        _ => Some(given_bytes.unwrap_or(SYMBOL_BYTES_ACCEPTED)),
+        _ => Some(given_bytes.unwrap_or(SYMBOL_BYTES_MAX)),
     };
     let target_loss = reader
         .number("target_loss", 1e-9..=0.5, "a share of generations from 1e-9 to 0.5")

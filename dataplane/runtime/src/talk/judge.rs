@@ -118,13 +118,13 @@ fn too_much(
         _ => return None,
     };
     let symbol_bytes = usize::from(packets.packet_bytes.saturating_sub(sizes.header_bytes));
-    // Streams find out what arrives, and follow it.
-    if packets.code != PacketType::Stream && symbol_bytes > flow.symbol_bytes {
+    if symbol_bytes > flow.symbol_bytes {
         return Some(Refusal::SymbolBytes(u16::try_from(flow.symbol_bytes).unwrap_or(u16::MAX)));
     }
     // Tables are made for symbols, whatever the field.
-    let (field, generation_size) = (flow.field, usize::from(sizes.generation_size));
-    let sizes = open::Sizes { code, field, generation_size };
+    let (field, symbol_bytes) = (flow.field, flow.symbol_bytes);
+    let generation_size = usize::from(sizes.generation_size);
+    let sizes = open::Sizes { code, field, generation_size, symbol_bytes };
     let bytes = flow.with(sizes).memory_bytes();
     let mebibytes = u16::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u16::MAX);
     (bytes > memory_bytes).then_some(Refusal::Memory(mebibytes))
@@ -204,7 +204,10 @@ fn symbol_words(flow: u32, bytes: u16, who: &str, is_ours: bool) -> (String, Str
             "{who} sends flow {flow} with symbols longer than the {bytes} bytes that this node takes"
         ),
         false => {
-            format!("{who} takes symbols of flow {flow} of {bytes} bytes at most: they are longer")
+            format!(
+                "{who}, or a node behind it, accepts symbols of flow {flow} of up to {bytes} bytes: \
+                 they are longer"
+            )
         }
     };
     let cure = "or a smaller one at its source";
@@ -310,7 +313,9 @@ mod tests {
         assert_eq!(longer, Some(Refusal::SymbolBytes(limit as u16)));
         assert_eq!(judged_after(LEFT, sizes(32, 0), None), None, "nothing is known of its packets");
         let stream = PacketType::Stream;
-        assert_eq!(judged(stream, u16::MAX, sizes(16, 10)), None, "streams follow what arrives");
+        let longer = judged(stream, packet(limit + 1), sizes(16, 10));
+        assert_eq!(longer, Some(Refusal::SymbolBytes(limit as u16)), "no stage takes them");
+        assert_eq!(judged(stream, packet(limit), sizes(16, 10)), None);
         let Some(Refusal::Memory(mebibytes)) = judged(stream, 1400, sizes(16, 16)) else {
             panic!("65536 symbols do not fit 32 MiB");
         };
