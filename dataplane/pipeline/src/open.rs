@@ -163,6 +163,7 @@ impl FlowParams {
         };
         let within_frames = |sizes: Sizes| {
             let room = frames.frame_bytes().saturating_sub(self.frame_bytes_around(&sizes));
+            let room = room.min(sizes.code.symbol_bytes_max());
             Sizes { symbol_bytes: self.symbol_bytes.min(room), ..sizes }
         };
         let is_possible =

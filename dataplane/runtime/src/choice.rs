@@ -110,6 +110,10 @@ pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Optio
     if topology.links[link].local.is_unspecified() {
         return Some("no address of this host is configured, which AF_XDP needs".to_owned());
     }
+    if !topology.frame_size.suits_af_xdp() {
+        let bytes = crate::ip_packet_bytes_max(recoded_xsk::FrameSize::PAGE);
+        return Some(format!("flows of this node use an MTU above {bytes}, which AF_XDP cannot"));
+    }
     let missing = missing_capabilities();
     if !missing.is_empty() {
         return Some(format!("AF_XDP needs {}", missing.join(", ")));

@@ -332,7 +332,7 @@ impl Node {
     fn report_link(
         &self,
         link: usize,
-        LinkState { interface, mode, status }: &LinkState,
+        LinkState { interface, mode, status, .. }: &LinkState,
         parts: &[WorkerPart],
         hops: &[HopReport],
     ) -> LinkReport {

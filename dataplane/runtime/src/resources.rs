@@ -22,7 +22,7 @@ use crate::topology::{Backend, LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
 use crate::udp::UdpSocket;
 use crate::wake::Waker;
-use recoded_xsk::{ActiveMode, RECEIVE_BYTES_MAX, Socket, SocketMode, Umem};
+use recoded_xsk::{ActiveMode, FrameSize, Socket, SocketMode, Umem};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::net::SocketAddr;
@@ -66,6 +66,8 @@ pub(crate) struct WorkerResources {
 pub(crate) struct LinkState {
     /// As last seen.
     pub(crate) interface: Interface,
+    /// Of the frames behind its sockets.
+    pub(crate) frame_size: FrameSize,
     pub(crate) mode: LinkMode,
     pub(crate) status: LinkStatus,
 }
@@ -73,7 +75,8 @@ pub(crate) struct LinkState {
 impl LinkState {
     /// Its properties that workers use.
     pub(crate) fn now(&self) -> LinkNow {
-        LinkNow { mtu: self.interface.mtu, is_present: self.status != LinkStatus::Gone }
+        let mtu = self.interface.mtu.min(crate::ip_packet_bytes_max(self.frame_size));
+        LinkNow { mtu, is_present: self.status != LinkStatus::Gone }
     }
 }
 
@@ -124,7 +127,7 @@ impl Resources {
         };
         let topology = &settled(topology, &attachments);
         for (link, interface) in topology.links.iter().zip(&interfaces) {
-            interface.iter().for_each(|it| warn_of_limits(link, it, topology.workers));
+            interface.iter().for_each(|it| warn_of_limits(link, it, (topology.workers, topology.frame_size)));
         }
         let mut workers = Vec::with_capacity(topology.workers);
         let mut modes = Vec::new();
@@ -151,7 +154,8 @@ impl Resources {
         let links = links.zip(&topology.links).map(|(((interface, mode), attachment), config)| {
             let status = interface.as_ref().map_or(LinkStatus::Gone, status);
             let mode = mode.unwrap_or_else(|| without_sockets(config, attachment));
-            LinkState { interface: interface.unwrap_or_default(), mode, status }
+            let (interface, frame_size) = (interface.unwrap_or_default(), topology.frame_size);
+            LinkState { interface, frame_size, mode, status }
         });
         let links = links.collect();
         Ok(Resources {
@@ -271,16 +275,19 @@ pub(crate) fn find_interfaces(
     topology.links.iter().map(|link| netlink.interface(&link.interface)).collect()
 }
 
-fn warn_of_limits(link: &LinkConfig, interface: &Interface, workers: usize) {
+fn warn_of_limits(
+    link: &LinkConfig,
+    interface: &Interface,
+    (workers, frame_size): (usize, FrameSize),
+) {
     let name = &link.interface;
-    if link.backend == Backend::Xdp
-        && interface.mtu + crate::encap::ETHERNET_BYTES > RECEIVE_BYTES_MAX
-    {
+    let packet_bytes_max = crate::ip_packet_bytes_max(frame_size);
+    if link.backend == Backend::Xdp && interface.mtu > packet_bytes_max {
         tracing::warn!(
             interface = name,
             mtu = interface.mtu,
-            "coded packets above {} bytes will not be received: the MTU is larger than a frame",
-            crate::IP_PACKET_BYTES_MAX
+            "coded packets above {packet_bytes_max} bytes will not be received: the MTU is larger \
+             than a frame"
         );
     }
     if link.backend == Backend::Xdp

@@ -23,16 +23,19 @@ use crate::params::Nanos;
 use crate::report::BlackHole;
 use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
-/// Sizes in a class, and precision of the limit: the difference of MTUs that are in use (1492 of
-/// PPPoE, 1500).
+/// Sizes in a class of packets up to `FINE_BYTES`, and precision of the limit: the difference of
+/// MTUs that are in use (1492 of PPPoE, 1500). Longer packets have wider classes.
 const CLASS_BYTES: u16 = 8;
+const FINE_BYTES: u16 = 2048;
+const WIDE_CLASS_BYTES: u16 = 64;
 
-/// IP packets are at most 1778 bytes long.
-const CLASSES: usize = 224;
+/// Classes of packets up to 9216 bytes, the largest MTU of common network cards.
+const CLASSES: usize =
+    (FINE_BYTES / CLASS_BYTES + (9216 - FINE_BYTES) / WIDE_CLASS_BYTES) as usize;
 
 /// UDP payload that is never in doubt: the least MTU of a tunnel, 576 bytes (RFC 791), in a stream.
 /// Forged reports lead no further.
-const FLOOR_BYTES: u16 = 576 + STREAM_OVERHEAD_BYTES as u16;
+pub(crate) const FLOOR_BYTES: u16 = 576 + STREAM_OVERHEAD_BYTES as u16;
 
 /// Lost packets after which larger ones than came are taken to vanish. A link that loses half of
 /// all packets loses as many in a row once in 2^32.
@@ -299,7 +302,9 @@ fn patience(round_trip: Nanos) -> Nanos {
 }
 
 fn class(bytes: u16) -> usize {
-    usize::from(bytes / CLASS_BYTES).min(CLASSES - 1)
+    let fine = bytes.min(FINE_BYTES) / CLASS_BYTES;
+    let wide = bytes.saturating_sub(FINE_BYTES) / WIDE_CLASS_BYTES;
+    usize::from(fine + wide).min(CLASSES - 1)
 }
 
 #[cfg(test)]

@@ -118,11 +118,12 @@ fn too_much(
         _ => return None,
     };
     let symbol_bytes = usize::from(packets.packet_bytes.saturating_sub(sizes.header_bytes));
-    if symbol_bytes > flow.symbol_bytes {
-        return Some(Refusal::SymbolBytes(u16::try_from(flow.symbol_bytes).unwrap_or(u16::MAX)));
+    let most = flow.symbol_bytes.min(code.symbol_bytes_max());
+    if symbol_bytes > most {
+        return Some(Refusal::SymbolBytes(u16::try_from(most).unwrap_or(u16::MAX)));
     }
     // Tables are made for symbols, whatever the field.
-    let (field, symbol_bytes) = (flow.field, flow.symbol_bytes);
+    let (field, symbol_bytes) = (flow.field, most);
     let generation_size = usize::from(sizes.generation_size);
     let sizes = open::Sizes { code, field, generation_size, symbol_bytes };
     let bytes = flow.with(sizes).memory_bytes();
