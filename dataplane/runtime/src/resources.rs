@@ -127,7 +127,9 @@ impl Resources {
         };
         let topology = &settled(topology, &attachments);
         for (link, interface) in topology.links.iter().zip(&interfaces) {
-            interface.iter().for_each(|it| warn_of_limits(link, it, (topology.workers, topology.frame_size)));
+            interface
+                .iter()
+                .for_each(|it| warn_of_limits(link, it, (topology.workers, topology.frame_size)));
         }
         let mut workers = Vec::with_capacity(topology.workers);
         let mut modes = Vec::new();

@@ -175,8 +175,10 @@ impl Socket {
         self.check_home(umem);
         let (start, bytes) = (usize::from(offset), usize::from(len));
         // Linux would skip a descriptor that it finds invalid without ever completing it.
-        assert!(bytes >= ETHERNET_BYTES && start + bytes <= umem.frame_size().bytes(),
-            "not a packet");
+        assert!(
+            bytes >= ETHERNET_BYTES && start + bytes <= umem.frame_size().bytes(),
+            "not a packet"
+        );
         if self.room == 0 {
             self.room = self.tx.nb_free_exact() - self.staged.len() as u32;
             if self.room == 0 {

@@ -18,8 +18,8 @@ use std::{
 use bed::Bed;
 use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_xsk::{
-    BURST_FRAMES_MAX, FrameSize, ModePreference, Received, Socket, SocketMode, Umem,
-    XdpMode, XskError,
+    BURST_FRAMES_MAX, FrameSize, ModePreference, Received, Socket, SocketMode, Umem, XdpMode,
+    XskError,
 };
 use steer::{PAYLOAD_AT, Steer, write_packet};
 

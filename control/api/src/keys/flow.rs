@@ -345,7 +345,9 @@ pub const FLOW: Table = Table {
             roles: &Role::ALL,
             values: Whole(16, 9194),
             unit: "bytes",
-            default: Depends("source: what the MTU of the next hops leaves; relay and sink: what its frames hold"),
+            default: Depends(
+                "source: what the MTU of the next hops leaves; relay and sink: what its frames hold",
+            ),
             meaning: "Bytes per symbol, at a relay or sink the most accepted; set it where a hop \
                 further on has a smaller MTU.",
             ..KEY

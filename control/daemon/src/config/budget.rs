@@ -111,9 +111,7 @@ fn consumers(base: Base<'_>, flows: &[Flow]) -> Vec<(String, u64)> {
 
 /// Bytes that workers allocate for packets and flows, at most.
 pub fn needed(base: Base<'_>, flows: &[Flow]) -> u64 {
-    consumers(base, flows)
-        .iter()
-        .fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    consumers(base, flows).iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
 /// Bytes that frames and queues leave to flows: to sources, and to relays and sinks for what

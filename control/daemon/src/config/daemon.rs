@@ -70,11 +70,7 @@ fn frames_of(size: FrameSize) -> u32 {
 }
 
 /// Reads `[daemon]`.
-pub fn daemon(
-    section: &Section,
-    frame_size: FrameSize,
-    errors: &mut Vec<ConfigError>,
-) -> Daemon {
+pub fn daemon(section: &Section, frame_size: FrameSize, errors: &mut Vec<ConfigError>) -> Daemon {
     let mut reader = Reader::new(section, 0, errors);
     reader.known(&keys::DAEMON);
     let socket = reader.text("socket", "an absolute path of at most 107 bytes", |text| {
@@ -85,11 +81,8 @@ pub fn daemon(
     let queues = u64::from(XSKS_MAX);
     let workers = reader.integer("workers", 1..=queues, "there are 1 to 64, one per queue");
     let workers = usize::try_from(workers.unwrap_or(1)).unwrap_or(1);
-    let frames = reader.integer(
-        "frames",
-        FRAMES_MIN..=FRAMES_MAX,
-        "a worker has 1024 to 1048576 frames",
-    );
+    let frames =
+        reader.integer("frames", FRAMES_MIN..=FRAMES_MAX, "a worker has 1024 to 1048576 frames");
     let port = reader.integer("port", 1..=65535, "UDP ports are 1 to 65535");
     Daemon {
         socket: socket.unwrap_or_else(|| PathBuf::from(recoded_api::SOCKET_DEFAULT)),
@@ -98,7 +91,9 @@ pub fn daemon(
         idle: reader
             .choice("idle", &IDLE, "it is \"busy\", \"adaptive\" or \"interrupt\"")
             .unwrap_or(Idle::Adaptive),
-        frames: frames.and_then(|frames| u32::try_from(frames).ok()).unwrap_or(frames_of(frame_size)),
+        frames: frames
+            .and_then(|frames| u32::try_from(frames).ok())
+            .unwrap_or(frames_of(frame_size)),
         port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
         xdp_mode: reader
             .choice(

@@ -8,9 +8,7 @@ use super::error::ConfigError;
 use super::find;
 use super::fit::default_tunnel_mtu;
 use super::reader::{Reader, float, shown, unicast};
-use super::symbol::{
-    Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom, symbol_bytes_in,
-};
+use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom, symbol_bytes_in};
 use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
@@ -479,7 +477,8 @@ fn source_symbol_bytes(
     );
     let most_in_window = coding.code.symbol_bytes_max();
     if let Some(bytes) = given.filter(|bytes| *bytes > most_in_window && *bytes <= most) {
-        let rule = format!("{size_key} {size} leaves {most_in_window} bytes for a symbol: lower it");
+        let rule =
+            format!("{size_key} {size} leaves {most_in_window} bytes for a symbol: lower it");
         let (key, value) = ("symbol_bytes", bytes.to_string());
         reader.refuse_part(key, key.into(), value, "is too large", &rule);
         return None;

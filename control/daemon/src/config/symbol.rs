@@ -47,7 +47,8 @@ impl Mtus {
     /// Frames for the largest packets of any flow of the document: links with a larger MTU than
     /// another one of the same flow do not count.
     fn frame_size(&self, document: &Document) -> FrameSize {
-        let least = |flow: &Section| hop_links(flow).filter_map(|link| self.of_link(document, link)).min();
+        let least =
+            |flow: &Section| hop_links(flow).filter_map(|link| self.of_link(document, link)).min();
         let largest = document.flows.iter().filter_map(least).max();
         let size = frame_size(largest.unwrap_or(MTU_DEFAULT));
         let is_xdp = |link: &Section| text(link, "backend") == Some("xdp");
@@ -92,7 +93,8 @@ fn text<'a>(section: &'a Section, key: &str) -> Option<&'a str> {
 
 /// Names of the links to the neighbours of a flow.
 fn hop_links(flow: &Section) -> impl Iterator<Item = &str> {
-    let values = ["next_hops", "upstream"].into_iter().filter_map(|key| Some(&flow.get(key)?.value));
+    let values =
+        ["next_hops", "upstream"].into_iter().filter_map(|key| Some(&flow.get(key)?.value));
     let hops = values.flat_map(|value| match value.as_array() {
         Some(hops) => &hops[..],
         None => std::slice::from_ref(value),

@@ -30,8 +30,7 @@ const FINE_BYTES: u16 = 2048;
 const WIDE_CLASS_BYTES: u16 = 64;
 
 /// Classes of packets up to 9216 bytes, the largest MTU of common network cards.
-const CLASSES: usize =
-    (FINE_BYTES / CLASS_BYTES + (9216 - FINE_BYTES) / WIDE_CLASS_BYTES) as usize;
+const CLASSES: usize = (FINE_BYTES / CLASS_BYTES + (9216 - FINE_BYTES) / WIDE_CLASS_BYTES) as usize;
 
 /// UDP payload that is never in doubt: the least MTU of a tunnel, 576 bytes (RFC 791), in a stream.
 /// Forged reports lead no further.

@@ -241,7 +241,8 @@ impl Talk {
     fn limits_behind(&self, snapshot: &Snapshot) -> Vec<Limit> {
         let mut limits = Vec::new();
         for flow in snapshot.flows.iter().filter(|flow| matches!(flow.role, Role::Relay { .. })) {
-            let next_hops = flow.next_hops.iter().filter_map(|hop| self.peers.get(usize::from(hop.0)));
+            let next_hops =
+                flow.next_hops.iter().filter_map(|hop| self.peers.get(usize::from(hop.0)));
             let refusals = next_hops.flat_map(|peer| peer.theirs.iter());
             let limit = refusals.filter_map(|(refused, refusal)| match refusal {
                 Refusal::SymbolBytes(bytes) if refused == flow.id => Some(bytes),

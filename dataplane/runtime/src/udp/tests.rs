@@ -59,7 +59,11 @@ impl Side {
     fn open(local: &str, neighbour: &str, port: u16) -> Side {
         let (mut socket, _) = UdpSocket::open(&topology(local, neighbour, port), 0).unwrap();
         socket.accept([FLOW].into_iter());
-        Side { socket, umem: Umem::unshared(FRAMES, FrameSize::SMALL).unwrap(), counters: LinkCounters::default() }
+        Side {
+            socket,
+            umem: Umem::unshared(FRAMES, FrameSize::SMALL).unwrap(),
+            counters: LinkCounters::default(),
+        }
     }
 
     fn send(&mut self, packet: &[u8], traffic_class: u8) {

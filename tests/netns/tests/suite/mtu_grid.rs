@@ -80,10 +80,13 @@ fn check(case: &Case) {
     stream.wait_until(settled + Duration::from_secs(1));
     let tcp = stream.finish();
     let begin = settled.as_secs_f64();
-    let (mbit, gap) = (tcp.mbit_between(begin, begin + 1.0), tcp.longest_gap_between(0.0, begin + 1.0));
+    let (mbit, gap) =
+        (tcp.mbit_between(begin, begin + 1.0), tcp.longest_gap_between(0.0, begin + 1.0));
     let tunnel = daemons[0].show().unwrap().tunnels.remove(0);
-    println!("{name}: tunnel MTU {} of {}, {mbit:.1} Mbit/s, longest gap {gap:.2} s, lost {lost:?}",
-        tunnel.mtu, tunnel.mtu_configured);
+    println!(
+        "{name}: tunnel MTU {} of {}, {mbit:.1} Mbit/s, longest gap {gap:.2} s, lost {lost:?}",
+        tunnel.mtu, tunnel.mtu_configured
+    );
     let logs = || daemons.iter().map(Daemon::log).collect::<Vec<_>>().join("\n---\n");
     assert!(lost.iter().all(|(_, lost)| *lost == 0), "{name}: lost {lost:?}\n{}", logs());
     assert!(mbit > 5.0, "{name}: {mbit} Mbit/s\n{}", logs());
