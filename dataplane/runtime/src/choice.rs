@@ -77,7 +77,11 @@ impl Prepared {
         let interface = &topology.links[link].interface;
         let is_open = topology.links[link].backend == Backend::Auto;
         match loaded.attach(topology.xdp_mode, netlink, left) {
-            Ok(mut attachment) if is_open && is_slow(topology, &attachment) => {
+            Ok(mut attachment)
+                if is_open
+                    && (is_slow(topology, &attachment)
+                        || is_merged(topology, &attachment, netlink)) =>
+            {
                 let reason = format!("AF_XDP would be generic ({})", attachment.mode().1);
                 attachment.detach();
                 Ok(Attachment::none(interface, reason))
@@ -129,6 +133,14 @@ fn is_edge(topology: &Topology) -> bool {
 
 fn is_slow(topology: &Topology, attachment: &Attachment) -> bool {
     is_edge(topology) && attachment.mode().0 == XdpMode::Generic
+}
+
+/// Whether a program in generic mode sees what Linux merged: between interfaces of its own it hands
+/// on up to 64 KiB of packets as one, which no frame holds.
+fn is_merged(topology: &Topology, attachment: &Attachment, netlink: &Netlink) -> bool {
+    let is_own = || netlink.interface(attachment.interface()).is_ok_and(|it| it.kind.is_some());
+    let is_open = topology.xdp_mode == ModePreference::Auto;
+    is_open && attachment.mode().0 == XdpMode::Generic && is_own()
 }
 
 fn is_gone(error: &StartError) -> bool {

@@ -73,6 +73,11 @@ pub(crate) struct LinkState {
 }
 
 impl LinkState {
+    fn new(interface: Option<Interface>, mode: LinkMode, frame_size: FrameSize) -> LinkState {
+        let status = interface.as_ref().map_or(LinkStatus::Gone, status);
+        LinkState { interface: interface.unwrap_or_default(), frame_size, mode, status }
+    }
+
     /// Its properties that workers use.
     pub(crate) fn now(&self) -> LinkNow {
         let mtu = self.interface.mtu.min(crate::ip_packet_bytes_max(self.frame_size));
@@ -154,10 +159,8 @@ impl Resources {
             .map_err(|source| StartError::Limit { what: "an eventfd", source })?;
         let links = interfaces.into_iter().zip(modes).zip(&attachments);
         let links = links.zip(&topology.links).map(|(((interface, mode), attachment), config)| {
-            let status = interface.as_ref().map_or(LinkStatus::Gone, status);
             let mode = mode.unwrap_or_else(|| without_sockets(config, attachment));
-            let (interface, frame_size) = (interface.unwrap_or_default(), topology.frame_size);
-            LinkState { interface, frame_size, mode, status }
+            LinkState::new(interface, mode, topology.frame_size)
         });
         let links = links.collect();
         Ok(Resources {

@@ -82,7 +82,7 @@ pub(super) fn judge(
         Entry::Sizes { flow, generation_size, symbols_log2, header_bytes } => {
             let flow = find(flow).filter(|flow| comes_from(flow, peer))?;
             let sizes = Sizes { generation_size, symbols_log2, header_bytes };
-            too_much(flow, before?, sizes, around.memory_bytes)
+            too_much(flow, before?, (sizes, room(peer)), around.memory_bytes)
         }
         Entry::Expects { flow } => match find(flow) {
             None => Some(Refusal::NotThere),
@@ -98,7 +98,7 @@ pub(super) fn judge(
 fn too_much(
     flow: &FlowParams,
     packets: Passing,
-    sizes: Sizes,
+    (sizes, room): (Sizes, u16),
     memory_bytes: usize,
 ) -> Option<Refusal> {
     let symbols = 1 << sizes.symbols_log2;
@@ -119,7 +119,10 @@ fn too_much(
     };
     let symbol_bytes = usize::from(packets.packet_bytes.saturating_sub(sizes.header_bytes));
     let most = flow.symbol_bytes.min(code.symbol_bytes_max());
-    if symbol_bytes > most {
+    // Streams follow a link that carries no longer ones.
+    let is_followed = packets.code == PacketType::Stream
+        && usize::from(room) <= usize::from(sizes.header_bytes) + most + AROUND_BYTES;
+    if symbol_bytes > most && !is_followed {
         return Some(Refusal::SymbolBytes(u16::try_from(most).unwrap_or(u16::MAX)));
     }
     // Tables are made for symbols, whatever the field.
@@ -130,6 +133,9 @@ fn too_much(
     let mebibytes = u16::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u16::MAX);
     (bytes > memory_bytes).then_some(Refusal::Memory(mebibytes))
 }
+
+/// Headers of packets with the same symbol differ by so much, by IP version and code.
+const AROUND_BYTES: usize = 64;
 
 /// What is wrong, and what to do about it: `who` is the neighbour, `is_ours` whether this node
 /// refuses.

@@ -20,6 +20,9 @@ const RECOVERY: Duration = Duration::from_secs(2);
 const BATS: CodePlan = CodePlan::Bats { block_symbols: 64, interleave: None, adaptive: true };
 const WINDOW: CodePlan = CodePlan::Window { window_symbols: 64 };
 
+/// What TCP carries at least, on a machine that others use as well.
+const LEAST_MBIT: f64 = 5.0;
+
 /// A line of hosts.
 struct Case {
     code: CodePlan,
@@ -65,7 +68,8 @@ fn datagrams(bed: &Bed, sizes: &[usize]) -> Vec<(usize, u64)> {
     probes.into_iter().map(|(size, probe)| (size, probe.finish().unwrap().lost())).collect()
 }
 
-fn check(case: &Case) {
+/// What is wrong, if anything is.
+fn check(case: &Case) -> Result<(), String> {
     let bed = common::bed(case.mtus.len() - 1, Loss::independent(0.0), 200.0);
     set_mtus(&bed, case.mtus);
     let daemons = start(&bed, case);
@@ -75,8 +79,13 @@ fn check(case: &Case) {
     let to = SocketAddr::from(([10, 99, 0, 2], 7000));
     let stream = Stream::start((bed.source(), to), (bed.sink(), to), "cubic").unwrap();
     let settled = if differ { RECOVERY } else { Duration::ZERO };
+    let sizes = [16, 1200, 1400, 1472, 1650, 4000, 8900];
+    if differ {
+        // The first large ones show the limit.
+        datagrams(&bed, &sizes);
+    }
     stream.wait_until(settled);
-    let lost = datagrams(&bed, &[16, 1200, 1400, 1472, 1650, 4000, 8900]);
+    let lost = datagrams(&bed, &sizes);
     stream.wait_until(settled + Duration::from_secs(1));
     let tcp = stream.finish();
     let begin = settled.as_secs_f64();
@@ -88,8 +97,11 @@ fn check(case: &Case) {
         tunnel.mtu, tunnel.mtu_configured
     );
     let logs = || daemons.iter().map(Daemon::log).collect::<Vec<_>>().join("\n---\n");
-    assert!(lost.iter().all(|(_, lost)| *lost == 0), "{name}: lost {lost:?}\n{}", logs());
-    assert!(mbit > 5.0, "{name}: {mbit} Mbit/s\n{}", logs());
+    if lost.iter().any(|(_, lost)| *lost > 0) || mbit < LEAST_MBIT {
+        println!("{}", logs());
+        return Err(format!("{name}: lost {lost:?}, {mbit:.1} Mbit/s"));
+    }
+    Ok(())
 }
 
 #[test]
@@ -107,9 +119,9 @@ fn any_mtu_works_between_two_hosts() {
         (CodePlan::Auto, full, &[1550, 1500]),
         (CodePlan::Rlnc, None, &[1500, 1550]),
     ];
-    for (code, auth, mtus) in cases {
-        check(&Case { code, auth, mtus });
-    }
+    let check = |(code, auth, mtus)| check(&Case { code, auth, mtus }).err();
+    let wrong: Vec<String> = cases.into_iter().filter_map(check).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]
@@ -125,7 +137,7 @@ fn any_mtu_works_over_a_relay() {
         (WINDOW, None, &[4000, 4000, 4000]),
         (CodePlan::Auto, full, &[1400, 1400, 1280]),
     ];
-    for (code, auth, mtus) in cases {
-        check(&Case { code, auth, mtus });
-    }
+    let check = |(code, auth, mtus)| check(&Case { code, auth, mtus }).err();
+    let wrong: Vec<String> = cases.into_iter().filter_map(check).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
