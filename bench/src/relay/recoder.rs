@@ -6,7 +6,7 @@ use recoded_runtime::{
     Backend, HopConfig, Idle, LinkConfig, Resources, Runtime, RuntimeReport, Topology,
 };
 use recoded_wire::DEFAULT_PORT;
-use recoded_xsk::ModePreference;
+use recoded_xsk::{FrameSize, ModePreference};
 
 use crate::error::BenchError;
 use crate::relay::bed::{Bed, End, IN, LOAD, OUT, SINK};
@@ -106,6 +106,7 @@ fn topology(cores: &Cores, backend: Backend) -> Topology {
         tunnel_queues: cores.relay.len(),
         flow_memory_bytes: FLOW_MEMORY_BYTES,
         frames_per_worker: FRAMES,
+        frame_size: FrameSize::SMALL,
         port: DEFAULT_PORT,
         xdp_mode: ModePreference::Auto,
         links: vec![link("west", &IN), link("east", &OUT)],

@@ -6,7 +6,7 @@ use crate::node;
 use recoded_host::{Link, Network, Plan, Sockets};
 use recoded_runtime::topology::Topology;
 use recoded_runtime::{
-    IP_PACKET_BYTES_MAX, Interface, UDP_SOCKET_BYTES, why_udp, worker_memory_bytes,
+    Interface, UDP_SOCKET_BYTES, ip_packet_bytes_max, why_udp, worker_memory_bytes,
 };
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
@@ -37,7 +37,8 @@ pub fn plan(config: &Config) -> Plan {
         tunnel.addresses.iter().map(of)
     });
     let processes = if daemon.standby { 2 } else { 1 };
-    let worker_bytes = processes * worker_memory_bytes(daemon.frames, config.links.len());
+    let frames = (daemon.frames, config.frame_size);
+    let worker_bytes = processes * worker_memory_bytes(frames, config.links.len());
     Plan {
         links: links.collect(),
         tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
@@ -46,7 +47,7 @@ pub fn plan(config: &Config) -> Plan {
         workers: daemon.workers,
         locked_bytes: u64::try_from(worker_bytes.saturating_mul(daemon.workers)).unwrap_or(0),
         socket_bytes: u64::try_from(UDP_SOCKET_BYTES).ok(),
-        packet_bytes_max: u32::try_from(IP_PACKET_BYTES_MAX).ok(),
+        packet_bytes_max: u32::try_from(ip_packet_bytes_max(config.frame_size)).ok(),
         is_running: UnixStream::connect(&daemon.socket).is_ok(),
     }
 }

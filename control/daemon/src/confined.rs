@@ -19,7 +19,7 @@ use recoded::rates::{self, Rates};
 use recoded::sandbox::{self, Extent, User};
 use recoded_api::service::Service;
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{Client, Reserve, Resources};
+use recoded_runtime::{Client, Reserve, Resources, frame_size};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::RefCell;
 use std::fs;
@@ -204,11 +204,11 @@ type Clients = (Client, keeper::Client, events::Client);
 
 /// Maps the frames that the supervisor names, and says so.
 fn stand_by(channel: &Channel) -> io::Result<Reserve> {
-    let (Frames { workers, per_worker }, _) = channel.receive()?.unwrap_or_default();
+    let (Frames { workers, per_worker, mtu }, _) = channel.receive()?.unwrap_or_default();
     if workers == 0 {
         return Ok(Reserve::default());
     }
-    let reserve = Reserve::map(workers, per_worker).unwrap_or_else(|error| {
+    let reserve = Reserve::map(workers, (per_worker, frame_size(mtu))).unwrap_or_else(|error| {
         // It takes over without.
         tracing::warn!(%error, "the process that stands by has no frames yet");
         Reserve::default()

@@ -40,6 +40,8 @@ pub struct Frames {
     pub workers: usize,
     /// Frames of each.
     pub per_worker: u32,
+    /// Largest MTU that they are for.
+    pub mtu: usize,
 }
 
 /// The second message; a configuration, a listening socket and three channels come along.

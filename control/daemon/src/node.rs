@@ -149,7 +149,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
         roams: config.roams(hop),
         path: config.path(hop),
     });
-    let memory = crate::config::budget::for_flows(daemon, config.interfaces());
+    let memory = crate::config::budget::for_flows(config.base());
     Topology {
         workers: daemon.workers,
         tunnel_queues: crate::config::diff::tunnel_queues(config),
@@ -161,6 +161,7 @@ pub fn topology(config: &Config, keys: Keys) -> Topology {
             Idle::Interrupt => RuntimeIdle::Interrupt,
         },
         frames_per_worker: daemon.frames,
+        frame_size: config.frame_size,
         port: daemon.port,
         xdp_mode: match daemon.xdp_mode {
             XdpMode::Auto => ModePreference::Auto,

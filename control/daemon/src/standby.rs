@@ -6,6 +6,7 @@
 use recoded::config::Config;
 use recoded::lifecycle::Frames;
 use recoded_runtime::channel::Channel;
+use recoded_runtime::ip_packet_bytes_max;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -53,7 +54,9 @@ impl Standby {
         if !config.daemon.standby {
             return;
         }
-        let frames = Frames { workers: config.daemon.workers, per_worker: config.daemon.frames };
+        let mtu = ip_packet_bytes_max(config.frame_size);
+        let (workers, per_worker) = (config.daemon.workers, config.daemon.frames);
+        let frames = Frames { workers, per_worker, mtu };
         match self.spawn(frames) {
             Ok(waiting) => self.waiting = Some(waiting),
             Err(error) => tracing::warn!(%error, "no process stands by"),

@@ -90,7 +90,7 @@ fn least_memory(end: usize) -> u64 {
         Config::parse("x", &text, &|_| Some(1500)).map(|(_, _, config)| config)
     };
     let config = parse("64 GiB").expect("valid");
-    let needed = budget::needed(&config.daemon, config.interfaces(), &config.flows);
+    let needed = budget::needed(config.base(), &config.flows);
     let least = needed.div_ceil(1 << 20);
     assert!(parse(&format!("{least} MiB")).is_ok());
     assert!(parse(&format!("{} MiB", least - 1)).is_err());

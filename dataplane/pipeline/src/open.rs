@@ -50,6 +50,8 @@ pub struct Sizes {
     pub field: FieldOrder,
     /// Generation or batch size.
     pub generation_size: usize,
+    /// Bytes of the longest symbol.
+    pub symbol_bytes: usize,
 }
 
 /// Asks for a stage that takes the packets of a shard.
@@ -130,20 +132,21 @@ impl Opener {
 impl FlowParams {
     /// Code and sizes.
     pub(crate) fn sizes(&self) -> Sizes {
-        let Self { code, field, generation_size, .. } = *self;
-        Sizes { code, field, generation_size }
+        let Self { code, field, generation_size, symbol_bytes, .. } = *self;
+        Sizes { code, field, generation_size, symbol_bytes }
     }
 
     /// These parameters of a relay or sink, with code and sizes.
     #[must_use]
     pub fn with(&self, sizes: Sizes) -> FlowParams {
-        let Sizes { code, field, generation_size } = sizes;
-        FlowParams { code, field, generation_size, ..self.clone() }
+        let Sizes { code, field, generation_size, symbol_bytes } = sizes;
+        FlowParams { code, field, generation_size, symbol_bytes, ..self.clone() }
     }
 
     /// Sizes of a stage of this relay or sink that takes a packet, and all that one of the
-    /// `present` sizes takes if it is of the same code. `None` when no source sends such a packet,
-    /// or frames do not hold what would be made of it.
+    /// `present` sizes takes if it is of the same code. Its symbols are as long as this flow accepts
+    /// and frames hold behind such vectors. `None` when no source sends such a packet, or its
+    /// symbol is longer.
     pub(crate) fn that_take(
         &self,
         data: &Data<'_>,
@@ -158,14 +161,17 @@ impl FlowParams {
             is_relay && !is_stream(present) && !is_stream(&announced)
                 || std::mem::discriminant(&present.code) == std::mem::discriminant(&announced.code)
         };
-        let sizes = match present.filter(is_alike) {
-            Some(present) => larger(announced, present),
-            None => announced,
+        let within_frames = |sizes: Sizes| {
+            let room = frames.frame_bytes().saturating_sub(self.frame_bytes_around(&sizes));
+            let room = room.min(sizes.code.symbol_bytes_max());
+            Sizes { symbol_bytes: self.symbol_bytes.min(room), ..sizes }
         };
-        let is_possible = symbol_bytes(data) <= self.symbol_bytes
-            && is_sent(&sizes)
-            && self.frame_bytes_of(&sizes) <= frames.frame_bytes();
-        is_possible.then_some(sizes)
+        let is_possible =
+            |sizes: &Sizes| announced.symbol_bytes <= sizes.symbol_bytes && is_sent(sizes);
+        // Longer vectors leave less for a symbol: then not all that the present stage takes.
+        let both = present.filter(is_alike).map(|present| larger(announced, present));
+        let mut sizes = both.into_iter().chain([announced]).map(within_frames);
+        sizes.find(is_possible)
     }
 }
 
@@ -210,6 +216,7 @@ pub(crate) fn announced(data: &Data<'_>) -> Sizes {
                 Some(_) => 1,
                 None => SIZE_MIN,
             }),
+            symbol_bytes: symbol_bytes(data),
         },
         Data::Window(packet) => {
             let window_symbols = usize::from(packet.window_symbols).next_power_of_two();
@@ -219,12 +226,14 @@ pub(crate) fn announced(data: &Data<'_>) -> Sizes {
                 code: FlowCode::Window(WindowParams { window_symbols, ..WindowParams::ANNOUNCED }),
                 field: field.unwrap_or(FieldOrder::TwoFiftySix),
                 generation_size: SIZE_MIN,
+                symbol_bytes: symbol_bytes(data),
             }
         }
         Data::Stream(packet) => Sizes {
             code: FlowCode::Stream(StreamParams::announced(&packet.header)),
             field: FieldOrder::TwoFiftySix,
             generation_size: SIZE_MIN,
+            symbol_bytes: symbol_bytes(data),
         },
     }
 }

@@ -176,7 +176,22 @@ impl StreamParams {
     pub const fn new(window_symbols: usize) -> Self {
         Self { window_symbols, profile: StreamProfile::Balanced }
     }
+
+    /// The largest window, a power of two, whose symbols may have so many bytes.
+    pub fn window_for(symbol_bytes: usize) -> usize {
+        let symbols = STREAM_MEMORY_BYTES / symbol_bytes.max(STREAM_SYMBOL_BYTES);
+        1 << symbols.max(1).ilog2()
+    }
 }
+
+/// Memory for the symbols of a stream. Packets announce the window and not the length of symbols,
+/// so this is how each node derives one from the other: 32768 symbols of 2560 bytes, 8192 of a
+/// jumbo frame. At half of this a jumbo path of 10 Gbit/s and 60 ms does not fit; at twice, a
+/// source and a sink exceed the default `memory` of a daemon.
+const STREAM_MEMORY_BYTES: usize = 80 << 20;
+
+/// Symbols may be as long as this in any window.
+const STREAM_SYMBOL_BYTES: usize = 1778;
 
 impl FlowCode {
     /// Name in configurations and reports.
@@ -187,6 +202,17 @@ impl FlowCode {
             FlowCode::Bats(_) => "bats",
             FlowCode::Window(_) => "window",
             FlowCode::Stream(_) => "stream",
+        }
+    }
+
+    /// Longest symbol, whatever a node accepts.
+    pub fn symbol_bytes_max(&self) -> usize {
+        match self {
+            FlowCode::Stream(code) => {
+                let share = STREAM_MEMORY_BYTES / code.window_symbols.next_power_of_two();
+                share.max(STREAM_SYMBOL_BYTES)
+            }
+            _ => usize::MAX,
         }
     }
 
@@ -384,11 +410,11 @@ impl FlowParams {
     /// Bytes of a frame that the largest packet formed here takes: headroom, header, the longest
     /// coding vector and the symbol. Frames must not be shorter.
     pub fn frame_bytes_min(&self) -> usize {
-        self.frame_bytes_of(&self.sizes())
+        self.frame_bytes_around(&self.sizes()) + self.symbol_bytes
     }
 
-    /// As [`FlowParams::frame_bytes_min`], for other sizes.
-    pub(crate) fn frame_bytes_of(&self, sizes: &Sizes) -> usize {
+    /// Of these bytes, those in front of a symbol, with other sizes.
+    pub(crate) fn frame_bytes_around(&self, sizes: &Sizes) -> usize {
         let header_bytes = match self.role {
             Role::Source { .. } => sizes.code.header_bytes(sizes.generation_size, sizes.field),
             // Fields and codes are those of packets.
@@ -398,7 +424,7 @@ impl FlowParams {
             }
             Role::Sink { .. } => 0,
         };
-        symbol_offset(header_bytes) + self.symbol_bytes
+        symbol_offset(header_bytes)
     }
 }
 

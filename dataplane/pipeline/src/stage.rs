@@ -9,7 +9,7 @@ use crate::combine::Combiner;
 use crate::io::Data;
 #[cfg(feature = "bats")]
 use crate::open::full_symbols;
-use crate::open::{Rent, full_size};
+use crate::open::{Rent, Sizes, full_size};
 use crate::params::{FlowCode, FlowParams, Nanos, Role, ShardId};
 use crate::relay::Relay;
 use crate::report::DropReason;
@@ -221,16 +221,12 @@ impl Stage {
     }
 
     /// Adopts settings of its flow at a relay or sink: code and sizes stay those that it was made
-    /// for. Symbols lie in frames, but those of windows and streams, which have memory for their
-    /// size.
+    /// for. Where longer symbols are allowed now, a packet that has one asks for another stage.
     pub(crate) fn adopt(&mut self, settings: &FlowParams) {
-        let made_for = self.params.symbol_bytes;
+        let sizes = self.params.sizes();
+        let symbol_bytes = settings.symbol_bytes.min(sizes.symbol_bytes);
         let paths_differ = !self.params.upstreams().eq(settings.upstreams());
-        self.params = settings.with(self.params.sizes());
-        if matches!(self.state, State::WindowSink(_) | State::StreamRelay(_) | State::StreamSink(_))
-        {
-            self.params.symbol_bytes = settings.symbol_bytes.min(made_for);
-        }
+        self.params = settings.with(Sizes { symbol_bytes, ..sizes });
         match &mut self.state {
             State::StreamRelay(relay) if paths_differ => relay.adopt(&self.params),
             State::StreamSink(sink) if paths_differ => sink.adopt(&self.params),

@@ -34,8 +34,8 @@ fn measured(params: &FlowParams) -> usize {
 }
 
 fn sizes(params: &FlowParams) -> Sizes {
-    let FlowParams { code, field, generation_size, .. } = *params;
-    Sizes { code, field, generation_size }
+    let FlowParams { code, field, generation_size, symbol_bytes, .. } = *params;
+    Sizes { code, field, generation_size, symbol_bytes }
 }
 
 /// Never less than it takes, and not much more once it takes much.

@@ -167,7 +167,8 @@ fn forged_sizes_end_no_flow_of_generations() {
     let share = delivered(&line, (since, until));
     println!("{share} arrives, symbols of {least} bytes");
     assert!(share >= 0.95, "{share}");
-    assert_eq!(least, 500);
+    // The least MTU of a tunnel, 576, leaves more.
+    assert!((500..600).contains(&least), "{least}");
 }
 
 /// As TCP does it, which reads neither counters nor reports.

@@ -86,7 +86,11 @@ impl Prepared {
         let attached = loaded.attach(topology.xdp_mode, netlink, left);
         let attached = attached.and_then(|attachment| refuse_members(attachment, netlink));
         match attached {
-            Ok(mut attachment) if is_open && is_slow(topology, &attachment) => {
+            Ok(mut attachment)
+                if is_open
+                    && (is_slow(topology, &attachment)
+                        || is_merged(topology, &attachment, netlink)) =>
+            {
                 let reason = format!("AF_XDP would be generic ({})", attachment.mode().1);
                 attachment.detach();
                 Ok(Attachment::none(interface, reason))
@@ -118,6 +122,10 @@ pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Optio
     }
     if let Some(kind) = stacked(interface) {
         return Some(format!("it is {kind}, whose packets arrive on the queues of its members"));
+    }
+    if !topology.frame_size.suits_af_xdp() {
+        let bytes = crate::ip_packet_bytes_max(recoded_xsk::FrameSize::PAGE);
+        return Some(format!("flows of this node use an MTU above {bytes}, which AF_XDP cannot"));
     }
     let missing = missing_capabilities();
     if !missing.is_empty() {
@@ -159,6 +167,14 @@ fn is_edge(topology: &Topology) -> bool {
 
 fn is_slow(topology: &Topology, attachment: &Attachment) -> bool {
     is_edge(topology) && attachment.mode().0 == XdpMode::Generic
+}
+
+/// Whether a program in generic mode sees what Linux merged: between interfaces of its own it hands
+/// on up to 64 KiB of packets as one, which no frame holds.
+fn is_merged(topology: &Topology, attachment: &Attachment, netlink: &Netlink) -> bool {
+    let is_own = || netlink.interface(attachment.interface()).is_ok_and(|it| it.kind.is_some());
+    let is_open = topology.xdp_mode == ModePreference::Auto;
+    is_open && attachment.mode().0 == XdpMode::Generic && is_own()
 }
 
 fn not_had(error: &StartError) -> String {

@@ -2,7 +2,7 @@
 
 use crate::topology::TopologyError;
 use recoded_wire::steer::FLOWS_MAX;
-use recoded_xsk::{FRAME_BYTES, XskError};
+use recoded_xsk::XskError;
 use std::io;
 use std::net::SocketAddr;
 
@@ -247,12 +247,14 @@ pub enum SnapshotError {
     /// Packets that a flow forms would not fit a frame.
     #[error(
         "flow {flow} may form packets that take {needed} bytes of a frame, and a frame has \
-         {FRAME_BYTES}: lower symbol_bytes ({symbol_bytes}) or the generation size \
+         {frame_bytes}: lower symbol_bytes ({symbol_bytes}) or the generation size \
          ({generation_size})"
     )]
     FrameTooSmall {
         /// Id of the flow.
         flow: u32,
+        /// Bytes of a frame.
+        frame_bytes: usize,
         /// Bytes of its symbols.
         symbol_bytes: usize,
         /// Symbols of its generations.

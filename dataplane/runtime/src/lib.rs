@@ -137,12 +137,14 @@ pub use recoded_offload as offload;
 /// Keys, for the code that reads them.
 pub use recoded_secure as secure;
 /// What the control side needs of `xsk`, which it must not depend on.
-pub use recoded_xsk::{FRAME_BYTES, FrameGauge, ModePreference, SocketStatistics};
+pub use recoded_xsk::{FrameGauge, FrameSize, ModePreference, SocketStatistics};
 pub use report::RuntimeReport;
 pub use reserve::Reserve;
 pub use resources::Resources;
 pub use runtime::{Acceleration, Runtime};
-pub use snapshot::{IP_PACKET_BYTES_MAX, ip_packet_bytes, symbol_bytes_max, worker_memory_bytes};
+pub use snapshot::{
+    frame_size, ip_packet_bytes, ip_packet_bytes_max, symbol_bytes_max, worker_memory_bytes,
+};
 pub use talk::{Disagreement, Talked};
 pub use topology::{
     Address, Backend, EdgeConfig, GroupConfig, GroupPart, HopConfig, Idle, LinkConfig, PeerKey,

@@ -30,7 +30,7 @@ use recoded_pipeline::plan::PlanRequest;
 use recoded_secure::Refused;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
-use recoded_xsk::{FRAME_BYTES, Umem};
+use recoded_xsk::Umem;
 use std::sync::Arc;
 
 /// Results of one worker's pipeline, on their way out.
@@ -252,7 +252,7 @@ impl Outbox {
             false => self.guard.trailer_bytes(hop),
         };
         let bytes = header + usize::from(span.len) + tag;
-        let is_long = usize::from(span.offset) + usize::from(span.len) + tag > FRAME_BYTES;
+        let is_long = usize::from(span.offset) + usize::from(span.len) + tag > umem.frame_bytes();
         if bytes > ETHERNET_BYTES + mtu || is_long {
             counters.tx_oversize += 1;
             umem.release(span.frame);

@@ -23,7 +23,7 @@ use crate::sockets::{Refused, WorkerResources, enter_sockets, open_workers, queu
 use crate::topology::{Backend, LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
 use crate::wake::Waker;
-use recoded_xsk::{ActiveMode, Queues, RECEIVE_BYTES_MAX, SocketMode};
+use recoded_xsk::{ActiveMode, FrameSize, Queues, SocketMode};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::net::IpAddr;
@@ -59,6 +59,8 @@ pub(crate) struct LinkState {
     pub(crate) interface: Interface,
     /// Our address on it; `None` while it has none.
     pub(crate) local: Option<IpAddr>,
+    /// Of the frames behind its sockets.
+    pub(crate) frame_size: FrameSize,
     pub(crate) mode: LinkMode,
     pub(crate) status: LinkStatus,
     /// When the sockets were opened, as its driver has it.
@@ -75,7 +77,8 @@ impl LinkState {
     /// Its properties that workers use.
     pub(crate) fn now(&self) -> LinkNow {
         let is_present = self.status != LinkStatus::Gone && self.local.is_some();
-        LinkNow { mtu: self.interface.mtu, is_present }
+        let mtu = self.interface.mtu.min(crate::ip_packet_bytes_max(self.frame_size));
+        LinkNow { mtu, is_present }
     }
 }
 
@@ -122,7 +125,7 @@ impl Resources {
         };
         let topology = &settled(topology, &attachments);
         for (link, found) in topology.links.iter().zip(&found) {
-            found.interface.iter().for_each(|it| warn_of_limits(link, it));
+            found.interface.iter().for_each(|it| warn_of_limits(link, it, topology.frame_size));
         }
         let (workers, modes, queues, usable) = loop {
             let present = found.iter().map(|it| it.interface.is_some()).enumerate();
@@ -164,7 +167,18 @@ impl Resources {
             let mode = mode.unwrap_or_else(|| without_sockets(config, &attachments[link]));
             let [queues, usable] = [&queues, &usable].map(|it| it[link].unwrap_or(Queues::ONE));
             let (interface, served) = (interface.unwrap_or_default(), served(usable));
-            LinkState { interface, local, mode, status, queues, served, waits, is_undecided }
+            let frame_size = topology.frame_size;
+            LinkState {
+                interface,
+                local,
+                frame_size,
+                mode,
+                status,
+                queues,
+                served,
+                waits,
+                is_undecided,
+            }
         });
         let links = links.collect();
         Ok(Resources {
@@ -338,16 +352,15 @@ pub(crate) fn raise_memlock() {
     }
 }
 
-fn warn_of_limits(link: &LinkConfig, interface: &Interface) {
+fn warn_of_limits(link: &LinkConfig, interface: &Interface, frame_size: FrameSize) {
     let name = &link.interface;
-    if link.backend == Backend::Xdp
-        && interface.mtu + crate::encap::ETHERNET_BYTES > RECEIVE_BYTES_MAX
-    {
+    let packet_bytes_max = crate::ip_packet_bytes_max(frame_size);
+    if link.backend == Backend::Xdp && interface.mtu > packet_bytes_max {
         tracing::warn!(
             interface = name,
             mtu = interface.mtu,
-            "coded packets above {} bytes will not be received: the MTU is larger than a frame",
-            crate::IP_PACKET_BYTES_MAX
+            "coded packets above {packet_bytes_max} bytes will not be received: the MTU is larger \
+             than a frame"
         );
     }
 }

@@ -6,27 +6,32 @@ use crate::topology::Topology;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_secure::TRAILER_BYTES;
 use recoded_wire::steer::FLOWS_MAX;
-use recoded_xsk::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};
+use recoded_xsk::{FrameSize, Umem};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-/// Largest IP packet that the sockets at both ends of a link take, whatever its MTU.
-pub const IP_PACKET_BYTES_MAX: usize = RECEIVE_BYTES_MAX - ETHERNET_BYTES;
+/// Largest IP packet that sockets over such frames receive, whatever the MTU of their interface.
+pub const fn ip_packet_bytes_max(frame: FrameSize) -> usize {
+    frame.receive_bytes_max() - ETHERNET_BYTES
+}
+
+/// Frames for links of so large an MTU.
+pub fn frame_size(mtu: usize) -> FrameSize {
+    FrameSize::receiving(mtu.saturating_add(ETHERNET_BYTES))
+}
 
 /// Bytes that one worker allocates for packets: frames, and rings of `links` sockets.
-pub fn worker_memory_bytes(frames: u32, links: usize) -> usize {
-    Umem::memory_bytes(frames) + links * SOCKET_BYTES
+pub fn worker_memory_bytes((frames, size): (u32, FrameSize), links: usize) -> usize {
+    Umem::memory_bytes(frames, size) + links * SOCKET_BYTES
 }
 
 /// Rings of a socket in both places, and room for bursts.
 const SOCKET_BYTES: usize = 256 << 10;
 
-/// Largest symbol that fits a link of `mtu` bytes towards `address` behind `before` bytes, which
+/// Largest symbol that fits an IP packet of `mtu` bytes towards `address` behind `before` bytes, which
 /// are [`recoded_pipeline::params::FlowCode::header_bytes`]. `None` when not even one byte fits.
 pub fn symbol_bytes_max(mtu: usize, address: IpAddr, before: usize) -> Option<usize> {
-    mtu.min(IP_PACKET_BYTES_MAX)
-        .checked_sub(packet_bytes(address, before, 0))
-        .filter(|bytes| *bytes > 0)
+    mtu.checked_sub(packet_bytes(address, before, 0)).filter(|bytes| *bytes > 0)
 }
 
 /// Bytes of the IP packet that carries a symbol.
@@ -57,7 +62,7 @@ pub(crate) fn check(
         for hop in flow.next_hops.iter().copied().chain(flow.upstreams()) {
             check_hop(flow.id, hop, topology)?;
         }
-        check_frame(flow)?;
+        check_frame(flow, topology.frame_size)?;
         match flow.role {
             Role::Source { tunnel } => {
                 check_tunnel(flow.id, tunnel, topology)?;
@@ -89,11 +94,12 @@ fn check_tunnel(flow: u32, tunnel: TunnelId, topology: &Topology) -> Result<(), 
 }
 
 /// Of every role: the largest packet that the flow may form lies within a frame.
-fn check_frame(flow: &FlowParams) -> Result<(), SnapshotError> {
+fn check_frame(flow: &FlowParams, frame: FrameSize) -> Result<(), SnapshotError> {
     let needed = flow.frame_bytes_min();
-    if needed > FRAME_BYTES {
+    if needed > frame.bytes() {
         return Err(SnapshotError::FrameTooSmall {
             flow: flow.id,
+            frame_bytes: frame.bytes(),
             symbol_bytes: flow.symbol_bytes,
             generation_size: flow.generation_size,
             needed,
@@ -109,7 +115,7 @@ fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<
         let before = flow.code.header_bytes(flow.generation_size, flow.field);
         let tag = if hop.key.is_some() { TRAILER_BYTES } else { 0 };
         let needed = packet_bytes(hop.address, before, flow.symbol_bytes) + tag;
-        let mtu = mtus[hop.link].min(IP_PACKET_BYTES_MAX);
+        let mtu = mtus[hop.link].min(ip_packet_bytes_max(topology.frame_size));
         if needed > mtu {
             let interface = topology.links[hop.link].interface.clone();
             return Err(SnapshotError::MtuTooSmall { flow: flow.id, interface, needed, mtu });
@@ -145,13 +151,26 @@ mod tests {
     }
 
     #[test]
-    fn symbol_bytes_max_large_mtu_is_bounded_by_the_frame() {
+    fn frames_receive_packets_of_the_mtu_that_they_are_for() {
+        for mtu in (68..=9216).chain([10_000, 65_535, usize::MAX]) {
+            let frame = frame_size(mtu);
+            assert_eq!(ip_packet_bytes_max(frame) >= mtu, mtu <= 9216 + 50, "{mtu}: {frame:?}");
+            assert_eq!(frame.suits_af_xdp(), mtu <= 4096 - 256 - 14, "{mtu}: {frame:?}");
+            assert_eq!(frame == FrameSize::SMALL, mtu <= 2048 - 256 - 14, "{mtu}: {frame:?}");
+            assert!(frame.suits_af_xdp() || frame.bytes() / 64 % 2 == 1, "{mtu}: {frame:?}");
+        }
         let address = "10.0.2.2".parse().unwrap();
-        assert_eq!(
-            symbol_bytes_max(9000, address, 28),
-            symbol_bytes_max(IP_PACKET_BYTES_MAX, address, 28)
-        );
         assert_eq!(symbol_bytes_max(56, address, 28), None);
+    }
+
+    #[test]
+    fn source_of_larger_packets_than_frames_receive_is_refused_whatever_the_mtu() {
+        let jumbo = |frame_size| Topology { frame_size, ..topology() };
+        let snapshot = Snapshot { edition: 1, flows: vec![source(1, 3000)] };
+        let outcome = |frame_size| check(&snapshot, &jumbo(frame_size), &[9000]);
+        assert_eq!(outcome(FrameSize::PAGE), Ok(()));
+        let small = outcome(FrameSize::SMALL).unwrap_err();
+        assert!(matches!(small, SnapshotError::FrameTooSmall { frame_bytes: 2048, .. }), "{small}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use recoded_secure::{PresharedKey, PrivateKey, PublicKey, Strength};
 use recoded_wire::steer::{NEIGHBOURS_MAX, XSKS_MAX};
-use recoded_xsk::ModePreference;
+use recoded_xsk::{FrameSize, ModePreference};
 use std::net::IpAddr;
 
 /// Least MTU of an IPv6 tunnel (RFC 8200, section 5): below it Linux takes no IPv6 address.
@@ -185,8 +185,10 @@ pub struct Topology {
     pub tunnel_queues: usize,
     /// Bytes that flows may take together: sources, and relays and sinks for what packets announce.
     pub flow_memory_bytes: usize,
-    /// UMEM frames per worker, 2048 bytes each.
+    /// UMEM frames per worker.
     pub frames_per_worker: u32,
+    /// Their size, which bounds packets of links with a larger MTU.
+    pub frame_size: FrameSize,
     /// UDP destination port of coded packets.
     pub port: u16,
     /// Where on the ladder zero copy, native copy, generic to begin.
@@ -483,6 +485,7 @@ pub(crate) mod tests {
             cores: None,
             idle: Idle::Adaptive,
             frames_per_worker: 4096,
+            frame_size: FrameSize::SMALL,
             port: 9426,
             xdp_mode: ModePreference::Auto,
             links: vec![LinkConfig {

@@ -22,8 +22,9 @@ use crate::units::{Formed, TaggedUnit, UnitMasks};
 /// the work of one worker at each end, as long as cards keep their tables.
 pub const LANES: usize = 16;
 
-/// Longest packet with a tag: what a frame of the dataplane holds.
-pub(crate) const PACKET_BYTES_MAX: usize = 2048;
+/// Longest packet with a tag: the largest frame of the dataplane. Where links carry less, the rest
+/// of the keys takes memory and no time.
+pub(crate) const PACKET_BYTES_MAX: usize = 9536;
 
 /// How late a packet of a hop may be, in packets of its lane: 16 ms of 1 Mpps.
 const HOP_WINDOW: usize = 1 << 14;

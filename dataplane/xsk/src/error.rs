@@ -68,6 +68,10 @@ pub enum XskError {
         bytes: u64,
     },
 
+    /// AF_XDP has no frames of this size.
+    #[error("AF_XDP has no frames of {0} bytes: use backend = \"udp\" or a smaller MTU")]
+    FrameSize(usize),
+
     /// The number of frames is out of range.
     #[error("{frames} frames are out of range: configure {min} to {max}")]
     FrameCount {

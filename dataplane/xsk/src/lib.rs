@@ -51,4 +51,4 @@ pub use program::replace_program;
 pub use queues::{Ethtool, Queues};
 pub use recoded_counters::link::SocketStatistics;
 pub use socket::{BURST_FRAMES_MAX, Received, Socket};
-pub use umem::{FRAME_BYTES, RECEIVE_BYTES_MAX, Umem};
+pub use umem::{FrameSize, Umem};

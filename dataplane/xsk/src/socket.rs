@@ -25,7 +25,7 @@ use crate::{
     bind::{Place, active_mode, bind_best, raise_tx_budget},
     error::XskError,
     mode::{ModePreference, SocketMode, XdpMode},
-    umem::{FRAME_BYTES, RING_ENTRIES, Umem},
+    umem::{RING_ENTRIES, Umem},
 };
 
 /// Most packets that one [`Socket::receive`] returns.
@@ -213,7 +213,7 @@ impl Socket {
         // SAFETY: the descriptors are only read as addresses within the UMEM the socket belongs to.
         let count = unsafe { self.rx.consume(&mut self.scratch[..burst]) };
         for desc in &self.scratch[..count] {
-            let (frame, offset) = Umem::locate(desc.addr());
+            let (frame, offset) = umem.locate(desc.addr());
             umem.prefetch(desc.addr());
             umem.ledger.receive(frame.0);
             out.push(Received { frame, offset, len: desc.lengths().data() as u16 });
@@ -241,7 +241,10 @@ impl Socket {
         self.check_home(umem);
         let (start, bytes) = (usize::from(offset), usize::from(len));
         // Linux would skip a descriptor that it finds invalid without ever completing it.
-        assert!(bytes >= ETHERNET_BYTES && start + bytes <= FRAME_BYTES, "not a packet");
+        assert!(
+            bytes >= ETHERNET_BYTES && start + bytes <= umem.frame_size().bytes(),
+            "not a packet"
+        );
         if self.room == 0 {
             self.room = self.tx.nb_free_exact() - self.staged.len() as u32;
             if self.room == 0 {
@@ -250,7 +253,7 @@ impl Socket {
             }
         }
         umem.ledger.begin_transmit(frame.0);
-        self.staged.push(umem.descriptors.at(Umem::address(frame) + start, bytes));
+        self.staged.push(umem.descriptors.at(umem.address(frame) + start, bytes));
         self.room -= 1;
         self.pending += 1;
         true
@@ -299,7 +302,8 @@ impl Socket {
             // SAFETY: the descriptors are only read as addresses within the socket's UMEM.
             let count = unsafe { self.completion.consume(&mut self.scratch) };
             for desc in &self.scratch[..count] {
-                umem.ledger.end_transmit(Umem::locate(desc.addr()).0.0);
+                let (frame, _) = umem.locate(desc.addr());
+                umem.ledger.end_transmit(frame.0);
             }
             self.pending -= count as u32;
             if count < self.scratch.len() {
@@ -353,7 +357,7 @@ impl Socket {
             let burst = left.min(self.scratch.len());
             for place in &mut self.scratch[..burst] {
                 let Some(frame) = umem.ledger.lend() else { unreachable!("`lendable` are free") };
-                *place = umem.descriptors.at(Umem::address(FrameId(frame)), 0);
+                *place = umem.descriptors.at(umem.address(FrameId(frame)), 0);
             }
             // SAFETY: the frames belong to the socket's UMEM and the ledger counts them as lent, so
             // they are not accessed until they are received.
@@ -374,7 +378,8 @@ impl Socket {
     /// Undoes the lending of frames that found no place in the ring.
     fn reclaim(&mut self, umem: &mut Umem, from: usize, to: usize) {
         for desc in &self.scratch[from..to] {
-            umem.ledger.reclaim(Umem::locate(desc.addr()).0.0);
+            let (frame, _) = umem.locate(desc.addr());
+            umem.ledger.reclaim(frame.0);
         }
     }
 }

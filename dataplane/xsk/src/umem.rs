@@ -26,7 +26,7 @@ use std::{
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
 use xsk_rs::{
     FrameDesc,
-    config::{FrameSize, QueueSize, UmemConfig},
+    config::{FrameSize as ChunkSize, QueueSize, UmemConfig},
 };
 
 use crate::{
@@ -36,16 +36,65 @@ use crate::{
     registry::Registry,
 };
 
-/// Bytes of a frame.
-///
-/// The smallest chunk Linux accepts. Larger ones would put all packets at the same position of a
-/// page and thereby into the same cache sets, which halves the speed of field arithmetic.
-pub const FRAME_BYTES: usize = 2048;
+/// Bytes that XDP programs may use in front of a received packet.
+const XDP_HEADROOM_BYTES: usize = 256;
 
-/// Largest packet, Ethernet header included, that fits a frame behind Linux's 256 bytes of
-/// headroom. Longer ones are dropped by Linux and counted as
-/// [`crate::SocketStatistics::rx_dropped`].
-pub const RECEIVE_BYTES_MAX: usize = FRAME_BYTES - 256;
+/// Size of the frames of a UMEM.
+///
+/// Small frames are the smallest chunks that Linux accepts. Page-sized ones put all packets at the
+/// same position of a page and thereby into the same cache sets, which halves the speed of field
+/// arithmetic: they are for links whose MTU needs them. Linux has no larger chunks without huge
+/// pages; frames that no AF_XDP socket uses may have any size.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FrameSize(u16);
+
+impl Default for FrameSize {
+    fn default() -> FrameSize {
+        FrameSize::SMALL
+    }
+}
+
+impl FrameSize {
+    /// 2048 bytes.
+    pub const SMALL: FrameSize = FrameSize(2048);
+
+    /// A page: the largest that AF_XDP sockets can use.
+    pub const PAGE: FrameSize = FrameSize(4096);
+
+    /// For packets of 9216 bytes, the largest MTU of common network cards.
+    pub const LARGEST: FrameSize = FrameSize(9536);
+
+    /// The least that receives packets of so many bytes, Ethernet header included, as far as there
+    /// is one.
+    pub fn receiving(packet_bytes: usize) -> FrameSize {
+        let bytes = packet_bytes.saturating_add(XDP_HEADROOM_BYTES);
+        let fixed = [FrameSize::SMALL, FrameSize::PAGE];
+        let fitting = fixed.into_iter().find(|size| size.bytes() >= bytes);
+        // An odd number of cache lines spreads the frames over all cache sets.
+        let lines = |bytes: usize| (bytes.div_ceil(CACHE_LINE_BYTES) | 1) * CACHE_LINE_BYTES;
+        let larger = || u16::try_from(lines(bytes)).map_or(FrameSize::LARGEST, FrameSize);
+        fitting.unwrap_or_else(|| larger().min(FrameSize::LARGEST))
+    }
+
+    /// Bytes of a frame.
+    pub const fn bytes(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Largest packet, Ethernet header included, that fits a frame behind the headroom of XDP.
+    /// Linux drops longer ones and counts them as [`crate::SocketStatistics::rx_dropped`].
+    pub const fn receive_bytes_max(self) -> usize {
+        self.bytes() - XDP_HEADROOM_BYTES
+    }
+
+    /// Whether AF_XDP sockets can use such frames.
+    pub fn suits_af_xdp(self) -> bool {
+        self <= FrameSize::PAGE
+    }
+}
+
+/// Bytes of a cache line.
+const CACHE_LINE_BYTES: usize = 64;
 
 /// Entries of each ring. A worker that is away for a millisecond at two million packets a second
 /// finds 2000 waiting; twice as many would leave too few of the default 8192 frames for batches.
@@ -70,6 +119,7 @@ pub struct Umem {
     /// Sockets opened so far.
     pub(crate) registry: Registry,
     base: NonNull<u8>,
+    size: FrameSize,
     /// Stamp per frame, equal to `epoch` for the destinations of the gathering in progress.
     marks: Vec<u32>,
     epoch: u32,
@@ -99,10 +149,10 @@ impl Drop for Unshared {
 }
 
 impl Unshared {
-    fn new(frames: u32) -> Result<Unshared, XskError> {
-        let bytes = frames as usize * FRAME_BYTES;
+    fn new(frames: u32, size: FrameSize) -> Result<Unshared, XskError> {
+        let bytes = frames as usize * size.bytes();
         let none = || XskError::MemoryLimit { frames, bytes: bytes as u64 };
-        let layout = Layout::from_size_align(bytes, FRAME_BYTES).map_err(|_| none())?;
+        let layout = Layout::from_size_align(bytes, FrameSize::PAGE.bytes()).map_err(|_| none())?;
         // SAFETY: the size is not zero, since there are at least `FRAMES_MIN` frames.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(none)?;
         Ok(Unshared { base, layout })
@@ -115,19 +165,31 @@ impl Unshared {
 unsafe impl Send for Umem {}
 
 impl Umem {
-    /// Maps, locks and registers `frames` frames of [`FRAME_BYTES`].
+    /// Maps, locks and registers `frames` small frames.
+    ///
+    /// # Errors
+    /// As [`Umem::of`].
+    pub fn new(frames: u32) -> Result<Umem, XskError> {
+        Umem::of(frames, FrameSize::SMALL)
+    }
+
+    /// Maps, locks and registers `frames` frames of a size.
     ///
     /// # Errors
     /// [`XskError::NotPermitted`], [`XskError::NoAfXdp`], [`XskError::MemoryLimit`],
-    /// [`XskError::FrameCount`], or [`XskError::Os`].
-    pub fn new(frames: u32) -> Result<Umem, XskError> {
+    /// [`XskError::FrameCount`], or [`XskError::Os`]. [`XskError::FrameSize`] where AF_XDP has no
+    /// such frames.
+    pub fn of(frames: u32, size: FrameSize) -> Result<Umem, XskError> {
+        if !size.suits_af_xdp() {
+            return Err(XskError::FrameSize(size.bytes()));
+        }
         let count = check_count(frames)?;
         let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
-        let (xsk, descs) = xsk_rs::Umem::new(config()?, count, false).map_err(|error| {
-            XskError::from_umem(crate::error::os_error(&error), frames, FRAME_BYTES)
+        let (xsk, descs) = xsk_rs::Umem::new(config(size)?, count, false).map_err(|error| {
+            XskError::from_umem(crate::error::os_error(&error), frames, size.bytes())
         })?;
         let first = descs.first().ok_or(XskError::UnknownDescriptor)?;
-        Ok(Umem::over(base(&xsk, first), Memory::Shared(xsk), frames, descriptors))
+        Ok(Umem::over((base(&xsk, first), Memory::Shared(xsk)), (frames, size), descriptors))
     }
 
     /// Allocates `frames` frames for sockets of other kinds; no AF_XDP socket can be opened on
@@ -135,20 +197,25 @@ impl Umem {
     ///
     /// # Errors
     /// [`XskError::MemoryLimit`] or [`XskError::FrameCount`].
-    pub fn unshared(frames: u32) -> Result<Umem, XskError> {
+    pub fn unshared(frames: u32, size: FrameSize) -> Result<Umem, XskError> {
         check_count(frames)?;
         let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
-        let memory = Unshared::new(frames)?;
-        Ok(Umem::over(memory.base, Memory::Unshared(memory), frames, descriptors))
+        let memory = Unshared::new(frames, size)?;
+        Ok(Umem::over((memory.base, Memory::Unshared(memory)), (frames, size), descriptors))
     }
 
-    fn over(base: NonNull<u8>, memory: Memory, frames: u32, descriptors: Descriptors) -> Umem {
+    fn over(
+        (base, memory): (NonNull<u8>, Memory),
+        (frames, size): (u32, FrameSize),
+        descriptors: Descriptors,
+    ) -> Umem {
         Umem {
             memory,
             ledger: Ledger::new(frames),
             descriptors,
             registry: Registry::default(),
             base,
+            size,
             marks: vec![0; frames as usize],
             epoch: 0,
         }
@@ -163,8 +230,13 @@ impl Umem {
     }
 
     /// Bytes that a UMEM of so many frames takes, what is kept of each frame included.
-    pub fn memory_bytes(frames: u32) -> usize {
-        frames as usize * (FRAME_BYTES + BOOKKEEPING_BYTES)
+    pub fn memory_bytes(frames: u32, size: FrameSize) -> usize {
+        frames as usize * (size.bytes() + BOOKKEEPING_BYTES)
+    }
+
+    /// Size of its frames.
+    pub fn frame_size(&self) -> FrameSize {
+        self.size
     }
 
     /// Frames in each place; they sum to the total.
@@ -239,8 +311,12 @@ impl Umem {
     }
 
     /// The frame and offset of an address that Linux reported.
-    pub(crate) fn locate(address: usize) -> (FrameId, u16) {
-        (FrameId((address / FRAME_BYTES) as u32), (address % FRAME_BYTES) as u16)
+    #[inline]
+    pub(crate) fn locate(&self, address: usize) -> (FrameId, u16) {
+        // Sizes for AF_XDP are powers of two.
+        let bytes = self.size.bytes();
+        let frame = address >> bytes.trailing_zeros();
+        (FrameId(frame as u32), (address & (bytes - 1)) as u16)
     }
 
     /// Asks the processor to fetch the headers that begin at `address`.
@@ -264,19 +340,20 @@ impl Umem {
     }
 
     /// The address of a frame's first byte.
-    pub(crate) fn address(frame: FrameId) -> usize {
-        frame.0 as usize * FRAME_BYTES
+    #[inline]
+    pub(crate) fn address(&self, frame: FrameId) -> usize {
+        frame.0 as usize * self.size.bytes()
     }
 
     /// First byte of `span`, which is checked to lie within its frame.
     #[inline]
     fn pointer(&self, span: Span) -> *mut u8 {
         let (offset, len) = (usize::from(span.offset), usize::from(span.len));
-        assert!(offset + len <= FRAME_BYTES, "{span:?} leaves its frame");
+        assert!(offset + len <= self.size.bytes(), "{span:?} leaves its frame");
         assert!(span.frame.0 < self.ledger.total(), "{span:?} is outside the UMEM");
         // SAFETY: the frame index is below the number of frames and the offset within the frame,
         // both checked above, so the result stays inside the mapping `base` points to.
-        unsafe { self.base.as_ptr().add(Self::address(span.frame) + offset) }
+        unsafe { self.base.as_ptr().add(self.address(span.frame) + offset) }
     }
 
     /// Stamps the destinations; panics when one occurs twice or is also a source.
@@ -301,7 +378,7 @@ impl Umem {
 
 impl Frames for Umem {
     fn frame_bytes(&self) -> usize {
-        FRAME_BYTES
+        self.size.bytes()
     }
 
     fn take(&mut self) -> Option<FrameId> {
@@ -383,11 +460,11 @@ fn check_count(frames: u32) -> Result<NonZeroU32, XskError> {
         .ok_or(XskError::FrameCount { frames, min: FRAMES_MIN, max: FRAMES_MAX })
 }
 
-fn config() -> Result<UmemConfig, XskError> {
+fn config(size: FrameSize) -> Result<UmemConfig, XskError> {
     let refused = |_| XskError::UnknownDescriptor;
     let entries = QueueSize::new(RING_ENTRIES).map_err(|_| XskError::UnknownDescriptor)?;
     UmemConfig::builder()
-        .frame_size(FrameSize::new(FRAME_BYTES as u32).map_err(|_| XskError::UnknownDescriptor)?)
+        .frame_size(ChunkSize::new(u32::from(size.0)).map_err(|_| XskError::UnknownDescriptor)?)
         .fill_queue_size(entries)
         .comp_queue_size(entries)
         .build()

@@ -18,8 +18,8 @@ use std::{
 use bed::Bed;
 use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_xsk::{
-    BURST_FRAMES_MAX, Ethtool, ModePreference, Queues, RECEIVE_BYTES_MAX, Received, Socket,
-    SocketMode, Umem, XdpMode, XskError,
+    BURST_FRAMES_MAX, Ethtool, FrameSize, ModePreference, Queues, Received, Socket, SocketMode,
+    Umem, XdpMode, XskError,
 };
 use steer::{PAYLOAD_AT, Steer, write_packet};
 
@@ -240,8 +240,8 @@ fn packet_longer_than_a_frame_holds_is_dropped_and_counted() {
         let mut umem = Umem::new(256).expect("UMEM");
         let (mut a, mut b) = (open(&mut umem, "a"), open(&mut umem, "b"));
         let _steer = (Steer::attach("a", &a), Steer::attach("b", &b));
-        send(&mut a, &mut umem, 1, 0, RECEIVE_BYTES_MAX as u16 + 1);
-        send(&mut a, &mut umem, 2, 0, RECEIVE_BYTES_MAX as u16);
+        send(&mut a, &mut umem, 1, 0, FrameSize::SMALL.receive_bytes_max() as u16 + 1);
+        send(&mut a, &mut umem, 2, 0, FrameSize::SMALL.receive_bytes_max() as u16);
         settle(&mut a, &mut umem);
         assert_eq!(collect(&mut b, &mut umem, 1), [2]);
         assert_eq!(b.statistics().rx_dropped, 1);

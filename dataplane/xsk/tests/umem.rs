@@ -3,7 +3,7 @@
 mod common;
 
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
-use recoded_xsk::{FRAME_BYTES, ModePreference, Socket, Umem, XdpMode, XskError};
+use recoded_xsk::{FrameSize, ModePreference, Socket, Umem, XdpMode, XskError};
 
 fn span(frame: FrameId, offset: u16, len: u16) -> Span {
     Span { frame, offset, len }
@@ -15,11 +15,11 @@ fn umem_frame_written_at_any_offset_reads_back() {
         return;
     }
     let mut umem = Umem::new(64).expect("UMEM");
-    assert_eq!(umem.frame_bytes(), FRAME_BYTES);
+    assert_eq!(umem.frame_bytes(), FrameSize::SMALL.bytes());
     let frames: Vec<FrameId> = std::iter::from_fn(|| umem.take()).collect();
     assert_eq!(frames.len(), 64);
     for (&frame, byte) in frames.iter().zip(1u8..) {
-        umem.bytes_mut(span(frame, 0, FRAME_BYTES as u16)).fill(byte);
+        umem.bytes_mut(span(frame, 0, FrameSize::SMALL.bytes() as u16)).fill(byte);
     }
     for (&frame, byte) in frames.iter().zip(1u8..) {
         for (offset, len) in [(0, 2048), (1, 1), (130, 60), (2047, 1), (2048, 0)] {
@@ -102,7 +102,7 @@ fn umem_absurd_frame_count_is_refused_with_the_range() {
 /// What no AF_XDP socket shares needs no privilege, and has the same rules.
 #[test]
 fn unshared_frames_are_as_others_and_take_no_xdp_socket() {
-    let mut umem = Umem::unshared(64).expect("memory");
+    let mut umem = Umem::unshared(64, FrameSize::SMALL).expect("memory");
     let frames: Vec<FrameId> = std::iter::from_fn(|| umem.take()).collect();
     assert_eq!(frames.len(), 64);
     for (&frame, byte) in frames.iter().zip(1u8..) {

@@ -45,8 +45,8 @@ pub const DAEMON: Table = Table {
         Key {
             name: "frames",
             values: Whole(1024, 1_048_576),
-            unit: "buffers of 2048 bytes",
-            default: Is("16384"),
+            unit: "buffers",
+            default: Depends("16384; 8192 for an MTU above 1778, 4096 above 3826"),
             meaning: "Packet buffers per worker, locked in memory; raise it when send_failed, \
                 ingress_dropped or generations_evicted of flows grow.",
             ..KEY
@@ -298,7 +298,7 @@ pub const TUNNEL: Table = Table {
         },
         Key {
             name: "mtu",
-            values: Whole(576, 9000),
+            values: Whole(576, 9216),
             unit: "bytes",
             default: Depends(
                 "the symbol size of the source flow that reads from it, minus 3, and at most that of \

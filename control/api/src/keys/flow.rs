@@ -323,7 +323,7 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Whole(64, 32_768),
             unit: "packets",
-            default: Is("32768"),
+            default: Depends("32768; for symbols above 2560 bytes 16384, above 5120 bytes 8192"),
             meaning: "Packets that every node keeps until the next one has them, rounded up to a \
                 power of two: what one hop sends in two round trips or more.",
             ..KEY
@@ -343,9 +343,11 @@ pub const FLOW: Table = Table {
         Key {
             name: "symbol_bytes",
             roles: &Role::ALL,
-            values: Whole(16, 1706),
+            values: Whole(16, 9194),
             unit: "bytes",
-            default: Depends("source: what the MTU of the next hops leaves; relay and sink: 1472"),
+            default: Depends(
+                "source: what the MTU of the next hops leaves; relay and sink: what its frames hold",
+            ),
             meaning: "Bytes per symbol, at a relay or sink the most accepted; set it where a hop \
                 further on has a smaller MTU.",
             ..KEY

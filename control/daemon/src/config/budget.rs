@@ -10,7 +10,7 @@ use super::error::ConfigError;
 use super::reader::Reader;
 use super::{Daemon, Flow};
 use recoded_pipeline::params::Role;
-use recoded_runtime::{tunnel_queue_bytes, worker_memory_bytes};
+use recoded_runtime::{FrameSize, tunnel_queue_bytes, worker_memory_bytes};
 
 /// Budget when none is written: room for dozens of usual flows, not for a mistyped one.
 pub const MEMORY_DEFAULT: u64 = 512 << 20;
@@ -34,6 +34,17 @@ pub struct Interfaces {
     pub links: usize,
     /// Tunnels, each with a queue per worker.
     pub tunnels: usize,
+}
+
+/// What is allocated whatever the flows.
+#[derive(Copy, Clone)]
+pub struct Base<'a> {
+    /// `[daemon]`.
+    pub daemon: &'a Daemon,
+    /// The interfaces.
+    pub interfaces: Interfaces,
+    /// Size of frames.
+    pub frame_size: FrameSize,
 }
 
 /// Reads `memory`.
@@ -71,7 +82,8 @@ fn shown(bytes: u64) -> String {
 }
 
 /// Everything that is allocated, by what it is for.
-fn consumers(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> Vec<(String, u64)> {
+fn consumers(base: Base<'_>, flows: &[Flow]) -> Vec<(String, u64)> {
+    let Base { daemon, interfaces, frame_size } = base;
     let on_all = |bytes: usize| (bytes as u64).saturating_mul(daemon.workers as u64);
     let flow = |Flow { params, .. }: &Flow| {
         let role = match params.role {
@@ -88,7 +100,8 @@ fn consumers(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> Vec<(St
     };
     let Interfaces { links, tunnels } = interfaces;
     let mut consumers: Vec<_> = flows.iter().map(flow).collect();
-    consumers.push(("frames".to_owned(), on_all(worker_memory_bytes(daemon.frames, links))));
+    let frames = worker_memory_bytes((daemon.frames, frame_size), links);
+    consumers.push(("frames".to_owned(), on_all(frames)));
     consumers.push((
         "queues of tunnels".to_owned(),
         on_all(tunnels * tunnel_queue_bytes(daemon.workers)),
@@ -97,31 +110,28 @@ fn consumers(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> Vec<(St
 }
 
 /// Bytes that workers allocate for packets and flows, at most.
-pub fn needed(daemon: &Daemon, interfaces: Interfaces, flows: &[Flow]) -> u64 {
-    consumers(daemon, interfaces, flows)
-        .iter()
-        .fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+pub fn needed(base: Base<'_>, flows: &[Flow]) -> u64 {
+    consumers(base, flows).iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
 /// Bytes that frames and queues leave to flows: to sources, and to relays and sinks for what
 /// packets announce.
-pub fn for_flows(daemon: &Daemon, interfaces: Interfaces) -> u64 {
-    daemon.memory.saturating_sub(needed(daemon, interfaces, &[]))
+pub fn for_flows(base: Base<'_>) -> u64 {
+    base.daemon.memory.saturating_sub(needed(base, &[]))
 }
 
 /// Refuses a configuration that needs more than it may have.
 pub fn refuse_beyond(
     section: &Section,
-    daemon: &Daemon,
-    interfaces: Interfaces,
+    base: Base<'_>,
     flows: &[Flow],
     errors: &mut Vec<ConfigError>,
 ) {
-    let needed = needed(daemon, interfaces, flows);
+    let (daemon, needed) = (base.daemon, needed(base, flows));
     if needed <= daemon.memory {
         return;
     }
-    let mut consumers = consumers(daemon, interfaces, flows);
+    let mut consumers = consumers(base, flows);
     consumers.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let named = consumers.iter().take(NAMED_MAX);
     let mut largest: Vec<String> =
@@ -199,11 +209,10 @@ mod tests {
         let config = parse(&text("memory = \"64 MiB\"\n")).expect("enough");
         assert_eq!(config.daemon.memory, 64 << 20);
         assert!(config.to_toml().contains("memory = \"64 MiB\"\n"));
-        let (interfaces, flows) = (config.interfaces(), &config.flows);
-        let needed = needed(&config.daemon, interfaces, flows);
+        let needed = needed(config.base(), &config.flows);
         assert!((16 << 20..=64 << 20).contains(&needed), "{needed}");
         // Only frames and queues are taken from what packets may announce here: there is no source.
-        assert!(for_flows(&config.daemon, interfaces) > (64 << 20) - needed);
+        assert!(for_flows(config.base()) > (64 << 20) - needed);
     }
 
     #[test]
@@ -211,7 +220,7 @@ mod tests {
         let text = |workers: usize| format!("[daemon]\nworkers = {workers}\n{HEAD}{RELAY}");
         let of = |workers| {
             let config = parse(&text(workers)).expect("valid");
-            needed(&config.daemon, config.interfaces(), &config.flows)
+            needed(config.base(), &config.flows)
         };
         // Frames of each, and from four on queues; the flow begins on one of them.
         assert_eq!(of(12) - of(4), 4 * (of(6) - of(4)));

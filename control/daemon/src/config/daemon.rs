@@ -8,7 +8,7 @@ use super::refuse_duplicates;
 use super::{Backend, Daemon, EngineChoice, Idle, Link, Sandbox, Tunnel, XdpMode};
 use recoded_api::keys;
 use recoded_fpga::CARD_RULE;
-use recoded_runtime::{Address, TUNNEL_ADDRESSES_MAX, tunnel_mtu_min};
+use recoded_runtime::{Address, FrameSize, TUNNEL_ADDRESSES_MAX, tunnel_mtu_min};
 use recoded_wire::DEFAULT_PORT;
 use recoded_wire::steer::XSKS_MAX;
 use std::net::{IpAddr, SocketAddr};
@@ -58,10 +58,19 @@ const FRAMES_MAX: u64 = 1 << 20;
 /// Largest number of cores Linux is built for on servers.
 const CORES_MAX: usize = 8192;
 /// Largest MTU of a tunnel.
-const TUNNEL_MTU_MAX: u64 = 9000;
+const TUNNEL_MTU_MAX: u64 = 9216;
+
+/// Frames of a worker where none are written: about 32 MiB of any size.
+fn frames_of(size: FrameSize) -> u32 {
+    match size {
+        FrameSize::SMALL => 16_384,
+        FrameSize::PAGE => 8192,
+        _ => 4096,
+    }
+}
 
 /// Reads `[daemon]`.
-pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
+pub fn daemon(section: &Section, frame_size: FrameSize, errors: &mut Vec<ConfigError>) -> Daemon {
     let mut reader = Reader::new(section, 0, errors);
     reader.known(&keys::DAEMON);
     let socket = reader.text("socket", "an absolute path of at most 107 bytes", |text| {
@@ -72,11 +81,8 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
     let queues = u64::from(XSKS_MAX);
     let workers = reader.integer("workers", 1..=queues, "there are 1 to 64, one per queue");
     let workers = usize::try_from(workers.unwrap_or(1)).unwrap_or(1);
-    let frames = reader.integer(
-        "frames",
-        FRAMES_MIN..=FRAMES_MAX,
-        "a worker has 1024 to 1048576 frames of 2048 bytes",
-    );
+    let frames =
+        reader.integer("frames", FRAMES_MIN..=FRAMES_MAX, "a worker has 1024 to 1048576 frames");
     let port = reader.integer("port", 1..=65535, "UDP ports are 1 to 65535");
     Daemon {
         socket: socket.unwrap_or_else(|| PathBuf::from(recoded_api::SOCKET_DEFAULT)),
@@ -85,7 +91,9 @@ pub fn daemon(section: &Section, errors: &mut Vec<ConfigError>) -> Daemon {
         idle: reader
             .choice("idle", &IDLE, "it is \"busy\", \"adaptive\" or \"interrupt\"")
             .unwrap_or(Idle::Adaptive),
-        frames: frames.and_then(|frames| u32::try_from(frames).ok()).unwrap_or(16384),
+        frames: frames
+            .and_then(|frames| u32::try_from(frames).ok())
+            .unwrap_or(frames_of(frame_size)),
         port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(DEFAULT_PORT),
         xdp_mode: reader
             .choice(

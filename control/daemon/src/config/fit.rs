@@ -17,7 +17,7 @@ use super::symbol::{Paths, SYMBOL_BYTES_MIN};
 use super::{Flow, Tunnel};
 use recoded_api::keys::{FLOW, Values};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, sealing_bytes};
-use recoded_runtime::{Address, FRAME_BYTES, TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
+use recoded_runtime::{Address, TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 use recoded_wire::window::ADU_HEADER_BYTES;
 
 /// MTU of a tunnel whose source has symbols with so much room, where none is written: a full-size
@@ -201,7 +201,7 @@ impl Fit<'_> {
     fn is_allowed(&self, params: &FlowParams) -> bool {
         let most = self.paths.symbol_room(params).most;
         (SYMBOL_BYTES_MIN..=most).contains(&params.symbol_bytes)
-            && params.frame_bytes_min() <= FRAME_BYTES
+            && params.frame_bytes_min() <= self.paths.frame_size.bytes()
     }
 }
 
@@ -228,7 +228,8 @@ mod tests {
         let Config { mut flows, tunnels, links, hops, .. } =
             parse(&format!("{HEAD}{SOURCE}")).expect("valid");
         let mtus = Mtus::default();
-        let paths = Paths { links: &links, hops: &hops, mtus: &mtus };
+        let frame_size = mtus.frames();
+        let paths = Paths { links: &links, hops: &hops, mtus: &mtus, frame_size };
         let mut of = |sealed| {
             flows[0].params.sealed = sealed;
             let mut tunnels: Vec<_> = tunnels.iter().map(|it| (it.clone(), false)).collect();

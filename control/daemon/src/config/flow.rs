@@ -8,21 +8,18 @@ use super::error::ConfigError;
 use super::find;
 use super::fit::default_tunnel_mtu;
 use super::reader::{Reader, float, shown, unicast};
-use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom};
+use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom, symbol_bytes_in};
 use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, NEXT_HOPS_MAX, Nanos, PeerId, Recoding, Redundancy, Role, Spread,
-    TunnelId, WRONG_TAGS_MAX, sealing_bytes,
+    StreamParams, TunnelId, WRONG_TAGS_MAX, sealing_bytes,
 };
-use recoded_runtime::FRAME_BYTES;
+use recoded_runtime::FrameSize;
 use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::steer::FLOWS_MAX;
 use toml::Value;
-
-/// Ceiling of symbols that relays and sinks accept: a 1500-byte packet has no room for more.
-const SYMBOL_BYTES_ACCEPTED: usize = 1472;
 
 /// What flows refer to. Hops are collected as flows name them.
 pub struct Context<'a> {
@@ -32,13 +29,16 @@ pub struct Context<'a> {
     pub tunnels: &'a [(Tunnel, bool)],
     /// MTUs of the interfaces.
     pub mtus: &'a Mtus,
+    /// Size of frames.
+    pub frame_size: FrameSize,
     /// Hops so far.
     pub hops: &'a mut Vec<Neighbour>,
 }
 
 impl Context<'_> {
     fn paths(&self) -> Paths<'_> {
-        Paths { links: self.links, hops: self.hops, mtus: self.mtus }
+        let Context { links, mtus, frame_size, .. } = *self;
+        Paths { links, hops: self.hops, mtus, frame_size }
     }
 }
 
@@ -74,11 +74,12 @@ pub fn flow(
         let facts = facts(context, tunnel, (hops, given_bytes), &keys);
         auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
     });
+    let coding = fit_window(reader, context, (next_hops.as_deref(), given_bytes), coding);
     let symbol_bytes = match kind {
         Kind::Source => {
             source_symbol_bytes(reader, context, (next_hops.as_deref(), given_bytes), coding)
         }
-        _ => Some(given_bytes.unwrap_or(SYMBOL_BYTES_ACCEPTED)),
+        _ => Some(given_bytes.unwrap_or(symbol_bytes_in(context.frame_size))),
     };
     let target_loss = reader
         .number("target_loss", 1e-9..=0.5, "a share of generations from 1e-9 to 0.5")
@@ -119,7 +120,7 @@ pub fn flow(
         wrong_tags_max,
         generations,
     };
-    refuse_beyond_frame(reader, &params);
+    refuse_beyond_frame(reader, &params, context.frame_size);
     Some(keys.of(params, given_bytes.is_some(), written.is_none()))
 }
 
@@ -178,9 +179,9 @@ fn recoding(reader: &mut Reader<'_>) -> Recoding {
 }
 
 /// What a flow may form lies in a frame: headroom, header, coding vector and symbol.
-fn refuse_beyond_frame(reader: &mut Reader<'_>, params: &FlowParams) {
-    let needed = params.frame_bytes_min();
-    if needed <= FRAME_BYTES {
+fn refuse_beyond_frame(reader: &mut Reader<'_>, params: &FlowParams, frame_size: FrameSize) {
+    let (needed, frame_bytes) = (params.frame_bytes_min(), frame_size.bytes());
+    if needed <= frame_bytes {
         return;
     }
     let before = needed - params.symbol_bytes;
@@ -189,9 +190,9 @@ fn refuse_beyond_frame(reader: &mut Reader<'_>, params: &FlowParams) {
         _ => String::new(),
     };
     let rule = format!(
-        "a frame has {FRAME_BYTES} bytes, of which headers and coding vectors take up to {before}{with}, \
+        "a frame has {frame_bytes} bytes, of which headers and coding vectors take up to {before}{with}, \
          which leaves {} for a symbol",
-        FRAME_BYTES - before,
+        frame_bytes.saturating_sub(before),
     );
     let bytes = params.symbol_bytes.to_string();
     reader.refuse_part("symbol_bytes", "symbol_bytes".into(), bytes, "is too large", &rule);
@@ -440,6 +441,24 @@ fn facts(
     }
 }
 
+/// The code; the window of a stream, where none is written, follows the length of its symbols.
+fn fit_window(
+    reader: &mut Reader<'_>,
+    context: &Context<'_>,
+    (next_hops, given): (Option<&[PeerId]>, Option<usize>),
+    coding: CodeSettings,
+) -> CodeSettings {
+    let FlowCode::Stream(stream) = coding.code else { return coding };
+    if reader.value("stream_symbols").is_some() {
+        return coding;
+    }
+    let hops = next_hops.unwrap_or_default();
+    let default = || context.paths().room_behind(coding.header_bytes(), hops).default;
+    let most = StreamParams::window_for(given.unwrap_or_else(default));
+    let window_symbols = stream.window_symbols.min(most);
+    CodeSettings { code: FlowCode::Stream(StreamParams { window_symbols, ..stream }), ..coding }
+}
+
 /// Source: the configured size when the next hops' MTU carries it, else what the MTU leaves.
 fn source_symbol_bytes(
     reader: &mut Reader<'_>,
@@ -456,6 +475,15 @@ fn source_symbol_bytes(
          with {size_key} {size} and field {}",
         coding.field
     );
+    let most_in_window = coding.code.symbol_bytes_max();
+    if let Some(bytes) = given.filter(|bytes| *bytes > most_in_window && *bytes <= most) {
+        let rule =
+            format!("{size_key} {size} leaves {most_in_window} bytes for a symbol: lower it");
+        let (key, value) = ("symbol_bytes", bytes.to_string());
+        reader.refuse_part(key, key.into(), value, "is too large", &rule);
+        return None;
+    }
+    let default = default.min(most_in_window);
     let (key, value, verdict) = match given {
         Some(bytes) if bytes > most => ("symbol_bytes", bytes, "is too large"),
         Some(bytes) => return Some(bytes),

@@ -59,6 +59,7 @@ use names::{Named, Names};
 use reader::Reader;
 use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
+use recoded_runtime::FrameSize;
 use recoded_runtime::secure::PublicKey;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -68,6 +69,8 @@ use symbol::{Mtus, Paths};
 /// Everything a file says, checked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
+    /// Size of frames, by the MTUs of the links when workers started.
+    pub frame_size: FrameSize,
     /// `[daemon]`.
     pub daemon: Daemon,
     /// `[[link]]`, in order.
@@ -253,6 +256,12 @@ impl Config {
         Interfaces { links: self.links.len(), tunnels: self.tunnels.len() }
     }
 
+    /// What it takes of memory whatever its flows.
+    pub fn base(&self) -> budget::Base<'_> {
+        let Config { daemon, frame_size, .. } = self;
+        budget::Base { daemon, interfaces: self.interfaces(), frame_size: *frame_size }
+    }
+
     /// Parses `text`, the content of `file`, for interfaces with these MTUs. Host names in it, and
     /// addresses of interfaces, need not be known, and stand for addresses that no host has.
     ///
@@ -302,7 +311,8 @@ impl Config {
         in_force: Option<&Config>,
     ) -> Result<Config, ConfigErrors> {
         let mut errors = Vec::new();
-        let daemon = daemon::daemon(&document.daemon, &mut errors);
+        let frame_size = in_force.map_or(mtus.frames(), |config| config.frame_size);
+        let daemon = daemon::daemon(&document.daemon, frame_size, &mut errors);
         let links = daemon::links(&document.links, &mut errors);
         let mut tunnels = daemon::tunnels(&document.tunnels, &links, &mut errors);
         if let Some(in_force) = in_force {
@@ -311,7 +321,8 @@ impl Config {
         let neighbours = auth::neighbours(&document.neighbours, &links, &mut errors);
         let mut hops = in_force.map_or_else(Vec::new, |in_force| in_force.hops.clone());
         let mut flows = Vec::new();
-        let mut context = flow::Context { links: &links, tunnels: &tunnels, mtus, hops: &mut hops };
+        let mut context =
+            flow::Context { links: &links, tunnels: &tunnels, mtus, frame_size, hops: &mut hops };
         for (index, section) in document.flows.iter().enumerate() {
             flows.extend(flow::flow(
                 section,
@@ -332,11 +343,12 @@ impl Config {
             auth::check(document, who, (&links, &hops), &flows, &mut errors);
         }
         let interfaces = Interfaces { links: links.len(), tunnels: tunnels.len() };
-        budget::refuse_beyond(&document.daemon, &daemon, interfaces, &flows, &mut errors);
+        let memory = budget::Base { daemon: &daemon, interfaces, frame_size };
+        budget::refuse_beyond(&document.daemon, memory, &flows, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));
         }
-        let paths = Paths { links: &links, hops: &hops, mtus };
+        let paths = Paths { links: &links, hops: &hops, mtus, frame_size };
         fit::default_tunnel_mtus(&mut tunnels, &flows, paths);
         let tunnels: Vec<Tunnel> = tunnels.into_iter().map(|(tunnel, _)| tunnel).collect();
         fit::check(&document.flows, &flows, &tunnels, paths, &mut errors);
@@ -344,7 +356,7 @@ impl Config {
             return Err(ConfigErrors::new(&document.file, errors));
         }
         let named = document.named.clone();
-        Ok(Config { daemon, links, hops, tunnels, neighbours, flows, named })
+        Ok(Config { frame_size, daemon, links, hops, tunnels, neighbours, flows, named })
     }
 
     /// What workers get.

@@ -1,9 +1,9 @@
 //! How large a symbol may be: what the MTU of the next hops leaves, and what a frame holds.
 
-use super::document::Document;
+use super::document::{Document, Section};
 use super::{Link, Neighbour};
 use recoded_pipeline::params::{FlowParams, PeerId};
-use recoded_runtime::{IP_PACKET_BYTES_MAX, symbol_bytes_max};
+use recoded_runtime::{FrameSize, frame_size, ip_packet_bytes_max, symbol_bytes_max};
 use recoded_wire::coded::{INDEX_BYTES, coding_offset};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,13 +18,20 @@ const TAG_BYTES: usize = 16;
 /// Least useful symbol: below this the headers outweigh it.
 pub const SYMBOL_BYTES_MIN: usize = 16;
 
-/// Largest symbol that any frame holds: over IPv6 and UDP, with the shortest vector.
-pub const SYMBOL_BYTES_MAX: usize =
-    IP_PACKET_BYTES_MAX - 40 - 8 - coding_offset(false) - INDEX_BYTES;
+/// Largest symbol that any frame holds.
+pub const SYMBOL_BYTES_MAX: usize = symbol_bytes_in(FrameSize::LARGEST);
+
+/// Largest symbol that frames of this size hold: over IPv6 and UDP, with the shortest vector.
+pub const fn symbol_bytes_in(frame: FrameSize) -> usize {
+    ip_packet_bytes_max(frame) - 40 - 8 - coding_offset(false) - INDEX_BYTES
+}
 
 /// The MTUs of the configured interfaces, as last seen.
 #[derive(Clone, Default, Debug)]
-pub struct Mtus(BTreeMap<String, usize>);
+pub struct Mtus {
+    known: BTreeMap<String, usize>,
+    frame_size: FrameSize,
+}
 
 impl Mtus {
     /// Asks `mtu_of` about every interface that the document names.
@@ -32,25 +39,67 @@ impl Mtus {
         let named = document.links.iter().filter_map(|link| link.get("interface")?.value.as_str());
         let known =
             named.filter_map(|name| Some((name.to_owned(), usize::try_from(mtu_of(name)?).ok()?)));
-        Mtus(known.collect())
+        let mut mtus = Mtus { known: known.collect(), frame_size: FrameSize::SMALL };
+        mtus.frame_size = mtus.frame_size(document);
+        mtus
+    }
+
+    /// Frames for the largest packets of any flow of the document: links with a larger MTU than
+    /// another one of the same flow do not count.
+    fn frame_size(&self, document: &Document) -> FrameSize {
+        let least =
+            |flow: &Section| hop_links(flow).filter_map(|link| self.of_link(document, link)).min();
+        let largest = document.flows.iter().filter_map(least).max();
+        let size = frame_size(largest.unwrap_or(MTU_DEFAULT));
+        let is_xdp = |link: &Section| text(link, "backend") == Some("xdp");
+        match document.links.iter().any(is_xdp) {
+            true => size.min(FrameSize::PAGE),
+            false => size,
+        }
+    }
+
+    /// MTU of a link by its name.
+    fn of_link(&self, document: &Document, name: &str) -> Option<usize> {
+        let link = document.links.iter().find(|link| text(link, "name") == Some(name))?;
+        Some(self.of(text(link, "interface")?))
+    }
+
+    /// Frames for packets of the flows, as the MTUs were when they were first read.
+    pub fn frames(&self) -> FrameSize {
+        self.frame_size
     }
 
     /// Takes over what a link's interface has now.
     pub fn follow(&mut self, interface: &str, mtu: usize) {
-        if let Some(known) = self.0.get_mut(interface).filter(|_| mtu > 0) {
+        if let Some(known) = self.known.get_mut(interface).filter(|_| mtu > 0) {
             *known = mtu;
         }
     }
 
     /// MTU of `interface`, if it is known.
     pub fn get(&self, interface: &str) -> Option<u32> {
-        self.0.get(interface).and_then(|mtu| u32::try_from(*mtu).ok())
+        self.known.get(interface).and_then(|mtu| u32::try_from(*mtu).ok())
     }
 
     /// MTU of `interface`, or the default.
     pub fn of(&self, interface: &str) -> usize {
-        self.0.get(interface).copied().unwrap_or(MTU_DEFAULT)
+        self.known.get(interface).copied().unwrap_or(MTU_DEFAULT)
     }
+}
+
+fn text<'a>(section: &'a Section, key: &str) -> Option<&'a str> {
+    section.get(key)?.value.as_str()
+}
+
+/// Names of the links to the neighbours of a flow.
+fn hop_links(flow: &Section) -> impl Iterator<Item = &str> {
+    let values =
+        ["next_hops", "upstream"].into_iter().filter_map(|key| Some(&flow.get(key)?.value));
+    let hops = values.flat_map(|value| match value.as_array() {
+        Some(hops) => &hops[..],
+        None => std::slice::from_ref(value),
+    });
+    hops.filter_map(|hop| hop.as_table()?.get("link")?.as_str())
 }
 
 /// Where flows go.
@@ -62,6 +111,8 @@ pub struct Paths<'a> {
     pub hops: &'a [Neighbour],
     /// MTUs of the interfaces.
     pub mtus: &'a Mtus,
+    /// Size of frames.
+    pub frame_size: FrameSize,
 }
 
 /// What the next hops of a flow leave for a symbol.
@@ -84,11 +135,12 @@ impl Paths<'_> {
     /// What is left for a symbol behind so many bytes of headers.
     pub fn room_behind(&self, header_bytes: usize, next_hops: &[PeerId]) -> SymbolRoom {
         let tightest = (IpAddr::from([0, 0, 0, 0]), String::new(), 0);
-        let mut room = SymbolRoom { most: SYMBOL_BYTES_MAX, default: SYMBOL_BYTES_MAX, tightest };
+        let most = symbol_bytes_in(self.frame_size);
+        let mut room = SymbolRoom { most, default: most, tightest };
         for hop in next_hops {
             let Neighbour { link, address } = self.hops[usize::from(hop.0)];
             let interface = &self.links[link].interface;
-            let mtu = self.mtus.of(interface);
+            let mtu = self.mtus.of(interface).min(ip_packet_bytes_max(self.frame_size));
             let most = symbol_bytes_max(mtu, address, header_bytes).unwrap_or(0);
             if most < room.most {
                 room.most = most;
@@ -120,7 +172,6 @@ mod tests {
         assert_eq!(symbol_bytes_default(1500, v6, 28), 1408);
         assert_eq!(symbol_bytes_default(1500, v4, 276), 1180);
         assert_eq!(symbol_bytes_default(1500, v4, 24), 1432, "an index still takes four bytes");
-        assert_eq!(symbol_bytes_default(9000, v4, 28), 1704, "a frame holds no more");
         assert_eq!(symbol_bytes_default(68, v4, 276), 0);
     }
 }

@@ -3,6 +3,7 @@
 mod fit;
 mod keys;
 
+use super::symbol::symbol_bytes_in;
 use super::*;
 use proptest::prelude::*;
 use recoded_api::keys::FLOW;
@@ -99,7 +100,7 @@ fn shortest_source_gets_the_documented_defaults() {
 fn relay_and_sink_see_sizes_by_the_packets() {
     let relay = parse(&format!("{HEAD}{RELAY}")).expect("valid");
     let params = &relay.flows[0].params;
-    assert_eq!((params.generation_size, params.symbol_bytes), (16, 1472));
+    assert_eq!((params.generation_size, params.symbol_bytes), (16, symbol_bytes_in(FrameSize::SMALL)));
     assert_eq!(params.role, Role::Relay { upstream: PeerId(0) });
     assert_eq!(params.next_hops, [PeerId(1)]);
     let sink = parse(&format!("{HEAD}{SINK}")).expect("valid");
@@ -223,7 +224,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
         (RLNC, "generation_size = \"16\"", whole, size),
         (RLNC, "field = 8", "is not a field we have", "it is 2, 4, 16 or 256"),
         (RLNC, "field = true", whole, "it is 2, 4, 16 or 256"),
-        (SOURCE, "symbol_bytes = 1707", range, "a symbol has 16 to 1706 bytes"),
+        (SOURCE, "symbol_bytes = 9195", range, "a symbol has 16 to 9194 bytes"),
         (RLNC, "symbol_bytes = 1445", "is too large", room),
         (SOURCE, "redundancy = 0.9", range, factor),
         (SOURCE, "redundancy = 5", range, factor),
@@ -271,6 +272,32 @@ fn relay_and_sink_take_the_largest_symbols() {
     for role in [RELAY, SINK] {
         assert!(parse(&format!("{HEAD}{role}symbol_bytes = 1706\n")).is_ok());
     }
+}
+
+#[test]
+fn frames_symbols_and_tunnels_follow_the_largest_mtu_that_a_flow_can_use() {
+    let config = |text: &str, (west, east)| {
+        let mtu = |name: &str| Some(if name == "eth0" { west } else { east });
+        Config::parse("f", text, &mtu).expect("valid").2
+    };
+    let relay = format!("{HEAD}{RELAY}");
+    let cases =
+        [((1500, 1500), 2048), ((9001, 1500), 2048), ((2000, 3000), 4096), ((9001, 9001), 9280)];
+    for (mtus, bytes) in cases {
+        let config = config(&relay, mtus);
+        assert_eq!(config.frame_size.bytes(), bytes, "{mtus:?}");
+        assert!(config.flows[0].params.frame_bytes_min() <= bytes);
+    }
+    let xdp = relay.replace("[[link]]", "[[link]]\nbackend = \"xdp\"");
+    assert_eq!(config(&xdp, (9001, 9001)).frame_size, FrameSize::PAGE);
+
+    let source = config(&format!("{HEAD}{SOURCE}"), (1500, 9001));
+    let FlowParams { code, symbol_bytes, .. } = source.flows[0].params;
+    assert_eq!(code, FlowCode::Stream(StreamParams::new(8192)));
+    assert!((8900..9001).contains(&symbol_bytes), "{symbol_bytes}");
+    assert!((8900..=9000).contains(&source.tunnels[0].mtu), "{}", source.tunnels[0].mtu);
+    let written = source.to_toml();
+    assert_eq!(config(&written, (1500, 9001)).to_toml(), written);
 }
 
 #[test]
@@ -408,12 +435,12 @@ const BAD_STRUCTURES: [(&str, &str, &str); 28] = [
     (
         "\"10.99.0.1/24\"",
         "[\"10.99.0.1/24\", \"fd00::1/64\"]\nmtu = 1000",
-        "12: tunnel rec0: mtu = 1000 is out of range: a tunnel's MTU is 1280 to 9000",
+        "12: tunnel rec0: mtu = 1000 is out of range: a tunnel's MTU is 1280 to 9216",
     ),
     (
         "\"10.99.0.1/24\"",
         "\"fd00::1/64\"\nmtu = 1000",
-        "12: tunnel rec0: mtu = 1000 is out of range: a tunnel's MTU is 1280 to 9000",
+        "12: tunnel rec0: mtu = 1000 is out of range: a tunnel's MTU is 1280 to 9216",
     ),
     (
         "[[tunnel]]\n",

@@ -23,16 +23,18 @@ use crate::params::Nanos;
 use crate::report::BlackHole;
 use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
-/// Sizes in a class, and precision of the limit: the difference of MTUs that are in use (1492 of
-/// PPPoE, 1500).
+/// Sizes in a class of packets up to `FINE_BYTES`, and precision of the limit: the difference of
+/// MTUs that are in use (1492 of PPPoE, 1500). Longer packets have wider classes.
 const CLASS_BYTES: u16 = 8;
+const FINE_BYTES: u16 = 2048;
+const WIDE_CLASS_BYTES: u16 = 64;
 
-/// IP packets are at most 1778 bytes long.
-const CLASSES: usize = 224;
+/// Classes of packets up to 9216 bytes, the largest MTU of common network cards.
+const CLASSES: usize = (FINE_BYTES / CLASS_BYTES + (9216 - FINE_BYTES) / WIDE_CLASS_BYTES) as usize;
 
 /// UDP payload that is never in doubt: the least MTU of a tunnel, 576 bytes (RFC 791), in a stream.
 /// Forged reports lead no further.
-const FLOOR_BYTES: u16 = 576 + STREAM_OVERHEAD_BYTES as u16;
+pub(crate) const FLOOR_BYTES: u16 = 576 + STREAM_OVERHEAD_BYTES as u16;
 
 /// Lost packets after which larger ones than came are taken to vanish. A link that loses half of
 /// all packets loses as many in a row once in 2^32.
@@ -54,6 +56,9 @@ const REPORT_NANOS: Nanos = 10_000_000;
 /// Probes of a size until it is taken not to pass.
 const TRIES: u8 = 3;
 
+/// A search that takes longer is not waited for.
+const SEARCH_NANOS: Nanos = 700_000_000;
+
 /// How often it is tried whether larger packets pass (RFC 8899 has ten minutes, for many more
 /// flows), and by how much.
 const RAISE_NANOS: Nanos = 5_000_000_000;
@@ -73,6 +78,8 @@ pub(crate) struct Sizes {
     confirmed: u16,
     doubt: Option<Doubt>,
     limit: Option<Limit>,
+    /// When it was last told of anything.
+    now: Nanos,
 }
 
 /// A size of which packets were lost lately and none came since.
@@ -98,6 +105,10 @@ struct Limit {
     next_at: Nanos,
     /// Whether data was sent since it was last tried to raise it.
     is_used: bool,
+    /// The largest that came when a search last ended, also one before this limit.
+    settled: Option<u16>,
+    /// When the limit fell.
+    since: Nanos,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -120,6 +131,7 @@ impl Default for Sizes {
             confirmed: 0,
             doubt: None,
             limit: None,
+            now: 0,
         }
     }
 }
@@ -135,6 +147,7 @@ impl Sizes {
 
     /// Notes a packet that came.
     pub(crate) fn came(&mut self, bytes: u16, now: Nanos) {
+        self.now = now;
         self.came = self.came.wrapping_add(1);
         self.lost[..=class(bytes)].fill(0);
         self.confirmed = self.confirmed.max(bytes);
@@ -152,6 +165,7 @@ impl Sizes {
 
     /// Notes a packet that was lost.
     pub(crate) fn lost(&mut self, bytes: u16, now: Nanos) {
+        self.now = now;
         if bytes <= FLOOR_BYTES || self.exceeds(bytes) {
             return;
         }
@@ -177,6 +191,8 @@ impl Sizes {
                 tries: 0,
                 next_at: now,
                 is_used: true,
+                settled: self.limit.and_then(|limit| limit.settled),
+                since: now,
             };
             self.confirmed = limit.came;
             self.limit = Some(limit);
@@ -188,9 +204,12 @@ impl Sizes {
         self.lost[class(doubt.came.max(FLOOR_BYTES)) + 1..].first().copied().unwrap_or(0)
     }
 
-    /// The largest packet that comes, if larger ones do not.
+    /// The largest packet that comes, if larger ones do not: once it is found, or the search takes
+    /// long. Hosts that are told less keep to it for minutes.
     pub(crate) fn limit(&self) -> Option<u16> {
-        self.limit.map(|limit| limit.came)
+        let limit = self.limit.as_ref()?;
+        let is_long = limit.since.saturating_add(SEARCH_NANOS) <= self.now;
+        if is_long { Some(limit.came) } else { limit.settled }
     }
 
     /// Whether a packet is too large to come, as far as is known.
@@ -217,6 +236,7 @@ impl Sizes {
 
     /// Bytes of the probe that leaves now, if one is due.
     pub(crate) fn probe(&mut self, round_trip: Nanos, now: Nanos) -> Option<u16> {
+        self.now = now;
         let is_due = |due: Option<Nanos>| due.is_some_and(|due| due <= now);
         if is_due(self.doubt_due(round_trip)) {
             return self.doubt.as_mut().map(|doubt| doubt.probe(round_trip, now));
@@ -261,6 +281,7 @@ impl Limit {
     fn narrow(&mut self, now: Nanos) {
         if self.lost.saturating_sub(self.came) <= CLASS_BYTES {
             (self.phase, self.next_at) = (Phase::Rest, now + RAISE_NANOS);
+            self.settled = Some(self.came);
         }
     }
 
@@ -299,7 +320,9 @@ fn patience(round_trip: Nanos) -> Nanos {
 }
 
 fn class(bytes: u16) -> usize {
-    usize::from(bytes / CLASS_BYTES).min(CLASSES - 1)
+    let fine = bytes.min(FINE_BYTES) / CLASS_BYTES;
+    let wide = bytes.saturating_sub(FINE_BYTES) / WIDE_CLASS_BYTES;
+    usize::from(fine + wide).min(CLASSES - 1)
 }
 
 #[cfg(test)]
@@ -388,6 +411,23 @@ mod tests {
         path.probes = 0;
         path.run(10_000, &[16, 1300, 1448]);
         assert_eq!(path.probes, 0);
+    }
+
+    /// A host that is told of a packet too large keeps to the size for ten minutes, so the tunnel
+    /// must not have the least of all while the search goes on.
+    #[test]
+    fn limit_is_told_once_it_is_found() {
+        for (carries, large) in [(1372, 1448), (1472, 8973)] {
+            let mut path = Path::new(carries, 0.0);
+            let mut told = Vec::new();
+            for _ in 0..3000 {
+                path.run(1, &[16, large]);
+                told.extend(path.sizes.limit());
+            }
+            let least = told.iter().min().copied().expect("it is found");
+            assert!((carries - CLASS_BYTES..=carries).contains(&least), "{least} of {carries}");
+            assert!(told.len() > 2000, "known for {} ms of 3000", told.len());
+        }
     }
 
     #[test]

@@ -3,9 +3,11 @@
 //!
 //! Reports come from the network, so a limit only says how long the packets of the tunnel should
 //! be; no packet is dropped for it. It falls at once and rises when no lower one was heard for
-//! [`HOLD_NANOS`], however many are forged. Who uses it does not go below the least MTU of IP.
+//! [`HOLD_NANOS`], however many are forged. No honest node reports less than [`FLOOR_BYTES`]: such
+//! reports are ignored.
 
 use crate::params::Nanos;
+use crate::peer::sizes::FLOOR_BYTES;
 
 /// A limit lasts for so long. Nodes repeat theirs every 20 ms while packets flow; those of a search
 /// for what passes last for less.
@@ -43,6 +45,9 @@ impl PathSize {
 
     /// Some node's next hops get packets of so many bytes and none that are larger.
     pub(crate) fn hear(&mut self, bytes: u16, now: Nanos) {
+        if bytes < FLOOR_BYTES {
+            return;
+        }
         if self.least.is_none_or(|(least, _)| bytes <= least) {
             self.least = Some((bytes, now));
         } else if self.lately.is_none_or(|(least, at)| bytes <= least || at + LATELY_NANOS <= now) {
@@ -91,9 +96,16 @@ mod tests {
     fn limits_that_alternate_change_it_twice_in_three_seconds_at_most() {
         let mut size = PathSize::default();
         // One in 160 reports is forged: for a minute, they come just when the last one expires.
-        let reports = (0..3000).map(|turn| Some(if turn % 160 == 0 { 0 } else { 1372 }));
+        let reports = (0..3000).map(|turn| Some(if turn % 160 == 0 { FLOOR_BYTES } else { 1372 }));
         let changes = hear(&mut size, reports);
         assert!((2..=40).contains(&changes), "{changes}");
+    }
+
+    #[test]
+    fn limits_that_no_link_has_are_ignored() {
+        let mut size = PathSize::default();
+        hear(&mut size, [1372, 0, 68, FLOOR_BYTES - 1].map(Some).into_iter());
+        assert_eq!(size.limit(), Some(1372));
     }
 
     /// The limit once ended for the time until the next report, which a tunnel followed.

@@ -266,7 +266,8 @@ impl Sender {
         let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
         let nanos = 2 * self.rate.target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
         let bytes = self.rate.bytes_per_second() * nanos as f64 * 1e-9;
-        ((bytes / 1500.0 + SPARE_PACKETS) as usize).min(self.sent.capacity() - 1)
+        let packet_bytes = self.mean_bytes.max(1500) as f64;
+        ((bytes / packet_bytes + SPARE_PACKETS) as usize).min(self.sent.capacity() - 1)
     }
 
     /// Whether a packet may leave now; otherwise when, if that is known.

@@ -5,7 +5,6 @@ use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::keyring::Letter;
 use crate::opening::source_memory_bytes;
 use crate::shared::LinkNow;
-use crate::snapshot::IP_PACKET_BYTES_MAX;
 use crate::talk::Surroundings;
 use recoded_pipeline::params::PeerId;
 use recoded_secure::{HopKeys, TRAILER_BYTES};
@@ -49,7 +48,7 @@ impl Keyer {
 
 /// UDP payload that the link to a neighbour carries, without the tag of a hop.
 fn room((link, address, has_key): (usize, IpAddr, bool), links: &[LinkNow]) -> u16 {
-    let mtu = links.get(link).map_or(0, |link| link.mtu.min(IP_PACKET_BYTES_MAX));
+    let mtu = links.get(link).map_or(0, |link| link.mtu);
     let taken = header_bytes(address) - ETHERNET_BYTES + if has_key { TRAILER_BYTES } else { 0 };
     u16::try_from(mtu.saturating_sub(taken)).unwrap_or(u16::MAX)
 }

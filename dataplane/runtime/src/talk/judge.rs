@@ -82,7 +82,7 @@ pub(super) fn judge(
         Entry::Sizes { flow, generation_size, symbols_log2, header_bytes } => {
             let flow = find(flow).filter(|flow| comes_from(flow, peer))?;
             let sizes = Sizes { generation_size, symbols_log2, header_bytes };
-            too_much(flow, before?, sizes, around.memory_bytes)
+            too_much(flow, before?, (sizes, room(peer)), around.memory_bytes)
         }
         Entry::Expects { flow } => match find(flow) {
             None => Some(Refusal::NotThere),
@@ -98,7 +98,7 @@ pub(super) fn judge(
 fn too_much(
     flow: &FlowParams,
     packets: Passing,
-    sizes: Sizes,
+    (sizes, room): (Sizes, u16),
     memory_bytes: usize,
 ) -> Option<Refusal> {
     let symbols = 1 << sizes.symbols_log2;
@@ -118,17 +118,24 @@ fn too_much(
         _ => return None,
     };
     let symbol_bytes = usize::from(packets.packet_bytes.saturating_sub(sizes.header_bytes));
-    // Streams find out what arrives, and follow it.
-    if packets.code != PacketType::Stream && symbol_bytes > flow.symbol_bytes {
-        return Some(Refusal::SymbolBytes(u16::try_from(flow.symbol_bytes).unwrap_or(u16::MAX)));
+    let most = flow.symbol_bytes.min(code.symbol_bytes_max());
+    // Streams follow a link that carries no longer ones.
+    let is_followed = packets.code == PacketType::Stream
+        && usize::from(room) <= usize::from(sizes.header_bytes) + most + AROUND_BYTES;
+    if symbol_bytes > most && !is_followed {
+        return Some(Refusal::SymbolBytes(u16::try_from(most).unwrap_or(u16::MAX)));
     }
     // Tables are made for symbols, whatever the field.
-    let (field, generation_size) = (flow.field, usize::from(sizes.generation_size));
-    let sizes = open::Sizes { code, field, generation_size };
+    let (field, symbol_bytes) = (flow.field, most);
+    let generation_size = usize::from(sizes.generation_size);
+    let sizes = open::Sizes { code, field, generation_size, symbol_bytes };
     let bytes = flow.with(sizes).memory_bytes();
     let mebibytes = u16::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u16::MAX);
     (bytes > memory_bytes).then_some(Refusal::Memory(mebibytes))
 }
+
+/// Headers of packets with the same symbol differ by so much, by IP version and code.
+const AROUND_BYTES: usize = 64;
 
 /// What is wrong, and what to do about it: `who` is the neighbour, `is_ours` whether this node
 /// refuses.
@@ -204,7 +211,10 @@ fn symbol_words(flow: u32, bytes: u16, who: &str, is_ours: bool) -> (String, Str
             "{who} sends flow {flow} with symbols longer than the {bytes} bytes that this node takes"
         ),
         false => {
-            format!("{who} takes symbols of flow {flow} of {bytes} bytes at most: they are longer")
+            format!(
+                "{who}, or a node behind it, accepts symbols of flow {flow} of up to {bytes} bytes: \
+                 they are longer"
+            )
         }
     };
     let cure = "or a smaller one at its source";
@@ -310,7 +320,9 @@ mod tests {
         assert_eq!(longer, Some(Refusal::SymbolBytes(limit as u16)));
         assert_eq!(judged_after(LEFT, sizes(32, 0), None), None, "nothing is known of its packets");
         let stream = PacketType::Stream;
-        assert_eq!(judged(stream, u16::MAX, sizes(16, 10)), None, "streams follow what arrives");
+        let longer = judged(stream, packet(limit + 1), sizes(16, 10));
+        assert_eq!(longer, Some(Refusal::SymbolBytes(limit as u16)), "no stage takes them");
+        assert_eq!(judged(stream, packet(limit), sizes(16, 10)), None);
         let Some(Refusal::Memory(mebibytes)) = judged(stream, 1400, sizes(16, 16)) else {
             panic!("65536 symbols do not fit 32 MiB");
         };

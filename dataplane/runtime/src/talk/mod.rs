@@ -84,6 +84,20 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) memory_bytes: usize,
 }
 
+/// What a node further on takes of a relayed flow, for one of the neighbours that it comes from.
+struct Limit {
+    upstream: PeerId,
+    flow: u32,
+    symbol_bytes: u16,
+}
+
+impl Limit {
+    fn entry(&self) -> Entry {
+        let refusal = Refusal::SymbolBytes(self.symbol_bytes);
+        Entry::Refuses { flow: self.flow, refusal }
+    }
+}
+
 /// What a neighbour says of the packets of a flow.
 #[derive(Copy, Clone)]
 struct Passing {
@@ -190,6 +204,8 @@ impl Talk {
             self.edition = Some(around.snapshot.edition);
             self.begin_again(around);
         }
+        let is_due = self.peers.iter().any(|peer| peer.due <= around.now);
+        let limits = if is_due { self.limits_behind(around.snapshot) } else { Vec::new() };
         for (peer, id) in self.peers.iter_mut().zip(0..) {
             let id = PeerId(id);
             if peer.due > around.now {
@@ -202,6 +218,8 @@ impl Talk {
             peer.expire(around.now);
             if peer.rest.is_empty() {
                 peer.rest = entries(around.snapshot, id, &self.passing, &peer.ours);
+                let of_peer = limits.iter().filter(|limit| limit.upstream == id);
+                peer.rest.extend(of_peer.map(Limit::entry));
             }
             let part = peer.rest.split_off(peer.rest.len().saturating_sub(ENTRIES_MAX));
             let announcement = Announcement {
@@ -217,6 +235,24 @@ impl Talk {
             peer.sent = Some(around.now);
             peer.due = around.now + peer.pause();
         }
+    }
+
+    /// The longest symbols that next hops of relayed flows take, for the upstreams of these flows.
+    fn limits_behind(&self, snapshot: &Snapshot) -> Vec<Limit> {
+        let mut limits = Vec::new();
+        for flow in snapshot.flows.iter().filter(|flow| matches!(flow.role, Role::Relay { .. })) {
+            let next_hops =
+                flow.next_hops.iter().filter_map(|hop| self.peers.get(usize::from(hop.0)));
+            let refusals = next_hops.flat_map(|peer| peer.theirs.iter());
+            let limit = refusals.filter_map(|(refused, refusal)| match refusal {
+                Refusal::SymbolBytes(bytes) if refused == flow.id => Some(bytes),
+                _ => None,
+            });
+            let Some(symbol_bytes) = limit.min() else { continue };
+            let limit = |upstream| Limit { upstream, flow: flow.id, symbol_bytes };
+            limits.extend(flow.upstreams().map(limit));
+        }
+        limits
     }
 
     /// The snapshot changed: what was refused by the one before is judged anew.
@@ -253,13 +289,13 @@ impl Talk {
         if is_new {
             (peer.ours, peer.theirs) = Default::default();
         }
-        let mut is_changed = false;
+        let (mut is_changed, mut is_refused) = (false, false);
         for entry in entries {
             if let Entry::Refuses { flow, refusal } = entry {
                 // Of what this node has ceased to say the neighbour has yet to hear.
                 let is_had = around.snapshot.flows.iter().any(|had| had.id == flow);
                 if is_had {
-                    peer.theirs.note(flow, refusal, now);
+                    is_refused |= peer.theirs.note(flow, refusal, now);
                 }
                 continue;
             }
@@ -303,6 +339,10 @@ impl Talk {
             let soon = peer.sent.map_or(now, |sent| sent + EARLY_ROUND);
             peer.due = peer.due.min(soon.max(now));
             peer.rest.clear();
+        }
+        if is_refused {
+            // Upstreams of a relayed flow are informed within a second.
+            self.peers.iter_mut().for_each(|peer| peer.due = peer.due.min(now + EARLY_ROUND));
         }
     }
 

@@ -166,6 +166,37 @@ fn limits_of_a_receiver_are_named_at_both() {
     pair.assert_refused(105_000, &[], &[]);
 }
 
+/// A sink that accepts shorter symbols than a source sends over a relay: all three name the flow,
+/// whatever its code, and no longer than it is so.
+#[test]
+fn limit_of_a_sink_travels_over_a_relay_to_the_source() {
+    use recoded_pipeline::params::{FlowCode, StreamParams};
+    for code in [FlowCode::Rlnc, FlowCode::Stream(StreamParams::new(1024))] {
+        let long = FlowParams { symbol_bytes: 1300, code, ..source(1) };
+        let relayed = FlowParams { symbol_bytes: 1400, ..relay(1) };
+        let mut pair = Pair::new(vec![long], vec![relayed]);
+        pair.run(0..2_000);
+        pair.assert_refused(2_000, &[], &[]);
+        let mut out = [0; ANNOUNCEMENT_BYTES_MAX];
+        for millis in (2_000..12_000).step_by(1_000) {
+            let entry = Entry::Refuses { flow: 1, refusal: Refusal::SymbolBytes(1000) };
+            let len = write_announcement(&Announcement::default(), &[entry], &mut out);
+            let (snapshot, now) = (pair.relay.1.clone(), millis * SECOND / 1000);
+            let room = |_| 1472;
+            let around =
+                Surroundings { now, clock: 0, snapshot: &snapshot, room: &room, memory_bytes: 0 };
+            pair.relay.0.receive(&around, RIGHT, &out[..len]);
+            pair.run(millis..millis + 1_000);
+        }
+        let [source, _] = pair.known(3_500);
+        let named = source.disagreements.iter().find(|it| it.reason == "symbol_bytes");
+        let named = named.unwrap_or_else(|| panic!("{source:?}"));
+        assert!(named.cause.contains("up to 1000 bytes") && !named.is_ours, "{named:?}");
+        pair.run(12_000..90_000);
+        pair.assert_refused(90_000, &[], &[]);
+    }
+}
+
 #[test]
 fn thousand_flows_are_said_in_turns_and_all_refused_ones_within_bounds() {
     let flows = |ids: std::ops::Range<u32>| ids.map(source).collect::<Vec<_>>();

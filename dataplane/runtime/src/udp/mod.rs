@@ -12,8 +12,8 @@
 //! finds the way to the neighbour, so no header is written, and packets leave from the port at
 //! which they arrive: firewalls and address translators in between see a conversation.
 //!
-//! Everything is allocated when a socket is opened. Bounds: packets of [`RECEIVE_BYTES_MAX`] with
-//! their headers, as for AF_XDP; [`STAGED_MAX`] packets that wait to be sent.
+//! Everything is allocated when a socket is opened. Bounds: packets as long as for AF_XDP with
+//! their headers; [`STAGED_MAX`] packets that wait to be sent.
 
 mod open;
 
@@ -32,7 +32,7 @@ use recoded_pipeline::params::PeerId;
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::steer::{Action, Verdict, decide_payload};
-use recoded_xsk::{RECEIVE_BYTES_MAX, SocketStatistics, Umem};
+use recoded_xsk::{SocketStatistics, Umem};
 use send::Sender;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
@@ -132,7 +132,7 @@ impl UdpSocket {
             if verdict.action() != Action::Redirect {
                 continue;
             }
-            if self.header_bytes + packet.len() > RECEIVE_BYTES_MAX {
+            if self.header_bytes + packet.len() > umem.frame_size().receive_bytes_max() {
                 self.statistics.rx_dropped += 1;
                 continue;
             }
@@ -142,7 +142,7 @@ impl UdpSocket {
             };
             counters.rx_packets += 1;
             counters.rx_bytes += (self.header_bytes + packet.len()) as u64;
-            // Below `RECEIVE_BYTES_MAX`, which with the headroom is less than a frame.
+            // Less than a frame with the headroom, see above.
             let len = packet.len() as u16;
             let payload = Span { frame, offset: HEADROOM_BYTES as u16, len };
             umem.bytes_mut(payload).copy_from_slice(packet);

@@ -116,7 +116,7 @@ impl Sender {
         umem: &mut Umem,
         counters: &mut LinkCounters,
     ) {
-        let mut done = 0;
+        let (mut done, mut could_split) = (0, self.splits);
         while done < self.staged.len() {
             let burst = self.burst(done);
             let sent = self.tell(fd, burst.segment_bytes, self.staged[done].traffic_class);
@@ -125,7 +125,13 @@ impl Sender {
                 Ok(messages) => burst.packets[..messages].iter().sum(),
                 Err(Errno::EAGAIN) => break,
                 // Where a device has no checksums, older versions of Linux split nothing.
-                Err(Errno::EIO | Errno::EINVAL) if burst.segment_bytes > 0 => {
+                Err(Errno::EIO) if burst.segment_bytes > 0 => {
+                    (self.splits, could_split) = (false, false);
+                    continue;
+                }
+                // The MTU fell below the segment, which is no reason to split nothing from now on:
+                // this time Linux judges each packet by itself.
+                Err(Errno::EINVAL | Errno::EMSGSIZE) if burst.segment_bytes > 0 => {
                     self.splits = false;
                     continue;
                 }
@@ -140,6 +146,7 @@ impl Sender {
             }
             done += packets;
         }
+        self.splits = could_split;
         self.staged.drain(..done);
     }
 

@@ -8,7 +8,7 @@ use recoded_wire::frames::FrameId;
 use recoded_wire::header::{FLOW_OFFSET, PacketType, VERSION};
 use recoded_wire::packet::{AddressWords, address_words};
 use recoded_wire::steer::{Tables, decide};
-use recoded_xsk::ModePreference;
+use recoded_xsk::{FrameSize, ModePreference};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,7 @@ fn topology(local: &str, neighbour: &str, port: u16) -> Topology {
         cores: None,
         idle: Idle::Adaptive,
         frames_per_worker: FRAMES,
+        frame_size: FrameSize::SMALL,
         port,
         xdp_mode: ModePreference::Auto,
         links: vec![link],
@@ -59,7 +60,11 @@ impl Side {
     fn open(local: &str, neighbour: &str, port: u16) -> Side {
         let (mut socket, _) = UdpSocket::open(&topology(local, neighbour, port), 0).unwrap();
         socket.accept([FLOW].into_iter());
-        Side { socket, umem: Umem::unshared(FRAMES).unwrap(), counters: LinkCounters::default() }
+        Side {
+            socket,
+            umem: Umem::unshared(FRAMES, FrameSize::SMALL).unwrap(),
+            counters: LinkCounters::default(),
+        }
     }
 
     fn send(&mut self, packet: &[u8], traffic_class: u8) {

@@ -5,7 +5,7 @@ use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::{
     Backend, HopConfig, Idle, LinkConfig, Resources, Runtime, StartError, Topology, TunnelConfig,
 };
-use recoded_xsk::ModePreference;
+use recoded_xsk::{FrameSize, ModePreference};
 use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -119,6 +119,7 @@ pub fn topology(local: &str, neighbour: &str, tunnel: &str) -> Topology {
         cores: None,
         idle: Idle::Adaptive,
         frames_per_worker: 4096,
+        frame_size: FrameSize::SMALL,
         port: 9426,
         xdp_mode: ModePreference::Auto,
         links: vec![LinkConfig {

@@ -25,6 +25,7 @@ mod locals;
 mod mesh;
 mod metrics;
 mod mtu;
+mod mtu_grid;
 mod names;
 mod network;
 mod numbered;
