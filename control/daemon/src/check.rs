@@ -3,11 +3,12 @@
 use crate::config::{self, Backend, Config};
 use crate::keys::Keys;
 use crate::node;
-use recoded_host::{Link, Plan, Sockets};
+use recoded_host::{Link, Network, Plan, Sockets};
 use recoded_runtime::topology::Topology;
 use recoded_runtime::{
     IP_PACKET_BYTES_MAX, Interface, UDP_SOCKET_BYTES, why_udp, worker_memory_bytes,
 };
+use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 
 /// What `config` needs. Where a daemon answers on its control socket, that one has the tunnels and
@@ -27,11 +28,21 @@ pub fn plan(config: &Config) -> Plan {
             .collect(),
         sockets: sockets(link, index, &topology),
     });
+    let networks = config.tunnels.iter().flat_map(|tunnel| {
+        let of = |(address, prefix): &(IpAddr, u8)| Network {
+            tunnel: tunnel.name.clone(),
+            address: *address,
+            prefix: *prefix,
+        };
+        tunnel.addresses.iter().map(of)
+    });
     let processes = if daemon.standby { 2 } else { 1 };
     let worker_bytes = processes * worker_memory_bytes(daemon.frames, config.links.len());
     Plan {
         links: links.collect(),
         tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
+        networks: networks.collect(),
+        port: Some(daemon.port),
         workers: daemon.workers,
         locked_bytes: u64::try_from(worker_bytes.saturating_mul(daemon.workers)).unwrap_or(0),
         socket_bytes: u64::try_from(UDP_SOCKET_BYTES).ok(),

@@ -40,4 +40,7 @@ pub mod sandbox;
 
 pub mod control;
 
+pub mod http;
 pub mod metrics;
+
+pub mod log_limit;

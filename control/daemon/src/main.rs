@@ -24,6 +24,7 @@ use recoded::control::socket::SocketError;
 use recoded::dataplane::Observation;
 use recoded::keys::{Keys, KeysError};
 use recoded::lifecycle::EXIT_AGAIN;
+use recoded::log_limit::LogLimit;
 use recoded::metrics::MetricsError;
 use recoded::node;
 use recoded::predecessor::{self, LockError};
@@ -36,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::prelude::*;
 
 /// Exit code when something on this host is in the way.
 const EXIT_FAILED: u8 = 1;
@@ -197,6 +199,8 @@ fn main() -> ExitCode {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
+        .finish()
+        .with(LogLimit::default())
         .init();
     let ended = if arguments.dataplane { confined::run() } else { run(&arguments) };
     match ended {

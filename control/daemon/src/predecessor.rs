@@ -3,10 +3,14 @@
 //!
 //! ```text
 //!  recoded.sock         clients
-//!  recoded.sock.lock    locked (flock) by the supervisor; its process id
+//!  recoded.sock.lock    locked (flock) by the supervisor; its process id, and the process that
+//!                       handles packets: one block, rewritten in place
 //!  recoded.sock.state   Record, replaced whole; removed at an orderly end
 //!  recoded.sock.events  events, from one that becomes the next; removed when they are read
 //! ```
+//!
+//! On a full disk the record stays the one before, and is written as soon as there is room. The
+//! process that handles packets is known all the same: its number takes no new block.
 
 use crate::config::names::Names;
 use crate::keeper::Handover;
@@ -20,14 +24,22 @@ use rustix::process::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A record holds two configurations and some names; a longer file is none.
 const RECORD_BYTES_MAX: u64 = 8 << 20;
+
+/// Bytes of the lock file: three numbers, each in a line of 20 digits at most.
+const LOCK_BYTES: usize = 64;
+
+/// Pause before a record that could not be written is written again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Linux frees the memory and the sockets of a killed process in less, under any load.
 const END_PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
@@ -47,7 +59,7 @@ pub enum LockError {
         path: PathBuf,
     },
     /// Linux does not let us.
-    #[error("cannot lock or write {path} ({source}): run as root")]
+    #[error("cannot lock or write {path} ({source}): run as root, and free space if it is full")]
     Io {
         /// The file.
         path: PathBuf,
@@ -59,9 +71,13 @@ pub enum LockError {
 /// The right to be the daemon of a control socket, while this is held.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+    /// The process that the supervisor before left, by the lock file.
+    left: Option<Process>,
     state: PathBuf,
     events: PathBuf,
+    /// When a record that could not be written is to be written again.
+    due: Cell<Option<Instant>>,
 }
 
 /// What is left when a supervisor is killed.
@@ -111,27 +127,38 @@ impl Lock {
         }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(&name).map_err(failed)?;
+        let file = options.open(&name).map_err(failed)?;
+        let (holder, left) = numbers(&file);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                // Whatever it says, it is only told.
-                let _ = file.take(20).read_to_string(&mut text);
-                let pid = text.trim().parse().unwrap_or(0);
-                return Err(LockError::Held { pid, path: path.to_owned() });
+                return Err(LockError::Held { pid: holder, path: path.to_owned() });
             }
             locked => locked.map_err(|error| failed(error.into()))?,
         }
-        let written = file.set_len(0).and_then(|()| file.rewind());
-        let pid = getpid().as_raw_nonzero();
-        written.and_then(|()| writeln!(file, "{pid}")).map_err(failed)?;
         let [state, events] = ["state", "events"].map(|of| beside(path, of));
-        Ok(Lock { _file: file, state, events })
+        let lock = Lock { file, left, state, events, due: Cell::new(None) };
+        if let Err(error) = lock.write_numbers(left) {
+            tracing::warn!(%error, path = %name.display(), "cannot write the lock file");
+        }
+        Ok(lock)
+    }
+
+    /// Writes who lives and what handles packets, in place and in one block.
+    fn write_numbers(&self, dataplane: Option<Process>) -> io::Result<()> {
+        let own = getpid().as_raw_nonzero();
+        let dataplane = dataplane.map(|it| format!("{} {}", it.pid, it.started));
+        let text = format!("{own}\n{}\n", dataplane.unwrap_or_default());
+        self.file.write_all_at(format!("{text:<LOCK_BYTES$}").as_bytes(), 0)
     }
 
     /// What the daemon before this one left; `None` if it ended in order.
     pub fn record(&self) -> Option<Record> {
-        read(&self.state)
+        let record: Option<Record> = read(&self.state);
+        match self.left.filter(|process| process.runs()) {
+            // It is newer than a record that could not be written.
+            Some(left) => Some(Record { dataplane: Some(left), ..record.unwrap_or_default() }),
+            None => record,
+        }
     }
 
     /// The events of a supervisor that became this one; none where it ended in any other way.
@@ -150,19 +177,35 @@ impl Lock {
 
     /// Notes what is left if this process is killed from now on.
     pub fn note(&self, record: &Record) {
-        if let Err(error) = write(&self.state, record) {
-            tracing::error!(
-                %error,
-                path = %self.state.display(),
-                "what runs is not on record: if this process is killed, stop recoded-dp and delete \
-                 its tunnels before the next start"
-            );
+        let noted = self.write_numbers(record.dataplane).and(write(&self.state, record));
+        let was_due = self.due.take().is_some();
+        let path = self.state.display();
+        match noted {
+            Ok(()) if was_due => tracing::info!(%path, "what runs is on record again"),
+            Ok(()) => {}
+            Err(error) => {
+                self.due.set(Some(Instant::now() + RETRY));
+                if !was_due {
+                    tracing::error!(
+                        %error,
+                        %path,
+                        "what runs is not on record, and is written once there is room: free \
+                         space there"
+                    );
+                }
+            }
         }
+    }
+
+    /// Whether a record that could not be written is to be written now.
+    pub fn is_due(&self) -> bool {
+        self.due.get().is_some_and(|at| Instant::now() >= at)
     }
 
     /// Nothing is left.
     pub fn clear(&self) {
         let _ = fs::remove_file(&self.events);
+        let _ = self.write_numbers(None);
         match fs::remove_file(&self.state) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tracing::warn!(%error, path = %self.state.display(), "it stays behind");
@@ -239,6 +282,21 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
         tracing::warn!(%error, path = %path.display(), "what it left is not known");
     })
     .ok()
+}
+
+/// The supervisor and the process that handles packets, by a lock file; 0 and none where it does
+/// not say.
+fn numbers(file: &File) -> (u32, Option<Process>) {
+    let mut bytes = [0; LOCK_BYTES];
+    let length = file.read_at(&mut bytes, 0).unwrap_or(0);
+    let text = String::from_utf8_lossy(&bytes[..length]);
+    let mut lines = text.lines();
+    let holder = lines.next().and_then(|line| line.trim().parse().ok()).unwrap_or(0);
+    let process = lines.next().and_then(|line| {
+        let (pid, started) = line.trim().split_once(' ')?;
+        Some(Process { pid: pid.parse().ok()?, started: started.parse().ok()? })
+    });
+    (holder, process)
 }
 
 fn beside(path: &Path, extension: &str) -> PathBuf {
@@ -331,6 +389,61 @@ mod tests {
         fs::remove_file(&draft).unwrap();
         lock.note(&after);
         assert_eq!(lock.record(), Some(after));
+    }
+
+    /// The disk is full while the process that handles packets is replaced, and stays full when
+    /// this one is killed: the record before names a process that is dead.
+    #[test]
+    fn process_is_known_after_a_full_disk_and_the_record_is_due_until_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.sock");
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let running = Process::find(child.id());
+        let dead = Some(Process { pid: 1, started: 77 });
+        let of = |dataplane| Record { dataplane, text: "text".into(), ..Record::default() };
+        let lock = Lock::take(&path).unwrap();
+        lock.note(&of(dead));
+        assert!(!lock.is_due());
+        let draft = beside(&path, "state.new");
+        std::os::unix::fs::symlink("/dev/full", &draft).unwrap();
+        lock.note(&of(running));
+        std::thread::sleep(RETRY);
+        assert!(lock.is_due());
+        drop(lock);
+        let next = Lock::take(&path).unwrap();
+        assert_eq!(next.record(), Some(of(running)));
+        next.note(&of(running));
+        fs::remove_file(&draft).unwrap();
+        next.note(&of(running));
+        std::thread::sleep(RETRY);
+        assert!(!next.is_due(), "it is written");
+        // Without any record, too.
+        fs::remove_file(&next.state).unwrap();
+        drop(next);
+        let next = Lock::take(&path).unwrap();
+        assert_eq!(next.record().and_then(|record| record.dataplane), running);
+        child.kill().unwrap();
+        let _ = child.wait();
+        assert_eq!(next.record(), None, "nothing runs, and nothing is on record");
+        next.clear();
+        drop(next);
+        assert_eq!(Lock::take(&path).unwrap().left, None);
+    }
+
+    #[test]
+    fn lock_file_of_a_version_before_or_of_garbage_is_read_as_far_as_it_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r");
+        for (text, wanted) in [
+            ("", (0, None)),
+            ("4711\n", (4711, None)),
+            ("4711\n12 34\n", (4711, Some(Process { pid: 12, started: 34 }))),
+            ("x\n12 y\n", (0, None)),
+            ("1\n12\n3 4\n", (1, None)),
+        ] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(numbers(&File::open(&path).unwrap()), wanted, "{text}");
+        }
     }
 
     /// A kill or a power cut at each byte of a write: only the draft is half written.

@@ -142,7 +142,13 @@ fn open(
     before: Option<&Record>,
     running: Option<Process>,
 ) -> Result<Privileged, StartError> {
-    let left = before.map(|before| before.tunnels.clone()).unwrap_or_default();
+    let mut left = before.map(|before| before.tunnels.clone()).unwrap_or_default();
+    if running.is_some() {
+        // Where the record is older than the process, or there is none.
+        for (name, addresses) in tunnels(config) {
+            left.entry(name).or_insert(addresses);
+        }
+    }
     let topology = node::topology(config, Keys::none(config));
     Privileged::open(&topology, &left, left_programs(), || {
         if running.is_some() {
@@ -490,7 +496,7 @@ impl InForce<'_> {
     /// Notes what changed since.
     fn look(&mut self) {
         let Record { file, text, names, .. } = &self.record;
-        if self.keeper.differs((file, text, names)) {
+        if self.keeper.differs((file, text, names)) || self.lock.is_due() {
             (self.record.file, self.record.text) = self.keeper.lasting();
             self.record.names = self.keeper.names();
             self.lock.note(&self.record);

@@ -30,7 +30,7 @@ fn socket_of_a_live_daemon_is_refused_and_of_a_dead_one_replaced() {
     let served = Served::start();
     let error = claim(&served.path, false).map(|_| ()).expect_err("in use");
     assert!(matches!(error, SocketError::InUse { .. }), "{error:?}");
-    assert!(error.to_string().contains("is in use by a running daemon: stop it"), "{error}");
+    assert!(error.to_string().contains("is in use by a running daemon (`kill "), "{error}");
     served.client().version().expect("the live daemon is unharmed");
 
     let folder = tempfile::tempdir().expect("folder");

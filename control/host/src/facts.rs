@@ -1,5 +1,6 @@
 //! What Linux says about this host: interfaces, addresses, routes, limits, abilities.
 
+use crate::surroundings::{self, Surroundings};
 use crate::{Plan, unit};
 use futures_util::stream::{Stream, StreamExt};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
@@ -47,6 +48,8 @@ pub struct Facts {
     pub has_af_xdp: Option<bool>,
     /// Whether there are TUN devices.
     pub has_tun: bool,
+    /// Firewall, ports, return paths, connection tracking, offloads.
+    pub surroundings: Surroundings,
 }
 
 /// An interface.
@@ -115,6 +118,7 @@ pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
     facts.linux = version();
     facts.has_af_xdp = has_af_xdp();
     facts.has_tun = Path::new("/dev/net/tun").exists();
+    facts.surroundings.look(plan);
     Ok(facts)
 }
 
@@ -153,6 +157,7 @@ async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
             facts.routes.extend(routes.iter().flat_map(routes_of));
         }
     }
+    facts.surroundings.return_paths = surroundings::return_paths(plan, handle).await;
     Ok(facts)
 }
 

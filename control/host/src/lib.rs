@@ -6,15 +6,22 @@
 
 mod facts;
 
+mod surroundings;
+
 mod own;
 
+pub mod firewall;
+
 mod rules;
+
+mod fit;
 
 mod unit;
 
 pub use facts::{Address, Face, Facts, FactsError, Route, shares_prefix};
 pub use own::{OwnAddresses, own_addresses};
 pub use rules::judge;
+pub use surroundings::{Holder, ReturnPath, Surroundings, Tracking};
 
 use std::net::IpAddr;
 
@@ -25,6 +32,10 @@ pub struct Plan {
     pub links: Vec<Link>,
     /// Names of tunnels.
     pub tunnels: Vec<String>,
+    /// Addresses of tunnels.
+    pub networks: Vec<Network>,
+    /// UDP port of coded packets, where it is known.
+    pub port: Option<u16>,
     /// Workers, one for each receive queue.
     pub workers: usize,
     /// Bytes of packet buffers, which are locked in memory.
@@ -35,6 +46,17 @@ pub struct Plan {
     pub packet_bytes_max: Option<u32>,
     /// Whether a daemon runs by this configuration: then its tunnels and programs are there.
     pub is_running: bool,
+}
+
+/// An address of a tunnel, with the network that is reached through it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Network {
+    /// Name of the tunnel.
+    pub tunnel: String,
+    /// The address.
+    pub address: IpAddr,
+    /// Length of its prefix.
+    pub prefix: u8,
 }
 
 /// An interface with its neighbours.

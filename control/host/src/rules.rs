@@ -1,7 +1,7 @@
 //! From a plan and what is known of the host to findings.
 
 use crate::facts::{Face, Facts, shares_prefix};
-use crate::{Finding, Level, Link, Plan, Sockets, unit};
+use crate::{Finding, Level, Link, Plan, Sockets, fit, unit};
 use std::net::IpAddr;
 
 /// The oldest Linux with all that the daemon asks of it.
@@ -23,6 +23,7 @@ pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Finding> {
     for link in &plan.links {
         self::link(plan, facts, link, &mut findings);
     }
+    fit::judge(plan, facts, &mut findings);
     for tunnel in &plan.tunnels {
         if !plan.is_running && facts.faces.iter().any(|face| face.name == *tunnel) {
             findings.push(error(
@@ -193,7 +194,10 @@ fn program(plan: &Plan, face: &Face, link: &Link, findings: &mut Vec<Finding>) {
         return;
     }
     let cause = format!("an XDP program ({id}) of another owner is attached to {name}");
-    let cure = format!("stop its owner, or detach it (ip link set {name} xdp off)");
+    let cure = format!(
+        "stop its owner (bpftool net show dev {name}); if it was attached by ip, ip link set \
+         {name} xdp off"
+    );
     let subject = format!("link {}", link.name);
     findings.push(match link.sockets {
         Sockets::Either => {
@@ -254,23 +258,23 @@ fn neighbour(
     }
 }
 
-fn error(subject: String, cause: String, cure: String) -> Finding {
+pub fn error(subject: String, cause: String, cure: String) -> Finding {
     Finding { level: Level::Error, subject, cause, cure, mend: Vec::new() }
 }
 
-fn warning(subject: String, cause: String, cure: String) -> Finding {
+pub fn warning(subject: String, cause: String, cure: String) -> Finding {
     Finding { level: Level::Warning, subject, cause, cure, mend: Vec::new() }
 }
 
 /// The same, with the command that mends it.
-fn by(finding: Finding, command: &str) -> Finding {
+pub fn by(finding: Finding, command: &str) -> Finding {
     Finding { mend: command.split(' ').map(str::to_owned).collect(), ..finding }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, Route};
+    use crate::{Address, Route, Surroundings};
 
     fn plan() -> Plan {
         Plan {
@@ -282,6 +286,8 @@ mod tests {
                 sockets: Sockets::Xdp,
             }],
             tunnels: vec!["rec0".into()],
+            networks: Vec::new(),
+            port: Some(9426),
             workers: 1,
             locked_bytes: 32 << 20,
             socket_bytes: Some(4 << 20),
@@ -317,6 +323,7 @@ mod tests {
             linux: (6, 1),
             has_af_xdp: Some(true),
             has_tun: true,
+            surroundings: Surroundings::default(),
         }
     }
 

@@ -309,6 +309,12 @@ fn tunnel_ends(
                 reader.wrong(entry, "the two ends have different addresses");
                 return None;
             }
+            // A prefix of one address has its routes written elsewhere.
+            let is_host = one.prefix_len() == one.max_prefix_len();
+            if !is_host && !one.contains(&other.addr()) {
+                reader.wrong(entry, "the ends lie in one network, such as 10.99.0.1/24 and .2/24");
+                return None;
+            }
         }
     }
     Some(ends)
@@ -349,6 +355,7 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
             }
             overlap(network, path, other).into_iter().for_each(&mut refuse);
         }
+        of_links(network, path).into_iter().for_each(&mut refuse);
     }
 }
 
@@ -413,6 +420,27 @@ fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
                     rule: "prefixes of tunnels of a node do not overlap",
                 });
             }
+        }
+    }
+    faults
+}
+
+/// Addresses of links at the ends of a path that lie in the network of its tunnel.
+fn of_links(network: &Network, path: &Path) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (node, nets) in ends(path) {
+        for link in network.links.iter().filter(|link| link.seen_from(node).is_some()) {
+            let addresses = link.ends.iter().filter_map(|end| end.place.address());
+            let inside = addresses.flat_map(|it| nets.iter().map(move |net| (*net, it)));
+            let mut inside = inside.into_iter();
+            let inside = inside.find(|(net, address)| net.contains(address));
+            faults.extend(inside.map(|(net, address)| Fault::Taken {
+                what: format!("tunnel {net} at {}", network.nodes[node].name),
+                owner: format!("the link with {address}"),
+                line: link.line,
+                rule: "the network of a tunnel has no addresses of links: what is for neighbours \
+                       would be sent into the tunnel",
+            }));
         }
     }
     faults

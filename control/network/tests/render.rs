@@ -410,6 +410,14 @@ fn mistakes_of_roaming_names_and_lists_of_addresses_are_named() {
         (LINE, "192.0.2.1 dev", "a_b..c dev", "instead of the address its host name will do"),
         (LINE, "\"10.99.0.1/24\"", "[\"10.99.0.1/24\", \"fd00::1/64\"]", "as many addresses"),
         (LINE, "\"10.99.0.1/24\"", "[]", "an end may have a list of addresses"),
+        (LINE, "\"10.99.0.2/24\"", "\"10.99.1.2/24\"", "the ends lie in one network"),
+        (LINE, "\"10.99.0.1/24\"", "\"10.99.0.2/24\"", "different addresses"),
+        (
+            LINE,
+            "[\"10.99.0.1/24\", \"10.99.0.2/24\"]",
+            "[\"192.0.2.77/24\", \"192.0.2.78/24\"]",
+            "the network of a tunnel has no addresses of links",
+        ),
         (LINE, "rate_mbit", "backend = \"xdp\"\nrate_mbit", ""),
     ];
     for (text, from, to, said) in cases {

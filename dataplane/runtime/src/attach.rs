@@ -16,6 +16,7 @@ use crate::choice::Prepared;
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::privileged::{AskError, Attached, Client};
+use crate::program_owner::Owner;
 use crate::topology::{Backend, LinkConfig, Topology};
 use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
@@ -438,7 +439,8 @@ fn foreign(interface: &str, netlink: &Netlink) -> StartError {
         },
         None => "of unknown id".to_owned(),
     };
-    StartError::ForeignProgram { interface: interface.to_owned(), program }
+    let cure = id.map_or(Owner::Unknown, Owner::of).cure(interface);
+    StartError::ForeignProgram { interface: interface.to_owned(), program, cure }
 }
 
 fn program_name(id: u32) -> Option<String> {

@@ -61,15 +61,14 @@ pub enum StartError {
     },
 
     /// An XDP program of another owner is attached.
-    #[error(
-        "another XDP program ({program}) is attached to `{interface}`: stop its owner or detach it \
-         (`ip link set {interface} xdp off`)"
-    )]
+    #[error("another XDP program ({program}) is attached to `{interface}`: {cure}")]
     ForeignProgram {
         /// The interface.
         interface: String,
         /// What is known of the program: id and name.
         program: String,
+        /// How it is taken away.
+        cure: String,
     },
 
     /// Native XDP was demanded and the driver refused it.

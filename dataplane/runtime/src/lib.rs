@@ -25,6 +25,8 @@ mod privileged;
 
 mod attach;
 
+mod program_owner;
+
 mod choice;
 
 mod netlink;

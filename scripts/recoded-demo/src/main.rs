@@ -6,12 +6,14 @@
 mod options;
 mod progress;
 
+mod calibration;
 mod networks;
 mod plain;
 mod probe;
 mod protected;
 
 mod findings;
+mod load;
 mod plot;
 mod table;
 
@@ -25,13 +27,17 @@ use recoded_api::v1::State;
 use recoded_netns::traffic::{WebServer, interface_drops, write_random_file};
 use recoded_netns::{Bed, BedConfig, BedError, Daemon, Loss, sweep};
 
-use findings::{Findings, Link, Machine, Mode, Plain, Recoded};
+use findings::{Findings, Link, Loads, Machine, Mode, Plain, Recoded};
+use load::{Load, Meter};
 use options::{Code, Options, Shape};
 use progress::Progress;
 use protected::TUNNEL;
 
 /// Smallest file that is downloaded.
-const FILE_BYTES_MIN: u64 = 64 << 20;
+const FILE_BYTES_MIN: u64 = 16 << 20;
+
+/// The file where losses come in bursts, which slow generations down.
+const FILE_BYTES_BURSTS: u64 = 64 << 20;
 
 /// Largest, so that memory and temporary folders are not filled.
 const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -41,6 +47,9 @@ const GOODPUT_SHARE: f64 = 0.5;
 
 /// Steps that the user sees.
 const STEPS: usize = 9;
+
+/// One more where the rate of the links is to be found.
+const STEPS_WITH_CALIBRATION: usize = 1 + STEPS;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -78,7 +87,16 @@ fn prepare(options: &Options) -> Result<bool, BedError> {
 
 fn run(options: &Options) -> Result<bool, BedError> {
     let started = Instant::now();
-    let mut progress = Progress::new(STEPS);
+    let (mut progress, options) = match options.rate {
+        Some(_) => (Progress::new(STEPS), options.clone()),
+        None => {
+            let mut progress = Progress::new(STEPS_WITH_CALIBRATION);
+            let title = "Measure how much of this line this machine carries";
+            let options = progress.step(title, |_| calibration::scale(options))?;
+            (progress, options)
+        }
+    };
+    let options = &options;
     let loss = Loss { share: options.loss_share(), burst_mean: options.burst };
     let mut bed = progress.step("Build the line", |_| {
         let bed = build(options)?;
@@ -133,14 +151,16 @@ fn measure(
         let server = WebServer::start(bed.source(), bed.directory())?;
         Ok::<_, BedError>((Some(server), format!("{:.0} MB by nginx on h0", bytes as f64 / 1e6)))
     })?;
-    let plain = measure_plain(bed, options, loss, progress)?;
+    let (plain, plain_udp) = measure_plain(bed, options, loss, progress)?;
     let plan = protected::plan(options);
     guests.daemons = progress.step("Start a daemon on every host", |_| {
         let daemons = Daemon::start_line(bed, &plan)?;
         let text = format!("{} answer", daemons.len());
         Ok::<_, BedError>((daemons, text))
     })?;
-    let (recoded, links) = measure_recoded(bed, &guests.daemons, &file, options, progress)?;
+    let mut load = Loads { plain_udp, ..Loads::default() };
+    let (recoded, links) =
+        measure_recoded(bed, &guests.daemons, &file, options, progress, &mut load)?;
     let hosts = states(&guests.daemons)?;
     Ok(Findings {
         hops: options.hop_count(),
@@ -149,7 +169,7 @@ fn measure(
         delay_ms: options.delay,
         jitter_ms: options.jitter,
         reorder: options.reorder / 100.0,
-        rate_mbit: options.rate,
+        rate_mbit: options.rate_mbit(),
         code: options.chosen().name(),
         is_automatic: options.code == Code::Auto,
         field: options.field_order().order(),
@@ -164,6 +184,7 @@ fn measure(
         drops: hosts.iter().map(|(host, state)| (host.clone(), state.drops.clone())).collect(),
         hosts,
         criteria: Vec::new(),
+        load,
         machine: machine(),
         elapsed_seconds: 0.0,
         ok: false,
@@ -177,10 +198,10 @@ fn build(options: &Options) -> Result<Bed, BedError> {
 
 fn file_bytes(options: &Options) -> u64 {
     if options.burst > 1.0 {
-        return FILE_BYTES_MIN;
+        return FILE_BYTES_BURSTS;
     }
     let seconds = options.seconds as f64;
-    let bytes = GOODPUT_SHARE * options.rate * 1e6 / 8.0 * seconds;
+    let bytes = GOODPUT_SHARE * options.rate_mbit() * 1e6 / 8.0 * seconds;
     (bytes as u64).clamp(FILE_BYTES_MIN, FILE_BYTES_MAX)
 }
 
@@ -189,14 +210,14 @@ fn measure_plain(
     options: &Options,
     loss: Loss,
     progress: &mut Progress,
-) -> Result<Plain, BedError> {
+) -> Result<(Plain, Load), BedError> {
     let theory = (1.0 - loss.share).powi(i32::from(options.hops));
-    let (udp, overflows) = progress.step("Linux forwarding: iperf3 UDP", |_| {
-        let queued = bed.queue_drops()?;
-        let udp = plain::udp(bed, loss, options.rate, options.seconds)?;
+    let (udp, overflows, load) = progress.step("Linux forwarding: iperf3 UDP", |_| {
+        let (queued, meter) = (bed.queue_drops()?, Meter::start(&[]));
+        let udp = plain::udp(bed, loss, options.rate_mbit(), options.seconds)?;
         let overflows = bed.queue_drops()? - queued + udp.overrun;
         let text = format!("{:.4} delivered, {theory:.4} in theory", udp.delivered());
-        Ok::<_, BedError>(((udp, overflows), text))
+        Ok::<_, BedError>(((udp, overflows, meter.stop()), text))
     })?;
     let tcp = progress.step("Linux forwarding: curl, for a fixed time", |note| {
         let tcp = plain::download(bed, "file", options.seconds, note)?;
@@ -211,7 +232,7 @@ fn measure_plain(
         );
         Ok::<_, BedError>((mbit, text))
     })?;
-    Ok(Plain {
+    let plain = Plain {
         tcp_bbr_mbps: bbr,
         delivered: udp.delivered(),
         theory,
@@ -221,7 +242,8 @@ fn measure_plain(
         tcp_bytes: tcp.bytes,
         tcp_complete: tcp.complete,
         congestion_control: bed.congestion_control()?,
-    })
+    };
+    Ok((plain, load))
 }
 
 fn measure_recoded(
@@ -230,20 +252,26 @@ fn measure_recoded(
     file: &Path,
     options: &Options,
     progress: &mut Progress,
+    load: &mut Loads,
 ) -> Result<(Recoded, Vec<Link>), BedError> {
     let tcp = progress.step("Recoded: curl of the whole file", |note| {
-        let tcp = protected::download(bed, daemons, file, options.rate, note)?;
+        let meter = Meter::start(daemons);
+        let tcp = protected::download(bed, daemons, file, options.rate_mbit(), note)?;
+        load.recoded_tcp = meter.stop();
         let hash = if tcp.sha256_ok { "SHA-256 right" } else { "SHA-256 WRONG" };
         let text = format!("{:.1} Mbit/s, {hash}", tcp.download.mbit());
         Ok::<_, BedError>((tcp, text))
     })?;
-    let (udp, overflows) = progress.step("Recoded: iperf3 UDP", |_| {
-        let drops = || Ok(bed.queue_drops()? + interface_drops(bed.source(), TUNNEL.name)?);
-        let before = drops()?;
-        let udp = protected::udp(bed, daemons, options.rate, options.seconds, tcp.overhead)?;
-        let overflows = drops()? - before + udp.findings.overrun;
+    let (udp, overflows, at_ends) = progress.step("Recoded: iperf3 UDP", |_| {
+        let tunnel = || tunnel_drops(bed, &daemons[0]);
+        let (links_before, before) = (bed.queue_drops()?, tunnel()?);
+        let meter = Meter::start(daemons);
+        let udp = protected::udp(bed, daemons, options.rate_mbit(), options.seconds, tcp.overhead)?;
+        load.recoded_udp = meter.stop();
+        let at_ends = tunnel()? - before + udp.findings.overrun;
+        let overflows = bed.queue_drops()? - links_before + at_ends;
         let text = format!("{} of {} packets lost", udp.findings.lost, udp.findings.packets);
-        Ok::<_, BedError>(((udp, overflows), text))
+        Ok::<_, BedError>(((udp, overflows, at_ends), text))
     })?;
     let probe = progress.step("Recoded: rank after each hop", |_| {
         let probe = probe::run(bed, daemons, options)?;
@@ -274,6 +302,7 @@ fn measure_recoded(
         residual_loss: 1.0 - udp.findings.delivered(),
         packets: udp.findings.packets,
         overflows,
+        overflows_at_ends: at_ends,
         offered_mbit: udp.offered_mbit,
         capacity_mbit: udp.capacity_mbit,
         tcp_mbps: tcp.download.mbit(),
@@ -289,6 +318,17 @@ fn measure_recoded(
         kernel: daemons[0].show()?.kernel,
     };
     Ok((recoded, links.collect()))
+}
+
+/// Packets that found no room in front of the tunnel: in Linux's queue, or in the daemon's.
+fn tunnel_drops(bed: &Bed, source: &Daemon) -> Result<u64, BedError> {
+    let state = source.show()?;
+    let tunnel = state.tunnels.iter().find(|tunnel| tunnel.name == TUNNEL.name);
+    let queue = ["queue_full", "queue_delay"].iter().filter_map(|name| {
+        let tunnel = tunnel?;
+        tunnel.counters.get(*name).or(tunnel.faults.get(*name)).copied()
+    });
+    Ok(queue.sum::<u64>() + interface_drops(bed.source(), TUNNEL.name)?)
 }
 
 /// Everything the daemons say about themselves, their configurations left out.

@@ -10,6 +10,9 @@ use recoded_netns::{BedError, CodePlan, DirectionConfig, LinkConfig, Loss};
 /// How late a packet comes that others overtake (`--reorder`).
 const REORDER_BY: Duration = Duration::from_millis(3);
 
+/// Rate of each link in Mbit/s, where the machine carries it: two cores do, with five daemons.
+const RATE_MBIT: f64 = 300.0;
+
 /// Sends real traffic over a line of lossy links, once forwarded by Linux and once recoded at every
 /// relay, and prints both beside theory. Everything runs in network namespaces of this machine and
 /// is removed at the end. Needs root.
@@ -31,9 +34,10 @@ pub struct Options {
     /// Mean length of a run of lost packets; 1 means independent losses
     #[arg(long, default_value_t = 1.0, value_name = "MEAN", value_parser = burst)]
     pub burst: f64,
-    /// Rate of each link in Mbit/s, counted with Ethernet headers
-    #[arg(long, default_value_t = 300.0, value_name = "MBIT", value_parser = rate)]
-    pub rate: f64,
+    /// Rate of each link in Mbit/s, counted with Ethernet headers; 300 unless given, or less where
+    /// this machine carries less at the moment
+    #[arg(long, value_name = "MBIT", value_parser = rate)]
+    pub rate: Option<f64>,
     /// One-way delay of each link in milliseconds, 0 to 600
     #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = millis)]
     pub delay: f64,
@@ -225,6 +229,11 @@ impl Options {
         }
     }
 
+    /// Rate of each link in Mbit/s.
+    pub fn rate_mbit(&self) -> f64 {
+        self.rate.unwrap_or(RATE_MBIT)
+    }
+
     /// Loss of a link as a share.
     pub fn loss_share(&self) -> f64 {
         self.loss / 100.0
@@ -243,7 +252,7 @@ impl Options {
             jitter: Duration::from_secs_f64(self.jitter / 1e3),
             reorder: self.reorder / 100.0,
             reorder_by: if self.reorder > 0.0 { REORDER_BY } else { Duration::ZERO },
-            ..DirectionConfig::new(loss, self.rate)
+            ..DirectionConfig::new(loss, self.rate_mbit())
         })
     }
 
@@ -288,7 +297,22 @@ fn within(text: &str, low: f64, high: f64) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+
+    /// `scripts/demo --help` prints this file, and builds nothing.
+    #[test]
+    fn help_that_is_printed_without_a_build_is_the_help_of_the_program() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/help.txt");
+        let mut command = Options::command().bin_name("scripts/demo").term_width(0);
+        let help = command.render_long_help().to_string();
+        if std::env::var_os("RECODED_BLESS").is_some() {
+            std::fs::write(path, &help).expect("write");
+        }
+        let printed = std::fs::read_to_string(path).expect("the file");
+        assert_eq!(printed, help, "to write it: RECODED_BLESS=1 cargo test -p recoded-demo");
+    }
 
     #[test]
     fn options_refuse_what_no_run_can_do() {

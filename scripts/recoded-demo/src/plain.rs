@@ -36,8 +36,9 @@ pub fn udp(
         seconds,
     };
     let iperf = Iperf::start(bed.source(), bed.sink(), &load, bed.directory())?;
-    bed.set_loss_once_flowing(loss)?;
-    iperf.finish()
+    let before_loss = bed.set_loss_once_flowing(loss)?;
+    let outcome = iperf.finish()?;
+    Ok(UdpOutcome { packets: outcome.packets.saturating_sub(before_loss), ..outcome })
 }
 
 /// Goodput of the same download in Mbit/s with another congestion control at the sender; `None`

@@ -65,7 +65,7 @@ pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, Be
     let generations = (PACKETS_MAX / size).clamp(GENERATIONS_MIN, GENERATIONS);
     let payload = tunnel_payload_bytes(&daemons[0].show()?, &PROBE_TUNNEL)?;
     let to = SocketAddr::new(PROBE_TUNNEL.sink_address(), 9);
-    let pace = (LOAD * options.rate * 1e6 / 8.0 / PACKET_BYTES).min(PACKETS_PER_SECOND_MAX);
+    let pace = (LOAD * options.rate_mbit() * 1e6 / 8.0 / PACKET_BYTES).min(PACKETS_PER_SECOND_MAX);
     let send = |generations: u64| {
         send_paced(bed.source(), to, payload, generations * size, pace)?;
         std::thread::sleep(SETTLE);

@@ -99,7 +99,7 @@ pub fn plan(options: &Options) -> LinePlan {
     LinePlan {
         hops: options.hop_count(),
         // A stream finds each link's rate by itself.
-        pace_mbit: (options.chosen() != Code::Stream).then_some(PACE * options.rate),
+        pace_mbit: (options.chosen() != Code::Stream).then_some(PACE * options.rate_mbit()),
         tunnels: vec![TUNNEL, TunnelPlan { mtu: Some(probe_mtu), ..PROBE_TUNNEL }],
         flows: vec![flow(DATA_FLOW, Towards::East, &TUNNEL), reverse, probe],
         // A flow may hold this many generations; large ones are fewer, so that memory stays

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::findings::{Findings, points};
+use crate::findings::{Criterion, Findings, points};
 
 /// Prints findings as text.
 pub struct Table<'a>(pub &'a Findings);
@@ -202,16 +202,27 @@ fn modes(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
 }
 
 fn criteria(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
-    for criterion in &findings.criteria {
-        let verdict = match (criterion.holds, criterion.waived) {
+    write!(f, "{}", verdict(&findings.criteria))
+}
+
+/// The criteria as text, and the verdict over all.
+pub fn verdict(criteria: &[Criterion]) -> String {
+    let mut text = String::new();
+    for Criterion { rule, found, holds, waived } in criteria {
+        let word = match (holds, waived) {
             (true, _) => "pass",
             (false, None) => "FAIL",
             (false, Some(_)) => " -- ",
         };
-        writeln!(f, "  {verdict}  {}: {}", criterion.rule, criterion.found)?;
-        if let (false, Some(reason)) = (criterion.holds, criterion.waived) {
-            writeln!(f, "        not required: {reason}")?;
+        text += &format!("  {word}  {rule}: {found}\n");
+        if let (false, Some(reason)) = (holds, waived) {
+            text += &format!("        not judged: {reason}\n");
         }
     }
-    writeln!(f, "\n  ok: {}", findings.ok)
+    let open = criteria.iter().filter(|it| !it.holds && it.waived.is_some()).count();
+    let open = match open {
+        0 => String::new(),
+        _ => format!(" ({open} of {} not judged)", criteria.len()),
+    };
+    text + &format!("\n  ok: {}{open}\n", criteria.iter().all(Criterion::is_met))
 }

@@ -217,12 +217,12 @@ impl Bed {
     /// Waits until packets flow through the last link, then sets the loss of every link.
     ///
     /// iperf3 opens a UDP stream with one datagram each way and gives up when either is lost, so a
-    /// plain measurement starts without loss. What passes until this call reacts is some
-    /// milliseconds' worth of packets.
+    /// plain measurement starts without loss. Returns the packets that passed all links until then:
+    /// some milliseconds' worth, and more on a busy machine.
     ///
     /// # Errors
     /// When a map cannot be read or written, or nothing flows within ten seconds.
-    pub fn set_loss_once_flowing(&mut self, loss: Loss) -> Result<(), BedError> {
+    pub fn set_loss_once_flowing(&mut self, loss: Loss) -> Result<u64, BedError> {
         let last = self.hops() - 1;
         let before = self.links[last].emulator.counters()?.eastward.seen;
         let deadline = Instant::now() + FLOW_PATIENCE;
@@ -235,7 +235,8 @@ impl Bed {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.set_loss(loss)
+        self.set_loss(loss)?;
+        Ok(self.links[last].emulator.counters()?.eastward.seen - before)
     }
 
     /// What each link has done since it was built.

@@ -11,12 +11,15 @@
 //! drops and counts it; where none runs, Linux answers that the port is unreachable.
 
 mod judge;
+mod namespace;
 mod probe;
+mod roots;
 
 use crate::table::sentence;
+use namespace::Place;
 use recoded_api::client::{Client, ClientError};
-use recoded_api::v1::State;
-use recoded_host::{FactsError, Finding, Level, Link, Plan, Sockets};
+use recoded_api::v1::{State, Tunnel};
+use recoded_host::{FactsError, Finding, Level, Link, Network, Plan, Sockets};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -54,6 +57,9 @@ struct Shown {
     subject: String,
     cause: String,
     cure: String,
+    /// The finding that it follows from, which is to be mended first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    follows_from: Option<String>,
 }
 
 /// Looks for so many seconds.
@@ -65,40 +71,94 @@ pub fn examine(socket: &Path, seconds: u64) -> Result<Diagnosis, DoctorError> {
     let mut client = Client::connect(socket)?;
     let before = client.state()?;
     let plan = plan(&before);
-    let answers = probe::neighbours(&plan, judge::port(&before), Duration::from_secs(seconds));
+    let time = Duration::from_secs(seconds);
+    let look = || {
+        let answers = probe::neighbours(&plan, judge::port(&before), time);
+        recoded_host::check(&plan).map(|host| host.into_iter().chain(answers).collect::<Vec<_>>())
+    };
+    let mut findings = match Place::of(socket, &before).run(look) {
+        Some(found) => found?,
+        None => {
+            std::thread::sleep(time);
+            vec![elsewhere()]
+        }
+    };
     let after = client.state()?;
-    let mut findings = recoded_host::check(&plan)?;
-    findings.extend(answers);
     findings.extend(judge::judge(&before, &after));
     Ok(diagnosis(&after, findings))
 }
 
-fn diagnosis(state: &State, mut findings: Vec<Finding>) -> Diagnosis {
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
-    let errors = findings.iter().filter(|finding| finding.level == Level::Error).count();
+/// What cannot be looked at from here.
+fn elsewhere() -> Finding {
+    Finding {
+        level: Level::Warning,
+        subject: "host".into(),
+        cause: "the daemon is in another network namespace, such as that of a container: \
+                interfaces, routes, firewall and neighbours were not looked at"
+            .into(),
+        cure: "run this as root, or in that namespace (docker exec, ip netns exec, nsenter \
+               --net --target PID)"
+            .into(),
+        mend: Vec::new(),
+    }
+}
+
+fn diagnosis(state: &State, findings: Vec<Finding>) -> Diagnosis {
+    let causes = roots::of(state, &findings);
+    let is_cause = |at: usize| causes.contains(&Some(at));
+    let subjects: Vec<String> = findings.iter().map(|it| it.subject.clone()).collect();
+    let mut findings: Vec<(usize, Finding)> = findings.into_iter().enumerate().collect();
+    findings.sort_by_key(|(at, it)| (std::cmp::Reverse(it.level), !is_cause(*at)));
+    let is_root = |at: usize, level| level == Level::Error && causes[at].is_none();
+    let errors = findings.iter().filter(|(at, it)| is_root(*at, it.level)).count();
+    let warnings = findings.iter().filter(|(_, it)| it.level == Level::Warning).count();
     let (links, flows) = (state.links.len(), state.flows.len());
     let (tunnels, sessions) = (state.tunnels.len(), state.sessions.len());
     Diagnosis {
         errors,
-        warnings: findings.len() - errors,
+        warnings,
         looked_at: format!(
             "links {links}, tunnels {tunnels}, flows {flows}, sessions {sessions}, this host"
         ),
-        findings: findings.into_iter().map(shown).collect(),
+        findings: order(findings, &causes, &subjects),
     }
 }
 
-fn shown(finding: Finding) -> Shown {
-    let Finding { level, subject, cause, cure, .. } = finding;
-    Shown { level: level.name(), subject, cause, cure }
+/// Those that follow from another one come right behind it.
+fn order(
+    findings: Vec<(usize, Finding)>,
+    causes: &[Option<usize>],
+    subjects: &[String],
+) -> Vec<Shown> {
+    let (roots, mut rest): (Vec<_>, Vec<_>) =
+        findings.into_iter().partition(|(at, _)| causes[*at].is_none());
+    let mut shown = Vec::new();
+    for (at, Finding { level, subject, cause, cure, .. }) in roots {
+        shown.push(Shown { level: level.name(), subject, cause, cure, follows_from: None });
+        for (_, it) in rest.extract_if(.., |(of, _)| causes[*of] == Some(at)) {
+            let Finding { level, subject, cause, cure, .. } = it;
+            let follows_from = Some(subjects[at].clone());
+            shown.push(Shown { level: level.name(), subject, cause, cure, follows_from });
+        }
+    }
+    shown
 }
 
 /// For people.
 pub fn text(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
-    for Shown { level, subject, cause, cure } in &diagnosis.findings {
+    let mut findings = diagnosis.findings.iter().peekable();
+    while let Some(Shown { level, subject, cause, cure, .. }) = findings.next() {
         let label = if *level == Level::Error.name() { "FAIL" } else { "warn" };
         text.push_str(&sentence(&format!("{label} {subject}"), &format!("{cause}: {cure}")));
+        let mut follow: Vec<&str> = Vec::new();
+        while let Some(it) = findings.next_if(|it| it.follows_from.is_some()) {
+            follow.push(&it.subject);
+        }
+        if !follow.is_empty() {
+            let (count, list) = (follow.len(), names(follow));
+            text.push_str(&sentence("", &format!("{count} more follow from it: {list}")));
+        }
     }
     let (errors, warnings) = (diagnosis.errors, diagnosis.warnings);
     text.push_str(&format!(
@@ -106,6 +166,13 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         diagnosis.looked_at
     ));
     text
+}
+
+/// Subjects, each once.
+fn names(mut subjects: Vec<&str>) -> String {
+    let mut seen = BTreeSet::new();
+    subjects.retain(|subject| seen.insert(*subject));
+    subjects.join(", ")
 }
 
 /// What the daemon needs of its host, by what it shows.
@@ -120,10 +187,20 @@ fn plan(state: &State) -> Plan {
     Plan {
         links: links.collect(),
         tunnels: state.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
+        networks: state.tunnels.iter().flat_map(networks).collect(),
+        port: Some(judge::port(state)),
         workers: state.workers.len(),
         is_running: true,
         ..Plan::default()
     }
+}
+
+fn networks(tunnel: &Tunnel) -> impl Iterator<Item = Network> {
+    tunnel.addresses.iter().filter_map(|text| {
+        let (address, prefix) = text.split_once('/')?;
+        let (address, prefix) = (address.parse().ok()?, prefix.parse().ok()?);
+        Some(Network { tunnel: tunnel.name.clone(), address, prefix })
+    })
 }
 
 /// Addresses on a link that flows send to or hear from.
@@ -164,13 +241,13 @@ mod tests {
     fn icmp_errors_are_errors_while_they_come_and_nothing_afterwards() {
         let with = |count| {
             let mut state = fixed::state();
-            state.links[1].faults.insert("rx_icmp_no_port".into(), count);
+            state.links[0].faults.insert("rx_icmp_no_port".into(), count);
             state
         };
         assert!(!said(&with(5), &with(5)).contains("rx_icmp_no_port"));
         let text = said(&with(5), &with(7));
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let link = &fixed::state().links[1].name;
+        let link = &fixed::state().links[0].name;
         let cause = format!("FAIL link {link} rx_icmp_no_port, 2 more while looking");
         assert!(words.contains(&cause) && words.contains("Start recoded there"), "{text}");
     }

@@ -8,6 +8,7 @@ mod ways;
 pub use show::text;
 
 use clap::Args;
+use recoded::log_limit::{Limit, suppressed};
 use recoded_plan::error::MeasureError;
 use recoded_plan::forecast::{Direction, Forecast, Hop};
 use recoded_plan::listen::{Event, Limits, Listener, Served};
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, IsTerminal, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most hops of a path, and bytes of a file with one.
 const HOPS_MAX: usize = 64;
@@ -196,11 +197,20 @@ fn listen(local: SocketAddr, options: &Options) -> Result<Served, PlanError> {
     let mut listener = bound.map_err(|error| PlanError::Listen(local, error))?;
     let at = listener.local().unwrap_or(local);
     eprintln!("listening at UDP {at} for {} s; Ctrl-C ends it", options.length);
-    let served = listener.run(|event| match event {
-        Event::Opened(client) => eprintln!("{client} measures"),
-        Event::Ended(client) => eprintln!("{client} is done"),
-        Event::Version(client, version) => {
-            eprintln!("{client} has version {version} of these measurements: refused");
+    let mut limit = Limit::new(Instant::now());
+    let served = listener.run(|event| {
+        // Anyone who reaches the port causes them.
+        match limit.take(Instant::now()) {
+            Some(0) => {}
+            Some(before) => eprintln!("{}", suppressed(before)),
+            None => return,
+        }
+        match event {
+            Event::Opened(client) => eprintln!("{client} measures"),
+            Event::Ended(client) => eprintln!("{client} is done"),
+            Event::Version(client, version) => {
+                eprintln!("{client} has version {version} of these measurements: refused");
+            }
         }
     });
     served.map_err(|error| PlanError::Listen(at, error))

@@ -2,7 +2,7 @@
 
 use rustix::fs::Mode;
 use rustix::process::umask;
-use std::fs::{DirBuilder, Metadata, remove_file, symlink_metadata};
+use std::fs::{self, DirBuilder, Metadata, remove_file, symlink_metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,12 +21,14 @@ const RELEASE_PAUSE: Duration = Duration::from_millis(20);
 pub enum SocketError {
     /// A daemon answers there.
     #[error(
-        "the control socket {path} is in use by a running daemon: stop it, or configure another \
-         path with `socket` in [daemon]"
+        "the control socket {path} is in use by {holder}: stop it, or configure another path with \
+         `socket` in [daemon]"
     )]
     InUse {
         /// The path.
         path: PathBuf,
+        /// Who answers there, in words.
+        holder: String,
     },
     /// Something else lies there.
     #[error(
@@ -96,7 +98,7 @@ pub fn claim(path: &Path, is_left: bool) -> Result<(UnixListener, Claim), Socket
     umask(before);
     let listener = bound.map_err(|source| match source.kind() {
         // Another daemon was faster.
-        io::ErrorKind::AddrInUse => SocketError::InUse { path: path.to_owned() },
+        io::ErrorKind::AddrInUse => in_use(path),
         _ => failed("bind")(source),
     })?;
     let meta = symlink_metadata(path).map_err(failed("look at"))?;
@@ -129,12 +131,34 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
             })
         }
         // Accepted, or its backlog is full: somebody is there.
-        Ok(_) => Err(SocketError::InUse { path: path.to_owned() }),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(SocketError::InUse { path: path.to_owned() })
-        }
+        Ok(_) => Err(in_use(path)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(in_use(path)),
         Err(source) => Err(SocketError::Io { path: path.to_owned(), action: "connect to", source }),
     }
+}
+
+/// A daemon answers; its process is named where this user may see it.
+fn in_use(path: &Path) -> SocketError {
+    let kill = listener(path).map(|pid| format!(" (`kill {pid}`)")).unwrap_or_default();
+    SocketError::InUse { path: path.to_owned(), holder: format!("a running daemon{kill}") }
+}
+
+/// The process that listens at a path, by the tables of sockets and descriptors: the one that made
+/// the socket, which the socket itself names, may be gone.
+fn listener(path: &Path) -> Option<u32> {
+    let table = fs::read_to_string("/proc/net/unix").ok()?;
+    let name = path.to_str()?;
+    let mut lines = table.lines().filter_map(|line| line.strip_suffix(name));
+    let inode = lines.find_map(|line| line.split_whitespace().nth(6).map(str::to_owned))?;
+    let wanted = format!("socket:[{inode}]");
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let pids = processes.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    let has_it = |pid: &u32| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+        targets.any(|target| target.to_str() == Some(&wanted))
+    };
+    pids.filter(has_it).min()
 }
 
 fn identity(meta: &Metadata) -> (u64, u64) {

@@ -7,31 +7,25 @@
 //! Place: in the dataplane process, which has the counters, on the thread that answers the control
 //! socket, never on that of a worker. The supervisor has no part in it.
 //!
-//! Bounds: [`CLIENTS_MAX`] connections, one request each of at most [`REQUEST_BYTES_MAX`], which
-//! must come and be answered within [`CLIENT_TIMEOUT`]. The text is made anew at most ten times a
-//! second, whatever is asked. Nothing that a client sends changes anything.
+//! Bounds: those of [`crate::http`], with [`CLIENTS_MAX`] connections and requests of at most
+//! [`REQUEST_BYTES_MAX`]. The text is made anew at most ten times a second, whatever is asked.
+//! Nothing that a client sends changes anything.
 
 pub mod gauges;
 mod labels;
 pub mod names;
 pub mod text;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use crate::http::{self, Bounds, Names, plain};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use recoded_api::v1::State;
 use std::cell::RefCell;
-use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 /// Connections at once: some servers of metrics, and a person.
 pub const CLIENTS_MAX: usize = 8;
@@ -39,14 +33,8 @@ pub const CLIENTS_MAX: usize = 8;
 /// Longest head of a request; the least that hyper can be told. Prometheus sends under 500 bytes.
 pub const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
-/// From the connection to the end of the answer. Prometheus gives up after 10 s by default.
-pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// Text younger than this is sent again, so that clients cannot keep the thread busy.
 const FRESH: Duration = Duration::from_millis(100);
-
-/// Pause after Linux refused to accept, such as when descriptors have run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -78,6 +66,7 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, MetricsError> {
 /// Serves `state` on `listener` until dropped; without one, waits.
 pub async fn serve(listener: Option<TcpListener>, state: impl Fn() -> State) {
     let Some(listener) = listener else { return std::future::pending().await };
+    let local = listener.local_addr();
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -85,20 +74,13 @@ pub async fn serve(listener: Option<TcpListener>, state: impl Fn() -> State) {
             return std::future::pending().await;
         }
     };
+    let names = match local {
+        Ok(local) if local.ip().is_loopback() => Names::Loopback,
+        _ => Names::Host(rustix::system::uname().nodename().to_string_lossy().into_owned()),
+    };
+    let bounds = Bounds { clients: CLIENTS_MAX, request_bytes: REQUEST_BYTES_MAX, names };
     let page = Page { state, last: RefCell::default() };
-    let mut clients = FuturesUnordered::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept(), if clients.len() < CLIENTS_MAX => match accepted {
-                Ok((stream, _)) => clients.push(answer(stream, &page)),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a client of metrics");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            Some(()) = clients.next(), if !clients.is_empty() => {}
-        }
-    }
+    http::serve(listener, &bounds, |request| page.respond(request)).await;
 }
 
 /// The text, and when it was made.
@@ -121,11 +103,6 @@ impl<S: Fn() -> State> Page<S> {
     }
 
     fn respond(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-        let plain = |status, text: &'static str| {
-            let mut response = Response::new(Full::from(text));
-            *response.status_mut() = status;
-            response
-        };
         if request.uri().path() != "/metrics" {
             return plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
         }
@@ -140,20 +117,5 @@ impl<S: Fn() -> State> Page<S> {
         let mut response = Response::new(Full::from(text));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
         response
-    }
-}
-
-/// One request of one client; what is wrong with it is its own affair.
-async fn answer<S: Fn() -> State>(stream: TcpStream, page: &Page<S>) {
-    let respond = |request| async move { Ok::<_, Infallible>(page.respond(&request)) };
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .keep_alive(false)
-        .max_buf_size(REQUEST_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service_fn(respond));
-    match timeout(CLIENT_TIMEOUT, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a client of metrics"),
-        Err(_) => tracing::debug!("a client of metrics was too slow"),
     }
 }

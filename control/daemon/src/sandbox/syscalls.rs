@@ -86,6 +86,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_getsockopt,
     libc::SYS_setsockopt,
     libc::SYS_getsockname,
+    libc::SYS_uname,
     libc::SYS_shutdown,
     libc::SYS_close,
     // The control socket.

@@ -1,0 +1,86 @@
+//! The network namespace of the daemon: a caller in another one, such as a shell outside the
+//! daemon's container, sees other interfaces, routes and firewalls.
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use recoded_api::v1::State;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::{self, File};
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Where this host can be looked at as the daemon sees it.
+#[derive(Debug)]
+pub enum Place {
+    /// The caller is in the daemon's namespace.
+    Here,
+    /// The daemon's namespace, which may be entered.
+    There(File),
+    /// The daemon is in another namespace, which this user may not enter.
+    Closed,
+}
+
+impl Place {
+    /// Finds the namespace of the daemon that answers at `socket` and says `state` of itself.
+    pub fn of(socket: &Path, state: &State) -> Place {
+        let peer = UnixStream::connect(socket).ok();
+        let pid = peer.and_then(|peer| getsockopt(&peer, PeerCredentials).ok());
+        let pid = pid.map_or(0, |credentials| credentials.pid());
+        let path = format!("/proc/{pid}/ns/net");
+        let own = fs::read_link("/proc/thread-self/ns/net").ok();
+        match fs::read_link(&path).ok() {
+            Some(daemon) if own.as_ref() == Some(&daemon) => Place::Here,
+            Some(_) => File::open(&path).map_or(Place::Closed, Place::There),
+            // It may not be looked at; its addresses tell.
+            None if has_addresses(state) => Place::Here,
+            None => Place::Closed,
+        }
+    }
+
+    /// Runs `look` in the daemon's namespace; `None` where that is not possible.
+    pub fn run<T: Send>(self, look: impl FnOnce() -> T + Send) -> Option<T> {
+        match self {
+            Place::Here => Some(look()),
+            Place::Closed => None,
+            // A thread of its own, since none can be sure to get back.
+            Place::There(namespace) => std::thread::scope(|scope| {
+                let entered = scope.spawn(move || {
+                    let kind = Some(LinkNameSpaceType::Network);
+                    move_into_link_name_space(namespace.as_fd(), kind).ok().map(|()| look())
+                });
+                entered.join().ok().flatten()
+            }),
+        }
+    }
+}
+
+/// Whether an address of a link is one of this namespace's, or the daemon has none.
+fn has_addresses(state: &State) -> bool {
+    let addresses = state.links.iter().filter_map(|link| link.local.parse::<IpAddr>().ok());
+    let mut addresses = addresses.filter(|address| !address.is_unspecified()).peekable();
+    addresses.peek().is_none() || addresses.any(|address| UdpSocket::bind((address, 0)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recoded_api::v1::Link;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn daemon_of_this_namespace_is_here_and_an_unknown_one_is_where_its_addresses_are() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("r.sock");
+        let with = |local: &str| State {
+            links: vec![Link { local: local.into(), ..Link::default() }],
+            ..crate::fixed::state()
+        };
+        assert!(matches!(Place::of(&path, &with("127.0.0.1")), Place::Here), "no daemon");
+        assert!(matches!(Place::of(&path, &with("192.0.2.77")), Place::Closed));
+        let _listener = UnixListener::bind(&path).expect("a socket");
+        assert!(matches!(Place::of(&path, &with("192.0.2.77")), Place::Here), "by its process");
+        assert_eq!(Place::Closed.run(|| ()), None);
+        assert_eq!(Place::Here.run(|| 7), Some(7));
+    }
+}

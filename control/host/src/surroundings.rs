@@ -1,0 +1,336 @@
+//! Parts of a host that packets of links meet: firewall, port, return path, connection tracking,
+//! offloads.
+
+use crate::firewall::{Chain, iptables, nft};
+use crate::{Plan, Sockets};
+use nix::sys::socket::{setsockopt, sockopt};
+use rtnetlink::packet_route::route::RouteAttribute;
+use rtnetlink::{Handle, RouteMessageBuilder};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process::{Command, Stdio};
+
+/// Longest output of a program that is read; a ruleset with large sets has some megabytes.
+const OUTPUT_BYTES_MAX: u64 = 16 << 20;
+
+/// Offloads that merge packets below XDP, by ethtool's names and by those of its option `-K`.
+const MERGING: [(&str, &str); 2] = [("large-receive-offload", "lro"), ("rx-gro-hw", "rx-gro-hw")];
+
+/// Processes of ours.
+const OURS: &str = "recoded";
+
+/// What is known of them.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Surroundings {
+    /// Chains of the firewall; empty where they cannot be read.
+    pub firewall: Vec<Chain>,
+    /// Sockets of other programs on the port of the plan.
+    pub holders: Vec<Holder>,
+    /// Interfaces that Linux would send to neighbours by, by itself.
+    pub return_paths: Vec<ReturnPath>,
+    /// `rp_filter` in effect, by interface.
+    pub rp_filter: BTreeMap<String, u8>,
+    /// Connection tracking, where it is loaded.
+    pub tracking: Option<Tracking>,
+    /// Offloads that are on and merge packets below XDP, by interface: names as `ethtool -K` has
+    /// them.
+    pub merging: BTreeMap<String, Vec<&'static str>>,
+}
+
+/// A socket of another program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// The link that it is in the way of.
+    pub link: String,
+    /// The address that it has.
+    pub address: IpAddr,
+    /// The process, if it may be looked at: name and number.
+    pub process: Option<(String, u32)>,
+}
+
+/// Where Linux sends packets to a neighbour when nothing names an interface.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ReturnPath {
+    /// The neighbour.
+    pub neighbour: IpAddr,
+    /// Our address on the link.
+    pub local: IpAddr,
+    /// The interface.
+    pub index: u32,
+}
+
+/// Connections that Linux keeps track of.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Tracking {
+    /// Now.
+    pub count: u64,
+    /// At most.
+    pub max: u64,
+}
+
+impl Surroundings {
+    /// Looks at all but return paths.
+    pub(crate) fn look(&mut self, plan: &Plan) {
+        let may_be_udp = plan.links.iter().any(|link| link.sockets != Sockets::Xdp);
+        if may_be_udp {
+            self.firewall = firewall();
+            self.tracking = tracking();
+        }
+        self.holders = holders(plan);
+        for link in &plan.links {
+            if let Some(value) = rp_filter(&link.interface) {
+                self.rp_filter.insert(link.interface.clone(), value);
+            }
+            if link.sockets != Sockets::Udp {
+                self.merging.insert(link.interface.clone(), merging(&link.interface));
+            }
+        }
+    }
+}
+
+/// Asks Linux for its way to each neighbour, from our address.
+pub async fn return_paths(plan: &Plan, handle: &Handle) -> Vec<ReturnPath> {
+    let mut found = Vec::new();
+    for link in &plan.links {
+        let Some(local) = link.local else { continue };
+        for neighbour in &link.neighbours {
+            let message = match (*neighbour, local) {
+                (IpAddr::V4(to), IpAddr::V4(from)) => RouteMessageBuilder::<Ipv4Addr>::new()
+                    .destination_prefix(to, 32)
+                    .source_prefix(from, 32)
+                    .build(),
+                (IpAddr::V6(to), IpAddr::V6(from)) => RouteMessageBuilder::<Ipv6Addr>::new()
+                    .destination_prefix(to, 128)
+                    .source_prefix(from, 128)
+                    .build(),
+                _ => continue,
+            };
+            // No route is no finding of this kind.
+            let answers = crate::facts::all(handle.route().get(message).execute(), 1).await;
+            let attributes = answers.into_iter().flatten().flat_map(|route| route.attributes);
+            let index = attributes.into_iter().find_map(|attribute| match attribute {
+                RouteAttribute::Oif(index) => Some(index),
+                _ => None,
+            });
+            found.extend(index.map(|index| ReturnPath { neighbour: *neighbour, local, index }));
+        }
+    }
+    found
+}
+
+/// The stricter of the interface's own and that of all (ip-sysctl.rst).
+fn rp_filter(interface: &str) -> Option<u8> {
+    // A name of an interface has no slash; with one it would be another file.
+    let is_name = !interface.contains('/');
+    let read = |of: &str| {
+        let path = format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
+        fs::read_to_string(path).ok()?.trim().parse::<u8>().ok()
+    };
+    Some(read(interface).filter(|_| is_name)?.max(read("all")?))
+}
+
+fn tracking() -> Option<Tracking> {
+    let read = |name: &str| {
+        let path = format!("/proc/sys/net/netfilter/nf_conntrack_{name}");
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    Some(Tracking { count: read("count")?, max: read("max")? })
+}
+
+fn firewall() -> Vec<Chain> {
+    let mut chains = nft::parse(&output("nft", &["-j", "list", "ruleset"]));
+    chains.extend(iptables::parse(&output("iptables-legacy", &["-S"]), false));
+    chains.extend(iptables::parse(&output("ip6tables-legacy", &["-S"]), true));
+    chains
+}
+
+fn merging(interface: &str) -> Vec<&'static str> {
+    let text = output("ethtool", &["-k", interface]);
+    let is_on = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.trim().split_once(": "));
+        lines.any(|(of, value)| of == name && value.starts_with("on"))
+    };
+    MERGING.iter().filter(|(name, _)| is_on(name)).map(|(_, option)| *option).collect()
+}
+
+/// What a program prints; nothing where there is none, or where it is not permitted.
+fn output(program: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return String::new() };
+    let mut text = Vec::new();
+    if let Some(out) = child.stdout.take() {
+        // Half of a list is none.
+        let is_read = out.take(OUTPUT_BYTES_MAX).read_to_end(&mut text).is_ok();
+        if !is_read || text.len() as u64 == OUTPUT_BYTES_MAX {
+            text.clear();
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// Sockets in the way of a link. Before the daemon runs Linux is asked for a socket like the
+/// daemon's; the table of sockets names the program.
+fn holders(plan: &Plan) -> Vec<Holder> {
+    let Some(port) = plan.port else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut all: Option<Vec<UdpSocket>> = None;
+    for link in &plan.links {
+        let Some(local) = link.local else { continue };
+        let is_taken = plan.is_running || is_taken(&link.interface, SocketAddr::new(local, port));
+        if !is_taken {
+            continue;
+        }
+        let sockets = all.get_or_insert_with(|| sockets_on(port));
+        let mut others = sockets.iter().filter(|socket| socket.is_in_the_way(local));
+        let other = if plan.is_running {
+            // Those that cannot be looked at may be ours.
+            others.find(|socket| socket.name().is_some_and(|name| !name.starts_with(OURS)))
+        } else {
+            others.next()
+        };
+        let holder = other.map(|other| Holder {
+            link: link.name.clone(),
+            address: other.address,
+            process: other.process.clone(),
+        });
+        let unknown = || Holder { link: link.name.clone(), address: local, process: None };
+        found.extend(holder.or_else(|| (!plan.is_running).then(unknown)));
+    }
+    found
+}
+
+/// Whether Linux refuses a socket like the daemon's since another has the port.
+fn is_taken(interface: &str, local: SocketAddr) -> bool {
+    let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let Ok(fd) = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None) else {
+        return false;
+    };
+    let bound = setsockopt(&fd, sockopt::BindToDevice, &OsString::from(interface));
+    bound.is_ok() && bind(&fd, &local) == Err(Errno::ADDRINUSE)
+}
+
+/// A UDP socket of this network namespace.
+struct UdpSocket {
+    address: IpAddr,
+    inode: u64,
+    process: Option<(String, u32)>,
+}
+
+impl UdpSocket {
+    fn name(&self) -> Option<&str> {
+        self.process.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    fn is_in_the_way(&self, local: IpAddr) -> bool {
+        self.address == local
+            || self.address.is_unspecified() && (self.address.is_ipv6() || local.is_ipv4())
+    }
+}
+
+fn sockets_on(port: u16) -> Vec<UdpSocket> {
+    // Not /proc/net, which shows the namespace of the first thread.
+    let tables = ["udp", "udp6"].map(|name| format!("/proc/thread-self/net/{name}"));
+    let texts = tables.map(|path| fs::read_to_string(path).unwrap_or_default());
+    let lines = texts.iter().flat_map(|text| text.lines());
+    let mut sockets: Vec<UdpSocket> = lines.filter_map(|line| socket(line, port)).collect();
+    if !sockets.is_empty() {
+        name(&mut sockets);
+    }
+    sockets
+}
+
+/// A line of `/proc/net/udp`, where its socket has this port (proc_net_udp(5)).
+fn socket(line: &str, port: u16) -> Option<UdpSocket> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (address, of) = words.get(1)?.split_once(':')?;
+    if u16::from_str_radix(of, 16).ok()? != port {
+        return None;
+    }
+    let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok();
+    let address: IpAddr = if address.len() == 8 {
+        Ipv4Addr::from(word(0)?.to_ne_bytes()).into()
+    } else {
+        let mut bytes = [0; 16];
+        for (at, four) in bytes.chunks_exact_mut(4).enumerate() {
+            four.copy_from_slice(&word(at * 8)?.to_ne_bytes());
+        }
+        Ipv6Addr::from(bytes).into()
+    };
+    Some(UdpSocket { address, inode: words.get(9)?.parse().ok()?, process: None })
+}
+
+/// Finds the processes that have sockets open, as far as this user may see.
+fn name(sockets: &mut [UdpSocket]) {
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        for file in fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten() {
+            let Ok(target) = fs::read_link(file.path()) else { continue };
+            let inode = target.to_str().and_then(|text| text.strip_prefix("socket:["));
+            let inode = inode.and_then(|text| text.strip_suffix(']')?.parse::<u64>().ok());
+            let Some(inode) = inode else { continue };
+            for socket in sockets.iter_mut().filter(|socket| socket.inode == inode) {
+                let comm = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                socket.process = Some((comm.trim().to_owned(), pid));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Link;
+
+    fn plan(port: u16) -> Plan {
+        let link = Link {
+            name: "west".into(),
+            interface: "lo".into(),
+            local: Some([127, 0, 0, 1].into()),
+            neighbours: vec![[127, 0, 0, 2].into()],
+            sockets: Sockets::Udp,
+        };
+        Plan { links: vec![link], port: Some(port), ..Plan::default() }
+    }
+
+    #[test]
+    fn program_that_has_the_port_is_named_and_none_where_it_is_free() {
+        let holder = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = holder.local_addr().unwrap().port();
+        let found = holders(&plan(port));
+        assert_eq!(found.len(), 1);
+        let (_, pid) = found[0].process.clone().expect("this process may be looked at");
+        assert_eq!((found[0].link.as_str(), pid), ("west", std::process::id()));
+        let elsewhere = Plan { port: Some(port), ..plan(port) };
+        let elsewhere = Plan {
+            links: vec![Link { local: Some([127, 0, 0, 9].into()), ..elsewhere.links[0].clone() }],
+            ..elsewhere
+        };
+        assert_eq!(holders(&elsewhere), [], "another address");
+        drop(holder);
+        assert_eq!(holders(&plan(port)), []);
+    }
+
+    #[test]
+    fn lines_of_sockets_are_read_and_garbage_is_not() {
+        let v4 = "  12: 0100007F:24D2 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 \
+                  4242 2 0000 0";
+        let found = socket(v4, 9426).unwrap();
+        assert_eq!((found.address, found.inode), (IpAddr::from([127, 0, 0, 1]), 4242));
+        assert!(socket(v4, 9427).is_none());
+        let v6 = "1: 00000000000000000000000001000000:24D2 0:0 07 0:0 0:0 0 0 0 7 2 0 0";
+        assert_eq!(socket(v6, 9426).unwrap().address, IpAddr::from(Ipv6Addr::LOCALHOST));
+        for garbage in ["", "sl local_address", "1: :24D2", "1: zz:24D2 a b c d e f g h i"] {
+            assert!(socket(garbage, 9426).is_none(), "{garbage}");
+        }
+    }
+}
