@@ -12,6 +12,7 @@
 use crate::asks::Asks;
 use crate::health::{Health, hear, lock, log_threads, notify};
 use crate::resolver::Resolver;
+use crate::signals::Signals;
 use crate::standby::{Standby, Waiting};
 use crate::successor::{become_anew, left_programs};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
@@ -41,7 +42,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Draining takes a second at most.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -239,21 +239,6 @@ struct InForce<'a> {
     lock: &'a Lock,
     /// Whether the process was ended so that another takes up other addresses.
     is_ended: bool,
-}
-
-/// What the supervisor is asked by signals, besides to stop.
-struct Signals {
-    /// The configuration is to be read again.
-    hangup: Signal,
-    /// Another program is to take over.
-    replace: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Signals> {
-        let replace = signal(SignalKind::user_defined2())?;
-        Ok(Signals { hangup: signal(SignalKind::hangup())?, replace })
-    }
 }
 
 /// How a dataplane process ended.

@@ -6,9 +6,10 @@
 //!  sent 8 packets in 1.5 s and two round trips, heard none -> handshake, and a new ARP query
 //! ```
 //!
-//! Hellos alone cause no hellos without end: each takes three packets of the peer. A node that hears
-//! nothing sends none of its own accord: it would be taken for an answer. A look that comes late
-//! counts as one that was in time, since a process that stood still has heard nothing in that time.
+//! Hellos alone cause no hellos without end: each takes three packets of the peer. A node that
+//! hears nothing sends none of its own accord: it would be taken for an answer. A look that comes
+//! late counts as one that was in time, since a process that stood still has heard nothing in that
+//! time.
 
 use crate::handshake::timing::SILENCE_NANOS;
 
@@ -219,9 +220,9 @@ mod tests {
         assert_eq!(pair.run(20_000, 0).silent[0], [0; 0]);
     }
 
-    /// A process that stood still for a minute judges nobody by that minute.
+    /// A process that stood still for a minute judges no peer by that minute.
     #[test]
-    fn time_in_which_nobody_looked_is_no_silence() {
+    fn time_without_a_look_is_no_silence() {
         let mut pair = Pair::default();
         pair.run(5000, 5);
         pair.send(0, 50);
