@@ -143,13 +143,7 @@ fn open(
     before: Option<&Record>,
     running: Option<Process>,
 ) -> Result<Privileged, StartError> {
-    let mut left = before.map(|before| before.tunnels.clone()).unwrap_or_default();
-    if running.is_some() {
-        // Where the record is older than the process, or there is none.
-        for (name, addresses) in tunnels(config) {
-            left.entry(name).or_insert(addresses);
-        }
-    }
+    let left = Record::left(before, running.is_some().then(|| tunnels(config)));
     let topology = node::topology(config, Keys::none(config));
     Privileged::open(&topology, &left, left_programs(), || {
         if running.is_some() {
