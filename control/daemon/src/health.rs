@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// A process that says nothing for so long hangs: twelve times as long as it says something. A busy
 /// host may keep a thread waiting for a second.
 const HANG: Duration = Duration::from_secs(3);
+/// Longest time that counts between two looks, twice what the supervisor keeps to on a busy host. A
+/// longer one is a time in which this process stood still itself, and heard nothing from anybody.
+const STEP: Duration = Duration::from_millis(250);
 /// Until it runs, sockets and cards may take their time.
 const START_PATIENCE: Duration = Duration::from_secs(130);
 /// What is known of a dataplane process.
@@ -19,19 +22,31 @@ pub struct Health {
     pub started: Option<Instant>,
     /// Whether the service manager knows that it started.
     pub is_told: bool,
-    /// When it was last heard of.
-    heard: Instant,
+    /// How long it has said nothing, and when that was last counted.
+    silent: Duration,
+    looked: Instant,
 }
 
 impl Health {
     /// Of one that was just made.
     pub fn new() -> Health {
-        Health { started: None, is_told: false, heard: Instant::now() }
+        let looked = Instant::now();
+        Health { started: None, is_told: false, silent: Duration::ZERO, looked }
     }
 
-    /// Whether it was not heard for too long.
-    pub fn hangs(&self) -> bool {
-        self.heard.elapsed() > if self.started.is_some() { HANG } else { START_PATIENCE }
+    /// Whether it was not heard for too long; asked many times a second.
+    pub fn hangs(&mut self, now: Instant) -> bool {
+        self.silent += now.saturating_duration_since(self.looked).min(STEP);
+        self.looked = now;
+        self.silent > if self.started.is_some() { HANG } else { START_PATIENCE }
+    }
+
+    /// Notes that it was heard.
+    fn hears(&mut self, news: News) {
+        self.silent = Duration::ZERO;
+        if news == News::Started {
+            self.started.get_or_insert_with(Instant::now);
+        }
     }
 }
 
@@ -46,12 +61,7 @@ pub fn hear(channel: &Channel, pid: u32, health: &Mutex<Health>) -> io::Result<(
             log_threads(pid);
             channel.send(&Looked, &[])?;
         }
-        let mut health = lock(health);
-        health.heard = Instant::now();
-        if news == News::Started {
-            let now = health.heard;
-            health.started.get_or_insert(now);
-        }
+        lock(health).hears(news);
     }
     Ok(())
 }
@@ -72,5 +82,44 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn notify(state: &NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
         tracing::debug!(%error, "systemd was not told");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOK: Duration = Duration::from_millis(100);
+
+    /// When a process that says nothing from `begun` on counts as one that hangs.
+    fn hangs_after(health: &mut Health, begun: Instant) -> Duration {
+        let looks = (1..10_000).map(|look| LOOK * look);
+        let mut looks = looks.skip_while(|after| !health.hangs(begun + *after));
+        looks.next().expect("it never hangs")
+    }
+
+    #[test]
+    fn process_that_says_nothing_hangs_after_three_seconds() {
+        let (mut health, begun) = (Health::new(), Instant::now());
+        health.hears(News::Started);
+        let after = hangs_after(&mut health, begun);
+        assert!(after >= HANG && after <= HANG + 3 * LOOK, "{after:?}");
+        health.hears(News::Beat);
+        assert!(!health.hangs(begun + after + LOOK));
+        let after = hangs_after(&mut Health::new(), Instant::now());
+        assert!(after >= START_PATIENCE, "it has not started yet: {after:?}");
+    }
+
+    /// All processes of a box stand still for a minute (a paused container, a closed laptop): what
+    /// was not said in that time was not to be heard.
+    #[test]
+    fn process_that_stood_still_together_with_its_observer_does_not_hang() {
+        let (mut health, begun) = (Health::new(), Instant::now());
+        health.hears(News::Started);
+        let thawed = begun + Duration::from_secs(60);
+        assert!(!health.hangs(thawed));
+        assert!(!health.hangs(thawed + LOOK));
+        let after = hangs_after(&mut health, thawed + LOOK);
+        assert!(after > HANG - STEP - 3 * LOOK, "it is judged from then on: {after:?}");
     }
 }

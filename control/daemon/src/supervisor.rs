@@ -530,7 +530,11 @@ async fn watch(
             let mut health = lock(health);
             let is_first = health.started.is_some() && !health.is_told;
             health.is_told |= is_first;
-            (is_first, health.hangs(), health.started.map(|started| started.elapsed()))
+            (
+                is_first,
+                health.hangs(Instant::now()),
+                health.started.map(|started| started.elapsed()),
+            )
         };
         if let Some((text, handover)) = in_force.keeper.handover() {
             return Ok(Event::HandOver(text, handover));

@@ -335,7 +335,9 @@ impl Guard {
         let key = ring.epochs().find_map(|epoch| epoch.keys.peer_tag_key());
         let masks = key.and_then(|key| self.masks[masks_of(key.strength())].as_mut());
         let masks = masks.ok_or(Refused::UnknownKey)?;
-        verify_symbol(ring, masks, &unit_of(unit), formed, symbol)
+        let verified = verify_symbol(ring, masks, &unit_of(unit), formed, symbol);
+        let is_fresh = || self.rings.fresh.contains(&unit.shard.flow);
+        verified.map_err(|reason| if is_fresh() { Refused::UnknownKey } else { reason })
     }
 
     /// Has the keys of a neighbour changed, which sent too many symbols with wrong tags.

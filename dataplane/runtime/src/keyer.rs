@@ -25,20 +25,24 @@ use recoded_secure::{
 };
 use recoded_wire::handshake::{parse_handshake, travel, write_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 mod columns;
 mod groups;
 mod party;
+mod places;
 mod report;
+mod stamps;
 mod talking;
 
 use columns::Columns;
 use groups::Groups;
 use party::{Moment, Party};
+use places::home;
+use stamps::{Stamps, seconds};
 
 /// Letters from workers that wait.
 pub(crate) const MAIL: usize = 256;
@@ -87,8 +91,11 @@ pub(crate) struct Keyer {
     edges: Vec<(u32, Party<EdgeKeys>)>,
     columns: Columns,
     groups: Groups,
-    /// Of ways without a way back.
+    /// What is not forgotten over a restart.
     memory: Memory,
+    stamps: Stamps,
+    /// Flows whose first session is young.
+    fresh: Vec<u32>,
     /// Messages of others that may still be passed on, and the second for which that is.
     passes: (u64, u64),
     talk: Talk,
@@ -97,6 +104,8 @@ pub(crate) struct Keyer {
     /// By `PeerId`: link, address, whether there is a key of it.
     ways: Vec<(usize, IpAddr, bool)>,
     movers: Movers,
+    /// By `PeerId`: its name in the records, and where the configuration has it.
+    homes: Vec<(String, SocketAddr)>,
     /// Memory for sources, and for what packets announce.
     flow_memory_bytes: usize,
 }
@@ -122,6 +131,8 @@ impl Keyer {
             edges: Vec::new(),
             columns: Columns::new(topology),
             groups: Groups::new(topology, &memory)?,
+            stamps: Stamps::new(&memory),
+            fresh: Vec::new(),
             memory,
             passes: (0, 0),
             talk: Talk::new(topology, now, getrandom::u32()? as u16),
@@ -133,7 +144,9 @@ impl Keyer {
                 .map(|hop| (hop.link, hop.address, hop.key.is_some()))
                 .collect(),
             movers: Movers::new(topology),
+            homes: topology.hops.iter().map(|hop| home(topology, hop)).collect(),
         };
+        keyer.recall_places(topology);
         let Some(private) = &topology.private_key else { return Ok(keyer) };
         keyer.gate = Some(Gate::new(&private.public(), now, &Entropy::fresh()?));
         for (party, hop) in keyer.hops.iter_mut().zip(&topology.hops) {
@@ -189,14 +202,11 @@ impl Keyer {
 
     /// Does what is due.
     fn poll(&mut self) -> Result<(), getrandom::Error> {
-        let (now, stamp) = (self.clock.now(), stamp());
+        let (now, stamp) = (self.clock.now(), self.stamps.now());
         self.renew(now);
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         for hop in 0..self.hops.len() {
-            let Some(party) = &mut self.hops[hop] else { continue };
-            let moment = Moment { now, stamp, memory: &mut self.memory };
-            let turn = party.keys.poll(moment, true, &mut out)?;
-            self.follow_hop(hop, None, turn, &out);
+            self.poll_hop(hop, None)?;
         }
         for edge in 0..self.edges.len() {
             // What finds no keys on the way out is lost, and waiting for an answer takes longer.
@@ -211,6 +221,7 @@ impl Keyer {
         }
         self.poll_groups(now, stamp)?;
         self.poll_columns(now, stamp)?;
+        self.age_sessions(now);
         self.talk(now);
         self.report(now);
         Ok(())
@@ -341,7 +352,17 @@ impl Keyer {
             }
             let turn = party.keys.receive(now, message, &mut out, &mut self.memory)?;
             if turn.is_ok() || caller.is_some() {
+                // A response answers what this process sent, so that it is no copy.
+                if let (Ok(Turn { is_changed: true, .. }), None, Ok(id)) =
+                    (&turn, &caller, u16::try_from(hop))
+                {
+                    self.relocate(PeerId(id), place);
+                }
+                let is_stale = turn == Err(Refused::Stale);
                 self.follow_hop(hop, Some(place), turn, &out);
+                if is_stale {
+                    self.poll_hop(hop, Some(place))?;
+                }
                 break;
             }
         }
@@ -357,6 +378,7 @@ impl Keyer {
             Ok(false) => {}
             Ok(true) => {
                 tracing::info!(neighbour = key, address = %place.address, "the neighbour moved");
+                self.memory.keep_place(&self.homes[hop].0, place.address);
                 self.keyring.near.publish(self.movers.near());
                 self.shared.wake_all();
             }
@@ -444,13 +466,25 @@ impl Keyer {
                 return;
             }
         };
-        if let (Some(reason), Some(party)) = (turn.refusal, &mut self.hops[hop]) {
-            party.refuse(reason);
+        if let Some(party) = &mut self.hops[hop] {
+            self.stamps.follow(party.keys.peer_stamp());
+            turn.refusal.into_iter().for_each(|reason| party.refuse(reason));
+        }
+        if turn.is_silent
+            && let Ok(id) = u16::try_from(hop)
+        {
+            self.shared.suspect(PeerId(id));
         }
         // Workers need the keys before the hello leaves.
         self.publish(turn.is_changed);
         if turn.send > 0 {
+            self.stamps.used(self.stamps.now(), &mut self.memory);
             self.send_to_hop(hop, place, (&message[..turn.send], HOP_COPIES));
+            if place.is_none()
+                && let Some(home) = self.home(hop)
+            {
+                self.send_to_hop(hop, Some(home), (&message[..turn.send], HOP_COPIES));
+            }
         }
         if turn.hello {
             self.send_to_hop(hop, None, (&[], 1));
@@ -487,9 +521,8 @@ impl Keyer {
                 return;
             }
         };
-        if let Some(reason) = turn.refusal {
-            party.refuse(reason);
-        }
+        self.stamps.follow(party.keys.peer_stamp());
+        turn.refusal.into_iter().for_each(|reason| party.refuse(reason));
         let mut hello = [0; ENVELOPE_BYTES];
         let sending = party.keys.ring().sending();
         let is_sealed =
@@ -500,6 +533,7 @@ impl Keyer {
         let next = towards_edge(params);
         let mut packet = [0; LETTER_BYTES];
         if turn.send > 0 {
+            self.stamps.used(self.stamps.now(), &mut self.memory);
             let len = write_handshake(flow, true, &message[..turn.send], &mut packet);
             self.send_all(&next, &packet[..len], EDGE_COPIES);
         }
@@ -550,22 +584,9 @@ impl Keyer {
             edges,
             tagging: self.columns.tagging(),
             columns: self.columns.held(),
+            fresh: self.fresh_flows(self.clock.now()),
         }
     }
-}
-
-/// A number that grows from start to start.
-fn stamp() -> u64 {
-    u64::try_from(wall_clock().as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Seconds since 1970.
-fn seconds() -> u64 {
-    wall_clock().as_secs()
-}
-
-fn wall_clock() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The neighbours on the way from one edge of a flow to the other.

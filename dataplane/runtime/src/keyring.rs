@@ -35,6 +35,9 @@ pub(crate) struct Rings {
     pub(crate) tagging: Vec<(u32, u8)>,
     /// Of flows that this node relays, by number: what it verifies their symbols by.
     pub(crate) columns: Vec<(u32, Vec<Arc<TagKey>>)>,
+    /// Flows whose first session since this node started is so young that symbols of the session
+    /// before still come. None of the keys here verifies those, and nobody lied.
+    pub(crate) fresh: Vec<u32>,
 }
 
 impl Rings {

@@ -14,9 +14,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+mod sessions;
+
+pub(crate) use sessions::SessionRecords;
 
 /// Ways that are known at most: neighbours and flows of a node that changes its keys every month
 /// for years.
@@ -42,12 +47,16 @@ pub struct Ways {
     known: BTreeMap<u128, Newest>,
     /// Why nothing can be kept.
     trouble: Option<String>,
+    /// Beside them, in a file of their own.
+    pub(crate) sessions: SessionRecords,
 }
 
 impl Ways {
     /// What `file` has; without one, what is kept goes with this process.
     pub fn open(file: Option<PathBuf>) -> Ways {
-        let mut ways = Ways { file, known: BTreeMap::new(), trouble: None };
+        let beside = file.as_ref().map(|file| file.with_file_name("sessions.json"));
+        let sessions = SessionRecords::open(beside);
+        let mut ways = Ways { file, known: BTreeMap::new(), trouble: None, sessions };
         let Some(path) = &ways.file else { return ways };
         match read(path) {
             Ok(known) => ways.known = known.into_iter().collect(),
@@ -141,6 +150,49 @@ impl Memory {
             },
         }?;
         Some(Remembered { salt: newest.salt, stamp: newest.stamp })
+    }
+
+    /// No handshake of an earlier process has a newer stamp.
+    pub(crate) fn stamp(&self) -> u64 {
+        match self {
+            Memory::Own(ways) => ways.sessions.stamp(),
+            Memory::Beside(client) => client.recall_stamp().unwrap_or_else(|error| {
+                tracing::warn!(%error, "stamps of earlier handshakes are not known");
+                0
+            }),
+        }
+    }
+
+    /// Keeps a stamp that handshakes may reach.
+    pub(crate) fn keep_stamp(&mut self, stamp: u64) {
+        let kept = match self {
+            Memory::Own(ways) => ways.sessions.keep_stamp(stamp),
+            Memory::Beside(client) => client.keep_stamp(stamp).map_err(|error| error.to_string()),
+        };
+        if let Err(error) = kept {
+            tracing::debug!("stamps of handshakes are not kept: {error}");
+        }
+    }
+
+    /// The address at which a neighbour was last.
+    pub(crate) fn place(&self, name: &str) -> Option<SocketAddr> {
+        match self {
+            Memory::Own(ways) => ways.sessions.place(name),
+            Memory::Beside(client) => client.recall_place(name).unwrap_or_default(),
+        }
+    }
+
+    /// Keeps the address of a neighbour.
+    pub(crate) fn keep_place(&mut self, name: &str, at: SocketAddr) {
+        let kept = match self {
+            Memory::Own(ways) => ways.sessions.keep_place(name, at),
+            Memory::Beside(client) => {
+                client.keep_place(name, at).map_err(|error| error.to_string())
+            }
+        };
+        if let Err(error) = kept {
+            tracing::debug!("the address of a neighbour is not kept: {error}");
+        }
     }
 
     /// Keeps the newest epoch of a way. Whether it could.

@@ -3,18 +3,24 @@
 //! A thread of its own reads Linux's neighbour table and publishes the headers of every hop that is
 //! resolved. AF_XDP packets bypass Linux's sending path, so nothing else would make it resolve a
 //! neighbour or notice that one moved: entries that are missing, failed or stale are asked for.
+//! Those of a hop that does not answer are forgotten and asked for again, however sure Linux is of
+//! them: one forged ARP reply makes it sure for half a minute. Until the answer comes, and for a
+//! second at most, packets go where they went.
 //!
 //! Not done here: choosing another hop when one is gone. Packets to an unresolved hop are dropped
 //! and counted by the worker.
 
 use crate::encap::{Encap, Mac};
 use crate::netlink::{Neighbour, Netlink};
+use crate::shared::Shared;
 use crate::slot::Slot;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
+use recoded_pipeline::params::PeerId;
 use rtnetlink::packet_route::neighbour::NeighbourState;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Headers of each hop, by `PeerId`; `None` while it is unresolved.
 pub(crate) type NextHops = Vec<Option<Encap>>;
@@ -39,37 +45,102 @@ struct Lookup {
     ask: bool,
 }
 
-/// Keeps `slot` up to date until `stop` hangs up.
-pub(crate) fn run(
-    netlink: &Netlink,
-    routes: &Slot<Vec<Option<HopRoute>>>,
-    slot: &Slot<NextHops>,
-    on_change: impl Fn(),
-    stop: &Receiver<()>,
-) {
-    let mut warned = false;
-    loop {
+/// Keeps the headers of all hops up to date until `stop` hangs up.
+pub(crate) fn run(task: &NeighbourTask, shared: &Shared, stop: &Receiver<()>) {
+    let NeighbourTask { netlink, routes, slot } = task;
+    let (mut is_warned, mut asked, mut due) = (false, Asked::default(), Instant::now());
+    while stop.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        let (now, routes) = (Instant::now(), routes.get());
+        for PeerId(hop) in std::iter::from_fn(|| shared.suspects.pop()) {
+            let Some(Some(route)) = routes.get(usize::from(hop)) else { continue };
+            let place = place(netlink, route);
+            if asked.may_ask(place, now) {
+                forget(netlink, place);
+                due = now;
+            }
+        }
+        if now < due {
+            continue;
+        }
         let current = slot.get();
-        let routes = routes.get();
         let next = match refresh(netlink, &routes) {
-            Ok(next) => next,
+            Ok(found) => asked.keep(found, &current, now),
             Err(error) => {
-                if !std::mem::replace(&mut warned, true) {
+                if !std::mem::replace(&mut is_warned, true) {
                     tracing::warn!(%error, "cannot read the neighbour table, keeping what is known");
                 }
                 current.as_ref().clone()
             }
         };
-        let is_complete = next.iter().all(Option::is_some);
+        let is_complete = next.iter().all(Option::is_some) && asked.is_over(now);
         if next != *current {
             slot.publish(next);
-            on_change();
+            shared.wake_all();
         }
-        let pause = if is_complete { REFRESH } else { RETRY };
-        if stop.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
-            return;
-        }
+        due = now + if is_complete { REFRESH } else { LOOK };
     }
+}
+
+/// Interface and address of an entry of the neighbour table.
+type Place = (u32, IpAddr);
+
+/// Entries that were forgotten because a hop did not answer, and when. Several hops may be behind
+/// one.
+#[derive(Default)]
+struct Asked(BTreeMap<Place, Instant>);
+
+impl Asked {
+    /// Whether Linux may be asked for an entry again, which it then is.
+    fn may_ask(&mut self, place: Place, now: Instant) -> bool {
+        self.0.retain(|_, at| now.duration_since(*at) < ASK_AGAIN);
+        let is_due = !self.0.contains_key(&place);
+        self.0.entry(place).or_insert(now);
+        is_due
+    }
+
+    /// Whether all answers came, or are waited for no longer.
+    fn is_over(&self, now: Instant) -> bool {
+        self.0.values().all(|at| now.duration_since(*at) >= ASK_AGAIN)
+    }
+
+    /// What was found, or what is known of hops as long as answers have yet to come.
+    fn keep(&self, mut found: NextHops, known: &NextHops, now: Instant) -> NextHops {
+        if !self.is_over(now) {
+            for (found, known) in found.iter_mut().zip(known) {
+                *found = found.take().or_else(|| known.clone());
+            }
+        }
+        found
+    }
+}
+
+/// Where Linux looks a hop up.
+fn place(netlink: &Netlink, hop: &HopRoute) -> Place {
+    let gateway = netlink.gateway(hop.interface, hop.destination);
+    (hop.interface, gateway.unwrap_or(hop.destination))
+}
+
+/// Has Linux forget an entry, unless an operator wrote it, and ask for it.
+fn forget(netlink: &Netlink, (interface, address): Place) {
+    let Ok(table) = netlink.neighbours() else { return };
+    let is_it = |it: &&Neighbour| it.interface == interface && it.address == address;
+    if table.iter().find(is_it).is_none_or(|entry| !is_learned(entry.state)) {
+        return;
+    }
+    if let Err(error) = netlink.resolve_again(interface, address) {
+        tracing::debug!(%error, "Linux does not resolve a neighbour again");
+    }
+}
+
+/// Whether it is an address that Linux learned, and may have learned wrongly.
+fn is_learned(state: NeighbourState) -> bool {
+    matches!(
+        state,
+        NeighbourState::Reachable
+            | NeighbourState::Delay
+            | NeighbourState::Probe
+            | NeighbourState::Stale
+    )
 }
 
 /// One look at the neighbour table. Also called before the workers start, so that hops which Linux
@@ -125,8 +196,12 @@ fn look_up(table: &[Neighbour], interface: u32, address: IpAddr) -> Lookup {
 
 /// A neighbour that moves is noticed within this and the time Linux takes to verify it.
 const REFRESH: Duration = Duration::from_secs(1);
-/// While a hop is missing nothing flows, and a look costs some tens of microseconds.
-const RETRY: Duration = Duration::from_millis(100);
+/// While a hop is missing nothing flows, and a look costs some tens of microseconds. Hops that do
+/// not answer are asked for as soon.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time between two questions for a hop that does not answer: Linux itself waits a second for each
+/// answer, and believes no second one within one (`locktime`).
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the thread needs; bundled, since everything in it is opened before the thread exists.
 pub(crate) struct NeighbourTask {
@@ -167,6 +242,32 @@ mod tests {
         assert_eq!(look_up_in(NeighbourState::Failed), Lookup { mac: None, ask: true });
         let elsewhere = look_up(&table(NeighbourState::Reachable), 4, "10.0.0.2".parse().unwrap());
         assert_eq!(elsewhere, Lookup { mac: None, ask: true });
+    }
+
+    #[test]
+    fn what_an_operator_wrote_is_not_forgotten() {
+        for state in [NeighbourState::Permanent, NeighbourState::Noarp] {
+            assert!(!is_learned(state));
+        }
+        assert!(is_learned(NeighbourState::Reachable) && is_learned(NeighbourState::Stale));
+    }
+
+    #[test]
+    fn hop_that_does_not_answer_is_asked_for_once_a_second_and_kept_meanwhile() {
+        let there = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap());
+        let known = Encap::new(MAC, MAC, there[0], there[1], 7);
+        assert!(known.is_some());
+        let (mut asked, begun) = (Asked::default(), Instant::now());
+        let place = (3, there[1]);
+        assert!(asked.may_ask(place, begun) && !asked.may_ask(place, begun + ASK_AGAIN / 2));
+        assert!(asked.may_ask((4, there[1]), begun), "on another interface");
+        let both = vec![known.clone(), None];
+        let found = |after| asked.keep(vec![None, None], &both, begun + after);
+        assert_eq!(found(ASK_AGAIN / 2), both);
+        assert_eq!(found(ASK_AGAIN), [None, None]);
+        let moved = vec![Encap::new(MAC, [9; 6], there[0], there[1], 7), None];
+        assert_eq!(asked.keep(moved.clone(), &both, begun), moved);
+        assert!(asked.may_ask(place, begun + ASK_AGAIN));
     }
 
     #[test]

@@ -243,6 +243,19 @@ impl Netlink {
         asked.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
+    /// Has Linux forget the address of a neighbour, and ask for it by a new broadcast.
+    pub(crate) fn resolve_again(&self, interface: u32, address: IpAddr) -> Result<(), StartError> {
+        if let Some(privileged) = &self.privileged {
+            let asked = privileged.resolve_again(interface, address);
+            return asked.map_err(|error| refused("a neighbour", &error));
+        }
+        let failed = NeighbourState::Failed;
+        let request = self.handle.neighbours().add(interface, address).replace().state(failed);
+        let forgotten = self.executor.block_on(request.execute());
+        forgotten.map_err(|error| StartError::Netlink { reason: error.to_string() })?;
+        self.resolve(interface, address)
+    }
+
     /// The gateway towards `address` out of `interface`; `None` when it is on the link itself, or
     /// when Linux knows no route and it can only be there.
     pub(crate) fn gateway(&self, interface: u32, address: IpAddr) -> Option<IpAddr> {

@@ -42,6 +42,7 @@ use recoded_pipeline::params::{Share, Snapshot};
 use recoded_xsk::SocketStatistics;
 use rustix::thread::set_current_timer_slack;
 use std::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -299,7 +300,8 @@ impl Node {
         let hops = self.topology.hops.iter().zip(near.endpoints.iter()).zip(next_hops.iter());
         let hops = hops.zip(talked).map(|(((hop, endpoint), next), talked)| HopReport {
             address: hop.address,
-            endpoint: (endpoint.moves > 0).then_some(endpoint.at),
+            endpoint: Some(endpoint.at)
+                .filter(|at| *at != SocketAddr::new(hop.address, self.topology.port)),
             moves: endpoint.moves,
             is_resolved: next.is_some(),
             talked,

@@ -27,6 +27,9 @@ pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
         for change in changes(&mut silent, &flows, |hop| hop.is_silent) {
             log_silence(&node.topology, change);
         }
+        for (_, peer) in &silent {
+            node.shared.suspect(*peer);
+        }
         for change in changes(&mut holes, &flows, |hop| hop.black_hole.is_some()) {
             log_black_hole(&node.topology, &flows, change);
         }

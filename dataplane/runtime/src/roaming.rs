@@ -228,6 +228,17 @@ impl Movers {
         Movers { movers: movers.collect(), links: topology.links.len(), port: topology.port }
     }
 
+    /// Has packets for a neighbour go to where an earlier process of this node knew it, if it may be
+    /// there.
+    pub(crate) fn recall(&mut self, hop: usize, address: SocketAddr) {
+        let Some(Mover { link, .. }) = self.movers.get(hop) else { return };
+        let is_moved = self.relocate(hop, Place { link: *link, address }, 0).is_ok();
+        if let Some(mover) = self.movers.get_mut(hop).filter(|_| is_moved) {
+            // It has yet to show that it is.
+            (mover.endpoint.moves, mover.paid) = (0, 0);
+        }
+    }
+
     /// Where they are.
     pub(crate) fn near(&self) -> Near {
         let known = |link| {
@@ -242,6 +253,11 @@ impl Movers {
             endpoints: self.movers.iter().map(|mover| mover.endpoint).collect(),
             links: (0..self.links).map(known).collect(),
         }
+    }
+
+    /// Where a neighbour is.
+    pub(crate) fn address(&self, hop: usize) -> Option<SocketAddr> {
+        self.movers.get(hop).map(|mover| mover.endpoint.at)
     }
 
     /// Those on a link that roam.

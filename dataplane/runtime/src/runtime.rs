@@ -15,7 +15,6 @@ use crate::paths;
 use crate::planning;
 use crate::report::{IcmpErrors, RuntimeReport};
 use crate::resources::{LinkState, Resources};
-use crate::roaming::Near;
 use crate::shared::{Clock, Shared};
 use crate::slot::Slot;
 use crate::snapshot;
@@ -313,7 +312,7 @@ fn start_keys(node: &Node, memory: Memory) -> Result<(JoinHandle<()>, Sender<Let
             source: std::io::Error::other(error.to_string()),
         })?;
     keyring.rings.publish(keyer.rings());
-    keyring.near.publish(Near::new(topology));
+    keyring.near.publish(keyer.near());
     keyer.report(clock.now());
     let (mail, letters) = bounded(MAIL);
     let thread = std::thread::Builder::new()
@@ -340,8 +339,7 @@ fn start_neighbours(
     let thread = std::thread::Builder::new()
         .name("recoded-neigh".into())
         .spawn(move || {
-            let NeighbourTask { netlink, routes, slot } = task;
-            neighbours::run(&netlink, &routes, &slot, || shared.wake_all(), &stopped);
+            neighbours::run(&task, &shared, &stopped);
         })
         .map_err(|source| StartError::Limit { what: "the neighbour thread", source })?;
     Ok((stop, thread))

@@ -6,8 +6,9 @@ use crate::report::WorkerPart;
 use crate::slot::Slot;
 use crate::tunnel::Tunnels;
 use crate::wake::Waker;
+use crossbeam::queue::ArrayQueue;
 use crossbeam::utils::CachePadded;
-use recoded_pipeline::params::{Nanos, Snapshot};
+use recoded_pipeline::params::{Nanos, PeerId, Snapshot};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ pub(crate) struct LinkNow {
     /// Whether there is an interface and our sockets are on it.
     pub(crate) is_present: bool,
 }
+
+/// Neighbours that wait for a new look at where they are; one that finds no room is named again.
+const SUSPECTS: usize = 64;
 
 /// Shared by the control side and all workers.
 pub(crate) struct Shared {
@@ -42,11 +46,14 @@ pub(crate) struct Shared {
     pub(crate) refusals: AtomicU64,
     /// By worker.
     pub(crate) inboxes: Vec<Inbox>,
+    /// Neighbours that do not answer, for the thread that resolves them.
+    pub(crate) suspects: ArrayQueue<PeerId>,
     wakers: Arc<[Waker]>,
     start: Instant,
     /// When each worker was last heard of, in milliseconds since `start`. Relaxed: they guard no
     /// other memory.
     heard: Vec<CachePadded<AtomicU64>>,
+    observer: Observer,
     parts: Vec<Mutex<Option<WorkerPart>>>,
 }
 
@@ -69,8 +76,10 @@ impl Shared {
             stage_bytes: Arc::default(),
             refusals: AtomicU64::new(0),
             inboxes: wakers.iter().map(|_| Inbox::new(wakers.len())).collect(),
+            suspects: ArrayQueue::new(SUSPECTS),
             start: Instant::now(),
             heard: wakers.iter().map(|_| CachePadded::default()).collect(),
+            observer: Observer::default(),
             parts: wakers.iter().map(|_| Mutex::new(None)).collect(),
             wakers,
         }
@@ -103,12 +112,21 @@ impl Shared {
     }
 
     /// The worker that is silent longest, and how long. Each is heard of many times a second,
-    /// whatever it does, also when there is nothing to do.
+    /// whatever it does, also when there is nothing to do. Asked four times a second: time in which
+    /// nobody asked, as this process stood still, is nobody's silence.
     pub(crate) fn silence(&self) -> (usize, Duration) {
         let heard = self.heard.iter().map(|heard| heard.load(Ordering::Relaxed));
         let oldest = heard.enumerate().min_by_key(|(_, heard)| *heard);
         let (worker, heard) = oldest.unwrap_or_default();
-        (worker, self.start.elapsed().saturating_sub(Duration::from_millis(heard)))
+        let now = self.start.elapsed().as_millis() as u64;
+        let since = heard.max(self.observer.look(now));
+        (worker, Duration::from_millis(now.saturating_sub(since)))
+    }
+
+    /// A neighbour should have answered, and did not: Linux may have a wrong address of it.
+    pub(crate) fn suspect(&self, peer: PeerId) {
+        // Where there is no room, it is named again while it is silent.
+        let _ = self.suspects.push(peer);
     }
 
     pub(crate) fn store_part(&self, worker: usize, part: WorkerPart) {
@@ -121,6 +139,29 @@ impl Shared {
             part.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
         self.parts.iter().filter_map(part).collect()
+    }
+}
+
+/// Longest time between two looks at the workers after which the one who looks is itself late:
+/// four times what it keeps to.
+const LATE_MILLIS: u64 = 1000;
+
+/// When the thread that judges workers last looked, and since when it has looked without a gap; in
+/// milliseconds. Relaxed: they guard no other memory, and one thread uses them.
+#[derive(Default)]
+struct Observer {
+    looked: AtomicU64,
+    awake: AtomicU64,
+}
+
+impl Observer {
+    /// Looks. Since when it has looked without a gap.
+    fn look(&self, now: u64) -> u64 {
+        let before = self.looked.swap(now, Ordering::Relaxed);
+        if now.saturating_sub(before) > LATE_MILLIS {
+            self.awake.store(now, Ordering::Relaxed);
+        }
+        self.awake.load(Ordering::Relaxed)
     }
 }
 
@@ -140,5 +181,19 @@ impl Clock {
     pub(crate) fn now(self) -> Nanos {
         // 584 years fit.
         self.start.elapsed().as_nanos() as Nanos
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All threads stand still for a minute: none is judged by it.
+    #[test]
+    fn observer_that_missed_its_own_looks_begins_again() {
+        let observer = Observer::default();
+        assert_eq!([250, 500, 1400].map(|now| observer.look(now)), [0; 3]);
+        assert_eq!(observer.look(61_400), 61_400);
+        assert_eq!(observer.look(62_300), 61_400);
     }
 }

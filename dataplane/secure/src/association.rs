@@ -13,11 +13,12 @@ use std::sync::Arc;
 
 use crate::derive::Secrets;
 use crate::error::Refused;
-use crate::handshake::timing::{EPOCH_NANOS_MAX, SILENCE_NANOS};
+use crate::handshake::timing::{EPOCH_NANOS_MAX, RETRY_ROUND};
 use crate::handshake::{Established, Identity, Session, Step};
 use crate::keys::{Entropy, PublicKey};
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
+use crate::silence::{Counters, Finding, Silence};
 
 /// First pause between two hellos; doubled with each.
 const HELLO_NANOS: u64 = 100_000_000;
@@ -56,6 +57,8 @@ pub struct Turn {
     pub hello: bool,
     /// Workers need a new copy of [`Association::ring`].
     pub is_changed: bool,
+    /// The peer does not answer, although it should have: it may be elsewhere.
+    pub is_silent: bool,
     /// Why a message that is answered came to nothing.
     pub refusal: Option<Refused>,
 }
@@ -67,33 +70,6 @@ pub struct Association<Keys> {
     hello: Option<Hello>,
     agreed: u64,
     silence: Silence,
-}
-
-/// Since when a peer has said nothing, although packets were sent to it.
-#[derive(Default)]
-struct Silence {
-    sent: u64,
-    heard: u64,
-    since: Option<u64>,
-}
-
-impl Silence {
-    /// Whether it has lasted too long, which begins a new one.
-    fn is_long(&mut self, now: u64, sent: u64, heard: u64) -> bool {
-        if heard != self.heard {
-            *self = Silence { sent, heard, since: None };
-            return false;
-        }
-        if sent != self.sent {
-            self.since.get_or_insert(now);
-        }
-        self.sent = sent;
-        let is_long = self.since.is_some_and(|since| now.saturating_sub(since) >= SILENCE_NANOS);
-        if is_long {
-            self.since = None;
-        }
-        is_long
-    }
 }
 
 /// Hellos of an epoch that this side began.
@@ -147,14 +123,21 @@ impl<Keys: EpochKeys> Association<Keys> {
             self.session.confirm(now, key_id);
         }
         let packets = self.ring.sending().map_or(0, |epoch| epoch.keys.packets());
-        let heard = self.ring.epochs().filter_map(|epoch| epoch.keys.heard());
-        if let Some(heard) = heard.reduce(u64::wrapping_add)
-            && self.silence.is_long(now, packets, heard)
-        {
+        let Finding { is_silent, says_hello } = self.look(now, packets);
+        if is_silent {
             self.session.renew(now);
         }
         let Step { send, .. } = self.session.poll(now, stamp, packets, entropy, out)?;
-        Ok(Turn { send, hello: self.says_hello(now), is_changed, refusal: None })
+        let is_silent = is_silent || send > 0 && self.session.retries() > RETRY_ROUND;
+        let hello = self.says_hello(now) || says_hello && self.ring.sending().is_some();
+        Ok(Turn { send, hello, is_changed, is_silent, refusal: None })
+    }
+
+    /// What the counters of all keys show.
+    fn look(&mut self, now: u64, sent: u64) -> Finding {
+        let heard = self.ring.epochs().filter_map(|epoch| epoch.keys.heard());
+        let Some(heard) = heard.reduce(u64::wrapping_add) else { return Finding::default() };
+        self.silence.look(Counters { now, sent, heard }, self.session.round_trip())
     }
 
     /// Reads a message, as [`Session::receive`].
@@ -182,13 +165,20 @@ impl<Keys: EpochKeys> Association<Keys> {
         } else {
             self.ring.propose(epoch);
         }
-        Ok(Turn { send, hello: self.says_hello(now), is_changed: true, refusal })
+        let hello = self.says_hello(now);
+        Ok(Turn { send, hello, is_changed: true, refusal, ..Turn::default() })
     }
 
     /// Who made an initiation, as [`Session::caller`].
     #[must_use]
     pub fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
         self.session.caller(entropy, message)
+    }
+
+    /// As [`Session::peer_stamp`].
+    #[must_use]
+    pub fn peer_stamp(&self) -> u64 {
+        self.session.peer_stamp()
     }
 
     /// Agrees on other keys with the next [`Association::poll`].

@@ -86,7 +86,7 @@ pub enum Refused {
     #[error("another peer")]
     OtherPeer,
     /// An initiation or opening that is not newer than the last one.
-    #[error("stale")]
+    #[error("older than one before: the clock of the sender went back, or it is a recorded copy")]
     Stale,
     /// What is not to be forgotten over a restart could not be written down.
     #[error("what is to be remembered over a restart cannot be kept")]

@@ -51,6 +51,8 @@ mod envelope;
 
 mod profile;
 
+mod silence;
+
 mod association;
 
 mod epoch_keys;

@@ -237,7 +237,7 @@ fn handshakes_of_one_scope_mean_nothing_in_another() {
 fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_old() {
     let second = 1000 * MILLI;
     let mut chance = Chance(11);
-    let [mut source, mut sink] = agreed::<HopKeys>([Scope::Hop; 2]).unwrap();
+    let [mut source, sink] = agreed::<HopKeys>([Scope::Hop; 2]).unwrap();
     let mut out = [0; HANDSHAKE_BYTES_MAX];
     let mut worker = source.ring().clone();
     let seal = |ring: &Ring<Arc<HopKeys>>| {
@@ -249,27 +249,60 @@ fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_o
     let mut neighbour = sink.ring().clone();
     let packet = seal(&worker);
     open_hop(&mut neighbour, &packet, PORT).unwrap();
-    for at in 1..60 {
-        seal(&worker);
-        if at % 10 == 0 {
+    // A packet every four seconds; looks every 50 ms.
+    let mut look = |tick: u64, worker: &Ring<Arc<HopKeys>>| {
+        if tick % 80 == 0 {
+            seal(worker);
+        }
+        source.poll(tick * second / 20, tick, &chance.entropy(), &mut out).unwrap().send
+    };
+    for tick in 1..59 * 20 {
+        if tick % 200 == 0 {
             open_hop(&mut worker, &seal(&neighbour), PORT).unwrap();
         }
-        let turn = source.poll(at * second, at, &chance.entropy(), &mut out).unwrap();
-        assert_eq!(turn.send, 0, "after {at} s");
+        assert_eq!(look(tick, &worker), 0, "after {tick} looks");
     }
-    sink.poll(59 * second, 1, &chance.entropy(), &mut [0; HANDSHAKE_BYTES_MAX]).unwrap();
-    let begins = (60..110).find(|at| {
-        seal(&worker);
-        let turn = source.poll(at * second, *at, &chance.entropy(), &mut out).unwrap();
-        turn.send > 0
-    });
-    assert_eq!(begins, Some(51 + timing::SILENCE_NANOS / second));
+    let begins = (59 * 20..110 * 20).find(|tick| look(*tick, &worker) > 0);
+    assert_eq!(begins, Some((52 + timing::SILENCE_NANOS / second) * 20));
     // One that sends nothing waits.
     let [mut source, _] = agreed::<HopKeys>([Scope::Hop; 2]).unwrap();
     for at in 1..110 {
         let turn = source.poll(at * second, at, &chance.entropy(), &mut out).unwrap();
         assert_eq!(turn.send, 0, "after {at} s");
     }
+}
+
+/// The neighbour started again and cannot reach this node, which sends all the time: 24 s without a
+/// packet otherwise.
+#[test]
+fn an_end_that_sends_much_and_hears_nothing_begins_a_handshake_within_two_seconds() {
+    let mut chance = Chance(12);
+    let [mut source, sink] = agreed::<HopKeys>([Scope::Hop; 2]).unwrap();
+    let (mut out, mut worker) = ([0; HANDSHAKE_BYTES_MAX], source.ring().clone());
+    let mut neighbour = sink.ring().clone();
+    let mut packet = [7; 40 + TRAILER_BYTES];
+    worker.sending().unwrap().keys.seal(&mut packet, PORT).unwrap();
+    open_hop(&mut neighbour, &packet, PORT).unwrap();
+    let mut begins = None;
+    for tick in 0..500 {
+        let now = tick * 10 * MILLI;
+        worker.sending().unwrap().keys.seal(&mut packet, PORT).unwrap();
+        // It answers for two seconds.
+        if now < 2000 * MILLI && tick % 50 == 0 {
+            let mut answer = [7; 40 + TRAILER_BYTES];
+            neighbour.sending().unwrap().keys.seal(&mut answer, PORT).unwrap();
+            open_hop(&mut worker, &answer, PORT).unwrap();
+        }
+        if tick % 5 == 0 {
+            let turn = source.poll(now, 1, &chance.entropy(), &mut out).unwrap();
+            if turn.send > 0 && begins.is_none() {
+                assert!(turn.is_silent, "its address is asked for, too");
+                begins = Some(now / MILLI);
+            }
+        }
+    }
+    let begins = begins.expect("no handshake");
+    assert!((3000..3700).contains(&begins), "after {begins} ms");
 }
 
 #[test]

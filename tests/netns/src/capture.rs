@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use nix::sys::socket::{MsgFlags, recvmsg};
+use nix::sys::socket::{MsgFlags, recvmsg, send};
 
 use crate::clear::open;
 use crate::{BedError, Namespace};
@@ -60,6 +60,18 @@ impl Capture {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
+}
+
+/// Sends a frame as it is by an interface of a host: as an attacker on its link would.
+///
+/// # Errors
+/// When the interface does not exist or Linux refuses.
+pub fn send_frame(host: &Namespace, interface: &str, frame: &[u8]) -> Result<(), BedError> {
+    let sent = host.inside(|| {
+        let socket = open(interface)?;
+        Ok(send(socket.as_raw_fd(), frame, MsgFlags::empty()).map(drop)?)
+    })?;
+    sent.map_err(BedError::system(format!("a frame by {interface}")))
 }
 
 /// The payload of a frame, where it is UDP over IPv4 to this port.

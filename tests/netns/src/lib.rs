@@ -30,7 +30,7 @@ pub mod traffic;
 mod error;
 
 pub use bed::{Bed, MTU_BYTES};
-pub use capture::Capture;
+pub use capture::{Capture, send_frame};
 pub use config::{BedConfig, DirectionConfig, HOPS_MAX, LINKS_MAX, LinkConfig, Loss};
 pub use counters::{DirectionCounters, LinkCounters};
 pub use daemon::{BIN_DIR_ENV, Daemon, binary};

@@ -34,10 +34,17 @@ impl Shard {
                 Ok(payload)
             }
             Err(reason) => {
-                if reason == DropReason::WrongSymbolTag {
-                    self.counters.tag_refused += 1;
-                    self.give_up(arrival, io.now);
-                    self.distrust(io, 1);
+                match reason {
+                    DropReason::WrongSymbolTag => {
+                        self.counters.tag_refused += 1;
+                        self.give_up(arrival, io.now);
+                        self.distrust(io, 1);
+                    }
+                    // There are keys: it is of a session before this node started.
+                    DropReason::NoSymbolKeys if self.verified_at.is_some() => {
+                        self.give_up(arrival, io.now);
+                    }
+                    _ => {}
                 }
                 Err(reason)
             }

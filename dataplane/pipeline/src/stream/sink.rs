@@ -328,8 +328,8 @@ impl StreamSink {
         loop {
             let (symbol, packet) = self.recoveries.of(upstream).next(window_symbols)?;
             let about = (cx.shard, params);
-            if tags::verify_stream(cx.io.egress, about, (&symbol, packet)).is_err() {
-                cx.counters.tag_refused += 1;
+            if let Err(reason) = tags::verify_stream(cx.io.egress, about, (&symbol, packet)) {
+                cx.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
                 self.recoveries.of(upstream).distrust();
                 continue;
             }

@@ -157,6 +157,7 @@ impl Keyer {
         stamp: u64,
         copies: usize,
     ) -> Result<(), getrandom::Error> {
+        self.stamps.used(stamp, &mut self.memory);
         let granting = &mut self.columns.granting[place];
         granting.stamp = stamp.max(granting.stamp.saturating_add(1));
         let granting = &self.columns.granting[place];

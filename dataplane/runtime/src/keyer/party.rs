@@ -9,6 +9,10 @@ use recoded_secure::{
 };
 use std::sync::Arc;
 
+/// How long symbols of a session come after the sink started again and has another one: streams keep
+/// symbols for four seconds, and send them again.
+const FRESH_NANOS: u64 = 5_000_000_000;
+
 /// The other side.
 pub(super) struct Party<Keys> {
     pub(super) key: String,
@@ -85,6 +89,14 @@ impl<Keys: EpochKeys> Source<Keys> {
         }
     }
 
+    /// The newest stamp of the other side's handshakes, as [`Association::peer_stamp`].
+    pub(super) fn peer_stamp(&self) -> u64 {
+        match self {
+            Source::Agreed(association) => association.peer_stamp(),
+            Source::OneWay(_) => 0,
+        }
+    }
+
     pub(super) fn renew(&mut self, now: u64) {
         match self {
             Source::Agreed(association) => association.renew(now),
@@ -128,6 +140,12 @@ impl<Keys: EpochKeys> Party<Keys> {
             Source::Agreed(Box::new(Association::new(identity, profile, now, &entropy)))
         };
         Ok(Party { key: public.to_string(), keys, refused: 0, refusal: None })
+    }
+
+    /// Whether the first session since this node started is young.
+    pub(super) fn is_fresh(&self, now: u64) -> bool {
+        let oldest = self.keys.ring().epochs().map(|epoch| epoch.since).min();
+        oldest.is_some_and(|since| now.saturating_sub(since) < FRESH_NANOS)
     }
 
     pub(super) fn refuse(&mut self, reason: Refused) {

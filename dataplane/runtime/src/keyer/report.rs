@@ -6,6 +6,21 @@ use recoded_pipeline::params::FlowParams;
 use recoded_secure::{EdgeKeys, HopKeys};
 
 impl Keyer {
+    /// Flows whose first session since this node started is young.
+    pub(super) fn fresh_flows(&self, now: u64) -> Vec<u32> {
+        let fresh = self.edges.iter().filter(|(_, party)| party.is_fresh(now));
+        fresh.map(|(flow, _)| *flow).collect()
+    }
+
+    /// Tells workers of which flows the first session is young no longer.
+    pub(super) fn age_sessions(&mut self, now: u64) {
+        let fresh = self.fresh_flows(now);
+        if fresh != self.fresh {
+            self.fresh = fresh;
+            self.publish(true);
+        }
+    }
+
     /// Says what sessions there are.
     pub(crate) fn report(&mut self, now: u64) {
         // Words are made of it, which no burst of letters is to cost again and again.

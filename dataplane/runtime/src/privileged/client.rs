@@ -9,7 +9,7 @@ use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::XdpMode;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
@@ -157,8 +157,34 @@ impl Client {
         self.command(&Request::Keep { way, newest })
     }
 
+    pub(crate) fn recall_stamp(&self) -> Result<u64, AskError> {
+        match self.ask(&Request::RecallStamp, &[])?.0 {
+            Reply::Stamp(stamp) => Ok(stamp),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn keep_stamp(&self, stamp: u64) -> Result<(), AskError> {
+        self.command(&Request::KeepStamp { stamp })
+    }
+
+    pub(crate) fn recall_place(&self, name: &str) -> Result<Option<SocketAddr>, AskError> {
+        match self.ask(&Request::RecallPlace { name: name.to_owned() }, &[])?.0 {
+            Reply::Place(at) => Ok(at),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub(crate) fn keep_place(&self, name: &str, at: SocketAddr) -> Result<(), AskError> {
+        self.command(&Request::KeepPlace { name: name.to_owned(), at })
+    }
+
     pub(crate) fn resolve(&self, interface: u32, address: IpAddr) -> Result<(), AskError> {
         self.command(&Request::Resolve { interface, address })
+    }
+
+    pub(crate) fn resolve_again(&self, interface: u32, address: IpAddr) -> Result<(), AskError> {
+        self.command(&Request::ResolveAgain { interface, address })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::memory::{Newest, WayId};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A request. Each gets one [`Reply`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -27,10 +27,20 @@ pub(super) enum Request {
     SetCarrier { tunnel: String, carrier: bool },
     /// Has Linux resolve a neighbour on one of our interfaces.
     Resolve { interface: u32, address: IpAddr },
+    /// The same after Linux has forgotten what it knows of it.
+    ResolveAgain { interface: u32, address: IpAddr },
     /// The newest epoch of a way without a way back.
     Recall { way: WayId },
     /// Keeps it over a restart.
     Keep { way: WayId, newest: Newest },
+    /// The stamp that no earlier handshake has reached.
+    RecallStamp,
+    /// Keeps it over a restart.
+    KeepStamp { stamp: u64 },
+    /// The address at which a neighbour was last.
+    RecallPlace { name: String },
+    /// Keeps it over a restart.
+    KeepPlace { name: String, at: SocketAddr },
 }
 
 /// An answer.
@@ -51,6 +61,10 @@ pub(super) enum Reply {
     Tunnel { offload: Offload, reason: String },
     /// What is remembered.
     Recalled(Option<Newest>),
+    /// A stamp.
+    Stamp(u64),
+    /// An address, where one is known.
+    Place(Option<SocketAddr>),
     /// It could not be done.
     Refused { reason: String },
 }

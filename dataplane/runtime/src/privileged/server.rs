@@ -15,7 +15,6 @@ use recoded_wire::steer::Verdict;
 use recoded_xsk::XdpMode;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Programs and tunnels of a node. Dropping it detaches and removes them; killing the process that
@@ -206,9 +205,22 @@ impl Privileged {
                 let Held { tunnel, .. } = find_tunnel(&self.tunnels, tunnel)?;
                 done(tunnel.set_carrier(*carrier, &self.netlink))
             }
-            Request::Resolve { interface, address } => self.resolve(*interface, *address),
+            Request::Resolve { interface, address } => {
+                self.resolve(*interface, || self.netlink.resolve(*interface, *address))
+            }
+            Request::ResolveAgain { interface, address } => {
+                self.resolve(*interface, || self.netlink.resolve_again(*interface, *address))
+            }
             Request::Recall { way } => Ok(Reply::Recalled(self.ways.recall(*way))),
             Request::Keep { way, newest } => self.ways.keep(*way, *newest).map(|()| Reply::Done),
+            Request::RecallStamp => Ok(Reply::Stamp(self.ways.sessions.stamp())),
+            Request::KeepStamp { stamp } => {
+                self.ways.sessions.keep_stamp(*stamp).map(|()| Reply::Done)
+            }
+            Request::RecallPlace { name } => Ok(Reply::Place(self.ways.sessions.place(name))),
+            Request::KeepPlace { name, at } => {
+                self.ways.sessions.keep_place(name, *at).map(|()| Reply::Done)
+            }
             Request::Tunnel { .. } => Err("a tunnel comes with descriptors".into()),
         }
     }
@@ -282,12 +294,12 @@ impl Privileged {
     }
 
     /// Only on interfaces of links: no other neighbour is the dataplane's business.
-    fn resolve(&self, interface: u32, address: IpAddr) -> Answer {
+    fn resolve(&self, interface: u32, ask: impl Fn() -> Result<(), StartError>) -> Answer {
         let attachments = self.programs.iter().filter_map(|program| program.attachment.as_ref());
         if !attachments.map(Attachment::index).any(|index| index == interface) {
             return Err(format!("interface {interface} is not one of a link"));
         }
-        done(self.netlink.resolve(interface, address))
+        done(ask())
     }
 
     /// The queues of a tunnel. One that was deleted is created again.

@@ -178,3 +178,20 @@ proptest! {
         prop_assert_eq!(lookout.takes(&packet), is_message(&packet) || is_known);
     }
 }
+
+#[test]
+fn neighbour_is_looked_for_where_it_was_before_a_restart_unless_another_is_there() {
+    let mut movers = Movers::new(&around());
+    movers.recall(0, at(77, 5000));
+    movers.recall(1, at(4, 5000));
+    movers.recall(2, at(78, 5000));
+    movers.recall(9, at(79, 5000));
+    let [first, second, third] = [0, 1, 2].map(|hop| movers.near().endpoints[hop]);
+    assert_eq!(first, Endpoint { at: at(77, 5000), moves: 0 });
+    assert_eq!(second.at, at(3, PORT), "the address of a neighbour that does not roam");
+    assert_eq!(third.at, at(4, PORT), "it does not roam");
+    // It may still move as often as any.
+    for last in 0..MOVES as u8 {
+        assert_eq!(movers.relocate(0, place(at(100 + last, 1)), SECOND), Ok(true));
+    }
+}

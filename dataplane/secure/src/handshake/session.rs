@@ -13,7 +13,7 @@ use super::noise::{self, Split};
 pub use super::noise::{Identity, Scope};
 use super::timing::{
     EPOCH_NANOS_MAX, INITIATION_NANOS_MIN, INITIATIONS_KNOWN, REKEY_NANOS, REKEY_RESPONDER_NANOS,
-    RETRY_NANOS, RETRY_NANOS_MAX, RETRY_ROUND, START_NANOS,
+    RETRY_NANOS, RETRY_NANOS_MAX, RETRY_ROUND, STALE_NANOS, STALE_PAUSE_NANOS, START_NANOS,
 };
 use crate::REKEY_PACKETS;
 use crate::derive::Secrets;
@@ -71,6 +71,8 @@ pub struct Session {
     last_stamp: u64,
     /// Of the peer's initiations: the newest stamp, and when it came.
     peer_stamp: Option<(u64, u64)>,
+    /// When an initiation of the peer last was far too old.
+    stale_at: Option<u64>,
 }
 
 /// Which side began an epoch.
@@ -111,6 +113,7 @@ impl Session {
             last_id: entropy.extra::<1>(0)[0],
             last_stamp: 0,
             peer_stamp: None,
+            stale_at: None,
         }
     }
 
@@ -157,7 +160,9 @@ impl Session {
         Ok(Step { send: INITIATION_BYTES, ..Step::default() })
     }
 
-    /// Reads a message that the [`Gate`](super::Gate) passed. Nothing changes when it is refused.
+    /// Reads a message that the [`Gate`](super::Gate) passed. Nothing changes when it is refused,
+    /// but that an initiation of the peer that is far too old makes this side begin a handshake, once
+    /// a second at most: the peer's clock went back while it restarted, or it is a recorded one.
     ///
     /// # Errors
     /// It is not a message of this peer, not one that is waited for, or one that came before.
@@ -197,6 +202,11 @@ impl Session {
     /// not begin a handshake of its own: the initiation may have been a recorded one.
     pub fn confirm(&mut self, now: u64, key_id: u8) {
         if self.ring.confirm(key_id) {
+            // The peer, which is there, does not answer: this side's stamps are too old for it.
+            if self.retries > RETRY_ROUND {
+                self.pending = None;
+                self.retries = 0;
+            }
             self.plan_rekey(now, REKEY_RESPONDER_NANOS);
         }
     }
@@ -206,6 +216,24 @@ impl Session {
         if self.pending.is_none() {
             self.next_initiation = self.next_initiation.min(now);
         }
+    }
+
+    /// The newest stamp of the peer's initiations; 0 before the first.
+    #[must_use]
+    pub fn peer_stamp(&self) -> u64 {
+        self.peer_stamp.map_or(0, |(stamp, _)| stamp)
+    }
+
+    /// Initiations without a response.
+    #[must_use]
+    pub const fn retries(&self) -> u32 {
+        self.retries
+    }
+
+    /// From an initiation to its response, when one came last; 0 before.
+    #[must_use]
+    pub const fn round_trip(&self) -> u64 {
+        self.round_trip
     }
 
     /// When [`Session::poll`] has something to do.
@@ -233,7 +261,10 @@ impl Session {
         }
         let [stamp @ .., code] = payload;
         let stamp = u64::from_be_bytes(stamp);
-        if self.peer_stamp.is_some_and(|(newest, _)| stamp <= newest) {
+        if let Some((newest, _)) = self.peer_stamp.filter(|(newest, _)| stamp <= *newest) {
+            if newest - stamp > STALE_NANOS {
+                self.begin_instead(now);
+            }
             return Err(Refused::Stale);
         }
         let agreed = self.agree(code);
@@ -267,6 +298,14 @@ impl Session {
             is_confirmed: false,
         };
         Ok(Step { send: RESPONSE_BYTES, established: Some(established), refusal: None })
+    }
+
+    /// Begins a handshake in the place of one that the peer began with too old a stamp.
+    fn begin_instead(&mut self, now: u64) {
+        if self.stale_at.is_none_or(|at| now.saturating_sub(at) >= STALE_PAUSE_NANOS) {
+            self.stale_at = Some(now);
+            self.next_initiation = self.next_initiation.min(now);
+        }
     }
 
     fn finish(&mut self, now: u64, receiver: u8, noise: &[u8]) -> Result<Step, Refused> {

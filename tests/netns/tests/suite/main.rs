@@ -32,6 +32,7 @@ mod ping;
 mod plan;
 mod processes;
 mod reload;
+mod silence;
 mod stream;
 mod takeover;
 mod talk;

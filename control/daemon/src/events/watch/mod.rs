@@ -36,6 +36,7 @@ impl Watcher {
             self::link(old, link, &mut events);
             disagreements(old, link, &mut events);
             moves(old, link, &mut events);
+            clocks(old, link, &mut events);
         }
         if let Some(before) = &self.before {
             for tunnel in &state.tunnels {
@@ -124,6 +125,35 @@ fn disagreements(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
         let text =
             format!("{} and this node agree on flow {}, or speak of it no more", it.0, it.1.flow);
         push(Kind::NeighbourAgrees, it, text);
+    }
+}
+
+/// Seconds by which two clocks may differ: as `recodectl doctor` has it.
+const CLOCK_SECONDS: u64 = 30;
+
+/// Neighbours whose clock is wrong, or this node's is.
+fn clocks(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
+    let differs = |it: &Neighbour| it.clock_ahead_seconds.unsigned_abs() > CLOCK_SECONDS;
+    for now in &new.neighbours {
+        let was = old.and_then(|old| old.neighbours.iter().find(|it| it.address == now.address));
+        let Neighbour { address, clock_ahead_seconds: ahead, .. } = now;
+        let (kind, text) = match (was.is_some_and(differs), differs(now)) {
+            (false, true) => {
+                let how = if *ahead > 0 { "ahead of" } else { "behind" };
+                let seconds = ahead.unsigned_abs();
+                let text = format!(
+                    "the clock of {address} is {seconds} s {how} this node's (set the wrong one, \
+                     for example by NTP)"
+                );
+                (Kind::NeighbourDisagrees, text)
+            }
+            (true, false) => {
+                (Kind::NeighbourAgrees, format!("the clock of {address} agrees with this node's"))
+            }
+            _ => continue,
+        };
+        let event = Happened::new(kind, format!("link {}", new.name), text);
+        events.push(event.about(format!("{address} clock")));
     }
 }
 

@@ -152,6 +152,20 @@ fn neighbours_that_disagree_are_told_once_and_when_they_agree_again() {
 }
 
 #[test]
+fn clocks_that_differ_are_told_once_and_when_they_agree_again() {
+    let [differs, agrees] = there_and_back(|state| {
+        let address = "10.0.2.2".into();
+        let neighbour = Neighbour { address, clock_ahead_seconds: -90, ..Neighbour::default() };
+        state.links[0].neighbours = vec![neighbour];
+    });
+    let text = "the clock of 10.0.2.2 is 90 s behind this node's (set the wrong one, for example \
+                by NTP)";
+    assert_eq!(differs, told("neighbour_disagrees", "link east", text));
+    // Without a neighbour there is nothing to compare.
+    assert!(agrees.is_empty(), "{agrees:?}");
+}
+
+#[test]
 fn neighbours_that_move_are_told_with_where_they_are() {
     let with = |endpoint: &str| {
         let mut state = state();
