@@ -382,6 +382,7 @@ fn link(name: &str, interface: &str, local: &str) -> Link {
         interface: interface.into(),
         local: local.into(),
         state: "up".into(),
+        waits: String::new(),
         mtu: 1500,
         xdp_mode: "native".into(),
         socket_mode: "copy".into(),
