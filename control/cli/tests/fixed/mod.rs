@@ -377,7 +377,6 @@ fn neighbour(address: &str, resolved: bool) -> Neighbour {
 
 fn link(name: &str, interface: &str, local: &str) -> Link {
     Link {
-        waits: String::new(),
         name: name.into(),
         interface: interface.into(),
         local: local.into(),
