@@ -251,7 +251,7 @@ fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_o
     open_hop(&mut neighbour, &packet, PORT).unwrap();
     // A packet every four seconds; looks every 50 ms.
     let mut look = |tick: u64, worker: &Ring<Arc<HopKeys>>| {
-        if tick % 80 == 0 {
+        if tick.is_multiple_of(80) {
             seal(worker);
         }
         source.poll(tick * second / 20, tick, &chance.entropy(), &mut out).unwrap().send
