@@ -46,9 +46,10 @@ pub const DAEMON: Table = Table {
             name: "frames",
             values: Whole(1024, 1_048_576),
             unit: "buffers",
-            default: Depends("16384; 8192 for an MTU above 1778, 4096 above 3826"),
+            default: Is("16384"),
             meaning: "Packet buffers per worker, locked in memory; raise it when send_failed, \
-                ingress_dropped or generations_evicted of flows grow.",
+                ingress_dropped or generations_evicted of flows grow. Links with an MTU above 1778 \
+                have larger ones, and 8192 of them by default, above 3826 4096.",
             ..KEY
         },
         Key {

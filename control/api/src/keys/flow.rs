@@ -323,9 +323,10 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Whole(64, 32_768),
             unit: "packets",
-            default: Depends("32768; for symbols above 2560 bytes 16384, above 5120 bytes 8192"),
+            default: Is("32768"),
             meaning: "Packets that every node keeps until the next one has them, rounded up to a \
-                power of two: what one hop sends in two round trips or more.",
+                power of two: what one hop sends in two round trips or more. By default half for \
+                symbols above 2560 bytes, a quarter above 5120.",
             ..KEY
         },
         Key {

@@ -79,7 +79,8 @@ pub fn flow(
         Kind::Source => {
             source_symbol_bytes(reader, context, (next_hops.as_deref(), given_bytes), coding)
         }
-        _ => Some(given_bytes.unwrap_or(symbol_bytes_in(context.frame_size))),
+        // A ceiling: frames hold no more.
+        _ => Some(given_bytes.unwrap_or(usize::MAX).min(symbol_bytes_in(context.frame_size))),
     };
     let target_loss = reader
         .number("target_loss", 1e-9..=0.5, "a share of generations from 1e-9 to 0.5")

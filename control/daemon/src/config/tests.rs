@@ -273,7 +273,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
 #[test]
 fn relay_and_sink_take_the_largest_symbols() {
     for role in [RELAY, SINK] {
-        assert!(parse(&format!("{HEAD}{role}symbol_bytes = 1706\n")).is_ok());
+        assert!(parse(&format!("{HEAD}{role}symbol_bytes = 9194\n")).is_ok());
     }
 }
 
