@@ -11,6 +11,7 @@ mod health;
 mod journal;
 mod manual;
 mod resolver;
+mod signals;
 mod standby;
 mod successor;
 mod supervisor;

@@ -215,6 +215,18 @@ impl Lock {
     }
 }
 
+impl Record {
+    /// Tunnels that were left: those on record and, where the record may be older than a process
+    /// that runs, those of the configuration.
+    pub fn left(before: Option<&Record>, configured: Option<Left>) -> Left {
+        let mut left = before.map(|before| before.tunnels.clone()).unwrap_or_default();
+        for (name, addresses) in configured.into_iter().flatten() {
+            left.entry(name).or_insert(addresses);
+        }
+        left
+    }
+}
+
 impl Process {
     /// The process of this number, if there is one.
     pub fn find(pid: u32) -> Option<Process> {

@@ -12,6 +12,7 @@
 use crate::asks::Asks;
 use crate::health::{Health, hear, lock, log_threads, notify};
 use crate::resolver::Resolver;
+use crate::signals::Signals;
 use crate::standby::{Standby, Waiting};
 use crate::successor::{become_anew, left_programs};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
@@ -41,7 +42,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Draining takes a second at most.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
@@ -143,13 +143,7 @@ fn open(
     before: Option<&Record>,
     running: Option<Process>,
 ) -> Result<Privileged, StartError> {
-    let mut left = before.map(|before| before.tunnels.clone()).unwrap_or_default();
-    if running.is_some() {
-        // Where the record is older than the process, or there is none.
-        for (name, addresses) in tunnels(config) {
-            left.entry(name).or_insert(addresses);
-        }
-    }
+    let left = Record::left(before, running.is_some().then(|| tunnels(config)));
     let topology = node::topology(config, Keys::none(config));
     Privileged::open(&topology, &left, left_programs(), || {
         if running.is_some() {
@@ -239,21 +233,6 @@ struct InForce<'a> {
     lock: &'a Lock,
     /// Whether the process was ended so that another takes up other addresses.
     is_ended: bool,
-}
-
-/// What the supervisor is asked by signals, besides to stop.
-struct Signals {
-    /// The configuration is to be read again.
-    hangup: Signal,
-    /// Another program is to take over.
-    replace: Signal,
-}
-
-impl Signals {
-    fn listen() -> io::Result<Signals> {
-        let replace = signal(SignalKind::user_defined2())?;
-        Ok(Signals { hangup: signal(SignalKind::hangup())?, replace })
-    }
 }
 
 /// How a dataplane process ended.

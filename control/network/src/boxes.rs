@@ -166,15 +166,7 @@ fn flow<'a>(
         (false, true) => Role::Sink,
     };
     let is_one = path.receivers().len() == 1;
-    let hop = |(to, over): (usize, &'a Link)| {
-        let (end, far) = over.seen_from(node)?;
-        let link = links.iter().find(|link| link.end.interface == end.interface)?;
-        Some(BoxHop { link: link.name.clone(), place: &far.place, node: to, over })
-    };
-    let hops = |nodes: &[usize]| -> Vec<BoxHop<'a>> {
-        let links = |to: usize| network.links_between(node, to).map(move |link| (to, link));
-        nodes.iter().flat_map(|to| links(*to)).filter_map(hop).collect()
-    };
+    let hops = |nodes: &[usize]| hops(network, node, links, nodes);
     let (upstreams, next_hops) = (hops(&before), hops(&after));
     let other_end = match role {
         Role::Source => ways.first().and_then(|way| way.last()),
@@ -230,6 +222,22 @@ fn flow<'a>(
         extras: path.flow_extras.iter().filter(has).collect(),
         path,
     })
+}
+
+/// The neighbours among `nodes`, over each link that `node` has to them.
+fn hops<'a>(
+    network: &'a Network,
+    node: usize,
+    links: &[BoxLink<'_>],
+    nodes: &[usize],
+) -> Vec<BoxHop<'a>> {
+    let over = |to: usize| network.links_between(node, to).map(move |link| (to, link));
+    let hop = |(to, over): (usize, &'a Link)| {
+        let (end, far) = over.seen_from(node)?;
+        let link = links.iter().find(|link| link.end.interface == end.interface)?;
+        Some(BoxHop { link: link.name.clone(), place: &far.place, node: to, over })
+    };
+    nodes.iter().flat_map(|to| over(*to)).filter_map(hop).collect()
 }
 
 /// The relays of ways, each once, in the order in which packets pass them.

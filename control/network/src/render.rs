@@ -35,21 +35,7 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
     });
     text += &lines("link", links);
     text += &lines("tunnel", needs.tunnels.iter().map(tunnel_table));
-    let neighbours = needs.neighbours.iter().map(|hop| {
-        let mut table = hop_table(hop);
-        if let Some(key) = &network.nodes[hop.node].key {
-            table.insert("public_key", key.to_string().into());
-        }
-        if network.nodes[hop.node].roams {
-            table.insert("roams", true.into());
-        }
-        // Paths without a way back have no handshakes, which name a path.
-        let path = network.path_number(hop.over);
-        if path > 0 && !hop.over.is_one_way() {
-            table.insert("path", i64::try_from(path).unwrap_or(i64::MAX).into());
-        }
-        with(table, hop.over.shared.iter())
-    });
+    let neighbours = needs.neighbours.iter().map(|hop| neighbour_table(network, hop));
     text += &lines("neighbour", neighbours);
     let flows = needs.flows.iter().map(|flow| {
         let mut table = InlineTable::new();
@@ -81,6 +67,23 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         with(table, flow.extras.iter().copied())
     });
     text + &lines("flow", flows)
+}
+
+/// A neighbour and its key.
+fn neighbour_table(network: &Network, hop: &BoxHop<'_>) -> InlineTable {
+    let mut table = hop_table(hop);
+    if let Some(key) = &network.nodes[hop.node].key {
+        table.insert("public_key", key.to_string().into());
+    }
+    if network.nodes[hop.node].roams {
+        table.insert("roams", true.into());
+    }
+    // Paths without a way back have no handshakes, which name a path.
+    let path = network.path_number(hop.over);
+    if path > 0 && !hop.over.is_one_way() {
+        table.insert("path", i64::try_from(path).unwrap_or(i64::MAX).into());
+    }
+    with(table, hop.over.shared.iter())
 }
 
 /// Keys of the other end, of relays that verify, and of the source.

@@ -56,7 +56,7 @@ fn line_of_three_boxes_becomes_three_short_files() {
 }
 
 /// Two uplinks of a box that moves, to one address of its hub: two paths between two nodes, told
-/// apart by numbers that nobody wrote.
+/// apart by numbers that are not written.
 #[test]
 fn two_links_between_two_boxes_are_paths_with_numbers_that_add_up() {
     let key = |byte: u8| {

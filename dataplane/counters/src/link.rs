@@ -98,8 +98,8 @@ counters! {
         rx_dropped: Packets => "Lower the MTU of the neighbours on the link to ours.",
         /// Packets dropped because the receive ring was full: the worker was too slow.
         rx_ring_full: Packets => "Add workers, give them cores of their own, or pace the source.",
-        /// Times that a packet, or the driver for packets to come, found no frame: the worker is too
-        /// slow to empty what it has, or holds too many frames.
+        /// Times that a packet, or the driver for packets to come, found no frame: the worker is
+        /// too slow to empty what it has, or holds too many frames.
         rx_fill_ring_empty: Packets => "Look at recodectl show workers: if one is busy all the time, \
             add workers; if few frames are free, raise frames.",
         /// Descriptors in the fill ring that Linux refused.

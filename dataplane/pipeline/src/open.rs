@@ -144,9 +144,9 @@ impl FlowParams {
     }
 
     /// Sizes of a stage of this relay or sink that takes a packet, and all that one of the
-    /// `present` sizes takes if it is of the same code. Its symbols are as long as this flow accepts
-    /// and frames hold behind such vectors. `None` when no source sends such a packet, or its
-    /// symbol is longer.
+    /// `present` sizes takes if it is of the same code. Its symbols are as long as this flow
+    /// accepts and frames hold behind such vectors. `None` when no source sends such a packet, or
+    /// its symbol is longer.
     pub(crate) fn that_take(
         &self,
         data: &Data<'_>,

@@ -1,5 +1,5 @@
-//! Counts changes of this host's network, for callers that retry when one may help: a host name, for
-//! example, may resolve once there is a route to a name server.
+//! Counts changes of this host's network, for callers that retry when one may help: a host name,
+//! for example, may resolve once there is a route to a name server.
 
 use futures_util::FutureExt;
 use futures_util::stream::StreamExt;

@@ -36,7 +36,7 @@ pub(crate) struct Rings {
     /// Of flows that this node relays, by number: what it verifies their symbols by.
     pub(crate) columns: Vec<(u32, Vec<Arc<TagKey>>)>,
     /// Flows whose first session since this node started is so young that symbols of the session
-    /// before still come. None of the keys here verifies those, and nobody lied.
+    /// before still come. None of the keys here verifies those, and no relay lied.
     pub(crate) fresh: Vec<u32>,
 }
 

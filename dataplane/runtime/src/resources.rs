@@ -127,24 +127,10 @@ impl Resources {
         for (link, found) in topology.links.iter().zip(&found) {
             found.interface.iter().for_each(|it| warn_of_limits(link, it, topology.frame_size));
         }
-        let (workers, modes, queues, usable) = loop {
-            let present = found.iter().map(|it| it.interface.is_some()).enumerate();
-            let queues = present
-                .map(|(link, is_present)| is_present.then(|| queues_of(topology, link, &netlink)));
-            let queues: Vec<Option<Queues>> = queues.collect();
-            let mut usable = queues.clone();
-            match open_workers(topology, &attachments, &mut usable, &mut reserve) {
-                Err(Refused { error: error @ StartError::Udp { .. }, link: Some(link) })
-                    if waits_for_ports =>
-                {
-                    found[link] = Found { waits: error.to_string(), ..Found::default() };
-                }
-                opened => {
-                    let (workers, modes) = opened.map_err(|refused| refused.error)?;
-                    break (workers, modes, queues, usable);
-                }
-            }
-        };
+        let context = Opening { topology, attachments: &attachments, netlink: &netlink };
+        let sockets = context.open_sockets(&mut found, &mut reserve, waits_for_ports)?;
+        let links = context.links(found, &sockets);
+        let workers = sockets.workers;
         enter_sockets(&mut attachments, &workers)?;
         let plans = tunnel::plans(topology);
         let tunnels = plans
@@ -156,31 +142,6 @@ impl Resources {
             .map(|_| Waker::open())
             .collect::<Result<Arc<[_]>, _>>()
             .map_err(|source| StartError::Limit { what: "an eventfd", source })?;
-        let links = found.into_iter().zip(modes).enumerate();
-        let links = links.map(|(link, (found, mode))| {
-            let Found { interface, local, waits, is_undecided } = found;
-            let config = &topology.links[link];
-            if !waits.is_empty() {
-                tracing::warn!("link {} waits: {waits}", config.name);
-            }
-            let status = interface.as_ref().map_or(LinkStatus::Gone, status);
-            let mode = mode.unwrap_or_else(|| without_sockets(config, &attachments[link]));
-            let [queues, usable] = [&queues, &usable].map(|it| it[link].unwrap_or(Queues::ONE));
-            let (interface, served) = (interface.unwrap_or_default(), served(usable));
-            let frame_size = topology.frame_size;
-            LinkState {
-                interface,
-                local,
-                frame_size,
-                mode,
-                status,
-                queues,
-                served,
-                waits,
-                is_undecided,
-            }
-        });
-        let links = links.collect();
         Ok(Resources {
             workers,
             wakers,
@@ -209,6 +170,80 @@ impl Resources {
     /// comes back, [`crate::Runtime::needs_restart`].
     pub fn seal(&mut self) {
         self.is_sealed = true;
+    }
+}
+
+/// Everything that opening the sockets of links needs.
+struct Opening<'a> {
+    topology: &'a Topology,
+    attachments: &'a [Attachment],
+    netlink: &'a Netlink,
+}
+
+/// The sockets of all workers, and by link how they run.
+struct Opened {
+    workers: Vec<WorkerResources>,
+    modes: Vec<Option<LinkMode>>,
+    /// As the driver has them; `None` where there is no interface.
+    queues: Vec<Option<Queues>>,
+    /// Of these, the ones that sockets can use.
+    usable: Vec<Option<Queues>>,
+}
+
+impl Opening<'_> {
+    /// Opens the sockets of all links that were found. With `waits_for_ports`, a link whose port is
+    /// taken becomes one that waits.
+    fn open_sockets(
+        &self,
+        found: &mut [Found],
+        reserve: &mut Reserve,
+        waits_for_ports: bool,
+    ) -> Result<Opened, StartError> {
+        loop {
+            let links = found.iter().map(|it| it.interface.is_some()).enumerate();
+            let queues = links.map(|(link, is_present)| {
+                is_present.then(|| queues_of(self.topology, link, self.netlink))
+            });
+            let queues: Vec<Option<Queues>> = queues.collect();
+            let mut usable = queues.clone();
+            match open_workers(self.topology, self.attachments, &mut usable, reserve) {
+                Err(Refused { error: error @ StartError::Udp { .. }, link: Some(link) })
+                    if waits_for_ports =>
+                {
+                    found[link] = Found { waits: error.to_string(), ..Found::default() };
+                }
+                opened => {
+                    let (workers, modes) = opened.map_err(|refused| refused.error)?;
+                    return Ok(Opened { workers, modes, queues, usable });
+                }
+            }
+        }
+    }
+
+    /// The state of each link; what waits is logged.
+    fn links(&self, found: Vec<Found>, opened: &Opened) -> Vec<LinkState> {
+        let state = |(link, found): (usize, Found)| {
+            let Found { interface, local, waits, is_undecided } = found;
+            let config = &self.topology.links[link];
+            if !waits.is_empty() {
+                tracing::warn!("link {} waits: {waits}", config.name);
+            }
+            let mode = opened.modes[link].clone();
+            let [queues, usable] =
+                [&opened.queues, &opened.usable].map(|it| it[link].unwrap_or(Queues::ONE));
+            LinkState {
+                status: interface.as_ref().map_or(LinkStatus::Gone, status),
+                interface: interface.unwrap_or_default(),
+                local,
+                frame_size: self.topology.frame_size,
+                mode: mode.unwrap_or_else(|| without_sockets(config, &self.attachments[link])),
+                queues,
+                served: served(usable),
+                waits,
+                is_undecided,
+            }
+        };
+        found.into_iter().enumerate().map(state).collect()
     }
 }
 

@@ -272,8 +272,8 @@ impl Movers {
         Movers { movers: movers.collect(), links: topology.links.len(), port: topology.port }
     }
 
-    /// Has packets for a neighbour go to where an earlier process of this node knew it, if it may be
-    /// there.
+    /// Has packets for a neighbour go to where an earlier process of this node knew it, if it may
+    /// be there.
     pub(crate) fn recall(&mut self, hop: usize, address: SocketAddr) {
         let Some(Mover { link, .. }) = self.movers.get(hop) else { return };
         let is_moved = self.relocate(hop, Place { link: *link, address }, 0).is_ok();

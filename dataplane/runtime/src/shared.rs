@@ -126,7 +126,7 @@ impl Shared {
 
     /// The worker that is silent longest, and how long. Each is heard of many times a second,
     /// whatever it does, also when there is nothing to do. Asked four times a second: time in which
-    /// nobody asked, as this process stood still, is nobody's silence.
+    /// it was not asked, as this process stood still, does not count.
     pub(crate) fn silence(&self) -> (usize, Duration) {
         let heard = self.heard.iter().map(|heard| heard.load(Ordering::Relaxed));
         let oldest = heard.enumerate().min_by_key(|(_, heard)| *heard);

@@ -28,8 +28,9 @@ pub fn worker_memory_bytes((frames, size): (u32, FrameSize), links: usize) -> us
 /// Rings of a socket in both places, and room for bursts.
 const SOCKET_BYTES: usize = 256 << 10;
 
-/// Largest symbol that fits an IP packet of `mtu` bytes towards `address` behind `before` bytes, which
-/// are [`recoded_pipeline::params::FlowCode::header_bytes`]. `None` when not even one byte fits.
+/// Largest symbol that fits an IP packet of `mtu` bytes towards `address` behind `before` bytes,
+/// which are [`recoded_pipeline::params::FlowCode::header_bytes`]. `None` when not even one byte
+/// fits.
 pub fn symbol_bytes_max(mtu: usize, address: IpAddr, before: usize) -> Option<usize> {
     mtu.checked_sub(packet_bytes(address, before, 0)).filter(|bytes| *bytes > 0)
 }

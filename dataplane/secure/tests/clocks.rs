@@ -171,7 +171,7 @@ fn ends_that_start_again_with_any_clock_agree_within_a_second_and_then_rest() {
         let more = pair.initiations.each_ref().map(Vec::len);
         assert!(more[0] + more[1] <= sent[0] + sent[1] + 3, "{sent:?}, then {more:?}");
         assert!(pair.agreed() <= agreed + 2, "keys change again and again");
-        // Keys change by age whoever must begin.
+        // Keys change by age, whichever side must begin.
         pair.run(120_000);
         pair.assert_talking("with the next keys");
         // The other one starts again, with the clock of long ago, too.

@@ -1,5 +1,5 @@
 //! Two nodes with several paths between them agree on keys for each: a message of one path means
-//! nothing on another one, whoever writes the number of the path anew.
+//! nothing on another one, also where the number of the path is rewritten.
 
 #![forbid(unsafe_code)]
 

@@ -172,7 +172,8 @@ impl Socket {
         if socket.lent == 0 {
             return Err(XskError::NoFrames { interface: interface.to_owned() });
         }
-        // Drivers that do not copy look for frames when the socket is bound, before it can have any.
+        // Drivers that do not copy look for frames when the socket is bound, before it can have
+        // any.
         socket.starvation.seen = socket.found_empty();
         Ok((socket, mode, reason))
     }

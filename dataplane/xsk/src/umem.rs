@@ -67,13 +67,12 @@ impl FrameSize {
     /// The least that receives packets of so many bytes, Ethernet header included, as far as there
     /// is one.
     pub fn receiving(packet_bytes: usize) -> FrameSize {
-        let bytes = packet_bytes.saturating_add(XDP_HEADROOM_BYTES);
+        let bytes = packet_bytes.saturating_add(XDP_HEADROOM_BYTES).min(FrameSize::LARGEST.bytes());
         let fixed = [FrameSize::SMALL, FrameSize::PAGE];
         let fitting = fixed.into_iter().find(|size| size.bytes() >= bytes);
         // An odd number of cache lines spreads the frames over all cache sets.
-        let lines = |bytes: usize| (bytes.div_ceil(CACHE_LINE_BYTES) | 1) * CACHE_LINE_BYTES;
-        let larger = || u16::try_from(lines(bytes)).map_or(FrameSize::LARGEST, FrameSize);
-        fitting.unwrap_or_else(|| larger().min(FrameSize::LARGEST))
+        let lines = bytes.div_ceil(CACHE_LINE_BYTES) | 1;
+        fitting.unwrap_or(FrameSize((lines * CACHE_LINE_BYTES) as u16))
     }
 
     /// Bytes of a frame.

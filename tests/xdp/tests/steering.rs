@@ -310,8 +310,8 @@ fn packets_of_neighbours_to_us_are_taken_and_no_others() {
             let frame = Recipe { hosts, ..recipe.clone() }.build();
             assert_eq!(steering.run(&frame), expected, "{hosts:?} of {recipe:?}");
         }
-        let stranger = Recipe { hosts: [3, 2], first: 0x27, flow: 0, ..one.clone() };
-        assert_eq!(steering.run(&stranger.build()), Verdict::DropNotNeighbour);
+        let third_party = Recipe { hosts: [3, 2], first: 0x27, flow: 0, ..one.clone() };
+        assert_eq!(steering.run(&third_party.build()), Verdict::DropNotNeighbour);
         // Who is no neighbour does not learn which flows there are.
         let unknown = Recipe { hosts: [3, 2], flow: FLOW + 1, ..one.clone() };
         assert_eq!(steering.run(&unknown.build()), Verdict::DropNotNeighbour);

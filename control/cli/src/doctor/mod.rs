@@ -241,13 +241,13 @@ mod tests {
     fn icmp_errors_are_errors_while_they_come_and_nothing_afterwards() {
         let with = |count| {
             let mut state = fixed::state();
-            state.links[1].faults.insert("rx_icmp_no_port".into(), count);
+            state.links[0].faults.insert("rx_icmp_no_port".into(), count);
             state
         };
         assert!(!said(&with(5), &with(5)).contains("rx_icmp_no_port"));
         let text = said(&with(5), &with(7));
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let link = &fixed::state().links[1].name;
+        let link = &fixed::state().links[0].name;
         let cause = format!("FAIL link {link} rx_icmp_no_port, 2 more while looking");
         assert!(words.contains(&cause) && words.contains("Start recoded there"), "{text}");
     }

@@ -124,6 +124,7 @@ fn source() -> Flow {
         arrived_theory: Some(1.0 - (hop + 1) as f64 * 0.000_098),
     });
     Flow {
+        waits: String::new(),
         id: 1,
         role: "source".into(),
         tunnel: Some("rec0".into()),
@@ -376,10 +377,12 @@ fn neighbour(address: &str, resolved: bool) -> Neighbour {
 
 fn link(name: &str, interface: &str, local: &str) -> Link {
     Link {
+        waits: String::new(),
         name: name.into(),
         interface: interface.into(),
         local: local.into(),
         state: "up".into(),
+        waits: String::new(),
         mtu: 1500,
         xdp_mode: "native".into(),
         socket_mode: "copy".into(),

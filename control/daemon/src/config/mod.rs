@@ -75,9 +75,8 @@ pub struct Config {
     pub daemon: Daemon,
     /// `[[link]]`, in order.
     pub links: Vec<Link>,
-    /// Every next hop and upstream that a flow names, and every neighbour with a key, whether a flow
-    /// names it or not, once each; the index is the
-    /// [`recoded_pipeline::params::PeerId`].
+    /// Every next hop and upstream that a flow names, and every neighbour with a key, whether a
+    /// flow names it or not, once each; the index is the [`recoded_pipeline::params::PeerId`].
     pub hops: Vec<Neighbour>,
     /// `[[tunnel]]`, in order; the index is the [`recoded_pipeline::params::TunnelId`].
     pub tunnels: Vec<Tunnel>,

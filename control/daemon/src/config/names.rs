@@ -202,8 +202,8 @@ impl Document {
 
     /// Puts addresses in the place of host names: what `names` has, or without them, for a check of
     /// the file alone, addresses that no host has. Names that stay unknown get such, too, so that
-    /// the rest can be checked and run ([`Named::trouble`]). Where our own address is not written it
-    /// is unspecified, of the family of the neighbours.
+    /// the rest can be checked and run ([`Named::trouble`]). Where our own address is not written
+    /// it is unspecified, of the family of the neighbours.
     pub fn resolve(&mut self, names: Option<&Names>) {
         let mut named = Vec::<Named>::new();
         let families = self.resolve_own(names);

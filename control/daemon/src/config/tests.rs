@@ -100,7 +100,10 @@ fn shortest_source_gets_the_documented_defaults() {
 fn relay_and_sink_see_sizes_by_the_packets() {
     let relay = parse(&format!("{HEAD}{RELAY}")).expect("valid");
     let params = &relay.flows[0].params;
-    assert_eq!((params.generation_size, params.symbol_bytes), (16, symbol_bytes_in(FrameSize::SMALL)));
+    assert_eq!(
+        (params.generation_size, params.symbol_bytes),
+        (16, symbol_bytes_in(FrameSize::SMALL))
+    );
     assert_eq!(params.role, Role::Relay { upstream: PeerId(0) });
     assert_eq!(params.next_hops, [PeerId(1)]);
     let sink = parse(&format!("{HEAD}{SINK}")).expect("valid");

@@ -159,22 +159,22 @@ fn neighbours_that_roam_are_recognised_by_their_tags_and_copies_and_forgeries_ar
     let mut look = |packet: &[u8]| receiver.recognise(roaming(), packet, &mut counters);
     let mut forged = packets[0].clone();
     forged[3] ^= 1;
-    assert_eq!(look(&forged), None);
-    let found = |is_newest| Some((PEER, Admitted { packet: Some(8), is_newest }));
+    assert_eq!(look(&forged), Err(Refused::Tag));
+    let found = |is_newest| Ok((PEER, Admitted { packet: Some(8), is_newest }));
     assert_eq!(look(&packets[1]), found(true));
     assert_eq!(look(&packets[0]), found(false), "it was overtaken, and moves nothing");
-    assert_eq!(look(&packets[1]), None, "a copy");
+    assert_eq!(look(&packets[1]), Err(Refused::Replayed), "a copy");
     assert_eq!(look(&packets[2]), found(true));
-    assert_eq!(look(&packets[2][..5]), None);
-    assert_eq!(counters.rx_elsewhere, 3);
+    assert_eq!(look(&packets[2][..5]), Err(Refused::Malformed));
     // What goes on to the thread of keys does so from anywhere.
     let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_announcement(&Announcement::default(), &[], &mut message);
     let announcement = tagged(&sender, &message[..len]);
     let found = receiver.recognise(roaming(), &announcement, &mut counters);
-    assert_eq!(found, Some((PEER, Admitted { packet: None, is_newest: true })));
+    assert_eq!(found, Ok((PEER, Admitted { packet: None, is_newest: true })));
     assert_eq!(letters.recv().unwrap().packet(), &message[..len]);
-    assert_eq!(receiver.recognise([PeerId(1)].into_iter(), &announcement, &mut counters), None);
+    let others = receiver.recognise([PeerId(1)].into_iter(), &announcement, &mut counters);
+    assert_eq!(others, Err(Refused::UnknownKey));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use recoded_secure::{
 };
 use std::sync::Arc;
 
-/// How long symbols of a session come after the sink started again and has another one: streams keep
-/// symbols for four seconds, and send them again.
+/// How long symbols of a session come after the sink started again and has another one: streams
+/// keep symbols for four seconds, and send them again.
 const FRESH_NANOS: u64 = 5_000_000_000;
 
 /// The other side.

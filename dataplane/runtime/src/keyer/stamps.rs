@@ -2,8 +2,8 @@
 //!
 //! A stamp is the wall clock, or, where that is behind (a box without a battery starts in 1970, a
 //! clock ran ahead and was corrected), above all stamps of earlier starts, which are on record, and
-//! above those of the peers, which may have no record of this node's but know the time: relays refuse
-//! grants that are older than those of an earlier start.
+//! above those of the peers, which may have no record of this node's but know the time: relays
+//! refuse grants that are older than those of an earlier start.
 
 use crate::memory::Memory;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// after a crash is so far ahead of its clock at most.
 const RESERVE_NANOS: u64 = 60_000_000_000;
 
-/// Stamps of peers from which on they are no time: the year 2262. A peer that lies cannot use up all.
+/// Stamps of peers from which on they are no time: the year 2262. A peer that lies cannot use up
+/// all.
 const STAMP_MAX: u64 = i64::MAX as u64;
 
 /// The next stamps.

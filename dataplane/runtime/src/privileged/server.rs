@@ -264,8 +264,8 @@ impl Privileged {
         let link = links.position(|link| link.interface == interface);
         let link = link.ok_or("no link has this interface")?;
         let local = own::address(&self.topology, link, (&self.netlink, &now)).ok();
-        // The program of an interface that is gone, or of another address, must be gone, too, before
-        // another is attached.
+        // The program of an interface that is gone, or of another address, must be gone, too,
+        // before another is attached.
         let is_other = |attachment: &mut Attachment| {
             let is_moved = attachment.local().is_some() && attachment.local() != local;
             is_moved || attachment.index() != now.index

@@ -176,8 +176,9 @@ impl Session {
     }
 
     /// Reads a message that the [`Gate`](super::Gate) passed. Nothing changes when it is refused,
-    /// but that an initiation of the peer that is far too old makes this side begin a handshake, once
-    /// a second at most: the peer's clock went back while it restarted, or it is a recorded one.
+    /// but that an initiation of the peer that is far too old makes this side begin a handshake,
+    /// once a second at most: the peer's clock went back while it restarted, or it is a recorded
+    /// one.
     ///
     /// # Errors
     /// It is not a message of this peer, not one that is waited for, or one that came before.

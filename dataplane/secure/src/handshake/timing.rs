@@ -9,9 +9,10 @@ pub const REKEY_NANOS: u64 = 120 * SECOND;
 /// Age at which the other side does, where the first one has not.
 pub const REKEY_RESPONDER_NANOS: u64 = 150 * SECOND;
 
-/// Silence of a neighbour, although a few packets were sent to it, after which other keys are agreed
-/// on: it may have lost those in use with where this node is. Neighbours say something of themselves
-/// every ten seconds, so two such packets must be lost. After many packets it is much shorter, see
+/// Silence of a neighbour, although a few packets were sent to it, after which other keys are
+/// agreed on: it may have lost those in use with where this node is. Neighbours say something of
+/// themselves every ten seconds, so two such packets must be lost. After many packets it is much
+/// shorter, see
 /// `silence`.
 pub const SILENCE_NANOS: u64 = 25 * SECOND;
 
@@ -41,9 +42,9 @@ pub const START_NANOS: u64 = SECOND / 100;
 /// Shortest time between two initiations of a peer that are looked at.
 pub const INITIATION_NANOS_MIN: u64 = 20_000_000;
 
-/// How much older than the newest initiation of a peer another one must be to show that its clock went
-/// back: copies that took another path are younger, and a clock that is less behind has caught up by
-/// then.
+/// How much older than the newest initiation of a peer another one must be to show that its clock
+/// went back: copies that took another path are younger, and a clock that is less behind has caught
+/// up by then.
 pub const STALE_NANOS: u64 = 4 * SECOND;
 
 /// Shortest time between two initiations of this side that stale ones of the peer cause: recorded

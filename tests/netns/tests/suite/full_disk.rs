@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common;
-use crate::processes::wait_for_another;
+use crate::processes::{is_running, wait_for_another};
 use recoded_netns::process::run;
 use recoded_netns::{Bed, Daemon, LinePlan, Loss};
 use rustix::process::Signal;
@@ -39,7 +39,8 @@ impl Disk {
 
     fn clear(&self) {
         for file in fs::read_dir(&self.folder).unwrap().map(Result::unwrap) {
-            if file.file_name().to_string_lossy().starts_with("filler") {
+            let name = file.file_name();
+            if name.to_string_lossy().starts_with("filler") || name == "more" {
                 fs::remove_file(file.path()).unwrap();
             }
         }
@@ -86,22 +87,23 @@ fn supervisor_that_dies_after_a_full_disk_is_followed_by_one_that_takes_over() {
     wait_for_another(&mut daemon, first);
     let second = pid(&daemon);
     assert_eq!(disk.recorded(), Some(first.into()), "the record was written to a full disk");
+    // It follows as soon as there is room.
+    disk.clear();
+    common::wait_for("the record", &daemon, || disk.recorded() == Some(second.into()));
+    assert!(daemon.log().contains("what runs is on record again"), "{}", daemon.log());
 
+    disk.fill();
+    daemon.signal_dataplane(Signal::KILL).unwrap();
+    wait_for_another(&mut daemon, second);
+    let third = pid(&daemon);
+    assert_eq!(disk.recorded(), Some(second.into()), "the record was written to a full disk");
     daemon.kill_supervisor();
     daemon.start_supervisor().unwrap();
     // The process that was left answers until it is replaced.
     common::wait_for("a process of the new supervisor", &daemon, || {
-        daemon.dataplane_pid().is_ok_and(|pid| pid != second)
+        daemon.dataplane_pid().is_ok_and(|pid| pid != third) && !is_running(third)
     });
     daemon.wait_until_it_answers().unwrap();
-    let third = pid(&daemon);
-    assert_ne!(second, third);
-
-    // The record follows as soon as there is room.
-    assert_ne!(disk.recorded(), Some(third.into()));
-    disk.clear();
-    common::wait_for("the record", &daemon, || disk.recorded() == Some(third.into()));
-    assert!(daemon.log().contains("what runs is on record again"), "{}", daemon.log());
 }
 
 /// Nothing says that a process was left: it has the control socket, and its XDP programs are in the
@@ -127,7 +129,12 @@ fn printed_cure_of_a_program_that_is_in_the_way_works() {
         assert!(said.contains(&format!("`{cure}`")), "{said}");
     }
     run(Command::new("sh").args(["-c", &cure])).unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    common::wait_for("the end of the process", &daemon, || !is_running(left));
+    // Its tunnel outlives it, as it should where a supervisor follows.
+    daemon.start_supervisor().unwrap();
+    let said = wait_for_end(&bed, "an interface named `rec0`");
+    assert!(said.contains("(`ip link delete rec0`)"), "{said}");
+    bed.source().ip("link delete rec0").unwrap();
     daemon.start_supervisor().unwrap();
     daemon.wait_until_it_answers().unwrap();
 }

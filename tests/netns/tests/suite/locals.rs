@@ -53,7 +53,7 @@ fn stream(bed: &Bed, seconds: u64) -> Probe {
     Probe::start(bed.source(), bed.sink(), &plan).unwrap()
 }
 
-/// It was down for good, and reload and SIGHUP were refused for a `local` that nobody had written.
+/// It was down for good, and reload and SIGHUP were refused for a `local` that was not written.
 #[test]
 fn address_that_dhcp_changes_is_followed_within_a_second_at_a_roaming_client() {
     let Some(_turn) = common::daemons() else { return };

@@ -133,8 +133,8 @@ fn signal_all(daemon: &Daemon, processes: &[u32], signal: Signal) {
     }
 }
 
-/// `hostile.md`, F4: all processes of a box stand still, as those of a paused container do. The pause
-/// is lost, and no process is killed for it: of one box or of all.
+/// `hostile.md`, F4: all processes of a box stand still, as those of a paused container do. The
+/// pause is lost, and no process is killed for it: of one box or of all.
 #[test]
 fn boxes_that_stand_still_for_a_while_lose_nothing_but_that() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -163,8 +163,8 @@ fn boxes_that_stand_still_for_a_while_lose_nothing_but_that() {
 }
 
 /// A box without a battery starts in 1970: the other end has heard newer handshakes of it. Keys are
-/// agreed on at once, and both name the clock; where the record of its stamps is kept, nobody even
-/// notices.
+/// agreed on at once, and both name the clock; where the record of its stamps is kept, no session
+/// is lost.
 #[test]
 fn box_that_starts_in_1970_has_sessions_within_five_seconds_and_both_ends_name_the_clock() {
     let Some(_turn) = common::daemons_beside() else { return };

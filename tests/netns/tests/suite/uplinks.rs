@@ -94,7 +94,7 @@ fn rebind(bed: &Bed, nat: (usize, &str, &str, &str), first: u16) {
     host.ip(&format!("route replace 10.77.5.0/24 via {gateway}")).unwrap();
 }
 
-/// Both daemons by the `net.toml` of the network: nobody writes numbers of paths.
+/// Both daemons by the `net.toml` of the network: numbers of paths are not written.
 fn start(bed: &Bed, spread: &str) -> Vec<Daemon> {
     let keys = AuthPlan::new("full", HUB);
     let key_file = |host: usize| bed.directory().join(format!("key{host}"));

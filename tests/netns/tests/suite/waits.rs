@@ -97,8 +97,8 @@ fn missing_interface_is_waited_for_and_taken_into_use_without_a_lost_packet_else
     };
     source.ip("addr add 192.0.2.1/24 dev wan0").unwrap();
     common::wait_for("the link is used", &near, || is_at("192.0.2.1"));
-    source.ip("addr add 192.0.2.2/24 dev wan0").unwrap();
     source.ip("addr del 192.0.2.1/24 dev wan0").unwrap();
+    source.ip("addr add 192.0.2.2/24 dev wan0").unwrap();
     common::wait_for("the other address", &near, || is_at("192.0.2.2"));
     source.ip("link del wan0").unwrap();
     common::wait_for("it is gone", &near, || waits(&near, "spare") == "interface wan0 is missing");

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 const ANNOTATED: &str = include_str!("../../../recoded.toml");
 
 /// A file with one flow, as sections of keys and values, to be edited.
+#[derive(Clone)]
 struct File(Vec<(&'static str, Vec<(&'static str, String)>)>);
 
 impl File {

@@ -76,7 +76,8 @@ fn newest(history: &History) -> Vec<Entry> {
     past
 }
 
-/// Whether this host has a place for it; else why not. Interfaces that `in_force` has may be missing.
+/// Whether this host has a place for it; else why not. Interfaces that `in_force` has may be
+/// missing.
 pub fn fits(config: &Config, in_force: Option<&Config>) -> Result<(), String> {
     let known = |link: &&Link| {
         let mut links = in_force.iter().flat_map(|config| &config.links);

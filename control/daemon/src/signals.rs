@@ -1,0 +1,23 @@
+//! Signals of the supervisor, besides those that stop it.
+
+use std::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Requests by signal.
+pub struct Signals {
+    /// SIGHUP: read the configuration again.
+    pub hangup: Signal,
+    /// SIGUSR2: hand over to the program that is installed now.
+    pub replace: Signal,
+}
+
+impl Signals {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// Linux refuses a handler.
+    pub fn listen() -> io::Result<Signals> {
+        let replace = signal(SignalKind::user_defined2())?;
+        Ok(Signals { hangup: signal(SignalKind::hangup())?, replace })
+    }
+}
