@@ -1,6 +1,7 @@
 //! All cases, by the machine that they share. One boot takes longer than most cases, so cases of
 //! one kernel share a machine.
 
+mod faults;
 mod kernels;
 mod nics;
 mod stacks;

@@ -1,11 +1,12 @@
-//! Interfaces as link that lie on top of others.
+//! Interfaces as link that lie on top of others, and faults of a path and of a card.
 
 use recoded_netns::Namespace;
 
+use super::faults::{flap, netem};
 use super::trial::Trial;
 use super::{Case, Machine, Nic};
 use crate::LabError;
-use crate::guest::Stack;
+use crate::guest::{Guest, Stack};
 use crate::host::Kernel;
 
 /// One pair of cards, on which each case makes its interfaces.
@@ -15,12 +16,12 @@ pub const MACHINE: Machine = Machine {
     nics: &[Nic::Virtio],
     processors: 1,
     memory_mib: 1536,
-    modules: &["tun", "8021q", "bonding", "bridge", "macvlan", "vrf"],
+    modules: &["tun", "sch_netem", "8021q", "bonding", "bridge", "macvlan", "vrf"],
     seconds: 480,
     cases: &CASES,
 };
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 18] = [
     Case {
         name: "vlan-auto",
         shows: "the default on a VLAN (802.1Q)",
@@ -91,10 +92,41 @@ const CASES: [Case; 14] = [
         shows: "UDP sockets on an interface in a VRF",
         run: |guest| trial(Some("udp"), ["none", "udp"], vrf).run(guest),
     },
+    Case {
+        name: "netem-loss",
+        shows: "UDP sockets over 10 % of loss and 10 ms by netem; the measured loss agrees",
+        run: netem,
+    },
+    Case {
+        name: "flap-xdp",
+        shows: "AF_XDP sockets carry again when the card was down for 3 s",
+        run: |guest| flap(guest, Nic::Virtio, "xdp"),
+    },
+    Case {
+        name: "flap-udp",
+        shows: "UDP sockets carry again when the card was down for 3 s",
+        run: |guest| flap(guest, Nic::Virtio, "udp"),
+    },
+    Case {
+        name: "bond-xdp",
+        shows: "backend = \"xdp\" on a bond is refused, with the cause",
+        run: bond_refused,
+    },
 ];
 
 fn trial(backend: Option<&'static str>, modes: [&'static str; 2], stack: Stack) -> Trial {
     Trial::new(Nic::Virtio, backend, modes).stack(stack)
+}
+
+/// Packets arrive on queues of the members, which sockets of the bond do not serve.
+fn bond_refused(guest: &Guest) -> Result<String, LabError> {
+    match trial(Some("xdp"), ["", ""], bond).run(guest) {
+        Err(LabError::Wrong(reason)) if reason.contains("`bond7` is a bond") => {
+            Ok("refused in words".into())
+        }
+        Err(error) => Err(error),
+        Ok(modes) => LabError::wrong(format!("it was not refused: {modes}")),
+    }
 }
 
 fn vlan(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {

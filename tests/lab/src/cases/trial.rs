@@ -31,7 +31,6 @@ impl Trial {
 
     pub(super) fn run(self, guest: &Guest) -> Result<String, LabError> {
         let pair = guest.pair(self.nic)?;
-        pair.one_queue()?;
         let Trial { backend, stack, .. } = self;
         let boxes = pair.start(&Setup { backend, stack, ..Setup::default() })?;
         boxes.carry()?;

@@ -1,11 +1,7 @@
 //! Two interfaces that a hub joins.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
-
-use recoded_netns::process;
 
 use super::boxes::{Boxes, Setup};
 use crate::LabError;
@@ -28,20 +24,6 @@ impl Pair {
         Ok(Pair { case, interfaces })
     }
 
-    /// Leaves each NIC one queue, where its driver can do that. Others deliver to the first one.
-    ///
-    /// # Errors
-    /// When there is no `ethtool`.
-    pub fn one_queue(&self) -> Result<(), LabError> {
-        for interface in &self.interfaces {
-            if queues(interface) > 1 {
-                let mut command = Command::new("ethtool");
-                process::output(command.args(["-L", interface, "combined", "1"]))?;
-            }
-        }
-        Ok(())
-    }
-
     /// Moves each interface into a namespace, with an address, and starts a daemon there.
     ///
     /// # Errors
@@ -49,13 +31,6 @@ impl Pair {
     pub fn start(&self, setup: &Setup) -> Result<Boxes, LabError> {
         Boxes::start(self.case, &self.interfaces, setup)
     }
-}
-
-/// Receive queues of an interface.
-fn queues(interface: &str) -> usize {
-    let folder = Path::new("/sys/class/net").join(interface).join("queues");
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-")).count()
 }
 
 /// The interface with a MAC address.
