@@ -315,7 +315,7 @@ mod tests {
             has_carrier: true,
             mtu: 1500,
             program: None,
-            queues: Some(1),
+            is_bond: false,
         }
     }
 
