@@ -56,8 +56,8 @@ const REPORT_NANOS: Nanos = 10_000_000;
 /// Probes of a size until it is taken not to pass.
 const TRIES: u8 = 3;
 
-/// A search that takes longer is not waited for.
-const SEARCH_NANOS: Nanos = 700_000_000;
+/// A search that takes longer is not waited for: packets are lost meanwhile.
+const SEARCH_NANOS: Nanos = 250_000_000;
 
 /// How often it is tried whether larger packets pass (RFC 8899 has ten minutes, for many more
 /// flows), and by how much.

@@ -320,9 +320,16 @@ mod tests {
         assert_eq!(longer, Some(Refusal::SymbolBytes(limit as u16)));
         assert_eq!(judged_after(LEFT, sizes(32, 0), None), None, "nothing is known of its packets");
         let stream = PacketType::Stream;
-        let longer = judged(stream, packet(limit + 1), sizes(16, 10));
-        assert_eq!(longer, Some(Refusal::SymbolBytes(limit as u16)), "no stage takes them");
-        assert_eq!(judged(stream, packet(limit), sizes(16, 10)), None);
+        assert_eq!(judged(stream, packet(limit + 1), sizes(16, 10)), None, "the link has no room");
+        let (snapshot, room) = (&snapshot(), |_| 9000);
+        let around =
+            Surroundings { now: 0, clock: 0, snapshot, room: &room, memory_bytes: 32 << 20 };
+        for (symbol, expected) in
+            [(limit, None), (limit + 1, Some(Refusal::SymbolBytes(limit as u16)))]
+        {
+            let before = Passing { code: stream, packet_bytes: packet(symbol), sizes: None };
+            assert_eq!(judge(&around, LEFT, sizes(16, 10), Some(before)), expected, "{symbol}");
+        }
         let Some(Refusal::Memory(mebibytes)) = judged(stream, 1400, sizes(16, 16)) else {
             panic!("65536 symbols do not fit 32 MiB");
         };
