@@ -129,7 +129,7 @@ impl Pair {
                     self.initiations[end].push(out[..turn.send].to_vec());
                     self.send(end, Travelling::Message(out[..turn.send].to_vec()));
                 }
-                if turn.hello || self.now / MILLI % 10 == 0 {
+                if turn.hello || (self.now / MILLI).is_multiple_of(10) {
                     self.send_packet(end);
                 }
             }
