@@ -56,9 +56,6 @@ const REPORT_NANOS: Nanos = 10_000_000;
 /// Probes of a size until it is taken not to pass.
 const TRIES: u8 = 3;
 
-/// A search that takes longer is not waited for: packets are lost meanwhile.
-const SEARCH_NANOS: Nanos = 250_000_000;
-
 /// How often it is tried whether larger packets pass (RFC 8899 has ten minutes, for many more
 /// flows), and by how much.
 const RAISE_NANOS: Nanos = 5_000_000_000;
@@ -78,8 +75,6 @@ pub(crate) struct Sizes {
     confirmed: u16,
     doubt: Option<Doubt>,
     limit: Option<Limit>,
-    /// When it was last told of anything.
-    now: Nanos,
 }
 
 /// A size of which packets were lost lately and none came since.
@@ -105,10 +100,6 @@ struct Limit {
     next_at: Nanos,
     /// Whether data was sent since it was last tried to raise it.
     is_used: bool,
-    /// The largest that came when a search last ended, also one before this limit.
-    settled: Option<u16>,
-    /// When the limit fell.
-    since: Nanos,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -131,7 +122,6 @@ impl Default for Sizes {
             confirmed: 0,
             doubt: None,
             limit: None,
-            now: 0,
         }
     }
 }
@@ -147,7 +137,6 @@ impl Sizes {
 
     /// Notes a packet that came.
     pub(crate) fn came(&mut self, bytes: u16, now: Nanos) {
-        self.now = now;
         self.came = self.came.wrapping_add(1);
         self.lost[..=class(bytes)].fill(0);
         self.confirmed = self.confirmed.max(bytes);
@@ -165,7 +154,6 @@ impl Sizes {
 
     /// Notes a packet that was lost.
     pub(crate) fn lost(&mut self, bytes: u16, now: Nanos) {
-        self.now = now;
         if bytes <= FLOOR_BYTES || self.exceeds(bytes) {
             return;
         }
@@ -191,8 +179,6 @@ impl Sizes {
                 tries: 0,
                 next_at: now,
                 is_used: true,
-                settled: self.limit.and_then(|limit| limit.settled),
-                since: now,
             };
             self.confirmed = limit.came;
             self.limit = Some(limit);
@@ -204,12 +190,9 @@ impl Sizes {
         self.lost[class(doubt.came.max(FLOOR_BYTES)) + 1..].first().copied().unwrap_or(0)
     }
 
-    /// The largest packet that comes, if larger ones do not: once it is found, or the search takes
-    /// long. Hosts that are told less keep to it for minutes.
+    /// The largest packet that comes, if larger ones do not.
     pub(crate) fn limit(&self) -> Option<u16> {
-        let limit = self.limit.as_ref()?;
-        let is_long = limit.since.saturating_add(SEARCH_NANOS) <= self.now;
-        if is_long { Some(limit.came) } else { limit.settled }
+        self.limit.map(|limit| limit.came)
     }
 
     /// Whether a packet is too large to come, as far as is known.
@@ -236,7 +219,6 @@ impl Sizes {
 
     /// Bytes of the probe that leaves now, if one is due.
     pub(crate) fn probe(&mut self, round_trip: Nanos, now: Nanos) -> Option<u16> {
-        self.now = now;
         let is_due = |due: Option<Nanos>| due.is_some_and(|due| due <= now);
         if is_due(self.doubt_due(round_trip)) {
             return self.doubt.as_mut().map(|doubt| doubt.probe(round_trip, now));
@@ -281,7 +263,6 @@ impl Limit {
     fn narrow(&mut self, now: Nanos) {
         if self.lost.saturating_sub(self.came) <= CLASS_BYTES {
             (self.phase, self.next_at) = (Phase::Rest, now + RAISE_NANOS);
-            self.settled = Some(self.came);
         }
     }
 
@@ -301,7 +282,9 @@ impl Limit {
             }
         }
         self.tries += 1;
-        self.next_at = now + patience(round_trip);
+        // Not all in one burst of losses, and not each after the one before is given up.
+        let patience = patience(round_trip);
+        self.next_at = now + if self.tries < TRIES { patience / 4 } else { patience };
         Some(self.size(largest))
     }
 
@@ -413,21 +396,13 @@ mod tests {
         assert_eq!(path.probes, 0);
     }
 
-    /// A host that is told of a packet too large keeps to the size for ten minutes, so the tunnel
-    /// must not have the least of all while the search goes on.
+    /// From the least of all to a common MTU, where jumbo frames are lost.
     #[test]
-    fn limit_is_told_once_it_is_found() {
-        for (carries, large) in [(1372, 1448), (1472, 8973)] {
-            let mut path = Path::new(carries, 0.0);
-            let mut told = Vec::new();
-            for _ in 0..3000 {
-                path.run(1, &[16, large]);
-                told.extend(path.sizes.limit());
-            }
-            let least = told.iter().min().copied().expect("it is found");
-            assert!((carries - CLASS_BYTES..=carries).contains(&least), "{least} of {carries}");
-            assert!(told.len() > 2000, "known for {} ms of 3000", told.len());
-        }
+    fn limit_far_below_what_is_sent_is_found_soon() {
+        let mut path = Path::new(1472, 0.0);
+        path.run(500, &[16, 8973]);
+        let limit = path.sizes.limit().expect("there is one");
+        assert!((1472 - CLASS_BYTES..=1472).contains(&limit), "{limit}");
     }
 
     #[test]
