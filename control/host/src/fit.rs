@@ -11,6 +11,9 @@ use std::net::IpAddr;
 /// A table of connections that is fuller than this many per cent drops new ones in a burst.
 const TRACKING_PERCENT_MAX: u64 = 90;
 
+/// Name of the process that has the ports of links.
+const DATAPLANE_PROCESS: &str = "recoded-dp";
+
 /// `rp_filter` that drops packets whose answers would take another interface.
 const STRICT: u8 = 1;
 
@@ -40,6 +43,11 @@ fn port(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let (Some(holder), Some(port)) = (holders.find(|it| it.link == link.name), plan.port) else {
         return;
     };
+    // The daemon that runs by this configuration has it.
+    let is_own = |(name, _): &(String, u32)| name == DATAPLANE_PROCESS;
+    if plan.is_running && holder.process.as_ref().is_none_or(is_own) {
+        return;
+    }
     let (who, cure) = match &holder.process {
         Some((name, pid)) => (format!("{name} (process {pid})"), format!("stop it (kill {pid})")),
         None => {

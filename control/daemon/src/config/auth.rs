@@ -140,7 +140,8 @@ pub fn neighbours(
                  roams, write path = 1 here and at the other end of this one, 2 for a third",
                 twin.neighbour.address
             );
-            reader.refuse("path", "is taken", &rule);
+            let key = if reader.has("path") { "path" } else { "public_key" };
+            reader.refuse(key, "is taken", &rule);
         }
         neighbours.push(NeighbourKey { neighbour, known, roams, path });
     }

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// Permissions withheld from the socket: owner and group read and write, others do not.
 const SOCKET_UMASK: Mode = Mode::from_raw_mode(0o117);
 
+/// Flags of a socket that accepts connections, in `/proc/net/unix` (`__SO_ACCEPTCON`).
+const LISTENS: &str = "00010000";
+
 /// Linux ends a process within some tens of milliseconds, more under load.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 const RELEASE_PAUSE: Duration = Duration::from_millis(20);
@@ -148,7 +151,9 @@ fn in_use(path: &Path) -> SocketError {
 fn listener(path: &Path) -> Option<u32> {
     let table = fs::read_to_string("/proc/net/unix").ok()?;
     let name = path.to_str()?;
-    let mut lines = table.lines().filter_map(|line| line.strip_suffix(name));
+    // Connections that it accepted have the same path.
+    let listens = |line: &&str| line.split_whitespace().nth(3) == Some(LISTENS);
+    let mut lines = table.lines().filter_map(|line| line.strip_suffix(name)).filter(listens);
     let inode = lines.find_map(|line| line.split_whitespace().nth(6).map(str::to_owned))?;
     let wanted = format!("socket:[{inode}]");
     let processes = fs::read_dir("/proc").ok()?.flatten();

@@ -83,11 +83,19 @@ fn port_of_another_program_is_found_with_its_name() {
         holders: vec![Holder { link: "dsl".into(), address: [0, 0, 0, 0].into(), process }],
         ..Surroundings::default()
     };
-    let text = |process| text(&found(&plan(), holder(process)));
-    let named = text(Some(("openvpn".to_owned(), 77)));
-    assert!(named.contains("openvpn (process 77) has UDP port 9426 of 0.0.0.0"), "{named}");
-    assert!(named.contains("kill 77"), "{named}");
-    assert!(text(None).contains("ss -ulpn sport = :9426"));
+    let stopped = Plan { is_running: false, ..plan() };
+    let text = |plan: &Plan, process| text(&found(plan, holder(process)));
+    let openvpn = || Some(("openvpn".to_owned(), 77));
+    for plan in [plan(), stopped.clone()] {
+        let named = text(&plan, openvpn());
+        assert!(named.contains("openvpn (process 77) has UDP port 9426 of 0.0.0.0"), "{named}");
+        assert!(named.contains("kill 77"), "{named}");
+    }
+    assert!(text(&stopped, None).contains("ss -ulpn sport = :9426"));
+    // The daemon that answers at the control socket has its own ports.
+    let own = Some((DATAPLANE_PROCESS.to_owned(), 77));
+    assert_eq!(text(&plan(), own.clone()), "");
+    assert!(text(&stopped, own).contains("recoded-dp (process 77)"));
 }
 
 #[test]
