@@ -305,11 +305,12 @@ fn errors_of_opening_name_what_is_in_the_way() {
         ip(&format!("-n {} tuntap add mode tun name rec0", bed.right));
         let error = Resources::open(&taken).err().unwrap();
         assert!(matches!(error, StartError::TunnelExists { .. }), "{error}");
+        assert_eq!(Interface::query("eth0").unwrap().program, None, "failed opens clean up");
+        // Workers need no queue of their own.
         taken.tunnels.clear();
         taken.workers = 3;
-        let error = Resources::open(&taken).err().unwrap();
-        assert!(error.to_string().contains("has no queue"), "{error}");
-        assert_eq!(Interface::query("eth0").unwrap().program, None, "failed opens clean up");
+        drop(Resources::open(&taken).unwrap());
+        assert_eq!(Interface::query("eth0").unwrap().program, None, "so does closing");
     });
 }
 
