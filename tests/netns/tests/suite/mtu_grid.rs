@@ -47,7 +47,9 @@ fn start(bed: &Bed, case: &Case) -> Vec<Daemon> {
     let mut plan = LinePlan::protected(bed.hops());
     plan.chooses = (0..=bed.hops()).collect();
     plan.auth = case.auth.map(|level| AuthPlan::new(level, bed.hops()));
-    plan.flows.iter_mut().for_each(|flow| flow.code = case.code);
+    for flow in &mut plan.flows {
+        (flow.code, flow.field) = (case.code, 256);
+    }
     Daemon::start_line(bed, &plan).unwrap()
 }
 

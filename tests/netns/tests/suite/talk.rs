@@ -88,7 +88,7 @@ fn symbols_longer_than_a_relay_takes_are_named_at_both() {
     wait("the source knows", 20, || disagreements(&source) == [said(1, false)]);
     wait("the relay knows", 20, || disagreements(&relay) == [said(1, true)]);
     let words = neighbours(&source).remove(0).disagreements.remove(0);
-    assert!(words.cause.contains("takes symbols of flow 1 of 1000 bytes at most"), "{words:?}");
+    assert!(words.cause.contains("accepts symbols of flow 1 of up to 1000 bytes"), "{words:?}");
     assert!(words.cure.contains("a smaller one at its source"), "{words:?}");
     let ends = neighbours(&source).remove(0);
     assert!(ends.packet_bytes.is_some(), "{ends:?}");
