@@ -34,6 +34,9 @@ const GROWTH_KIB: u64 = 24 << 10;
 /// Descriptors that a process may have more of than at its start: clients come and go.
 const DESCRIPTORS: usize = 4;
 
+/// How long it may have more for a moment.
+const DESCRIPTORS_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Share of packets that must come when no fault is left but losses of up to a fifth on each link,
 /// which generations do not always mend.
 const ARRIVALS: f64 = 0.95;
@@ -242,17 +245,29 @@ fn note(
                         let grown = format!("{} has {kib} KiB, had {}", daemon.name(), first.kib);
                         outcome.complaints.push(grown);
                     }
-                    if descriptors > first.descriptors + DESCRIPTORS {
+                    if let Some(kept) = leaked(pid, first.descriptors + DESCRIPTORS) {
                         let (name, had) = (daemon.name(), first.descriptors);
-                        outcome
-                            .complaints
-                            .push(format!("{name}: {descriptors} descriptors, {had}"));
+                        outcome.complaints.push(format!("{name}: {kept} descriptors, {had}"));
                     }
                 }
             }
         }
     }
     Ok(())
+}
+
+/// The descriptors of a process, if it has more than `most` and keeps them: for a moment it has
+/// those of a program that it loads, and of a process that it starts.
+fn leaked(pid: u32, most: usize) -> Option<usize> {
+    let deadline = Instant::now() + DESCRIPTORS_PATIENCE;
+    loop {
+        // It may end at any time.
+        let count = descriptors(pid).ok().filter(|count| *count > most)?;
+        if Instant::now() > deadline {
+            return Some(count);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// Whether all is well at the end.
