@@ -10,7 +10,7 @@ use crate::memory::Ways;
 use crate::netlink::Netlink;
 use crate::own;
 use crate::resources::{check_capabilities, raise_memlock};
-use crate::topology::{Address, Backend, HopConfig, Topology, tunnel_mtu_min};
+use crate::topology::{Address, Backend, HopConfig, LinkConfig, Topology, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use crate::udp;
 use recoded_wire::steer::{Verdict, XSKS_MAX};
@@ -319,8 +319,11 @@ impl Privileged {
 
     /// Only on interfaces of links: no other neighbour is the dataplane's business.
     fn resolve(&self, interface: u32, ask: impl Fn() -> Result<(), StartError>) -> Answer {
-        let attachments = self.programs.iter().filter_map(|program| program.attachment.as_ref());
-        if !attachments.map(Attachment::index).any(|index| index == interface) {
+        // By name: links with UDP sockets have no program.
+        let is_it = |link: &LinkConfig| {
+            self.netlink.interface(&link.interface).is_ok_and(|found| found.index == interface)
+        };
+        if !self.topology.links.iter().any(is_it) {
             return Err(format!("interface {interface} is not one of a link"));
         }
         done(ask())

@@ -132,7 +132,6 @@ fn any_mtu_works_over_a_relay() {
     let full = Some("full");
     let cases = [
         (CodePlan::Auto, full, &[9001, 9001, 9001][..]),
-        (CodePlan::Auto, None, &[9001, 1500, 9001]),
         (CodePlan::Auto, full, &[1500, 9001, 1500]),
         (BATS, full, &[9001, 9001, 9001]),
         (CodePlan::Rlnc, full, &[1500, 1492, 1500]),
