@@ -43,11 +43,6 @@ fn port(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let (Some(holder), Some(port)) = (holders.find(|it| it.link == link.name), plan.port) else {
         return;
     };
-    // The daemon that runs by this configuration has it.
-    let is_own = |(name, _): &(String, u32)| name == DATAPLANE_PROCESS;
-    if plan.is_running && holder.process.as_ref().is_none_or(is_own) {
-        return;
-    }
     let (who, cure) = match &holder.process {
         Some((name, pid)) => (format!("{name} (process {pid})"), format!("stop it (kill {pid})")),
         None => {
@@ -60,7 +55,10 @@ fn port(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
         format!("{who} has UDP port {port} of {}", holder.address),
         format!("{cure}, or set another port in [daemon] on every box"),
     );
-    findings.push(Finding { level: level_of(link), ..found });
+    // A daemon by another control socket: it may be the one that this configuration is for.
+    let is_daemon = holder.process.as_ref().is_some_and(|(name, _)| name == DATAPLANE_PROCESS);
+    let level = if is_daemon { Level::Warning } else { level_of(link) };
+    findings.push(Finding { level, ..found });
 }
 
 fn firewall(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
