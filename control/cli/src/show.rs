@@ -154,7 +154,7 @@ fn link_reasons(links: &[Link]) -> String {
     let mut text = String::new();
     for link in links {
         let mut notes: Vec<String> = link_trouble(link).into_iter().collect();
-        if !link.reason.is_empty() {
+        if !link.reason.is_empty() && link.waits.is_empty() {
             notes.push(link.reason.clone());
         }
         let moved = link.neighbours.iter().filter(|neighbour| !neighbour.endpoint.is_empty());

@@ -37,6 +37,10 @@ pub enum DoctorError {
     Facts(#[from] FactsError),
 }
 
+/// How causes of links that wait begin: of the daemon, and of the host.
+const WAITING: &str = "waiting: ";
+const HOST_WAITS: &str = "waits for ";
+
 /// What was found.
 #[derive(Debug, Serialize)]
 pub struct Diagnosis {
@@ -85,7 +89,23 @@ pub fn examine(socket: &Path, seconds: u64) -> Result<Diagnosis, DoctorError> {
     };
     let after = client.state()?;
     findings.extend(judge::judge(&before, &after));
+    join_waits(&mut findings);
     Ok(diagnosis(&after, findings))
+}
+
+/// A link that waits is reported by the daemon, and by the check of the host, which knows the cure:
+/// one finding has both.
+fn join_waits(findings: &mut Vec<Finding>) {
+    let is_of_host =
+        |it: &mut Finding| it.level == Level::Warning && it.cause.starts_with(HOST_WAITS);
+    let of_host: Vec<Finding> = findings.extract_if(.., is_of_host).collect();
+    for host in of_host {
+        let mut found = findings.iter_mut();
+        match found.find(|it| it.subject == host.subject && it.cause.starts_with(WAITING)) {
+            Some(finding) => finding.cure = format!("{}; {}", host.cure, finding.cure),
+            None => findings.push(host),
+        }
+    }
 }
 
 /// What cannot be looked at from here.
@@ -237,6 +257,31 @@ mod tests {
     }
 
     /// A neighbour that was down while this node started is not held against it.
+    #[test]
+    fn link_that_waits_is_one_finding_with_the_cure_that_the_host_has() {
+        let finding = |level, subject: &str, cause: &str, cure: &str| Finding {
+            level,
+            subject: subject.into(),
+            cause: cause.into(),
+            cure: cure.into(),
+            mend: Vec::new(),
+        };
+        let other = finding(Level::Warning, "link lan", "waits for an address", "give it one");
+        let mut findings = vec![
+            finding(Level::Warning, "link wan", "waits for wan9: it is missing", "plug it in"),
+            other.clone(),
+            finding(Level::Error, "link wan", "waiting: interface wan9 is missing", "it retries"),
+        ];
+        join_waits(&mut findings);
+        let joined = finding(
+            Level::Error,
+            "link wan",
+            "waiting: interface wan9 is missing",
+            "plug it in; it retries",
+        );
+        assert_eq!(findings, [joined, other]);
+    }
+
     #[test]
     fn icmp_errors_are_errors_while_they_come_and_nothing_afterwards() {
         let with = |count| {
