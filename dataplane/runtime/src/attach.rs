@@ -312,7 +312,7 @@ impl Loaded {
         netlink: &Netlink,
     ) -> Result<Loaded, StartError> {
         let LinkConfig { interface, .. } = &topology.links[link];
-        let local = own::address(topology, link, (netlink, &netlink.interface(interface)?))?;
+        let local = own::address(topology, link, netlink, &netlink.interface(interface)?)?;
         let refused = |error: &(dyn std::error::Error + 'static)| refused(interface, error);
         let mut ebpf = EbpfLoader::new()
             .override_global(GLOBAL_PORT, &topology.port, true)

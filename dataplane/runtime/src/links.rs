@@ -140,7 +140,7 @@ impl Watch {
                     note_waits(node, link, missing(config));
                 }
                 Change::Back => {
-                    self.reopen(node, netlink, link, (found.as_ref(), Reopening::Back));
+                    self.reopen(node, netlink, link, found.as_ref(), Reopening::Back);
                 }
                 Change::Queues(now) => {
                     if self.retry.is_none() {
@@ -150,7 +150,7 @@ impl Watch {
                              sockets are opened on all"
                         );
                     }
-                    self.reopen(node, netlink, link, (found.as_ref(), Reopening::Queues));
+                    self.reopen(node, netlink, link, found.as_ref(), Reopening::Queues);
                 }
                 Change::Down => tracing::warn!(
                     "link {name}: interface {interface} is down: `ip link set {interface} up`"
@@ -169,7 +169,7 @@ impl Watch {
     fn follow(&mut self, node: &Node, netlink: &Netlink, link: usize, found: &Interface) {
         let name = &node.topology.links[link].name;
         let before = node.links()[link].local;
-        let local = match node.own(link, (netlink, found)) {
+        let local = match node.own(link, netlink, found) {
             Ok(local) => local,
             Err(error @ StartError::NoOwnAddress { .. }) => {
                 if before.is_some() {
@@ -191,7 +191,7 @@ impl Watch {
         if node.topology.links[link].backend == Backend::Xdp {
             // Its program accepts packets for one address.
             note_waits(node, link, "its XDP program is replaced".to_owned());
-            return self.reopen(node, netlink, link, (Some(found), Reopening::Back));
+            return self.reopen(node, netlink, link, Some(found), Reopening::Back);
         }
         note_local(node, link, Some(local));
         note_waits(node, link, String::new());
@@ -203,7 +203,8 @@ impl Watch {
         node: &Node,
         netlink: &Netlink,
         link: usize,
-        (found, reason): (Option<&Interface>, Reopening),
+        found: Option<&Interface>,
+        reason: Reopening,
     ) {
         let Some(found) = found else { return };
         let now = Instant::now();
@@ -216,7 +217,7 @@ impl Watch {
         }
         let name = &node.topology.links[link].name;
         // An address that comes is an event: it is not waited for by trying.
-        if let Err(error @ StartError::NoOwnAddress { .. }) = node.own(link, (netlink, found)) {
+        if let Err(error @ StartError::NoOwnAddress { .. }) = node.own(link, netlink, found) {
             return self.wait(node, link, &error);
         }
         match node.reopen(link, found.clone(), reason, netlink) {

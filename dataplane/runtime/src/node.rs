@@ -246,7 +246,7 @@ impl Node {
         };
         enter_sockets(&mut steering.attachments, &opened)?;
         let local = steering.attachments[link].local();
-        let local = local.map_or_else(|| self.own(link, (netlink, &interface)), Ok);
+        let local = local.map_or_else(|| self.own(link, netlink, &interface), Ok);
         if let Some(local) = local.ok().filter(|_| queues[link].is_some()) {
             let mut links = self.links();
             let state = &mut links[link];
@@ -281,9 +281,10 @@ impl Node {
     pub(crate) fn own(
         &self,
         link: usize,
-        place: (&Netlink, &Interface),
+        netlink: &Netlink,
+        interface: &Interface,
     ) -> Result<IpAddr, StartError> {
-        own::address(&self.topology, link, place)
+        own::address(&self.topology, link, netlink, interface)
     }
 
     /// Whether a link has UDP sockets. Where its backend is not decided yet, and AF_XDP would serve
@@ -309,7 +310,7 @@ impl Node {
         interface: Interface,
         netlink: &Netlink,
     ) -> Result<(), StartError> {
-        let local = self.own(link, (netlink, &interface))?;
+        let local = self.own(link, netlink, &interface)?;
         let is_open = self.links()[link].interface.index == interface.index;
         let mut lacks = "";
         let bind = |_| match netlink.privileged() {

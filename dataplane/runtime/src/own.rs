@@ -29,7 +29,8 @@ pub(crate) enum Lacks {
 pub(crate) fn address(
     topology: &Topology,
     link: usize,
-    (netlink, interface): (&Netlink, &Interface),
+    netlink: &Netlink,
+    interface: &Interface,
 ) -> Result<IpAddr, StartError> {
     let config = &topology.links[link];
     if !config.local.is_unspecified() {
@@ -40,14 +41,16 @@ pub(crate) fn address(
     let hops: Vec<IpAddr> = hops.map(|hop| hop.address).collect();
     let preferred = hops.first().and_then(|hop| netlink.source(interface.index, *hop));
     let is_ipv4 = config.local.is_ipv4();
-    let chosen = choose((&config.interface, &own), (&hops, is_ipv4), preferred);
+    let chosen = choose(&config.interface, &own, &hops, is_ipv4, preferred);
     chosen.map_err(|lacks| StartError::NoOwnAddress { reason: lacks.to_string() })
 }
 
 /// The address that Linux prefers, if the interface has it; else the first.
 fn choose(
-    (interface, own): (&str, &[Address]),
-    (hops, is_ipv4): (&[IpAddr], bool),
+    interface: &str,
+    own: &[Address],
+    hops: &[IpAddr],
+    is_ipv4: bool,
     preferred: Option<IpAddr>,
 ) -> Result<IpAddr, Lacks> {
     let is_own = |hop: &&IpAddr| own.iter().any(|(address, _)| address == *hop);
@@ -86,7 +89,7 @@ mod tests {
         let hops: Vec<IpAddr> = hops.iter().map(|hop| hop.parse().expect("an address")).collect();
         let is_ipv4 = hops.first().is_none_or(IpAddr::is_ipv4);
         let preferred = preferred.map(|it| it.parse().expect("an address"));
-        choose(("eth0", &own(own_texts)), (&hops, is_ipv4), preferred).map(|it| it.to_string())
+        choose("eth0", &own(own_texts), &hops, is_ipv4, preferred).map(|it| it.to_string())
     }
 
     #[test]

@@ -263,14 +263,16 @@ impl Found {
     /// An interface, and our address there as far as it has one.
     fn new(
         topology: &Topology,
-        (link, attachment): (usize, &Attachment),
-        (netlink, interface): (&Netlink, Interface),
+        link: usize,
+        attachment: &Attachment,
+        netlink: &Netlink,
+        interface: Interface,
     ) -> Result<Found, StartError> {
         let found = Found { local: attachment.local(), ..Found::default() };
         if found.local.is_some() {
             return Ok(Found { interface: Some(interface), ..found });
         }
-        let (local, waits) = match own::address(topology, link, (netlink, &interface)) {
+        let (local, waits) = match own::address(topology, link, netlink, &interface) {
             Err(error) if error.is_absence() => (None, error.to_string()),
             found => (Some(found?), String::new()),
         };
@@ -288,7 +290,7 @@ fn open_links(
         names.map(|name| netlink.interface(name)).collect::<Result<_, _>>()?;
     let open = |(link, interface)| {
         let attachment = Attachment::open(topology, link, netlink)?;
-        let found = Found::new(topology, (link, &attachment), (netlink, interface))?;
+        let found = Found::new(topology, link, &attachment, netlink, interface)?;
         Ok((found, attachment))
     };
     let opened: Result<Vec<_>, StartError> = interfaces.into_iter().enumerate().map(open).collect();
@@ -303,10 +305,10 @@ fn find_links(
 ) -> Result<(Vec<Found>, Vec<Attachment>), StartError> {
     let find = |(index, link): (usize, &LinkConfig)| {
         let open = |interface: Interface| {
-            let lacks = own::address(topology, index, (netlink, &interface)).err();
+            let lacks = own::address(topology, index, netlink, &interface).err();
             let attachment = Attachment::open(topology, index, netlink)
                 .map_err(|error| lacks.filter(|_| error.is_absence()).unwrap_or(error))?;
-            let found = Found::new(topology, (index, &attachment), (netlink, interface))?;
+            let found = Found::new(topology, index, &attachment, netlink, interface)?;
             Ok((found, attachment))
         };
         match netlink.interface(&link.interface).and_then(open) {

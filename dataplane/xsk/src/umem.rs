@@ -188,7 +188,7 @@ impl Umem {
             XskError::from_umem(crate::error::os_error(&error), frames, size.bytes())
         })?;
         let first = descs.first().ok_or(XskError::UnknownDescriptor)?;
-        Ok(Umem::over((base(&xsk, first), Memory::Shared(xsk)), (frames, size), descriptors))
+        Ok(Umem::over(base(&xsk, first), Memory::Shared(xsk), frames, size, descriptors))
     }
 
     /// Allocates `frames` frames for sockets of other kinds; no AF_XDP socket can be opened on
@@ -200,12 +200,14 @@ impl Umem {
         check_count(frames)?;
         let descriptors = Descriptors::probe().ok_or(XskError::UnknownDescriptor)?;
         let memory = Unshared::new(frames, size)?;
-        Ok(Umem::over((memory.base, Memory::Unshared(memory)), (frames, size), descriptors))
+        Ok(Umem::over(memory.base, Memory::Unshared(memory), frames, size, descriptors))
     }
 
     fn over(
-        (base, memory): (NonNull<u8>, Memory),
-        (frames, size): (u32, FrameSize),
+        base: NonNull<u8>,
+        memory: Memory,
+        frames: u32,
+        size: FrameSize,
         descriptors: Descriptors,
     ) -> Umem {
         Umem {

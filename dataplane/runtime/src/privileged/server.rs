@@ -263,7 +263,7 @@ impl Privileged {
         let mut links = self.topology.links.iter();
         let link = links.position(|link| link.interface == interface);
         let link = link.ok_or("no link has this interface")?;
-        let local = own::address(&self.topology, link, (&self.netlink, &now)).ok();
+        let local = own::address(&self.topology, link, &self.netlink, &now).ok();
         // The program of an interface that is gone, or of another address, must be gone, too,
         // before another is attached.
         let is_other = |attachment: &mut Attachment| {

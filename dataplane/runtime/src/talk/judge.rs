@@ -82,7 +82,7 @@ pub(super) fn judge(
         Entry::Sizes { flow, generation_size, symbols_log2, header_bytes } => {
             let flow = find(flow).filter(|flow| comes_from(flow, peer))?;
             let sizes = Sizes { generation_size, symbols_log2, header_bytes };
-            too_much(flow, before?, (sizes, room(peer)), around.memory_bytes)
+            too_much(flow, before?, sizes, room(peer), around.memory_bytes)
         }
         Entry::Expects { flow } => match find(flow) {
             None => Some(Refusal::NotThere),
@@ -98,7 +98,8 @@ pub(super) fn judge(
 fn too_much(
     flow: &FlowParams,
     packets: Passing,
-    (sizes, room): (Sizes, u16),
+    sizes: Sizes,
+    room: u16,
     memory_bytes: usize,
 ) -> Option<Refusal> {
     let symbols = 1 << sizes.symbols_log2;
