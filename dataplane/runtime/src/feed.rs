@@ -12,9 +12,10 @@
 //! a sender that does not slow down takes little of the core; Linux drops what exceeds the pace.
 
 use crate::intake::{Intake, Taken};
+use crate::port::BURST_PACKETS;
 use crate::port::Port;
 use crate::tunnel::Tunnel;
-use crate::worker::{BURST_PACKETS, RETRY_NANOS, State, Worker};
+use crate::worker::{RETRY_NANOS, State, Worker};
 use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
 use recoded_pipeline::params::{Nanos, Role, ShardId, Snapshot};
 

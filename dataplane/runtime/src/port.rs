@@ -13,13 +13,16 @@ use crate::encap::Encap;
 use crate::report::{ByQueue, LinkCounters, unparsed};
 use crate::roaming::{Lookout, Near};
 use crate::udp::UdpSocket;
-use crate::worker::BURST_PACKETS;
 use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::packet::locate;
 use recoded_xsk::{ActiveMode, Received, Socket, Umem};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+
+/// Packets per burst, of a socket or of a tunnel: enough to spread the cost of a ring poll, few
+/// enough that no link waits long for another.
+pub(crate) const BURST_PACKETS: usize = 64;
 
 /// A worker's sockets on a link.
 pub(crate) enum Port {

@@ -26,7 +26,7 @@ use crate::feed::Source;
 use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
-use crate::port::{Arrived, Port};
+use crate::port::{Arrived, BURST_PACKETS, Port};
 use crate::queue::FairQueue;
 use crate::report::{ByQueue, LinkPart, WorkerPart, WorkerReport};
 use crate::roaming::{Lookout, Near, Place, Senders};
@@ -553,9 +553,6 @@ fn copy_in(umem: &mut Umem, payload: &[u8]) -> Option<Span> {
     Some(span)
 }
 
-/// Packets per burst, of a socket or of a tunnel: enough to spread the cost of a ring poll, few
-/// enough that no link waits long for another.
-pub(crate) const BURST_PACKETS: usize = 64;
 /// How often a full ring is tried again. Linux gives no sign when it drains.
 pub(crate) const RETRY_NANOS: Nanos = 100_000;
 /// How often sent frames are collected when nothing else happens.

@@ -23,10 +23,9 @@ pub use open::ROOM_BYTES;
 pub(crate) use open::bound;
 
 use crate::attach::Verdicts;
-use crate::port::Arrived;
+use crate::port::{Arrived, BURST_PACKETS};
 use crate::report::LinkCounters;
 use crate::roaming::{Around, Lookout, Near};
-use crate::worker::BURST_PACKETS;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, sendto};
 use recoded_pipeline::params::PeerId;
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};

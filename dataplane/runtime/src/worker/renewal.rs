@@ -14,8 +14,9 @@
 //! worker is made anew, or in another thread, and a worker that panicked [`RENEWALS_MAX`] times.
 //! There the process ends, and another takes its place.
 
-use super::{BURST_PACKETS, Worker};
+use super::Worker;
 use crate::node::seed;
+use crate::port::BURST_PACKETS;
 use crate::wake::Sleeper;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
