@@ -44,7 +44,6 @@ pub fn plan(config: &Config) -> Plan {
         tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
         networks: networks.collect(),
         port: Some(daemon.port),
-        workers: daemon.workers,
         locked_bytes: u64::try_from(worker_bytes.saturating_mul(daemon.workers)).unwrap_or(0),
         socket_bytes: u64::try_from(UDP_SOCKET_BYTES).ok(),
         packet_bytes_max: u32::try_from(ip_packet_bytes_max(config.frame_size)).ok(),

@@ -1,8 +1,8 @@
 //! What Linux says about this host: interfaces, addresses, routes, limits, abilities.
 
+use crate::netlink::all;
 use crate::surroundings::{self, Surroundings};
 use crate::{Plan, unit};
-use futures_util::stream::{Stream, StreamExt};
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
     InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp,
@@ -14,7 +14,6 @@ use rustix::process::{Resource, getrlimit};
 use rustix::system::uname;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
-use std::pin::pin;
 
 /// Routes that are looked at: a host with a table of the whole Internet has a million.
 const ROUTES_MAX: usize = 4_000_000;
@@ -159,22 +158,6 @@ async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
     }
     facts.surroundings.return_paths = surroundings::return_paths(plan, handle).await;
     Ok(facts)
-}
-
-/// The answers to a request, as many as are wanted.
-pub async fn all<T>(
-    answers: impl Stream<Item = Result<T, Error>>,
-    most: usize,
-) -> Result<Vec<T>, Error> {
-    let mut answers = pin!(answers);
-    let mut all = Vec::new();
-    while let Some(answer) = answers.next().await {
-        let answer = answer?;
-        if all.len() < most {
-            all.push(answer);
-        }
-    }
-    Ok(all)
 }
 
 /// What a message says of an interface.

@@ -2,8 +2,8 @@
 //! links alone.
 
 use crate::facts::{Facts, shares_prefix};
+use crate::finding::{by, error, warning};
 use crate::firewall::{Chain, Decision, Hook, Owner, Packet, decide};
-use crate::rules::{by, error, warning};
 use crate::{Finding, Level, Link, Network, Plan, Sockets};
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -4,6 +4,10 @@
 
 #![forbid(unsafe_code)]
 
+mod finding;
+
+mod netlink;
+
 mod facts;
 
 mod surroundings;
@@ -19,6 +23,7 @@ mod fit;
 mod unit;
 
 pub use facts::{Address, Face, Facts, FactsError, Route, shares_prefix};
+pub use finding::{Finding, Level};
 pub use own::{OwnAddresses, own_addresses};
 pub use rules::judge;
 pub use surroundings::{Holder, ReturnPath, Surroundings, Tracking};
@@ -36,8 +41,6 @@ pub struct Plan {
     pub networks: Vec<Network>,
     /// UDP port of coded packets, where it is known.
     pub port: Option<u16>,
-    /// Workers, one for each receive queue.
-    pub workers: usize,
     /// Bytes of packet buffers, which are locked in memory.
     pub locked_bytes: u64,
     /// Bytes that each buffer of a UDP socket is asked to have, where it is known.
@@ -84,40 +87,6 @@ pub enum Sockets {
     /// AF_XDP sockets if they can be had, and UDP sockets if not.
     #[default]
     Either,
-}
-
-/// How bad it is.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Level {
-    /// It works, worse than it could, or cannot be known.
-    Warning,
-    /// Packets do not flow, or the daemon does not start.
-    Error,
-}
-
-impl Level {
-    /// How it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Level::Warning => "warning",
-            Level::Error => "error",
-        }
-    }
-}
-
-/// One thing that is wrong.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
-    /// How bad it is.
-    pub level: Level,
-    /// What it is about, such as `link west`.
-    pub subject: String,
-    /// What is wrong.
-    pub cause: String,
-    /// What to do about it.
-    pub cure: String,
-    /// The command that does it, word by word; none where that is not for a program to decide.
-    pub mend: Vec<String>,
 }
 
 /// Looks at this host, in the network namespace of the calling thread.

@@ -1,6 +1,7 @@
 //! Addresses of this host's interfaces from which Linux sends by itself.
 
 use crate::facts::{self, FactsError};
+use crate::netlink::all;
 use rtnetlink::packet_route::address::{AddressHeaderFlags, AddressMessage};
 use rtnetlink::{Error, Handle};
 use std::collections::BTreeMap;
@@ -26,10 +27,10 @@ pub fn own_addresses() -> Result<OwnAddresses, FactsError> {
 }
 
 async fn look(handle: &Handle) -> Result<OwnAddresses, Error> {
-    let links = facts::all(handle.link().get().execute(), usize::MAX).await?;
+    let links = all(handle.link().get().execute(), usize::MAX).await?;
     let faces = links.iter().filter_map(facts::face);
     let names: BTreeMap<u32, String> = faces.map(|face| (face.index, face.name)).collect();
-    let messages = facts::all(handle.address().get().execute(), usize::MAX).await?;
+    let messages = all(handle.address().get().execute(), usize::MAX).await?;
     let mut found: OwnAddresses = names.values().map(|name| (name.clone(), Vec::new())).collect();
     for message in messages.iter().filter(|message| is_sent_from(message)) {
         let Some(own) = facts::address(message) else { continue };

@@ -1,7 +1,8 @@
 //! From a plan and what is known of the host to findings.
 
 use crate::facts::{Face, Facts, shares_prefix};
-use crate::{Finding, Level, Link, Plan, Sockets, fit, unit};
+use crate::finding::{by, error, warning};
+use crate::{Finding, Link, Plan, Sockets, fit, unit};
 use std::net::IpAddr;
 
 /// The oldest Linux with all system calls that the daemon makes.
@@ -268,23 +269,10 @@ fn neighbour(
     }
 }
 
-pub fn error(subject: String, cause: String, cure: String) -> Finding {
-    Finding { level: Level::Error, subject, cause, cure, mend: Vec::new() }
-}
-
-pub fn warning(subject: String, cause: String, cure: String) -> Finding {
-    Finding { level: Level::Warning, subject, cause, cure, mend: Vec::new() }
-}
-
-/// The same, with the command that mends it.
-pub fn by(finding: Finding, command: &str) -> Finding {
-    Finding { mend: command.split(' ').map(str::to_owned).collect(), ..finding }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Address, Route, Surroundings};
+    use crate::{Address, Level, Route, Surroundings};
 
     fn plan() -> Plan {
         Plan {
@@ -298,7 +286,6 @@ mod tests {
             tunnels: vec!["rec0".into()],
             networks: Vec::new(),
             port: Some(9426),
-            workers: 1,
             locked_bytes: 32 << 20,
             socket_bytes: Some(4 << 20),
             packet_bytes_max: Some(1778),

@@ -111,7 +111,7 @@ pub async fn return_paths(plan: &Plan, handle: &Handle) -> Vec<ReturnPath> {
                 _ => continue,
             };
             // No route is no finding of this kind.
-            let answers = crate::facts::all(handle.route().get(message).execute(), 1).await;
+            let answers = crate::netlink::all(handle.route().get(message).execute(), 1).await;
             let attributes = answers.into_iter().flatten().flat_map(|route| route.attributes);
             let index = attributes.into_iter().find_map(|attribute| match attribute {
                 RouteAttribute::Oif(index) => Some(index),

@@ -209,7 +209,6 @@ fn plan(state: &State) -> Plan {
         tunnels: state.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),
         networks: state.tunnels.iter().flat_map(networks).collect(),
         port: Some(judge::port(state)),
-        workers: state.workers.len(),
         is_running: true,
         ..Plan::default()
     }
