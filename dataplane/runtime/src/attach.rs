@@ -46,6 +46,8 @@ pub(crate) struct Attachment {
     interface: String,
     /// Linux's index of the interface; 0 where it is not known here.
     index: u32,
+    /// Receive queues when the program was attached; 0 where it is not known here.
+    queues: u32,
     /// Our address that the program accepts packets for; `None` without a program.
     local: Option<IpAddr>,
     program: Holder,
@@ -114,7 +116,16 @@ impl Attachment {
             };
         let program = Holder::Privileged(privileged.clone(), link);
         let (interface, entered) = (interface.to_owned(), BTreeSet::new());
-        Ok(Attachment { interface, index: 0, local: Some(local), program, mode, reason, entered })
+        Ok(Attachment {
+            interface,
+            index: 0,
+            queues: 0,
+            local: Some(local),
+            program,
+            mode,
+            reason,
+            entered,
+        })
     }
 
     /// The place of a program on an interface that is gone: `privileged` takes what is asked and
@@ -123,6 +134,7 @@ impl Attachment {
         Attachment {
             interface: interface.to_owned(),
             index: 0,
+            queues: 0,
             local: None,
             program: Holder::Privileged(privileged.clone(), None),
             mode: XdpMode::Generic,
@@ -136,6 +148,7 @@ impl Attachment {
         Attachment {
             interface: interface.to_owned(),
             index: 0,
+            queues: 0,
             local: None,
             program: Holder::Absent,
             mode: XdpMode::Generic,
@@ -198,6 +211,12 @@ impl Attachment {
     /// Linux's index of the interface that the program is on.
     pub(crate) fn index(&self) -> u32 {
         self.index
+    }
+
+    /// Whether a queue that came after the program has none: veth runs it on the queues that the
+    /// interface had when it was attached.
+    pub(crate) fn lacks_queues(&self, now: u32) -> bool {
+        matches!(self.program, Holder::Here(..)) && self.queues < now
     }
 
     /// Our address that the program accepts packets for; `None` without a program.
@@ -339,7 +358,8 @@ impl Loaded {
         let Loaded { interface, local, mut ebpf } = self;
         let interface = interface.as_str();
         let now = netlink.interface(interface)?;
-        let (index, place) = (now.index, (interface, now.index, local));
+        let queues = netlink.queues(interface).map_or(0, |queues| queues.receive);
+        let (index, place) = (now.index, Place { interface, index: now.index, queues, local });
         let program = program(&mut ebpf).map_err(|error| refused(interface, &error))?;
 
         let link = left.take(index).zip(now.mode.filter(|mode| is_as_wanted(*mode, preference)));
@@ -393,14 +413,23 @@ fn refused(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartE
     }
 }
 
+/// Where a program is attached, and what for.
+#[derive(Copy, Clone)]
+struct Place<'a> {
+    interface: &'a str,
+    index: u32,
+    queues: u32,
+    local: IpAddr,
+}
+
 fn held(
-    (interface, index, local): (&str, u32, IpAddr),
+    Place { interface, index, queues, local }: Place<'_>,
     (ebpf, link): (Ebpf, Option<BpfLink>),
     (mode, reason): (XdpMode, String),
 ) -> Attachment {
     let program = Holder::Here(Box::new(ebpf), link);
     let (interface, entered) = (interface.to_owned(), BTreeSet::new());
-    Attachment { interface, index, local: Some(local), program, mode, reason, entered }
+    Attachment { interface, index, queues, local: Some(local), program, mode, reason, entered }
 }
 
 fn set_neighbour(ebpf: &mut Ebpf, address: IpAddr) -> Result<(), MapError> {

@@ -1,7 +1,8 @@
-//! Interfaces with several receive queues: each queue is served, whatever the number of workers.
+//! Interfaces with several receive queues: each queue is served, whatever the number of workers,
+//! and whatever becomes of the queues while packets flow.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common;
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
@@ -136,4 +137,68 @@ fn every_queue_is_served_whatever_the_number_of_workers() {
         let received = queues_that_received(&bed.hosts()[1], "west");
         assert!(received > queues / 2, "{received} of {queues} queues received anything");
     }
+}
+
+/// Gives the interfaces of a host so many queues, and as many to the ends of the links before them:
+/// each end of a veth pair with a program receives on as many queues as the other end sends on.
+fn set_queues(bed: &Bed, host: usize, count: usize) {
+    for (link, interface) in [(host, "west"), (host + 1, "east")] {
+        let before = if interface == "west" { "east" } else { "west" };
+        let at_host = || bed.hosts()[host].run("ethtool", &format!("-L {interface} rx {count}"));
+        let at_link = || bed.link(link).run("ethtool", &format!("-L {before} tx {count}"));
+        if count == 1 {
+            at_link().unwrap();
+            at_host().unwrap();
+        } else {
+            at_host().unwrap();
+            at_link().unwrap();
+        }
+    }
+}
+
+/// Guards against a program that veth runs on the queues of its start alone: packets on later ones
+/// went to Linux, which has no such port, and with keys no handshake was answered.
+#[test]
+fn queues_added_under_traffic_are_served_and_a_flap_of_the_link_is_survived() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let bed = common::bed_of_queues(8, 2, Loss::independent(0.0), RATE_MBIT);
+    set_queues(&bed, 1, 1);
+    let daemons = Daemon::start_line(&bed, &plan(2)).unwrap();
+    let (relay, sent) = (&daemons[1], CONNECTIONS * PACKETS);
+    let queues = || -> Vec<u64> {
+        // It does not answer while another process takes the place of the one that did.
+        let links = relay.show().map(|state| state.links).unwrap_or_default();
+        links.iter().map(|link| link.queues).collect()
+    };
+    assert_eq!(queues(), [1, 1]);
+    assert_eq!(datagrams(&bed), sent);
+
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| datagrams(&bed));
+        set_queues(&bed, 1, 8);
+        common::wait_for("every queue is served", relay, || queues() == [8, 8]);
+        println!("served after {:.1?}; {} of {sent}", begun.elapsed(), traffic.join().unwrap());
+    });
+    let has_sessions = relay.wait_until_it_has_sessions();
+    assert!(has_sessions.is_ok(), "{has_sessions:?}:\n{}", relay.log());
+    // Datagrams of before are sent again, and come late.
+    common::wait_for("packets pass on all queues", relay, || datagrams(&bed) == sent);
+    let lost = lost_at_sockets(relay);
+    let received = || queues_that_received(&bed.hosts()[1], "west");
+    assert_eq!(datagrams(&bed), sent, "with more queues");
+    assert_eq!(lost_at_sockets(relay), lost, "no packet is lost at its socket from then on");
+    assert!(received() > 4, "{} queues received anything", received());
+
+    for interface in ["west", "east"] {
+        let traffic = ["down", "up"].map(|state| format!("link set {interface} {state}"));
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| datagrams(&bed));
+            std::thread::sleep(Duration::from_millis(50));
+            traffic.iter().for_each(|command| drop(bed.hosts()[1].ip(command).unwrap()));
+            println!("flap of {interface}: {} of {sent}", sending.join().unwrap());
+        });
+    }
+    common::wait_for("packets pass again", relay, || datagrams(&bed) == sent);
+    assert_eq!(lost_at_sockets(relay), lost);
 }
