@@ -1,7 +1,7 @@
 //! What is told of sessions.
 
 use super::{Keyer, Party, REPORT_NANOS};
-use crate::keyring::Sessions;
+use crate::keyring::{SessionReport, Sessions};
 use recoded_pipeline::params::FlowParams;
 use recoded_secure::{EdgeKeys, HopKeys};
 
@@ -34,9 +34,15 @@ impl Keyer {
         let edge = |(flow, party): &(u32, Party<EdgeKeys>)| {
             (*flow, party.report(now, !self.begins_here(*flow)))
         };
+        let mut edges: Vec<(u32, SessionReport)> =
+            self.edges.iter().map(edge).chain(self.groups.report(now)).collect();
+        // Nothing is sent under keys that relays cannot verify by yet.
+        for (flow, session) in &mut edges {
+            session.age_nanos = session.age_nanos.filter(|_| !self.columns.holds_back(*flow));
+        }
         self.keyring.store_sessions(Sessions {
             hops: self.hops.iter().enumerate().map(hop).collect(),
-            edges: self.edges.iter().map(edge).chain(self.groups.report(now)).collect(),
+            edges,
             columns: self.columns.report(now),
         });
     }

@@ -1,10 +1,12 @@
 //! Interfaces with several receive queues: each queue is served, whatever the number of workers,
 //! and whatever becomes of the queues while packets flow.
 
+use std::fmt::Write as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use crate::common;
+use recoded_api::v1::State;
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
 use recoded_netns::{AuthPlan, Bed, Daemon, LinePlan, Loss, Namespace};
 
@@ -108,6 +110,17 @@ fn lost_at_sockets(daemon: &Daemon) -> u64 {
     state.verdicts.get("drop_no_socket").copied().unwrap_or(0) + starved
 }
 
+/// What a daemon counted as lost, at any place; counters that are zero are left out.
+fn drops(state: &State) -> String {
+    let flows = state.flows.iter().flat_map(|flow| &flow.counters);
+    let links = state.links.iter().flat_map(|link| &link.faults);
+    let counters = state.drops.iter().chain(&state.verdicts).chain(links).chain(flows);
+    counters.filter(|(_, count)| **count != 0).fold(String::new(), |mut text, (name, count)| {
+        let _ = write!(text, "{name}={count} ");
+        text
+    })
+}
+
 #[test]
 fn every_queue_is_served_whatever_the_number_of_workers() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -122,8 +135,8 @@ fn every_queue_is_served_whatever_the_number_of_workers() {
             downloads(&bed);
             println!("{queues} queues, {workers} workers: {delivered} of {sent}");
             let states: Vec<_> = daemons.iter().map(|daemon| daemon.show().unwrap()).collect();
-            let drops: Vec<_> = states.iter().map(|it| (&it.drops, &it.links, &it.flows)).collect();
-            assert_eq!(delivered, sent, "{queues} queues, {workers} workers: {drops:?}");
+            let lost_where: Vec<String> = states.iter().map(drops).collect();
+            assert_eq!(delivered, sent, "{queues} queues, {workers} workers: {lost_where:?}");
             for ((daemon, state), lost) in daemons.iter().zip(&states).zip(lost) {
                 assert_eq!(lost_at_sockets(daemon), lost, "{}: {state:?}", daemon.name());
                 for link in &state.links {
