@@ -73,6 +73,8 @@ const MACHINE: Machine = Machine {
     nics: &[Nic::Virtio],
     processors: 1,
     memory_mib: 1024,
+    disk_mib: 0,
+    waits: false,
     modules: &["tun"],
     seconds: 240,
     cases: &[],

@@ -1,11 +1,16 @@
 //! All cases, by the machine that they share. One boot takes longer than most cases, so cases of
 //! one kernel share a machine.
 
+mod clock;
 mod faults;
+mod hardware;
 mod kernels;
 mod nics;
+mod small;
 mod stacks;
 mod trial;
+
+use serde_json::{Value, json};
 
 use crate::LabError;
 use crate::guest::Guest;
@@ -39,14 +44,16 @@ pub enum Nic {
 }
 
 impl Nic {
-    /// QEMU's name and options for the device.
-    pub fn device(self) -> &'static str {
+    /// QEMU's name for the device, and its properties.
+    fn device(self) -> Value {
         match self {
-            Nic::Igb => "igb",
-            Nic::Virtio => "virtio-net-pci,disable-legacy=on",
-            Nic::VirtioIommu => "virtio-net-pci,disable-legacy=on,iommu_platform=on",
-            Nic::Vmxnet3 => "vmxnet3",
-            Nic::E1000e => "e1000e",
+            Nic::Igb => json!({ "driver": "igb" }),
+            Nic::Virtio => json!({ "driver": "virtio-net-pci", "disable-legacy": "on" }),
+            Nic::VirtioIommu => json!({
+                "driver": "virtio-net-pci", "disable-legacy": "on", "iommu_platform": true,
+            }),
+            Nic::Vmxnet3 => json!({ "driver": "vmxnet3" }),
+            Nic::E1000e => json!({ "driver": "e1000e" }),
         }
     }
 
@@ -59,6 +66,33 @@ impl Nic {
             Nic::E1000e => "e1000e",
         }
     }
+
+    /// The device at one end of a pair with this number, as QEMU's `-device` and the command
+    /// `device_add` have it.
+    pub fn plug(self, pair: usize, end: usize) -> Value {
+        let mut device = self.device();
+        device["id"] = card(pair, end).into();
+        device["bus"] = port(pair, end).into();
+        device["mac"] = mac(pair, end).into();
+        device["netdev"] = netdev(pair, end).into();
+        device["romfile"] = "".into();
+        device
+    }
+}
+
+/// QEMU's name for the card at one end of a pair.
+pub fn card(pair: usize, end: usize) -> String {
+    format!("{}-device", netdev(pair, end))
+}
+
+/// QEMU's name for the port of a hub at one end of a pair.
+pub fn netdev(pair: usize, end: usize) -> String {
+    format!("nic{pair}{}", ["a", "b"][end])
+}
+
+/// QEMU's name for the slot of a card.
+pub fn port(pair: usize, end: usize) -> String {
+    format!("port{}", 2 * pair + end + 1)
 }
 
 /// A virtual machine.
@@ -74,6 +108,10 @@ pub struct Machine {
     pub processors: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
+    /// Size of a disk of its own in MiB, which outlives a reset; 0 for none.
+    pub disk_mib: u64,
+    /// Whether its cases mostly wait. It then runs beside the others.
+    pub waits: bool,
     /// Modules to load, besides those of the cards and of the shared folders.
     pub modules: &'static [&'static str],
     /// Time for the boot and all cases. A machine that takes longer is ended.
@@ -83,8 +121,16 @@ pub struct Machine {
 }
 
 /// Every machine.
-pub static MACHINES: &[Machine] =
-    &[nics::MACHINE, kernels::V5_10, kernels::V6_1, kernels::V6_12, stacks::MACHINE];
+pub static MACHINES: &[Machine] = &[
+    nics::MACHINE,
+    kernels::V5_10,
+    kernels::V6_1,
+    kernels::V6_12,
+    stacks::MACHINE,
+    hardware::MACHINE,
+    clock::MACHINE,
+    small::MACHINE,
+];
 
 /// Every case with its machine.
 pub fn all() -> impl Iterator<Item = (&'static Machine, &'static Case)> {

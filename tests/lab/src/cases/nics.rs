@@ -1,8 +1,15 @@
 //! Drivers of NICs: each backend carries pings and TCP in both directions over each of them, and
 //! `show` says which modes are in use and why they are not better.
 
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use recoded_netns::Namespace;
+
 use super::trial::Trial;
 use super::{Case, Machine, Nic};
+use crate::LabError;
+use crate::guest::{Guest, Setup, under_pings};
 use crate::host::Kernel;
 
 /// Two of each card.
@@ -12,12 +19,14 @@ pub const MACHINE: Machine = Machine {
     nics: &[Nic::Igb, Nic::Virtio, Nic::VirtioIommu, Nic::Vmxnet3, Nic::E1000e],
     processors: 2,
     memory_mib: 2048,
+    disk_mib: 0,
+    waits: false,
     modules: &["tun"],
     seconds: 480,
     cases: &CASES,
 };
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     Case {
         name: "igb-auto",
         shows: "the default on igb is native XDP with zero copy",
@@ -94,4 +103,48 @@ const CASES: [Case; 14] = [
         shows: "UDP sockets on e1000e",
         run: |guest| Trial::new(Nic::E1000e, Some("udp"), ["none", "udp"]).run(guest),
     },
+    Case {
+        name: "igb-queues",
+        shows: "igb gets a second queue under pings, with two workers and zero copy",
+        run: queues,
+    },
 ];
+
+/// How long a second queue may take to be served.
+const SERVED_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Pings that may be lost, each with 5 s for its answer, while another process takes the place of
+/// the one that had one queue, at both boxes.
+const LOST_MAX: u32 = 3;
+
+/// Cards that begin with one queue and get another one.
+fn queues(guest: &Guest) -> Result<String, LabError> {
+    let setup = Setup { daemon: "workers = 2", stack: Some(with_one_queue), ..Setup::default() };
+    let boxes = guest.pair(Nic::Igb)?.start(&setup)?;
+    boxes.carry()?;
+    let (served, pings) = under_pings(boxes.nodes(), || {
+        for node in boxes.nodes() {
+            node.namespace.run("ethtool", &format!("-L {} combined 2", node.interface))?;
+        }
+        let began = Instant::now();
+        // A process that is replaced does not answer for a moment.
+        while !boxes.links().is_ok_and(|links| links.iter().all(|link| link.queues == 2)) {
+            if began.elapsed() > SERVED_PATIENCE {
+                return LabError::wrong(format!("not served on two queues: {:?}", boxes.links()));
+            }
+            sleep(Duration::from_millis(50));
+        }
+        Ok(began.elapsed().as_secs_f64())
+    })?;
+    if pings.lost > LOST_MAX {
+        return LabError::wrong(format!("{pings}"));
+    }
+    boxes.carry()?;
+    let [a, _] = boxes.links()?;
+    Ok(format!("{}, {}; served after {served:.1} s, {pings}", a.xdp_mode, a.socket_mode))
+}
+
+fn with_one_queue(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
+    host.run("ethtool", &format!("-L {card} combined 1"))?;
+    Ok(card.into())
+}

@@ -6,7 +6,7 @@ use super::faults::{flap, netem};
 use super::trial::Trial;
 use super::{Case, Machine, Nic};
 use crate::LabError;
-use crate::guest::{Guest, Stack};
+use crate::guest::{Guest, Setup, Stack};
 use crate::host::Kernel;
 
 /// One pair of cards, on which each case makes its interfaces.
@@ -16,12 +16,14 @@ pub const MACHINE: Machine = Machine {
     nics: &[Nic::Virtio],
     processors: 1,
     memory_mib: 1536,
+    disk_mib: 0,
+    waits: false,
     modules: &["tun", "sch_netem", "8021q", "bonding", "bridge", "macvlan", "vrf"],
     seconds: 480,
     cases: &CASES,
 };
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 20] = [
     Case {
         name: "vlan-auto",
         shows: "the default on a VLAN (802.1Q)",
@@ -46,6 +48,16 @@ const CASES: [Case; 18] = [
         name: "bond-udp",
         shows: "UDP sockets on a bond (active-backup)",
         run: |guest| trial(Some("udp"), ["none", "udp"], bond).run(guest),
+    },
+    Case {
+        name: "bond-8023ad-auto",
+        shows: "the default on a bond (802.3ad) whose members agreed by LACP",
+        run: |guest| aggregated(guest, None),
+    },
+    Case {
+        name: "bond-8023ad-udp",
+        shows: "UDP sockets on a bond (802.3ad) whose members agreed by LACP",
+        run: |guest| aggregated(guest, Some("udp")),
     },
     Case {
         name: "bridge-auto",
@@ -118,6 +130,26 @@ fn trial(backend: Option<&'static str>, modes: [&'static str; 2], stack: Stack) 
     Trial::new(Nic::Virtio, backend, modes).stack(stack)
 }
 
+/// A bond carries without LACP, too: that it agreed is read from Linux.
+fn aggregated(guest: &Guest, backend: Option<&'static str>) -> Result<String, LabError> {
+    let setup = Setup { backend, stack: Some(bond_lacp), ..Setup::default() };
+    let boxes = guest.pair(Nic::Virtio)?.start(&setup)?;
+    boxes.carry()?;
+    let [a, _] = boxes.nodes();
+    let shown = a.namespace.run("cat", "/proc/net/bonding/bond7")?;
+    let partner = shown.lines().find_map(|line| line.trim().strip_prefix("Partner Mac Address: "));
+    let link = a.link()?;
+    match partner {
+        Some(partner) if partner != NO_PARTNER && link.socket_mode == "udp" => {
+            Ok(format!("{}, {}; partner {partner}", link.xdp_mode, link.socket_mode))
+        }
+        _ => LabError::wrong(format!("{}, partner {partner:?}: {shown}", link.socket_mode)),
+    }
+}
+
+/// The address that Linux shows while a member has heard of none.
+const NO_PARTNER: &str = "00:00:00:00:00:00";
+
 /// Packets arrive on queues of the members, which sockets of the bond do not serve.
 fn bond_refused(guest: &Guest) -> Result<String, LabError> {
     match trial(Some("xdp"), ["", ""], bond).run(guest) {
@@ -137,6 +169,14 @@ fn vlan(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
 
 fn bond(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
     host.ip("link add bond7 type bond mode active-backup miimon 100")?;
+    host.ip(&format!("link set {card} master bond7"))?;
+    Ok("bond7".into())
+}
+
+fn bond_lacp(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
+    host.ip("link add bond7 type bond mode 802.3ad miimon 100 lacp_rate fast")?;
+    // virtio-net knows no speed, and members without one are not aggregated.
+    host.run("ethtool", &format!("-s {card} speed 1000 duplex full"))?;
     host.ip(&format!("link set {card} master bond7"))?;
     Ok("bond7".into())
 }

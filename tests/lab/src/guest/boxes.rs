@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use recoded_api::client::Client;
+use recoded_api::client::{Client, ClientError};
 use recoded_api::v1::{Link, State};
 use recoded_netns::process::{self, Background};
 use recoded_netns::{Namespace, binary};
@@ -41,6 +41,10 @@ pub struct Setup {
     pub daemon: &'static str,
     /// Makes the interface of the link on top of the card.
     pub stack: Option<Stack>,
+    /// Whether the boxes authenticate each other and encrypt. Keys that exist are used.
+    pub has_keys: bool,
+    /// Folder with records and keys of both boxes. Without it there are no records.
+    pub folder: Option<&'static str>,
 }
 
 /// Makes an interface on top of another one and returns its name. Its arguments are the namespace,
@@ -65,8 +69,14 @@ pub struct Node {
     config: PathBuf,
     socket: PathBuf,
     log: PathBuf,
+    key: PathBuf,
+    records: Option<PathBuf>,
+    stack: Option<Stack>,
     daemon: Background,
 }
+
+/// Where keys are when no folder is named.
+const KEYS: &str = "/run";
 
 /// Addresses of the two boxes on the link and in the tunnel.
 const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
@@ -81,9 +91,14 @@ impl Boxes {
         let first = Node::make(case, 0, &interfaces[0], setup)?;
         let second = Node::make(case, 1, &interfaces[1], setup)?;
         let mut boxes = Boxes { nodes: [first, second] };
+        let keys = match setup.has_keys {
+            true => Some([boxes.nodes[0].public_key()?, boxes.nodes[1].public_key()?]),
+            false => None,
+        };
         for (end, node) in boxes.nodes.iter().enumerate() {
             node.wait_for_carrier()?;
-            let text = config(end, node, setup);
+            let peer_key = keys.as_ref().map(|keys| keys[1 - end].as_str());
+            let text = config(end, node, setup, peer_key);
             fs::write(&node.config, text).map_err(LabError::file(&node.config))?;
         }
         for node in &mut boxes.nodes {
@@ -98,6 +113,11 @@ impl Boxes {
     /// The two boxes.
     pub fn nodes(&self) -> &[Node; 2] {
         &self.nodes
+    }
+
+    /// The two boxes, to start their daemons again or give them other cards.
+    pub fn nodes_mut(&mut self) -> &mut [Node; 2] {
+        &mut self.nodes
     }
 
     /// Pings and TCP through the tunnel, in both directions.
@@ -143,25 +163,52 @@ impl Node {
     fn make(case: &str, end: usize, card: &str, setup: &Setup) -> Result<Node, LabError> {
         let name = ["a", "b"][end];
         let place = |ending: &str| Path::new(SHARED).join(format!("{case}-{name}.{ending}"));
-        let namespace = Namespace::create(name.into())?;
+        let folder = Path::new(setup.folder.unwrap_or(KEYS));
         let mut node = Node {
-            namespace,
+            namespace: Namespace::create(name.into())?,
             interface: card.into(),
             inside: INSIDE[end],
             config: place("toml"),
             // Sockets need a file system of the guest's own.
             socket: PathBuf::from(format!("/run/recoded-{name}.sock")),
             log: place("log"),
+            key: folder.join(format!("{name}.key")),
+            records: setup.folder.map(|folder| Path::new(folder).join(name)),
+            stack: setup.stack,
             daemon: Background::default(),
         };
-        process::run(Command::new("ip").args(["link", "set", card, "netns", name]))?;
-        if let Some(stack) = setup.stack {
-            node.interface = stack(&node.namespace, card, end)?;
-        }
-        let interface = &node.interface;
-        node.namespace.ip(&format!("addr add {}/24 dev {interface}", OUTSIDE[end]))?;
-        node.namespace.ip(&format!("link set {interface} up"))?;
+        node.plug(card, end)?;
         Ok(node)
+    }
+
+    /// Gives it a card: one of two for box 0 or 1.
+    ///
+    /// # Errors
+    /// When the card is not there.
+    pub fn plug(&mut self, card: &str, end: usize) -> Result<(), LabError> {
+        let name = self.namespace.name();
+        process::run(Command::new("ip").args(["link", "set", card, "netns", name]))?;
+        if let Some(stack) = self.stack {
+            self.interface = stack(&self.namespace, card, end)?;
+        } else if self.interface != card {
+            self.namespace.ip(&format!("link set {card} name {}", self.interface))?;
+        }
+        let interface = &self.interface;
+        self.namespace.ip(&format!("addr add {}/24 dev {interface}", OUTSIDE[end]))?;
+        self.namespace.ip(&format!("link set {interface} up"))?;
+        Ok(())
+    }
+
+    /// Its public key. The private one is made where there is none.
+    fn public_key(&self) -> Result<String, LabError> {
+        let (recodectl, key) = (binary("recodectl"), self.key.display());
+        let (recodectl, made) = (recodectl.display(), !self.key.exists());
+        let mut shell = Command::new("sh");
+        // As an administrator's, a key was there long before a fault.
+        let make = format!("umask 077 && {recodectl} genkey > {key} && sync {key} &&");
+        let make = if made { make.as_str() } else { "" };
+        shell.args(["-c", &format!("{make} {recodectl} pubkey < {key}")]);
+        Ok(process::run(&mut shell)?.trim().to_owned())
     }
 
     fn wait_for_carrier(&self) -> Result<(), LabError> {
@@ -179,8 +226,50 @@ impl Node {
     fn spawn(&mut self) -> Result<(), LabError> {
         let mut command = self.namespace.command(binary("recoded"));
         command.arg("--config").arg(&self.config);
+        if let Some(records) = &self.records {
+            command.arg("--state").arg(records);
+        }
         self.daemon = Background::start(&mut command, &self.log)?;
         Ok(())
+    }
+
+    /// Ends its daemon and starts another one.
+    ///
+    /// # Errors
+    /// When it does not end in order, or does not start.
+    pub fn restart(&mut self) -> Result<(), LabError> {
+        if !self.daemon.terminate(STOP_PATIENCE) {
+            return LabError::wrong("the daemon did not end in order");
+        }
+        self.spawn()?;
+        self.wait_until_it_answers()
+    }
+
+    /// What its daemons logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Memory of all processes of its daemon, files left out.
+    ///
+    /// # Errors
+    /// When one is gone.
+    pub fn own_memory_kib(&self) -> Result<u64, LabError> {
+        let read = |path: String| fs::read_to_string(&path).map_err(LabError::file(path.as_ref()));
+        let supervisor = self.daemon.pid();
+        let children = read(format!("/proc/{supervisor}/task/{supervisor}/children"))?;
+        let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        let mut sum = 0;
+        for pid in std::iter::once(supervisor).chain(children) {
+            let parts = read(format!("/proc/{pid}/smaps_rollup"))?;
+            let own = parts.lines().filter_map(|line| {
+                let parts = ["Pss_Anon:", "Pss_Shmem:"];
+                let kib = parts.iter().find_map(|part| line.strip_prefix(part))?;
+                kib.split_whitespace().next()?.parse::<u64>().ok()
+            });
+            sum += own.sum::<u64>();
+        }
+        Ok(sum)
     }
 
     fn wait_until_it_answers(&mut self) -> Result<(), LabError> {
@@ -191,8 +280,7 @@ impl Node {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
-        let log = fs::read_to_string(&self.log).unwrap_or_default();
-        LabError::wrong(format!("the daemon does not start: {}", process::tail(&log)))
+        LabError::wrong(format!("the daemon does not start: {}", process::tail(&self.log())))
     }
 
     /// State of the daemon.
@@ -200,8 +288,19 @@ impl Node {
     /// # Errors
     /// When it does not answer.
     pub fn show(&self) -> Result<State, LabError> {
-        let state = Client::connect(&self.socket).and_then(|mut client| client.state());
-        state.map_err(|error| LabError::Wrong(format!("the daemon does not answer: {error}")))
+        self.ask(Client::state)
+    }
+
+    /// Asks the daemon over its control socket.
+    ///
+    /// # Errors
+    /// When it does not answer, or refuses.
+    pub fn ask<T>(
+        &self,
+        question: impl FnOnce(&mut Client) -> Result<T, ClientError>,
+    ) -> Result<T, LabError> {
+        let answer = Client::connect(&self.socket).and_then(|mut client| question(&mut client));
+        answer.map_err(|error| LabError::Wrong(format!("the daemon does not answer: {error}")))
     }
 
     /// Its only link.
@@ -222,21 +321,28 @@ impl Drop for Node {
     }
 }
 
-fn config(end: usize, node: &Node, setup: &Setup) -> String {
+fn config(end: usize, node: &Node, setup: &Setup, peer_key: Option<&str>) -> String {
     let backend = setup.backend.map(|name| format!("backend = \"{name}\"\n")).unwrap_or_default();
     let [source, sink] = [[1, 2], [2, 1]][end];
     let other = OUTSIDE[1 - end];
+    let mut daemon = format!("socket = \"{}\"\n{}\n", node.socket.display(), setup.daemon);
+    let (mut neighbour, mut edge) = (String::new(), String::new());
+    if let Some(key) = peer_key {
+        daemon.push_str(&format!("private_key = \"{}\"\n", node.key.display()));
+        neighbour = format!(
+            "[[neighbour]]\nlink = \"wan\"\naddress = \"{other}\"\npublic_key = \"{key}\"\n\n"
+        );
+        edge = format!("edge_key = \"{key}\"\n");
+    }
     format!(
-        "[daemon]\nsocket = \"{}\"\n{}\n\
+        "[daemon]\n{daemon}\n\
          [[link]]\nname = \"wan\"\ninterface = \"{}\"\n{backend}\n\
+         {neighbour}\
          [[tunnel]]\nname = \"rec0\"\naddress = \"{}/24\"\n\n\
-         [[flow]]\nid = {source}\nrole = \"source\"\ntunnel = \"rec0\"\n\
+         [[flow]]\nid = {source}\nrole = \"source\"\ntunnel = \"rec0\"\n{edge}\
          next_hops = [{{ link = \"wan\", address = \"{other}\" }}]\n\n\
-         [[flow]]\nid = {sink}\nrole = \"sink\"\ntunnel = \"rec0\"\n\
+         [[flow]]\nid = {sink}\nrole = \"sink\"\ntunnel = \"rec0\"\n{edge}\
          upstream = {{ link = \"wan\", address = \"{other}\" }}\n",
-        node.socket.display(),
-        setup.daemon,
-        node.interface,
-        node.inside,
+        node.interface, node.inside,
     )
 }

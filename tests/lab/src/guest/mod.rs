@@ -1,13 +1,16 @@
 //! The guest's side: the first process of the machine, which runs cases and reports each.
 
 mod boxes;
+mod host;
 mod pair;
 mod transfer;
 
-pub use boxes::{Boxes, Setup, Stack};
+pub use boxes::{Boxes, Node, Setup, Stack};
+pub use host::Request;
 pub use pair::Pair;
+pub use transfer::{Pings, under_pings};
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -19,7 +22,7 @@ use rustix::system::{RebootCommand, reboot};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
-use crate::cases::{Machine, Nic};
+use crate::cases::{Machine, Nic, mac};
 
 /// Where the guest has the folder that it shares with the host.
 pub const SHARED: &str = "/run/lab";
@@ -41,6 +44,8 @@ pub enum Line {
     Failed(CaseResult),
     /// A case could not run.
     Skipped(CaseResult),
+    /// A case has QEMU do something.
+    Request(Request),
     /// All cases have run.
     End,
 }
@@ -69,14 +74,38 @@ impl Guest {
     /// # Errors
     /// When the driver has not made them.
     pub fn pair(&self, nic: Nic) -> Result<Pair, LabError> {
+        Pair::find(self.number(nic), self.case)
+    }
+
+    /// The interface of the card at one end of a pair, which may have to appear first.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn interface(&self, nic: Nic, end: usize) -> Result<String, LabError> {
+        pair::named(&mac(self.number(nic), end))
+    }
+
+    /// Number of the pair of a kind.
+    pub fn number(&self, nic: Nic) -> usize {
         let index = self.machine.nics.iter().position(|other| *other == nic);
-        Pair::find(index.unwrap_or(usize::MAX), self.case)
+        index.unwrap_or(usize::MAX)
     }
 }
 
 /// Path of a program among the tools.
 fn tool(path: &str) -> PathBuf {
     PathBuf::from(std::env::var_os(TOOLS_ENV).unwrap_or_else(|| "/".into())).join(path)
+}
+
+/// Names of cases that already have a result: a machine that was reset continues.
+fn done(results: &Path) -> Vec<String> {
+    let text = fs::read_to_string(results).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let named = lines.filter_map(|line| match line {
+        Line::Passed(result) | Line::Failed(result) | Line::Skipped(result) => Some(result.name),
+        Line::Begin(_) | Line::Request(_) | Line::End => None,
+    });
+    named.collect()
 }
 
 /// Runs cases of a machine as its first process; ends with the machine.
@@ -88,7 +117,11 @@ pub fn main(machine: &'static Machine, names: &[String]) -> Result<(), LabError>
     let version = process::run(Command::new("uname").arg("-r"));
     let _ = process::run(Command::new("ip").args(["link", "set", "lo", "up"]));
     write(&results, &Line::Begin(version.unwrap_or_default().trim().into()));
-    for case in machine.cases.iter().filter(|case| names.iter().any(|name| name == case.name)) {
+    let done = done(&results);
+    let left = machine.cases.iter().filter(|case| {
+        names.iter().any(|name| name == case.name) && done.iter().all(|name| name != case.name)
+    });
+    for case in left {
         let began = Instant::now();
         println!("lab: {} begins", case.name);
         let guest = Guest { machine, case: case.name };

@@ -34,7 +34,7 @@ impl Pair {
 }
 
 /// The interface with a MAC address.
-fn named(mac: &str) -> Result<String, LabError> {
+pub(super) fn named(mac: &str) -> Result<String, LabError> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         for entry in fs::read_dir("/sys/class/net").into_iter().flatten().flatten() {

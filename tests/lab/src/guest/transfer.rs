@@ -1,8 +1,10 @@
 //! Traffic through the tunnel: pings, and TCP whose bytes are all compared.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use recoded_netns::process;
@@ -17,6 +19,12 @@ const PORT: u16 = 5201;
 /// A read or write that takes longer has stalled.
 const STALL: Duration = Duration::from_secs(20);
 
+/// How long pings beside something else may take.
+const PING_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between pings beside something else.
+const PING_PAUSE: Duration = Duration::from_millis(500);
+
 /// Pings until the first answer.
 ///
 /// # Errors
@@ -24,9 +32,7 @@ const STALL: Duration = Duration::from_secs(20);
 pub fn first_ping(from: &Node, to: &str, patience: Duration) -> Result<Duration, LabError> {
     let began = Instant::now();
     while began.elapsed() < patience {
-        let mut command = from.namespace.command(busybox());
-        command.args(["ping", "-q", "-c", "1", "-W", "1", to]);
-        if process::output(&mut command)?.success {
+        if is_answered(from, to, Duration::from_secs(1))? {
             return Ok(began.elapsed());
         }
         // Without a route ping ends at once.
@@ -41,14 +47,58 @@ pub fn first_ping(from: &Node, to: &str, patience: Duration) -> Result<Duration,
 /// When one is lost.
 pub fn ping(from: &Node, to: &str, count: u32) -> Result<(), LabError> {
     for number in 1..=count {
-        let mut command = from.namespace.command(busybox());
-        let seconds = STALL.as_secs().to_string();
-        command.args(["ping", "-q", "-c", "1", "-W", &seconds, to]);
-        if !process::output(&mut command)?.success {
+        if !is_answered(from, to, STALL)? {
             return LabError::wrong(format!("ping {number} of {count} to {to} is lost"));
         }
     }
     Ok(())
+}
+
+/// Pings beside something else.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Pings {
+    /// All.
+    pub sent: u32,
+    /// Those without an answer within 5 s.
+    pub lost: u32,
+}
+
+impl fmt::Display for Pings {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{} of {} pings lost", self.lost, self.sent)
+    }
+}
+
+/// Does something while one box pings the other one. Returns the result, and what became of pings.
+///
+/// # Errors
+/// When what is done fails.
+pub fn under_pings<T>(
+    [from, to]: &[Node; 2],
+    work: impl FnOnce() -> Result<T, LabError>,
+) -> Result<(T, Pings), LabError> {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let pings = scope.spawn(|| {
+            let mut pings = Pings::default();
+            while !is_done.load(Ordering::Relaxed) {
+                pings.sent += 1;
+                pings.lost += u32::from(!is_answered(from, to.inside, PING_PATIENCE)?);
+                std::thread::sleep(PING_PAUSE);
+            }
+            Ok::<Pings, LabError>(pings)
+        });
+        let result = work();
+        is_done.store(true, Ordering::Relaxed);
+        let pings = pings.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok((result?, pings?))
+    })
+}
+
+fn is_answered(from: &Node, to: &str, patience: Duration) -> Result<bool, LabError> {
+    let mut command = from.namespace.command(busybox());
+    command.args(["ping", "-q", "-c", "1", "-W", &patience.as_secs().to_string(), to]);
+    Ok(process::output(&mut command)?.success)
 }
 
 /// Sends bytes over TCP from one box to another and compares all.

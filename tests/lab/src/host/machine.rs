@@ -6,16 +6,24 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use recoded_netns::binary;
+use serde_json::Value;
 
 use super::cpio::Archive;
 use super::kernel::Unpacked;
 use super::packages::Cache;
+use super::qmp::Monitor;
 use crate::LabError;
-use crate::cases::{Machine, mac};
-use crate::guest::{Line, RESULTS, SHARED, TOOLS_ENV};
+use crate::cases::{Machine, netdev, port};
+use crate::guest::{Line, RESULTS, Request, SHARED, TOOLS_ENV};
 
 /// Modules behind the shared folders and the root.
 const MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "af_packet"];
+
+/// Modules behind a disk.
+const DISK_MODULES: [&str; 2] = ["virtio_blk", "ext4"];
+
+/// Image of the disk, which lives as long as the machine.
+const DISK: &str = "disk";
 
 /// Its place in the first root.
 const BUSYBOX: &str = "/bin/busybox";
@@ -24,6 +32,7 @@ const BUSYBOX: &str = "/bin/busybox";
 #[derive(Debug)]
 pub struct Running {
     qemu: Child,
+    monitor: Option<Monitor>,
     shared: PathBuf,
     began: Instant,
     patience: Duration,
@@ -47,15 +56,22 @@ impl Running {
         let initramfs = folder.join("initramfs");
         let content = first_root(&tools, &kernel, machine, cases)?;
         fs::write(&initramfs, content).map_err(LabError::file(&initramfs))?;
+        if machine.disk_mib > 0 {
+            let disk = folder.join(DISK);
+            let file = fs::File::create(&disk).map_err(LabError::file(&disk))?;
+            // It takes no room until it is written.
+            file.set_len(machine.disk_mib << 20).map_err(LabError::file(&disk))?;
+        }
         let mut command = qemu(&tools, machine, folder)?;
         command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(&initramfs);
         let output = folder.join("qemu.log");
         let log = fs::File::create(&output).map_err(LabError::file(&output))?;
-        let errors = log.try_clone().map_err(LabError::file(&output))?;
-        command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        let qemu = command.spawn().map_err(LabError::file(Path::new("setpriv")))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut qemu = command.spawn().map_err(LabError::file(Path::new("setpriv")))?;
+        let pipes = qemu.stdin.take().zip(qemu.stdout.take());
+        let monitor = pipes.map(|(commands, output)| Monitor::new(commands, output));
         let patience = Duration::from_secs(machine.seconds);
-        Ok(Running { qemu, shared, began: Instant::now(), patience })
+        Ok(Running { qemu, monitor, shared, began: Instant::now(), patience })
     }
 
     /// Lines that the guest has written so far.
@@ -63,6 +79,18 @@ impl Running {
         let text = fs::read_to_string(self.shared.join(RESULTS)).unwrap_or_default();
         // The last one may be incomplete.
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Has QEMU execute the commands of a request, and leaves the answers to the guest.
+    pub fn obey(&mut self, request: &Request) {
+        std::thread::sleep(Duration::from_millis(request.delay_millis));
+        let Some(monitor) = &mut self.monitor else { return };
+        let answers = request.commands.iter().map(|command| monitor.execute(command));
+        let answers = Value::Array(answers.collect());
+        let draft = self.shared.join("answer.new");
+        let written = fs::write(&draft, answers.to_string());
+        // A guest that finds no answer says so.
+        let _ = written.and_then(|()| fs::rename(&draft, self.shared.join(request.answer())));
     }
 
     /// Whether QEMU still runs and has time left.
@@ -96,7 +124,7 @@ fn qemu(tools: &Path, machine: &Machine, folder: &Path) -> Result<Command, LabEr
     }
     command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]);
     command.args(["-smp", &machine.processors.to_string(), "-m", &machine.memory_mib.to_string()]);
-    command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
+    command.args(["-nodefaults", "-display", "none", "-no-reboot", "-qmp", "stdio"]);
     command.arg("-serial").arg(format!("file:{}", folder.join("console.log").display()));
     command.args(["-append", "console=ttyS0 panic=-1 loglevel=5 mitigations=off"]);
     command.args(["-object", "rng-builtin,id=rng", "-device", "virtio-rng-pci,rng=rng"]);
@@ -106,17 +134,19 @@ fn qemu(tools: &Path, machine: &Machine, folder: &Path) -> Result<Command, LabEr
     let shared = folder.join("shared");
     command.arg("-virtfs").arg(share("/", "host", ",readonly=on"));
     command.arg("-virtfs").arg(share(&shared.to_string_lossy(), "shared", ""));
+    if machine.disk_mib > 0 {
+        let file = folder.join(DISK);
+        command.arg("-drive").arg(format!("id=disk,if=none,format=raw,file={}", file.display()));
+        command.args(["-device", "virtio-blk-pci,drive=disk"]);
+    }
     for (pair, nic) in machine.nics.iter().enumerate() {
         for end in 0..2 {
-            let name = format!("nic{pair}{}", ["a", "b"][end]);
-            let slot = 2 * pair + end + 1;
-            command.arg("-device").arg(format!("pcie-root-port,id=port{slot},chassis={slot}"));
-            command.arg("-netdev").arg(format!("hubport,id={name},hubid={pair}"));
-            let mac = mac(pair, end);
-            let device = nic.device();
-            command.arg("-device").arg(format!(
-                "{device},netdev={name},id={name}-device,bus=port{slot},mac={mac},romfile="
-            ));
+            let port = port(pair, end);
+            command
+                .arg("-device")
+                .arg(format!("pcie-root-port,id={port},chassis={}", 2 * pair + end + 1));
+            command.arg("-netdev").arg(format!("hubport,id={},hubid={pair}", netdev(pair, end)));
+            command.arg("-device").arg(nic.plug(pair, end).to_string());
         }
     }
     Ok(command)
@@ -130,7 +160,8 @@ fn first_root(
     cases: &[&str],
 ) -> Result<Vec<u8>, LabError> {
     let drivers = machine.nics.iter().map(|nic| nic.driver());
-    let names: Vec<&str> = MODULES.into_iter().chain(drivers).collect();
+    let disk = if machine.disk_mib > 0 { &DISK_MODULES[..] } else { &[] };
+    let names: Vec<&str> = MODULES.into_iter().chain(drivers).chain(disk.iter().copied()).collect();
     let mut archive = Archive::default();
     for folder in ["bin", "proc", "sys", "dev", "modules", "host", "memory", "new"] {
         archive.folder(folder);
@@ -174,6 +205,7 @@ fn script(
          for module in {modules}; do\n\
              $b insmod /modules/$module.ko || echo \"lab: cannot load $module\"\n\
          done\n\
+         $b rm -r /modules\n\
          options=trans=virtio,version=9p2000.L,msize=262144\n\
          $b mount -t 9p -o $options,ro,cache=loose host /host\n\
          $b mount -t tmpfs memory /memory\n\

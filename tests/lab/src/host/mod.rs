@@ -5,6 +5,7 @@ mod cpio;
 mod kernel;
 mod machine;
 mod packages;
+mod qmp;
 mod run;
 
 pub use packages::{Cache, Kernel};

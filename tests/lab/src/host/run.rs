@@ -1,4 +1,4 @@
-//! Runs cases: machines two at a time, each once more when its boot stalls.
+//! Runs cases: machines two at a time, beside those that wait, each once more when its boot stalls.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::LabError;
 use crate::cases::{self, Case, Machine};
 use crate::guest::{CaseResult, Line};
 
-/// Machines at once. Each keeps one or two processors of the host busy.
+/// Machines at once, besides those that wait. Each keeps one or two processors of the host busy.
 const MACHINES_AT_ONCE: usize = 2;
 
 /// A machine that has not begun by then has stalled: Linux with several emulated processors does
@@ -63,19 +63,25 @@ type Selected = (&'static Machine, Vec<&'static Case>);
 /// # Errors
 /// When a name stands for no case, or a folder cannot be made.
 pub fn run(names: &[String], report: impl Fn(&Report) + Sync) -> Result<Vec<Report>, LabError> {
-    let waiting = Mutex::new(select(names)?);
+    let (idle, busy): (Vec<Selected>, Vec<Selected>) =
+        select(names)?.into_iter().partition(|(machine, _)| machine.waits);
+    let waiting = Mutex::new(busy);
     let reports = Mutex::new(Vec::new());
     let tell = |one: Report| {
         report(&one);
         reports.lock().unwrap_or_else(|lock| lock.into_inner()).push(one);
     };
     std::thread::scope(|scope| {
+        let tell = &tell;
+        for (machine, cases) in idle {
+            scope.spawn(move || run_machine(machine, &cases, tell));
+        }
         for _ in 0..MACHINES_AT_ONCE {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().unwrap_or_else(|lock| lock.into_inner()).pop();
                     let Some((machine, cases)) = next else { break };
-                    run_machine(machine, &cases, &tell);
+                    run_machine(machine, &cases, tell);
                 }
             });
         }
@@ -170,6 +176,9 @@ fn boot(
         let is_running = running.is_running();
         let lines = running.lines();
         for line in &lines[told..] {
+            if let Line::Request(request) = line {
+                running.obey(request);
+            }
             if let Some(report) = report_of(line, &mut left, folder, machine) {
                 tell(report);
             }
@@ -203,7 +212,7 @@ fn report_of(
         Line::Passed(result) => (result, Verdict::Passed),
         Line::Failed(result) => (result, Verdict::Failed),
         Line::Skipped(result) => (result, Verdict::Skipped),
-        Line::Begin(_) | Line::End => return None,
+        Line::Begin(_) | Line::Request(_) | Line::End => return None,
     };
     let index = left.iter().position(|case| case.name == result.name)?;
     let case = left.remove(index);
@@ -222,7 +231,7 @@ fn keep(folder: &Path, machine: &Machine) -> PathBuf {
     for from in [folder.to_owned(), folder.join("shared")] {
         for entry in fs::read_dir(&from).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if name != "initramfs" && entry.path().is_file() {
+            if name != "initramfs" && name != "disk" && entry.path().is_file() {
                 let _ = fs::copy(entry.path(), logs.join(name));
             }
         }

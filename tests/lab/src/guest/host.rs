@@ -1,0 +1,71 @@
+//! Requests to the host, which has QEMU do what a guest cannot: pull a card out, reset the machine.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Guest, Line, RESULTS, SHARED, write};
+use crate::LabError;
+
+/// How long the host may take to answer, beyond the delay of the request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Commands for QEMU, one after the other.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Request {
+    /// Number that no other request of the machine has.
+    pub number: u64,
+    /// How long the host waits before the first command.
+    pub delay_millis: u64,
+    /// Commands of the QEMU Machine Protocol.
+    pub commands: Vec<Value>,
+}
+
+impl Request {
+    /// Name of the file of answers in the shared folder.
+    pub fn answer(&self) -> String {
+        format!("answer-{}", self.number)
+    }
+}
+
+impl Guest {
+    /// Has QEMU execute commands, and waits until it has.
+    ///
+    /// # Errors
+    /// When the host does not answer, or a command fails.
+    pub fn qemu(&self, commands: &[Value]) -> Result<(), LabError> {
+        let request = Guest::request(commands, Duration::ZERO);
+        let answer = Path::new(SHARED).join(request.answer());
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let Ok(text) = fs::read_to_string(&answer) else {
+                sleep(Duration::from_millis(50));
+                continue;
+            };
+            return match text.contains("\"error\"") {
+                true => LabError::wrong(format!("QEMU: {text}")),
+                false => Ok(()),
+            };
+        }
+        LabError::wrong("the host does not answer a request")
+    }
+
+    /// Has QEMU execute commands after a while, without waiting for it.
+    pub fn qemu_later(&self, commands: &[Value], delay: Duration) {
+        Guest::request(commands, delay);
+    }
+
+    fn request(commands: &[Value], delay: Duration) -> Request {
+        let results = Path::new(SHARED).join(RESULTS);
+        // The file only grows, so its size is a number that no earlier request has.
+        let number = fs::metadata(&results).map_or(0, |found| found.len());
+        let delay_millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let request = Request { number, delay_millis, commands: commands.to_vec() };
+        write(&results, &Line::Request(request.clone()));
+        request
+    }
+}
