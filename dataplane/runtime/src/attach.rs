@@ -18,6 +18,7 @@ use crate::netlink::Netlink;
 use crate::own;
 use crate::privileged::{AskError, Attached, Client};
 use crate::program_owner::Owner;
+use crate::suspension::Since;
 use crate::topology::{Backend, LinkConfig, Topology};
 use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
@@ -48,6 +49,8 @@ pub(crate) struct Attachment {
     index: u32,
     /// Receive queues when the program was attached; 0 where it is not known here.
     queues: u32,
+    /// When the program was attached.
+    since: Since,
     /// Our address that the program accepts packets for; `None` without a program.
     local: Option<IpAddr>,
     program: Holder,
@@ -120,6 +123,7 @@ impl Attachment {
             interface,
             index: 0,
             queues: 0,
+            since: Since::now(),
             local: Some(local),
             program,
             mode,
@@ -135,6 +139,7 @@ impl Attachment {
             interface: interface.to_owned(),
             index: 0,
             queues: 0,
+            since: Since::now(),
             local: None,
             program: Holder::Privileged(privileged.clone(), None),
             mode: XdpMode::Generic,
@@ -149,6 +154,7 @@ impl Attachment {
             interface: interface.to_owned(),
             index: 0,
             queues: 0,
+            since: Since::now(),
             local: None,
             program: Holder::Absent,
             mode: XdpMode::Generic,
@@ -217,6 +223,11 @@ impl Attachment {
     /// interface had when it was attached.
     pub(crate) fn lacks_queues(&self, now: u32) -> bool {
         matches!(self.program, Holder::Here(..)) && self.queues < now
+    }
+
+    /// Whether the driver may run without the program, as the box was suspended.
+    pub(crate) fn was_suspended(&self) -> bool {
+        matches!(self.program, Holder::Here(..)) && self.since.was_suspended()
     }
 
     /// Our address that the program accepts packets for; `None` without a program.
@@ -429,7 +440,8 @@ fn held(
 ) -> Attachment {
     let program = Holder::Here(Box::new(ebpf), link);
     let (interface, entered) = (interface.to_owned(), BTreeSet::new());
-    Attachment { interface, index, queues, local: Some(local), program, mode, reason, entered }
+    let (local, since) = (Some(local), Since::now());
+    Attachment { interface, index, queues, since, local, program, mode, reason, entered }
 }
 
 fn set_neighbour(ebpf: &mut Ebpf, address: IpAddr) -> Result<(), MapError> {

@@ -23,6 +23,8 @@ mod bpf_link;
 
 mod privileged;
 
+mod suspension;
+
 mod attach;
 
 mod program_owner;

@@ -1,7 +1,7 @@
 //! Watches the interfaces of the links and our addresses on them: logs when one disappears, comes
 //! back, is set down or gets another MTU, address or number of queues, has the sockets opened again
-//! when one is back or receives on other queues, and has packets leave from the address that it has
-//! now.
+//! when one is back, receives on other queues or was suspended with the box, and has packets leave
+//! from the address that it has now.
 //!
 //! A thread of its own. Events from Linux tell it that something changed; it then queries all
 //! interfaces. It also does so once a second, since events can be lost, and then reads what ICMP
@@ -14,6 +14,7 @@ use crate::node::{Node, Reopening};
 use crate::report::LinkStatus;
 use crate::resources::{LinkState, missing, status, waits};
 use crate::snapshot;
+use crate::suspension::Since;
 use crate::topology::Backend;
 use recoded_xsk::Queues;
 use std::net::IpAddr;
@@ -32,7 +33,12 @@ pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiv
     let Sources { netlink, events, icmp } = sources;
     let mut said = vec![None; node.topology.links.len()];
     let mut watches: Vec<Watch> = node.topology.links.iter().map(|_| Watch::default()).collect();
+    let mut since = Since::now();
     loop {
+        if since.was_suspended() {
+            since = Since::now();
+            watches.iter_mut().for_each(|watch| watch.was_suspended = true);
+        }
         for (link, watch) in watches.iter_mut().enumerate() {
             let config = &node.topology.links[link];
             match find(netlink, &config.interface) {
@@ -67,6 +73,8 @@ fn find(netlink: &Netlink, name: &str) -> Result<Option<Interface>, StartError> 
 /// State of a link.
 #[derive(Default)]
 struct Watch {
+    /// Whether the box was suspended since the last query.
+    was_suspended: bool,
     /// When to try again to open sockets, and how long to wait after that.
     retry: Option<(Instant, Duration)>,
     /// Packets too large that were counted, and when that was last logged.
@@ -129,6 +137,15 @@ impl Watch {
         let (name, interface) = (&config.name, &config.interface);
         let changes = changes(&state, &found);
         let found = found.interface;
+        let was_suspended = std::mem::take(&mut self.was_suspended);
+        let is_present = found.is_some() && state.status != LinkStatus::Gone;
+        if was_suspended && is_present && config.backend == Backend::Xdp {
+            tracing::info!(
+                "link {name}: this box was suspended: the XDP program of {interface} is attached again"
+            );
+            note_waits(node, link, "its XDP program is attached again".to_owned());
+            return self.reopen(node, netlink, link, found.as_ref(), Reopening::Back);
+        }
         for change in changes {
             match change {
                 Change::Gone => {

@@ -1,4 +1,4 @@
-//! `scripts/lab`: lists and runs cases. `guest` is for the inside of a machine.
+//! `scripts/lab`: lists and runs cases. `guest` and `peer` are for the inside of machines.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -31,6 +31,11 @@ fn main() -> ExitCode {
     {
         return in_guest(machine, cases);
     }
+    if let [_, peer, machine] = words.as_slice()
+        && peer == "peer"
+    {
+        return in_peer(machine);
+    }
     let arguments = Arguments::parse();
     let done = if arguments.fetch || arguments.prepare {
         fetch(arguments.fetch)
@@ -56,7 +61,19 @@ fn in_guest(machine: &str, cases: &[String]) -> ExitCode {
         println!("lab: no machine is called {machine}");
         return ExitCode::FAILURE;
     };
-    match guest::main(found, cases) {
+    ended(guest::main(found, cases))
+}
+
+fn in_peer(machine: &str) -> ExitCode {
+    match MACHINES.iter().find(|one| one.name == machine) {
+        Some(found) => ended(guest::serve(found)),
+        None => ExitCode::FAILURE,
+    }
+}
+
+/// What becomes of the first process of a machine.
+fn ended(result: Result<(), LabError>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("lab: {error}");

@@ -18,6 +18,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1024,
     disk_mib: 0,
     waits: true,
+    has_peer: false,
     modules: &["tun"],
     seconds: 480,
     cases: &CASES,
@@ -70,7 +71,7 @@ fn without_loss<T>(
     boxes: &Boxes,
     work: impl FnOnce() -> Result<T, LabError>,
 ) -> Result<T, LabError> {
-    let (result, pings) = under_pings(boxes.nodes(), work)?;
+    let (result, pings) = under_pings(&boxes.nodes()[0], boxes.nodes()[1].inside, work)?;
     match pings.lost {
         0 => Ok(result),
         _ => LabError::wrong(format!("{pings} after a step of the clock")),

@@ -26,6 +26,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1536,
     disk_mib: 64,
     waits: false,
+    has_peer: false,
     modules: &["tun"],
     seconds: 480,
     cases: &CASES,
@@ -94,7 +95,7 @@ fn unplug(guest: &Guest, nic: Nic, backend: Option<&'static str>) -> Result<Stri
     let interface = guest.interface(nic, 0)?;
     let began = Instant::now();
     let node = &mut boxes.nodes_mut()[0];
-    node.plug(&interface, 0)?;
+    node.plug(&interface)?;
     wait_for("the link to be up", &boxes, |boxes| Ok(boxes.nodes()[0].link()?.state == "up"))?;
     let up = began.elapsed();
     boxes.carry()?;

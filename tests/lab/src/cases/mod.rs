@@ -1,6 +1,7 @@
 //! All cases, by the machine that they share. One boot takes longer than most cases, so cases of
 //! one kernel share a machine.
 
+mod apart;
 mod clock;
 mod faults;
 mod hardware;
@@ -112,6 +113,8 @@ pub struct Machine {
     pub disk_mib: u64,
     /// Whether its cases mostly wait. It then runs beside the others.
     pub waits: bool,
+    /// Whether box a is in a machine of its own, whose clock and power are its own.
+    pub has_peer: bool,
     /// Modules to load, besides those of the cards and of the shared folders.
     pub modules: &'static [&'static str],
     /// Time for the boot and all cases. A machine that takes longer is ended.
@@ -130,6 +133,7 @@ pub static MACHINES: &[Machine] = &[
     hardware::MACHINE,
     clock::MACHINE,
     small::MACHINE,
+    apart::MACHINE,
 ];
 
 /// Every case with its machine.

@@ -21,6 +21,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 2048,
     disk_mib: 0,
     waits: false,
+    has_peer: false,
     modules: &["tun"],
     seconds: 480,
     cases: &CASES,
@@ -122,7 +123,7 @@ fn queues(guest: &Guest) -> Result<String, LabError> {
     let setup = Setup { daemon: "workers = 2", stack: Some(with_one_queue), ..Setup::default() };
     let boxes = guest.pair(Nic::Igb)?.start(&setup)?;
     boxes.carry()?;
-    let (served, pings) = under_pings(boxes.nodes(), || {
+    let (served, pings) = under_pings(&boxes.nodes()[0], boxes.nodes()[1].inside, || {
         for node in boxes.nodes() {
             node.namespace.run("ethtool", &format!("-L {} combined 2", node.interface))?;
         }

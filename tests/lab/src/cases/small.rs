@@ -17,6 +17,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 192,
     disk_mib: 0,
     waits: false,
+    has_peer: false,
     modules: &["tun"],
     seconds: 240,
     cases: &CASES,

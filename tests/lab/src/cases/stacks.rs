@@ -18,6 +18,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1536,
     disk_mib: 0,
     waits: false,
+    has_peer: false,
     modules: &["tun", "sch_netem", "8021q", "bonding", "bridge", "macvlan", "vrf"],
     seconds: 480,
     cases: &CASES,

@@ -66,6 +66,7 @@ pub struct Node {
     pub interface: String,
     /// Its address in the tunnel.
     pub inside: &'static str,
+    end: usize,
     config: PathBuf,
     socket: PathBuf,
     log: PathBuf,
@@ -79,8 +80,8 @@ pub struct Node {
 const KEYS: &str = "/run";
 
 /// Addresses of the two boxes on the link and in the tunnel.
-const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
-const INSIDE: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
+pub(super) const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+pub(super) const INSIDE: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
 
 impl Boxes {
     /// Starts both.
@@ -96,10 +97,8 @@ impl Boxes {
             false => None,
         };
         for (end, node) in boxes.nodes.iter().enumerate() {
-            node.wait_for_carrier()?;
             let peer_key = keys.as_ref().map(|keys| keys[1 - end].as_str());
-            let text = config(end, node, setup, peer_key);
-            fs::write(&node.config, text).map_err(LabError::file(&node.config))?;
+            node.configure(setup, peer_key)?;
         }
         for node in &mut boxes.nodes {
             node.spawn()?;
@@ -160,7 +159,12 @@ impl Boxes {
 }
 
 impl Node {
-    fn make(case: &str, end: usize, card: &str, setup: &Setup) -> Result<Node, LabError> {
+    pub(super) fn make(
+        case: &str,
+        end: usize,
+        card: &str,
+        setup: &Setup,
+    ) -> Result<Node, LabError> {
         let name = ["a", "b"][end];
         let place = |ending: &str| Path::new(SHARED).join(format!("{case}-{name}.{ending}"));
         let folder = Path::new(setup.folder.unwrap_or(KEYS));
@@ -168,6 +172,7 @@ impl Node {
             namespace: Namespace::create(name.into())?,
             interface: card.into(),
             inside: INSIDE[end],
+            end,
             config: place("toml"),
             // Sockets need a file system of the guest's own.
             socket: PathBuf::from(format!("/run/recoded-{name}.sock")),
@@ -177,16 +182,16 @@ impl Node {
             stack: setup.stack,
             daemon: Background::default(),
         };
-        node.plug(card, end)?;
+        node.plug(card)?;
         Ok(node)
     }
 
-    /// Gives it a card: one of two for box 0 or 1.
+    /// Gives it a card.
     ///
     /// # Errors
     /// When the card is not there.
-    pub fn plug(&mut self, card: &str, end: usize) -> Result<(), LabError> {
-        let name = self.namespace.name();
+    pub fn plug(&mut self, card: &str) -> Result<(), LabError> {
+        let (name, end) = (self.namespace.name(), self.end);
         process::run(Command::new("ip").args(["link", "set", card, "netns", name]))?;
         if let Some(stack) = self.stack {
             self.interface = stack(&self.namespace, card, end)?;
@@ -200,7 +205,7 @@ impl Node {
     }
 
     /// Its public key. The private one is made where there is none.
-    fn public_key(&self) -> Result<String, LabError> {
+    pub(super) fn public_key(&self) -> Result<String, LabError> {
         let (recodectl, key) = (binary("recodectl"), self.key.display());
         let (recodectl, made) = (recodectl.display(), !self.key.exists());
         let mut shell = Command::new("sh");
@@ -222,8 +227,21 @@ impl Node {
         Ok(())
     }
 
+    /// Writes its configuration, once its interface has a carrier.
+    pub(super) fn configure(&self, setup: &Setup, peer_key: Option<&str>) -> Result<(), LabError> {
+        self.wait_for_carrier()?;
+        let side = Side {
+            end: self.end,
+            interface: &self.interface,
+            socket: &self.socket,
+            key: &self.key,
+            peer_key,
+        };
+        fs::write(&self.config, config(&side, setup)).map_err(LabError::file(&self.config))
+    }
+
     /// Starts the daemon, without waiting.
-    fn spawn(&mut self) -> Result<(), LabError> {
+    pub(super) fn spawn(&mut self) -> Result<(), LabError> {
         let mut command = self.namespace.command(binary("recoded"));
         command.arg("--config").arg(&self.config);
         if let Some(records) = &self.records {
@@ -272,7 +290,7 @@ impl Node {
         Ok(sum)
     }
 
-    fn wait_until_it_answers(&mut self) -> Result<(), LabError> {
+    pub(super) fn wait_until_it_answers(&mut self) -> Result<(), LabError> {
         let deadline = Instant::now() + START_PATIENCE;
         while self.daemon.is_running() && Instant::now() < deadline {
             if self.socket.exists() && self.show().is_ok() {
@@ -321,14 +339,25 @@ impl Drop for Node {
     }
 }
 
-fn config(end: usize, node: &Node, setup: &Setup, peer_key: Option<&str>) -> String {
+/// What the configurations of two boxes differ in.
+pub(super) struct Side<'a> {
+    /// 0 or 1.
+    pub(super) end: usize,
+    pub(super) interface: &'a str,
+    pub(super) socket: &'a Path,
+    pub(super) key: &'a Path,
+    /// Public key of the other box, where there are keys.
+    pub(super) peer_key: Option<&'a str>,
+}
+
+pub(super) fn config(side: &Side<'_>, setup: &Setup) -> String {
     let backend = setup.backend.map(|name| format!("backend = \"{name}\"\n")).unwrap_or_default();
-    let [source, sink] = [[1, 2], [2, 1]][end];
-    let other = OUTSIDE[1 - end];
-    let mut daemon = format!("socket = \"{}\"\n{}\n", node.socket.display(), setup.daemon);
+    let [source, sink] = [[1, 2], [2, 1]][side.end];
+    let other = OUTSIDE[1 - side.end];
+    let mut daemon = format!("socket = \"{}\"\n{}\n", side.socket.display(), setup.daemon);
     let (mut neighbour, mut edge) = (String::new(), String::new());
-    if let Some(key) = peer_key {
-        daemon.push_str(&format!("private_key = \"{}\"\n", node.key.display()));
+    if let Some(key) = side.peer_key {
+        daemon.push_str(&format!("private_key = \"{}\"\n", side.key.display()));
         neighbour = format!(
             "[[neighbour]]\nlink = \"wan\"\naddress = \"{other}\"\npublic_key = \"{key}\"\n\n"
         );
@@ -343,6 +372,6 @@ fn config(end: usize, node: &Node, setup: &Setup, peer_key: Option<&str>) -> Str
          next_hops = [{{ link = \"wan\", address = \"{other}\" }}]\n\n\
          [[flow]]\nid = {sink}\nrole = \"sink\"\ntunnel = \"rec0\"\n{edge}\
          upstream = {{ link = \"wan\", address = \"{other}\" }}\n",
-        node.interface, node.inside,
+        side.interface, INSIDE[side.end],
     )
 }

@@ -19,6 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Request {
     /// Number that no other request of the machine has.
     pub number: u64,
+    /// Whether they are for the QEMU of the peer.
+    pub to_peer: bool,
     /// How long the host waits before the first command.
     pub delay_millis: u64,
     /// Commands of the QEMU Machine Protocol.
@@ -38,9 +40,26 @@ impl Guest {
     /// # Errors
     /// When the host does not answer, or a command fails.
     pub fn qemu(&self, commands: &[Value]) -> Result<(), LabError> {
-        let request = Guest::request(commands, Duration::ZERO);
+        Guest::request(commands, false, Duration::ZERO)
+    }
+
+    /// Has the QEMU of the peer execute commands after a while, and waits until it has.
+    ///
+    /// # Errors
+    /// As [`Guest::qemu`].
+    pub fn qemu_of_peer(&self, commands: &[Value], delay: Duration) -> Result<(), LabError> {
+        Guest::request(commands, true, delay)
+    }
+
+    fn request(commands: &[Value], to_peer: bool, delay: Duration) -> Result<(), LabError> {
+        let results = Path::new(SHARED).join(RESULTS);
+        // The file only grows, so its size is a number that no earlier request has.
+        let number = fs::metadata(&results).map_or(0, |found| found.len());
+        let delay_millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let request = Request { number, to_peer, delay_millis, commands: commands.to_vec() };
+        write(&results, &Line::Request(request.clone()));
         let answer = Path::new(SHARED).join(request.answer());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + delay + PATIENCE;
         while Instant::now() < deadline {
             let Ok(text) = fs::read_to_string(&answer) else {
                 sleep(Duration::from_millis(50));
@@ -52,20 +71,5 @@ impl Guest {
             };
         }
         LabError::wrong("the host does not answer a request")
-    }
-
-    /// Has QEMU execute commands after a while, without waiting for it.
-    pub fn qemu_later(&self, commands: &[Value], delay: Duration) {
-        Guest::request(commands, delay);
-    }
-
-    fn request(commands: &[Value], delay: Duration) -> Request {
-        let results = Path::new(SHARED).join(RESULTS);
-        // The file only grows, so its size is a number that no earlier request has.
-        let number = fs::metadata(&results).map_or(0, |found| found.len());
-        let delay_millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        let request = Request { number, delay_millis, commands: commands.to_vec() };
-        write(&results, &Line::Request(request.clone()));
-        request
     }
 }

@@ -3,11 +3,13 @@
 mod boxes;
 mod host;
 mod pair;
+mod peer;
 mod transfer;
 
 pub use boxes::{Boxes, Node, Setup, Stack};
 pub use host::Request;
 pub use pair::Pair;
+pub use peer::{Apart, Peer, serve};
 pub use transfer::{Pings, under_pings};
 
 use std::fs::{self, File};

@@ -74,7 +74,8 @@ impl fmt::Display for Pings {
 /// # Errors
 /// When what is done fails.
 pub fn under_pings<T>(
-    [from, to]: &[Node; 2],
+    from: &Node,
+    to: &str,
     work: impl FnOnce() -> Result<T, LabError>,
 ) -> Result<(T, Pings), LabError> {
     let is_done = AtomicBool::new(false);
@@ -83,7 +84,7 @@ pub fn under_pings<T>(
             let mut pings = Pings::default();
             while !is_done.load(Ordering::Relaxed) {
                 pings.sent += 1;
-                pings.lost += u32::from(!is_answered(from, to.inside, PING_PATIENCE)?);
+                pings.lost += u32::from(!is_answered(from, to, PING_PATIENCE)?);
                 std::thread::sleep(PING_PAUSE);
             }
             Ok::<Pings, LabError>(pings)

@@ -5,7 +5,9 @@ mod cpio;
 mod kernel;
 mod machine;
 mod packages;
+mod qemu;
 mod qmp;
+mod root;
 mod run;
 
 pub use packages::{Cache, Kernel};

@@ -231,7 +231,10 @@ fn keep(folder: &Path, machine: &Machine) -> PathBuf {
     for from in [folder.to_owned(), folder.join("shared")] {
         for entry in fs::read_dir(&from).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if name != "initramfs" && name != "disk" && entry.path().is_file() {
+            let is_log = [".log", ".toml", "results"]
+                .iter()
+                .any(|end| name.to_string_lossy().ends_with(end));
+            if is_log {
                 let _ = fs::copy(entry.path(), logs.join(name));
             }
         }
