@@ -265,11 +265,15 @@ impl Privileged {
         let link = link.ok_or("no link has this interface")?;
         let local = own::address(&self.topology, link, &self.netlink, &now).ok();
         let queues = self.netlink.queues(interface).map_or(0, |queues| queues.receive);
-        // The program of an interface that is gone, of another address or of fewer queues must be
-        // gone, too, before another is attached.
+        // The program of an interface that is gone, of another address or of fewer queues, or whose
+        // packets have no Ethernet header any more, must be gone, too, before another is attached.
         let is_other = |attachment: &mut Attachment| {
             let is_moved = attachment.local().is_some() && attachment.local() != local;
-            is_moved || attachment.index() != now.index || attachment.lacks_queues(queues)
+            let is_unfit = attachment.backend() == Backend::Xdp && now.mac.is_none();
+            is_moved
+                || is_unfit
+                || attachment.index() != now.index
+                || attachment.lacks_queues(queues)
         };
         let program = self.program(interface)?;
         program.attachment.take_if(is_other);
