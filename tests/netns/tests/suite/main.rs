@@ -28,6 +28,7 @@ mod mtu;
 mod mtu_grid;
 mod names;
 mod network;
+mod no_ethernet;
 mod numbered;
 mod one_way;
 mod paths;
