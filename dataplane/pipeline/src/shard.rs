@@ -50,10 +50,10 @@ pub(crate) struct Shard {
     symbol_bytes: usize,
     /// The one of before, or one that has yet to prove itself.
     other: Option<Stage>,
-    /// Of a source: parameters with a third code, until what the stage of before sent is not asked
-    /// for any more.
+    /// Of a source: parameters for which other nodes would need a third stage, until they need the
+    /// first no longer.
     postponed: Option<Box<FlowParams>>,
-    /// When a source went to its present code from another one.
+    /// When a source went to another code, or to larger sizes.
     changed_at: Option<Nanos>,
     /// When [`Shard::tick`] has something to do; it may be early, never late.
     deadline: Option<Nanos>,

@@ -5,7 +5,7 @@ use std::mem::replace;
 use super::{Shard, split};
 use crate::egress::Egress;
 use crate::io::Io;
-use crate::params::{FlowParams, Nanos, Role};
+use crate::params::{FlowCode, FlowParams, Nanos, Role};
 use crate::source::SourceCode;
 use crate::stage::{IN_USE_NANOS, Stage, State, source};
 use recoded_wire::frames::Frames;
@@ -26,14 +26,17 @@ impl Shard {
             // What code and sizes it takes follows the packets.
             self.present.adopt(params);
             self.other.iter_mut().for_each(|other| other.adopt(params));
-        } else if self.present.fits(params) {
-            self.go_on(params, io);
-        } else if self.is_third(params, io.now) {
-            // Relays and sinks keep two codes apart: of a third they would take no packet.
+        } else if self.asks_too_much(params, io.now) {
+            // Relays and sinks keep two codes or sizes apart: of a third they would take no packet.
             let mut sizes = self.present.params.sizes();
             sizes.symbol_bytes = sizes.symbol_bytes.min(params.symbol_bytes);
             self.go_on(&params.with(sizes), io);
             self.postponed = Some(Box::new(params.clone()));
+        } else if self.present.fits(params) {
+            if announces_more(&self.present.params, params) {
+                self.changed_at = Some(io.now);
+            }
+            self.go_on(params, io);
         } else {
             self.change(params, io);
         }
@@ -46,15 +49,20 @@ impl Shard {
         self.present.params = params.clone();
     }
 
-    /// Whether a source would go to a third code while it is asked for what it sent with two
-    /// others.
-    fn is_third(&self, params: &FlowParams, now: Nanos) -> bool {
+    /// Whether other nodes would need a third stage for what a source is to send: for another code
+    /// or larger sizes, while they still need the two of the last change.
+    fn asks_too_much(&self, params: &FlowParams, now: Nanos) -> bool {
+        let present = &self.present;
+        let differs_in_sizes = present.fits(&params.with(present.params.sizes()));
         let goes_back = self.other.as_ref().is_some_and(|other| other.fits(params));
-        let differs_in_code = self.present.fits(&params.with(self.present.params.sizes()));
-        differs_in_code && !goes_back && self.changes_at().is_some_and(|at| now < at)
+        let asks_for_stage = match present.fits(params) {
+            true => announces_more(&present.params, params),
+            false => !goes_back,
+        };
+        differs_in_sizes && asks_for_stage && self.changes_at().is_some_and(|at| now < at)
     }
 
-    /// When a source may go to a third code; `None` where it has sent with one alone.
+    /// When a source may go to a third code or size; `None` where it has sent with one alone.
     fn changes_at(&self) -> Option<Nanos> {
         Some(self.changed_at?.saturating_add(IN_USE_NANOS))
     }
@@ -69,7 +77,7 @@ impl Shard {
         if self.postponed_until().is_some_and(|at| at <= io.now)
             && let Some(params) = self.postponed.take()
         {
-            self.change(&params, io);
+            self.apply(&params, io);
         }
     }
 
@@ -107,4 +115,17 @@ impl Shard {
             }
         }
     }
+}
+
+/// Whether relays and sinks need more for packets of these parameters than for those of before, of
+/// the same code.
+fn announces_more(before: &FlowParams, params: &FlowParams) -> bool {
+    let symbols = |params: &FlowParams| match params.code {
+        FlowCode::Rlnc => 0,
+        #[cfg(feature = "bats")]
+        FlowCode::Bats(bats) => bats.source_symbols,
+        FlowCode::Window(window) => window.window_symbols,
+        FlowCode::Stream(stream) => stream.window_symbols,
+    };
+    params.generation_size > before.generation_size || symbols(params) > symbols(before)
 }

@@ -93,6 +93,14 @@ impl Senders {
         }
     }
 
+    /// For a window of so many symbols, a power of two, from now on; `end` is the number of the
+    /// next.
+    pub(crate) fn resize(&mut self, symbols: usize, end: u32) {
+        self.symbols = symbols;
+        self.paths.resize(symbols, end);
+        self.hops.iter_mut().for_each(|(_, sender)| sender.resize(symbols));
+    }
+
     /// A bit for each receiver.
     fn receivers(&self) -> u8 {
         self.hops.iter().fold(0, |bits, (_, sender)| bits | 1 << sender.receiver())

@@ -135,6 +135,28 @@ impl Store {
         (self.bytes, self.stride, self.symbol_bytes) = (bytes, stride, symbol_bytes);
     }
 
+    /// Holds so many symbols from now on, rounded up to a power of two: the newest of those that it
+    /// has.
+    pub(crate) fn resize(&mut self, symbols: usize) {
+        let mut new = Self::new(symbols, self.symbol_bytes, 0);
+        (new.all_done, new.offset, new.end) = (self.all_done, self.offset, self.end);
+        new.held = self.held.min(new.slots.len()).max(new.slots.len().min(SYMBOLS_MIN));
+        let begin = self.end().wrapping_sub(new.held.min(self.held) as u32);
+        new.first = if serial_before(begin, self.first) { self.first } else { begin };
+        if new.held > self.held {
+            // The numbers of now keep their places, as where the table grows.
+            new.offset = 0u32.wrapping_sub(new.first);
+        }
+        let stride = self.stride.min(new.stride);
+        for number in (0..self.end().wrapping_sub(new.first)).map(|i| new.first.wrapping_add(i)) {
+            let (from, to) = (self.place(number), new.place(number));
+            new.slots[to] = self.slots[from];
+            let symbol = &self.bytes[from * self.stride..][..stride];
+            new.bytes[to * new.stride..][..stride].copy_from_slice(symbol);
+        }
+        *self = new;
+    }
+
     /// How many symbols it can hold.
     pub(crate) fn symbols(&self) -> usize {
         self.slots.len()
