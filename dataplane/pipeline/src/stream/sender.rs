@@ -181,15 +181,6 @@ impl Sender {
         }
     }
 
-    /// For a window of so many symbols from now on.
-    pub(crate) fn resize(&mut self, symbols: usize) {
-        self.sent.resize(2 * symbols);
-        self.fresh.reserve(symbols.saturating_sub(self.fresh.len()));
-        for places in [&mut self.again, &mut self.open] {
-            places.reserve(symbols.saturating_sub(places.len()));
-        }
-    }
-
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(symbols: usize) -> usize {
         // One number, and twice a number with its place.

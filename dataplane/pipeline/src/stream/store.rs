@@ -415,6 +415,33 @@ mod tests {
     }
 
     #[test]
+    fn another_size_keeps_the_newest() {
+        let first = u32::MAX - 700;
+        for (numbers, needed, sizes) in [
+            (1500, 900, [64, 8192, 256]),
+            (300, 300, [1024, 2048, 64]),
+            (5000, 3000, [SYMBOLS, 4096, 16384]),
+        ] {
+            let (mut store, mut kept) = (passed(first, numbers, needed), SYMBOLS);
+            for symbols in sizes {
+                store.resize(symbols);
+                kept = kept.min(symbols);
+                let end = store.end();
+                for back in 1..=numbers.min(needed).min(kept as u32) {
+                    let number = end.wrapping_sub(back);
+                    let symbol = store.get(number).map(|symbol| symbol.packet.to_vec());
+                    assert_eq!(symbol, Some(packet(number).to_vec()), "{back} of {numbers}");
+                    assert!(!store.is_done(number, 0), "{back} of {numbers}");
+                }
+                // It goes on as ever.
+                store.extend(end.wrapping_add(1), 9000);
+                store.put(end, &packet(end), 0);
+                assert!(store.is_known(end));
+            }
+        }
+    }
+
+    #[test]
     fn what_is_passed_is_known_and_done_and_leaves_its_place_clean() {
         let turn = SYMBOLS_MIN as u32;
         let mut store = Store::new(SYMBOLS_MIN, 4, 1);
