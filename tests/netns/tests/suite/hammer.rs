@@ -63,7 +63,7 @@ fn changes_without_end_cost_few_packets() {
                 println!("{name}: {:.0} changes/s", made as f64 / begun.elapsed().as_secs_f64());
                 (made, refused)
             });
-            let outcome = probe(&bed, 5).finish().unwrap();
+            let outcome = probe(&bed, 3).finish().unwrap();
             is_over.store(true, Ordering::Relaxed);
             let (made, refused) = hammer.join().unwrap();
             (outcome, made, refused)
