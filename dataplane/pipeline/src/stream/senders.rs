@@ -319,7 +319,7 @@ impl Senders {
             peer: *peer,
             bytes_per_second: sender.bytes_per_second(),
             heard: sender.heard(),
-            is_silent: sender.is_silent(),
+            silence: sender.silence(),
             black_hole: sender.sizes().black_hole(),
             planned: sender.planned(),
             branch: Branch { waits_since: sender.waits_since(store), ..self.paths.branch(place) },
