@@ -142,13 +142,16 @@ impl SourceCode for StreamSource {
         if code.window_log2() == self.window_log2 {
             return self.store.widen(new.symbol_bytes);
         }
-        let next = self.store.end();
+        // What is on its way still is.
         self.window_log2 = code.window_log2();
-        let receivers = new.spread.receivers(new.next_hops.len());
-        self.store = Store::new(1 << self.window_log2, new.symbol_bytes, receivers);
-        self.store.begin(next, 0);
-        self.senders = Senders::new(new, 1 << self.window_log2);
-        self.oldest = next;
+        self.store.resize(1 << self.window_log2);
+        if new.symbol_bytes > self.store.symbol_bytes() {
+            self.store.widen(new.symbol_bytes);
+        }
+        self.senders.resize(1 << self.window_log2, self.store.end());
+        if !self.store.covers(self.oldest) {
+            self.oldest = self.store.start();
+        }
     }
 
     fn epoch(&self) -> u8 {

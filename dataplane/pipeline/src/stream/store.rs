@@ -135,6 +135,28 @@ impl Store {
         (self.bytes, self.stride, self.symbol_bytes) = (bytes, stride, symbol_bytes);
     }
 
+    /// Holds so many symbols from now on, rounded up to a power of two: the newest of those that it
+    /// has.
+    pub(crate) fn resize(&mut self, symbols: usize) {
+        let mut new = Self::new(symbols, self.symbol_bytes, 0);
+        (new.all_done, new.offset, new.end) = (self.all_done, self.offset, self.end);
+        new.held = self.held.min(new.slots.len()).max(new.slots.len().min(SYMBOLS_MIN));
+        let begin = self.end().wrapping_sub(new.held.min(self.held) as u32);
+        new.first = if serial_before(begin, self.first) { self.first } else { begin };
+        if new.held > self.held {
+            // The numbers of now keep their places, as where the table grows.
+            new.offset = 0u32.wrapping_sub(new.first);
+        }
+        let stride = self.stride.min(new.stride);
+        for number in (0..self.end().wrapping_sub(new.first)).map(|i| new.first.wrapping_add(i)) {
+            let (from, to) = (self.place(number), new.place(number));
+            new.slots[to] = self.slots[from];
+            let symbol = &self.bytes[from * self.stride..][..stride];
+            new.bytes[to * new.stride..][..stride].copy_from_slice(symbol);
+        }
+        *self = new;
+    }
+
     /// How many symbols it can hold.
     pub(crate) fn symbols(&self) -> usize {
         self.slots.len()
@@ -389,6 +411,33 @@ mod tests {
     fn it_is_as_large_as_what_is_needed_of_it() {
         for (needed, held) in [(0, 1024), (256, 1024), (257, 2048), (900, 4096), (5000, 8192)] {
             assert_eq!(passed(u32::MAX - 100, 40_000, needed).held(), held, "{needed}");
+        }
+    }
+
+    #[test]
+    fn another_size_keeps_the_newest() {
+        let first = u32::MAX - 700;
+        for (numbers, needed, sizes) in [
+            (1500, 900, [64, 8192, 256]),
+            (300, 300, [1024, 2048, 64]),
+            (5000, 3000, [SYMBOLS, 4096, 16384]),
+        ] {
+            let (mut store, mut kept) = (passed(first, numbers, needed), SYMBOLS);
+            for symbols in sizes {
+                store.resize(symbols);
+                kept = kept.min(symbols);
+                let end = store.end();
+                for back in 1..=numbers.min(needed).min(kept as u32) {
+                    let number = end.wrapping_sub(back);
+                    let symbol = store.get(number).map(|symbol| symbol.packet.to_vec());
+                    assert_eq!(symbol, Some(packet(number).to_vec()), "{back} of {numbers}");
+                    assert!(!store.is_done(number, 0), "{back} of {numbers}");
+                }
+                // It goes on as ever.
+                store.extend(end.wrapping_add(1), 9000);
+                store.put(end, &packet(end), 0);
+                assert!(store.is_known(end));
+            }
         }
     }
 

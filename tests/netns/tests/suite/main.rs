@@ -16,6 +16,7 @@ mod faults;
 mod fleet;
 mod full_disk;
 mod group;
+mod hammer;
 mod handover;
 mod host;
 mod hostile;
