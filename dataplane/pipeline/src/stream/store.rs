@@ -85,6 +85,8 @@ pub(crate) struct Store {
     offset: u32,
     /// The oldest number of the present table.
     first: u32,
+    /// Numbers from this one on are needed, also where all next hops have them.
+    kept_from: Option<u32>,
     /// Bits of `done` that are needed.
     all_done: u8,
     /// As they are combined: header, packet, zeros.
@@ -106,6 +108,7 @@ impl Store {
             held: symbols.min(SYMBOLS_MIN),
             offset: 0,
             first: 0,
+            kept_from: None,
             all_done: all_done(next),
             bytes: vec![0; symbols * stride].into_boxed_slice(),
             stride,
@@ -175,6 +178,20 @@ impl Store {
             self.slots.iter_mut().for_each(|slot| slot.done |= new);
         }
         self.all_done = bits;
+    }
+
+    /// Keeps symbols from this number on while there is room, also where all next hops have them;
+    /// `None`: only those that a next hop lacks.
+    pub(crate) fn keep_from(&mut self, number: Option<u32>) {
+        self.kept_from = number;
+    }
+
+    /// Notes that no next hop is to get a number any more.
+    pub(crate) fn withdraw(&mut self, number: u32) {
+        if self.covers(number) {
+            let all_done = self.all_done;
+            self.slot_mut(number).done |= all_done;
+        }
     }
 
     /// The number after the newest heard of; 0 before the first.
@@ -248,9 +265,15 @@ impl Store {
         }
         let old = &self.slots[..self.held - self.held / ROOM];
         let is_done = |slot: &Slot| slot.is_known && slot.done & self.all_done == self.all_done;
-        let is_needed =
-            |slot: &Slot| slot.is_expected && !is_done(slot) && slot.heard_at + NEEDED_NANOS > now;
-        let Some(place) = old.iter().position(is_needed) else { return };
+        let is_kept = |place: usize| {
+            let number = self.first.wrapping_add(place as u32);
+            self.kept_from.is_some_and(|from| !serial_before(number, from))
+        };
+        let is_needed = |(place, slot): (usize, &Slot)| {
+            let is_young = slot.is_expected && slot.heard_at + NEEDED_NANOS > now;
+            is_young && (!is_done(slot) || is_kept(place))
+        };
+        let Some(place) = old.iter().enumerate().position(is_needed) else { return };
         let (held, needed) = (self.held, self.held - place);
         self.held = (ROOM * needed).next_power_of_two().min(self.slots.len());
         // The numbers of now keep their places; this one gets the first behind them.

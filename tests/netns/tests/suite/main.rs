@@ -39,6 +39,7 @@ mod processes;
 mod queues;
 mod reload;
 mod silence;
+mod sink_restarts;
 mod stream;
 mod takeover;
 mod talk;
