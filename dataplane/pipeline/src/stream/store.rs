@@ -143,6 +143,7 @@ impl Store {
     pub(crate) fn resize(&mut self, symbols: usize) {
         let mut new = Self::new(symbols, self.symbol_bytes, 0);
         (new.all_done, new.offset, new.end) = (self.all_done, self.offset, self.end);
+        new.kept_from = self.kept_from;
         new.held = self.held.min(new.slots.len()).max(new.slots.len().min(SYMBOLS_MIN));
         let begin = self.end().wrapping_sub(new.held.min(self.held) as u32);
         new.first = if serial_before(begin, self.first) { self.first } else { begin };

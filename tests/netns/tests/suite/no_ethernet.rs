@@ -128,6 +128,29 @@ impl Line {
         Ok(Middle::Tunnel)
     }
 
+    /// A VPN over the link of the bed.
+    fn wireguard(&self) -> Result<Middle, String> {
+        let number = NEAR + 1;
+        let keys = AuthPlan::new("full", 1);
+        let at = [Bed::west_address(number), Bed::east_address(number)];
+        for (index, host) in self.hosts().into_iter().enumerate() {
+            let added = host.ip(&format!("link add {NAME} type wireguard"));
+            added.map_err(|error| format!("this Linux has no WireGuard: {error}"))?;
+            let file = self.bed.directory().join(format!("wireguard-{index}"));
+            std::fs::write(&file, keys.private(index)).unwrap();
+            let (peer, other) = (keys.public(1 - index), at[1 - index]);
+            let set = format!(
+                "set {NAME} listen-port 51820 private-key {} peer {peer} allowed-ips 0.0.0.0/0 \
+                 endpoint {other}:51820",
+                file.display()
+            );
+            host.run("wg", &set).map_err(|error| format!("no wireguard-tools: {error}"))?;
+            host.ip(&format!("link set {NAME} up")).unwrap();
+        }
+        self.give_addresses();
+        Ok(Middle::Tunnel)
+    }
+
     /// Removes the interfaces of the middle.
     fn remove(&self, middle: Middle) {
         match middle {
@@ -268,6 +291,12 @@ fn ipip_carries_and_is_followed() {
 fn sit_carries_and_is_followed() {
     let Some(_turn) = common::daemons_beside() else { return };
     carries_and_is_followed(V6, |line| line.tunnel(SIT));
+}
+
+#[test]
+fn wireguard_carries_and_is_followed() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    carries_and_is_followed(V4, Line::wireguard);
 }
 
 /// `wan0` is not there at the start, comes, and comes again with another index and another address,
