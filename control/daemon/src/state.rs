@@ -389,7 +389,7 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
         round_trip_us: hop.heard.map(|heard| micros(heard.round_trip_nanos)),
         queue_us: hop.heard.map(|heard| micros(heard.queue_nanos)),
         loss: hop.heard.and_then(|heard| heard.loss),
-        silent: hop.is_silent,
+        silent: hop.is_silent(),
         heard_ago_seconds: hop.heard.map(|heard| now.saturating_sub(heard.at) as f64 / 1e9),
         share: hop.branch.share,
         in_doubt: hop.branch.is_in_doubt,

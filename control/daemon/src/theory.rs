@@ -233,7 +233,7 @@ mod tests {
                 queue_nanos: 0,
                 loss: Some(0.1),
             }),
-            is_silent: false,
+            silence: 0,
             black_hole: None,
             planned: Planned { symbols: 100, combinations, symbols_per_second: 9600.0 },
             branch: Branch::default(),

@@ -2,14 +2,15 @@
 
 use crate::netlink::all;
 use crate::surroundings::{self, Surroundings};
-use crate::{Plan, unit};
+use crate::{Link, Plan, unit};
+use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
 use rtnetlink::packet_route::link::{
     InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkLayerType, LinkMessage, LinkXdp,
 };
 use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use rtnetlink::{Error, Handle, RouteMessageBuilder};
-use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::net::{AddressFamily as SocketFamily, SocketType, socket};
 use rustix::process::{Resource, getrlimit};
 use rustix::system::uname;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -144,11 +145,7 @@ async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
     facts.faces = links.iter().filter_map(face).collect();
     let addresses = all(handle.address().get().execute(), usize::MAX).await?;
     facts.addresses = addresses.iter().filter_map(address).collect();
-    let is_off_link = |address: &IpAddr| {
-        !facts.addresses.iter().any(|own| shares_prefix(own.address, *address, own.prefix))
-    };
-    let mut neighbours = plan.links.iter().flat_map(|link| &link.neighbours);
-    if neighbours.any(is_off_link) {
+    if plan.links.iter().any(|link| needs_routes(link, &facts)) {
         let v4 = RouteMessageBuilder::<Ipv4Addr>::new().build();
         let v6 = RouteMessageBuilder::<Ipv6Addr>::new().build();
         for message in [v4, v6] {
@@ -158,6 +155,17 @@ async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
     }
     facts.surroundings.return_paths = surroundings::return_paths(plan, handle).await;
     Ok(facts)
+}
+
+/// Whether a neighbour of a link is in no network of its interface.
+fn needs_routes(link: &Link, facts: &Facts) -> bool {
+    let face = facts.faces.iter().find(|face| face.name == link.interface);
+    let is_on = |own: &&Address| face.is_some_and(|face| face.index == own.index);
+    let is_near = |address: &IpAddr| {
+        let mut own = facts.addresses.iter().filter(is_on);
+        own.any(|own| shares_prefix(own.address, *address, own.prefix))
+    };
+    !link.neighbours.iter().all(is_near)
 }
 
 /// What a message says of an interface.
@@ -214,12 +222,10 @@ fn routes_of(message: &RouteMessage) -> Vec<Route> {
         return Vec::new();
     }
     let (mut to, mut out) = (None, Vec::new());
-    let mut is_v6 = false;
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::Destination(RouteAddress::Inet(v4)) => to = Some(IpAddr::V4(*v4)),
             RouteAttribute::Destination(RouteAddress::Inet6(v6)) => to = Some(IpAddr::V6(*v6)),
-            RouteAttribute::Gateway(RouteAddress::Inet6(_)) => is_v6 = true,
             RouteAttribute::Oif(index) => out.push(*index),
             RouteAttribute::MultiPath(hops) => {
                 out.extend(hops.iter().map(|hop| hop.interface_index))
@@ -227,8 +233,11 @@ fn routes_of(message: &RouteMessage) -> Vec<Route> {
             _ => {}
         }
     }
-    // The default route has no destination.
-    let any = if is_v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+    // The default route has no destination, and between two points no gateway either.
+    let any = match message.header.address_family {
+        AddressFamily::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    };
     let prefix = message.header.destination_prefix_length;
     out.into_iter().map(|index| Route { index, to: to.unwrap_or(any), prefix }).collect()
 }
@@ -249,9 +258,47 @@ fn version() -> (u32, u32) {
 }
 
 fn has_af_xdp() -> Option<bool> {
-    match socket(AddressFamily::XDP, SocketType::RAW, None) {
+    match socket(SocketFamily::XDP, SocketType::RAW, None) {
         Ok(_) => Some(true),
         Err(rustix::io::Errno::AFNOSUPPORT) => Some(false),
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_route_between_two_points_has_no_gateway_and_is_of_its_family() {
+        for (family, any) in [(AddressFamily::Inet, "0.0.0.0"), (AddressFamily::Inet6, "::")] {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            message.header.kind = RouteType::Unicast;
+            message.attributes = vec![RouteAttribute::Oif(7)];
+            let to = any.parse().unwrap();
+            assert_eq!(routes_of(&message), [Route { index: 7, to, prefix: 0 }]);
+        }
+    }
+
+    /// A network of another interface does not make it known.
+    #[test]
+    fn routes_are_asked_for_where_a_neighbour_is_in_no_network_of_its_own_interface() {
+        let face = |name: &str, index| Face { name: name.into(), index, ..Face::default() };
+        let address =
+            |index, address: [u8; 4], prefix| Address { index, address: address.into(), prefix };
+        let facts = Facts {
+            faces: vec![face("eth0", 2), face("ppp0", 3)],
+            addresses: vec![address(2, [10, 0, 0, 1], 8), address(3, [10, 9, 0, 1], 32)],
+            ..Facts::default()
+        };
+        let link = |interface: &str| Link {
+            name: "up".into(),
+            interface: interface.into(),
+            local: None,
+            neighbours: vec![[10, 9, 0, 2].into()],
+            sockets: crate::Sockets::Udp,
+        };
+        assert!(!needs_routes(&link("eth0"), &facts) && needs_routes(&link("ppp0"), &facts));
     }
 }

@@ -153,9 +153,12 @@ fn link(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
         ));
         return;
     };
-    if !face.is_ethernet {
-        let cause = format!("{interface} does not carry Ethernet frames");
-        findings.push(error(subject(), cause, "take an Ethernet interface".into()));
+    if link.sockets == Sockets::Xdp && !face.is_ethernet {
+        findings.push(error(
+            subject(),
+            format!("packets of {interface} have no Ethernet header, which AF_XDP sockets need"),
+            "set backend = \"udp\" in its [[link]], or leave backend out".into(),
+        ));
     }
     if !face.is_up {
         let cause = format!("{interface} is down");
@@ -257,7 +260,10 @@ fn neighbour(
     let is_on_link = own.clone().any(|own| shares_prefix(own.address, address, own.prefix));
     let routes = facts.routes.iter().filter(|route| route.index == face.index);
     let is_routed = routes.clone().any(|route| shares_prefix(route.to, address, route.prefix));
-    if !is_on_link && !is_routed {
+    // Without a route, Linux sends IPv4 packets out of the interface all the same, and there is no
+    // neighbour to be found first.
+    let needs_route = face.is_ethernet || address.is_ipv6();
+    if !is_on_link && !is_routed && needs_route {
         findings.push(error(
             subject(),
             format!("there is no route out of {} to neighbour {address}", face.name),
@@ -374,9 +380,28 @@ mod tests {
         let mut there = facts();
         there.faces[0].has_carrier = false;
         only(&plan(), &there, Level::Warning);
+    }
+
+    #[test]
+    fn interface_without_an_ethernet_header_is_an_error_for_af_xdp_and_nothing_for_udp() {
         let mut there = facts();
         there.faces[0].is_ethernet = false;
-        only(&plan(), &there, Level::Error);
+        let said = only(&plan(), &there, Level::Error);
+        for words in ["packets of eth0 have no Ethernet header", "set backend = \"udp\""] {
+            assert!(said.contains(words), "{said}");
+        }
+        let mut plan = plan();
+        plan.links[0].sockets = Sockets::Udp;
+        assert_eq!(judge(&plan, &there), []);
+        // Its neighbour is at the other end, whether there is a route to it or not; Linux sends no
+        // IPv6 packet without one.
+        plan.links[0].neighbours = vec![[192, 0, 2, 1].into()];
+        assert_eq!(judge(&plan, &there), []);
+        there.faces[0].is_ethernet = true;
+        assert!(only(&plan, &there, Level::Error).contains("no route out of eth0"));
+        there.faces[0].is_ethernet = false;
+        plan.links[0].neighbours = vec!["2001:db8::1".parse().unwrap()];
+        assert!(only(&plan, &there, Level::Error).contains("no route out of eth0"));
     }
 
     #[test]

@@ -88,6 +88,9 @@ counters! {
         /// refused by who verifies them.
         tag_failed: Symbols => "Nothing, if few: keys have changed. Else look for what keeps the \
             other end from answering.",
+        /// Source of a tagged stream: IP packets encoded again under new keys, because the sink
+        /// restarted and lost those of before.
+        encoded_again: Packets,
         /// Relay and sink of a tagged flow: packets whose symbols were verified.
         tag_verified: Packets,
         /// Relay and sink of a tagged flow: packets from the neighbour before this node that were

@@ -116,6 +116,16 @@ impl Combiner {
         self.envelope = envelope;
     }
 
+    /// Takes the place for an IP packet out, which [`Combiner::put_back_packet`] returns.
+    pub(crate) fn take_packet(&mut self) -> Vec<u8> {
+        mem::take(&mut self.packet)
+    }
+
+    /// Puts back what [`Combiner::take_packet`] took out.
+    pub(crate) fn put_back_packet(&mut self, packet: Vec<u8>) {
+        self.packet = packet;
+    }
+
     /// The kernel in use.
     pub(crate) fn kernel(&self) -> &'static Kernel {
         self.kernel

@@ -131,6 +131,21 @@ pub trait Egress {
         Err(Unsealed::NoKeys)
     }
 
+    /// Decrypts what [`Egress::seal`] made here, as long as its keys are valid. `packet` is
+    /// [`ENVELOPE_BYTES`] shorter.
+    ///
+    /// # Errors
+    /// It cannot be decrypted.
+    fn open_own(
+        &mut self,
+        shard: ShardId,
+        sealed: &[u8],
+        packet: &mut [u8],
+    ) -> Result<(), Unsealed> {
+        let _ = (shard, sealed, packet);
+        Err(Unsealed::NoKeys)
+    }
+
     /// Decrypts in place what [`Egress::seal`] made at the source, each packet once. The packet
     /// lies in `sealed`, behind the header of the envelope. What comes here may be forged, of any
     /// length from [`ENVELOPE_BYTES`] and 20 on.
@@ -177,6 +192,13 @@ pub trait Egress {
     ) -> Result<(), Untagged> {
         let _ = (unit, formed, symbol);
         Err(Untagged::NoKeys)
+    }
+
+    /// Whether there are keys to verify symbols of a shard by: a symbol of others was tagged for a
+    /// session before this one.
+    fn has_keys(&mut self, shard: ShardId) -> bool {
+        let _ = shard;
+        false
     }
 
     /// So many symbols with wrong tags came from a neighbour that its keys should be changed.

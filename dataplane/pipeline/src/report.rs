@@ -35,8 +35,8 @@ pub struct NextHop {
     pub bytes_per_second: f64,
     /// What it reported; `None` before its first report.
     pub heard: Option<HeardHop>,
-    /// Whether it has not answered for [`SILENT_NANOS`].
-    pub is_silent: bool,
+    /// For how long it has been sent to and has not answered.
+    pub silence: Nanos,
     /// Whether large packets do not get there.
     pub black_hole: Option<BlackHole>,
     /// What was planned to be sent in advance.
@@ -131,6 +131,11 @@ pub struct HeardHop {
 }
 
 impl NextHop {
+    /// Whether it has not answered for [`SILENT_NANOS`].
+    pub fn is_silent(&self) -> bool {
+        self.silence >= SILENT_NANOS
+    }
+
     /// The next hops of a flow, in order of appearance, by those of its shards: the sum of rates,
     /// the mean of losses, the longest of times, the latest report, the least size that does not
     /// arrive, all that was planned. One that any shard has heard lately is not silent.
@@ -142,7 +147,7 @@ impl NextHop {
                 Some((sum, shards, joined)) => {
                     sum.bytes_per_second += hop.bytes_per_second;
                     sum.heard = join(sum.heard, hop.heard);
-                    sum.is_silent |= hop.is_silent;
+                    sum.silence = sum.silence.max(hop.silence);
                     let holes = [sum.black_hole, hop.black_hole].into_iter().flatten();
                     sum.black_hole = holes.min_by_key(|hole| hole.lost_bytes);
                     sum.planned = sum.planned.join(hop.planned);
@@ -155,7 +160,7 @@ impl NextHop {
         let mean = |(mut hop, shards, _): (NextHop, f64, f64)| {
             if let Some(heard) = &mut hop.heard {
                 heard.loss = heard.loss.map(|sum| sum / shards);
-                hop.is_silent &= now.saturating_sub(heard.at) >= SILENT_NANOS;
+                hop.silence = hop.silence.min(now.saturating_sub(heard.at));
             }
             hop
         };
@@ -267,7 +272,7 @@ mod tests {
             peer: PeerId(peer),
             bytes_per_second: 1e6,
             heard,
-            is_silent: false,
+            silence: 0,
             black_hole: None,
             planned: Planned { symbols: 4, combinations: 1.0, symbols_per_second: 9.0 },
             branch: Branch {
@@ -300,22 +305,23 @@ mod tests {
 
     #[test]
     fn next_hop_is_silent_when_no_shard_has_heard_it_lately() {
-        let hop = |at, is_silent| {
+        let hop = |at, silence| {
             let heard = HeardHop { at, round_trip_nanos: 1, queue_nanos: 0, loss: None };
             let peer = PeerId(0);
             NextHop {
                 peer,
                 bytes_per_second: 1e6,
                 heard: Some(heard),
-                is_silent,
+                silence,
                 black_hole: None,
                 planned: Planned::default(),
                 branch: Branch::default(),
             }
         };
-        let at = |now| NextHop::joined([hop(5, true), hop(7, false)].iter(), now)[0].is_silent;
+        let at =
+            |now| NextHop::joined([hop(5, SILENT_NANOS), hop(7, 0)].iter(), now)[0].is_silent();
         assert!(!at(6 + SILENT_NANOS) && at(7 + SILENT_NANOS));
-        let idle = [hop(5, false), hop(7, false)];
-        assert!(!NextHop::joined(idle.iter(), 100 * SILENT_NANOS)[0].is_silent);
+        let idle = [hop(5, 0), hop(7, 0)];
+        assert!(!NextHop::joined(idle.iter(), 100 * SILENT_NANOS)[0].is_silent());
     }
 }

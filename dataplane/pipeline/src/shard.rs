@@ -4,10 +4,10 @@
 //! beside the new one: a source still answers NACKs with it, a sink decodes with it what is still
 //! on the way.
 
+mod change;
 mod pace;
 mod size;
 mod timers;
-
 mod verified;
 
 use std::cmp::min_by_key;
@@ -36,9 +36,6 @@ use recoded_wire::link::LinkReport;
 /// longer.
 const REPLACE_NANOS: Nanos = 200_000_000;
 
-/// Epochs between two lives of a source: sinks take neither for a straggler of the other.
-const ANOTHER_LIFE: u8 = 128;
-
 /// A shard of a flow on this node.
 pub(crate) struct Shard {
     id: ShardId,
@@ -53,6 +50,11 @@ pub(crate) struct Shard {
     symbol_bytes: usize,
     /// The one of before, or one that has yet to prove itself.
     other: Option<Stage>,
+    /// Of a source: parameters for which other nodes would need a third stage, until they need the
+    /// first no longer.
+    postponed: Option<Box<FlowParams>>,
+    /// When a source went to another code, or to larger sizes.
+    changed_at: Option<Nanos>,
     /// When [`Shard::tick`] has something to do; it may be early, never late.
     deadline: Option<Nanos>,
 }
@@ -80,66 +82,9 @@ impl Shard {
             verified_at: None,
             present,
             other: None,
+            postponed: None,
+            changed_at: None,
             deadline: None,
-        }
-    }
-
-    /// Adopts changed parameters of the flow, keeping the state where it still fits. Neighbours
-    /// follow link sequence numbers through any change.
-    pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
-        self.hops.update(params, io.combiner);
-        self.upstreams.update(self.id, params, io.combiner);
-        self.deadline = Some(io.now);
-        self.symbol_bytes = params.symbol_bytes;
-        if !matches!(params.role, Role::Source { .. }) {
-            // What code and sizes it takes follows the packets.
-            self.present.adopt(params);
-            self.other.iter_mut().for_each(|other| other.adopt(params));
-        } else if self.present.fits(params) {
-            self.go_on(params, io);
-        } else {
-            self.change(params, io);
-        }
-    }
-
-    /// Goes on with the present stage of a source under other parameters.
-    fn go_on(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
-        let (state, mut cx) = split(self, io);
-        source!(state, source => source.apply(params, &mut cx), ());
-        self.present.params = params.clone();
-    }
-
-    /// Goes on with another stage of a source. The one of before remains as long as sinks ask for
-    /// what it sent, where there is memory for both.
-    fn change(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
-        // From now on nothing leaves in the clear, nor what is held: that is as after a restart.
-        let begins_to_seal = params.sealed && !self.present.params.sealed;
-        if !begins_to_seal {
-            self.drain(io);
-        }
-        let epochs = if begins_to_seal { ANOTHER_LIFE } else { 1 };
-        let epoch = source!(&self.present.state, source => source.epoch(), 0);
-        let next_epoch = epoch.wrapping_add(epochs);
-        if self.other.as_ref().is_some_and(|other| other.fits(params)) {
-            // Back to a code of before: it goes on with its numbers.
-            self.exchange();
-            self.go_on(params, io);
-        } else {
-            drop(self.take_other(io.frames));
-            let new = Stage::new(self.id, params.clone(), io.combiner);
-            self.other = Some(replace(&mut self.present, new));
-        }
-        source!(&mut self.present.state, source => source.begin_epoch(next_epoch), ());
-        self.present.rent = None;
-        if begins_to_seal {
-            drop(self.take_other(io.frames));
-        }
-        if let Some(before) = &mut self.other {
-            before.used_at = io.now;
-            before.rent = io.egress.keep(before.params.memory_bytes());
-            if before.rent.is_none() {
-                drop(self.take_other(io.frames));
-            }
         }
     }
 

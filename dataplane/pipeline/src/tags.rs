@@ -64,16 +64,16 @@ fn stream_unit(shard: ShardId, symbol: &StreamSymbol) -> (TaggedUnit, usize) {
     (unit, (symbol.number % STREAM_UNIT) as usize)
 }
 
-/// Writes the tag of a symbol of a stream into the last bytes of `tagged`, behind its packet. False
-/// where there are no keys: it leaves without one, and is refused.
+/// Writes the tag of a symbol of a stream into the last bytes of `tagged`, behind its packet. The
+/// key; `None` where there are no keys: it leaves without a tag, and is refused.
 pub(crate) fn tag_stream(
     egress: &mut impl Egress,
     (shard, symbol): (ShardId, &StreamSymbol),
     tagged: &mut [u8],
-) -> bool {
+) -> Option<u8> {
     let (unit, index) = stream_unit(shard, symbol);
-    let key = egress.tag_key(shard);
-    key.is_some_and(|key| egress.tag(key, &unit, index, tagged).is_ok())
+    let key = egress.tag_key(shard)?;
+    egress.tag(key, &unit, index, tagged).is_ok().then_some(key)
 }
 
 /// Verifies a symbol of a stream of a flow with these `settings`: packet and tag are in `tagged`.

@@ -1,6 +1,7 @@
 //! What carries the packets of a link whose configuration leaves that open (`backend = "auto"`).
 //!
-//! AF_XDP sockets, unless Linux or its administrator has none for us, or UDP sockets were measured
+//! AF_XDP sockets, unless Linux or its administrator has none for us, the interface carries packets
+//! without an Ethernet header (PPP, raw-IP modems, VPNs), or UDP sockets were measured
 //! faster: where plain packets enter or leave and the interface is one of Linux's own (veth, a
 //! bridge) or takes our program in generic mode only. There Linux copies every AF_XDP packet, but
 //! carries UDP packets 64 KiB at a time (`bench edge`). Between links, AF_XDP relays more packets
@@ -41,16 +42,12 @@ impl Prepared {
         let interface = config.interface.clone();
         match config.backend {
             Backend::Xdp => {
-                let found = netlink.interface(&interface).ok();
-                if let Some(kind) = found.as_ref().and_then(stacked) {
-                    return Err(StartError::Stacked { interface, kind });
+                if let Ok(found) = netlink.interface(&interface) {
+                    refuse_kind(&interface, &found)?;
                 }
                 Loaded::new(topology, link, netlink).map(Prepared::Program)
             }
-            Backend::Udp => {
-                let reason = "backend = \"udp\" is configured".to_owned();
-                Ok(Prepared::Sockets { interface, reason })
-            }
+            Backend::Udp => Ok(Prepared::Sockets { interface, reason: CONFIGURED.to_owned() }),
             Backend::Auto => {
                 let found = netlink.interface(&interface)?;
                 if let Some(reason) = why_udp(topology, link, &found) {
@@ -117,6 +114,9 @@ pub(crate) fn settled(topology: &Topology, attachments: &[Attachment]) -> Topolo
 /// Why a link with `backend = "auto"` on this interface gets UDP sockets before AF_XDP is even
 /// tried; `None` if it is tried.
 pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Option<String> {
+    if let Some(reason) = no_ethernet(interface) {
+        return Some(reason);
+    }
     if topology.hops.iter().any(|hop| hop.link == link && hop.roams) {
         return Some("a neighbour roams, and AF_XDP pins addresses".to_owned());
     }
@@ -133,6 +133,25 @@ pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Optio
     }
     let kind = interface.kind.as_ref().filter(|_| is_edge(topology))?;
     Some(format!("sources and sinks are faster so on an interface of Linux's own ({kind})"))
+}
+
+/// Why a link on this interface has UDP sockets, where its packets have no Ethernet header.
+pub(crate) fn no_ethernet(interface: &Interface) -> Option<String> {
+    let kind = interface.kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
+    let is_without = interface.mac.is_none();
+    is_without.then(|| format!("its packets have no Ethernet header{kind}, which AF_XDP needs"))
+}
+
+/// Refuses interfaces of a kind on which AF_XDP sockets cannot serve a link.
+///
+/// # Errors
+/// [`StartError::NotEthernet`], [`StartError::Stacked`].
+pub(crate) fn refuse_kind(name: &str, found: &Interface) -> Result<(), StartError> {
+    let interface = name.to_owned();
+    if found.mac.is_none() {
+        return Err(StartError::NotEthernet { interface });
+    }
+    stacked(found).map_or(Ok(()), |kind| Err(StartError::Stacked { interface, kind }))
 }
 
 /// The kind of an interface, in words, whose native XDP program runs on its members: a bond. There
@@ -156,6 +175,9 @@ fn refuse_members(attachment: Attachment, netlink: &Netlink) -> Result<Attachmen
     let kind = format!("in front of {}", members.join(", "));
     Err(StartError::Stacked { interface, kind })
 }
+
+/// Why a link with `backend = "udp"` has UDP sockets.
+pub(crate) const CONFIGURED: &str = "backend = \"udp\" is configured";
 
 /// The kind of bonds in netlink.
 const BOND: &str = "bond";
@@ -188,7 +210,8 @@ mod tests {
 
     #[test]
     fn bonds_have_udp_sockets_or_are_refused_in_words() {
-        let of_kind = |kind: &str| Interface { kind: Some(kind.into()), ..Interface::default() };
+        let ethernet = Interface { mac: Some([2; 6]), ..Interface::default() };
+        let of_kind = |kind: &str| Interface { kind: Some(kind.into()), ..ethernet.clone() };
         for kind in ["veth", "vlan", "bridge", "macvlan", "team"] {
             assert_eq!(stacked(&of_kind(kind)), None, "{kind}");
         }
@@ -200,5 +223,23 @@ mod tests {
         for word in ["`bond0` is a bond", "backend = \"udp\"", "make a member its interface"] {
             assert!(said.contains(word), "{said}");
         }
+    }
+
+    #[test]
+    fn interfaces_without_an_ethernet_header_have_udp_sockets_or_are_refused_in_words() {
+        let modem = Interface::default();
+        let gre = Interface { kind: Some("gre".into()), ..Interface::default() };
+        for (found, words) in [(&modem, "no Ethernet header, "), (&gre, "no Ethernet header (gre)")]
+        {
+            let why = why_udp(&topology(), 0, found).unwrap();
+            assert!(why.contains(words), "{why}");
+            let refused = refuse_kind("wan0", found).unwrap_err();
+            assert!(matches!(refused, StartError::NotEthernet { .. }) && !refused.is_absence());
+            for word in ["`wan0`", "no Ethernet header", "backend = \"udp\""] {
+                assert!(refused.to_string().contains(word), "{refused}");
+            }
+        }
+        let ethernet = Interface { mac: Some([2; 6]), ..gre };
+        assert!(refuse_kind("wan0", &ethernet).is_ok() && no_ethernet(&ethernet).is_none());
     }
 }

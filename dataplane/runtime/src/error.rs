@@ -60,8 +60,11 @@ pub enum StartError {
         reason: String,
     },
 
-    /// The interface does not carry Ethernet frames.
-    #[error("`{interface}` is not an Ethernet interface: coded packets need Ethernet framing")]
+    /// AF_XDP sockets are wanted on an interface whose packets have no Ethernet header.
+    #[error(
+        "packets of `{interface}` have no Ethernet header, which AF_XDP sockets need: set backend = \
+         \"udp\" in its [[link]], or leave backend out"
+    )]
     NotEthernet {
         /// The interface.
         interface: String,
@@ -179,12 +182,7 @@ pub enum StartError {
 impl StartError {
     /// Whether it is about an interface that is not there, or has no address.
     pub(crate) fn is_absence(&self) -> bool {
-        matches!(
-            self,
-            StartError::NoSuchInterface { .. }
-                | StartError::NotEthernet { .. }
-                | StartError::NoOwnAddress { .. }
-        )
+        matches!(self, StartError::NoSuchInterface { .. } | StartError::NoOwnAddress { .. })
     }
 }
 

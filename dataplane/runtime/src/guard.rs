@@ -274,6 +274,25 @@ impl Guard {
         epoch.keys.seal(out, &flow.to_be_bytes())
     }
 
+    /// Decrypts what [`Guard::seal`] made, under whichever keys that are still valid.
+    ///
+    /// # Errors
+    /// The keys are gone, or it was not sealed here.
+    #[cold]
+    pub(crate) fn open_own(
+        &self,
+        flow: u32,
+        sealed: &[u8],
+        packet: &mut [u8],
+    ) -> Result<(), Refused> {
+        let place = self.rings.edge(flow).ok_or(Refused::UnknownKey)?;
+        let (_, ring) = &self.rings.edges[place];
+        // The sink chose the numbers of keys: those of two sessions may be the same.
+        let mut opened =
+            ring.epochs().map(|epoch| epoch.keys.open_own(sealed, &flow.to_be_bytes(), packet));
+        opened.find(Result::is_ok).unwrap_or(Err(Refused::UnknownKey))
+    }
+
     /// Decrypts what the other end of a flow sealed, in place; the packet within.
     ///
     /// # Errors
@@ -344,6 +363,13 @@ impl Guard {
         let verified = verify_symbol(ring, masks, &unit_of(unit), formed, symbol);
         let is_fresh = || self.rings.fresh.contains(&unit.shard.flow);
         verified.map_err(|reason| if is_fresh() { Refused::UnknownKey } else { reason })
+    }
+
+    /// Whether there are keys of a flow that begins or ends here.
+    #[cold]
+    pub(crate) fn has_keys(&self, flow: u32) -> bool {
+        let place = self.rings.edge(flow);
+        place.is_some_and(|place| self.rings.edges[place].1.epochs().next().is_some())
     }
 
     /// Has the keys of a neighbour changed, which sent too many symbols with wrong tags.

@@ -7,10 +7,12 @@
 //! interfaces. It also does so once a second, since events can be lost, and then reads what ICMP
 //! says.
 
+use crate::choice;
 use crate::error::StartError;
 use crate::icmp::{self, Icmp};
 use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::node::{Node, Reopening};
+use crate::port::LinkMode;
 use crate::report::LinkStatus;
 use crate::resources::{LinkState, missing, status, waits};
 use crate::snapshot;
@@ -61,7 +63,7 @@ pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiv
     }
 }
 
-/// The interface of that name, if there is one that carries Ethernet frames.
+/// The interface of that name, if there is one.
 fn find(netlink: &Netlink, name: &str) -> Result<Option<Interface>, StartError> {
     match netlink.interface(name) {
         Ok(interface) => Ok(Some(interface)),
@@ -108,7 +110,9 @@ fn changes(state: &LinkState, found: &Found) -> Vec<Change> {
     let Some(found) = &found.interface else {
         return if is_gone { Vec::new() } else { vec![Change::Gone] };
     };
-    let is_other = found.index != state.interface.index;
+    // A modem may go over to packets without an Ethernet header while its interface stays.
+    let is_unfit = matches!(state.mode, LinkMode::Xdp(_)) && found.mac.is_none();
+    let is_other = found.index != state.interface.index || is_unfit;
     let mut changes = Vec::new();
     if is_other && !is_gone {
         changes.push(Change::Gone);
@@ -235,6 +239,12 @@ impl Watch {
         let name = &node.topology.links[link].name;
         // An address that comes is an event: it is not waited for by trying.
         if let Err(error @ StartError::NoOwnAddress { .. }) = node.own(link, netlink, found) {
+            return self.wait(node, link, &error);
+        }
+        // No other process could open its sockets either.
+        let config = &node.topology.links[link];
+        let is_xdp = config.backend == Backend::Xdp && !node.links()[link].is_auto;
+        if is_xdp && let Err(error) = choice::refuse_kind(&config.interface, found) {
             return self.wait(node, link, &error);
         }
         match node.reopen(link, found.clone(), reason, netlink) {

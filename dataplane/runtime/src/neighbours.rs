@@ -29,6 +29,7 @@ pub(crate) type NextHops = Vec<Option<Encap>>;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct HopRoute {
     pub(crate) interface: u32,
+    /// Of zeros for UDP sockets, which write no Ethernet header.
     pub(crate) source_mac: Mac,
     /// Whether Linux finds it for each packet, as it does for UDP sockets.
     pub(crate) by_linux: bool,

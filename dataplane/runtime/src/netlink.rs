@@ -36,8 +36,9 @@ use tokio::sync::oneshot;
 pub struct Interface {
     /// Linux's index of it.
     pub index: u32,
-    /// Its Ethernet address.
-    pub mac: Mac,
+    /// Its Ethernet address; `None` where its packets have no Ethernet header (PPP, raw-IP modems,
+    /// VPNs).
+    pub mac: Option<Mac>,
     /// Largest IP packet in bytes.
     pub mtu: usize,
     /// Id of the XDP program attached to it, if any.
@@ -55,7 +56,7 @@ impl Interface {
     /// the largest symbol.
     ///
     /// # Errors
-    /// [`StartError::NoSuchInterface`], [`StartError::NotEthernet`], [`StartError::Netlink`].
+    /// [`StartError::NoSuchInterface`], [`StartError::Netlink`].
     pub fn query(name: &str) -> Result<Interface, StartError> {
         Netlink::open()?.interface(name)
     }
@@ -123,8 +124,7 @@ impl Netlink {
         let message = self.link(name)?;
         let message =
             message.ok_or_else(|| StartError::NoSuchInterface { interface: name.to_owned() })?;
-        read_interface(&message)
-            .ok_or_else(|| StartError::NotEthernet { interface: name.to_owned() })
+        Ok(read_interface(&message))
     }
 
     /// Names of the interfaces whose packets are passed to this one: members of a bond, or the
@@ -433,18 +433,18 @@ fn refused(what: &str, error: &AskError) -> StartError {
     StartError::Privileged { what: what.to_owned(), reason: error.to_string() }
 }
 
-fn read_interface(message: &LinkMessage) -> Option<Interface> {
+fn read_interface(message: &LinkMessage) -> Interface {
     let is_up = message.header.flags.contains(LinkFlags::Up);
     let index = message.header.index;
     let mut interface = Interface { index, is_up, ..Interface::default() };
-    // The loopback interface frames as Ethernet does, with addresses of zeros.
-    if !matches!(message.header.link_layer_type, LinkLayerType::Ether | LinkLayerType::Loopback) {
-        return None;
-    }
+    // The loopback interface frames as Ethernet does, with addresses of zeros. Others have
+    // addresses of their own kind: a GRE tunnel the IPv4 address of its end.
+    let is_ethernet =
+        matches!(message.header.link_layer_type, LinkLayerType::Ether | LinkLayerType::Loopback);
     for attribute in &message.attributes {
         match attribute {
-            LinkAttribute::Address(address) => {
-                interface.mac = address.as_slice().try_into().ok()?
+            LinkAttribute::Address(address) if is_ethernet => {
+                interface.mac = address.as_slice().try_into().ok();
             }
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu as usize,
             LinkAttribute::LinkInfo(infos) => interface.kind = read_kind(infos),
@@ -455,7 +455,7 @@ fn read_interface(message: &LinkMessage) -> Option<Interface> {
             _ => {}
         }
     }
-    Some(interface)
+    interface
 }
 
 /// The name of an interface, if its packets are passed to `controller`.
@@ -592,3 +592,6 @@ fn read_gateway(message: &RouteMessage) -> Option<IpAddr> {
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(82);
 /// Linux's "no such device".
 const ENODEV: i32 = 19;
+
+#[cfg(test)]
+mod tests;

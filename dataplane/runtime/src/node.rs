@@ -12,6 +12,8 @@
 
 use crate::accelerator::Accelerator;
 use crate::attach::Attachment;
+use crate::choice;
+use crate::encap::Mac;
 use crate::error::StartError;
 use crate::guard::Guard;
 use crate::keyring::Keyring;
@@ -32,7 +34,7 @@ use crate::resources::{LinkState, status};
 use crate::shared::{Clock, NewPort, Shared};
 use crate::slot::Slot;
 use crate::sockets::{
-    Mode, Refused, WorkerResources, enter_sockets, open_workers, queues_of, served,
+    Mode, Refused, WorkerResources, enter_sockets, joined, open_workers, queues_of, served,
 };
 use crate::steering::Steering;
 use crate::talk::Talked;
@@ -204,8 +206,8 @@ impl Node {
         reason: Reopening,
         netlink: &Netlink,
     ) -> Result<(), StartError> {
-        if self.takes_udp(link, netlink)? {
-            return self.reopen_udp(link, interface, netlink);
+        if let Some(reason) = self.why_udp(link, &interface, netlink)? {
+            return self.reopen_udp(link, interface, reason, netlink);
         }
         if self.is_sealed {
             self.needs_restart.store(true, Relaxed);
@@ -287,19 +289,28 @@ impl Node {
         own::address(&self.topology, link, netlink, interface)
     }
 
-    /// Whether a link has UDP sockets. Where its backend is not decided yet, and AF_XDP would serve
-    /// it, another process is needed.
-    fn takes_udp(&self, link: usize, netlink: &Netlink) -> Result<bool, StartError> {
+    /// Why a link has UDP sockets on an interface; `None` where it has others. Where its backend is
+    /// not decided yet, and AF_XDP would serve it, another process is needed.
+    fn why_udp(
+        &self,
+        link: usize,
+        interface: &Interface,
+        netlink: &Netlink,
+    ) -> Result<Option<String>, StartError> {
         if self.topology.links[link].backend == Backend::Xdp {
-            return Ok(false);
+            return Ok(None);
         }
-        if self.links()[link].is_undecided {
+        let LinkState { mode, is_auto, is_undecided, .. } = self.links()[link].clone();
+        if is_undecided {
             let mut topology = self.topology.clone();
             topology.links[link].backend = Backend::Auto;
             let attachment = Attachment::open(&topology, link, netlink)?;
-            return Ok(attachment.backend() == Backend::Udp);
+            let is_udp = attachment.backend() == Backend::Udp;
+            return Ok(is_udp.then(|| attachment.mode().1.to_owned()));
         }
-        Ok(true)
+        // It stays what was decided; another kind of interface is another reason.
+        let kind = choice::no_ethernet(interface).filter(|_| is_auto);
+        Ok(kind.or_else(|| Some(mode.reason().to_owned())))
     }
 
     /// Opens UDP sockets on `interface`, which is that of `link` now, and leaves them to the
@@ -308,6 +319,7 @@ impl Node {
         &self,
         link: usize,
         interface: Interface,
+        reason: String,
         netlink: &Netlink,
     ) -> Result<(), StartError> {
         let local = self.own(link, netlink, &interface)?;
@@ -337,7 +349,9 @@ impl Node {
         let state = &mut links[link];
         state.status = status(&interface);
         if !is_open {
-            state.mode = LinkMode::Udp(lacks.to_owned());
+            let is_said = lacks.is_empty() || reason.ends_with(lacks);
+            let reason = if is_said { reason } else { joined([&reason, lacks]) };
+            state.mode = LinkMode::Udp(reason);
         }
         (state.interface, state.local, state.is_undecided) = (interface, Some(local), false);
         state.waits.clear();
@@ -475,10 +489,11 @@ pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<Hop
     let route = |hop: &HopConfig| {
         let LinkState { interface, status, local, .. } = &links[hop.link];
         let source = local.filter(|_| *status != LinkStatus::Gone && is_known(hop.address))?;
+        let by_linux = topology.links[hop.link].backend == Backend::Udp;
         Some(HopRoute {
             interface: interface.index,
-            source_mac: interface.mac,
-            by_linux: topology.links[hop.link].backend == Backend::Udp,
+            source_mac: if by_linux { Mac::default() } else { interface.mac? },
+            by_linux,
             source,
             destination: hop.address,
             port: topology.port,

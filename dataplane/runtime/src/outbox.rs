@@ -312,6 +312,15 @@ impl Egress for Outbox {
         self.guard.seal(shard.flow, packet, out).map_err(|_| Unsealed::NoKeys)
     }
 
+    fn open_own(
+        &mut self,
+        shard: ShardId,
+        sealed: &[u8],
+        packet: &mut [u8],
+    ) -> Result<(), Unsealed> {
+        self.guard.open_own(shard.flow, sealed, packet).map_err(|_| Unsealed::NoKeys)
+    }
+
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         match self.guard.unseal(shard.flow, sealed) {
             Ok(packet) => Ok(packet),
@@ -345,6 +354,10 @@ impl Egress for Outbox {
             Err(Refused::UnknownKey) => Err(Untagged::NoKeys),
             Err(_) => Err(Untagged::Refused),
         }
+    }
+
+    fn has_keys(&mut self, shard: ShardId) -> bool {
+        self.guard.has_keys(shard.flow)
     }
 
     fn distrust(&mut self, peer: PeerId) {

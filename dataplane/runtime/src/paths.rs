@@ -24,11 +24,12 @@ pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
     let (mut carriers, mut mtus) = (Carriers::default(), Mtus::default());
     while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         let flows = flows(&node.shared.parts(), node.clock.now());
-        for change in changes(&mut silent, &flows, |hop| hop.is_silent) {
+        for change in changes(&mut silent, &flows, NextHop::is_silent) {
             log_silence(&node.topology, change);
         }
-        for (_, peer) in &silent {
-            node.shared.suspect(*peer);
+        let next_hops = flows.iter().flat_map(|flow| &flow.next_hops);
+        for hop in next_hops.filter(|hop| hop.silence >= SUSPECT_NANOS) {
+            node.shared.suspect(hop.peer);
         }
         for change in changes(&mut holes, &flows, |hop| hop.black_hole.is_some()) {
             log_black_hole(&node.topology, &flows, change);
@@ -56,7 +57,7 @@ impl Flow {
     }
 
     fn is_silent(&self) -> bool {
-        self.next_hops.iter().all(|hop| hop.is_silent)
+        self.next_hops.iter().all(NextHop::is_silent)
     }
 }
 
@@ -190,6 +191,10 @@ impl Carriers {
 /// that TCP waits before it sends again what was too large.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// A next hop that has not answered for so long may be behind another Ethernet address. An answer
+/// takes a round trip, and an ARP query that was in vain costs nothing.
+const SUSPECT_NANOS: Nanos = 1_500_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +205,7 @@ mod tests {
             peer: PeerId(peer),
             bytes_per_second: 1.0,
             heard: None,
-            is_silent: *is_silent,
+            silence: if *is_silent { SILENT_NANOS } else { 0 },
             black_hole: None,
             planned: Planned::default(),
             branch: Branch::default(),
@@ -219,7 +224,7 @@ mod tests {
     fn each_change_is_told_once() {
         let mut silent = Places::new();
         let change = |flow, peer, begins| Change { flow, peer: PeerId(peer), begins };
-        let look = |silent: &mut _, flows: &[Flow]| changes(silent, flows, |hop| hop.is_silent);
+        let look = |silent: &mut _, flows: &[Flow]| changes(silent, flows, NextHop::is_silent);
         assert_eq!(look(&mut silent, &[flow(1, &[false, false])]), []);
         let one = [flow(1, &[false, true]), flow(2, &[true])];
         assert_eq!(look(&mut silent, &one), [change(1, 1, true), change(2, 0, true)]);

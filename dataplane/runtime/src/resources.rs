@@ -6,7 +6,7 @@
 //! thread is started here, so that whatever confines this thread confines them all.
 
 use crate::attach::Attachment;
-use crate::choice::settled;
+use crate::choice::{CONFIGURED, settled};
 use crate::error::StartError;
 use crate::icmp::Icmp;
 use crate::links::Sources;
@@ -69,7 +69,9 @@ pub(crate) struct LinkState {
     pub(crate) served: u32,
     /// Reason why no packets are sent and received on it; empty while they are.
     pub(crate) waits: String,
-    /// Whether its backend is decided when its interface appears (`backend = "auto"`).
+    /// Whether its configuration leaves its backend open (`backend = "auto"`).
+    pub(crate) is_auto: bool,
+    /// Whether that is decided when its interface appears.
     pub(crate) is_undecided: bool,
 }
 
@@ -210,7 +212,9 @@ impl Opening<'_> {
                 Err(Refused { error: error @ StartError::Udp { .. }, link: Some(link) })
                     if waits_for_ports =>
                 {
-                    found[link] = Found { waits: error.to_string(), ..Found::default() };
+                    let Found { is_auto, .. } = found[link];
+                    let waits = error.to_string();
+                    found[link] = Found { waits, is_auto, ..Found::default() };
                 }
                 opened => {
                     let (workers, modes) = opened.map_err(|refused| refused.error)?;
@@ -223,7 +227,7 @@ impl Opening<'_> {
     /// The state of each link; what waits is logged.
     fn links(&self, found: Vec<Found>, opened: &Opened) -> Vec<LinkState> {
         let state = |(link, found): (usize, Found)| {
-            let Found { interface, local, waits, is_undecided } = found;
+            let Found { interface, local, waits, is_auto, is_undecided } = found;
             let config = &self.topology.links[link];
             if !waits.is_empty() {
                 tracing::warn!("link {} waits: {waits}", config.name);
@@ -240,6 +244,7 @@ impl Opening<'_> {
                 queues,
                 served: served(usable),
                 waits,
+                is_auto,
                 is_undecided,
             }
         };
@@ -256,6 +261,7 @@ struct Found {
     local: Option<IpAddr>,
     /// See [`LinkState`].
     waits: String,
+    is_auto: bool,
     is_undecided: bool,
 }
 
@@ -268,7 +274,8 @@ impl Found {
         netlink: &Netlink,
         interface: Interface,
     ) -> Result<Found, StartError> {
-        let found = Found { local: attachment.local(), ..Found::default() };
+        let is_auto = topology.links[link].backend == Backend::Auto;
+        let found = Found { local: attachment.local(), is_auto, ..Found::default() };
         if found.local.is_some() {
             return Ok(Found { interface: Some(interface), ..found });
         }
@@ -313,9 +320,10 @@ fn find_links(
         };
         match netlink.interface(&link.interface).and_then(open) {
             Err(error) if error.is_absence() || matches!(error, StartError::Privileged { .. }) => {
-                let is_undecided = link.backend == Backend::Auto;
-                let found = Found { waits: waits(link, &error), is_undecided, ..Found::default() };
-                let attachment = match is_undecided {
+                let is_auto = link.backend == Backend::Auto;
+                let waits = waits(link, &error);
+                let found = Found { waits, is_auto, is_undecided: is_auto, ..Found::default() };
+                let attachment = match is_auto {
                     true => Attachment::none(&link.interface, "it is missing".to_owned()),
                     false => Attachment::absent(&link.interface, privileged),
                 };
@@ -348,7 +356,10 @@ fn without_sockets(config: &LinkConfig, attachment: &Attachment) -> LinkMode {
         Backend::Xdp => {
             LinkMode::Xdp(ActiveMode { xdp, socket: SocketMode::Copy, reason: reason.to_owned() })
         }
-        Backend::Auto | Backend::Udp => LinkMode::Udp("the interface is gone".to_owned()),
+        Backend::Auto | Backend::Udp if attachment.backend() == Backend::Udp => {
+            LinkMode::Udp(reason.to_owned())
+        }
+        Backend::Auto | Backend::Udp => LinkMode::Udp(CONFIGURED.to_owned()),
     }
 }
 

@@ -247,7 +247,7 @@ fn open_xdp(
     Ok((port, modes.pop().flatten()))
 }
 
-fn joined(reasons: [&str; 2]) -> String {
+pub(crate) fn joined(reasons: [&str; 2]) -> String {
     let reasons: Vec<&str> = reasons.into_iter().filter(|text| !text.is_empty()).collect();
     reasons.join("; ")
 }

@@ -129,6 +129,33 @@ impl Sealer {
         Ok(())
     }
 
+    /// Decrypts an envelope that this sealer made; `packet` is as long as what it sealed.
+    ///
+    /// # Errors
+    /// The envelope is not one of this key, or `packet` has another length.
+    pub fn open_own(
+        &self,
+        envelope: &[u8],
+        bound: &[u8],
+        packet: &mut [u8],
+    ) -> Result<(), Refused> {
+        let (header, rest) =
+            envelope.split_first_chunk::<HEADER_BYTES>().ok_or(Refused::Malformed)?;
+        let (sealed, tag) = rest.split_last_chunk::<TAG_BYTES>().ok_or(Refused::Malformed)?;
+        let [key_id, counter @ ..] = *header;
+        if key_id != self.key_id {
+            return Err(Refused::UnknownKey);
+        }
+        if sealed.len() != packet.len() {
+            return Err(Refused::Malformed);
+        }
+        let nonce = nonce(u64::from_be_bytes(counter));
+        let mut aad = [0; HEADER_BYTES + BOUND_BYTES_MAX];
+        let aad = associated(header, bound, &mut aad)?;
+        let opened = self.key.open_separate_gather(nonce, Aad::from(aad), sealed, tag, packet);
+        opened.map_err(|_| Refused::Tag)
+    }
+
     /// Packets that have been sealed.
     #[must_use]
     pub fn packets(&self) -> u64 {

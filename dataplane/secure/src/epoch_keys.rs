@@ -209,6 +209,20 @@ impl EdgeKeys {
         self.to_send.as_ref().ok_or(Refused::UnknownKey)?.sealer.seal(buffer, bound)
     }
 
+    /// Decrypts what [`EdgeKeys::seal`] made; see [`Sealer::open_own`].
+    ///
+    /// # Errors
+    /// As there, and where these keys are to receive with.
+    pub fn open_own(
+        &self,
+        envelope: &[u8],
+        bound: &[u8],
+        packet: &mut [u8],
+    ) -> Result<(), Refused> {
+        let sender = self.to_send.as_ref().ok_or(Refused::UnknownKey)?;
+        sender.sealer.open_own(envelope, bound, packet)
+    }
+
     /// What this end tags symbols with; `None` where these keys are to receive with.
     #[must_use]
     pub fn tag_key(&self) -> Option<&TagKey> {

@@ -213,7 +213,7 @@ impl<'a> Network<'a> {
         let reports = self.nodes.iter().map(Node::report);
         reports.flat_map(|report| report.flows).any(|flow| {
             let mut hops = flow.next_hops.iter();
-            hops.any(|hop| hop.is_silent)
+            hops.any(|hop| hop.is_silent())
         })
     }
 

@@ -174,7 +174,8 @@ pub const LINK: Table = Table {
             name: "interface",
             values: Other("a network interface as ip link shows it", r#""eth0""#),
             default: Required,
-            meaning: "The interface that carries coded packets; each belongs to one link.",
+            meaning: "The interface that carries coded packets; each belongs to one link. One without \
+                an Ethernet header (PPP, a raw-IP modem, GRE, WireGuard) has UDP sockets.",
             ..KEY
         },
         Key {
@@ -193,8 +194,8 @@ pub const LINK: Table = Table {
             default: Is(r#""auto""#),
             meaning: "What carries its packets: xdp, AF_XDP sockets behind an XDP program; udp, UDP \
                 sockets, which need no privilege; auto, the first where it can be had, and the \
-                second elsewhere and where it is faster: beside a tunnel, on interfaces without \
-                hardware or without native XDP. recodectl show says which, and why.",
+                second elsewhere and where it is faster: on interfaces without an Ethernet header, \
+                beside a tunnel, on interfaces without hardware or without native XDP. recodectl show says which, and why.",
             ..KEY
         },
         Key {

@@ -64,7 +64,8 @@ pub struct Neighbour {
     /// How often it moved since the daemon has looked.
     #[serde(default)]
     pub moves: u64,
-    /// Whether its Ethernet address is known, so that packets can be sent to it.
+    /// Whether packets can be sent to it: with AF_XDP its Ethernet address is known, with UDP
+    /// sockets Linux finds it.
     pub resolved: bool,
     /// Version of the daemon there, by what it said last; empty when it said nothing.
     #[serde(default)]

@@ -84,7 +84,9 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
             findings.push(error(&subject, cause, cure));
         }
         let is_silent = |it: &&Neighbour| !it.resolved && it.waits.is_empty();
-        for neighbour in link.neighbours.iter().filter(is_silent) {
+        // With UDP sockets Linux finds neighbours by itself.
+        let silent = link.neighbours.iter().filter(is_silent);
+        for neighbour in silent.filter(|_| link.socket_mode != "udp") {
             findings.push(error(
                 &subject,
                 format!("the Ethernet address of {} is not known", neighbour.address),

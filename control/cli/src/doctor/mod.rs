@@ -52,6 +52,26 @@ pub struct Diagnosis {
     looked_at: String,
     /// What is wrong.
     findings: Vec<Shown>,
+    /// Which links have UDP sockets, and why: nothing that is wrong.
+    notes: Vec<Note>,
+}
+
+/// Something to know of a subject.
+#[derive(Debug, Serialize)]
+struct Note {
+    subject: String,
+    text: String,
+}
+
+impl Note {
+    /// Of a link that has UDP sockets.
+    fn of(link: &recoded_api::v1::Link) -> Option<Note> {
+        let has_reason = link.waits.is_empty() && !link.reason.is_empty();
+        (has_reason && link.socket_mode == "udp").then(|| Note {
+            subject: format!("link {}", link.name),
+            text: format!("it has UDP sockets: {}", link.reason),
+        })
+    }
 }
 
 /// A finding under stable keys.
@@ -141,6 +161,7 @@ fn diagnosis(state: &State, findings: Vec<Finding>) -> Diagnosis {
             "links {links}, tunnels {tunnels}, flows {flows}, sessions {sessions}, this host"
         ),
         findings: order(findings, &causes, &subjects),
+        notes: state.links.iter().filter_map(Note::of).collect(),
     }
 }
 
@@ -179,6 +200,9 @@ pub fn text(diagnosis: &Diagnosis) -> String {
             let (count, list) = (follow.len(), names(follow));
             text.push_str(&sentence("", &format!("{count} more follow from it: {list}")));
         }
+    }
+    for Note { subject, text: note } in &diagnosis.notes {
+        text.push_str(&sentence(&format!("note {subject}"), note));
     }
     let (errors, warnings) = (diagnosis.errors, diagnosis.warnings);
     text.push_str(&format!(
@@ -374,6 +398,20 @@ mod tests {
         assert!(words.contains("set the same MTU at both ends of the link"), "{text}");
         assert!(!with(Some(1472), Some(1472)).contains("UDP payload"));
         assert!(!with(Some(1472), None).contains("UDP payload"));
+    }
+
+    #[test]
+    fn link_with_udp_sockets_has_a_note_that_says_why_and_is_nothing_wrong() {
+        let mut state = fixed::state();
+        let before = diagnosis(&state, judge::judge(&state, &state));
+        let link = &mut state.links[0];
+        (link.socket_mode, link.waits) = ("udp".into(), String::new());
+        link.reason = "its packets have no Ethernet header, which AF_XDP needs".into();
+        let after = diagnosis(&state, judge::judge(&state, &state));
+        let words = text(&after).split_whitespace().collect::<Vec<_>>().join(" ");
+        let note = "note link west it has UDP sockets: its packets have no Ethernet header";
+        assert!(words.contains(note), "{words}");
+        assert_eq!((after.errors, after.warnings), (before.errors, before.warnings));
     }
 
     #[test]

@@ -82,7 +82,8 @@ impl Asked {
             ),
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => (
                 format!("{} cannot be reached", to.ip()),
-                "check that it is up, on this link, and answers ARP or neighbour discovery"
+                "check that it is up and on this link: on Ethernet it answers ARP or neighbour \
+                 discovery, elsewhere a route leads to it (ip route get)"
                     .to_owned(),
             ),
             kind => (

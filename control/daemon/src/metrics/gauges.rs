@@ -51,7 +51,7 @@ pub const GAUGES: [Gauge; 32] = [
     },
     Gauge {
         name: "recoded_neighbour_resolved",
-        meaning: "Whether the Ethernet address of a neighbour is known",
+        meaning: "Whether packets can be sent to a neighbour: with AF_XDP, its Ethernet address is known",
         read: |state, put| neighbours(state).try_for_each(|(at, it)| put(at, truth(it.resolved))),
     },
     Gauge {

@@ -16,7 +16,7 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_pipeline::report::{
     BlackHole, Branch, FlowCounters, FlowReport, HeardHop, HopLoss, NextHop, Planned, Remainder,
-    RemoteReport,
+    RemoteReport, SILENT_NANOS,
 };
 use recoded_runtime::channel::Channel;
 use std::cell::RefCell;
@@ -150,10 +150,10 @@ fn next_hop(seconds: u64, loss: f64) -> NextHop {
     let heard = HeardHop { at, round_trip_nanos, queue_nanos: 5_000, loss: Some(loss) };
     let black_hole = Some(BlackHole { came_bytes: 0, lost_bytes: 1400 + seconds as u16 });
     let (peer, bytes_per_second, heard) = (PeerId(0), 1e6, Some(heard));
-    let planned = Planned::default();
+    let (planned, silence) = (Planned::default(), SILENT_NANOS);
     let waits_since = Some(at - SECOND / 2);
     let branch = Branch { share: Some(loss), is_in_doubt: seconds == 3, waits_since };
-    NextHop { peer, bytes_per_second, heard, is_silent: true, black_hole, planned, branch }
+    NextHop { peer, bytes_per_second, heard, silence, black_hole, planned, branch }
 }
 
 /// A control socket in a folder of its own, served from a thread until dropped.

@@ -1,7 +1,6 @@
 //! Whether a neighbour that is sent to answers.
 
 use crate::params::Nanos;
-use crate::report::SILENT_NANOS;
 
 /// The most that the time between two packets counts for: time in which the machine slept, or the
 /// worker did not run, is no silence of the neighbour.
@@ -43,16 +42,12 @@ impl Liveness {
     pub(crate) fn reaches(&self, silence: Nanos) -> Option<Nanos> {
         self.asked_at.map(|at| at + silence.saturating_sub(self.silence))
     }
-
-    /// Whether it has not answered for [`SILENT_NANOS`].
-    pub(crate) fn is_silent(&self) -> bool {
-        self.silence >= SILENT_NANOS
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::SILENT_NANOS;
 
     const MILLI: Nanos = 1_000_000;
 
@@ -61,7 +56,7 @@ mod tests {
         let times = (0..).map(|number| from + number * 100 * MILLI);
         let sent = |at: &Nanos| {
             liveness.sent(*at);
-            liveness.is_silent()
+            liveness.silence() >= SILENT_NANOS
         };
         times.take(1000).find(sent).expect("it never answers") - from
     }
@@ -71,7 +66,7 @@ mod tests {
         let mut liveness = Liveness::default();
         assert_eq!(silent_after(&mut liveness, 0), SILENT_NANOS);
         liveness.heard();
-        assert!(!liveness.is_silent() && !liveness.is_asked());
+        assert!(liveness.silence() < SILENT_NANOS && !liveness.is_asked());
         assert_eq!(silent_after(&mut liveness, 3_600_000 * MILLI), SILENT_NANOS);
     }
 
@@ -81,7 +76,7 @@ mod tests {
         liveness.sent(3_600_000 * MILLI);
         for at in [10, 7_200_000, 20] {
             liveness.sent(at * MILLI);
-            assert!(!liveness.is_silent());
+            assert!(liveness.silence() < SILENT_NANOS);
         }
         assert!(liveness.silence <= STEP_NANOS);
     }

@@ -452,7 +452,7 @@ impl Mender {
             peer,
             bytes_per_second: 0.0,
             heard: None,
-            is_silent: false,
+            silence: 0,
             black_hole: Some(hole),
             planned: Planned::default(),
             branch: Branch::default(),

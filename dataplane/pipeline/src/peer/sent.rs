@@ -108,6 +108,23 @@ impl Sent {
         }
     }
 
+    /// Room for `packets` on their way from now on, rounded up to a power of two: the newest stay.
+    pub(crate) fn resize(&mut self, packets: usize) {
+        let new = vec![Entry::default(); packets.next_power_of_two()].into_boxed_slice();
+        let old = std::mem::replace(&mut self.entries, new);
+        for back in 1..=old.len().min(self.entries.len()) as u32 {
+            let number = self.next.wrapping_sub(back);
+            let place = self.place(number);
+            self.entries[place] = old[number as usize & (old.len() - 1)];
+        }
+        let on_their_way = self.on_their_way().min(self.entries.len()) as u32;
+        self.base = self.next.wrapping_sub(on_their_way);
+        let carried = (0..on_their_way)
+            .map(|number| self.entries[self.place(self.base.wrapping_add(number))].carried);
+        self.combinations =
+            carried.filter(|carried| matches!(carried, Carried::Combination { .. })).count();
+    }
+
     /// Bytes that it allocates for so many packets.
     pub(crate) fn memory_bytes(packets: usize) -> usize {
         packets.next_power_of_two() * size_of::<Entry>()

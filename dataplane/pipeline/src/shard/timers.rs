@@ -13,6 +13,7 @@ impl Shard {
     /// Lets timers act; returns the next deadline.
     pub(crate) fn tick(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
         if self.deadline.is_some_and(|deadline| deadline <= io.now) {
+            self.adopt_postponed(io);
             let mut roles = self.tick_roles(io);
             let last = self.upstreams.place();
             for place in 0..self.upstreams.len() {
@@ -26,7 +27,8 @@ impl Shard {
                 self.report_link(io);
             }
             self.upstreams.choose(last);
-            self.deadline = earlier(roles, self.upstreams.due());
+            let due = earlier(self.upstreams.due(), self.postponed_until());
+            self.deadline = earlier(roles, due);
         }
         self.deadline
     }

@@ -40,8 +40,11 @@ impl Shard {
                         self.give_up(arrival, io.now);
                         self.distrust(io, 1);
                     }
-                    // There are keys: it is of a session before this node started.
-                    DropReason::NoSymbolKeys if self.verified_at.is_some() => {
+                    // There are keys: it is of a session before this node started. Were it not
+                    // acknowledged, it would keep the neighbour's window full.
+                    DropReason::NoSymbolKeys
+                        if self.verified_at.is_some() || io.egress.has_keys(self.id) =>
+                    {
                         self.give_up(arrival, io.now);
                     }
                     _ => {}

@@ -28,6 +28,8 @@ pub(crate) mod reach;
 
 pub(crate) mod order;
 
+pub(crate) mod sink_restart;
+
 pub(crate) mod source;
 
 pub(crate) mod relay;

@@ -84,6 +84,16 @@ impl Paths {
         }
     }
 
+    /// For a window of so many symbols from now on, a power of two, before number `end`.
+    pub(crate) fn resize(&mut self, symbols: usize, end: u32) {
+        let new = vec![0; Self::memory_bytes(self.spread, symbols)].into_boxed_slice();
+        let old = std::mem::replace(&mut self.carriers, new);
+        for back in 1..=old.len().min(self.carriers.len()) as u32 {
+            let number = end.wrapping_sub(back) as usize;
+            self.carriers[number & (self.carriers.len() - 1)] = old[number & (old.len() - 1)];
+        }
+    }
+
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(spread: Spread, symbols: usize) -> usize {
         if spread == Spread::Every { 0 } else { symbols }

@@ -215,9 +215,9 @@ impl Sender {
         self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
     }
 
-    /// Whether the neighbour does not answer.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.liveness.is_silent()
+    /// For how long the neighbour has not answered.
+    pub(crate) fn silence(&self) -> Nanos {
+        self.liveness.silence()
     }
 
     /// Which sizes of packets come.

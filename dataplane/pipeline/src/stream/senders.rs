@@ -93,6 +93,14 @@ impl Senders {
         }
     }
 
+    /// For a window of so many symbols, a power of two, from now on; `end` is the number of the
+    /// next.
+    pub(crate) fn resize(&mut self, symbols: usize, end: u32) {
+        self.symbols = symbols;
+        self.paths.resize(symbols, end);
+        self.hops.iter_mut().for_each(|(_, sender)| sender.resize(symbols));
+    }
+
     /// A bit for each receiver.
     fn receivers(&self) -> u8 {
         self.hops.iter().fold(0, |bits, (_, sender)| bits | 1 << sender.receiver())
@@ -311,7 +319,7 @@ impl Senders {
             peer: *peer,
             bytes_per_second: sender.bytes_per_second(),
             heard: sender.heard(),
-            is_silent: sender.is_silent(),
+            silence: sender.silence(),
             black_hole: sender.sizes().black_hole(),
             planned: sender.planned(),
             branch: Branch { waits_since: sender.waits_since(store), ..self.paths.branch(place) },

@@ -2,8 +2,9 @@
 //! it.
 
 use crate::combine::Combiner;
+use crate::edge::sealed::{SEALING_BYTES, envelope_of};
 use crate::egress::Egress;
-use crate::io::Context;
+use crate::io::{Context, earlier};
 use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams, StreamProfile};
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowReport, HopLoss};
@@ -11,9 +12,10 @@ use crate::role::Lifecycle;
 use crate::source::path::Path;
 use crate::source::remote::Remote;
 use crate::source::size::PathSize;
-use crate::source::{Inbound, SourceCode};
+use crate::source::{Inbound, SourceCode, take_in};
 use crate::stream::order::Order;
 use crate::stream::senders::{Answered, Outgoing, Senders};
+use crate::stream::sink_restart::SinkRestarts;
 use crate::stream::store::Store;
 use crate::tags;
 use recoded_gf::FieldOrder;
@@ -24,6 +26,10 @@ use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
 /// A symbol that the next hops do not take for so long is given up.
 const STUCK_NANOS: Nanos = 1_500_000_000;
+
+/// Packets that are as old are not encoded again for a sink that restarted: those who sent them
+/// have sent them again. Longer than a restart and a handshake with a retry take.
+const LATE_NANOS: Nanos = 4_000_000_000;
 
 /// Source state of a stream.
 pub(crate) struct StreamSource {
@@ -38,6 +44,7 @@ pub(crate) struct StreamSource {
     hops: Path,
     size: PathSize,
     remote: Remote,
+    sink_restarts: SinkRestarts,
 }
 
 impl StreamSource {
@@ -60,6 +67,7 @@ impl StreamSource {
             hops: Path::new(),
             size: PathSize::default(),
             remote: Remote::new(),
+            sink_restarts: SinkRestarts::default(),
         }
     }
 
@@ -93,6 +101,48 @@ impl StreamSource {
             self.oldest = self.oldest.wrapping_add(1);
         }
         (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.held()
+    }
+
+    /// Encodes packets again that a sink which restarted lost with its keys, once there are others.
+    fn restore(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+        if self.sink_restarts.due(cx.io.now).is_none() {
+            return;
+        }
+        let Some(key) = cx.io.egress.tag_key(cx.shard) else { return };
+        let (now, end) = (cx.io.now, self.store.end());
+        let Some(numbers) = self.sink_restarts.take(key, end, now) else { return };
+        let count = numbers.end.wrapping_sub(numbers.start).min(self.store.held() as u32);
+        let first = numbers.end.wrapping_sub(count);
+        for number in (0..count).map(|step| first.wrapping_add(step)) {
+            let is_late = self.store.heard_at(number) + LATE_NANOS < now;
+            if self.store.is_known(number) && !is_late {
+                self.encode_again(cx, number);
+            }
+        }
+    }
+
+    /// Gives the packet of a symbol that was tagged under other keys a new number.
+    fn encode_again(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
+        self.store.withdraw(number);
+        let Some(symbol) = self.store.get(number) else { return };
+        let carried = symbol.packet.len().saturating_sub(cx.params.tag_bytes());
+        let carried = &symbol.packet[..carried];
+        let mut place = cx.io.combiner.take_packet();
+        let len = if !cx.params.sealed {
+            place[..carried.len()].copy_from_slice(carried);
+            carried.len()
+        } else {
+            let len = carried.len().saturating_sub(SEALING_BYTES);
+            let opened = envelope_of(carried).map(|envelope| {
+                cx.io.egress.open_own(cx.shard, envelope, &mut place[..len]).is_ok()
+            });
+            if opened == Some(true) { len } else { 0 }
+        };
+        if len > 0 {
+            cx.counters.encoded_again += 1;
+            take_in(self, cx, &place[..len]);
+        }
+        cx.io.combiner.put_back_packet(place);
     }
 
     /// Whether a packet may come; otherwise when to ask again, if that is known.
@@ -142,13 +192,16 @@ impl SourceCode for StreamSource {
         if code.window_log2() == self.window_log2 {
             return self.store.widen(new.symbol_bytes);
         }
-        let next = self.store.end();
+        // What is on its way still is.
         self.window_log2 = code.window_log2();
-        let receivers = new.spread.receivers(new.next_hops.len());
-        self.store = Store::new(1 << self.window_log2, new.symbol_bytes, receivers);
-        self.store.begin(next, 0);
-        self.senders = Senders::new(new, 1 << self.window_log2);
-        self.oldest = next;
+        self.store.resize(1 << self.window_log2);
+        if new.symbol_bytes > self.store.symbol_bytes() {
+            self.store.widen(new.symbol_bytes);
+        }
+        self.senders.resize(1 << self.window_log2, self.store.end());
+        if !self.store.covers(self.oldest) {
+            self.oldest = self.store.start();
+        }
     }
 
     fn epoch(&self) -> u8 {
@@ -164,6 +217,7 @@ impl SourceCode for StreamSource {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         carried_bytes: usize,
     ) -> bool {
+        self.restore(cx);
         let carried_bytes = carried_bytes + cx.params.tag_bytes();
         if carried_bytes > cx.params.symbol_bytes || !self.has_room(cx.io.now) {
             cx.counters.ingress_dropped += 1;
@@ -180,12 +234,19 @@ impl SourceCode for StreamSource {
         Inbound { packet, carried }: Inbound<'_>,
     ) {
         let number = self.store.end();
+        if cx.params.tagged {
+            let round_trip = self.senders.path_round_trip();
+            self.store.keep_from(self.sink_restarts.keeps_from(round_trip, cx.io.now));
+        }
         self.store.extend(number.wrapping_add(1), cx.io.now);
         let after = self.order.note(packet, number, self.store.symbols());
         let tag_bytes = cx.params.tag_bytes();
         let (symbol, bytes) = self.store.put_with(tag_bytes, number, carried, after);
-        if tag_bytes > 0 && !tags::tag_stream(cx.io.egress, (cx.shard, &symbol), bytes) {
-            cx.counters.tag_failed += 1;
+        if tag_bytes > 0 {
+            match tags::tag_stream(cx.io.egress, (cx.shard, &symbol), bytes) {
+                Some(key) => self.sink_restarts.tagged(key, number),
+                None => cx.counters.tag_failed += 1,
+            }
         }
         self.senders.queue((number, usize::from(symbol.bytes)), cx.io.now);
         cx.counters.generations += 1;
@@ -210,7 +271,13 @@ impl SourceCode for StreamSource {
                 Item::Size(report) if report.hop == header.common.hop_index => {
                     self.size.hear(report.bytes, cx.io.now);
                 }
-                Item::Flow(report) => self.remote.hear(report),
+                Item::Flow(report) => {
+                    self.remote.hear(report);
+                    if cx.params.tagged {
+                        let window = self.store.symbols() as u32;
+                        self.sink_restarts.hear(header.node, &report, window, cx.io.now);
+                    }
+                }
                 Item::Nack(nack) => {
                     if let Some(place) = places.next() {
                         *place = Some((peer, nack.unit, nack.round));
@@ -226,6 +293,7 @@ impl SourceCode for StreamSource {
                 Answered::Unknown => {}
             }
         }
+        self.restore(cx);
         self.pump(cx);
     }
 
@@ -234,12 +302,13 @@ impl SourceCode for StreamSource {
 
 impl Lifecycle for StreamSource {
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos> {
+        self.restore(cx);
         self.pump(cx);
         self.wake(cx.params, cx.io.now)
     }
 
     fn wake(&self, _params: &FlowParams, now: Nanos) -> Option<Nanos> {
-        self.senders.due(now)
+        earlier(self.senders.due(now), self.sink_restarts.due(now))
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {

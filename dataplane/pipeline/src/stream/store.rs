@@ -85,6 +85,8 @@ pub(crate) struct Store {
     offset: u32,
     /// The oldest number of the present table.
     first: u32,
+    /// Numbers from this one on are needed, also where all next hops have them.
+    kept_from: Option<u32>,
     /// Bits of `done` that are needed.
     all_done: u8,
     /// As they are combined: header, packet, zeros.
@@ -106,6 +108,7 @@ impl Store {
             held: symbols.min(SYMBOLS_MIN),
             offset: 0,
             first: 0,
+            kept_from: None,
             all_done: all_done(next),
             bytes: vec![0; symbols * stride].into_boxed_slice(),
             stride,
@@ -135,6 +138,29 @@ impl Store {
         (self.bytes, self.stride, self.symbol_bytes) = (bytes, stride, symbol_bytes);
     }
 
+    /// Holds so many symbols from now on, rounded up to a power of two: the newest of those that it
+    /// has.
+    pub(crate) fn resize(&mut self, symbols: usize) {
+        let mut new = Self::new(symbols, self.symbol_bytes, 0);
+        (new.all_done, new.offset, new.end) = (self.all_done, self.offset, self.end);
+        new.kept_from = self.kept_from;
+        new.held = self.held.min(new.slots.len()).max(new.slots.len().min(SYMBOLS_MIN));
+        let begin = self.end().wrapping_sub(new.held.min(self.held) as u32);
+        new.first = if serial_before(begin, self.first) { self.first } else { begin };
+        if new.held > self.held {
+            // The numbers of now keep their places, as where the table grows.
+            new.offset = 0u32.wrapping_sub(new.first);
+        }
+        let stride = self.stride.min(new.stride);
+        for number in (0..self.end().wrapping_sub(new.first)).map(|i| new.first.wrapping_add(i)) {
+            let (from, to) = (self.place(number), new.place(number));
+            new.slots[to] = self.slots[from];
+            let symbol = &self.bytes[from * self.stride..][..stride];
+            new.bytes[to * new.stride..][..stride].copy_from_slice(symbol);
+        }
+        *self = new;
+    }
+
     /// How many symbols it can hold.
     pub(crate) fn symbols(&self) -> usize {
         self.slots.len()
@@ -153,6 +179,20 @@ impl Store {
             self.slots.iter_mut().for_each(|slot| slot.done |= new);
         }
         self.all_done = bits;
+    }
+
+    /// Keeps symbols from this number on while there is room, also where all next hops have them;
+    /// `None`: only those that a next hop lacks.
+    pub(crate) fn keep_from(&mut self, number: Option<u32>) {
+        self.kept_from = number;
+    }
+
+    /// Notes that no next hop is to get a number any more.
+    pub(crate) fn withdraw(&mut self, number: u32) {
+        if self.covers(number) {
+            let all_done = self.all_done;
+            self.slot_mut(number).done |= all_done;
+        }
     }
 
     /// The number after the newest heard of; 0 before the first.
@@ -226,9 +266,15 @@ impl Store {
         }
         let old = &self.slots[..self.held - self.held / ROOM];
         let is_done = |slot: &Slot| slot.is_known && slot.done & self.all_done == self.all_done;
-        let is_needed =
-            |slot: &Slot| slot.is_expected && !is_done(slot) && slot.heard_at + NEEDED_NANOS > now;
-        let Some(place) = old.iter().position(is_needed) else { return };
+        let is_kept = |place: usize| {
+            let number = self.first.wrapping_add(place as u32);
+            self.kept_from.is_some_and(|from| !serial_before(number, from))
+        };
+        let is_needed = |(place, slot): (usize, &Slot)| {
+            let is_young = slot.is_expected && slot.heard_at + NEEDED_NANOS > now;
+            is_young && (!is_done(slot) || is_kept(place))
+        };
+        let Some(place) = old.iter().enumerate().position(is_needed) else { return };
         let (held, needed) = (self.held, self.held - place);
         self.held = (ROOM * needed).next_power_of_two().min(self.slots.len());
         // The numbers of now keep their places; this one gets the first behind them.
@@ -389,6 +435,33 @@ mod tests {
     fn it_is_as_large_as_what_is_needed_of_it() {
         for (needed, held) in [(0, 1024), (256, 1024), (257, 2048), (900, 4096), (5000, 8192)] {
             assert_eq!(passed(u32::MAX - 100, 40_000, needed).held(), held, "{needed}");
+        }
+    }
+
+    #[test]
+    fn another_size_keeps_the_newest() {
+        let first = u32::MAX - 700;
+        for (numbers, needed, sizes) in [
+            (1500, 900, [64, 8192, 256]),
+            (300, 300, [1024, 2048, 64]),
+            (5000, 3000, [SYMBOLS, 4096, 16384]),
+        ] {
+            let (mut store, mut kept) = (passed(first, numbers, needed), SYMBOLS);
+            for symbols in sizes {
+                store.resize(symbols);
+                kept = kept.min(symbols);
+                let end = store.end();
+                for back in 1..=numbers.min(needed).min(kept as u32) {
+                    let number = end.wrapping_sub(back);
+                    let symbol = store.get(number).map(|symbol| symbol.packet.to_vec());
+                    assert_eq!(symbol, Some(packet(number).to_vec()), "{back} of {numbers}");
+                    assert!(!store.is_done(number, 0), "{back} of {numbers}");
+                }
+                // It goes on as ever.
+                store.extend(end.wrapping_add(1), 9000);
+                store.put(end, &packet(end), 0);
+                assert!(store.is_known(end));
+            }
         }
     }
 

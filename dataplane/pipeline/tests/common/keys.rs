@@ -23,6 +23,19 @@ macro_rules! by_keys {
             $keys.ok_or(Unsealed::NoKeys)?.unseal(shard, sealed)
         }
 
+        fn open_own(
+            &mut $self,
+            shard: ShardId,
+            sealed: &[u8],
+            packet: &mut [u8],
+        ) -> Result<(), Unsealed> {
+            $keys.ok_or(Unsealed::NoKeys)?.open_own(shard, sealed, packet)
+        }
+
+        fn has_keys(&mut $self, _shard: ShardId) -> bool {
+            $keys.is_some()
+        }
+
         fn tag_key(&mut $self, _shard: ShardId) -> Option<u8> {
             Some($keys?.tag_key())
         }
@@ -61,6 +74,8 @@ pub struct Keys {
     /// Packets sealed, and opened.
     pub sealed: u64,
     pub opened: u64,
+    /// Whether symbols under keys that are not here are of a session before this one.
+    is_fresh: bool,
     tags: Tags,
 }
 
@@ -94,7 +109,8 @@ impl Keys {
     pub fn of_columns(number: u8, columns: usize) -> Keys {
         let (sealers, openers) = (BTreeMap::new(), BTreeMap::new());
         let tags = Tags::new(number, Strength::Standard, columns);
-        Keys { secret: [number; 32], sealers, openers, sealed: 0, opened: 0, tags }
+        let secret = [number; 32];
+        Keys { secret, sealers, openers, sealed: 0, opened: 0, is_fresh: false, tags }
     }
 
     /// Of the tags of a strict flow: all columns, or as many as a relay had.
@@ -109,6 +125,14 @@ impl Keys {
     /// The same where a flow is strict.
     pub fn of(self, params: &FlowParams) -> Keys {
         if params.strict { self.strict() } else { self }
+    }
+
+    /// Those of an end that restarted: of its tags, the next key only.
+    pub fn restarted(number: u8) -> Keys {
+        let mut keys = Keys::new(number);
+        keys.renew();
+        keys.tags.keys.remove(0);
+        Keys { is_fresh: true, ..keys }
     }
 
     /// A new key of tags, which units are tagged with from now on.
@@ -145,7 +169,8 @@ impl Keys {
             egress::Formed::Combination(coefficients) => Formed::Combination(coefficients),
         };
         let verifies = |key: &TagKey| masks.verify(key, &unit_of(unit), formed, symbol).is_ok();
-        if keys.iter().rev().any(verifies) { Ok(()) } else { Err(Untagged::Refused) }
+        let refusal = if self.is_fresh { Untagged::NoKeys } else { Untagged::Refused };
+        if keys.iter().rev().any(verifies) { Ok(()) } else { Err(refusal) }
     }
 
     pub fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
@@ -155,6 +180,16 @@ impl Keys {
         sealer.seal(out, &bound(shard)).map_err(|_| Unsealed::NoKeys)?;
         self.sealed += 1;
         Ok(())
+    }
+
+    pub fn open_own(
+        &mut self,
+        shard: ShardId,
+        sealed: &[u8],
+        packet: &mut [u8],
+    ) -> Result<(), Unsealed> {
+        let sealer = self.sealers.get(&shard).ok_or(Unsealed::NoKeys)?;
+        sealer.open_own(sealed, &bound(shard), packet).map_err(|_| Unsealed::Refused)
     }
 
     pub fn unseal<'a>(

@@ -266,11 +266,13 @@ impl Privileged {
         let local = own::address(&self.topology, link, &self.netlink, &now).ok();
         let queues = self.netlink.queues(interface).map_or(0, |queues| queues.receive);
         // The program of an interface that is gone, of another address, of fewer queues or from
-        // before a suspension must be gone, too, before another is attached.
+        // before a suspension, or whose packets have no Ethernet header any more, must be gone, too,
+        // before another is attached.
         let is_other = |attachment: &mut Attachment| {
             let is_moved = attachment.local().is_some() && attachment.local() != local;
+            let is_unfit = attachment.backend() == Backend::Xdp && now.mac.is_none();
             let is_on_other = attachment.index() != now.index || attachment.lacks_queues(queues);
-            is_moved || is_on_other || attachment.was_suspended()
+            is_moved || is_unfit || is_on_other || attachment.was_suspended()
         };
         let program = self.program(interface)?;
         program.attachment.take_if(is_other);

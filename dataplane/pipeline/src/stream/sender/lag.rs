@@ -11,6 +11,15 @@ impl Sender {
         self
     }
 
+    /// For a window of so many symbols from now on.
+    pub(crate) fn resize(&mut self, symbols: usize) {
+        self.sent.resize(2 * symbols);
+        self.fresh.reserve(symbols.saturating_sub(self.fresh.len()));
+        for places in [&mut self.again, &mut self.open] {
+            places.reserve(symbols.saturating_sub(places.len()));
+        }
+    }
+
     /// Protects what it sends from now on as this profile asks. Where it is one of several
     /// receivers it may lag by so much.
     pub(crate) fn protect(&mut self, profile: StreamProfile, lag: Option<Nanos>) {

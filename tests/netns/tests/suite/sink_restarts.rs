@@ -1,0 +1,112 @@
+//! Sinks that restart under traffic: with keys no more is lost than without.
+
+use std::time::Duration;
+
+use crate::common;
+use crate::processes::{RATE_MBIT, probe, wait_for_another};
+use recoded_netns::probe::ProbeOutcome;
+use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, LinePlan, Loss};
+use rustix::process::Signal;
+
+/// How a sink ends.
+#[derive(Copy, Clone, Debug)]
+enum End {
+    /// The process that handles packets is killed; the supervisor starts another one.
+    Killed,
+    /// The service is stopped and started again, as `systemctl restart` does.
+    Restarted,
+}
+
+/// Seconds of a flow with a restart in it.
+const SECONDS: u64 = 6;
+
+/// A source, a relay and a sink.
+struct Line {
+    bed: Bed,
+    daemons: Vec<Daemon>,
+}
+
+fn start(has_keys: bool, loss: f64) -> Line {
+    let bed = common::bed(2, Loss::independent(loss), RATE_MBIT);
+    let auth = has_keys.then(|| AuthPlan::new("full", 2));
+    let pace_mbit = Some(0.97 * RATE_MBIT);
+    let mut plan = LinePlan { pace_mbit, auth, ..LinePlan::protected(2) };
+    plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
+    let daemons = Daemon::start_line(&bed, &plan).unwrap();
+    Line { bed, daemons }
+}
+
+impl Line {
+    /// A flow of 500 datagrams a second, in which the sink ends and starts again.
+    fn restart_sink(&mut self, end: End) -> ProbeOutcome {
+        let stream = probe(&self.bed, SECONDS);
+        std::thread::sleep(Duration::from_secs(1));
+        let sink = &mut self.daemons[2];
+        match end {
+            End::Killed => {
+                let before = sink.dataplane_pid().unwrap();
+                sink.signal_dataplane(Signal::KILL).unwrap();
+                wait_for_another(sink, before);
+            }
+            End::Restarted => {
+                assert!(sink.stop(), "{}", sink.log());
+                sink.spawn_again().unwrap();
+                sink.wait_until_it_answers().unwrap();
+            }
+        }
+        stream.finish().unwrap()
+    }
+
+    /// Packets that nodes refused as forged, anywhere on the line.
+    fn accusations(&self) -> u64 {
+        let states = self.daemons.iter().map(|daemon| daemon.show().unwrap());
+        states
+            .map(|state| {
+                let refused = state.flows.iter().map(|flow| flow.count("tag_refused"));
+                state.drops["wrong_symbol_tag"] + refused.sum::<u64>()
+            })
+            .sum()
+    }
+}
+
+/// What the rounds lost, and the duplicates that came.
+fn rounds(has_keys: bool, loss: f64, end: End) -> Vec<u64> {
+    let mut line = start(has_keys, loss);
+    let mut lost = Vec::new();
+    for round in 1..=ROUNDS {
+        let outcome = line.restart_sink(end);
+        println!(
+            "{end:?}, keys {has_keys}, loss {loss}, round {round}: {} of {} lost, {} twice, \
+             gap {:.0} ms",
+            outcome.lost(),
+            outcome.sent,
+            outcome.duplicates,
+            outcome.longest_gap_millis()
+        );
+        lost.push(outcome.lost());
+    }
+    assert_eq!(line.accusations(), 0, "an honest node is accused");
+    lost
+}
+
+const ROUNDS: usize = 4;
+
+#[test]
+fn killed_sink_loses_no_more_with_keys_than_without() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    compare(End::Killed);
+}
+
+#[test]
+fn restarted_sink_loses_no_more_with_keys_than_without() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    compare(End::Restarted);
+}
+
+fn compare(end: End) {
+    let loss = 0.02;
+    let without: u64 = rounds(false, loss, end).iter().sum();
+    let with: u64 = rounds(true, loss, end).iter().sum();
+    println!("{end:?}: {with} lost with keys, {without} without, in {ROUNDS} rounds");
+    assert!(with <= without + 2 * ROUNDS as u64, "{with} lost with keys, {without} without");
+}
