@@ -265,9 +265,9 @@ impl Privileged {
         let link = link.ok_or("no link has this interface")?;
         let local = own::address(&self.topology, link, &self.netlink, &now).ok();
         let queues = self.netlink.queues(interface).map_or(0, |queues| queues.receive);
-        // The program of an interface that is gone, of another address, of fewer queues or from
-        // before a suspension, or whose packets have no Ethernet header any more, must be gone, too,
-        // before another is attached.
+        // The program of an interface that is gone, of another address, of fewer queues, from
+        // before a suspension, or whose packets have no Ethernet header any more, must be gone,
+        // too, before another is attached.
         let is_other = |attachment: &mut Attachment| {
             let is_moved = attachment.local().is_some() && attachment.local() != local;
             let is_unfit = attachment.backend() == Backend::Xdp && now.mac.is_none();

@@ -18,7 +18,7 @@ pub const MACHINE: Machine = Machine {
     processors: 1,
     memory_mib: 768,
     disk_mib: 0,
-    waits: true,
+    waits: false,
     has_peer: true,
     modules: &["tun"],
     seconds: 480,
