@@ -91,8 +91,8 @@ pub enum Command {
     /// worker has adopted them. Values are written as in the configuration file, which is not
     /// changed, but with --save.
     ///
-    /// Other nodes keep two codes or sizes of a flow apart: another code or larger sizes within two
-    /// seconds of the last such change are taken up when those have passed.
+    /// Other nodes keep two codes or sizes of a flow apart: another code or larger sizes within a
+    /// second of the last such change are taken up when that has passed.
     ///
     /// `set engine auto`, `cpu`, `cuda` or `fpga` says who solves large generations.
     #[command(after_help = keys::help())]

@@ -448,8 +448,8 @@ fn parameters_changed_under_traffic_lose_nothing() {
             line.pass(1);
         }
     }
-    // Larger windows so soon after others wait for two seconds.
-    line.pass(2500);
+    // Larger windows so soon after others wait for a second.
+    line.pass(1500);
     let missing = 8000 - numbers(line.delivered()).len();
     assert!(missing <= 4, "{missing} missing");
     assert_eq!(line.nodes[0].flow().generation_size, 90);

@@ -7,11 +7,15 @@ use crate::egress::Egress;
 use crate::io::Io;
 use crate::params::{FlowCode, FlowParams, Nanos, Role};
 use crate::source::SourceCode;
-use crate::stage::{IN_USE_NANOS, Stage, State, source};
+use crate::stage::{Stage, State, source};
 use recoded_wire::frames::Frames;
 
 /// Epochs between two lives of a source: sinks take neither for a straggler of the other.
 const ANOTHER_LIFE: u8 = 128;
+
+/// Between two changes for which other nodes need another stage: they give up one that took no
+/// packet for a fifth of this, and repairs of what was sent with it take some round trips.
+const APART_NANOS: Nanos = 1_000_000_000;
 
 impl Shard {
     /// Adopts changed parameters of the flow, keeping the state where it still fits. Neighbours
@@ -64,7 +68,7 @@ impl Shard {
 
     /// When a source may go to a third code or size; `None` where it has sent with one alone.
     fn changes_at(&self) -> Option<Nanos> {
-        Some(self.changed_at?.saturating_add(IN_USE_NANOS))
+        Some(self.changed_at?.saturating_add(APART_NANOS))
     }
 
     /// When parameters that wait are to be adopted.

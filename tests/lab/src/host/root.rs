@@ -77,7 +77,6 @@ fn script(
              $b mount --move /$folder /new/$folder\n\
          done\n\
          $b mount -t tmpfs run /new/run\n\
-         $b mount -t tmpfs tmp /new/tmp\n\
          $b mkdir -p /new{SHARED}\n\
          $b mount -t 9p -o $options,cache=none shared /new{SHARED}\n\
          $b mount -t bpf bpf /new/sys/fs/bpf\n\

@@ -238,7 +238,7 @@ fn parameters_changed_under_traffic_lose_no_packet() {
 #[test]
 fn code_changed_under_a_download_lets_it_go_on() {
     let Some(_turn) = common::daemons_beside() else { return };
-    let line = Line::start(2, 0.05, 40 << 20);
+    let line = Line::start(2, 0.05, 160 << 20);
     let fetch = line.fetch();
     for code in ["bats", "window", "stream", "rlnc"] {
         wait_for_bytes(&fetch, fetch.bytes() + (6 << 20), Duration::from_secs(20));
