@@ -318,7 +318,7 @@ impl Port {
     }
 
     /// Sends bytes to an address that is no neighbour's, if there is room. Whether it did.
-    pub(crate) fn send_to(&self, packet: &[u8], address: SocketAddr) -> bool {
+    pub(crate) fn send_to(&mut self, packet: &[u8], address: SocketAddr) -> bool {
         match self {
             Port::Xdp(_) => false,
             Port::Udp(socket) => socket.send_to(packet, address),

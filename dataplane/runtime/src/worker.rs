@@ -311,7 +311,7 @@ impl Worker {
         while let Some(letter) = self.outbox.guard.outgoing() {
             if let Some(Place { link, address }) = letter.place {
                 let counters = &mut self.outbox.links[link];
-                let port = self.ports[link].as_ref();
+                let port = self.ports[link].as_mut();
                 if port.is_some_and(|port| port.send_to(letter.packet(), address)) {
                     counters.tx_packets += 1;
                     counters.tx_bytes +=

@@ -26,7 +26,7 @@ use crate::attach::Verdicts;
 use crate::port::{Arrived, BURST_PACKETS};
 use crate::report::LinkCounters;
 use crate::roaming::{Around, Lookout, Near};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, sendto};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg};
 use recoded_pipeline::params::PeerId;
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::header::HEADER_BYTES;
@@ -96,9 +96,8 @@ impl UdpSocket {
     }
 
     /// See [`crate::port::Port::send_to`].
-    pub(crate) fn send_to(&self, packet: &[u8], address: SocketAddr) -> bool {
-        let to = SockaddrStorage::from(address);
-        sendto(self.fd.as_raw_fd(), packet, &to, MsgFlags::MSG_DONTWAIT).is_ok()
+    pub(crate) fn send_to(&mut self, packet: &[u8], address: SocketAddr) -> bool {
+        self.sender.send_whole(self.fd.as_fd(), packet, address)
     }
 
     pub(crate) fn verdicts(&self) -> &Verdicts {

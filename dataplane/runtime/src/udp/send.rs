@@ -7,7 +7,7 @@
 use crate::report::LinkCounters;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, setsockopt, sockopt,
+    ControlMessage, MsgFlags, MultiHeaders, SockaddrStorage, sendmmsg, sendto, setsockopt, sockopt,
 };
 use recoded_pipeline::params::PeerId;
 use recoded_wire::frames::{FrameId, Frames, Span};
@@ -148,6 +148,20 @@ impl Sender {
         }
         self.splits = could_split;
         self.staged.drain(..done);
+    }
+
+    /// Sends one packet now, before those that wait, to an address that is no neighbour's. Whether
+    /// Linux took it. The options of the socket are those of the last burst: left as they are, they
+    /// would split what is longer than its segments.
+    pub(super) fn send_whole(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        packet: &[u8],
+        address: SocketAddr,
+    ) -> bool {
+        let to = SockaddrStorage::from(address);
+        let told = self.tell(fd, 0, 0);
+        told.and_then(|()| sendto(fd.as_raw_fd(), packet, &to, MsgFlags::MSG_DONTWAIT)).is_ok()
     }
 
     /// The messages from packet `from` on that need the same options.

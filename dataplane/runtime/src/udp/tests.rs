@@ -141,6 +141,24 @@ fn packets_of_all_sizes_and_classes_arrive_in_order_over_ipv4() {
 }
 
 #[test]
+fn packet_to_an_address_arrives_whole_after_bursts_of_shorter_ones() {
+    let mut sender = Side::open("127.0.0.1", "127.0.0.2", 29_434);
+    let mut receiver = Side::open("127.0.0.2", "127.0.0.1", 29_434);
+    let burst: Vec<_> = (0..8).map(|number| packet(number, 54)).collect();
+    burst.iter().for_each(|packet| sender.send(packet, 3));
+    sender.flush();
+    let letters = [packet(8, 460), packet(9, 102), packet(10, 20)];
+    for letter in &letters {
+        assert!(sender.socket.send_to(letter, "127.0.0.2:29434".parse().unwrap()));
+    }
+    burst.iter().for_each(|packet| sender.send(packet, 3));
+    sender.flush();
+    let sent: Vec<_> = burst.iter().map(|packet| (packet.clone(), 3)).collect();
+    let whole = letters.map(|letter| (letter, 0));
+    assert_eq!(receiver.receive(19), [&sent[..], &whole, &sent].concat());
+}
+
+#[test]
 fn packets_to_oneself_over_ipv6_arrive() {
     // The loopback interface has one such address, so the neighbour is the socket itself.
     let mut side = Side::open("::1", "::1", 29427);
