@@ -110,7 +110,7 @@ fn flow_waits(config: &Config, params: &FlowParams, links: &[Link]) -> String {
 /// Parameters as configured, those that apply to the role; of `auto` those of the code it chose.
 pub fn parameters(flow: &FlowConfig) -> Parameters {
     let params = &flow.params;
-    let code = if flow.code_is_auto { Word::Auto } else { Word::of(&params.code) };
+    let code = if flow.written.code { Word::of(&params.code) } else { Word::Auto };
     let source = matches!(params.role, Role::Source { .. });
     let relay = matches!(params.role, Role::Relay { .. });
     let sink = matches!(params.role, Role::Sink { .. });

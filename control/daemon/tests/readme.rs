@@ -30,7 +30,7 @@ fn one_box_by_hand_is_a_whole_configuration_of_12_lines() {
     assert_eq!((links.len(), tunnels.len(), flows.len()), (1, 1, 2));
     assert!(matches!(flows[0].params.role, Role::Source { .. }));
     assert!(matches!(flows[1].params.role, Role::Sink { .. }));
-    assert!(flows[0].code_is_auto, "nothing is said of codes, sizes or rates");
+    assert!(!flows[0].written.code, "nothing is said of codes, sizes or rates");
 }
 
 #[test]

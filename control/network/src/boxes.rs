@@ -11,11 +11,12 @@ use crate::model::{Auth, End, Extra, Link, Network, Place};
 use crate::paths::{self, Path};
 use crate::{Fault, NetworkError, links, render};
 use ipnet::IpNet;
-use recoded::config::Config;
 use recoded::config::error::ConfigError;
+use recoded::config::{Config, budget};
 use recoded_api::keys::{FLOW, Role};
+use recoded_pipeline::params::FlowCode;
 use recoded_secure::PublicKey;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An interface of a node that carries coded packets.
 #[derive(Clone, Debug)]
@@ -255,14 +256,24 @@ fn relays(ways: &[Vec<usize>]) -> Vec<usize> {
 }
 
 /// Has the parser of the daemon read the file of every node. Its mistakes are told by the lines of
-/// the network that they come from, once for all nodes.
-pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
+/// the network that they come from, once for all nodes. Gives [`Network::windows`].
+pub(crate) fn check(
+    network: &Network,
+    errors: &mut Vec<NetworkError>,
+) -> BTreeMap<(usize, u32), usize> {
     let mut said = BTreeSet::new();
+    let mut configs = Vec::new();
     for (index, node) in network.nodes.iter().enumerate() {
         let needs = of(network, index);
         let text = render::render(network, index);
         // MTUs are those of the node, so they count as the default here.
-        let Err(refused) = Config::parse(&node.name, &text, &|_| None) else { continue };
+        let refused = match Config::parse(&node.name, &text, &|_| None) {
+            Ok((_, _, config)) => {
+                configs.push(config);
+                continue;
+            }
+            Err(refused) => refused,
+        };
         for error in refused.errors {
             let fault = ConfigError { place: String::new(), ..error.clone() }.to_string();
             let (place, line) = origin(network, &needs, &error.place, &fault)
@@ -274,6 +285,32 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
             errors.push(NetworkError { line, place, fault });
         }
     }
+    if errors.is_empty() { windows(network, &configs) } else { BTreeMap::new() }
+}
+
+/// Sources whose streams would keep more packets than another node of their path has memory for, and
+/// how many that has: a hub of many boxes has less for each than a box of one.
+fn windows(network: &Network, configs: &[Config]) -> BTreeMap<(usize, u32), usize> {
+    let fits = |config: &Config| budget::window(config.base(), &config.flows);
+    let most: Vec<usize> = configs.iter().map(fits).collect();
+    let least_of = |path: &Path| {
+        let passed = most.iter().enumerate().filter(|(node, _)| path.passes(*node));
+        passed.map(|(_, window)| *window).min()
+    };
+    let mut windows = BTreeMap::new();
+    for (node, config) in configs.iter().enumerate() {
+        for flow in config.flows.iter().filter(|flow| !flow.written.stream_symbols) {
+            let FlowCode::Stream(stream) = flow.params.code else { continue };
+            // A path has its own number, and the next one for the way back.
+            let begun = network.paths.iter().filter(|path| path.id <= flow.params.id);
+            let path = begun.max_by_key(|path| path.id);
+            let least = path.and_then(least_of).unwrap_or(usize::MAX);
+            if least < stream.window_symbols {
+                windows.insert((node, flow.params.id), least);
+            }
+        }
+    }
+    windows
 }
 
 /// What in the network a place in the file of a node follows from, and in which line it is: that of

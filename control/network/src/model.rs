@@ -5,6 +5,7 @@ use crate::paths::{self, Path};
 use crate::reader::{Entry, Reader, Text};
 use crate::{Fault, NetworkError, NetworkErrors, boxes, links};
 use recoded_api::keys::DAEMON;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use toml::de::{DeTable, DeValue};
@@ -131,6 +132,9 @@ pub struct Network {
     pub links: Vec<Link>,
     /// The paths.
     pub paths: Vec<Path>,
+    /// `stream_symbols` of sources, by node and flow, where another node of the path has no memory
+    /// for as many packets as theirs.
+    pub(crate) windows: BTreeMap<(usize, u32), usize>,
 }
 
 const PARTS: &str = "[nodes], [[link]], [[path]], [daemon], auth, config, private_key and sudo";
@@ -174,7 +178,7 @@ impl Network {
             nodes::check(&network, &mut errors);
         }
         if errors.is_empty() {
-            boxes::check(&network, &mut errors);
+            network.windows = boxes::check(&network, &mut errors);
         }
         network.auth = auth;
         if errors.is_empty() { Ok(network) } else { Err(NetworkErrors::new(file, errors)) }
@@ -219,6 +223,7 @@ fn read(
         nodes: Vec::new(),
         links: Vec::new(),
         paths: Vec::new(),
+        windows: BTreeMap::new(),
     };
     match daemon.as_ref().map(|entry| (entry, entry.value)) {
         Some((entry, DeValue::Table(table))) => {

@@ -64,6 +64,9 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
         if flow.is_one_way && flow.role != Role::Relay && !is_written {
             table.insert("repair", false.into());
         }
+        if let Some(window) = network.windows.get(&(node, flow.id)) {
+            table.insert("stream_symbols", i64::try_from(*window).unwrap_or(i64::MAX).into());
+        }
         with(table, flow.extras.iter().copied())
     });
     text + &lines("flow", flows)

@@ -7,6 +7,7 @@
 
 use recoded::config::Config;
 use recoded_network::Network;
+use recoded_pipeline::params::FlowCode;
 use std::path::Path;
 
 const LINE: &str = include_str!("golden/net.toml");
@@ -52,6 +53,41 @@ fn line_of_three_boxes_becomes_three_short_files() {
     for (name, text, config) in files(&format!("auth = \"hop\"\n{LINE}")) {
         assert!(config.flows.iter().all(|flow| flow.edge.is_none()), "{name}: {text}");
         assert!(!config.neighbours.is_empty(), "{text}");
+    }
+}
+
+/// Boxes with defaults, each with a path to a hub with the default memory, in which all of their
+/// windows fit.
+#[test]
+fn hub_of_two_hundred_boxes_has_memory_for_what_each_of_them_sends() {
+    let hub = |clients: usize| {
+        let mut text = "auth = \"none\"\n[nodes]\nhub = {}\n".to_owned();
+        let names = (0..clients).map(|client| format!("c{client}"));
+        text.extend(names.clone().map(|name| format!("{name} = {{}}\n")));
+        for (client, name) in names.enumerate() {
+            text += &format!(
+                "[[link]]\n{name} = \"10.1.{client}.2 dev eth0\"\nhub = \"10.0.0.1 dev eth0\"\n\
+                 [[path]]\nfrom = \"{name}\"\nto = \"hub\"\n\
+                 tunnel = [\"10.99.{client}.1/24\", \"10.99.{client}.2/24\"]\n"
+            );
+        }
+        files(&text)
+    };
+    let windows = |config: &Config| -> Vec<usize> {
+        let codes = config.flows.iter().map(|flow| flow.params.code);
+        let streams = codes.filter_map(|code| match code {
+            FlowCode::Stream(stream) => Some(stream.window_symbols),
+            _ => None,
+        });
+        streams.collect()
+    };
+    for (clients, window) in [(200, 512), (20, 4096), (2, 32_768)] {
+        for (name, text, config) in hub(clients) {
+            let count = if name == "hub" { clients } else { 1 };
+            assert_eq!(windows(&config), vec![window; count], "{name}: {text}");
+            let is_said = name != "hub" && window < 32_768;
+            assert_eq!(text.contains("stream_symbols"), is_said, "{name}: {text}");
+        }
     }
 }
 

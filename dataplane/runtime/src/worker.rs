@@ -115,7 +115,8 @@ pub(crate) struct State {
 impl State {
     /// Of a worker that has just begun.
     pub(crate) fn new(topology: &Topology) -> State {
-        let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnel.mtu);
+        let tunnels = topology.tunnels.len();
+        let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnels, tunnel.mtu);
         let queues = topology.tunnels.iter().map(queue).collect();
         let [panics_at, spins_at] = [PANIC_VARIABLE, SPIN_VARIABLE].map(injected);
         let senders = topology.links.iter().map(|_| Senders::default()).collect();

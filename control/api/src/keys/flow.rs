@@ -320,13 +320,16 @@ pub const FLOW: Table = Table {
             name: "stream_symbols",
             roles: &[Source],
             code: STREAM,
+            is_auto: true,
             is_live: true,
             values: Whole(64, 32_768),
             unit: "packets",
-            default: Is("32768"),
+            default: Depends(
+                "32768, half for symbols above 2560 bytes, a quarter above 5120; halved, to 512 at \
+                 least, until all flows of this host fit its memory",
+            ),
             meaning: "Packets that every node keeps until the next one has them, rounded up to a \
-                power of two: what one hop sends in two round trips or more. By default half for \
-                symbols above 2560 bytes, a quarter above 5120.",
+                power of two: what one hop sends in two round trips or more.",
             ..KEY
         },
         Key {

@@ -6,7 +6,7 @@ use super::error::ConfigError;
 use super::find;
 use super::names::written;
 use super::reader::{Reader, unicast};
-use super::{Backend, Config, Flow, Link, Neighbour};
+use super::{Backend, Config, Flow, Link, Neighbour, Written};
 use recoded_api::keys::NEIGHBOUR;
 use recoded_pipeline::params::{FlowParams, Role};
 use recoded_runtime::secure::{GROUP_SINKS_MAX, PublicKey};
@@ -183,18 +183,9 @@ impl FlowKeys {
     }
 
     /// The flow that has them.
-    pub fn of(self, params: FlowParams, symbol_bytes_given: bool, code_is_auto: bool) -> Flow {
+    pub fn of(self, params: FlowParams, written: Written) -> Flow {
         let FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key, strict: _ } = self;
-        Flow {
-            params,
-            symbol_bytes_given,
-            code_is_auto,
-            edge,
-            sink_keys,
-            edge_group,
-            relay_keys,
-            source_key,
-        }
+        Flow { params, written, edge, sink_keys, edge_group, relay_keys, source_key }
     }
 }
 

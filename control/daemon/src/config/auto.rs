@@ -3,7 +3,7 @@
 //! What a path does while it runs decides nothing: a next hop that is down answers no less than
 //! one without a way back, so a choice by answers would change with every outage.
 
-use super::code::{CodeSettings, STREAM_SYMBOLS, stream_profile};
+use super::code::{self, CodeSettings, STREAM_SYMBOLS};
 use super::reader::Reader;
 use recoded_pipeline::params::{FlowCode, Redundancy, StreamParams};
 
@@ -29,9 +29,11 @@ pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
     let FlowCode::Stream(stream) = chosen.code else {
         let rule = "code = \"auto\" is rlnc here, which has no profiles";
         reader.unsuitable("stream_profile", rule);
+        let rule = "code = \"auto\" is rlnc here, which keeps generations";
+        reader.unsuitable("stream_symbols", rule);
         return chosen;
     };
-    let stream = StreamParams { profile: stream_profile(reader), ..stream };
+    let stream = code::stream(reader, stream.window_symbols);
     CodeSettings { code: FlowCode::Stream(stream), ..chosen }
 }
 
@@ -108,7 +110,7 @@ mod tests {
         for (text, code) in files {
             let config = parse(&text).expect("valid");
             assert_eq!(config.flows[0].params.code.name(), code, "{text}");
-            assert_eq!(config.flows[0].code_is_auto, !text.contains("code = \"rlnc\""));
+            assert_eq!(config.flows[0].written.code, text.contains("code = \"rlnc\""));
             assert_eq!(parse(&config.to_toml()).expect("valid"), config);
         }
     }
@@ -122,6 +124,18 @@ mod tests {
         assert_eq!(parse(&config.to_toml()).expect("valid"), config);
         let said = "relay.toml:17: flow 1: stream_profile = \"interactive\" does not apply: code = \
                     \"auto\" is rlnc here, which has no profiles";
+        assert_eq!(errors(&format!("{file}repair = false\n")), said);
+    }
+
+    #[test]
+    fn window_is_kept_where_auto_is_a_stream_and_refused_elsewhere() {
+        let file = format!("{HEAD}{SOURCE}stream_symbols = 1024\n");
+        let config = parse(&file).expect("valid");
+        let FlowCode::Stream(stream) = config.flows[0].params.code else { panic!("no stream") };
+        assert_eq!(stream.window_symbols, 1024);
+        assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+        let said = "relay.toml:17: flow 1: stream_symbols = 1024 does not apply: code = \"auto\" is \
+                    rlnc here, which keeps generations";
         assert_eq!(errors(&format!("{file}repair = false\n")), said);
     }
 
@@ -144,7 +158,6 @@ mod tests {
     fn keys_of_codes_are_refused_where_auto_chooses() {
         for (line, rule) in [
             ("generation_size = 16", "it is for code = \"rlnc\""),
-            ("stream_symbols = 64", "it is for code = \"stream\""),
             ("field = 16", "code = \"auto\" chooses it"),
             ("field = 256", "code = \"auto\" chooses it"),
         ] {

@@ -5,11 +5,12 @@
 //! flow is created, so their sum is known beforehand. Relays and sinks take what packets announce:
 //! at least one shard of usual size each, and what is left of the budget at most.
 
+use super::code::STREAM_SYMBOLS;
 use super::document::Section;
 use super::error::ConfigError;
 use super::reader::Reader;
 use super::{Daemon, Flow};
-use recoded_pipeline::params::Role;
+use recoded_pipeline::params::{FlowCode, Role, StreamParams};
 use recoded_runtime::{FrameSize, tunnel_queue_bytes, worker_memory_bytes};
 
 /// Budget when none is written: room for dozens of usual flows, not for a mistyped one.
@@ -23,6 +24,9 @@ const MEMORY_MAX: u64 = 1 << 40;
 
 /// Consumers that a refusal names.
 const NAMED_MAX: usize = 3;
+
+/// Packets that a stream keeps at least where memory decides: what 60 Mbit/s and 50 ms take.
+const WINDOW_MIN: usize = 512;
 
 /// Units, the largest last.
 const UNITS: [(&str, u64); 2] = [("MiB", 1 << 20), ("GiB", 1 << 30)];
@@ -104,7 +108,7 @@ fn consumers(base: Base<'_>, flows: &[Flow]) -> Vec<(String, u64)> {
     consumers.push(("frames".to_owned(), on_all(frames)));
     consumers.push((
         "queues of tunnels".to_owned(),
-        on_all(tunnels * tunnel_queue_bytes(daemon.workers)),
+        on_all(tunnels * tunnel_queue_bytes(daemon.workers, tunnels)),
     ));
     consumers
 }
@@ -118,6 +122,40 @@ pub fn needed(base: Base<'_>, flows: &[Flow]) -> u64 {
 /// packets announce.
 pub fn for_flows(base: Base<'_>) -> u64 {
     base.daemon.memory.saturating_sub(needed(base, &[]))
+}
+
+/// Has streams whose `stream_symbols` is not written keep what fits into `memory` together: at a hub
+/// of many tunnels less each than at a box of one.
+pub fn fit_windows(base: Base<'_>, flows: &mut [Flow]) {
+    let window = window(base, flows);
+    flows.iter_mut().for_each(|flow| narrow(flow, window));
+}
+
+/// The largest window that all streams of a node fit into `memory` with, those that pass or end
+/// here included, whose windows their sources announce: a power of two, and no less than
+/// [`WINDOW_MIN`] packets, with which they need not fit.
+pub fn window(base: Base<'_>, flows: &[Flow]) -> usize {
+    let halves = std::iter::successors(Some(STREAM_SYMBOLS), |window| Some(window / 2));
+    let fits = |window: &usize| {
+        let mut flows = flows.to_vec();
+        for flow in &mut flows {
+            narrow(flow, *window);
+            if !matches!(flow.params.role, Role::Source { .. }) {
+                flow.params.code = FlowCode::Stream(StreamParams::new(*window));
+            }
+        }
+        needed(base, &flows) <= base.daemon.memory
+    };
+    halves.take_while(|window| *window > WINDOW_MIN).find(fits).unwrap_or(WINDOW_MIN)
+}
+
+/// No more packets than `window` in a stream whose number of them is not written.
+fn narrow(flow: &mut Flow, window: usize) {
+    if let FlowCode::Stream(stream) = &mut flow.params.code
+        && !flow.written.stream_symbols
+    {
+        stream.window_symbols = stream.window_symbols.min(window);
+    }
 }
 
 /// Refuses a configuration that needs more than it may have.
@@ -157,6 +195,7 @@ pub fn refuse_beyond(
 
 #[cfg(test)]
 mod tests {
+    use super::super::Config;
     use super::super::tests::{HEAD, RELAY, SINK, errors, parse};
     use super::*;
 
@@ -213,6 +252,57 @@ mod tests {
         assert!((16 << 20..=64 << 20).contains(&needed), "{needed}");
         // Only frames and queues are taken from what packets may announce here: there is no source.
         assert!(for_flows(config.base()) > (64 << 20) - needed);
+    }
+
+    /// A hub with so many clients, each with a tunnel and a flow each way.
+    fn hub(clients: usize, daemon: &str, source: &str) -> String {
+        let mut text = format!("[daemon]\n{daemon}[[link]]\nname = \"l\"\ninterface = \"eth0\"\n");
+        for client in 0..clients {
+            let (tunnel, address) = (format!("rec{client}"), format!("10.1.{client}.2"));
+            let flow = |id: usize| format!("[[flow]]\nid = {id}\ntunnel = \"{tunnel}\"\n");
+            let place = format!("{{ link = \"l\", address = \"{address}\" }}");
+            text += &format!(
+                "[[tunnel]]\nname = \"{tunnel}\"\naddress = \"10.99.{client}.1/24\"\n\
+                 {}role = \"source\"\nnext_hops = [{place}]\n{source}\
+                 {}role = \"sink\"\nupstream = {place}\n",
+                flow(2 * client),
+                flow(2 * client + 1),
+            );
+        }
+        text
+    }
+
+    /// Of all sources.
+    fn windows(config: &Config) -> Vec<usize> {
+        let flows = config.flows.iter().filter_map(|flow| match flow.params.code {
+            FlowCode::Stream(stream) => Some(stream.window_symbols),
+            _ => None,
+        });
+        flows.collect()
+    }
+
+    #[test]
+    fn streams_of_many_tunnels_fit_the_default_memory_and_share_it() {
+        for (clients, window) in [(1, 32_768), (4, 16_384), (20, 4096), (64, 512), (200, 512)] {
+            let config = parse(&hub(clients, "", "")).expect("it fits");
+            assert_eq!(windows(&config), vec![window; clients], "{clients} clients");
+            assert!(needed(config.base(), &config.flows) <= config.daemon.memory);
+            assert_eq!(parse(&config.to_toml()).expect("valid"), config);
+        }
+        // More memory, longer windows; a box with little has what it has room for.
+        let config = parse(&hub(20, "memory = \"4 GiB\"\n", "")).expect("it fits");
+        assert_eq!(windows(&config), vec![32_768; 20]);
+        let config = parse(&hub(1, "memory = \"64 MiB\"\nframes = 4096\n", "")).expect("it fits");
+        assert_eq!(windows(&config), [8192]);
+    }
+
+    #[test]
+    fn windows_that_are_written_stay_and_are_refused_where_they_do_not_fit() {
+        let config = parse(&hub(8, "", "stream_symbols = 16384\n")).expect("it fits");
+        assert_eq!(windows(&config), vec![16_384; 8]);
+        let said = errors(&hub(20, "", "stream_symbols = 32768\n"));
+        assert!(said.contains("memory = \"512 MiB\" is too little"), "{said}");
+        assert!(said.contains("flow 0 (source) 50 MiB"), "{said}");
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl CodeSettings {
                 FlowCode::Rlnc
             }
             Word::Window => FlowCode::Window(window(reader, field)),
-            _ => FlowCode::Stream(stream(reader)),
+            _ => FlowCode::Stream(stream(reader, STREAM_SYMBOLS)),
         };
         CodeSettings { code, field, generation_size }
     }
@@ -218,14 +218,15 @@ fn window(reader: &mut Reader<'_>, field: FieldOrder) -> WindowParams {
     WindowParams { window_symbols, density: u8::try_from(density).unwrap_or(15) }
 }
 
-fn stream(reader: &mut Reader<'_>) -> StreamParams {
+/// Reads the parameters of a stream, whose window is `symbols` where none is written.
+pub fn stream(reader: &mut Reader<'_>, symbols: usize) -> StreamParams {
     let rule = "a node keeps 64 to 32768 packets";
-    let window_symbols = reader.whole("stream_symbols", 64..=32_768, rule, STREAM_SYMBOLS);
+    let window_symbols = reader.whole("stream_symbols", 64..=32_768, rule, symbols);
     StreamParams { window_symbols, profile: stream_profile(reader) }
 }
 
 /// Reads the profile of a stream.
-pub fn stream_profile(reader: &mut Reader<'_>) -> StreamProfile {
+fn stream_profile(reader: &mut Reader<'_>) -> StreamProfile {
     let rule = "it is \"balanced\" or \"interactive\"";
     reader.choice("stream_profile", &STREAM_PROFILES, rule).unwrap_or_default()
 }
@@ -315,7 +316,6 @@ mod tests {
             (SOURCE, window, "window_symbols = 0", range, "a window has 1 to 4095 symbols"),
             (SOURCE, stream, "stream_symbols = 32", range, "a node keeps 64 to 32768 packets"),
             (SOURCE, stream, "field = 16", "is not a field we have", "a stream is over field 256"),
-            (SOURCE, "", "stream_symbols = 64", none, "it is for code = \"stream\""),
             (
                 SOURCE,
                 stream,

@@ -157,7 +157,7 @@ impl Fit<'_> {
     fn cure(&self, unit: &Unit) -> String {
         let room = unit.room(self.flow.params.symbol_bytes);
         if let Some(symbols) = self.symbols_min(unit) {
-            let code = if self.flow.code_is_auto { "with code = \"rlnc\", " } else { "" };
+            let code = if self.flow.written.code { "" } else { "with code = \"rlnc\", " };
             return format!("{code}{} = {symbols} is the least that works", unit.key);
         }
         if room >= usize::from(tunnel_mtu_min(&self.tunnel.addresses)) {
@@ -181,7 +181,7 @@ impl Fit<'_> {
                 FlowCode::Bats(bats) => bats.source_symbols = *symbols,
                 _ => params.generation_size = *symbols,
             }
-            if !self.flow.symbol_bytes_given {
+            if !self.flow.written.symbol_bytes {
                 // Longer vectors leave less for a symbol.
                 params.symbol_bytes = self.paths.symbol_room(&params).default;
             }

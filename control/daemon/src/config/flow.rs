@@ -9,7 +9,7 @@ use super::find;
 use super::fit::default_tunnel_mtu;
 use super::reader::{Reader, float, shown, unicast};
 use super::symbol::{Mtus, Paths, SYMBOL_BYTES_MAX, SYMBOL_BYTES_MIN, SymbolRoom, symbol_bytes_in};
-use super::{Flow, Link, Neighbour, Tunnel, refuse_duplicates};
+use super::{Flow, Link, Neighbour, Tunnel, Written, refuse_duplicates};
 use recoded_api::keys::{FLOW, Role as Kind};
 use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{
@@ -122,7 +122,12 @@ pub fn flow(
         generations,
     };
     refuse_beyond_frame(reader, &params, context.frame_size);
-    Some(keys.of(params, given_bytes.is_some(), written.is_none()))
+    let written = Written {
+        code: written.is_some(),
+        symbol_bytes: given_bytes.is_some(),
+        stream_symbols: reader.value("stream_symbols").is_some(),
+    };
+    Some(keys.of(params, written))
 }
 
 /// `shards`, or as many as workers.

@@ -204,10 +204,8 @@ pub struct Tunnel {
 pub struct Flow {
     /// What the pipeline gets.
     pub params: FlowParams,
-    /// Whether the size of symbols was configured; otherwise it follows the MTU.
-    pub symbol_bytes_given: bool,
-    /// Source: whether [`auto`] chose the code.
-    pub code_is_auto: bool,
+    /// What was configured of what follows other things else.
+    pub written: Written,
     /// Source and sink: the other end.
     pub edge: Option<Known>,
     /// Source: the sinks, where there are several.
@@ -218,6 +216,17 @@ pub struct Flow {
     pub relay_keys: Vec<PublicKey>,
     /// Relay: the source, which grants it what it verifies symbols by.
     pub source_key: Option<PublicKey>,
+}
+
+/// Which keys of a flow were configured.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// False: [`auto`] chose the code of this source.
+    pub code: bool,
+    /// False: the size of symbols follows the MTU.
+    pub symbol_bytes: bool,
+    /// False: the window of a stream follows `memory`, see [`budget::fit_windows`].
+    pub stream_symbols: bool,
 }
 
 impl Flow {
@@ -343,6 +352,7 @@ impl Config {
         }
         let interfaces = Interfaces { links: links.len(), tunnels: tunnels.len() };
         let memory = budget::Base { daemon: &daemon, interfaces, frame_size };
+        budget::fit_windows(memory, &mut flows);
         budget::refuse_beyond(&document.daemon, memory, &flows, &mut errors);
         if !errors.is_empty() {
             return Err(ConfigErrors::new(&document.file, errors));

@@ -202,15 +202,19 @@ pub fn spread(spread: Spread) -> &'static str {
 
 /// What was chosen automatically stays a comment.
 fn source_code(text: &mut String, flow: &Flow) {
-    if flow.code_is_auto {
+    if flow.written.code {
+        code_keys(text, &flow.params);
+    } else {
         key(text, "code", Word::Auto.name());
         let mut chosen = String::new();
         code_keys(&mut chosen, &flow.params);
         text.extend(chosen.lines().map(|line| format!("# auto: {line}\n")));
-    } else {
-        code_keys(text, &flow.params);
     }
     if let FlowCode::Stream(stream) = flow.params.code {
+        if !flow.written.stream_symbols {
+            text.push_str("# follows memory: ");
+        }
+        key(text, "stream_symbols", whole(stream.window_symbols));
         key(text, "stream_profile", stream.profile.name());
     }
 }
@@ -226,13 +230,13 @@ fn code_keys(text: &mut String, params: &FlowParams) {
             key(text, "window_symbols", whole(window.window_symbols));
             key(text, "density", i64::from(window.density));
         }
-        FlowCode::Stream(stream) => key(text, "stream_symbols", whole(stream.window_symbols)),
+        FlowCode::Stream(_) => {}
     }
 }
 
 /// A size that follows the MTU stays a comment, so that the text can be used as a file elsewhere.
 fn symbol_bytes(text: &mut String, flow: &Flow) {
-    if !flow.symbol_bytes_given {
+    if !flow.written.symbol_bytes {
         text.push_str("# follows the MTU: ");
     }
     key(text, "symbol_bytes", whole(flow.params.symbol_bytes));

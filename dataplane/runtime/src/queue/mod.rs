@@ -37,7 +37,11 @@ use store::Store;
 /// packets wait here, and lost half its rate for ten seconds where there was room for 2048.
 const PACKETS_MEMORY_BYTES: usize = 16 << 20;
 
-/// And at one worker, at least.
+/// Tunnels that each have as much. More of them share what these have, since they share the links of
+/// the node, too, whose rate decides how much can wait.
+const WHOLE_TUNNELS: usize = 6;
+
+/// And at one worker, at least; of a tunnel of many, a sixteenth.
 const PACKETS_MEMORY_MIN_BYTES: usize = 4 << 20;
 
 /// Shortest place for a packet. Larger ones would only waste memory, smaller ones take more for
@@ -58,17 +62,24 @@ const DROP_PACKETS_MAX: usize = 64;
 /// Shortest IPv4 header: packets below are not marked.
 const HEADER_BYTES_MIN: usize = 20;
 
-/// What the queue of a tunnel at one of so many workers allocates.
-pub const fn memory_bytes(workers: usize) -> usize {
-    let packets = packets_memory_bytes(workers);
+/// What the queue of one of so many tunnels at one of so many workers allocates.
+pub const fn memory_bytes(workers: usize, tunnels: usize) -> usize {
+    let packets = packets_memory_bytes(workers, tunnels);
     packets
         + packets / PLACE_BYTES_MIN * (size_of::<store::Place>() + size_of::<u32>())
         + FLOWS * (size_of::<Flow>() + size_of::<u16>() + size_of::<u32>())
 }
 
-const fn packets_memory_bytes(workers: usize) -> usize {
-    let share = PACKETS_MEMORY_BYTES / if workers == 0 { 1 } else { workers };
-    if share < PACKETS_MEMORY_MIN_BYTES { PACKETS_MEMORY_MIN_BYTES } else { share }
+const fn packets_memory_bytes(workers: usize, tunnels: usize) -> usize {
+    let of_tunnel = WHOLE_TUNNELS * PACKETS_MEMORY_BYTES / at_least(tunnels, WHOLE_TUNNELS);
+    let share = if tunnels > WHOLE_TUNNELS { 16 } else { 1 };
+    let least = PACKETS_MEMORY_MIN_BYTES / share;
+    at_least(of_tunnel / at_least(workers, 1), least)
+}
+
+/// `usize::max`, which is not const.
+const fn at_least(bytes: usize, least: usize) -> usize {
+    if bytes < least { least } else { bytes }
 }
 
 /// The packets of one tunnel that wait at one worker.
@@ -100,9 +111,10 @@ struct Flow {
 }
 
 impl FairQueue {
-    /// A queue at one of so many workers, for packets of at most `packet_bytes`.
-    pub(crate) fn new(workers: usize, packet_bytes: u16) -> FairQueue {
-        FairQueue::with(packets_memory_bytes(workers), FLOWS, packet_bytes)
+    /// A queue of one of so many tunnels at one of so many workers, for packets of at most
+    /// `packet_bytes`.
+    pub(crate) fn new(workers: usize, tunnels: usize, packet_bytes: u16) -> FairQueue {
+        FairQueue::with(packets_memory_bytes(workers, tunnels), FLOWS, packet_bytes)
     }
 
     fn with(memory_bytes: usize, flows: usize, packet_bytes: u16) -> FairQueue {
@@ -507,7 +519,7 @@ mod tests {
         queue.push((0, &[0x45; PLACE_BYTES_MIN + 1]), 0, &mut counters);
         assert_eq!(counters.queue_dropped[QueueDrop::Oversize as usize], 1);
         assert!(queue.is_empty());
-        let mut queue = FairQueue::new(1, u16::MAX);
+        let mut queue = FairQueue::new(1, 1, u16::MAX);
         queue.push((7, &[0x45; 65_535]), 0, &mut counters);
         assert_eq!(
             queue.pop(0, &mut counters).map(|(queue, packet)| (queue, packet.len())),
@@ -518,11 +530,15 @@ mod tests {
     #[test]
     fn memory_is_what_was_said_and_taken_at_start() {
         let mut queue = None;
-        for workers in [64, 1] {
-            let new = || queue = Some(FairQueue::new(workers, 1400));
+        for (workers, tunnels) in [(64, 1), (64, 200), (1, 200), (1, 1)] {
+            let new = || queue = Some(FairQueue::new(workers, tunnels, 1400));
             let taken = allocation_counter::measure(new);
-            assert!(taken.bytes_total <= memory_bytes(workers) as u64, "{taken:?}");
+            assert!(taken.bytes_total <= memory_bytes(workers, tunnels) as u64, "{taken:?}");
         }
+        // A few tunnels have all of it, more share what those have.
+        let all = |tunnels: usize| tunnels * memory_bytes(1, tunnels);
+        assert_eq!(memory_bytes(1, 1), memory_bytes(1, WHOLE_TUNNELS));
+        assert!(all(200) < all(WHOLE_TUNNELS) + 200 * FLOWS * size_of::<Flow>() * 2);
         let (mut queue, mut counters) = (queue.unwrap(), TunnelCounters::default());
         let packets: Vec<_> = (0..50).map(|flow| packet(flow, 0, 1300, 0)).collect();
         let taken = allocation_counter::measure(|| {

@@ -10,6 +10,7 @@ mod bed;
 mod beside;
 mod bonding;
 mod container;
+mod crowd;
 mod doctor;
 mod events;
 mod faults;

@@ -1,0 +1,94 @@
+//! Many boxes at one hub: what `recodectl render` makes of them fits the memory that the hub has by
+//! default, and all of them are heard at once, at its start and after its restart.
+//!
+//! ```text
+//!   c0 ─ l1 ─┐
+//!   c1 ─ l2 ─┼─ router ── hub
+//!      ...  ─┘
+//! ```
+
+use crate::common;
+use recoded_netns::{AuthPlan, Bed, BedConfig, Daemon, LinkConfig, Loss};
+use std::os::unix::fs::PermissionsExt;
+
+const CLIENTS: usize = 24;
+const ROUTER: usize = CLIENTS;
+const HUB: usize = CLIENTS + 1;
+
+/// What tells that a packet did not come as it was sent.
+const SPOILT: [&str; 3] = ["drop_version", "drop_type", "drop_truncated"];
+
+/// All boxes, roaming, each with a path to the hub. Little is written that has a default: frames,
+/// since the boxes share the memory of one machine, and no process that stands by.
+fn network(bed: &Bed) -> Vec<String> {
+    let keys = AuthPlan::new("full", HUB);
+    let mut text = "[daemon]\nframes = 1024\nstandby = false\n[nodes]\n".to_owned();
+    let mut paths = String::new();
+    for host in (0..CLIENTS).chain([HUB]) {
+        let file = bed.directory().join(format!("key{host}"));
+        std::fs::write(&file, keys.private(host)).unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        let roams = if host == HUB { "" } else { ", roams = true" };
+        let (key, file) = (keys.public(host), file.display());
+        text += &format!("n{host} = {{ key = \"{key}\", private_key = \"{file}\"{roams} }}\n");
+        if host != HUB {
+            let (own, far) = (format!("l{}", host + 1), format!("l{}", CLIENTS + 1));
+            paths += &format!(
+                "[[link]]\nn{host} = \"{} dev {own}\"\nn{HUB} = \"{} dev {far}\"\n\
+                 [[path]]\nfrom = \"n{host}\"\nto = \"n{HUB}\"\n\
+                 tunnel = [\"10.99.{host}.1/24\", \"10.99.{host}.2/24\"]\n",
+                Bed::west_address(host + 1),
+                Bed::east_address(CLIENTS + 1),
+            );
+        }
+    }
+    let network = recoded_network::Network::parse("net.toml", &(text + &paths));
+    network.unwrap_or_else(|errors| panic!("{errors}")).files()
+}
+
+/// All of them have keys, what came of them came whole, and packets pass.
+fn assert_all_are_served(bed: &Bed, clients: &[Daemon], hub: &Daemon) {
+    common::wait_for("keys of all", hub, || {
+        let sessions = hub.show().map(|state| state.sessions).unwrap_or_default();
+        let up = sessions.iter().filter(|session| session.age_seconds.is_some()).count();
+        up == 3 * CLIENTS
+    });
+    for (number, daemon) in clients.iter().enumerate() {
+        common::wait_for("its keys", daemon, || {
+            let sessions = daemon.show().map(|state| state.sessions).unwrap_or_default();
+            sessions.len() == 3 && sessions.iter().all(|session| session.age_seconds.is_some())
+        });
+        let state = daemon.show().unwrap();
+        for reason in SPOILT {
+            let count = state.verdicts.get(reason).copied();
+            assert_eq!(count, Some(0), "{reason} at box {number}:\n{}", daemon.log());
+        }
+        let refused: Vec<&str> = state.sessions.iter().map(|it| it.refusal.as_str()).collect();
+        assert!(!refused.contains(&"malformed"), "box {number}: {refused:?}");
+        let far = format!("10.99.{number}.2");
+        common::wait_for("an answer", daemon, || common::answers(&bed.hosts()[number], &far));
+    }
+}
+
+#[test]
+fn many_boxes_that_begin_at_once_are_all_heard_by_a_hub_with_defaults() {
+    let Some(_turn) = common::daemons() else { return };
+    let access = LinkConfig::new(Loss::independent(0.0), 1000.0);
+    let mut links: Vec<_> = (0..CLIENTS).map(|client| (client, ROUTER, access)).collect();
+    links.push((ROUTER, HUB, access));
+    let bed = Bed::build(&BedConfig::graph(&links)).unwrap();
+    let files = network(&bed);
+    let start = |host: usize, file: &str| {
+        let text = |socket: &str| format!("daemon.socket = \"{socket}\"\n{file}");
+        Daemon::start_with(&bed, host, text).unwrap()
+    };
+    let clients: Vec<Daemon> = (0..CLIENTS).map(|host| start(host, &files[host])).collect();
+    let mut hub = start(HUB, &files[CLIENTS]);
+    assert_all_are_served(&bed, &clients, &hub);
+    hub.kill();
+    hub.start_supervisor().unwrap();
+    hub.wait_until_it_answers().unwrap();
+    assert_all_are_served(&bed, &clients, &hub);
+    let memory = hub.resident_kib().unwrap() >> 10;
+    println!("{CLIENTS} boxes: the hub takes {memory} MiB");
+}
