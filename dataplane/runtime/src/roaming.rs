@@ -35,6 +35,11 @@ pub(crate) const PACKETS: u32 = 512;
 /// The same of messages of handshakes: what the gate admits in a second, and copies.
 pub(crate) const HANDSHAKES: u32 = 16;
 
+/// Neighbours that roam for which one more message is looked at: all of a hub ask at once when it
+/// starts, three copies each, and with [`HANDSHAKES`] alone two hundred waited for a quarter of a
+/// minute. The thread of keys reads them, and asks for cookies before it computes.
+const ROAMING_PER_HANDSHAKE: u32 = 4;
+
 /// Moves of a neighbour at once: a host whose networks change moves once or twice.
 const MOVES: u64 = 8;
 
@@ -177,16 +182,17 @@ impl Senders {
 pub(crate) struct Lookout {
     /// Numbers of keys under which neighbours that roam send, a bit each.
     keys: [u64; 4],
-    is_open: bool,
+    /// Neighbours on the link that roam.
+    roaming: u32,
     packets: u32,
     handshakes: u32,
 }
 
 impl Lookout {
-    /// Looks for packets under these keys of neighbours that roam, of whom there are some.
-    pub(crate) fn watch(&mut self, is_open: bool, keys: impl Iterator<Item = u8>) {
+    /// Looks for packets under these keys of so many neighbours that roam.
+    pub(crate) fn watch(&mut self, roaming: usize, keys: impl Iterator<Item = u8>) {
         self.keys = [0; 4];
-        self.is_open = is_open;
+        self.roaming = u32::try_from(roaming).unwrap_or(u32::MAX);
         for key in keys {
             self.keys[usize::from(key / 64)] |= 1 << (key % 64);
         }
@@ -194,12 +200,13 @@ impl Lookout {
 
     /// Allows as many as between two looks.
     pub(crate) fn refill(&mut self) {
-        (self.packets, self.handshakes) = (PACKETS, HANDSHAKES);
+        let handshakes = HANDSHAKES.saturating_add(self.roaming / ROAMING_PER_HANDSHAKE);
+        (self.packets, self.handshakes) = (PACKETS, handshakes);
     }
 
     /// Whether a packet is looked at.
     pub(crate) fn takes(&mut self, packet: &[u8]) -> bool {
-        if !self.is_open {
+        if self.roaming == 0 {
             return false;
         }
         if is_message(packet) {

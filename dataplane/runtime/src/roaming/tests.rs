@@ -162,7 +162,7 @@ fn a_look_takes_packets_of_known_keys_and_handshakes_of_each_a_bounded_number() 
     let mut message = [0; 200];
     let len = write_hop_handshake(&[9; 100], &mut message);
     let message = &message[..len];
-    lookout.watch(true, [3, 200].into_iter());
+    lookout.watch(1, [3, 200].into_iter());
     assert!(!lookout.takes(&with_key(3)) && !lookout.takes(message), "nothing is left yet");
     lookout.refill();
     assert!(!lookout.takes(&with_key(4)) && !lookout.takes(&with_key(3)[..12]));
@@ -170,8 +170,12 @@ fn a_look_takes_packets_of_known_keys_and_handshakes_of_each_a_bounded_number() 
         |lookout: &mut Lookout, packet: &[u8]| (0..1000).filter(|_| lookout.takes(packet)).count();
     assert_eq!(taken(&mut lookout, &with_key(200)), PACKETS as usize);
     assert_eq!(taken(&mut lookout, message), HANDSHAKES as usize, "they have a part of their own");
+    // A hub hears more of them at once.
+    lookout.watch(200, [3, 200].into_iter());
     lookout.refill();
-    lookout.watch(false, [].into_iter());
+    assert_eq!(taken(&mut lookout, message), HANDSHAKES as usize + 50);
+    lookout.refill();
+    lookout.watch(0, [].into_iter());
     assert!(!lookout.takes(&with_key(200)) && !lookout.takes(message));
 }
 
@@ -215,7 +219,7 @@ proptest! {
         packet in prop::collection::vec(any::<u8>(), 0..300), keys: Vec<u8>,
     ) {
         let mut lookout = Lookout::default();
-        lookout.watch(true, keys.iter().copied());
+        lookout.watch(1, keys.iter().copied());
         lookout.refill();
         let key = packet.last_chunk::<TRAILER_BYTES>().map(|trailer| trailer[0]);
         let is_known = key.is_some_and(|key| keys.contains(&key));

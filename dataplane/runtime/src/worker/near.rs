@@ -119,7 +119,7 @@ impl Worker {
             let Some(lookout) = port.lookout() else { continue };
             let roaming = || self.near.links[link].roaming();
             let keys = || roaming().flat_map(|peer| guard.key_ids(peer).map(move |id| (id, peer)));
-            lookout.watch(roaming().next().is_some(), keys().map(|(id, _)| id));
+            lookout.watch(roaming().count(), keys().map(|(id, _)| id));
             self.state.senders[link].fill(keys());
         }
     }
