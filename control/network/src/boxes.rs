@@ -14,7 +14,6 @@ use ipnet::IpNet;
 use recoded::config::error::ConfigError;
 use recoded::config::{Config, budget};
 use recoded_api::keys::{FLOW, Role};
-use recoded_pipeline::params::FlowCode;
 use recoded_secure::PublicKey;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -288,8 +287,8 @@ pub(crate) fn check(
     if errors.is_empty() { windows(network, &configs) } else { BTreeMap::new() }
 }
 
-/// Sources whose streams would keep more packets than another node of their path has memory for, and
-/// how many that has: a hub of many boxes has less for each than a box of one.
+/// Sources whose streams would keep more packets than another node of their path has memory for,
+/// and how many that has: a hub of many boxes has less for each than a box of one.
 fn windows(network: &Network, configs: &[Config]) -> BTreeMap<(usize, u32), usize> {
     let fits = |config: &Config| budget::window(config.base(), &config.flows);
     let most: Vec<usize> = configs.iter().map(fits).collect();
@@ -300,12 +299,12 @@ fn windows(network: &Network, configs: &[Config]) -> BTreeMap<(usize, u32), usiz
     let mut windows = BTreeMap::new();
     for (node, config) in configs.iter().enumerate() {
         for flow in config.flows.iter().filter(|flow| !flow.written.stream_symbols) {
-            let FlowCode::Stream(stream) = flow.params.code else { continue };
+            let Some(window) = flow.window() else { continue };
             // A path has its own number, and the next one for the way back.
             let begun = network.paths.iter().filter(|path| path.id <= flow.params.id);
             let path = begun.max_by_key(|path| path.id);
             let least = path.and_then(least_of).unwrap_or(usize::MAX);
-            if least < stream.window_symbols {
+            if least < window {
                 windows.insert((node, flow.params.id), least);
             }
         }

@@ -7,7 +7,6 @@
 
 use recoded::config::Config;
 use recoded_network::Network;
-use recoded_pipeline::params::FlowCode;
 use std::path::Path;
 
 const LINE: &str = include_str!("golden/net.toml");
@@ -74,12 +73,7 @@ fn hub_of_two_hundred_boxes_has_memory_for_what_each_of_them_sends() {
         files(&text)
     };
     let windows = |config: &Config| -> Vec<usize> {
-        let codes = config.flows.iter().map(|flow| flow.params.code);
-        let streams = codes.filter_map(|code| match code {
-            FlowCode::Stream(stream) => Some(stream.window_symbols),
-            _ => None,
-        });
-        streams.collect()
+        config.flows.iter().filter_map(recoded::config::Flow::window).collect()
     };
     for (clients, window) in [(200, 512), (20, 4096), (2, 32_768)] {
         for (name, text, config) in hub(clients) {

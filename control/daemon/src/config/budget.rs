@@ -124,8 +124,8 @@ pub fn for_flows(base: Base<'_>) -> u64 {
     base.daemon.memory.saturating_sub(needed(base, &[]))
 }
 
-/// Has streams whose `stream_symbols` is not written keep what fits into `memory` together: at a hub
-/// of many tunnels less each than at a box of one.
+/// Has streams whose `stream_symbols` is not written keep what fits into `memory` together: at a
+/// hub of many tunnels less each than at a box of one.
 pub fn fit_windows(base: Base<'_>, flows: &mut [Flow]) {
     let window = window(base, flows);
     flows.iter_mut().for_each(|flow| narrow(flow, window));
@@ -274,11 +274,7 @@ mod tests {
 
     /// Of all sources.
     fn windows(config: &Config) -> Vec<usize> {
-        let flows = config.flows.iter().filter_map(|flow| match flow.params.code {
-            FlowCode::Stream(stream) => Some(stream.window_symbols),
-            _ => None,
-        });
-        flows.collect()
+        config.flows.iter().filter_map(Flow::window).collect()
     }
 
     #[test]

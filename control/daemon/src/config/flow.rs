@@ -90,8 +90,6 @@ pub fn flow(
     let (recoding, adaptive) = (recoding(reader), reader.truth("adaptive").unwrap_or(true));
     refuse_spread(reader, spread, (kind, &coding.code));
     let (onward_share, lag_timeout_nanos) = (onward_share(reader), lag_timeout(reader));
-    let wrong_tags_max = wrong_tags_max(reader);
-
     let (role, further_upstreams) = role(kind, tunnel, upstreams)?;
     let params = FlowParams {
         id: id?,
@@ -118,16 +116,11 @@ pub fn flow(
         sealed: keys.seal(),
         tagged: keys.tag(),
         strict: keys.strict(),
-        wrong_tags_max,
+        wrong_tags_max: wrong_tags_max(reader),
         generations,
     };
     refuse_beyond_frame(reader, &params, context.frame_size);
-    let written = Written {
-        code: written.is_some(),
-        symbol_bytes: given_bytes.is_some(),
-        stream_symbols: reader.value("stream_symbols").is_some(),
-    };
-    Some(keys.of(params, written))
+    Some(keys.of(params, Written::read(reader, written.is_some(), given_bytes.is_some())))
 }
 
 /// `shards`, or as many as workers.

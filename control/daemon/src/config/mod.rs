@@ -58,7 +58,7 @@ use error::{ConfigError, ConfigErrors};
 use names::{Named, Names};
 use reader::Reader;
 use recoded_fpga::Card;
-use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::FrameSize;
 use recoded_runtime::secure::PublicKey;
 use std::collections::{BTreeMap, BTreeSet};
@@ -229,7 +229,21 @@ pub struct Written {
     pub stream_symbols: bool,
 }
 
+impl Written {
+    /// What a section says beside the code and the size of symbols.
+    fn read(reader: &Reader<'_>, code: bool, symbol_bytes: bool) -> Written {
+        let stream_symbols = reader.value("stream_symbols").is_some();
+        Written { code, symbol_bytes, stream_symbols }
+    }
+}
+
 impl Flow {
+    /// Packets that every node keeps of it, as its source says: of a stream.
+    pub fn window(&self) -> Option<usize> {
+        let FlowCode::Stream(stream) = self.params.code else { return None };
+        Some(stream.window_symbols)
+    }
+
     /// Whether it is encrypted to several sinks, of which this host may be one.
     pub fn is_group(&self) -> bool {
         self.edge_group || !self.sink_keys.is_empty()

@@ -37,8 +37,8 @@ use store::Store;
 /// packets wait here, and lost half its rate for ten seconds where there was room for 2048.
 const PACKETS_MEMORY_BYTES: usize = 16 << 20;
 
-/// Tunnels that each have as much. More of them share what these have, since they share the links of
-/// the node, too, whose rate decides how much can wait.
+/// Tunnels that each have as much. More of them share what these have, since they share the links
+/// of the node, too, whose rate decides how much can wait.
 const WHOLE_TUNNELS: usize = 6;
 
 /// And at one worker, at least; of a tunnel of many, a sixteenth.
