@@ -45,6 +45,13 @@ fn black_hole(neighbour: &FlowNeighbour, has_own_packets: bool) -> Option<String
     let lost = neighbour.lost_packet_bytes?;
     let arrived = neighbour.arrived_packet_bytes;
     let arrived = arrived.map_or(String::new(), |bytes| format!(", those of {bytes} bytes do"));
+    if let Some(needed) = neighbour.needed_packet_bytes {
+        return Some(format!(
+            "IP packets of {lost} bytes and more do not arrive at {}{arrived}, and no tunnel has so \
+             small an MTU: raise the MTU on the way to {needed} or more",
+            neighbour.next_hop
+        ));
+    }
     let follows = match has_own_packets {
         true => "the tunnel of the flow's source has a smaller MTU",
         false => "the flow's source makes shorter symbols",

@@ -12,7 +12,7 @@ use recoded_api::v1::{
     Engine, Flow, FlowNeighbour, HopLoss, Link, Parameters, Remote, Session, State, Tunnel,
 };
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, Role};
-use recoded_pipeline::report::{FlowCounters, FlowReport, NextHop, Remainder};
+use recoded_pipeline::report::{BlackHole, FlowCounters, FlowReport, NextHop, Remainder};
 use recoded_runtime::secure::TRAILER_BYTES;
 use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::collections::BTreeSet;
@@ -385,6 +385,10 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
             .black_hole
             .filter(|hole| hole.came_bytes > 0)
             .and_then(|hole| packet(&hop, hole.came_bytes)),
+        needed_packet_bytes: hop
+            .black_hole
+            .filter(BlackHole::is_below_tunnels)
+            .and_then(|hole| packet(&hop, hole.needed_bytes)),
         rate_mbit: hop.bytes_per_second * 8.0 / 1e6,
         round_trip_us: hop.heard.map(|heard| micros(heard.round_trip_nanos)),
         queue_us: hop.heard.map(|heard| micros(heard.queue_nanos)),

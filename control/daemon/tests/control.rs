@@ -208,6 +208,7 @@ fn next_hops_are_those_of_all_shards_together() {
         silent: true,
         lost_packet_bytes: Some(1431),
         arrived_packet_bytes: None,
+        needed_packet_bytes: None,
         share: Some(0.375),
         in_doubt: true,
         behind_us: Some(5_500_000.0),

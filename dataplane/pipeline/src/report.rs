@@ -115,6 +115,16 @@ pub struct BlackHole {
     pub came_bytes: u16,
     /// Least size that does not, as far as is known.
     pub lost_bytes: u16,
+    /// The least that a full packet of the flow has, whatever the path carries: of the least MTU of
+    /// a tunnel, and with what keys add.
+    pub needed_bytes: u16,
+}
+
+impl BlackHole {
+    /// Whether even a tunnel of the least MTU has packets that do not arrive.
+    pub fn is_below_tunnels(&self) -> bool {
+        self.lost_bytes <= self.needed_bytes
+    }
 }
 
 /// What a next hop of a stream reported.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Follows the paths until `stopped` hangs up.
 pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
-    let (mut silent, mut holes) = (Places::new(), Places::new());
+    let (mut silent, mut holes, mut narrow) = (Places::new(), Places::new(), Places::new());
     let (mut carriers, mut mtus) = (Carriers::default(), Mtus::default());
     while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
         let flows = flows(&node.shared.parts(), node.clock.now());
@@ -33,6 +33,9 @@ pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
         }
         for change in changes(&mut holes, &flows, |hop| hop.black_hole.is_some()) {
             log_black_hole(&node.topology, &flows, change);
+        }
+        for change in changes(&mut narrow, &flows, is_too_narrow) {
+            log_too_narrow(&node.topology, &flows, change);
         }
         carriers.follow(node, netlink, &flows);
         mtus.follow(node, netlink, &flows);
@@ -128,22 +131,54 @@ fn log_silence(topology: &Topology, Change { flow, peer, begins }: Change) {
 }
 
 /// Logs where large packets do not arrive, and where they do again.
-fn log_black_hole(topology: &Topology, flows: &[Flow], Change { flow, peer, begins }: Change) {
+fn log_black_hole(topology: &Topology, flows: &[Flow], change: Change) {
+    let Change { flow, peer, begins } = change;
     let neighbour = name(topology, peer);
     if !begins {
         return tracing::info!(flow, neighbour, "large packets arrive again");
     }
-    let hops = flows.iter().filter(|it| it.id == flow).flat_map(|it| &it.next_hops);
-    let hole = hops.filter(|hop| hop.peer == peer).find_map(|hop| hop.black_hole);
-    let Some(BlackHole { came_bytes, lost_bytes }) = hole else { return };
+    let Some(hole) = black_hole(flows, change).filter(|hole| !hole.is_below_tunnels()) else {
+        return;
+    };
     let address = topology.hops[usize::from(peer.0)].address;
-    let [lost, came] = [lost_bytes, came_bytes].map(|it| ip_packet_bytes(address, it.into()));
+    let [lost, came] =
+        [hole.lost_bytes, hole.came_bytes].map(|payload| ip_packet_bytes(address, payload.into()));
     tracing::warn!(
         flow,
         neighbour,
         "IP packets of {lost} bytes do not arrive, those of {came} do: the source of the flow is \
          told, which sends smaller ones"
     );
+}
+
+/// Whether a tunnel cannot become as small as the path.
+fn is_too_narrow(hop: &NextHop) -> bool {
+    hop.black_hole.is_some_and(|hole| hole.is_below_tunnels())
+}
+
+/// Logs where not even the packets of the smallest tunnel arrive, and where they do again.
+fn log_too_narrow(topology: &Topology, flows: &[Flow], change: Change) {
+    let Change { flow, peer, begins } = change;
+    let neighbour = name(topology, peer);
+    if !begins {
+        return tracing::info!(flow, neighbour, "packets of the least tunnel MTU arrive again");
+    }
+    let Some(hole) = black_hole(flows, change) else { return };
+    let address = topology.hops[usize::from(peer.0)].address;
+    let [lost, came, needed] = [hole.lost_bytes, hole.came_bytes, hole.needed_bytes]
+        .map(|payload| ip_packet_bytes(address, payload.into()));
+    tracing::warn!(
+        flow,
+        neighbour,
+        "IP packets of {lost} bytes do not arrive, those of {came} do, and no tunnel has so small \
+         an MTU: full packets are lost until the MTU on the way is {needed} bytes or more"
+    );
+}
+
+/// The sizes that do not arrive where something changed.
+fn black_hole(flows: &[Flow], Change { flow, peer, .. }: Change) -> Option<BlackHole> {
+    let hops = flows.iter().filter(|it| it.id == flow).flat_map(|it| &it.next_hops);
+    hops.filter(|hop| hop.peer == peer).find_map(|hop| hop.black_hole)
 }
 
 /// A neighbour as link:address.

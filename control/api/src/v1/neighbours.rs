@@ -25,6 +25,10 @@ pub struct FlowNeighbour {
     pub lost_packet_bytes: Option<u64>,
     /// The longest of those that arrived meanwhile.
     pub arrived_packet_bytes: Option<u64>,
+    /// Where the tunnel cannot become as small as the path: bytes of IP packets that the path has
+    /// to carry.
+    #[serde(default)]
+    pub needed_packet_bytes: Option<u64>,
     /// Path to one receiver: share of the newest symbols that went this way.
     #[serde(default)]
     pub share: Option<f64>,

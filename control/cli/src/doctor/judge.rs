@@ -259,10 +259,17 @@ fn flow(state: &State, flow: &Flow, findings: &mut Vec<Finding>) {
             let arrived = hop
                 .arrived_packet_bytes
                 .map_or(String::new(), |bytes| format!(", those of {bytes} bytes do"));
+            let cure = match hop.needed_packet_bytes {
+                Some(needed) => format!(
+                    "raise the MTU on the way to {needed} bytes or more; until then full packets \
+                     are lost, since no tunnel has so small an MTU"
+                ),
+                None => "raise the MTU on the way; until then the tunnel has a smaller one".into(),
+            };
             findings.push(warning(
                 &subject,
                 format!("packets of {lost} bytes do not arrive at {}{arrived}", hop.next_hop),
-                "raise the MTU on the way; until then the tunnel has a smaller one".into(),
+                cure,
             ));
         }
     }

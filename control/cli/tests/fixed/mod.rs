@@ -316,6 +316,7 @@ fn stream_source() -> Flow {
         silent: false,
         lost_packet_bytes: Some(1473),
         arrived_packet_bytes: Some(1400),
+        needed_packet_bytes: None,
         share: Some(0.812),
         in_doubt: false,
         behind_us: Some(0.0),
@@ -327,8 +328,9 @@ fn stream_source() -> Flow {
         silent: false,
         in_doubt: true,
         share: Some(0.188),
-        lost_packet_bytes: None,
-        arrived_packet_bytes: None,
+        lost_packet_bytes: Some(668),
+        arrived_packet_bytes: Some(228),
+        needed_packet_bytes: Some(671),
         ..near.clone()
     };
     let never_heard = FlowNeighbour {

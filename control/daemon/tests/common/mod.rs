@@ -148,7 +148,8 @@ fn next_hop(seconds: u64, loss: f64) -> NextHop {
     let round_trip_nanos = seconds * 1_000_000;
     let at = (20 - seconds) * SECOND;
     let heard = HeardHop { at, round_trip_nanos, queue_nanos: 5_000, loss: Some(loss) };
-    let black_hole = Some(BlackHole { came_bytes: 0, lost_bytes: 1400 + seconds as u16 });
+    let black_hole =
+        Some(BlackHole { came_bytes: 0, lost_bytes: 1400 + seconds as u16, needed_bytes: 643 });
     let (peer, bytes_per_second, heard) = (PeerId(0), 1e6, Some(heard));
     let (planned, silence) = (Planned::default(), SILENT_NANOS);
     let waits_since = Some(at - SECOND / 2);

@@ -467,7 +467,7 @@ impl Mender {
     /// Whether a packet that would leave is too large for the link.
     pub(crate) fn refuses(&mut self, bytes: usize) -> bool {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
-        self.sent.wish(bytes);
+        self.sent.sizes_mut().wish(bytes);
         self.sent.sizes().exceeds(bytes)
     }
 

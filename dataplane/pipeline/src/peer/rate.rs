@@ -27,6 +27,7 @@ use crate::peer::headroom::Headroom;
 use crate::peer::own::Own;
 use crate::peer::policed::{Flow, Policed};
 use crate::peer::sample::{Round, Sample};
+use crate::peer::sizes::Vanishing;
 use onward::{Onward, STALLED_NANOS};
 use seen::{FACTOR_LEAST, Seen, unscaled_own, unscaled_target};
 use stays::{Drain, EMPTY, Rival};
@@ -122,6 +123,8 @@ pub(crate) struct Rate {
     unhindered: f64,
     before_silence: Option<f64>,
     before_stall: Option<f64>,
+    /// What it was before larger packets began to vanish, as far as is known.
+    before_doubt: Option<f64>,
     /// What the neighbour sends on, while packets wait there.
     onward: Onward,
     /// When there was no queue last, what the link carried then, and the least and the most queue
@@ -181,6 +184,7 @@ impl Rate {
             unhindered: FIRST,
             before_silence: None,
             before_stall: None,
+            before_doubt: None,
             onward: Onward::default(),
             empty_at: 0,
             empty_rate: 0.0,
@@ -211,6 +215,13 @@ impl Rate {
     /// How long so many bytes take.
     pub(crate) fn nanos(&self, bytes: usize) -> Nanos {
         (bytes as f64 * 1e9 / self.bytes_per_second) as Nanos
+    }
+
+    /// How long a probe of so many bytes takes. While larger packets than come may vanish, the link
+    /// carries what it did before.
+    pub(crate) fn nanos_of_probe(&self, bytes: usize) -> Nanos {
+        let before = self.before_doubt.unwrap_or(0.0);
+        (bytes as f64 * 1e9 / self.bytes_per_second.max(before)) as Nanos
     }
 
     /// Sends so many bytes; how long they take.
@@ -268,6 +279,22 @@ impl Rate {
     pub(crate) fn heard(&mut self) {
         let before = self.before_silence.take();
         self.resume(before);
+    }
+
+    /// Notes whether large packets vanish. Where they did, what arrived meanwhile was all that was
+    /// small, and the link carries what it did before.
+    pub(crate) fn note_vanishing(&mut self, vanishing: Vanishing) {
+        match vanishing {
+            Vanishing::No => self.before_doubt = None,
+            Vanishing::InDoubt => {
+                self.before_doubt.get_or_insert(self.bytes_per_second);
+            }
+            Vanishing::Shown => {
+                // Losses in a row by chance, too, end here: they leave the rate as it is.
+                let before = self.before_doubt.take();
+                self.resume(before.filter(|before| before * RETURN > self.bytes_per_second));
+            }
+        }
     }
 
     /// A path that is back likely carries what it did: a start, from there.

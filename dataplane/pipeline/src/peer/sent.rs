@@ -196,9 +196,9 @@ impl Sent {
         &self.sizes
     }
 
-    /// Notes that a packet of so many bytes would leave, if it were not too large.
-    pub(crate) fn wish(&mut self, bytes: u16) {
-        self.sizes.wish(bytes);
+    /// The same, to be told of them or asked once.
+    pub(crate) fn sizes_mut(&mut self) -> &mut Sizes {
+        &mut self.sizes
     }
 
     /// Bytes of the probe that leaves now, if one is due.

@@ -6,7 +6,7 @@
 //!            lost, larger than any that came       32 of them lost        limit found
 //!  no limit ---------------------------------> doubt -----------> search ------------> rest
 //!      ^  <------------------------------------  |                  ^                    |
-//!      |           as large a one came                              `--- 5 s, traffic ---'
+//!      |           as large a one came                              `- 1 to 5 s, traffic '
 //!      `------- the largest that was sent came ------------------------------------------'
 //! ```
 //!
@@ -15,8 +15,8 @@
 //!   again settles it, probes of the size in doubt and of smaller ones take turns.
 //! - **Search**: the limit is what came since the doubt began. Probes between that and what was
 //!   lost, each size three times, bring it within 8 bytes of what passes.
-//! - **Rest**: every 5 s, while there is traffic, three probes that are a little larger. When one
-//!   comes, the search begins again at the largest that was sent.
+//! - **Rest**: after 1, 2, 4 s and then every 5 s, while there is traffic, three probes that are a
+//!   little larger. When one comes, the search begins again at the largest that was sent.
 
 use crate::io::earlier;
 use crate::params::Nanos;
@@ -33,12 +33,16 @@ const WIDE_CLASS_BYTES: u16 = 64;
 const CLASSES: usize = (FINE_BYTES / CLASS_BYTES + (9216 - FINE_BYTES) / WIDE_CLASS_BYTES) as usize;
 
 /// UDP payload that is never in doubt: the least MTU of a tunnel, 576 bytes (RFC 791), in a stream.
-/// Forged reports lead no further.
+/// Forged reports lead no further. Keys add to it ([`Sizes::set_floor`]).
 pub(crate) const FLOOR_BYTES: u16 = 576 + STREAM_OVERHEAD_BYTES as u16;
 
 /// Lost packets after which larger ones than came are taken to vanish. A link that loses half of
 /// all packets loses as many in a row once in 2^32.
 const LOST: u8 = 32;
+
+/// Lost packets after which they vanished, where as large a packet comes again. A link that loses
+/// half of all packets loses as many in a row once in 2^12.
+const VANISHED: u8 = 12;
 
 /// Lost packets after which probes are sent, where as large a packet came before.
 const DOUBTED: u8 = 3;
@@ -57,9 +61,20 @@ const REPORT_NANOS: Nanos = 10_000_000;
 const TRIES: u8 = 3;
 
 /// How often it is tried whether larger packets pass (RFC 8899 has ten minutes, for many more
-/// flows), and by how much.
+/// flows), at first and at last, and by how much. An MTU that just fell may be back soon.
+const RAISE_NANOS_MIN: Nanos = 1_000_000_000;
 const RAISE_NANOS: Nanos = 5_000_000_000;
 const RAISE_BYTES: u16 = 2 * CLASS_BYTES;
+
+/// Whether larger packets than came vanish. What arrives meanwhile is all that is small: it says
+/// nothing of the rate of the link.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Vanishing {
+    No,
+    InDoubt,
+    /// They did.
+    Shown,
+}
 
 /// What came and what was lost, by size.
 #[derive(Debug)]
@@ -73,8 +88,12 @@ pub(crate) struct Sizes {
     /// The largest packet with data that there was, and the largest that came.
     largest: u16,
     confirmed: u16,
+    /// Sizes up to this one are never in doubt.
+    floor: u16,
     doubt: Option<Doubt>,
     limit: Option<Limit>,
+    /// Whether larger packets than came vanished for a while, and that is over or known now.
+    vanished: bool,
 }
 
 /// A size of which packets were lost lately and none came since.
@@ -98,6 +117,8 @@ struct Limit {
     /// Probes of the present size.
     tries: u8,
     next_at: Nanos,
+    /// Until it is tried to raise it.
+    raise_nanos: Nanos,
     /// Whether data was sent since it was last tried to raise it.
     is_used: bool,
 }
@@ -120,13 +141,25 @@ impl Default for Sizes {
             came: 0,
             largest: 0,
             confirmed: 0,
+            floor: FLOOR_BYTES,
             doubt: None,
             limit: None,
+            vanished: false,
         }
     }
 }
 
 impl Sizes {
+    /// Sizes up to `bytes` are sent whatever vanishes: a tunnel of the least MTU needs them, and
+    /// has no others that show that the path carries more again.
+    pub(crate) fn set_floor(&mut self, bytes: u16) {
+        self.floor = bytes;
+        if let Some(limit) = &mut self.limit {
+            limit.came = limit.came.max(bytes);
+            limit.lost = limit.lost.max(limit.came);
+        }
+    }
+
     /// Notes a packet with data that leaves, or would if it were not too large.
     pub(crate) fn wish(&mut self, bytes: u16) {
         self.largest = self.largest.max(bytes);
@@ -138,6 +171,9 @@ impl Sizes {
     /// Notes a packet that came.
     pub(crate) fn came(&mut self, bytes: u16, now: Nanos) {
         self.came = self.came.wrapping_add(1);
+        let is_over = |doubt: &Doubt| class(bytes) >= class(doubt.bytes);
+        let ended = self.doubt.as_ref().filter(|doubt| is_over(doubt));
+        self.vanished |= ended.is_some_and(|doubt| self.times_lost(doubt) >= VANISHED);
         self.lost[..=class(bytes)].fill(0);
         self.confirmed = self.confirmed.max(bytes);
         if let Some(doubt) = &mut self.doubt {
@@ -154,14 +190,19 @@ impl Sizes {
 
     /// Notes a packet that was lost.
     pub(crate) fn lost(&mut self, bytes: u16, now: Nanos) {
-        if bytes <= FLOOR_BYTES || self.exceeds(bytes) {
+        if self.exceeds(bytes) {
             return;
         }
-        for class in 0..=class(bytes) {
+        // What is above the floor says nothing of what is below.
+        let first = if bytes > self.floor { class(self.floor) + 1 } else { 0 };
+        for class in first..=class(bytes) {
             if self.lost[class] == 0 || self.counted_at[class] != self.came {
                 self.lost[class] = self.lost[class].saturating_add(1);
                 self.counted_at[class] = self.came;
             }
+        }
+        if bytes <= self.floor {
+            return;
         }
         let new = Doubt { bytes, since: now, came: 0, probes: 0, next_at: 0 };
         let doubt = match self.doubt {
@@ -173,21 +214,32 @@ impl Sizes {
         if self.times_lost(&doubt) >= LOST {
             self.doubt = None;
             let limit = Limit {
-                came: doubt.came.max(FLOOR_BYTES),
+                came: doubt.came.max(self.floor),
                 lost: doubt.bytes,
                 phase: Phase::Search,
                 tries: 0,
                 next_at: now,
+                raise_nanos: RAISE_NANOS_MIN,
                 is_used: true,
             };
             self.confirmed = limit.came;
             self.limit = Some(limit);
+            self.vanished = true;
+        }
+    }
+
+    /// Whether larger packets than came vanish, or did since this was asked.
+    pub(crate) fn take_vanishing(&mut self) -> Vanishing {
+        match (std::mem::take(&mut self.vanished), &self.doubt) {
+            (true, _) => Vanishing::Shown,
+            (false, Some(_)) => Vanishing::InDoubt,
+            (false, None) => Vanishing::No,
         }
     }
 
     /// Packets lost that were larger than what came since the doubt began.
     fn times_lost(&self, doubt: &Doubt) -> u8 {
-        self.lost[class(doubt.came.max(FLOOR_BYTES)) + 1..].first().copied().unwrap_or(0)
+        self.lost[class(doubt.came.max(self.floor)) + 1..].first().copied().unwrap_or(0)
     }
 
     /// The largest packet that comes, if larger ones do not.
@@ -202,7 +254,21 @@ impl Sizes {
 
     /// Sizes that do not come, if there are any.
     pub(crate) fn black_hole(&self) -> Option<BlackHole> {
-        self.limit.map(|Limit { came, lost, .. }| BlackHole { came_bytes: came, lost_bytes: lost })
+        let needed_bytes = self.floor;
+        let limit = |Limit { came, lost, .. }| BlackHole {
+            came_bytes: came,
+            lost_bytes: lost,
+            needed_bytes,
+        };
+        // Up to the floor nothing is searched: what is lost in a row there is all that shows.
+        let vanishes = |class: &usize| self.lost[*class] >= LOST;
+        let mut vanishing = (1..=class(self.floor)).filter(vanishes);
+        let below = vanishing.next().map(|least| BlackHole {
+            came_bytes: size(least - 1),
+            lost_bytes: size(vanishing.next_back().unwrap_or(least)),
+            needed_bytes,
+        });
+        below.or(self.limit.map(limit))
     }
 
     /// When a probe is due.
@@ -221,7 +287,8 @@ impl Sizes {
     pub(crate) fn probe(&mut self, round_trip: Nanos, now: Nanos) -> Option<u16> {
         let is_due = |due: Option<Nanos>| due.is_some_and(|due| due <= now);
         if is_due(self.doubt_due(round_trip)) {
-            return self.doubt.as_mut().map(|doubt| doubt.probe(round_trip, now));
+            let floor = self.floor;
+            return self.doubt.as_mut().map(|doubt| doubt.probe(floor, round_trip, now));
         }
         let limit = self.limit.as_mut().filter(|limit| is_due(limit.due()))?;
         limit.probe(self.largest, round_trip, now)
@@ -229,8 +296,9 @@ impl Sizes {
 }
 
 impl Doubt {
-    /// A probe of the size in doubt, and of smaller ones in turns, the largest first.
-    fn probe(&mut self, round_trip: Nanos, now: Nanos) -> u16 {
+    /// A probe of the size in doubt, and in turns of smaller ones above the floor, the largest
+    /// first.
+    fn probe(&mut self, floor: u16, round_trip: Nanos, now: Nanos) -> u16 {
         let (turn, is_smaller) = (self.probes / 2, self.probes % 2 == 1);
         self.probes += 1;
         self.next_at = now + PACE_NANOS.max(round_trip / 32);
@@ -238,7 +306,7 @@ impl Doubt {
             return self.bytes;
         }
         let step = STEPS - 1 - turn % (STEPS - 1);
-        FLOOR_BYTES + (self.bytes - FLOOR_BYTES) / STEPS * step
+        floor + self.bytes.saturating_sub(floor) / STEPS * step
     }
 }
 
@@ -262,7 +330,7 @@ impl Limit {
     /// Ends the search when it is over.
     fn narrow(&mut self, now: Nanos) {
         if self.lost.saturating_sub(self.came) <= CLASS_BYTES {
-            (self.phase, self.next_at) = (Phase::Rest, now + RAISE_NANOS);
+            (self.phase, self.next_at) = (Phase::Rest, now + self.raise_nanos);
         }
     }
 
@@ -272,7 +340,10 @@ impl Limit {
             match self.phase {
                 Phase::Largest => (self.phase, self.lost) = (Phase::Search, largest),
                 Phase::Search => self.lost = self.size(largest),
-                Phase::Rest => (self.is_used, self.next_at) = (false, now + RAISE_NANOS),
+                Phase::Rest => {
+                    self.raise_nanos = (2 * self.raise_nanos).min(RAISE_NANOS);
+                    (self.is_used, self.next_at) = (false, now + self.raise_nanos);
+                }
             }
             if self.phase == Phase::Search {
                 self.narrow(now);
@@ -300,6 +371,11 @@ impl Limit {
 /// How long a packet is waited for.
 fn patience(round_trip: Nanos) -> Nanos {
     round_trip + round_trip / 4 + REPORT_NANOS
+}
+
+/// The least bytes of a class of short packets.
+fn size(class: usize) -> u16 {
+    class as u16 * CLASS_BYTES
 }
 
 fn class(bytes: u16) -> usize {
@@ -464,5 +540,26 @@ mod tests {
             sizes.probe(0, u64::MAX / 2);
         }
         assert_eq!(sizes.limit(), None);
+    }
+
+    /// A tunnel has no smaller MTU than the floor leaves: its packets go on, the first of them that
+    /// comes shows that the path carries them again, and until then it is said that it does not.
+    #[test]
+    fn packets_of_the_least_tunnel_go_on_where_they_vanish_and_it_is_said() {
+        let floor = FLOOR_BYTES + 35;
+        let mut path = Path::new(548, 0.0);
+        path.sizes.set_floor(floor);
+        path.run(1000, &[200, floor, 1448]);
+        assert!(!path.sizes.exceeds(floor) && path.sizes.exceeds(1448));
+        let hole = path.sizes.black_hole().expect("it is said");
+        assert!((200 - CLASS_BYTES..548).contains(&hole.came_bytes), "{hole:?}");
+        assert!((548..=floor).contains(&hole.lost_bytes), "{hole:?}");
+        assert_eq!(hole.needed_bytes, floor);
+        path.carries = 1448;
+        path.run(20, &[200, floor]);
+        let hole = path.sizes.black_hole().expect("large ones are not tried yet");
+        assert!(hole.came_bytes >= floor, "{hole:?}");
+        path.run(2500, &[200, floor, 1448]);
+        assert_eq!(path.sizes.black_hole(), None);
     }
 }

@@ -3,6 +3,7 @@
 
 mod lag;
 mod path;
+mod probes;
 
 use crate::io::earlier;
 use crate::params::Nanos;
@@ -134,8 +135,9 @@ pub(crate) struct Sender {
     /// Symbols that are too large for the link; those that waited for too long.
     given_up: u64,
     lagged: u64,
-    /// When the link is free.
+    /// When the link is free, and when it is for probes.
     free_at: Nanos,
+    probes_at: Nanos,
     /// Whether all that may be on the way was, since something left.
     is_full: bool,
     /// When it was last heard, or there was first something to be heard of.
@@ -174,6 +176,7 @@ impl Sender {
             given_up: 0,
             lagged: 0,
             free_at: 0,
+            probes_at: 0,
             is_full: false,
             heard_at: 0,
             liveness: Liveness::default(),
@@ -228,7 +231,7 @@ impl Sender {
     /// Whether an IP packet that is to leave is too large to come.
     pub(crate) fn refuses(&mut self, packet_bytes: usize) -> bool {
         let bytes = (STREAM_BYTES + packet_bytes) as u16;
-        self.sent.wish(bytes);
+        self.sent.sizes_mut().wish(bytes);
         self.sent.sizes().exceeds(bytes)
     }
 
@@ -281,9 +284,7 @@ impl Sender {
 
     /// What is to leave now.
     pub(crate) fn next(&mut self, store: &mut Store, now: Nanos) -> Option<Next> {
-        if self.free_at.saturating_sub(BURST_NANOS) <= now
-            && let Some(bytes) = self.sent.probe(self.round_trip(), now)
-        {
+        if let Some(bytes) = self.probe(now) {
             return Some(Next::Probe(bytes));
         }
         if let Err(at) = self.opens_at(now) {
@@ -389,7 +390,11 @@ impl Sender {
             self.sent.ran_dry();
         }
         self.sent.note(link, (carried, bytes), now);
-        self.free_at = self.free_at.max(earliest) + self.rate.spend(bytes + AROUND_BYTES);
+        let takes = match what {
+            Next::Probe(_) => self.rate.nanos_of_probe(bytes + AROUND_BYTES),
+            _ => self.rate.spend(bytes + AROUND_BYTES),
+        };
+        self.free_at = self.free_at.max(earliest) + takes;
         match what {
             Next::Symbol { .. } | Next::Combination(_) => {
                 if let Next::Symbol { place, .. } = what {
@@ -468,9 +473,7 @@ impl Sender {
             Err(at) => at.map(|at| at.max(until)),
         });
         let asks = if self.is_stuck() { Some(now) } else { self.keepalive.due };
-        let probes = self.sent.sizes().due(self.round_trip());
-        let probes = probes.map(|due| due.max(self.free_at.saturating_sub(BURST_NANOS)));
-        earlier(earlier(opens, asks), probes)
+        earlier(earlier(opens, asks), self.probe_due())
     }
 
     /// Reads what the neighbour reports. `came` is told of symbols that came to it while nothing
@@ -512,6 +515,7 @@ impl Sender {
                 }
                 _ => {}
             });
+        self.rate.note_vanishing(self.sent.sizes_mut().take_vanishing());
         self.send_open_again(now);
         self.send_missing(store, &report.missing, now);
         let Some(heard) = heard else { return };

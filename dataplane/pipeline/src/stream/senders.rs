@@ -5,8 +5,9 @@ use crate::edge::class;
 use crate::egress::Egress;
 use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{FlowParams, Nanos, PeerId, Spread, StreamProfile};
+use crate::params::{FlowParams, Nanos, PeerId, Spread, StreamProfile, sealing_bytes};
 use crate::peer::repair::{ROUNDS, RepairBudget};
+use crate::peer::sizes::FLOOR_BYTES;
 use crate::report::{Branch, DropReason, NextHop};
 use crate::stream::paths::Paths;
 use crate::stream::sender::{Next, Sender};
@@ -273,8 +274,10 @@ impl Senders {
         let lag = self.has_branches().then_some(cx.params.lag_timeout_nanos);
         self.paths.watch(&mut self.hops, store, (outgoing.has_paths, cx.io.now));
         self.again_at = None;
+        let floor = floor(cx.params);
         for (_, sender) in &mut self.hops {
             sender.protect(outgoing.profile, lag);
+            sender.set_floor(floor);
             for _ in 0..PER_CALL {
                 let Some(frame) = cx.io.frames.take() else {
                     if sender.due(cx.io.now).is_some_and(|due| due <= cx.io.now) {
@@ -331,6 +334,13 @@ impl Senders {
     pub(crate) fn clear(&mut self) {
         self.hops.iter_mut().for_each(|(_, sender)| sender.clear());
     }
+}
+
+/// The least that a full packet has: of the least MTU of a tunnel, and with what keys add. A relay
+/// of tagged symbols does not know whether they are sealed, too: they are by default.
+fn floor(params: &FlowParams) -> u16 {
+    let sealing_bytes = sealing_bytes(params.sealed || params.tagged);
+    FLOOR_BYTES + (sealing_bytes + params.tag_bytes()) as u16
 }
 
 /// Bits of the receivers that stay.

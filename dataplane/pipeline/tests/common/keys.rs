@@ -96,7 +96,7 @@ impl Tags {
 
 fn tag_key(number: u8, epoch: u8, (strength, columns): (Strength, usize)) -> TagKey {
     let seeds = Secrets::extract(&[epoch], &[number; 32]).column_seeds(strength);
-    TagKey::new(strength, &seeds[seeds.len() - columns..], 2048).expect("a key")
+    TagKey::new(strength, &seeds[seeds.len() - columns..], 9216).expect("a key")
 }
 
 impl Keys {

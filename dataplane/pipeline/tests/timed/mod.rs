@@ -230,10 +230,12 @@ impl Line {
             let mut params = params(role(index), peers(false));
             params.further_upstreams = peers(true).into_iter().skip(1).collect();
             change(index, &mut params);
+            let is_jumbo = params.symbol_bytes > 1800;
+            let (frames, frame_bytes) = if is_jumbo { (8192, 10240) } else { (16384, 2048) };
             let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
             Node {
                 pipeline: Pipeline::new(&snapshot, seed + index as u64),
-                frames: HeapFrames::new(16384, 2048),
+                frames: HeapFrames::new(frames, frame_bytes),
                 outputs: Outputs {
                     sent: vec![],
                     delivered: vec![],

@@ -27,6 +27,7 @@ mod locals;
 mod mesh;
 mod metrics;
 mod mtu;
+mod mtu_flaps;
 mod mtu_grid;
 mod names;
 mod network;

@@ -133,6 +133,8 @@ fn any_mtu_works_over_a_relay() {
     let cases = [
         (CodePlan::Auto, full, &[9001, 9001, 9001][..]),
         (CodePlan::Auto, full, &[1500, 9001, 1500]),
+        (CodePlan::Auto, full, &[9001, 1500, 9001]),
+        (CodePlan::Auto, None, &[9001, 1500, 9001]),
         (BATS, full, &[9001, 9001, 9001]),
         (CodePlan::Rlnc, full, &[1500, 1492, 1500]),
         (WINDOW, None, &[4000, 4000, 4000]),

@@ -98,6 +98,20 @@ fn next_hops(old: &Flow, new: &Flow, subject: &str, events: &mut Vec<Happened>) 
             }
             _ => {}
         }
+        match (before.needed_packet_bytes, hop.needed_packet_bytes) {
+            (None, Some(needed)) => push(
+                Kind::MtuSmaller,
+                format!(
+                    "the path to {name} carries no full packets of any tunnel: its MTU has to be \
+                     {needed} bytes or more"
+                ),
+            ),
+            (Some(_), None) => push(
+                Kind::MtuNormal,
+                format!("the path to {name} carries packets of the least tunnel MTU again"),
+            ),
+            _ => {}
+        }
     }
 }
 

@@ -127,6 +127,13 @@ fn next_hop_link_tunnel_and_mtu_are_told_there_and_back() {
     assert_eq!(lost, told("mtu_smaller", "flow 1", text));
     let text = "large packets arrive at east:10.0.2.2 again";
     assert_eq!(arrive, told("mtu_normal", "flow 1", text));
+    let [narrow, wide] =
+        there_and_back(|state| state.flows[0].neighbours[0].needed_packet_bytes = Some(671));
+    let text = "the path to east:10.0.2.2 carries no full packets of any tunnel: its MTU has to be \
+                671 bytes or more";
+    assert_eq!(narrow, told("mtu_smaller", "flow 1", text));
+    let text = "the path to east:10.0.2.2 carries packets of the least tunnel MTU again";
+    assert_eq!(wide, told("mtu_normal", "flow 1", text));
 }
 
 #[test]

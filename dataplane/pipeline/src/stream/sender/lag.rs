@@ -27,6 +27,11 @@ impl Sender {
         self.patience = lag.unwrap_or(AGAIN_NANOS);
     }
 
+    /// Sends symbols of up to so many bytes, whatever vanishes.
+    pub(crate) fn set_floor(&mut self, bytes: u16) {
+        self.sent.sizes_mut().set_floor(bytes);
+    }
+
     /// How many symbols were too large, and how many waited for too long, since this was asked.
     pub(crate) fn take_given_up(&mut self) -> (u64, u64) {
         (std::mem::take(&mut self.given_up), std::mem::take(&mut self.lagged))
