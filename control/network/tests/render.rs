@@ -124,6 +124,25 @@ fn two_links_between_two_boxes_are_paths_with_numbers_that_add_up() {
     }
 }
 
+/// Networks that the README of the repository shows are valid; that of two uplinks has two paths.
+#[test]
+fn networks_in_the_readme_are_those_that_are_taken() {
+    let readme = include_str!("../../../README.md");
+    let blocks = readme.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let networks: Vec<Network> = blocks
+        .filter(|block| block.starts_with("# net.toml\n[nodes]"))
+        .map(|block| {
+            let network = Network::parse_without_keys("README.md", block);
+            network.unwrap_or_else(|errors| panic!("{errors}\n{block}"))
+        })
+        .collect();
+    let links: Vec<usize> = networks.iter().map(|it| it.links_between(0, 1).count()).collect();
+    assert_eq!(links, [1, 2], "a line of three, and two uplinks");
+    let [home, hub] = [0, 1].map(|node| networks[1].files()[node].clone());
+    assert!(home.contains("\"ppp0\"") && home.contains("\"wwan0\""), "{home}");
+    assert!(home.contains("spread = \"sum\"") && hub.contains("path = 1"), "{home}{hub}");
+}
+
 /// It is a matter of the ends: relays learn it from the source.
 #[test]
 fn strict_tags_of_a_path_reach_both_ends_of_both_flows_and_no_relay() {
