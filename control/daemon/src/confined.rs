@@ -11,7 +11,7 @@ use recoded::events::{self, Watcher};
 use recoded::keeper;
 use recoded::kept::Kept;
 use recoded::keys::Keys;
-use recoded::lifecycle::{BEAT_INTERVAL, Frames, News, Start, read};
+use recoded::lifecycle::{BEAT_INTERVAL, Frames, Looked, News, Start, read};
 use recoded::live::{EDITION_FIRST, Live, View};
 use recoded::metrics;
 use recoded::node::{self, Node};
@@ -35,7 +35,10 @@ use tokio::sync::Notify;
 const LAST_WORD: Duration = Duration::from_millis(20);
 
 /// How long the supervisor may take to look at threads: it looks twice, a tenth of a second apart.
-const LOOK_PATIENCE: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const LOOK_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// How long a worker may be silent on a machine that is too busy for it.
+const STARVED_MAX: Duration = Duration::from_secs(24);
 
 /// Waits for the supervisor's orders, and runs until it sends SIGTERM.
 pub fn run() -> Result<(), Failure> {
@@ -116,7 +119,6 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
         // To drain would be to wait for the thread that is stuck.
         Err(failure @ Failure::Unhealthy) => {
             tracing::error!("{failure}");
-            await_look(channel);
             std::process::exit(failure.exit_code().into());
         }
         // Neighbours repair the gap, which is to be short.
@@ -279,12 +281,22 @@ fn confine(
 /// until the next one ends this process.
 async fn beat(node: &Node, channel: &Channel) -> Failure {
     let mut is_alone = false;
+    let mut patience = Duration::ZERO;
     loop {
-        if !node.is_healthy() {
-            if let Some((worker, silent)) = node.stuck() {
-                tracing::error!("worker {worker} (recoded-w{worker}) is silent for {silent:.1?}");
-            }
+        if !node.has_all_threads() {
+            is_starved(channel);
             return Failure::Unhealthy;
+        }
+        match node.stuck() {
+            None => patience = Duration::ZERO,
+            Some((_, silent)) if silent < patience => {}
+            Some((_, silent)) if silent < STARVED_MAX && is_starved(channel) => {
+                patience = 2 * silent;
+            }
+            Some((worker, silent)) => {
+                tracing::error!("worker {worker} (recoded-w{worker}) is silent for {silent:.1?}");
+                return Failure::Unhealthy;
+            }
         }
         if node.needs_restart() && !is_alone {
             return Failure::Again;
@@ -302,10 +314,19 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
     }
 }
 
-/// Lets the supervisor look at the threads of this process, while they are as they are.
-fn await_look(channel: &Channel) {
-    if channel.send(&News::Stuck, &[]).is_ok() {
-        let _ = poll(&mut [PollFd::new(channel, PollFlags::IN)], Some(&LOOK_PATIENCE));
+/// Lets the supervisor look at the threads of this process, while they are as they are. Whether the
+/// machine is too busy for them.
+fn is_starved(channel: &Channel) -> bool {
+    if channel.send(&News::Stuck, &[]).is_err() {
+        return false;
+    }
+    match poll(&mut [PollFd::new(channel, PollFlags::IN)], Some(&LOOK_PATIENCE)) {
+        // The supervisor is late itself.
+        Ok(0) => true,
+        _ => {
+            let answer = channel.receive::<Looked>();
+            answer.is_ok_and(|answer| answer.is_some_and(|(looked, _)| looked.is_starved))
+        }
     }
 }
 

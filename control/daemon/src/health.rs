@@ -14,6 +14,8 @@ const HANG: Duration = Duration::from_secs(3);
 /// Longest time that counts between two looks, twice what the supervisor keeps to on a busy host. A
 /// longer one is a time in which this process stood still itself, and heard nothing from anybody.
 const STEP: Duration = Duration::from_millis(250);
+/// The same where the machine is too busy for it, at most.
+const HANG_MAX: Duration = Duration::from_secs(24);
 /// Until it runs, sockets and cards may take their time.
 const START_PATIENCE: Duration = Duration::from_secs(130);
 /// What is known of a dataplane process.
@@ -25,25 +27,34 @@ pub struct Health {
     /// How long it has said nothing, and when that was last counted.
     silent: Duration,
     looked: Instant,
+    /// How long it may say nothing: longer on a machine that is too busy for it.
+    patience: Duration,
 }
 
 impl Health {
     /// Of one that was just made.
     pub fn new() -> Health {
-        let looked = Instant::now();
-        Health { started: None, is_told: false, silent: Duration::ZERO, looked }
+        let (silent, looked) = (Duration::ZERO, Instant::now());
+        Health { started: None, is_told: false, silent, looked, patience: HANG }
     }
 
     /// Whether it was not heard for too long; asked many times a second.
     pub fn hangs(&mut self, now: Instant) -> bool {
         self.silent += now.saturating_duration_since(self.looked).min(STEP);
         self.looked = now;
-        self.silent > if self.started.is_some() { HANG } else { START_PATIENCE }
+        self.silent > if self.started.is_some() { self.patience } else { START_PATIENCE }
+    }
+
+    /// Whether it may say nothing for longer, as the machine is too busy for it.
+    pub fn excuses(&mut self) -> bool {
+        self.patience *= 2;
+        self.started.is_some() && self.patience <= HANG_MAX
     }
 
     /// Notes that it was heard.
     fn hears(&mut self, news: News) {
         self.silent = Duration::ZERO;
+        self.patience = HANG;
         if news == News::Started {
             self.started.get_or_insert_with(Instant::now);
         }
@@ -58,19 +69,24 @@ impl Health {
 pub fn hear(channel: &Channel, pid: u32, health: &Mutex<Health>) -> io::Result<()> {
     while let Some((news, _)) = channel.receive::<News>()? {
         if news == News::Stuck {
-            log_threads(pid);
-            channel.send(&Looked, &[])?;
+            let is_starved = is_starved(pid);
+            channel.send(&Looked { is_starved }, &[])?;
         }
         lock(health).hears(news);
     }
     Ok(())
 }
 
-/// Says what the threads of a process do that is about to be replaced.
-pub fn log_threads(pid: u32) {
-    for line in threads::describe(pid) {
-        tracing::error!("{line}");
+/// Whether a process that is late has too busy a machine. If not, the log says what its threads do,
+/// as the process is about to be replaced.
+pub fn is_starved(pid: u32) -> bool {
+    let threads = threads::look(pid);
+    if threads.is_starved {
+        tracing::warn!("the dataplane process waits for a core: this machine is too busy for it");
+    } else {
+        threads.lines.iter().for_each(|line| tracing::error!("{line}"));
     }
+    threads.is_starved
 }
 
 /// A thread that panicked has published what it did until then.
@@ -108,6 +124,22 @@ mod tests {
         assert!(!health.hangs(begun + after + LOOK));
         let after = hangs_after(&mut Health::new(), Instant::now());
         assert!(after >= START_PATIENCE, "it has not started yet: {after:?}");
+    }
+
+    #[test]
+    fn process_that_waits_for_a_core_has_more_time_and_not_without_end() {
+        let (mut health, begun) = (Health::new(), Instant::now());
+        health.hears(News::Started);
+        let mut excused = vec![hangs_after(&mut health, begun)];
+        while health.excuses() {
+            let begun = begun + excused.iter().sum::<Duration>();
+            excused.push(hangs_after(&mut health, begun));
+        }
+        let silent: Duration = excused.iter().sum();
+        assert!(silent >= HANG_MAX && silent < HANG_MAX + HANG, "{excused:?}");
+        health.hears(News::Beat);
+        let after = hangs_after(&mut health, begun + silent);
+        assert!(after <= HANG + 3 * LOOK, "it was heard: {after:?}");
     }
 
     /// All processes of a box stand still for a minute (a paused container, a closed laptop): what

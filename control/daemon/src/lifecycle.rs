@@ -8,7 +8,7 @@
 //!                keeps configurations, and to who hears of events ------------------------>
 //!             <- Started, Beat (four a second) --------------------------------------------
 //!             <- Stuck: a thread does not answer ------------------------------------------
-//!             -- Looked: what threads do is in the log -------------------------------->
+//!             -- Looked: what threads do is in the log, or they wait for a core --------->
 //! ```
 //!
 //! Between `Ready` and `Start` a process may wait for long, to take over from another one.
@@ -68,13 +68,17 @@ pub enum News {
     Started,
     /// All threads run.
     Beat,
-    /// One of them ended or does not answer, and this process is about to end.
+    /// One of them ended or does not answer, and this process is about to end, unless they wait for
+    /// a core.
     Stuck,
 }
 
 /// What the supervisor says to [`News::Stuck`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Looked;
+pub struct Looked {
+    /// Whether the machine is too busy for the threads of the process.
+    pub is_starved: bool,
+}
 
 /// A text as a file in memory.
 ///

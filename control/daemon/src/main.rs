@@ -10,6 +10,7 @@ mod confined;
 mod health;
 mod journal;
 mod manual;
+mod memory;
 mod resolver;
 mod signals;
 mod standby;
@@ -157,8 +158,8 @@ enum Failure {
         "cannot start the dataplane process ({0}): raise the process's limits (`ulimit -n -u`)"
     )]
     Spawn(io::Error),
-    #[error("the dataplane process ended before it ran ({status})")]
-    Dataplane { status: ExitStatus, code: Option<u8> },
+    #[error("the dataplane process ended before it ran ({status}){cause}")]
+    Dataplane { status: ExitStatus, code: Option<u8>, cause: String },
     #[error("this process needs a supervisor ({0}): start recoded without --dataplane")]
     NoSupervisor(io::Error),
     #[error("an interface is back: another dataplane process takes it over")]

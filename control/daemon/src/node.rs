@@ -56,9 +56,9 @@ impl Node {
         Ok(Node { runtime, accelerator })
     }
 
-    /// Whether every thread still runs.
-    pub fn is_healthy(&self) -> bool {
-        self.runtime.is_healthy()
+    /// Whether no thread has ended.
+    pub fn has_all_threads(&self) -> bool {
+        self.runtime.has_all_threads()
     }
 
     /// The worker that does not answer, if there is one, and since when.

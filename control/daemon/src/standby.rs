@@ -3,6 +3,7 @@
 //! Its frames are mapped, which takes longer than all else of a start; it learns what to do when it
 //! is needed. Before it there is a process that runs, so it never delays the first packet.
 
+use crate::memory::Memory;
 use recoded::config::Config;
 use recoded::lifecycle::Frames;
 use recoded_runtime::channel::Channel;
@@ -29,6 +30,8 @@ pub struct Standby {
     waiting: Option<Waiting>,
     /// When one was made last, since the process that runs was.
     tried: Option<Instant>,
+    /// Whether the log says that there is no memory for it.
+    is_short_said: bool,
 }
 
 /// A process that waits for its start, and the channel by which it comes.
@@ -38,7 +41,7 @@ impl Standby {
     /// One that has none yet.
     pub fn new(log: &str, file: &str) -> Standby {
         let arguments = ["--log", log, "--config", file].map(str::to_owned);
-        Standby { arguments, waiting: None, tried: None }
+        Standby { arguments, waiting: None, tried: None, is_short_said: false }
     }
 
     /// Whether a process is to be made ready, beside one that has run for `running`.
@@ -57,10 +60,30 @@ impl Standby {
         let mtu = ip_packet_bytes_max(config.frame_size);
         let (workers, per_worker) = (config.daemon.workers, config.daemon.frames);
         let frames = Frames { workers, per_worker, mtu };
+        if self.is_short(workers as u64 * u64::from(per_worker) * config.frame_size.bytes() as u64)
+        {
+            return;
+        }
         match self.spawn(frames) {
             Ok(waiting) => self.waiting = Some(waiting),
             Err(error) => tracing::warn!(%error, "no process stands by"),
         }
+    }
+
+    /// Whether as many `bytes` as it takes would not be left beside it: other programs need memory
+    /// more than the next start needs to be short.
+    fn is_short(&mut self, bytes: u64) -> bool {
+        let free = Memory::here().free().filter(|free| *free < 2 * bytes);
+        if let Some(free) = free.filter(|_| !self.is_short_said) {
+            tracing::info!(
+                "no process stands by, since it would take {} of {} MiB that are free: what needs \
+                 another process takes longer",
+                bytes >> 20,
+                free >> 20
+            );
+        }
+        self.is_short_said = free.is_some();
+        free.is_some()
     }
 
     /// Makes a process ready for `config`, and waits until it is: for an upgrade, while the one

@@ -10,7 +10,8 @@
 //! dataplane process it takes only what `lifecycle` and `recoded_runtime::Privileged` know.
 
 use crate::asks::Asks;
-use crate::health::{Health, hear, lock, log_threads, notify};
+use crate::health::{Health, hear, is_starved, lock, notify};
+use crate::memory::Memory;
 use crate::resolver::Resolver;
 use crate::signals::Signals;
 use crate::standby::{Standby, Waiting};
@@ -123,6 +124,7 @@ pub fn run(
         privileged: Arc::new(Mutex::new(privileged)),
         interfaces: config.links.iter().map(|link| link.interface.clone()).collect(),
         has_followed: handover.is_some(),
+        memory: Memory::here(),
         start: Start {
             file,
             mtus: BTreeMap::new(),
@@ -219,6 +221,7 @@ struct Supervisor<'a> {
     interfaces: Vec<String>,
     /// Whether it took over with a configuration that the supervisor before it had read.
     has_followed: bool,
+    memory: Memory,
     start: Start,
     /// Waits for signals and for the end of processes. What talks to Linux in between has an
     /// executor of its own, and one cannot run inside another.
@@ -239,8 +242,10 @@ struct InForce<'a> {
 enum End {
     /// It was told to.
     Stopped,
-    /// By itself, or killed by us since it hung.
+    /// By itself.
     Ended(ExitStatus),
+    /// Killed by us, since it hung or another one is to start.
+    Killed(ExitStatus),
 }
 
 /// What is to be done about a dataplane process.
@@ -269,14 +274,16 @@ impl Supervisor<'_> {
     fn run(mut self, mut stop: Pin<Box<impl Future<Output = ()>>>) -> Result<(), Failure> {
         let mut pause = Duration::ZERO;
         loop {
-            let begun = Instant::now();
+            let (begun, ended_before) = (Instant::now(), self.memory.ended());
             let (end, health) = self.supervise(&mut stop)?;
             let ran = begun.elapsed();
-            let status = match end {
+            let (status, cause) = match end {
                 End::Stopped => return Ok(()),
                 End::Ended(status) if status.success() => return Ok(()),
-                End::Ended(status) => status,
+                End::Ended(status) => (status, self.memory.cause(status, ended_before)),
+                End::Killed(status) => (status, None),
             };
+            let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
             let keeper = self.in_force.keeper.clone();
             let is_failed = lock(&health).started.is_none() && keeper.failed();
             let is_back = keeper.take_back() || is_failed;
@@ -288,7 +295,7 @@ impl Supervisor<'_> {
             // What keeps the first one from starting is for the operator, who reads its message.
             if !self.start.is_again && lock(&health).started.is_none() {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
-                return Err(Failure::Dataplane { status, code });
+                return Err(Failure::Dataplane { status, code, cause });
             }
             self.start.is_again = true;
             let is_ended = std::mem::take(&mut self.in_force.is_ended);
@@ -302,8 +309,8 @@ impl Supervisor<'_> {
             let wait = if pause <= PAUSE_FIRST / 2 { Duration::ZERO } else { pause };
             if !is_asked {
                 let text = format!(
-                    "the dataplane process ended ({status}) after {} ms; another starts in {} ms, \
-                     tunnels and XDP programs stay",
+                    "the dataplane process ended ({status}) after {} ms{cause}; another starts in \
+                     {} ms, tunnels and XDP programs stay",
                     ran.as_millis(),
                     wait.as_millis()
                 );
@@ -537,13 +544,14 @@ async fn watch(
         if standby.as_mut().is_some_and(|standby| standby.is_due(running)) {
             return Ok(Event::Prepare);
         }
+        let hangs =
+            hangs && !(is_starved(child.id().unwrap_or_default()) && lock(health).excuses());
         if hangs {
             tracing::error!("the dataplane process hangs: it is killed");
-            log_threads(child.id().unwrap_or_default());
-            child.kill().await?;
+            return kill(child).await;
         } else if in_force.keeper.is_stuck(REVERT_PATIENCE) {
             tracing::error!("the change is not taken back: the dataplane process is killed");
-            child.kill().await?;
+            return kill(child).await;
         } else if is_first {
             notify(&NotifyState::Ready);
             let text = format!("dataplane process {} runs", child.id().unwrap_or_default());
@@ -552,11 +560,16 @@ async fn watch(
             in_force.keeper.runs();
         } else if in_force.keeper.is_readdressed() {
             in_force.is_ended = true;
-            child.kill().await?;
+            return kill(child).await;
         } else {
             notify(&NotifyState::Watchdog);
         }
     }
+}
+
+async fn kill(child: &mut Child) -> io::Result<Event> {
+    child.kill().await?;
+    Ok(Event::End(End::Killed(child.wait().await?)))
 }
 
 /// Has the process drain and end.

@@ -16,6 +16,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Threads that are told: a process has fewer, unless something is wrong.
 const THREADS_MAX: usize = 64;
 
+/// A process starves where one of its threads, or the thread that looks, waits for a core for more
+/// than one in so many parts of a look.
+const STARVED_SHARE: u32 = 2;
+
 /// Functions of Linux that are named, the innermost first.
 const FRAMES_MAX: usize = 6;
 
@@ -30,6 +34,25 @@ struct Thread {
     /// Processor time, in ticks.
     ticks: u64,
     core: String,
+    schedule: Schedule,
+}
+
+/// What a scheduler did for a thread, where Linux counts it (`/proc/PID/task/TID/schedstat`).
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+struct Schedule {
+    /// How long it ran.
+    ran: Duration,
+    /// How long it was ready to run and did not, up to when it last began to run.
+    waited: Duration,
+}
+
+impl Schedule {
+    fn of(folder: &Path) -> Option<Schedule> {
+        let text = fs::read_to_string(folder.join("schedstat")).ok()?;
+        let mut nanos =
+            text.split_whitespace().map(|field| field.parse().map(Duration::from_nanos));
+        Some(Schedule { ran: nanos.next()?.ok()?, waited: nanos.next()?.ok()? })
+    }
 }
 
 impl Thread {
@@ -47,7 +70,18 @@ impl Thread {
             state: fields.first()?.chars().next()?,
             ticks: number(11)? + number(12)?,
             core: (*fields.get(36)?).to_owned(),
+            schedule: Schedule::of(folder).unwrap_or_default(),
         })
+    }
+
+    /// How long it was ready to run and did not, since it was as `before`, `elapsed` ago.
+    fn waited(&self, before: &Thread, elapsed: Duration) -> Duration {
+        let (was, is) = (before.schedule, self.schedule);
+        // What it waits for now is counted once it runs.
+        if self.state == 'R' && before.state == 'R' && was == is && is.ran > Duration::ZERO {
+            return elapsed;
+        }
+        is.waited.saturating_sub(was.waited)
     }
 
     fn all(pid: u32) -> Vec<Thread> {
@@ -68,24 +102,38 @@ impl Thread {
     }
 }
 
-/// A line for each thread of a process; takes [`LOOK`]. Empty when the process is gone.
-pub fn describe(pid: u32) -> Vec<String> {
+/// What the threads of a process do.
+pub struct Threads {
+    /// A line for each.
+    pub lines: Vec<String>,
+    /// Whether the machine is too busy for them: then it says nothing of the process that it is
+    /// late.
+    pub is_starved: bool,
+}
+
+/// Looks at the threads of a process; takes [`LOOK`]. There are none when the process is gone.
+pub fn look(pid: u32) -> Threads {
     let (begun, before) = (Instant::now(), Thread::all(pid));
     std::thread::sleep(LOOK);
     let threads = Thread::all(pid);
-    let millis = begun.elapsed().as_millis();
-    let told = threads.iter().map(|thread| {
+    let elapsed = begun.elapsed();
+    let was = |thread: &Thread| before.iter().find(|was| was.id == thread.id);
+    let lines = threads.iter().map(|thread| {
         let Thread { id, name, core, .. } = thread;
-        let was = before.iter().find(|was| was.id == *id).map_or(thread.ticks, |was| was.ticks);
-        let busy = thread.ticks.saturating_sub(was) * 1000 / TICKS_PER_SECOND;
+        let ticks = was(thread).map_or(thread.ticks, |was| was.ticks);
+        let busy = thread.ticks.saturating_sub(ticks) * 1000 / TICKS_PER_SECOND;
         let stack = stack(pid, *id).map(|stack| format!(", in Linux at {stack}"));
         format!(
-            "thread {name} ({id}) {}, {busy} of {millis} ms on core {core}{}",
+            "thread {name} ({id}) {}, {busy} of {} ms on core {core}{}",
             thread.does(),
+            elapsed.as_millis(),
             stack.unwrap_or_default()
         )
     });
-    told.collect()
+    let waits = threads.iter().filter_map(|thread| Some(thread.waited(was(thread)?, elapsed)));
+    let longest = waits.chain([elapsed.saturating_sub(LOOK)]).max().unwrap_or_default();
+    let is_starved = longest > elapsed / STARVED_SHARE;
+    Threads { lines: lines.collect(), is_starved }
 }
 
 /// Where a thread is inside of Linux; `None` where it is not, or where we may not trace it.
@@ -124,7 +172,7 @@ mod tests {
         };
         let begun = Instant::now();
         let told = loop {
-            let told = describe(std::process::id());
+            let told = look(std::process::id()).lines;
             if told.iter().any(is_busy) || begun.elapsed() > Duration::from_secs(20) {
                 break told;
             }
@@ -136,6 +184,27 @@ mod tests {
         let is_idle =
             |line: &String| line.starts_with("thread waits (") && line.contains(" sleeps, 0 of ");
         assert!(told.iter().any(is_idle), "{told:#?}");
-        assert_eq!(describe(u32::MAX), [""; 0], "there is no such process");
+        assert_eq!(look(u32::MAX).lines, [""; 0], "there is no such process");
+    }
+
+    /// A machine with more to do than it has cores says nothing of a process that is late.
+    #[test]
+    fn process_whose_threads_wait_for_a_core_is_starved() {
+        static IS_OVER: AtomicBool = AtomicBool::new(false);
+        let spin = || {
+            while !IS_OVER.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads: Vec<_> = (0..4 * cores).map(|_| std::thread::spawn(spin)).collect();
+        let begun = Instant::now();
+        let mut is_starved = false;
+        while !is_starved && begun.elapsed() < Duration::from_secs(20) {
+            is_starved = look(std::process::id()).is_starved;
+        }
+        IS_OVER.store(true, Ordering::Relaxed);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(is_starved || !Path::new("/proc/self/schedstat").exists());
     }
 }

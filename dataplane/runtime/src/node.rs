@@ -94,12 +94,10 @@ impl Node {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether every worker runs, or is about to, and none is stuck.
-    pub(crate) fn is_healthy(&self) -> bool {
+    /// Whether every worker runs, or is about to.
+    pub(crate) fn has_all_workers(&self) -> bool {
         let Ok(workers) = self.workers.try_lock() else { return true };
-        workers.len() == self.topology.workers
-            && !workers.iter().any(JoinHandle::is_finished)
-            && self.stuck().is_none()
+        workers.len() == self.topology.workers && !workers.iter().any(JoinHandle::is_finished)
     }
 
     /// The worker that does not answer, if there is one, and since when.

@@ -208,11 +208,16 @@ impl Runtime {
     /// Whether all threads still run and no worker is stuck. False means a bug: end the process and
     /// start another.
     pub fn is_healthy(&self) -> bool {
+        self.has_all_threads() && self.stuck().is_none()
+    }
+
+    /// Whether no thread has ended.
+    pub fn has_all_threads(&self) -> bool {
         let neighbours = self.neighbours.iter().chain(&self.paths).map(|(_, thread)| thread);
         let links = self.links.iter().map(|(_, thread)| thread);
         let threads = neighbours.chain(links).chain(&self.planning);
         let threads = threads.chain(&self.opening).chain(&self.keys);
-        self.node.is_healthy()
+        self.node.has_all_workers()
             && self.watch.is_running()
             && !threads.into_iter().any(JoinHandle::is_finished)
     }

@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use recoded_netns::process;
 
 use super::{Case, Machine, Nic};
 use crate::LabError;
-use crate::guest::{Guest, Setup};
+use crate::guest::{Guest, Node, Setup};
 use crate::host::Kernel;
 
 /// Little memory for two boxes.
@@ -23,11 +27,18 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 1] = [Case {
-    name: "small-memory",
-    shows: "two daemons with the default configuration in 224 MiB, kernel and all",
-    run: small,
-}];
+const CASES: [Case; 2] = [
+    Case {
+        name: "small-memory",
+        shows: "two daemons with the default configuration in 224 MiB, kernel and all",
+        run: small,
+    },
+    Case {
+        name: "small-limit",
+        shows: "a limit of memory that is too small is named, and they carry once it is gone",
+        run: limit,
+    },
+];
 
 /// Most that a daemon may have of its own: packet buffers of 37 MiB, and the program.
 const OWN_MIB_MAX: u64 = 64;
@@ -42,6 +53,61 @@ fn small(guest: &Guest) -> Result<String, LabError> {
     let [link, _] = boxes.links()?;
     let (xdp, socket) = (link.xdp_mode, link.socket_mode);
     Ok(format!("{xdp}, {socket}; a daemon has {own} MiB, {} MiB are left", available_mib()?))
+}
+
+/// Control groups, of which one gets a limit.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// Room that the group gets beside what it has.
+const ROOM_BYTES: u64 = 4 << 20;
+
+/// Fills more from inside the group than room and page cache, and is not what Linux ends then.
+const FILL: &str = "echo -1000 > /proc/self/oom_score_adj && echo $$ > $0/cgroup.procs && \
+                    exec dd if=/dev/zero of=/run/fill/fill bs=1M count=40 status=none";
+
+/// How long the end of a process may take to be in the log.
+const SAID_PATIENCE: Duration = Duration::from_secs(60);
+
+fn limit(guest: &Guest) -> Result<String, LabError> {
+    let groups = Path::new(GROUPS);
+    process::run(Command::new("mount").args(["-t", "cgroup2", "none", GROUPS]))?;
+    put(&groups.join("cgroup.subtree_control"), "+memory")?;
+    let group = groups.join("boxes");
+    fs::create_dir(&group).map_err(LabError::file(&group))?;
+    let this = std::process::id().to_string();
+    put(&group.join("cgroup.procs"), &this)?;
+    let boxes = guest.pair(Nic::Virtio)?.start(&Setup::default());
+    put(&groups.join("cgroup.procs"), &this)?;
+    let boxes = boxes?;
+    boxes.carry()?;
+    fs::create_dir("/run/fill").map_err(LabError::file(Path::new("/run/fill")))?;
+    process::run(Command::new("mount").args(["-t", "tmpfs", "none", "/run/fill"]))?;
+    let used = fs::read_to_string(group.join("memory.current")).unwrap_or_default();
+    let used: u64 = used.trim().parse().unwrap_or(u64::MAX);
+    put(&group.join("memory.max"), &used.saturating_add(ROOM_BYTES).to_string())?;
+    process::run(Command::new("sh").args(["-c", FILL]).arg(&group))?;
+    let deadline = Instant::now() + SAID_PATIENCE;
+    let said = loop {
+        let log = boxes.nodes().each_ref().map(Node::log).concat();
+        if let Some(said) = log.lines().find(|line| line.contains("because memory ran out")) {
+            break said.to_owned();
+        }
+        if Instant::now() > deadline {
+            return LabError::wrong(format!("memory is not named: {}", process::tail(&log)));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    if !said.contains("give ") || !said.contains("`frames`") {
+        return LabError::wrong(said);
+    }
+    process::run(Command::new("umount").arg("/run/fill"))?;
+    put(&group.join("memory.max"), "max")?;
+    boxes.carry()?;
+    Ok("named; carries without the limit".into())
+}
+
+fn put(path: &Path, text: &str) -> Result<(), LabError> {
+    fs::write(path, text).map_err(LabError::file(path))
 }
 
 /// Memory that programs can still get.

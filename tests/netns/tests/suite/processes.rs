@@ -68,7 +68,7 @@ pub fn wait_for_another(daemon: &mut Daemon, before: u32) -> Duration {
         || daemon.dataplane_pid().is_ok_and(|pid| pid == before)
         || daemon.dataplane_pid().is_err()
     {
-        assert!(begun.elapsed() < Duration::from_secs(20), "no other process:\n{}", daemon.log());
+        assert!(begun.elapsed() < Duration::from_secs(40), "no other process:\n{}", daemon.log());
         std::thread::sleep(Duration::from_millis(5));
     }
     daemon.wait_until_it_answers().unwrap();
@@ -246,14 +246,14 @@ fn dataplane_process_with_a_worker_that_hangs_is_replaced() {
         waitpid(worker, Some(flags)),
         Ok(WaitStatus::Signaled(..) | WaitStatus::Exited(..))
     ) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it lives on:\n{}", daemons[1].log());
+        assert!(begun.elapsed() < Duration::from_secs(40), "it lives on:\n{}", daemons[1].log());
         std::thread::sleep(Duration::from_millis(20));
     }
     let took = wait_for_another(&mut daemons[1], before);
     println!("replaced after {took:?}");
     let log = daemons[1].log();
     assert!(log.contains("is stuck"), "{log}");
-    assert!(log.contains("worker 0 (recoded-w0) is silent for 3."), "{log}");
+    assert!(log.contains("worker 0 (recoded-w0) is silent for "), "{log}");
     assert!(says(&log, "was stopped by a debugger"), "{log}");
 }
 

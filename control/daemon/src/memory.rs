@@ -1,0 +1,130 @@
+//! What Linux says of memory: how much is free, and whether it ended processes because it ran out.
+//!
+//! Limits and counters are those of this process's control group where that has a memory
+//! controller (cgroup v2: a unit of systemd, a container), else those of the machine.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+const SIGKILL: i32 = 9;
+
+/// What to set, after the reason.
+const CURE: &str = "or set fewer `frames` or `workers` in [daemon]";
+
+/// Memory of this process's group and machine.
+pub struct Memory {
+    /// Where the group's files are, if there are any.
+    group: Option<PathBuf>,
+}
+
+impl Memory {
+    /// That of this process.
+    pub fn here() -> Memory {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let path = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+        let group = path.map(|path| Path::new("/sys/fs/cgroup").join(path));
+        Memory { group: group.filter(|group| group.join("memory.events").exists()) }
+    }
+
+    /// How many processes Linux ended because memory ran out. `None` if it does not say.
+    pub fn ended(&self) -> Option<u64> {
+        match &self.group {
+            Some(group) => field(&group.join("memory.events"), "oom_kill"),
+            None => field(Path::new("/proc/vmstat"), "oom_kill"),
+        }
+    }
+
+    /// Why a process ended like this, if Linux ended it because memory ran out: it has done so more
+    /// often than `before`.
+    pub fn cause(&self, status: ExitStatus, before: Option<u64>) -> Option<String> {
+        let is_more = self.ended()? > before?;
+        let limit = match self.limit() {
+            Some(bytes) => format!("give its unit or container more than {} MiB", bytes >> 20),
+            None => "give the machine, or its container, more".to_owned(),
+        };
+        (is_more && status.signal() == Some(SIGKILL))
+            .then(|| format!("Linux ended it because memory ran out: {limit}; {CURE}"))
+    }
+
+    /// Bytes that can still be had. `None` if Linux does not say.
+    pub fn free(&self) -> Option<u64> {
+        let machine = field(Path::new("/proc/meminfo"), "MemAvailable:").map(|kib| kib << 10);
+        let groups = self.groups().filter_map(|group| {
+            let used = number(&group.join("memory.current")).ok()?;
+            Some(number(&group.join("memory.max")).ok()?.saturating_sub(used))
+        });
+        groups.chain(machine).min()
+    }
+
+    /// The smallest limit of the group and of those around it, in bytes.
+    fn limit(&self) -> Option<u64> {
+        self.groups().filter_map(|group| number(&group.join("memory.max")).ok()).min()
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &Path> {
+        self.group.iter().flat_map(|group| group.ancestors())
+    }
+}
+
+/// A number behind a name, one of each on a line.
+fn field(path: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut lines = text.lines().map(str::split_whitespace);
+    lines.find_map(|mut parts| (parts.next()? == name).then(|| parts.next()?.parse().ok())?)
+}
+
+/// A file that holds a number, and not `max`.
+fn number(path: &Path) -> io::Result<u64> {
+    fs::read_to_string(path)?.trim().parse().map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KILLED: i32 = SIGKILL;
+
+    fn group(events: &str, max: &str) -> (tempfile::TempDir, Memory) {
+        let folder = tempfile::tempdir().unwrap();
+        let group = folder.path().join("unit");
+        fs::create_dir(&group).unwrap();
+        for (name, text) in
+            [("memory.events", events), ("memory.max", max), ("memory.current", "3000000\n")]
+        {
+            fs::write(group.join(name), text).unwrap();
+        }
+        fs::write(folder.path().join("memory.max"), "8388608\n").unwrap();
+        fs::write(folder.path().join("memory.current"), "8000000\n").unwrap();
+        (folder, Memory { group: Some(group) })
+    }
+
+    #[test]
+    fn only_a_process_that_was_killed_while_the_counter_rose_wanted_memory() {
+        let (_folder, memory) = group("low 0\nmax 7\noom 1\noom_kill 2\n", "max\n");
+        assert_eq!(memory.ended(), Some(2));
+        let killed = ExitStatus::from_raw(KILLED);
+        let cause = memory.cause(killed, Some(1)).unwrap();
+        assert!(cause.contains("because memory ran out") && cause.contains("8 MiB"), "{cause}");
+        assert_eq!(memory.cause(killed, Some(2)), None);
+        assert_eq!(memory.cause(ExitStatus::from_raw(11), Some(1)), None);
+        assert_eq!(memory.cause(killed, None), None, "it is not known");
+    }
+
+    #[test]
+    fn least_of_all_limits_counts() {
+        let (_folder, memory) = group("oom_kill 0\n", "4194304\n");
+        assert_eq!(memory.limit(), Some(4 << 20));
+        assert_eq!(memory.free(), Some((8 << 20) - 8_000_000));
+    }
+
+    #[test]
+    fn machine_says_how_much_it_has() {
+        let memory = Memory { group: None };
+        assert!(memory.free().unwrap() > 0 && memory.limit().is_none());
+        // Linux counts since 4.13.
+        assert!(memory.ended().is_some());
+    }
+}
