@@ -250,6 +250,11 @@ impl Tunnel {
         &self.name
     }
 
+    /// Lets it end with its last descriptor, wherever it is.
+    pub(crate) fn end_with_descriptors(&self) -> io::Result<()> {
+        recoded_xsk::end_with_descriptors(self.queue_fd(0))
+    }
+
     pub(crate) fn offload(&self) -> Offload {
         self.offload
     }

@@ -21,7 +21,8 @@
 //! lock.
 //!
 //! Not here: attaching the XDP program and putting sockets into its map (`dataplane/runtime`);
-//! only [`replace_program`], for which aya has no call.
+//! only [`replace_program`], for which aya has no call, and [`end_with_descriptors`], for which
+//! tun-rs has none.
 //! The only crate that uses xsk-rs, and the only one on the path with `unsafe`.
 
 pub mod error;
@@ -44,6 +45,8 @@ mod program;
 
 mod queues;
 
+mod tun;
+
 pub use error::XskError;
 pub use ledger::FrameGauge;
 pub use mode::{ActiveMode, ModePreference, SocketMode, XdpMode};
@@ -51,4 +54,5 @@ pub use program::replace_program;
 pub use queues::{Ethtool, Queues};
 pub use recoded_counters::link::SocketStatistics;
 pub use socket::{BURST_FRAMES_MAX, Received, Socket};
+pub use tun::end_with_descriptors;
 pub use umem::{FrameSize, Umem};

@@ -370,8 +370,12 @@ impl Privileged {
 impl Drop for Privileged {
     fn drop(&mut self) {
         for Held { tunnel, .. } in self.tunnels.iter().filter(|_| !self.leaves_tunnels) {
+            // One that was moved to another network namespace has no name here.
+            if let Err(error) = tunnel.end_with_descriptors() {
+                tracing::warn!(%error, tunnel = tunnel.name(), "it stays if it was moved");
+            }
             if let Err(error) = self.netlink.delete(tunnel.name()) {
-                tracing::debug!(%error, tunnel = tunnel.name(), "it is gone already");
+                tracing::debug!(%error, tunnel = tunnel.name(), "it is gone or was moved");
             }
         }
     }

@@ -26,6 +26,7 @@ mod line;
 mod locals;
 mod mesh;
 mod metrics;
+mod moved;
 mod mtu;
 mod mtu_flaps;
 mod mtu_grid;
