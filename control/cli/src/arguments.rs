@@ -343,11 +343,12 @@ column on, if ever. The daemon measures the same and decides by it; show engine 
 const RELOAD: &str = "\
 What a change costs:
   live      no packet of any flow: parameters, rates of links, who does bulk work, flows that come
-            and go
+            and go, addresses of tunnels, metrics
   flow      that flow begins anew, others go on: its role, tunnel, next hops, upstream, shards
   gap       about 0.1 s for all flows, which neighbours repair: another process takes over, while
-            tunnels, routes and XDP programs stay: keys, new neighbours, memory, sandbox and what
-            else [daemon] has
+            tunnels, routes and XDP programs stay: keys, new neighbours, the first or last IPv6
+            address of a tunnel, metrics at another address but the same port, memory, sandbox and
+            what else [daemon] has
   restart   some tenths of a second for all flows: the daemon starts anew in its place, as by an
             upgrade, and tunnels that stay keep their routes: links but for their rates, tunnels,
             workers, port, xdp_mode. If it cannot, what was before is back

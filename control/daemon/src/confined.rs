@@ -13,7 +13,7 @@ use recoded::kept::Kept;
 use recoded::keys::Keys;
 use recoded::lifecycle::{BEAT_INTERVAL, Frames, Looked, News, Start, read};
 use recoded::live::{EDITION_FIRST, Live, View};
-use recoded::metrics;
+use recoded::metrics::{self, Listeners};
 use recoded::node::{self, Node};
 use recoded::rates::{self, Rates};
 use recoded::sandbox::{self, Extent, User};
@@ -79,7 +79,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
     let topology = node::topology(&config, keys);
     let mut resources = Resources::join(&topology, (client, !start.is_trial), reserve)?;
-    let measured = listen(&config, start.is_again)?;
+    let measured = Rc::new(Listeners::new(listen(&config, start.is_again)?));
     parts.end("frames and sockets");
     let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
     let accelerator = match is_confined {
@@ -99,6 +99,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     let (replaced, rates) = (Rc::new(Notify::new()), live.rates());
     let view = Rc::new(RefCell::new(live.view()));
     let kept = Kept::new(live, (keeper, events.clone()), (replaced.clone(), view.clone()));
+    let kept = kept.serving(measured.clone());
     let seen = || view.borrow().state(&*node);
     channel.send(&News::Started, &[]).map_err(no_supervisor)?;
     let ended = control.block_on(async {
@@ -108,7 +109,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
             ended = beat(&node, channel) => Err(ended),
             ended = give_way(&replaced) => Err(ended),
             () = sample(&node, (&rates, &view), &events) => Ok(()),
-            () = metrics::serve(measured, seen) => Ok(()),
+            () = metrics::serve(&measured, seen) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
                 Err(error) => error.to_string(),
@@ -241,12 +242,7 @@ fn begin(channel: &Channel) -> io::Result<Option<Given>> {
 fn listen(config: &Config, is_again: bool) -> Result<Option<TcpListener>, Failure> {
     let Some(address) = config.daemon.metrics else { return Ok(None) };
     match metrics::listen(address) {
-        Ok(listener) => {
-            if !address.ip().is_loopback() {
-                tracing::warn!(%address, "metrics: everybody who reaches this address can read them");
-            }
-            Ok(Some(listener))
-        }
+        Ok(listener) => Ok(Some(listener)),
         Err(error) if is_again => {
             tracing::error!("{error}");
             Ok(None)

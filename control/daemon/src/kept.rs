@@ -6,6 +6,7 @@ use crate::dataplane::Dataplane;
 use crate::events;
 use crate::keeper::{By, CONFIRM_SECONDS_MAX, Cause, Client, Coming, Text};
 use crate::live::{Live, Next, View};
+use crate::metrics::Listeners;
 use recoded_api::error::ControlError;
 use recoded_api::service::{Answer, Backend, SetFuture};
 use recoded_api::v1::{
@@ -25,6 +26,8 @@ pub struct Kept<D> {
     replaced: Rc<Notify>,
     /// What metrics are made of.
     view: Rc<RefCell<View>>,
+    /// Where those are served.
+    metrics: Rc<Listeners>,
 }
 
 impl<D: Dataplane> Kept<D> {
@@ -34,7 +37,13 @@ impl<D: Dataplane> Kept<D> {
         (keeper, events): (Client, events::Client),
         (replaced, view): (Rc<Notify>, Rc<RefCell<View>>),
     ) -> Kept<D> {
-        Kept { live, keeper, events, replaced, view }
+        Kept { live, keeper, events, replaced, view, metrics: Rc::default() }
+    }
+
+    /// With metrics that are served there, and follow every change.
+    #[must_use]
+    pub fn serving(self, metrics: Rc<Listeners>) -> Kept<D> {
+        Kept { metrics, ..self }
     }
 
     fn show(&self) {
@@ -121,18 +130,26 @@ impl<D: Dataplane> Kept<D> {
         outcome.number = match cost {
             Some(Cost::Stop) => return Err(needs_stop(&next.changes)),
             // This process handles packets until the supervisor that follows ends it.
-            Some(Cost::Restart) => self.keeper.in_force(coming, next.to_toml(), text.text).await?,
+            Some(Cost::Restart) => {
+                self.keeper.in_force(coming, next.to_toml(), text.text).await?.number
+            }
             Some(Cost::Gap) => {
-                let number = self.keeper.in_force(coming, next.to_toml(), text.text).await?;
+                let taken = self.keeper.in_force(coming, next.to_toml(), text.text).await?;
                 self.replaced.notify_one();
-                number
+                taken.number
             }
             _ => {
+                let moves_metrics = next.moves_metrics();
                 let before = self.live.adopt(next).await?;
                 self.show();
                 let taken = self.keeper.in_force(coming, self.live.config(), text.text).await;
                 match taken {
-                    Ok(number) => number,
+                    Ok(taken) => {
+                        if moves_metrics {
+                            self.metrics.replace(taken.metrics);
+                        }
+                        taken.number
+                    }
                     Err(error) => {
                         self.live.put_back(before).await?;
                         self.show();

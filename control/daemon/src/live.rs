@@ -69,6 +69,11 @@ impl Next {
         self.config.to_toml()
     }
 
+    /// Whether metrics are served somewhere else, or no more.
+    pub fn moves_metrics(&self) -> bool {
+        self.changes.iter().any(Change::is_of_metrics)
+    }
+
     /// Flows that begin anew.
     fn anew(&self) -> BTreeSet<u32> {
         let anew = self.changes.iter().filter(|change| change.cost == Cost::Flow);

@@ -28,7 +28,7 @@ use recoded::lifecycle::{EXIT_AGAIN, Start, written};
 use recoded::node;
 use recoded::predecessor::{Killed, Lock, Process, Record};
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{HopConfig, KillSwitch, Left, Privileged, StartError, Ways};
+use recoded_runtime::{HopConfig, KillSwitch, Privileged, StartError, TunnelAddresses, Ways};
 use rustix::process::{self, Pid, kill_process};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
@@ -105,7 +105,9 @@ pub fn run(
     lock.note(&record);
     let keeper =
         Keeper::new(arguments.config(), &record.file, &record.text, arguments.state.clone());
+    let addresses = privileged.addresses();
     let keeper = keeper.knowing(record.names.clone()).continuing(lock.events());
+    let keeper = keeper.addressing(addresses.clone());
     let keeper = Arc::new(match &handover {
         Some(handover) => keeper.following(handover),
         None => keeper,
@@ -117,7 +119,7 @@ pub fn run(
         standby,
         asks: Asks::new(config.daemon.socket.clone()),
         resolver: Resolver::new(config.daemon.socket.clone()),
-        in_force: InForce { keeper, record, lock: &lock, is_ended: false },
+        in_force: InForce { keeper, record, lock: &lock, addresses, is_ended: false },
         signals,
         program,
         listener,
@@ -145,7 +147,7 @@ fn open(
     before: Option<&Record>,
     running: Option<Process>,
 ) -> Result<Privileged, StartError> {
-    let left = Record::left(before, running.is_some().then(|| tunnels(config)));
+    let left = Record::left(before, running.is_some().then(|| config.tunnel_addresses()));
     let topology = node::topology(config, Keys::none(config));
     Privileged::open(&topology, &left, left_programs(), || {
         if running.is_some() {
@@ -196,15 +198,10 @@ fn in_force(
         }
         _ => (text.clone(), config),
     };
-    let tunnels = tunnels(&config);
+    let tunnels = config.tunnel_addresses();
     let record =
         Record { dataplane: None, tunnels, file: text, text: in_force, names, handover: None };
     (record, config)
-}
-
-/// Tunnels and their addresses.
-fn tunnels(config: &Config) -> Left {
-    config.tunnels.iter().map(|it| (it.name.clone(), it.addresses.clone())).collect()
 }
 
 struct Supervisor<'a> {
@@ -234,6 +231,8 @@ struct InForce<'a> {
     keeper: Arc<Keeper>,
     record: Record,
     lock: &'a Lock,
+    /// Those that tunnels have now.
+    addresses: Arc<TunnelAddresses>,
     /// Whether the process was ended so that another takes up other addresses.
     is_ended: bool,
 }
@@ -335,12 +334,8 @@ impl Supervisor<'_> {
     fn renew(&mut self) {
         // What is in force was checked before.
         let Some(config) = self.in_force.keeper.config() else { return };
-        let tunnels = tunnels(&config);
-        lock(&self.privileged).renew(self.neighbours(&config), &tunnels);
-        if self.in_force.record.tunnels != tunnels {
-            self.in_force.record.tunnels = tunnels;
-            self.in_force.lock.note(&self.in_force.record);
-        }
+        lock(&self.privileged).renew(self.neighbours(&config), &config.tunnel_addresses());
+        self.in_force.look();
     }
 
     fn neighbours(&self, config: &Config) -> Vec<HopConfig> {
@@ -485,7 +480,10 @@ impl InForce<'_> {
     /// Notes what changed since.
     fn look(&mut self) {
         let Record { file, text, names, .. } = &self.record;
-        if self.keeper.differs((file, text, names)) || self.lock.is_due() {
+        let tunnels = self.addresses.now();
+        let is_readdressed = tunnels != self.record.tunnels;
+        if self.keeper.differs((file, text, names)) || is_readdressed || self.lock.is_due() {
+            self.record.tunnels = tunnels;
             (self.record.file, self.record.text) = self.keeper.lasting();
             self.record.names = self.keeper.names();
             self.lock.note(&self.record);

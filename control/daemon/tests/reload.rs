@@ -209,3 +209,36 @@ fn changes_of_the_configuration_are_events() {
     assert_eq!((told.newest, client.events(3).expect("answered").events.len()), (4, 1));
     assert_eq!(client.events(u64::MAX).expect("answered").events, []);
 }
+
+#[test]
+fn addresses_of_a_tunnel_and_metrics_cost_nothing_where_the_supervisor_can_change_them_alone() {
+    let served = Served::start();
+    let mut client = served.client();
+    let mut cost = |text: &str| {
+        write(&served, text);
+        let outcome = client.reload(true, None).expect("compared");
+        let [change] = &outcome.changes[..] else { panic!("{outcome:?}") };
+        change.cost.clone()
+    };
+    let address = "\naddress = \"10.99.0.1/24\"";
+    let other = |list: &str| file(&[(address, &format!("\naddress = {list}"))]);
+    assert_eq!(cost(&other("[\"10.99.0.1/24\", \"10.98.0.1/24\"]")), "live");
+    assert_eq!(cost(&other("\"10.98.0.1/24\"")), "live");
+    // The least MTU is another, and IPv6 is switched on as the tunnel is made.
+    assert_eq!(cost(&other("[\"10.99.0.1/24\", \"fd00:99::1/64\"]")), "gap");
+    let metrics = |line: &str| file(&[("#metrics = \"127.0.0.1:9427\"", line)]);
+    assert_eq!(cost(&metrics("metrics = \"127.0.0.1:9427\"")), "live");
+
+    // At the same port this process still listens.
+    let served = Served::with(&metrics("metrics = \"127.0.0.1:9427\""));
+    let mut client = served.client();
+    let mut cost = |line: &str| {
+        write(&served, &metrics(line));
+        let outcome = client.reload(true, None).expect("compared");
+        let costs: Vec<String> = outcome.changes.iter().map(|it| it.cost.clone()).collect();
+        costs.join(" ")
+    };
+    assert_eq!(cost("metrics = \"0.0.0.0:9427\""), "gap");
+    assert_eq!(cost("metrics = \"127.0.0.1:9428\""), "live");
+    assert_eq!(cost("#"), "live");
+}

@@ -209,6 +209,7 @@ impl Tunnel {
         }
         if extent != Extent::Left {
             set_ipv6(config);
+            promote_secondaries(&config.name);
             // The first of a family is the one that Linux sends from.
             for address in &config.addresses {
                 netlink.add_address(&config.name, *address)?;
@@ -406,6 +407,14 @@ fn wait_until_free(name: &str, netlink: &Netlink) -> Result<(), StartError> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+/// Has an address of a prefix stay when the first one of that prefix goes.
+fn promote_secondaries(name: &str) {
+    let path = format!("/proc/sys/net/ipv4/conf/{name}/promote_secondaries");
+    if let Err(error) = std::fs::write(&path, "1") {
+        tracing::debug!(%error, path, "an address that goes takes others of its prefix with it");
+    }
 }
 
 /// Keeps router solicitations and multicast reports of an unused IPv6 link-local address out of an

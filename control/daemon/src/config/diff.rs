@@ -8,6 +8,7 @@ use super::document::{Document, Section};
 use super::{Config, Flow, Neighbour};
 use recoded_api::keys::FLOW;
 use recoded_pipeline::params::FlowParams;
+use recoded_runtime::tunnel_mtu_min;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -69,6 +70,11 @@ impl Change {
             None => key == "engine" && self.cost == Cost::Live,
         };
         self.key.as_ref().is_some_and(is_live)
+    }
+
+    /// Whether it is where metrics are served.
+    pub fn is_of_metrics(&self) -> bool {
+        self.flow.is_none() && self.key.as_deref() == Some("metrics")
     }
 
     /// Whether it is the MTU of a tunnel, which stays what it was at the start.
@@ -189,10 +195,32 @@ impl Differ<'_> {
             // By its path a supervisor finds what the one before it left.
             ("daemon", "socket") => Cost::Stop,
             ("daemon", "workers" | "port" | "xdp_mode") => Cost::Restart,
+            ("daemon", "metrics") if self.moves_metrics() => Cost::Live,
+            ("tunnel", "address") if self.keeps_families(section) => Cost::Live,
             ("daemon" | "neighbour", _) | ("tunnel", "address") => Cost::Gap,
             ("flow", key) => self.flow_cost(section, key),
             _ => Cost::Restart,
         }
+    }
+
+    /// Whether the supervisor can listen for metrics before this process stops listening: a port
+    /// that has a listener at one address cannot always have another.
+    fn moves_metrics(&self) -> bool {
+        match (self.now.daemon.metrics, self.next.daemon.metrics) {
+            (Some(now), Some(next)) => now.port() != next.port(),
+            _ => true,
+        }
+    }
+
+    /// Whether a tunnel has IPv6 addresses before and after, or neither: its least MTU and how
+    /// Linux has IPv6 on it depend on that.
+    fn keeps_families(&self, section: &Section) -> bool {
+        let least = |config: &Config| {
+            let mut tunnels = config.tunnels.iter();
+            let tunnel = tunnels.find(|tunnel| name(section) == format!("tunnel {}", tunnel.name));
+            tunnel.map(|tunnel| tunnel_mtu_min(&tunnel.addresses))
+        };
+        least(self.now) == least(self.next)
     }
 
     fn flow_cost(&self, section: &Section, key: &str) -> Cost {

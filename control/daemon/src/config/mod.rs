@@ -59,8 +59,8 @@ use names::{Named, Names};
 use reader::Reader;
 use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId};
-use recoded_runtime::FrameSize;
 use recoded_runtime::secure::PublicKey;
+use recoded_runtime::{FrameSize, Left};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -278,6 +278,11 @@ impl Config {
         Interfaces { links: self.links.len(), tunnels: self.tunnels.len() }
     }
 
+    /// Tunnels and their addresses.
+    pub fn tunnel_addresses(&self) -> Left {
+        self.tunnels.iter().map(|it| (it.name.clone(), it.addresses.clone())).collect()
+    }
+
     /// What it takes of memory whatever its flows.
     pub fn base(&self) -> budget::Base<'_> {
         let Config { daemon, frame_size, .. } = self;
@@ -322,7 +327,7 @@ impl Config {
     }
 
     /// Checks a document. Tunnels and neighbours that are in force exist, and keep their numbers;
-    /// new neighbours come after them.
+    /// new neighbours come after them. Of tunnels only the addresses change.
     ///
     /// # Errors
     ///
@@ -338,7 +343,12 @@ impl Config {
         let links = daemon::links(&document.links, &mut errors);
         let mut tunnels = daemon::tunnels(&document.tunnels, &links, &mut errors);
         if let Some(in_force) = in_force {
-            tunnels = in_force.tunnels.iter().map(|tunnel| (tunnel.clone(), true)).collect();
+            let kept = in_force.tunnels.iter().map(|tunnel| {
+                let written = tunnels.iter().find(|(written, _)| written.name == tunnel.name);
+                let addresses = &written.map_or(tunnel, |(written, _)| written).addresses;
+                (Tunnel { addresses: addresses.clone(), ..tunnel.clone() }, true)
+            });
+            tunnels = kept.collect();
         }
         let neighbours = auth::neighbours(&document.neighbours, &links, &mut errors);
         let mut hops = in_force.map_or_else(Vec::new, |in_force| in_force.hops.clone());

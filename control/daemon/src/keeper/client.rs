@@ -7,7 +7,8 @@ use recoded_api::error::ControlError;
 use recoded_runtime::channel::Channel;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Asks the supervisor.
@@ -27,6 +28,15 @@ pub struct Text {
     pub mtus: BTreeMap<String, u32>,
     /// Addresses of the host names in it.
     pub names: Names,
+}
+
+/// What came of a configuration that comes into force.
+#[derive(Debug)]
+pub struct Taken {
+    /// Its number.
+    pub number: u64,
+    /// Where metrics are served from now on, where the process that runs goes on with other ones.
+    pub metrics: Option<TcpListener>,
 }
 
 impl Client {
@@ -69,8 +79,13 @@ impl Client {
         coming: Coming,
         text: String,
         shown: String,
-    ) -> Result<u64, ControlError> {
-        self.done(Ask::InForce(coming), vec![text, shown]).await
+    ) -> Result<Taken, ControlError> {
+        match self.ask(Ask::InForce(coming), vec![text, shown]).await? {
+            (Answer::Done { number }, metrics) => {
+                Ok(Taken { number, metrics: metrics.map(TcpListener::from) })
+            }
+            other => Err(unexpected(&other.0)),
+        }
     }
 
     /// Confirms what waits for it.
@@ -116,6 +131,7 @@ impl Client {
     async fn text(&self, ask: Ask) -> Result<Text, ControlError> {
         match self.ask(ask, Vec::new()).await? {
             (Answer::Text { number, file, mtus, names }, Some(text)) => {
+                let text = read(text).map_err(|error| silent(&error))?;
                 Ok(Text { number, file, text, mtus, names })
             }
             other => Err(unexpected(&other.0)),
@@ -133,22 +149,21 @@ impl Client {
         &self,
         ask: Ask,
         texts: Vec<String>,
-    ) -> Result<(Answer, Option<String>), ControlError> {
+    ) -> Result<(Answer, Option<OwnedFd>), ControlError> {
         let channel = self.0.clone();
         let asked = tokio::task::spawn_blocking(move || {
             let channel = channel.lock().unwrap_or_else(PoisonError::into_inner);
             exchange(&channel, &ask, &texts)
         });
         let answered = asked.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        let (answer, text) = answered.map_err(|error| {
-            let reason = format!("the supervisor does not answer ({error}): restart the daemon");
-            ControlError::Failed { reason }
-        })?;
-        let reason = || text.clone().unwrap_or_default();
+        let (answer, along) = answered.map_err(|error| silent(&error))?;
+        let reason = |along: Option<OwnedFd>| {
+            along.map(read).transpose().map(Option::unwrap_or_default).unwrap_or_default()
+        };
         match answer {
-            Answer::Refused => Err(ControlError::Refused { reason: reason() }),
-            Answer::Failed => Err(ControlError::Failed { reason: reason() }),
-            answer => Ok((answer, text)),
+            Answer::Refused => Err(ControlError::Refused { reason: reason(along) }),
+            Answer::Failed => Err(ControlError::Failed { reason: reason(along) }),
+            answer => Ok((answer, along)),
         }
     }
 }
@@ -157,14 +172,18 @@ fn exchange(
     channel: &Channel,
     ask: &Ask,
     texts: &[String],
-) -> io::Result<(Answer, Option<String>)> {
+) -> io::Result<(Answer, Option<OwnedFd>)> {
     let files = texts.iter().map(|text| written(text)).collect::<io::Result<Vec<_>>>()?;
     let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     channel.send(ask, &fds)?;
     let answered = channel.receive::<Answer>()?;
     let (answer, fds) = answered.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))?;
-    let text = fds.into_iter().next().map(read).transpose()?;
-    Ok((answer, text))
+    Ok((answer, fds.into_iter().next()))
+}
+
+fn silent(error: &io::Error) -> ControlError {
+    let reason = format!("the supervisor does not answer ({error}): restart the daemon");
+    ControlError::Failed { reason }
 }
 
 fn unexpected(answer: &Answer) -> ControlError {

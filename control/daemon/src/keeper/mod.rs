@@ -5,6 +5,7 @@
 //!   reload ---- Read ------------------------------------> reads and checks the file
 //!   undo ------ Past ------------------------------------> history
 //!   changed --- InForce: the text of the next process ---> in force, history, confirmation
+//!               by this process -------------------------> addresses of tunnels, metrics' listener
 //!               by another process, or supervisor -------> checks keys, and this host, too
 //!   set --save  Open, Prepare, Finish -------------------> the file, atomically
 //! ```
@@ -18,7 +19,7 @@ pub mod history;
 mod client;
 mod server;
 
-pub use client::{Client, Text};
+pub use client::{Client, Taken, Text};
 pub use server::Keeper;
 pub use server::handover::Handover;
 
@@ -118,7 +119,8 @@ pub enum By {
 /// An answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 enum Answer {
-    /// It is done; the number of what is in force.
+    /// It is done; the number of what is in force. A listener for metrics comes along where they
+    /// were switched on, or are served somewhere else.
     Done { number: u64 },
     /// The text comes along, and the MTUs of the interfaces and the addresses of the hosts that it
     /// names.

@@ -9,12 +9,16 @@ use crate::config::names::Names;
 use crate::events::{Happened, Kind, Log};
 use crate::keys::Keys;
 use crate::lifecycle::{read, written};
+use crate::metrics;
 use crate::node;
 use recoded_api::v1::Events;
+use recoded_runtime::TunnelAddresses;
 use recoded_runtime::channel::Channel;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +39,8 @@ pub struct Keeper {
     history: Mutex<History>,
     /// What happened, here and in dataplane processes.
     events: Arc<Log>,
+    /// Those of the tunnels, where there are tunnels to change.
+    addresses: Option<Arc<TunnelAddresses>>,
 }
 
 #[derive(Debug)]
@@ -80,7 +86,24 @@ enum No {
     Failed(String),
 }
 
-type Outcome = Result<(Answer, Option<String>), No>;
+/// What an answer comes with.
+enum Along {
+    Nothing,
+    Text(String),
+    Listener(TcpListener),
+}
+
+impl Along {
+    fn descriptor(self) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Along::Nothing => Ok(None),
+            Along::Text(text) => written(&text).map(Some),
+            Along::Listener(listener) => Ok(Some(listener.into())),
+        }
+    }
+}
+
+type Outcome = Result<(Answer, Along), No>;
 
 impl Keeper {
     /// Of a file with the text `loaded`, when the daemon starts with `in_force`; history lies in
@@ -103,7 +126,14 @@ impl Keeper {
             state: Mutex::new(state),
             history: Mutex::new(History::open(directory, in_force)),
             events: Arc::default(),
+            addresses: None,
         }
+    }
+
+    /// The same, which changes addresses of tunnels while a dataplane process runs.
+    #[must_use]
+    pub fn addressing(self, addresses: Arc<TunnelAddresses>) -> Keeper {
+        Keeper { addresses: Some(addresses), ..self }
     }
 
     /// The same, with the events of a supervisor that became this one.
@@ -228,12 +258,12 @@ impl Keeper {
         self.history().write();
         while let Some((ask, fds)) = channel.receive::<Ask>()? {
             let changes = matches!(ask, Ask::InForce(_));
-            let (answer, text) = match self.answer(&ask, fds) {
+            let (answer, along) = match self.answer(&ask, fds) {
                 Ok(answer) => answer,
-                Err(No::Refused(reason)) => (Answer::Refused, Some(reason)),
-                Err(No::Failed(reason)) => (Answer::Failed, Some(reason)),
+                Err(No::Refused(reason)) => (Answer::Refused, Along::Text(reason)),
+                Err(No::Failed(reason)) => (Answer::Failed, Along::Text(reason)),
             };
-            let file = text.as_deref().map(written).transpose()?;
+            let file = along.descriptor()?;
             let fds: Vec<_> = file.iter().map(AsFd::as_fd).collect();
             match channel.send(&answer, &fds) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
@@ -254,17 +284,17 @@ impl Keeper {
             (Ask::Past { number }, _) => self.past(*number),
             (Ask::InForce(coming), [text, shown]) => self.take(*coming, text, shown),
             (Ask::Confirm, _) => self.confirm(),
-            (Ask::History, _) => Ok((Answer::History(self.report()), None)),
+            (Ask::History, _) => Ok((Answer::History(self.report()), Along::Nothing)),
             (Ask::Open, _) => {
                 let text = self.unchanged()?;
-                Ok((self.text(BTreeMap::new(), self.names()), Some(text)))
+                Ok((self.text(BTreeMap::new(), self.names()), Along::Text(text)))
             }
             (Ask::Prepare, [text]) => self.prepare(text),
             (Ask::Finish, _) => self.finish(),
             (Ask::Discard, _) => {
                 let _ = std::fs::remove_file(history::draft(&self.path));
                 self.state().coming = None;
-                Ok((self.done(), None))
+                Ok((self.done(), Along::Nothing))
             }
             _ => Err(No::Failed("texts are missing".into())),
         }
@@ -322,7 +352,7 @@ impl Keeper {
         if changes {
             self.state().coming = Some(text.clone());
         }
-        Ok((self.text(mtus, names), Some(text)))
+        Ok((self.text(mtus, names), Along::Text(text)))
     }
 
     fn past(&self, number: Option<u64>) -> Outcome {
@@ -352,7 +382,7 @@ impl Keeper {
             No::Refused(format!("what was before is no longer right: {errors}"))
         })?;
         self.state().coming = Some(text.clone());
-        Ok((self.text(mtus, names), Some(text)))
+        Ok((self.text(mtus, names), Along::Text(text)))
     }
 
     fn take(&self, coming: Coming, text: &str, shown: &str) -> Outcome {
@@ -369,6 +399,7 @@ impl Keeper {
         if by == By::Supervisor {
             handover::fits(&config, self.config().as_ref()).map_err(No::Refused)?;
         }
+        let along = if by == By::This { self.fit_host(&config)? } else { Along::Nothing };
         let changes = self.summary(&config, text);
         // Another supervisor takes all of it anew, MTUs of interfaces too.
         let text = if by == By::Supervisor { shown } else { text };
@@ -407,7 +438,21 @@ impl Keeper {
             Cause::Undo | Cause::Unconfirmed => self.note(Kind::ConfigUndone, text),
             _ => self.note(Kind::ConfigApplied, text),
         }
-        Ok((Answer::Done { number }, None))
+        Ok((Answer::Done { number }, along))
+    }
+
+    /// Does what the process that goes on with `config` may not do: changes addresses of tunnels,
+    /// and listens for metrics. Where that fails, nothing is changed.
+    fn fit_host(&self, config: &Config) -> Result<Along, No> {
+        let metrics = config.daemon.metrics;
+        let is_elsewhere = || self.config().is_none_or(|now| now.daemon.metrics != metrics);
+        let refused = |error: &dyn Display| No::Refused(format!("{error}; nothing was changed"));
+        let listener = metrics.filter(|_| is_elsewhere()).map(metrics::listen).transpose();
+        let listener = listener.map_err(|error| refused(&error))?;
+        if let Some(addresses) = &self.addresses {
+            addresses.change(&config.tunnel_addresses()).map_err(|error| refused(&error))?;
+        }
+        Ok(listener.map_or(Along::Nothing, Along::Listener))
     }
 
     /// The first changes that a configuration brings, in words.
@@ -473,7 +518,7 @@ impl Keeper {
         let number = self.history().number();
         let text = format!("the change is confirmed: number {number} stays in force");
         self.note(Kind::ConfigConfirmed, text);
-        Ok((self.done(), None))
+        Ok((self.done(), Along::Nothing))
     }
 
     fn report(&self) -> Past {
@@ -513,7 +558,7 @@ impl Keeper {
         history::write_draft(&self.path, text, Some(&like))
             .map_err(|error| self.not_written(&error))?;
         self.state().coming = Some(text.to_owned());
-        Ok((self.done(), None))
+        Ok((self.done(), Along::Nothing))
     }
 
     fn finish(&self) -> Outcome {
@@ -525,7 +570,7 @@ impl Keeper {
         }
         drop(state);
         tracing::info!("{} was written", self.file);
-        Ok((self.done(), None))
+        Ok((self.done(), Along::Nothing))
     }
 
     fn not_written(&self, error: &io::Error) -> No {

@@ -1,11 +1,13 @@
 //! Metrics for Prometheus, by HTTP.
 //!
 //! ```text
-//!  [daemon] metrics -> listen (before the sandbox) -> serve: GET /metrics -> State -> text
+//!  [daemon] metrics -> listen (before the sandbox) -> Listeners -> serve: GET /metrics
+//!  reload ----------> listen (supervisor) ------------/               -> State -> text
 //! ```
 //!
 //! Place: in the dataplane process, which has the counters, on the thread that answers the control
-//! socket, never on that of a worker. The supervisor has no part in it.
+//! socket, never on that of a worker. That process cannot listen any more: the supervisor does so
+//! where metrics are switched on later, and keeps nothing of it.
 //!
 //! Bounds: those of [`crate::http`], with [`CLIENTS_MAX`] connections and requests of at most
 //! [`REQUEST_BYTES_MAX`]. The text is made anew at most ten times a second, whatever is asked.
@@ -26,6 +28,7 @@ use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// Connections at once: some servers of metrics, and a person.
 pub const CLIENTS_MAX: usize = 8;
@@ -60,11 +63,54 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, MetricsError> {
     let failed = |source| MetricsError { address, source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
+    if !address.ip().is_loopback() {
+        tracing::warn!(%address, "metrics: everybody who reaches this address can read them");
+    }
     Ok(listener)
 }
 
+/// Where metrics are served: one listener or none, which changes while the process runs.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// The next listener, or that there is to be none.
+    next: RefCell<Option<Option<TcpListener>>>,
+    replaced: Notify,
+}
+
+impl Listeners {
+    /// Begins with this one.
+    pub fn new(first: Option<TcpListener>) -> Listeners {
+        Listeners { next: RefCell::new(Some(first)), replaced: Notify::new() }
+    }
+
+    /// Stops listening, and goes on with another listener, if there is one.
+    pub fn replace(&self, next: Option<TcpListener>) {
+        *self.next.borrow_mut() = Some(next);
+        self.replaced.notify_one();
+    }
+
+    /// Waits until there is a next one. One that was taken before it was heard of is no news.
+    async fn changed(&self) {
+        while self.next.borrow().is_none() {
+            self.replaced.notified().await;
+        }
+    }
+}
+
+/// Serves `state` on the newest of `listeners` until dropped; connections end with their listener.
+pub async fn serve(listeners: &Listeners, state: impl Fn() -> State) {
+    loop {
+        listeners.changed().await;
+        let listener = listeners.next.take().flatten();
+        tokio::select! {
+            () = listeners.changed() => {}
+            () = serve_on(listener, &state) => {}
+        }
+    }
+}
+
 /// Serves `state` on `listener` until dropped; without one, waits.
-pub async fn serve(listener: Option<TcpListener>, state: impl Fn() -> State) {
+async fn serve_on(listener: Option<TcpListener>, state: impl Fn() -> State) {
     let Some(listener) = listener else { return std::future::pending().await };
     let local = listener.local_addr();
     let listener = match tokio::net::TcpListener::from_std(listener) {

@@ -10,7 +10,7 @@ mod rules;
 
 use recoded::metrics::gauges::GAUGES;
 use recoded::metrics::names::GROUPS;
-use recoded::metrics::{CLIENTS_MAX, REQUEST_BYTES_MAX, listen, serve, text};
+use recoded::metrics::{CLIENTS_MAX, Listeners, REQUEST_BYTES_MAX, listen, serve, text};
 use recoded_api::v1::{
     Flow, FlowNeighbour, HopLoss, Link, Neighbour, Session, State, Tunnel, Worker,
 };
@@ -98,7 +98,9 @@ fn served() -> SocketAddr {
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("runtime").block_on(serve(Some(listener), || state(100)));
+        runtime.expect("runtime").block_on(async {
+            serve(&Listeners::new(Some(listener)), || state(100)).await;
+        });
     });
     address
 }

@@ -16,11 +16,13 @@
 //! The privileged half trusts nothing it is asked: names, queues and interfaces that are not those
 //! of the topology are refused.
 
+mod addresses;
 mod client;
 mod kill_switch;
 mod message;
 mod server;
 
+pub use addresses::TunnelAddresses;
 pub use client::Client;
 pub(crate) use client::{AskError, Attached};
 pub use kill_switch::KillSwitch;

@@ -1,5 +1,6 @@
 //! The half with privileges: programs, their maps, tunnels, and changes by rtnetlink.
 
+use super::addresses::{Change, TunnelAddresses, readdress};
 use super::message::{Reply, Request};
 use crate::attach::Attachment;
 use crate::bpf_link::LeftPrograms;
@@ -10,7 +11,9 @@ use crate::memory::Ways;
 use crate::netlink::Netlink;
 use crate::own;
 use crate::resources::{check_capabilities, raise_memlock};
-use crate::topology::{Address, Backend, HopConfig, LinkConfig, Topology, tunnel_mtu_min};
+use crate::topology::{
+    Address, Backend, HopConfig, LinkConfig, Topology, TunnelConfig, tunnel_mtu_min,
+};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use crate::udp;
 use recoded_wire::steer::{Verdict, XSKS_MAX};
@@ -18,6 +21,7 @@ use recoded_xsk::{Queues, XdpMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Programs and tunnels of a node. Dropping it detaches and removes them; killing the process that
 /// has it leaves tunnels ([`Privileged::open`]) and, while another process has their descriptors,
@@ -27,6 +31,7 @@ pub struct Privileged {
     netlink: Netlink,
     programs: Vec<Program>,
     tunnels: Vec<Held>,
+    addresses: Arc<TunnelAddresses>,
     ways: Ways,
     /// Whether they outlive this: while it is not known that others can be had in their place.
     leaves_tunnels: bool,
@@ -94,6 +99,7 @@ impl Privileged {
             netlink,
             programs,
             tunnels: Vec::new(),
+            addresses: Arc::new(TunnelAddresses::new(Netlink::open()?, addresses(topology))),
             ways: Ways::open(None),
             leaves_tunnels: !left.is_empty(),
         };
@@ -105,7 +111,8 @@ impl Privileged {
             let before = left.get(&plan.config.name);
             let tunnel = Tunnel::open_lasting(&plan, before.is_some(), &opened.netlink)?;
             if let Some(before) = before {
-                readdress(&plan.config.name, (before, &plan.config.addresses), &opened.netlink)?;
+                let TunnelConfig { name, addresses: next, .. } = &plan.config;
+                readdress(&opened.netlink, &Change { name, before, next })?;
             }
             opened.tunnels.push(Held { plan, tunnel });
         }
@@ -124,12 +131,12 @@ impl Privileged {
                 tracing::warn!(%error, interface = program.interface, "its neighbours stay");
             }
         }
+        if let Err(error) = self.addresses.restore(tunnels) {
+            tracing::error!(%error, "addresses of tunnels are not right");
+        }
+        let addresses = self.addresses.now();
         for Held { plan, tunnel } in &mut self.tunnels {
-            if let Some(addresses) = tunnels.get(&plan.config.name) {
-                let change = (&plan.config.addresses[..], &addresses[..]);
-                if let Err(error) = readdress(&plan.config.name, change, &self.netlink) {
-                    tracing::error!(%error, tunnel = tunnel.name(), "its addresses are not right");
-                }
+            if let Some(addresses) = addresses.get(&plan.config.name) {
                 plan.config.addresses.clone_from(addresses);
             }
             let mtu = plan.config.mtu;
@@ -139,6 +146,11 @@ impl Privileged {
                 tracing::debug!(tunnel = tunnel.name(), "it is not what it was at the start");
             }
         }
+    }
+
+    /// The addresses of its tunnels, to be changed while a process is answered.
+    pub fn addresses(&self) -> Arc<TunnelAddresses> {
+        self.addresses.clone()
     }
 
     /// Whether a link has a program, and thereby AF_XDP sockets.
@@ -354,6 +366,9 @@ impl Privileged {
             return refuse(format!("{} is not a tunnel", name.escape_debug()));
         };
         if held.tunnel.look() {
+            if let Some(addresses) = self.addresses.now().remove(name) {
+                held.plan.config.addresses = addresses;
+            }
             match Tunnel::open_lasting(&held.plan, false, &self.netlink) {
                 Ok(tunnel) => held.tunnel = tunnel,
                 Err(error) => return refuse(error.to_string()),
@@ -405,17 +420,10 @@ impl Program {
     }
 }
 
-/// Takes the addresses of before from an interface, but for those that it is to have now, which it
-/// gets. What somebody else gave it stays.
-fn readdress(
-    name: &str,
-    (before, now): (&[Address], &[Address]),
-    netlink: &Netlink,
-) -> Result<(), StartError> {
-    for gone in before.iter().filter(|address| !now.contains(address)) {
-        netlink.remove_address(name, *gone)?;
-    }
-    now.iter().try_for_each(|address| netlink.add_address(name, *address))
+/// Addresses of the tunnels that `topology` names.
+fn addresses(topology: &Topology) -> Left {
+    let tunnels = topology.tunnels.iter();
+    tunnels.map(|tunnel| (tunnel.name.clone(), tunnel.addresses.clone())).collect()
 }
 
 /// Nothing where a link has to wait: its program is attached when a process asks for it.

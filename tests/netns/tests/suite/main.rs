@@ -23,6 +23,7 @@ mod host;
 mod hostile;
 mod limits;
 mod line;
+mod live;
 mod locals;
 mod mesh;
 mod metrics;
