@@ -24,6 +24,7 @@ use crate::peer::upstreams::Upstreams;
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
+use crate::segmentation::Comparison;
 use crate::sink::SinkCode;
 use crate::source::{SourceCode, take_in};
 use crate::stage::{Stage, State, each, sink, source};
@@ -68,6 +69,20 @@ fn split<'a, 'io, F, E>(
     let upstream = upstreams.present_mut();
     let Stage { params, state, .. } = present;
     (state, Context { shard: *id, params, counters, upstream, hops, marks, io })
+}
+
+/// The fates of packets of a stage that were reported since the last call.
+fn take_comparison(state: &mut State, peer: PeerId) -> Comparison {
+    match state {
+        State::StreamSource(source) => source.take_comparison(peer),
+        State::StreamRelay(relay) => relay.take_comparison(peer),
+        State::Relay(relay) => relay.mender.take_comparison(),
+        State::WindowSource(source) => source.take_comparison(),
+        State::RlncSource(source) => source.take_comparison(),
+        #[cfg(feature = "bats")]
+        State::BatsSource(source) => source.take_comparison(),
+        _ => Comparison::default(),
+    }
 }
 
 impl Shard {
@@ -376,7 +391,7 @@ impl Shard {
         let (first, second) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
             let about = (peer, report, payload);
-            match state {
+            let heard = match state {
                 State::StreamSource(source) => source.hear_link(&mut cx, about),
                 State::StreamRelay(relay) => relay.hear_link(&mut cx, about),
                 State::Relay(relay) => {
@@ -397,7 +412,9 @@ impl Shard {
                     Ok(())
                 }
                 _ => Err(DropReason::WrongCode),
-            }
+            };
+            cx.io.egress.reported(peer, &take_comparison(state, peer));
+            heard
         });
         self.follow_size(io);
         self.wake(io.now);

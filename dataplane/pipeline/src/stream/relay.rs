@@ -8,6 +8,7 @@ use crate::params::{FlowParams, Nanos, PeerId, StreamParams};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
+use crate::segmentation::Comparison;
 use crate::stream::reach::{self, Kept};
 use crate::stream::recovery::Recoveries;
 use crate::stream::senders::{Answered, Outgoing, Senders};
@@ -166,6 +167,11 @@ impl StreamRelay {
         }
         self.pump(cx);
         Fate::Consumed
+    }
+
+    /// The fates of packets that a next hop reported since the last call.
+    pub(crate) fn take_comparison(&mut self, peer: PeerId) -> Comparison {
+        self.senders.take_comparison(peer)
     }
 
     /// Reads what a next hop reports of its link.

@@ -9,6 +9,7 @@ use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams, StreamPro
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowReport, HopLoss};
 use crate::role::Lifecycle;
+use crate::segmentation::Comparison;
 use crate::source::path::Path;
 use crate::source::remote::Remote;
 use crate::source::size::PathSize;
@@ -161,6 +162,11 @@ impl StreamSource {
     /// Whether some of several paths do not answer.
     pub(crate) fn lacks_paths(&self) -> bool {
         self.senders.lack_paths()
+    }
+
+    /// The fates of packets that a next hop reported since the last call.
+    pub(crate) fn take_comparison(&mut self, peer: PeerId) -> Comparison {
+        self.senders.take_comparison(peer)
     }
 
     /// Reads what a next hop reports of its link.

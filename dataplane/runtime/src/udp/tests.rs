@@ -96,6 +96,15 @@ impl Side {
         all
     }
 
+    /// Reads so many times, and drops what comes.
+    fn receive_at_most(&mut self, times: usize) {
+        let mut arrived = Vec::with_capacity(BURST_PACKETS);
+        for _ in 0..times {
+            self.socket.receive(&mut self.umem, &mut self.counters, &mut arrived);
+            arrived.drain(..).for_each(|packet| self.umem.release(packet.payload.frame));
+        }
+    }
+
     fn verdict(&self, verdict: Verdict) -> u64 {
         self.socket.verdicts[verdict as usize]
     }
@@ -171,6 +180,42 @@ fn packets_to_oneself_over_ipv6_arrive() {
     assert!(received.iter().all(|(bytes, class)| bytes.len() == 1200 && *class == 2));
 }
 
+/// Bursts from a neighbour that are split in the wrong places end merging after some, and packets
+/// are taken as before. The same from an outsider, and some among many that are right, change
+/// nothing.
+#[test]
+fn bursts_that_are_merged_wrongly_end_merging() {
+    let mut receiver = Side::open("127.0.0.2", "127.0.0.1", 29433);
+    let sender = |from: &str| std::net::UdpSocket::bind(from).unwrap();
+    let (neighbour, outsider) = (sender("127.0.0.1:0"), sender("127.0.0.3:0"));
+    let whole: Vec<u8> = (0..4).flat_map(|number| packet(number, 500)).collect();
+    let send = |receiver: &mut Side, from: &std::net::UdpSocket, segment: i32| {
+        setsockopt(from, sockopt::UdpGsoSegment, &segment).unwrap();
+        from.send_to(&whole, "127.0.0.2:29433").unwrap();
+        let before = receiver.socket.verdicts.iter().sum::<u64>();
+        let expected = before + whole.len().div_ceil(segment as usize) as u64;
+        let end = Instant::now() + PATIENCE;
+        while receiver.socket.verdicts.iter().sum::<u64>() < expected && Instant::now() < end {
+            receiver.receive_at_most(1);
+        }
+    };
+    (0..50).for_each(|_| send(&mut receiver, &outsider, 400));
+    assert!(!receiver.socket.merges_wrongly(), "an outsider ended it");
+    (0..10).for_each(|_| send(&mut receiver, &neighbour, 400));
+    (0..2000).for_each(|_| send(&mut receiver, &neighbour, 500));
+    (0..10).for_each(|_| send(&mut receiver, &neighbour, 400));
+    assert!(!receiver.socket.merges_wrongly());
+    (0..20).for_each(|_| send(&mut receiver, &neighbour, 400));
+    assert!(receiver.socket.merges_wrongly());
+    receiver.socket.end_merging();
+    assert!(!receiver.socket.merges_wrongly(), "it has ended");
+    let before = receiver.verdict(Verdict::Redirected);
+    (0..20).for_each(|_| send(&mut receiver, &neighbour, 500));
+    assert_eq!(receiver.verdict(Verdict::Redirected), before + 80);
+    assert!(!receiver.socket.message.is_burst && receiver.socket.message.segment >= 500);
+    assert_eq!(receiver.umem.gauge().free, FRAMES);
+}
+
 /// One message for a run needs fewer calls than packets; without it, all still arrive.
 #[test]
 fn runs_become_messages_and_without_segments_each_packet_is_one() {
@@ -182,6 +227,13 @@ fn runs_become_messages_and_without_segments_each_packet_is_one() {
     assert_eq!((burst.messages, &burst.packets[..2]), (2, &[64, 36][..]));
     sender.socket.sender.splits = false;
     assert_eq!(sender.socket.sender.burst(0).packets, [1; 16]);
+    sender.socket.sender.splits = true;
+    sender.socket.send_single(true);
+    assert_eq!(sender.socket.sender.burst(0).packets, [1; 16], "for a comparison");
+    sender.socket.send_single(false);
+    assert_eq!(sender.socket.sender.burst(0).messages, 2);
+    sender.socket.end_bursts();
+    assert!(!sender.socket.has_bursts());
     sender.flush();
     assert_eq!(receiver.receive(100).len(), 100);
 }

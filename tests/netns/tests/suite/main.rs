@@ -40,6 +40,7 @@ mod plan;
 mod processes;
 mod queues;
 mod reload;
+mod segmentation;
 mod silence;
 mod sink_restarts;
 mod stream;
