@@ -331,7 +331,7 @@ mod tests {
         assert!(check(&[(0, 1), (0, 2), (2, 1)]));
         assert!(!check(&[(0, 1), (0, 3)]), "no host 2");
         assert!(!check(&[(0, 1), (1, 1)]), "a link to itself");
-        assert!(!check(&[(0, 1); 17]), "too many");
+        assert!(!check(&[(0, 1); LINKS_MAX + 1]), "too many");
         assert!(!check(&[]));
         assert!(BedConfig::uniform(10, link).check().is_ok());
         assert!(BedConfig::uniform(11, link).check().is_err());

@@ -178,7 +178,7 @@ pub fn refuse_beyond(
         largest.push(format!("{others} more"));
     }
     let rule = format!(
-        "this configuration takes {}: {}: lower generations, frames or the sizes of the largest, or raise \
+        "this configuration takes {}: {}: lower stream_symbols, generations or frames, or raise \
          memory",
         shown(needed),
         largest.join(", ")

@@ -204,7 +204,7 @@ pub struct Tunnel {
 pub struct Flow {
     /// What the pipeline gets.
     pub params: FlowParams,
-    /// What was configured of what follows other things else.
+    /// Which keys were written; what was not follows from something else.
     pub written: Written,
     /// Source and sink: the other end.
     pub edge: Option<Known>,
@@ -238,7 +238,7 @@ impl Written {
 }
 
 impl Flow {
-    /// Packets that every node keeps of it, as its source says: of a stream.
+    /// Packets that every node keeps of a stream; none for other codes.
     pub fn window(&self) -> Option<usize> {
         let FlowCode::Stream(stream) = self.params.code else { return None };
         Some(stream.window_symbols)

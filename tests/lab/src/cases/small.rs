@@ -14,7 +14,7 @@ pub const MACHINE: Machine = Machine {
     kernel: Kernel::V6_12,
     nics: &[Nic::Virtio],
     processors: 1,
-    memory_mib: 192,
+    memory_mib: 224,
     disk_mib: 0,
     waits: false,
     has_peer: false,
@@ -25,7 +25,7 @@ pub const MACHINE: Machine = Machine {
 
 const CASES: [Case; 1] = [Case {
     name: "small-memory",
-    shows: "two daemons with the default configuration in 192 MiB, kernel and all",
+    shows: "two daemons with the default configuration in 224 MiB, kernel and all",
     run: small,
 }];
 

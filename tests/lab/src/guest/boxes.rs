@@ -29,8 +29,9 @@ const PINGS: u32 = 5;
 /// Bytes of TCP in each direction: several hundred packets.
 const TCP_BYTES: usize = 1_000_000;
 
-/// How long a daemon may take to end.
-const STOP_PATIENCE: Duration = Duration::from_secs(15);
+/// How long a daemon may take to end. One that is killed leaves its card in a namespace that ends
+/// only with its last process.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What differs from the defaults of a daemon.
 #[derive(Clone, Debug, Default)]

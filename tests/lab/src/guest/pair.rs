@@ -8,7 +8,7 @@ use crate::LabError;
 use crate::cases::mac;
 
 /// How long interfaces may take to appear, at the boot or back from a namespace.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Names of two interfaces that a hub joins.
 #[derive(Clone, Debug)]

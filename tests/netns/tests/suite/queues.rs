@@ -1,8 +1,10 @@
 //! Interfaces with several receive queues: each queue is served, whatever the number of workers,
 //! and whatever becomes of the queues while packets flow.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common;
@@ -47,8 +49,12 @@ fn overruns(host: &Namespace) -> usize {
     counts.split(' ').nth(at).unwrap().parse().unwrap()
 }
 
+/// Calls of [`datagrams`]: what tells theirs apart.
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
 /// Sends datagrams of many connections through the line; how many arrive.
 fn datagrams(bed: &Bed) -> usize {
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let before = overruns(bed.sink());
     let to = SocketAddr::from(([10, 99, 0, 2], 7000));
     let receiver = bed.sink().udp_socket(to).unwrap();
@@ -58,15 +64,24 @@ fn datagrams(bed: &Bed) -> usize {
         (0..CONNECTIONS).map(|_| bed.source().udp_socket(from).unwrap()).collect();
     std::thread::scope(|scope| {
         let receiving = scope.spawn(|| {
-            let (mut count, mut buffer) = (0, [0; 2048]);
-            while count < CONNECTIONS * PACKETS && receiver.recv(&mut buffer).is_ok() {
-                count += 1;
+            let (mut came, mut buffer) = (HashSet::new(), [0; 2048]);
+            while came.len() < CONNECTIONS * PACKETS && receiver.recv(&mut buffer).is_ok() {
+                // Those of another call may come late, and a few twice.
+                if buffer[..8] == run.to_be_bytes() {
+                    came.insert(buffer[8..16].to_vec());
+                }
             }
             // On a busy machine, this thread may be too slow.
-            count + overruns(bed.sink()) - before
+            (came.len() + overruns(bed.sink()) - before).min(CONNECTIONS * PACKETS)
         });
-        for _ in 0..PACKETS {
-            senders.iter().for_each(|sender| drop(sender.send_to(&[7; 500], to)));
+        for number in 0..PACKETS {
+            for (connection, sender) in senders.iter().enumerate() {
+                let number = (number * CONNECTIONS + connection) as u64;
+                let mut payload = [7; 500];
+                payload[..8].copy_from_slice(&run.to_be_bytes());
+                payload[8..16].copy_from_slice(&number.to_be_bytes());
+                drop(sender.send_to(&payload, to));
+            }
             std::thread::sleep(Duration::from_millis(4));
         }
         receiving.join().unwrap()
