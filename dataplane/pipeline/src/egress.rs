@@ -119,6 +119,13 @@ pub trait Egress {
     /// the span itself may not.
     fn transmit(&mut self, peer: PeerId, span: Span, outer: Outer);
 
+    /// Bytes a second that our side of the link to a neighbour lets through at most, with headers,
+    /// if that is limited: what exceeds it is dropped by [`Egress::transmit`].
+    fn pace(&self, peer: PeerId) -> Option<f64> {
+        let _ = peer;
+        None
+    }
+
     /// A neighbour reported the fate of these packets. Its reports may say anything.
     fn reported(&mut self, peer: PeerId, comparison: &Comparison) {
         let _ = (peer, comparison);

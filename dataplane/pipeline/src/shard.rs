@@ -71,16 +71,17 @@ fn split<'a, 'io, F, E>(
     (state, Context { shard: *id, params, counters, upstream, hops, marks, io })
 }
 
-/// The fates of packets of a stage that were reported since the last call.
-fn take_comparison(state: &mut State, peer: PeerId) -> Comparison {
+/// Takes in the pace of the link to a neighbour, and returns the fates of packets of a stage that
+/// it reported since the last call.
+fn settle(state: &mut State, peer: PeerId, pace: Option<f64>) -> Comparison {
     match state {
-        State::StreamSource(source) => source.take_comparison(peer),
-        State::StreamRelay(relay) => relay.take_comparison(peer),
-        State::Relay(relay) => relay.mender.take_comparison(),
-        State::WindowSource(source) => source.take_comparison(),
-        State::RlncSource(source) => source.take_comparison(),
+        State::StreamSource(source) => source.settle(peer, pace),
+        State::StreamRelay(relay) => relay.settle(peer, pace),
+        State::Relay(relay) => relay.mender.settle(pace),
+        State::WindowSource(source) => source.settle(pace),
+        State::RlncSource(source) => source.settle(pace),
         #[cfg(feature = "bats")]
-        State::BatsSource(source) => source.take_comparison(),
+        State::BatsSource(source) => source.settle(pace),
         _ => Comparison::default(),
     }
 }
@@ -413,7 +414,8 @@ impl Shard {
                 }
                 _ => Err(DropReason::WrongCode),
             };
-            cx.io.egress.reported(peer, &take_comparison(state, peer));
+            let pace = cx.io.egress.pace(peer);
+            cx.io.egress.reported(peer, &settle(state, peer, pace));
             heard
         });
         self.follow_size(io);

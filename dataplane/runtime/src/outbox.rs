@@ -301,6 +301,11 @@ impl Egress for Outbox {
         self.waiting.push(Outgoing { hop, span, source_port, is_paid, traffic_class });
     }
 
+    fn pace(&self, hop: PeerId) -> Option<f64> {
+        let pacer = &self.pacers[self.hops[usize::from(hop.0)].link];
+        pacer.rate_mbit().map(|mbit| mbit * 125_000.0)
+    }
+
     #[inline]
     fn reported(&mut self, hop: PeerId, comparison: &Comparison) {
         self.segmentation[self.hops[usize::from(hop.0)].link].note(comparison);

@@ -279,8 +279,10 @@ impl Mender {
         }
     }
 
-    /// The fates of packets that were reported since the last call.
-    pub(crate) fn take_comparison(&mut self) -> Comparison {
+    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
+    /// last call.
+    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
+        self.gate.limit(pace);
         std::mem::take(&mut self.sent.comparison)
     }
 

@@ -169,9 +169,10 @@ impl StreamRelay {
         Fate::Consumed
     }
 
-    /// The fates of packets that a next hop reported since the last call.
-    pub(crate) fn take_comparison(&mut self, peer: PeerId) -> Comparison {
-        self.senders.take_comparison(peer)
+    /// Takes in the pace of the link to a next hop, and returns the fates of packets that it
+    /// reported since the last call.
+    pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
+        self.senders.settle(peer, pace)
     }
 
     /// Reads what a next hop reports of its link.

@@ -14,7 +14,6 @@ use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::peer::sizes::Sizes;
 use crate::report::{HeardHop, HopLoss, Planned};
-use crate::segmentation::Comparison;
 use crate::stream::share::Share;
 use crate::stream::store::Store;
 use recoded_wire::link::{LinkReport, Missing};
@@ -545,11 +544,6 @@ impl Sender {
         if self.sent.on_their_way() == 0 && self.is_idle() && has_all {
             self.keepalive.due = None;
         }
-    }
-
-    /// The fates of packets that were reported since the last call.
-    pub(crate) fn take_comparison(&mut self) -> Comparison {
-        std::mem::take(&mut self.sent.comparison)
     }
 
     /// What the link loses by itself, without what its queue drops.

@@ -259,10 +259,11 @@ impl Senders {
         Ok(())
     }
 
-    /// The fates of packets that a neighbour reported since the last call.
-    pub(crate) fn take_comparison(&mut self, peer: PeerId) -> Comparison {
+    /// Takes in the pace of the link to a neighbour, and returns the fates of packets that it
+    /// reported since the last call.
+    pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
         let sender = self.hops.iter_mut().find(|(known, _)| *known == peer);
-        sender.map(|(_, sender)| sender.take_comparison()).unwrap_or_default()
+        sender.map(|(_, sender)| sender.settle(pace)).unwrap_or_default()
     }
 
     /// The largest UDP payload that every next hop gets, if larger ones do not arrive.

@@ -33,9 +33,10 @@ impl BatsSource {
         self.planner.set_mended(self.is_mended(cx), is_late, cx.io.now);
     }
 
-    /// The fates of packets that were reported since the last call.
-    pub(crate) fn take_comparison(&mut self) -> Comparison {
-        self.mender.take_comparison()
+    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
+    /// last call.
+    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
+        self.mender.settle(pace)
     }
 
     /// Reads what the next node reports of the link to it, and sends what it lacks.
