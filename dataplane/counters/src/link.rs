@@ -104,8 +104,11 @@ counters! {
         /// Packets dropped by Linux for other reasons than the two below: longer than a frame,
         /// mostly.
         rx_dropped: Packets => "Lower the MTU of the neighbours on the link to ours.",
-        /// Packets dropped because the receive ring was full: the worker was too slow.
-        rx_ring_full: Packets => "Add workers, give them cores of their own, or pace the source.",
+        /// Packets dropped because the receive ring was full: the worker was too slow. Of UDP
+        /// sockets, those with a wrong checksum as well.
+        rx_ring_full: Packets => "Add workers, give them cores of their own, or pace the source. \
+            If nstat -a UdpInCsumErrors rises as well, packets arrive damaged: try ethtool -K NAME tx off \
+            at the neighbour and rx off here.",
         /// Times that a packet, or the driver for packets to come, found no frame: the worker is
         /// too slow to empty what it has, or holds too many frames.
         rx_fill_ring_empty: Packets => "Look at recodectl show workers: if one is busy all the time, \

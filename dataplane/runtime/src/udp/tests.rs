@@ -3,6 +3,7 @@
 use super::*;
 use crate::encap::Encap;
 use crate::topology::{Backend, HopConfig, Idle, LinkConfig, Topology};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, sendto, socket};
 use proptest::prelude::*;
 use recoded_wire::frames::FrameId;
 use recoded_wire::header::{FLOW_OFFSET, PacketType, VERSION};
@@ -214,6 +215,40 @@ fn bursts_that_are_merged_wrongly_end_merging() {
     assert_eq!(receiver.verdict(Verdict::Redirected), before + 80);
     assert!(!receiver.socket.message.is_burst && receiver.socket.message.segment >= 500);
     assert_eq!(receiver.umem.gauge().free, FRAMES);
+}
+
+/// Packets that a NIC damaged end in Linux, which counts them with those that found no room; whole
+/// ones after them arrive.
+#[test]
+fn packets_with_a_wrong_checksum_are_counted_and_not_taken() {
+    let (flags, protocol) = (SockFlag::empty(), SockProtocol::Raw);
+    let Ok(raw) = socket(AddressFamily::Inet, SockType::Raw, flags, protocol) else {
+        assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: no CAP_NET_RAW");
+        return println!("skipped: no CAP_NET_RAW");
+    };
+    let mut receiver = Side::open("127.0.0.2", "127.0.0.1", 29_435);
+    let neighbour = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Linux writes lengths and the checksum of the IP header, and leaves that of UDP.
+    let payload = packet(1, 500);
+    let ip = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 2];
+    let mut damaged = Vec::from(ip);
+    damaged.extend(neighbour.local_addr().unwrap().port().to_be_bytes());
+    damaged.extend(29_435u16.to_be_bytes());
+    damaged.extend((8 + payload.len() as u16).to_be_bytes());
+    // By whatever port: of two checksums, one at least is wrong.
+    for checksum in [0x1234u16, 0x4321].repeat(50) {
+        let mut sent = damaged.clone();
+        sent.extend(checksum.to_be_bytes());
+        sent.extend(&payload);
+        let to = SockaddrStorage::from(SocketAddr::from(([127, 0, 0, 2], 0)));
+        sendto(raw.as_raw_fd(), &sent, &to, MsgFlags::empty()).unwrap();
+    }
+    receiver.receive_at_most(10);
+    let taken = receiver.verdict(Verdict::Redirected);
+    assert!(taken <= 50, "{taken} damaged packets were taken");
+    neighbour.send_to(&payload, "127.0.0.2:29435").unwrap();
+    assert_eq!(receiver.receive(1).len(), 1);
+    assert!(receiver.socket.statistics.rx_ring_full >= 50, "{:?}", receiver.socket.statistics);
 }
 
 /// One message for a run needs fewer calls than packets; without it, all still arrive.
