@@ -62,6 +62,10 @@ counters! {
         rx_copies: Packets => "Nothing, if few. Else look for what duplicates or records packets.",
         /// Of these, from addresses that are no neighbour's, and with the tag of one that roams.
         rx_elsewhere: Packets,
+        /// Times that Linux (UDP_GRO) was found to merge packets into bursts that do not split into
+        /// whole ones; each is received by itself from then on.
+        rx_merging_ended: Events => "See with ethtool -k NAME which offload merges wrongly (rx-gro-hw, \
+            rx-udp-gro-forwarding), and update the driver. Without it packets cost CPU time only.",
         /// Packets given to the sockets.
         tx_packets: Packets,
         /// Their bytes, Ethernet header included.
@@ -81,6 +85,10 @@ counters! {
         /// Packets dropped because the backlog of the link was longer than its pace allows:
         /// repairs, or packets of a relay that arrived faster than the rate of the link.
         tx_over_rate: Packets => "Lower the rate of what comes in, or raise rate_mbit.",
+        /// Times that packets of segmented bursts (UDP_SEGMENT) were found to be lost where single
+        /// ones arrive; each is sent by itself from then on.
+        tx_bursts_ended: Events => "See whether ethtool -K NAME tx-udp-segmentation off helps as well: then \
+            the NIC segments wrongly, update its driver. Single packets cost CPU time only.",
     }
     by {
         /// Of the packets taken from the sockets, without a UDP payload that we can read, by
@@ -96,8 +104,11 @@ counters! {
         /// Packets dropped by Linux for other reasons than the two below: longer than a frame,
         /// mostly.
         rx_dropped: Packets => "Lower the MTU of the neighbours on the link to ours.",
-        /// Packets dropped because the receive ring was full: the worker was too slow.
-        rx_ring_full: Packets => "Add workers, give them cores of their own, or pace the source.",
+        /// Packets dropped because the receive ring was full: the worker was too slow. Of UDP
+        /// sockets, those with a wrong checksum as well.
+        rx_ring_full: Packets => "Add workers, give them cores of their own, or pace the source. \
+            If nstat -a UdpInCsumErrors rises as well, packets arrive damaged: try ethtool -K NAME tx off \
+            at the neighbour and rx off here.",
         /// Times that a packet, or the driver for packets to come, found no frame: the worker is
         /// too slow to empty what it has, or holds too many frames.
         rx_fill_ring_empty: Packets => "Look at recodectl show workers: if one is busy all the time, \

@@ -4,6 +4,7 @@
 use crate::open::{OpenRequest, Rent};
 use crate::params::{PeerId, ShardId, TunnelId};
 use crate::plan::PlanRequest;
+use crate::segmentation::Comparison;
 use recoded_wire::frames::Span;
 use std::error::Error;
 use std::fmt;
@@ -117,6 +118,18 @@ pub trait Egress {
     /// The frame's bytes in front of the span may be overwritten (`HEADROOM_BYTES` of them);
     /// the span itself may not.
     fn transmit(&mut self, peer: PeerId, span: Span, outer: Outer);
+
+    /// Bytes a second that our side of the link to a neighbour lets through at most, with headers,
+    /// if that is limited: what exceeds it is dropped by [`Egress::transmit`].
+    fn pace(&self, peer: PeerId) -> Option<f64> {
+        let _ = peer;
+        None
+    }
+
+    /// A neighbour reported the fate of these packets. Its reports may say anything.
+    fn reported(&mut self, peer: PeerId, comparison: &Comparison) {
+        let _ = (peer, comparison);
+    }
 
     /// Hands a decoded IP packet to a tunnel.
     fn deliver(&mut self, tunnel: TunnelId, packet: &[u8]);

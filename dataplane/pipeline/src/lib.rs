@@ -69,6 +69,8 @@ pub mod plan;
 
 pub mod open;
 
+pub mod segmentation;
+
 pub mod egress;
 
 pub mod report;

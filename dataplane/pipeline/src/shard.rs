@@ -24,6 +24,7 @@ use crate::peer::upstreams::Upstreams;
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowCounters, FlowReport};
 use crate::role::Lifecycle;
+use crate::segmentation::Comparison;
 use crate::sink::SinkCode;
 use crate::source::{SourceCode, take_in};
 use crate::stage::{Stage, State, each, sink, source};
@@ -68,6 +69,21 @@ fn split<'a, 'io, F, E>(
     let upstream = upstreams.present_mut();
     let Stage { params, state, .. } = present;
     (state, Context { shard: *id, params, counters, upstream, hops, marks, io })
+}
+
+/// Takes in the pace of the link to a neighbour, and returns the fates of packets of a stage that
+/// it reported since the last call.
+fn settle(state: &mut State, peer: PeerId, pace: Option<f64>) -> Comparison {
+    match state {
+        State::StreamSource(source) => source.settle(peer, pace),
+        State::StreamRelay(relay) => relay.settle(peer, pace),
+        State::Relay(relay) => relay.mender.settle(pace),
+        State::WindowSource(source) => source.settle(pace),
+        State::RlncSource(source) => source.settle(pace),
+        #[cfg(feature = "bats")]
+        State::BatsSource(source) => source.settle(pace),
+        _ => Comparison::default(),
+    }
 }
 
 impl Shard {
@@ -376,7 +392,7 @@ impl Shard {
         let (first, second) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
             let about = (peer, report, payload);
-            match state {
+            let heard = match state {
                 State::StreamSource(source) => source.hear_link(&mut cx, about),
                 State::StreamRelay(relay) => relay.hear_link(&mut cx, about),
                 State::Relay(relay) => {
@@ -397,7 +413,10 @@ impl Shard {
                     Ok(())
                 }
                 _ => Err(DropReason::WrongCode),
-            }
+            };
+            let pace = cx.io.egress.pace(peer);
+            cx.io.egress.reported(peer, &settle(state, peer, pace));
+            heard
         });
         self.follow_size(io);
         self.wake(io.now);

@@ -53,6 +53,8 @@ mod port;
 
 mod udp;
 
+mod segmentation;
+
 mod intake;
 
 mod segments;

@@ -49,6 +49,7 @@ pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiv
                     let queues = if is_xdp { netlink.queues(&config.interface).ok() } else { None };
                     watch.look(node, netlink, link, Found { interface: found, queues });
                     watch.count_oversize(node, link);
+                    watch.tell_unused(node, link);
                 }
                 Err(error) => tracing::debug!(%error, "an interface cannot be looked at"),
             }
@@ -82,6 +83,8 @@ struct Watch {
     /// Packets too large that were counted, and when that was last logged.
     oversize: u64,
     said: Option<Instant>,
+    /// Offloads whose end was logged.
+    unused: [&'static str; 2],
 }
 
 /// What happened to an interface.
@@ -302,6 +305,27 @@ impl Watch {
             config.interface,
             node.links()[link].interface.mtu
         );
+    }
+
+    /// Logs that an offload of UDP sockets is left unused, once.
+    fn tell_unused(&mut self, node: &Node, link: usize) {
+        let unused = node.shared.unused_offloads[link].reasons();
+        if unused == self.unused {
+            return;
+        }
+        let config = &node.topology.links[link];
+        let (name, interface) = (&config.name, &config.interface);
+        let cures = [
+            format!("ethtool -K {interface} tx-udp-segmentation off tells whether it is the NIC"),
+            format!("ethtool -k {interface} lists what may merge them"),
+        ];
+        let both = unused.iter().zip(&self.unused).zip(cures);
+        for ((reason, before), cure) in both.filter(|((reason, _), _)| !reason.is_empty()) {
+            if before.is_empty() {
+                tracing::warn!("link {name}: {reason} ({cure})");
+            }
+        }
+        self.unused = unused;
     }
 }
 

@@ -335,6 +335,9 @@ impl Node {
         };
         let workers = if is_open { 0..0 } else { 0..self.topology.workers };
         let sockets = workers.map(bind).collect::<Result<Vec<_>, _>>()?;
+        if !is_open {
+            self.shared.unused_offloads[link].reset();
+        }
         for (worker, socket) in sockets.into_iter().enumerate() {
             let fd = socket.try_clone();
             let fd = fd.map_err(|source| StartError::Limit { what: "a descriptor", source })?;
@@ -348,7 +351,7 @@ impl Node {
         state.status = status(&interface);
         if !is_open {
             let is_said = lacks.is_empty() || reason.ends_with(lacks);
-            let reason = if is_said { reason } else { joined([&reason, lacks]) };
+            let reason = if is_said { reason } else { joined([&reason[..], lacks]) };
             state.mode = LinkMode::Udp(reason);
         }
         (state.interface, state.local, state.is_undecided) = (interface, Some(local), false);
@@ -442,6 +445,7 @@ impl Node {
                 }
             }
         }
+        let unused = self.shared.unused_offloads[link].reasons();
         let hops = self.topology.hops.iter().zip(hops).filter(|(hop, _)| hop.link == link);
         LinkReport {
             name: config.name.clone(),
@@ -453,7 +457,7 @@ impl Node {
             rate_mbit: self.pacers[link].rate_mbit(),
             xdp_mode: mode.xdp(),
             socket_mode: mode.socket(),
-            reason: mode.reason().to_owned(),
+            reason: joined([mode.reason()].into_iter().chain(unused)),
             queues,
             hops: hops.map(|(_, report)| report.clone()).collect(),
             counters,

@@ -17,6 +17,7 @@ use crate::pacing::Pacer;
 use crate::planning::Desk;
 use crate::port::{Headers, Port};
 use crate::report::{LinkCounters, TunnelCounters};
+use crate::segmentation::Segmentation;
 use crate::shared::{LinkNow, Shared};
 use crate::topology::{HopConfig, Topology};
 use crate::tunnel::{Offload, Tunnel, Tunnels};
@@ -27,6 +28,7 @@ use recoded_pipeline::egress::{
 use recoded_pipeline::open::{OpenRequest, Rent};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
 use recoded_pipeline::plan::PlanRequest;
+use recoded_pipeline::segmentation::Comparison;
 use recoded_secure::Refused;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
@@ -48,6 +50,8 @@ pub(crate) struct Outbox {
     /// Time of the current burst.
     pub(crate) now: Nanos,
     pub(crate) links: Vec<LinkCounters>,
+    /// By link.
+    pub(crate) segmentation: Vec<Segmentation>,
     pub(crate) tunnel_counters: Vec<TunnelCounters>,
     /// Solves generations.
     pub(crate) accelerator: Option<Accelerator>,
@@ -142,6 +146,7 @@ impl Outbox {
             next_hops,
             now: 0,
             links: vec![LinkCounters::default(); topology.links.len()],
+            segmentation: vec![Segmentation::default(); topology.links.len()],
             accelerator,
             desk,
             counter,
@@ -294,6 +299,16 @@ impl Egress for Outbox {
                 self.now,
             );
         self.waiting.push(Outgoing { hop, span, source_port, is_paid, traffic_class });
+    }
+
+    fn pace(&self, hop: PeerId) -> Option<f64> {
+        let pacer = &self.pacers[self.hops[usize::from(hop.0)].link];
+        pacer.rate_mbit().map(|mbit| mbit * 125_000.0)
+    }
+
+    #[inline]
+    fn reported(&mut self, hop: PeerId, comparison: &Comparison) {
+        self.segmentation[self.hops[usize::from(hop.0)].link].note(comparison);
     }
 
     #[inline]

@@ -273,7 +273,8 @@ impl Port {
         }
     }
 
-    fn of_linux(&mut self) -> Option<&mut UdpSocket> {
+    /// The socket whose packets get their headers from Linux, if one has.
+    pub(crate) fn of_linux(&mut self) -> Option<&mut UdpSocket> {
         match self {
             Port::Xdp(port) => port.by_linux.as_mut(),
             Port::Udp(socket) => Some(socket),

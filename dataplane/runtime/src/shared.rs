@@ -24,6 +24,33 @@ pub(crate) struct LinkNow {
     pub(crate) is_present: bool,
 }
 
+/// Offloads of a link that do harm, and are left unused until its sockets are opened again.
+/// Relaxed: they guard no other memory.
+#[derive(Default)]
+pub(crate) struct UnusedOffloads {
+    /// Splitting bursts that are sent (UDP_SEGMENT).
+    pub(crate) segmentation: AtomicBool,
+    /// Merging packets that are received (UDP_GRO).
+    pub(crate) merging: AtomicBool,
+}
+
+impl UnusedOffloads {
+    /// Uses them again.
+    pub(crate) fn reset(&self) {
+        self.segmentation.store(false, Ordering::Relaxed);
+        self.merging.store(false, Ordering::Relaxed);
+    }
+
+    /// What is said of them; empty while all are in use.
+    pub(crate) fn reasons(&self) -> [&'static str; 2] {
+        let said = |flag: &AtomicBool, words| if flag.load(Ordering::Relaxed) { words } else { "" };
+        [
+            said(&self.segmentation, "segmented bursts do not arrive: packets are sent one by one"),
+            said(&self.merging, "bursts are merged wrongly: packets are received one by one"),
+        ]
+    }
+}
+
 /// Neighbours that wait for a new look at where they are; one that finds no room is named again.
 const SUSPECTS: usize = 64;
 
@@ -34,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) tunnels: Arc<Slot<Tunnels>>,
     /// By link.
     pub(crate) links: Slot<Vec<LinkNow>>,
+    /// By link.
+    pub(crate) unused_offloads: Vec<UnusedOffloads>,
     /// Stored with Release by the control side after the sockets left their maps, loaded with
     /// Acquire by workers: what they then receive is the last.
     pub(crate) stop: AtomicBool,
@@ -81,6 +110,7 @@ impl Shared {
             snapshot: Slot::new(snapshot),
             next_hops,
             tunnels,
+            unused_offloads: links.iter().map(|_| UnusedOffloads::default()).collect(),
             links: Slot::new(links),
             stop: AtomicBool::new(false),
             editions: wakers.iter().map(|_| CachePadded::new(AtomicU64::new(0))).collect(),

@@ -247,7 +247,7 @@ fn open_xdp(
     Ok((port, modes.pop().flatten()))
 }
 
-pub(crate) fn joined(reasons: [&str; 2]) -> String {
+pub(crate) fn joined<'a>(reasons: impl IntoIterator<Item = &'a str>) -> String {
     let reasons: Vec<&str> = reasons.into_iter().filter(|text| !text.is_empty()).collect();
     reasons.join("; ")
 }

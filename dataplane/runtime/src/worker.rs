@@ -14,6 +14,8 @@
 
 mod near;
 
+mod offloads;
+
 mod renewal;
 
 pub use renewal::is_panic_caught;
@@ -30,6 +32,7 @@ use crate::port::{Arrived, BURST_PACKETS, Port};
 use crate::queue::FairQueue;
 use crate::report::{ByQueue, LinkPart, WorkerPart, WorkerReport};
 use crate::roaming::{Lookout, Near, Place, Senders};
+use crate::segmentation::Segmentation;
 use crate::shared::{Clock, NewPort, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
@@ -176,6 +179,7 @@ impl Worker {
         for NewPort { link, port, fd } in self.shared.take_ports(self.index) {
             self.close_port(link);
             self.ports[link] = Some(port);
+            self.outbox.segmentation[link] = Segmentation::default();
             socket_fds[link] = vec![fd];
         }
         let snapshot = self.shared.snapshot.get();
@@ -218,12 +222,14 @@ impl Worker {
         let now = self.clock.now();
         self.outbox.now = now;
         self.adopt();
+        self.alternate(now);
         let worked = self.round(now);
         if now >= self.state.housekeeping_at {
             self.state.housekeeping_at = now + HOUSEKEEPING_NANOS;
             self.shared.hear(self.index);
             let lookouts = self.ports.iter_mut().flatten().filter_map(Port::lookout);
             lookouts.for_each(Lookout::refill);
+            self.look_at_offloads(now);
             self.have_fault();
             if std::mem::take(&mut self.state.dirty) {
                 self.publish();

@@ -21,7 +21,7 @@ const HARMLESS: &str = "Nothing";
 const HARMLESS_MOST: u64 = 100;
 
 /// Reasons by which a flow does not work at all. Others may be a few packets.
-const FATAL: [&str; 13] = [
+const FATAL: [&str; 15] = [
     "unknown_flow",
     "unknown_peer",
     "wrong_role",
@@ -35,6 +35,8 @@ const FATAL: [&str; 13] = [
     "tx_no_neighbour",
     "tx_oversize",
     "sealed_refused",
+    "tx_bursts_ended",
+    "rx_merging_ended",
 ];
 
 /// What others say while it looks; what they said before may be over, and says nothing.

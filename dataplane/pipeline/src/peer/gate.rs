@@ -104,6 +104,11 @@ impl Gate {
         self.rate.heard();
     }
 
+    /// Takes in the pace of our own link.
+    pub(crate) fn limit(&mut self, pace: Option<f64>) {
+        self.rate.limit(pace);
+    }
+
     /// The next node reports again after a silence: from half of the rate of before, a new start.
     pub(crate) fn begin_again(&mut self) {
         self.rate.silence();

@@ -30,6 +30,7 @@ use crate::peer::gate::Gate;
 use crate::peer::repair::RepairBudget;
 use crate::peer::sent::{Carried, Outcome, Sent};
 use crate::report::{Branch, FlowCounters, FlowReport, HopLoss, NextHop, Planned};
+use crate::segmentation::Comparison;
 use crate::source::size::PathSize;
 use crate::table::Table;
 use advance::{LOSS_MAX, ahead, sure};
@@ -276,6 +277,13 @@ impl Mender {
         if self.sent.on_their_way() == 0 {
             self.keepalive_at = None;
         }
+    }
+
+    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
+    /// last call.
+    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
+        self.gate.limit(pace);
+        std::mem::take(&mut self.sent.comparison)
     }
 
     /// Notes what the next node says that the link to it loses.

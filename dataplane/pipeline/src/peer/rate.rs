@@ -37,6 +37,10 @@ const FIRST: f64 = 12.5e6;
 const LEAST: f64 = 25_000.0;
 const MOST: f64 = 12.5e9;
 
+/// How many times the pace of our own link the rate is at most. More is dropped at once; less would
+/// leave a part of the pace unused where headers are shorter than is assumed, or packets pause.
+const PACE_PARTS: f64 = 1.25;
+
 /// At this rate, in bytes per second. Who sends less aims at more, as in Swift (SIGCOMM 2020, 3.5):
 /// of two on one link, the slower one goes on where the faster one slows down.
 const TARGET_RATE: f64 = 37.5e6;
@@ -90,6 +94,8 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
     bytes_per_second: f64,
+    /// The most by the pace of our own link.
+    limit: f64,
     phase: Phase,
     /// What a start began with, and the least that it ends with.
     first: f64,
@@ -163,6 +169,7 @@ impl Rate {
     pub(crate) fn new() -> Self {
         Self {
             bytes_per_second: FIRST,
+            limit: MOST,
             phase: Phase::Startup,
             first: FIRST,
             first_least: LEAST,
@@ -240,6 +247,13 @@ impl Rate {
         let is_alone = self.contest.is_none() && self.rival.is_none();
         // A report may say that nothing came.
         self.headroom.known(most).filter(|_| is_alone).map_or(MOST, |known| known.max(LEAST))
+    }
+
+    /// Takes in the pace of our own link, in bytes per second, if it has one. What it drops looks
+    /// like loss of the link: the more that is, the faster the link would be taken to be.
+    pub(crate) fn limit(&mut self, pace: Option<f64>) {
+        self.limit = pace.map_or(MOST, |pace| (PACE_PARTS * pace).clamp(LEAST, MOST));
+        self.set(self.bytes_per_second);
     }
 
     /// The queue to aim at.
@@ -510,7 +524,7 @@ impl Rate {
     }
 
     fn set(&mut self, bytes_per_second: f64) {
-        self.bytes_per_second = bytes_per_second.clamp(LEAST, MOST);
+        self.bytes_per_second = bytes_per_second.clamp(LEAST, self.limit);
     }
 }
 

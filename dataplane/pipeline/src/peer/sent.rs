@@ -16,6 +16,7 @@ use crate::peer::sample::{
 };
 use crate::peer::sizes::Sizes;
 use crate::report::HopLoss;
+use crate::segmentation::Comparison;
 use recoded_wire::link::{LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
 
 /// The way is taken to be what the fastest packet of so long needed.
@@ -88,6 +89,8 @@ pub(crate) struct Sent {
     combinations: usize,
     /// Times that there was nothing to send.
     pauses: u32,
+    /// Reported since it was taken last.
+    pub(crate) comparison: Comparison,
 }
 
 impl Sent {
@@ -105,6 +108,7 @@ impl Sent {
             sizes: Sizes::default(),
             combinations: 0,
             pauses: 0,
+            comparison: Comparison::default(),
         }
     }
 
@@ -298,12 +302,15 @@ impl Sent {
             // What it does not speak of any more was lost with the reports that did.
             let is_unsaid = (number.wrapping_sub(report.from) as i32) < 0;
             self.base = number.wrapping_add(1);
-            let Entry { carried, bytes, .. } = self.entries[self.place(number)];
+            let Entry { at, carried, bytes, .. } = self.entries[self.place(number)];
             let outcome = match is_missing || is_unsaid {
                 false => Outcome::Came,
                 true if self.sizes.exceeds(bytes) => Outcome::TooLarge,
                 true => Outcome::Lost,
             };
+            if bytes > 0 && carried != Carried::Probe && outcome != Outcome::TooLarge {
+                self.comparison.note(at, outcome == Outcome::Lost);
+            }
             match outcome {
                 Outcome::Came => {
                     self.loss.arrived(0, std::mem::take(&mut self.lost));

@@ -20,6 +20,7 @@ use crate::relay::mended::mended_packets;
 use crate::report::FlowReport;
 use crate::rlnc::redundancy::Planner;
 use crate::role::Lifecycle;
+use crate::segmentation::Comparison;
 use crate::source::remote::Remote;
 use crate::source::{Inbound, SourceCode};
 use crate::table::Table;
@@ -249,6 +250,12 @@ impl RlncSource {
         if let Some(first) = first.filter(|_| cx.asks_to_mend()) {
             self.mender.left((number, bytes), (first, count), cx.io.now);
         }
+    }
+
+    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
+    /// last call.
+    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
+        self.mender.settle(pace)
     }
 
     /// Reads what the next node reports of the link to it, and sends what it lacks.

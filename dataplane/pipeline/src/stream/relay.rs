@@ -8,6 +8,7 @@ use crate::params::{FlowParams, Nanos, PeerId, StreamParams};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
+use crate::segmentation::Comparison;
 use crate::stream::reach::{self, Kept};
 use crate::stream::recovery::Recoveries;
 use crate::stream::senders::{Answered, Outgoing, Senders};
@@ -166,6 +167,12 @@ impl StreamRelay {
         }
         self.pump(cx);
         Fate::Consumed
+    }
+
+    /// Takes in the pace of the link to a next hop, and returns the fates of packets that it
+    /// reported since the last call.
+    pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
+        self.senders.settle(peer, pace)
     }
 
     /// Reads what a next hop reports of its link.

@@ -9,6 +9,7 @@ use crate::params::{FlowParams, Nanos, PeerId, Spread, StreamProfile, sealing_by
 use crate::peer::repair::{ROUNDS, RepairBudget};
 use crate::peer::sizes::FLOOR_BYTES;
 use crate::report::{Branch, DropReason, NextHop};
+use crate::segmentation::Comparison;
 use crate::stream::paths::Paths;
 use crate::stream::sender::{Next, Sender};
 use crate::stream::store::Store;
@@ -256,6 +257,13 @@ impl Senders {
         let came = |number| paths.note_came(place, number);
         hops[place].1.hear(store, (report, payload), came, now);
         Ok(())
+    }
+
+    /// Takes in the pace of the link to a neighbour, and returns the fates of packets that it
+    /// reported since the last call.
+    pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
+        let sender = self.hops.iter_mut().find(|(known, _)| *known == peer);
+        sender.map(|(_, sender)| sender.settle(pace)).unwrap_or_default()
     }
 
     /// The largest UDP payload that every next hop gets, if larger ones do not arrive.

@@ -9,6 +9,7 @@ use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams, StreamPro
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowReport, HopLoss};
 use crate::role::Lifecycle;
+use crate::segmentation::Comparison;
 use crate::source::path::Path;
 use crate::source::remote::Remote;
 use crate::source::size::PathSize;
@@ -161,6 +162,12 @@ impl StreamSource {
     /// Whether some of several paths do not answer.
     pub(crate) fn lacks_paths(&self) -> bool {
         self.senders.lack_paths()
+    }
+
+    /// Takes in the pace of the link to a next hop, and returns the fates of packets that it
+    /// reported since the last call.
+    pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
+        self.senders.settle(peer, pace)
     }
 
     /// Reads what a next hop reports of its link.

@@ -11,6 +11,7 @@ use crate::peer::sent::Carried;
 use crate::plan::Plan;
 use crate::report::FlowReport;
 use crate::role::Lifecycle;
+use crate::segmentation::Comparison;
 use crate::source::remote::Remote;
 use crate::source::size::PathSize;
 use crate::source::{Inbound, SourceCode};
@@ -132,6 +133,12 @@ impl WindowSource {
     fn is_silent(&self, now: Nanos) -> bool {
         let patience = SILENCE_NANOS + self.mender.path_round_trip();
         !self.has_heard || self.unheard_since.is_some_and(|since| since + patience <= now)
+    }
+
+    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
+    /// last call.
+    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
+        self.mender.settle(pace)
     }
 
     /// Reads what the next node reports of the link to it, and sends what it lacks.

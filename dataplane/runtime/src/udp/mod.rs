@@ -15,6 +15,7 @@
 //! Everything is allocated when a socket is opened. Bounds: packets as long as for AF_XDP with
 //! their headers; [`STAGED_MAX`] packets that wait to be sent.
 
+mod merging;
 mod open;
 
 mod send;
@@ -26,7 +27,10 @@ use crate::attach::Verdicts;
 use crate::port::{Arrived, BURST_PACKETS};
 use crate::report::LinkCounters;
 use crate::roaming::{Around, Lookout, Near};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg};
+use merging::{Merging, is_middle};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
 use recoded_pipeline::params::PeerId;
 use recoded_wire::frames::{Frames, HEADROOM_BYTES, Span};
 use recoded_wire::header::HEADER_BYTES;
@@ -51,6 +55,7 @@ pub(crate) struct UdpSocket {
     buffer: Box<[u8]>,
     control: Box<[u8]>,
     message: Message,
+    merging: Merging,
     verdicts: Verdicts,
     statistics: SocketStatistics,
     sender: Sender,
@@ -62,6 +67,14 @@ struct Message {
     segment: usize,
     source: SocketAddr,
     traffic_class: u8,
+    /// Whether it is several packets, of which the first was taken, and all so far may be ours.
+    is_burst: bool,
+}
+
+impl Message {
+    fn none(source: SocketAddr) -> Message {
+        Message { left: 0..0, segment: 1, source, traffic_class: 0, is_burst: false }
+    }
 }
 
 impl UdpSocket {
@@ -118,15 +131,25 @@ impl UdpSocket {
         let mut seen = 0;
         while seen < BURST_PACKETS && (!self.message.left.is_empty() || self.read()) {
             seen += 1;
-            let Message { left, segment, source, traffic_class } = &mut self.message;
-            let end = left.end.min(left.start + *segment);
-            let packet = &self.buffer[left.start..end];
+            let Message { left, segment, source, traffic_class, is_burst } = &mut self.message;
+            let (start, end) = (left.start, left.end.min(left.start + *segment));
+            let packet = &self.buffer[start..end];
             left.start = end;
             let is_near = |packet: &[u8]| {
                 self.around.find(*source, packet).is_some() || self.lookout.takes(packet)
             };
             let verdict = judge(packet, is_near, &self.flows);
             self.verdicts[verdict as usize] += 1;
+            if *is_burst {
+                let first = &self.buffer[..*segment];
+                let is_taken = verdict.action() == Action::Redirect;
+                let is_wrong = start > 0 && is_middle(verdict);
+                if is_wrong || end == left.end {
+                    let is_near = self.around.find(*source, first).is_some();
+                    self.merging.note(is_wrong && is_near);
+                }
+                *is_burst = !is_wrong && (start > 0 || is_taken);
+            }
             if verdict.action() != Action::Redirect {
                 continue;
             }
@@ -173,8 +196,9 @@ impl UdpSocket {
             }
         }
         // A datagram without a byte is a packet, too.
-        *message =
-            Message { left: 0..received.bytes, segment: segment.max(1), source, traffic_class };
+        let (left, segment) = (0..received.bytes, segment.max(1));
+        let is_burst = segment < received.bytes;
+        *message = Message { left, segment, source, traffic_class, is_burst };
         true
     }
 
@@ -182,6 +206,36 @@ impl UdpSocket {
     #[inline]
     pub(crate) fn transmit(&mut self, umem: &mut Umem, payload: Span, to: (PeerId, u8)) -> bool {
         self.sender.stage(umem, payload, to)
+    }
+
+    /// Whether bursts are sent, or would be.
+    pub(crate) fn has_bursts(&self) -> bool {
+        self.sender.splits
+    }
+
+    /// Sends each packet by itself, or bursts again.
+    #[inline]
+    pub(crate) fn send_single(&mut self, is_single: bool) {
+        self.sender.is_single = is_single;
+    }
+
+    /// Sends each packet by itself from here on.
+    pub(crate) fn end_bursts(&mut self) {
+        self.sender.splits = false;
+    }
+
+    /// Whether Linux merges packets into bursts that are not made of whole ones.
+    pub(crate) fn merges_wrongly(&self) -> bool {
+        self.merging.is_wrong()
+    }
+
+    /// Receives each packet by itself from here on.
+    pub(crate) fn end_merging(&mut self) {
+        if self.merging.is_on {
+            // It was set before, so it can be set.
+            let _ = setsockopt(&self.fd, sockopt::UdpGroSegment, &false);
+            self.merging.is_on = false;
+        }
     }
 
     /// Sends what waits, as far as Linux takes it at the moment.

@@ -1,5 +1,6 @@
 //! Opening: options, address, room in Linux.
 
+use super::merging::Merging;
 use super::send::Sender;
 use super::{Message, UdpSocket};
 use crate::encap::header_bytes;
@@ -50,7 +51,8 @@ impl UdpSocket {
             flows: Vec::new(),
             buffer: vec![0; MESSAGE_BYTES_MAX].into(),
             control: vec![0; control_bytes()].into(),
-            message: Message { left: 0..0, segment: 1, source: local, traffic_class: 0 },
+            message: Message::none(local),
+            merging: Merging::new(merges),
             verdicts: [0; Verdict::COUNT as usize],
             statistics: SocketStatistics::default(),
             sender: Sender::new(&targets, splits),

@@ -32,6 +32,8 @@ pub(super) struct Sender {
     staged: Vec<Staged>,
     /// Whether Linux splits messages.
     pub(super) splits: bool,
+    /// Whether each packet is a message all the same, at present.
+    pub(super) is_single: bool,
     /// What the socket is told: bytes of a segment, 0 for none, and the traffic class.
     segment_bytes: u16,
     traffic_class: u8,
@@ -70,6 +72,7 @@ impl Sender {
             targets: targets.iter().map(|target| SockaddrStorage::from(*target)).collect(),
             staged: Vec::with_capacity(STAGED_MAX),
             splits,
+            is_single: false,
             segment_bytes: 0,
             traffic_class: 0,
         }
@@ -191,7 +194,7 @@ impl Sender {
         let first = self.staged[at];
         let mut bytes = usize::from(first.len);
         let mut count = 1;
-        if !self.splits {
+        if !self.splits || self.is_single {
             return count;
         }
         for packet in &self.staged[at + 1..] {

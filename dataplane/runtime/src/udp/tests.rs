@@ -3,6 +3,7 @@
 use super::*;
 use crate::encap::Encap;
 use crate::topology::{Backend, HopConfig, Idle, LinkConfig, Topology};
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, sendto, socket};
 use proptest::prelude::*;
 use recoded_wire::frames::FrameId;
 use recoded_wire::header::{FLOW_OFFSET, PacketType, VERSION};
@@ -96,6 +97,15 @@ impl Side {
         all
     }
 
+    /// Reads so many times, and drops what comes.
+    fn receive_at_most(&mut self, times: usize) {
+        let mut arrived = Vec::with_capacity(BURST_PACKETS);
+        for _ in 0..times {
+            self.socket.receive(&mut self.umem, &mut self.counters, &mut arrived);
+            arrived.drain(..).for_each(|packet| self.umem.release(packet.payload.frame));
+        }
+    }
+
     fn verdict(&self, verdict: Verdict) -> u64 {
         self.socket.verdicts[verdict as usize]
     }
@@ -171,6 +181,76 @@ fn packets_to_oneself_over_ipv6_arrive() {
     assert!(received.iter().all(|(bytes, class)| bytes.len() == 1200 && *class == 2));
 }
 
+/// Bursts from a neighbour that are split in the wrong places end merging after some, and packets
+/// are taken as before. The same from an outsider, and some among many that are right, change
+/// nothing.
+#[test]
+fn bursts_that_are_merged_wrongly_end_merging() {
+    let mut receiver = Side::open("127.0.0.2", "127.0.0.1", 29433);
+    let sender = |from: &str| std::net::UdpSocket::bind(from).unwrap();
+    let (neighbour, outsider) = (sender("127.0.0.1:0"), sender("127.0.0.3:0"));
+    let whole: Vec<u8> = (0..4).flat_map(|number| packet(number, 500)).collect();
+    let send = |receiver: &mut Side, from: &std::net::UdpSocket, segment: i32| {
+        setsockopt(from, sockopt::UdpGsoSegment, &segment).unwrap();
+        from.send_to(&whole, "127.0.0.2:29433").unwrap();
+        let before = receiver.socket.verdicts.iter().sum::<u64>();
+        let expected = before + whole.len().div_ceil(segment as usize) as u64;
+        let end = Instant::now() + PATIENCE;
+        while receiver.socket.verdicts.iter().sum::<u64>() < expected && Instant::now() < end {
+            receiver.receive_at_most(1);
+        }
+    };
+    (0..50).for_each(|_| send(&mut receiver, &outsider, 400));
+    assert!(!receiver.socket.merges_wrongly(), "an outsider ended it");
+    (0..10).for_each(|_| send(&mut receiver, &neighbour, 400));
+    (0..2000).for_each(|_| send(&mut receiver, &neighbour, 500));
+    (0..10).for_each(|_| send(&mut receiver, &neighbour, 400));
+    assert!(!receiver.socket.merges_wrongly());
+    (0..20).for_each(|_| send(&mut receiver, &neighbour, 400));
+    assert!(receiver.socket.merges_wrongly());
+    receiver.socket.end_merging();
+    assert!(!receiver.socket.merges_wrongly(), "it has ended");
+    let before = receiver.verdict(Verdict::Redirected);
+    (0..20).for_each(|_| send(&mut receiver, &neighbour, 500));
+    assert_eq!(receiver.verdict(Verdict::Redirected), before + 80);
+    assert!(!receiver.socket.message.is_burst && receiver.socket.message.segment >= 500);
+    assert_eq!(receiver.umem.gauge().free, FRAMES);
+}
+
+/// Packets that a NIC damaged end in Linux, which counts them with those that found no room; whole
+/// ones after them arrive.
+#[test]
+fn packets_with_a_wrong_checksum_are_counted_and_not_taken() {
+    let (flags, protocol) = (SockFlag::empty(), SockProtocol::Raw);
+    let Ok(raw) = socket(AddressFamily::Inet, SockType::Raw, flags, protocol) else {
+        assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: no CAP_NET_RAW");
+        return println!("skipped: no CAP_NET_RAW");
+    };
+    let mut receiver = Side::open("127.0.0.2", "127.0.0.1", 29_435);
+    let neighbour = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Linux writes lengths and the checksum of the IP header, and leaves that of UDP.
+    let payload = packet(1, 500);
+    let ip = [0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 2];
+    let mut damaged = Vec::from(ip);
+    damaged.extend(neighbour.local_addr().unwrap().port().to_be_bytes());
+    damaged.extend(29_435u16.to_be_bytes());
+    damaged.extend((8 + payload.len() as u16).to_be_bytes());
+    // By whatever port: of two checksums, one at least is wrong.
+    for checksum in [0x1234u16, 0x4321].repeat(50) {
+        let mut sent = damaged.clone();
+        sent.extend(checksum.to_be_bytes());
+        sent.extend(&payload);
+        let to = SockaddrStorage::from(SocketAddr::from(([127, 0, 0, 2], 0)));
+        sendto(raw.as_raw_fd(), &sent, &to, MsgFlags::empty()).unwrap();
+    }
+    receiver.receive_at_most(10);
+    let taken = receiver.verdict(Verdict::Redirected);
+    assert!(taken <= 50, "{taken} damaged packets were taken");
+    neighbour.send_to(&payload, "127.0.0.2:29435").unwrap();
+    assert_eq!(receiver.receive(1).len(), 1);
+    assert!(receiver.socket.statistics.rx_ring_full >= 50, "{:?}", receiver.socket.statistics);
+}
+
 /// One message for a run needs fewer calls than packets; without it, all still arrive.
 #[test]
 fn runs_become_messages_and_without_segments_each_packet_is_one() {
@@ -182,6 +262,13 @@ fn runs_become_messages_and_without_segments_each_packet_is_one() {
     assert_eq!((burst.messages, &burst.packets[..2]), (2, &[64, 36][..]));
     sender.socket.sender.splits = false;
     assert_eq!(sender.socket.sender.burst(0).packets, [1; 16]);
+    sender.socket.sender.splits = true;
+    sender.socket.send_single(true);
+    assert_eq!(sender.socket.sender.burst(0).packets, [1; 16], "for a comparison");
+    sender.socket.send_single(false);
+    assert_eq!(sender.socket.sender.burst(0).messages, 2);
+    sender.socket.end_bursts();
+    assert!(!sender.socket.has_bursts());
     sender.flush();
     assert_eq!(receiver.receive(100).len(), 100);
 }

@@ -4,6 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use recoded_api::v1::Link;
 use recoded_netns::Namespace;
 
 use super::trial::Trial;
@@ -27,7 +28,7 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     Case {
         name: "igb-auto",
         shows: "the default on igb is native XDP with zero copy",
@@ -37,6 +38,11 @@ const CASES: [Case; 15] = [
         name: "igb-xdp",
         shows: "backend = \"xdp\" on igb: native, zero copy",
         run: |guest| Trial::new(Nic::Igb, Some("xdp"), ["native", "zero-copy"]).run(guest),
+    },
+    Case {
+        name: "igb-udp",
+        shows: "UDP sockets on igb, which loses bursts that it segments, send packets one by one",
+        run: lost_bursts,
     },
     Case {
         name: "virtio-auto",
@@ -117,6 +123,31 @@ const SERVED_PATIENCE: Duration = Duration::from_secs(30);
 /// Pings that may be lost, each with 5 s for its answer, while another process takes the place of
 /// the one that had one queue, at both boxes.
 const LOST_MAX: u32 = 3;
+
+/// How long both boxes may take, under TCP, to find out that bursts are lost.
+const FOUND_OUT_PATIENCE: Duration = Duration::from_secs(150);
+
+/// Links that lose bursts and not single packets carry once they send those alone.
+fn lost_bursts(guest: &Guest) -> Result<String, LabError> {
+    let setup = Setup { backend: Some("udp"), ..Setup::default() };
+    let boxes = guest.pair(Nic::Igb)?.start(&setup)?;
+    let began = Instant::now();
+    let has_ended =
+        |link: &Link| link.faults.get("tx_bursts_ended").is_some_and(|times| *times > 0);
+    while !boxes.links()?.iter().all(has_ended) {
+        if began.elapsed() > FOUND_OUT_PATIENCE {
+            return LabError::wrong(format!("bursts are sent still: {:?}", boxes.links()));
+        }
+        boxes.load();
+    }
+    let took = began.elapsed().as_secs_f64();
+    boxes.carry()?;
+    let [a, b] = boxes.links()?;
+    if ![&a, &b].iter().all(|link| link.reason.contains("segmented bursts do not arrive")) {
+        return LabError::wrong(format!("reasons '{}' and '{}'", a.reason, b.reason));
+    }
+    Ok(format!("{}, {}; bursts ended within {took:.1} s", a.xdp_mode, a.socket_mode))
+}
 
 /// Cards that begin with one queue and get another one.
 fn queues(guest: &Guest) -> Result<String, LabError> {

@@ -29,6 +29,9 @@ const PINGS: u32 = 5;
 /// Bytes of TCP in each direction: several hundred packets.
 const TCP_BYTES: usize = 1_000_000;
 
+/// Bytes of TCP in each direction that are load: enough packets to compare losses.
+const LOAD_BYTES: usize = 8_000_000;
+
 /// How long a daemon may take to end. One that is killed leaves its card in a namespace that ends
 /// only with its last process.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
@@ -132,6 +135,14 @@ impl Boxes {
             transfer::tcp(from, to, TCP_BYTES).map_err(|error| self.told(error))?;
         }
         Ok(())
+    }
+
+    /// Sends TCP in both directions, whether or not it arrives.
+    pub fn load(&self) {
+        let [a, b] = &self.nodes;
+        for (from, to) in [(a, b), (b, a)] {
+            let _ = transfer::tcp(from, to, LOAD_BYTES);
+        }
     }
 
     /// The link of each box, as `show` has it.

@@ -9,6 +9,7 @@ use crate::params::FlowParams;
 use crate::peer::mender::Mender;
 use crate::peer::repair::ROUNDS;
 use crate::report::FlowCounters;
+use crate::segmentation::Comparison;
 use recoded_code::bats::Params;
 use recoded_wire::feedback::Nack;
 use recoded_wire::frames::{Frames, Span};
@@ -30,6 +31,12 @@ impl BatsSource {
         let hold = cx.params.hold_timeout_nanos;
         let is_late = self.mender.path_round_trip() > hold;
         self.planner.set_mended(self.is_mended(cx), is_late, cx.io.now);
+    }
+
+    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
+    /// last call.
+    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
+        self.mender.settle(pace)
     }
 
     /// Reads what the next node reports of the link to it, and sends what it lacks.

@@ -85,3 +85,30 @@ fn a_hop_of_which_nothing_is_said_to_come_is_still_sent_to() {
         assert!(nanos as f64 <= 1500e9 / LEAST * 1.001, "{nanos} ns in round trip {now}");
     }
 }
+
+/// Where nearly all was lost for a while, what our own pace dropped later was once taken for loss
+/// of a link that is twenty times faster: the rate stayed there, and nearly all was dropped.
+#[test]
+fn what_our_own_pace_drops_is_not_loss_of_a_faster_link() {
+    const PACE: f64 = 7e6;
+    let carried = |rate: f64, most: f64| {
+        let packets = |rate: f64| (rate * ROUND_TRIP as f64 / 1e9) as u32 / 1042;
+        let (packets, sent) = (packets(rate.min(most)), packets(rate));
+        Sample { bytes: 1000 * packets, packets, sent, ..sample(0, 0, 0, true) }
+    };
+    let mut rate = Rate::new();
+    rate.usual_loss = Some(0.98);
+    for now in 1..500 {
+        rate.limit(Some(PACE));
+        let paced = carried(rate.bytes_per_second(), PACE);
+        rate.sample(&paced, ROUND_TRIP, now * ROUND_TRIP);
+        assert!(rate.bytes_per_second() <= PACE_PARTS * PACE, "{}", rate.bytes_per_second());
+    }
+    assert!(rate.usual_loss().unwrap() < 0.25, "{:?}", rate.usual_loss());
+    rate.limit(None);
+    for now in 500..600 {
+        let all = carried(rate.bytes_per_second(), MOST);
+        rate.sample(&all, ROUND_TRIP, now * ROUND_TRIP);
+    }
+    assert!(rate.bytes_per_second() > PACE_PARTS * PACE, "there is no pace any more");
+}

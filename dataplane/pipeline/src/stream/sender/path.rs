@@ -5,6 +5,7 @@ use super::{KEEPALIVE_SILENT_NANOS, KEEPALIVES_OFTEN, Sender};
 use crate::io::earlier;
 use crate::params::Nanos;
 use crate::peer::sample::AROUND_BYTES;
+use crate::segmentation::Comparison;
 use crate::stream::store::Store;
 
 /// A path is in doubt when nothing was heard of it for so long, and of what was sent to it so long,
@@ -21,6 +22,13 @@ const STUCK_NANOS: Nanos = 500_000_000;
 const ASK_NANOS: Nanos = 50_000_000;
 
 impl Sender {
+    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
+    /// last call.
+    pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
+        self.rate.limit(pace);
+        std::mem::take(&mut self.sent.comparison)
+    }
+
     /// How long what is queued now waits until it leaves: without end where the neighbour is
     /// silent.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
