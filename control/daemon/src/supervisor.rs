@@ -97,9 +97,7 @@ pub fn run(
         }
         (Err(error), ..) => return Err(error.into()),
     };
-    let switched = config.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
-    let switched: Vec<String> = switched.map(|tunnel| tunnel.name.clone()).collect();
-    let _kill_switch = if switched.is_empty() { None } else { Some(KillSwitch::start(switched)?) };
+    let _kill_switch = kill_switch(&config)?;
     let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
     let (listener, _claim) = claimed?;
     lock.note(&record);
@@ -139,6 +137,13 @@ pub fn run(
     let ended = supervisor.run(Box::pin(stop));
     lock.clear();
     ended
+}
+
+/// Holds packets back that tunnels are for while there is none, where the file asks for it.
+fn kill_switch(config: &Config) -> Result<Option<KillSwitch>, StartError> {
+    let tunnels = config.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
+    let names: Vec<String> = tunnels.map(|tunnel| tunnel.name.clone()).collect();
+    if names.is_empty() { Ok(None) } else { KillSwitch::start(names).map(Some) }
 }
 
 /// Attaches and creates what `config` names, beside a process that handles packets until then.
