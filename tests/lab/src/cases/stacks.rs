@@ -14,6 +14,7 @@ pub const MACHINE: Machine = Machine {
     name: "stacks",
     kernel: Kernel::Newest,
     nics: &[Nic::Virtio],
+    behind_iommu: &[],
     processors: 1,
     memory_mib: 1536,
     disk_mib: 0,
