@@ -10,7 +10,7 @@ pub use boxes::{Boxes, Node, OUTSIDE, Setup, Stack};
 pub use host::Request;
 pub use pair::Pair;
 pub use peer::{Apart, Peer, serve};
-pub use transfer::{Pings, under_pings};
+pub use transfer::{Pings, round_trip, tcp_at, under_pings};
 
 use std::fs::{self, File};
 use std::io::Write;
