@@ -117,7 +117,10 @@ const DIRECTIONS: [(&str, Allowed); 32] = [
     ),
     ("xtask", Allowed::Only(&[])),
     ("recoded-demo", Allowed::Everything),
-    ("recoded-lab", Allowed::Only(&["recoded-api", "recoded-netns"])),
+    (
+        "recoded-lab",
+        Allowed::Only(&["recoded-api", "recoded-code", "recoded-fpga", "recoded-netns"]),
+    ),
     ("recoded-netns", Allowed::Everything),
     ("recoded-xdp-tests", Allowed::Everything),
     ("recoded-sim", Allowed::Everything),

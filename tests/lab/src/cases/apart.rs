@@ -15,6 +15,7 @@ pub const MACHINE: Machine = Machine {
     name: "apart",
     kernel: Kernel::Newest,
     nics: &[Nic::Virtio, Nic::E1000e],
+    behind_iommu: &[],
     processors: 1,
     memory_mib: 768,
     disk_mib: 0,

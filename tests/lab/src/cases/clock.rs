@@ -14,6 +14,7 @@ pub const MACHINE: Machine = Machine {
     name: "clock",
     kernel: Kernel::Newest,
     nics: &[Nic::Virtio],
+    behind_iommu: &[],
     processors: 1,
     memory_mib: 1024,
     disk_mib: 0,

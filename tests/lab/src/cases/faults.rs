@@ -4,11 +4,12 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use recoded_netns::{Namespace, process};
+use recoded_api::v1::FlowNeighbour;
+use recoded_netns::{Bed, BedConfig, DirectionConfig, LinkConfig, Loss, Namespace, process};
 
 use super::Nic;
 use crate::LabError;
-use crate::guest::{Guest, Setup};
+use crate::guest::{Guest, Node, OUTSIDE, Setup, Stack, round_trip, tcp_at};
 
 /// Share of packets that netem drops in each direction, in percent.
 const LOSS_PERCENT: f64 = 10.0;
@@ -54,6 +55,105 @@ fn with_netem(host: &Namespace, card: &str, _: usize) -> Result<String, LabError
     add.args(["qdisc", "add", "dev", card, "root", "netem", "limit", "10000"]);
     process::run(add.args(["delay", "10ms", "loss", &loss]))?;
     Ok(card.into())
+}
+
+/// Delay and rate of each direction.
+const DELAY: Duration = Duration::from_millis(20);
+const RATE_MBIT: f64 = 10.0;
+
+/// Bytes of TCP: several seconds at this rate.
+const RATE_BYTES: usize = 4_000_000;
+
+/// Pings of which the shortest round trip counts.
+const ROUND_TRIPS: u32 = 10;
+
+/// A round trip may take so much longer than both delays: the processor is emulated. That which
+/// `show` has is a mean, with some of what waited in front of pings.
+const ROUND_TRIP_SLACK_MILLIS: f64 = 40.0;
+const SHOWN_SLACK_MILLIS: f64 = 100.0;
+
+/// Two emulators differ by less than this factor.
+const EMULATORS_FACTOR: f64 = 1.7;
+
+/// Round trip and rate of a path.
+struct Path {
+    round_trip_millis: f64,
+    rate_mbit: f64,
+}
+
+/// A path with delay and rate of netem, and the same of the bed's emulator.
+pub(super) fn netem_rate(guest: &Guest) -> Result<String, LabError> {
+    let (path, text) = shaped(guest, |host, card, _| {
+        let (delay, rate) = (format!("{}ms", DELAY.as_millis()), format!("{RATE_MBIT}mbit"));
+        shape(host, card, &["root", "netem", "limit", "200", "delay", &delay, "rate", &rate])
+    })?;
+    let bed = bed()?;
+    let (millis, mbit) = (bed.round_trip_millis, bed.rate_mbit);
+    let differ = (millis - path.round_trip_millis).abs();
+    let factor = (mbit / path.rate_mbit).max(path.rate_mbit / mbit);
+    let text = format!("{text}; the bed: {millis:.1} ms, {mbit:.1} Mbit/s");
+    if differ > ROUND_TRIP_SLACK_MILLIS || factor > EMULATORS_FACTOR {
+        return LabError::wrong(format!("the bed differs: {text}"));
+    }
+    Ok(text)
+}
+
+fn shape(host: &Namespace, card: &str, discipline: &[&str]) -> Result<String, LabError> {
+    host.ip(&format!("link set {card} up"))?;
+    let mut add = host.command("tc");
+    process::run(add.args(["qdisc", "add", "dev", card]).args(discipline))?;
+    Ok(card.into())
+}
+
+/// A path between two boxes, as Linux measures it, and how Recoded sees it.
+fn shaped(guest: &Guest, stack: Stack) -> Result<(Path, String), LabError> {
+    let setup = Setup { backend: Some("udp"), stack: Some(stack), ..Setup::default() };
+    let boxes = guest.pair(Nic::Virtio)?.start(&setup)?;
+    boxes.carry()?;
+    let [a, b] = boxes.nodes();
+    let path = measured([&a.namespace, &b.namespace], OUTSIDE[1])?;
+    let inside = round_trip(&a.namespace, b.inside, ROUND_TRIPS)?.as_secs_f64() * 1e3;
+    let shown = next_hop(a)?.round_trip_us.unwrap_or_default() / 1e3;
+    let text = format!(
+        "round trip {:.1} ms, {inside:.1} inside, {shown:.1} shown; TCP {:.1} Mbit/s outside",
+        path.round_trip_millis, path.rate_mbit
+    );
+    let millis = DELAY.as_secs_f64() * 2e3;
+    let is_near = |value: f64, slack: f64| (millis..=millis + slack).contains(&value);
+    let is_right = is_near(path.round_trip_millis, ROUND_TRIP_SLACK_MILLIS)
+        && is_near(inside, ROUND_TRIP_SLACK_MILLIS)
+        && is_near(shown, SHOWN_SLACK_MILLIS)
+        && path.rate_mbit <= RATE_MBIT;
+    if is_right { Ok((path, text)) } else { LabError::wrong(text) }
+}
+
+/// The same path by the emulator of the bed.
+fn bed() -> Result<Path, LabError> {
+    let fast = DirectionConfig::new(Loss::independent(0.0), RATE_MBIT);
+    let link = LinkConfig::both(DirectionConfig { delay: DELAY, ..fast });
+    let bed = Bed::build(&BedConfig::uniform(1, link))?;
+    measured([bed.source(), bed.sink()], &bed.sink_address().to_string())
+}
+
+/// Round trip and rate of TCP between two hosts without Recoded.
+fn measured(hosts: [&Namespace; 2], address: &str) -> Result<Path, LabError> {
+    let [from, to] = hosts;
+    let trip = round_trip(from, address, ROUND_TRIPS)?;
+    let rate_mbit = mbit(tcp_at(from, to, address, RATE_BYTES)?);
+    Ok(Path { round_trip_millis: trip.as_secs_f64() * 1e3, rate_mbit })
+}
+
+/// The rate of a transfer.
+fn mbit(took: Duration) -> f64 {
+    RATE_BYTES as f64 * 8e-6 / took.as_secs_f64()
+}
+
+/// The other box, as the flow to it knows it.
+fn next_hop(node: &Node) -> Result<FlowNeighbour, LabError> {
+    let flows = node.show()?.flows;
+    let source = flows.into_iter().find(|flow| flow.role == "source");
+    let hop = source.and_then(|flow| flow.neighbours.into_iter().next());
+    hop.ok_or_else(|| LabError::Wrong("the source has no next hop".into()))
 }
 
 /// A card that is set down and up under a tunnel.

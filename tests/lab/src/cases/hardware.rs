@@ -22,6 +22,7 @@ pub const MACHINE: Machine = Machine {
     name: "hardware",
     kernel: Kernel::Newest,
     nics: &[Nic::Virtio, Nic::Igb, Nic::E1000e],
+    behind_iommu: &[],
     processors: 1,
     memory_mib: 1536,
     disk_mib: 64,

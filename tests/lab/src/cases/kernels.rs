@@ -71,6 +71,7 @@ const MACHINE: Machine = Machine {
     name: "",
     kernel: Kernel::Newest,
     nics: &[Nic::Virtio],
+    behind_iommu: &[],
     processors: 1,
     memory_mib: 1024,
     disk_mib: 0,

@@ -5,11 +5,13 @@ mod apart;
 mod clock;
 mod faults;
 mod hardware;
+mod iommu;
 mod kernels;
 mod nics;
 mod small;
 mod stacks;
 mod trial;
+mod tunnels;
 
 use serde_json::{Value, json};
 
@@ -105,6 +107,9 @@ pub struct Machine {
     pub kernel: Kernel,
     /// Two of each, joined by a hub of their own.
     pub nics: &'static [Nic],
+    /// QEMU's names of devices on its first bus, with properties. With one, all devices of the
+    /// machine are behind an IOMMU.
+    pub behind_iommu: &'static [&'static str],
     /// Processors.
     pub processors: u32,
     /// Memory in MiB.
@@ -130,6 +135,8 @@ pub static MACHINES: &[Machine] = &[
     kernels::V6_1,
     kernels::V6_12,
     stacks::MACHINE,
+    tunnels::MACHINE,
+    iommu::MACHINE,
     hardware::MACHINE,
     clock::MACHINE,
     small::MACHINE,

@@ -18,6 +18,7 @@ pub const MACHINE: Machine = Machine {
     name: "nics",
     kernel: Kernel::Newest,
     nics: &[Nic::Igb, Nic::Virtio, Nic::VirtioIommu, Nic::Vmxnet3, Nic::E1000e],
+    behind_iommu: &[],
     processors: 2,
     memory_mib: 2048,
     disk_mib: 0,

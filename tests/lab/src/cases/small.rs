@@ -17,6 +17,7 @@ pub const MACHINE: Machine = Machine {
     name: "small",
     kernel: Kernel::V6_12,
     nics: &[Nic::Virtio],
+    behind_iommu: &[],
     processors: 1,
     memory_mib: 224,
     disk_mib: 0,

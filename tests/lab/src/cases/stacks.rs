@@ -2,7 +2,7 @@
 
 use recoded_netns::Namespace;
 
-use super::faults::{flap, netem};
+use super::faults::{flap, netem, netem_rate};
 use super::trial::Trial;
 use super::{Case, Machine, Nic};
 use crate::LabError;
@@ -14,17 +14,18 @@ pub const MACHINE: Machine = Machine {
     name: "stacks",
     kernel: Kernel::Newest,
     nics: &[Nic::Virtio],
+    behind_iommu: &[],
     processors: 1,
     memory_mib: 1536,
     disk_mib: 0,
     waits: false,
     has_peer: false,
-    modules: &["tun", "sch_netem", "8021q", "bonding", "bridge", "macvlan", "vrf"],
-    seconds: 480,
+    modules: &["tun", "sch_netem", "veth", "8021q", "bonding", "bridge", "macvlan", "vrf"],
+    seconds: 540,
     cases: &CASES,
 };
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 21] = [
     Case {
         name: "vlan-auto",
         shows: "the default on a VLAN (802.1Q)",
@@ -109,6 +110,11 @@ const CASES: [Case; 20] = [
         name: "netem-loss",
         shows: "UDP sockets over 10 % of loss and 10 ms by netem; the measured loss agrees",
         run: netem,
+    },
+    Case {
+        name: "netem-rate",
+        shows: "20 ms and 10 Mbit/s by netem: round trips agree, and the netns bed does as netem",
+        run: netem_rate,
     },
     Case {
         name: "flap-xdp",

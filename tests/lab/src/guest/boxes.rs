@@ -47,6 +47,8 @@ pub struct Setup {
     pub stack: Option<Stack>,
     /// Whether the boxes authenticate each other and encrypt. Keys that exist are used.
     pub has_keys: bool,
+    /// Whether the link has IPv6 addresses.
+    pub is_ipv6: bool,
     /// Folder with records and keys of both boxes. Without it there are no records.
     pub folder: Option<&'static str>,
 }
@@ -77,14 +79,18 @@ pub struct Node {
     key: PathBuf,
     records: Option<PathBuf>,
     stack: Option<Stack>,
+    is_ipv6: bool,
     daemon: Background,
 }
 
 /// Where keys are when no folder is named.
 const KEYS: &str = "/run";
 
-/// Addresses of the two boxes on the link and in the tunnel.
-pub(super) const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+/// Addresses of the two boxes on the link.
+pub const OUTSIDE: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
+/// The same, where the link has IPv6 addresses.
+const OUTSIDE_IPV6: [&str; 2] = ["fd00:c0::1", "fd00:c0::2"];
+/// Addresses of the two boxes in the tunnel.
 pub(super) const INSIDE: [&str; 2] = ["10.99.0.1", "10.99.0.2"];
 
 impl Boxes {
@@ -192,6 +198,7 @@ impl Node {
             key: folder.join(format!("{name}.key")),
             records: setup.folder.map(|folder| Path::new(folder).join(name)),
             stack: setup.stack,
+            is_ipv6: setup.is_ipv6,
             daemon: Background::default(),
         };
         node.plug(card)?;
@@ -203,16 +210,44 @@ impl Node {
     /// # Errors
     /// When the card is not there.
     pub fn plug(&mut self, card: &str) -> Result<(), LabError> {
-        let (name, end) = (self.namespace.name(), self.end);
+        let name = self.namespace.name();
         process::run(Command::new("ip").args(["link", "set", card, "netns", name]))?;
-        if let Some(stack) = self.stack {
-            self.interface = stack(&self.namespace, card, end)?;
+        if self.stack.is_some() {
+            return self.stack_on(card);
         } else if self.interface != card {
             self.namespace.ip(&format!("link set {card} name {}", self.interface))?;
         }
+        self.bring_up()
+    }
+
+    /// Makes the interface of the link on top of a card that the box has, and sets it up.
+    ///
+    /// # Errors
+    /// When there is no such interface.
+    pub fn stack_on(&mut self, card: &str) -> Result<(), LabError> {
+        if let Some(stack) = self.stack {
+            self.interface = stack(&self.namespace, card, self.end)?;
+        }
+        self.bring_up()
+    }
+
+    /// Gives the interface of the link its address and sets it up.
+    fn bring_up(&self) -> Result<(), LabError> {
         let interface = &self.interface;
-        self.namespace.ip(&format!("addr add {}/24 dev {interface}", OUTSIDE[end]))?;
+        let addresses = outside(self.is_ipv6);
+        let (own, other) = (addresses[self.end], addresses[1 - self.end]);
+        let shown = self.namespace.ip(&format!("link show {interface}"))?;
+        let is_point_to_point = shown.contains("POINTOPOINT");
+        // PPP gives itself such an address, too.
+        let address = match (is_point_to_point, self.is_ipv6) {
+            (true, true) => format!("{own} peer {other}/128"),
+            (true, false) => format!("{own} peer {other}/32"),
+            (false, true) => format!("{own}/64"),
+            (false, false) => format!("{own}/24"),
+        };
+        // Linux makes the route to the other end of IPv6 only where the interface is up.
         self.namespace.ip(&format!("link set {interface} up"))?;
+        self.namespace.ip(&format!("addr replace {address} dev {interface}"))?;
         Ok(())
     }
 
@@ -346,6 +381,9 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.daemon.terminate(STOP_PATIENCE);
+        // Those of PPP.
+        let end = format!("kill $(ip netns pids {})", self.namespace.name());
+        let _ = process::output(Command::new("sh").args(["-c", &end]));
         // A card returns to the namespace of the machine, everything else ends.
         let _ = process::run(Command::new("ip").args(["netns", "delete", self.namespace.name()]));
     }
@@ -362,10 +400,15 @@ pub(super) struct Side<'a> {
     pub(super) peer_key: Option<&'a str>,
 }
 
+/// Addresses of both boxes on the link.
+fn outside(is_ipv6: bool) -> [&'static str; 2] {
+    if is_ipv6 { OUTSIDE_IPV6 } else { OUTSIDE }
+}
+
 pub(super) fn config(side: &Side<'_>, setup: &Setup) -> String {
     let backend = setup.backend.map(|name| format!("backend = \"{name}\"\n")).unwrap_or_default();
     let [source, sink] = [[1, 2], [2, 1]][side.end];
-    let other = OUTSIDE[1 - side.end];
+    let other = outside(setup.is_ipv6)[1 - side.end];
     let mut daemon = format!("socket = \"{}\"\n{}\n", side.socket.display(), setup.daemon);
     let (mut neighbour, mut edge) = (String::new(), String::new());
     if let Some(key) = side.peer_key {

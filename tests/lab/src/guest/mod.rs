@@ -6,11 +6,11 @@ mod pair;
 mod peer;
 mod transfer;
 
-pub use boxes::{Boxes, Node, Setup, Stack};
+pub use boxes::{Boxes, Node, OUTSIDE, Setup, Stack};
 pub use host::Request;
 pub use pair::Pair;
 pub use peer::{Apart, Peer, serve};
-pub use transfer::{Pings, under_pings};
+pub use transfer::{Pings, round_trip, tcp_at, under_pings};
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -95,8 +95,17 @@ impl Guest {
 }
 
 /// Path of a program among the tools.
-fn tool(path: &str) -> PathBuf {
+pub fn tool(path: &str) -> PathBuf {
     PathBuf::from(std::env::var_os(TOOLS_ENV).unwrap_or_else(|| "/".into())).join(path)
+}
+
+/// Command line of a program among the tools. Its libraries are of the release that it is from, so
+/// the loader of that release starts it.
+pub fn tool_command(path: &str) -> Vec<String> {
+    let libraries = tool("usr/lib/x86_64-linux-gnu");
+    let loader = libraries.join("ld-linux-x86-64.so.2");
+    let paths = [loader, "--library-path".into(), libraries, tool(path)];
+    paths.map(|path| path.to_string_lossy().into_owned()).into()
 }
 
 /// Names of cases that already have a result: a machine that was reset continues.

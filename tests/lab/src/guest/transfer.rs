@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use recoded_netns::process;
+use recoded_netns::{Namespace, process};
 
 use super::boxes::Node;
 use super::tool;
@@ -96,6 +96,21 @@ pub fn under_pings<T>(
     })
 }
 
+/// The shortest round trip of some pings.
+///
+/// # Errors
+/// When none is answered.
+pub fn round_trip(from: &Namespace, to: &str, count: u32) -> Result<Duration, LabError> {
+    let mut command = from.command(busybox());
+    let said = process::run(command.args(["ping", "-q", "-c", &count.to_string(), to]))?;
+    let least = said.split_once("min/avg/max = ").and_then(|(_, times)| times.split_once('/'));
+    let millis: Option<f64> = least.and_then(|(least, _)| least.parse().ok());
+    match millis.and_then(|millis| Duration::try_from_secs_f64(millis / 1e3).ok()) {
+        Some(least) => Ok(least),
+        None => LabError::wrong(format!("pings to {to}: {said}")),
+    }
+}
+
 fn is_answered(from: &Node, to: &str, patience: Duration) -> Result<bool, LabError> {
     let mut command = from.namespace.command(busybox());
     command.args(["ping", "-q", "-c", "1", "-W", &patience.as_secs().to_string(), to]);
@@ -107,28 +122,39 @@ fn is_answered(from: &Node, to: &str, patience: Duration) -> Result<bool, LabErr
 /// # Errors
 /// When the connection stalls or ends, or a byte is wrong.
 pub fn tcp(from: &Node, to: &Node, bytes: usize) -> Result<Duration, LabError> {
+    tcp_at(&from.namespace, &to.namespace, to.inside, bytes)
+}
+
+/// The same between any two hosts.
+///
+/// # Errors
+/// As [`tcp`].
+pub fn tcp_at(
+    from: &Namespace,
+    to: &Namespace,
+    at: &str,
+    bytes: usize,
+) -> Result<Duration, LabError> {
+    let address = format!("{at}:{PORT}").parse();
     let address: SocketAddr =
-        format!("{}:{PORT}", to.inside).parse().unwrap_or_else(|_| unreachable!());
-    let listener = to.namespace.inside(|| TcpListener::bind(address))?;
+        address.map_err(|_| LabError::Wrong(format!("{at} is no IPv4 address")))?;
+    let listener = to.inside(|| TcpListener::bind(address))?;
     let listener = listener.map_err(|error| LabError::Wrong(format!("TCP listener: {error}")))?;
     let began = Instant::now();
     let received = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&listener));
-        let sent = from.namespace.inside(|| send(address, bytes));
+        let sent = from.inside(|| send(address, bytes));
         // The receiver waits for a connection that may never come.
         if !matches!(sent, Ok(Ok(()))) {
-            let _ = to.namespace.inside(|| TcpStream::connect_timeout(&address, STALL));
+            let _ = to.inside(|| TcpStream::connect_timeout(&address, STALL));
         }
         let received = receiver.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent?.map_err(|error| LabError::Wrong(format!("TCP to {}: {error}", to.inside)))?;
-        received.map_err(|error| LabError::Wrong(format!("TCP at {}: {error}", to.inside)))
+        sent?.map_err(|error| LabError::Wrong(format!("TCP to {at}: {error}")))?;
+        received.map_err(|error| LabError::Wrong(format!("TCP at {at}: {error}")))
     })?;
     if received.len() != bytes || received.iter().enumerate().any(|(i, byte)| *byte != pattern(i)) {
         let count = received.len();
-        return LabError::wrong(format!(
-            "TCP to {}: {count} of {bytes} bytes, or others",
-            to.inside
-        ));
+        return LabError::wrong(format!("TCP to {at}: {count} of {bytes} bytes, or others"));
     }
     Ok(began.elapsed())
 }

@@ -25,7 +25,7 @@ const CACHE_ENV: &str = "RECODED_LAB_CACHE";
 const TOOLS: Suite = Suite { name: "trixie", architecture: "amd64" };
 
 /// QEMU, and programs for guests that many hosts lack.
-const TOOLS_PACKAGES: [&str; 2] = ["qemu-system-x86", "busybox-static"];
+const TOOLS_PACKAGES: [&str; 4] = ["qemu-system-x86", "busybox-static", "wireguard-tools", "ppp"];
 
 /// A series of kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

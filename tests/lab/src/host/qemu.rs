@@ -112,7 +112,13 @@ fn command(tools: &Path, machine: &Machine, role: Role, folder: &Path) -> Comman
     command
         .arg("-serial")
         .arg(format!("file:{}", folder.join(format!("{}console.log", role.prefix())).display()));
-    command.args(["-append", "console=ttyS0 panic=-1 loglevel=5 mitigations=off"]);
+    let mut options = "console=ttyS0 panic=-1 loglevel=5 mitigations=off".to_owned();
+    if !machine.behind_iommu.is_empty() {
+        options.push_str(" intel_iommu=on");
+        // It has to come before all devices, and VFIO wants it to check interrupts, too.
+        command.args(["-device", "intel-iommu,intremap=on"]);
+    }
+    command.arg("-append").arg(options);
     command.args(["-object", "rng-builtin,id=rng", "-device", "virtio-rng-pci,rng=rng"]);
     if role == Role::Main {
         add_folders(&mut command, folder);
@@ -121,6 +127,9 @@ fn command(tools: &Path, machine: &Machine, role: Role, folder: &Path) -> Comman
         let file = folder.join(DISK);
         command.arg("-drive").arg(format!("id=disk,if=none,format=raw,file={}", file.display()));
         command.args(["-device", "virtio-blk-pci,drive=disk"]);
+    }
+    for device in machine.behind_iommu {
+        command.args(["-device", device]);
     }
     for (pair, nic) in machine.nics.iter().enumerate() {
         for end in role.ends(machine) {

@@ -16,7 +16,8 @@
 //! destinations to (`arenas`); the rings and coefficients have memory of their own.
 //!
 //! Nothing here has run on a card: the tests put memfds, an eventfd and a model of the card behind
-//! it, and [`Linux`] answers what no file can.
+//! it, and [`Linux`] answers what no file can. In virtual machines of `tests/lab` it opens another
+//! device behind an emulated IOMMU, by the container.
 
 mod calls;
 mod space;

@@ -62,7 +62,7 @@ impl Space {
             return Err(VfioError::Version { version });
         }
         let group = linux.open(&Path::new(FOLDER).join(group_number.to_string()));
-        let group = group.map_err(call("VFIO group (is the device bound to vfio-pci?)"))?;
+        let group = group.map_err(|error| call(cause_of_no_group(&error))(error))?;
         let mut status = words([8, 0]);
         linux
             .call(group.as_fd(), Request::GroupGetStatus, &mut status)
@@ -133,6 +133,14 @@ fn character_device(linux: &mut impl Linux, address: &str) -> Option<(OwnedFd, O
     let name = linux.entry(&folder).ok()?;
     let device = linux.open(&Path::new(DEVICES).join(name)).ok()?;
     Some((device, linux.open(Path::new(IOMMUFD)).ok()?))
+}
+
+/// Why a group cannot be opened: Linux lets one program have it at a time.
+fn cause_of_no_group(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => "VFIO group (has another program opened it?)",
+        _ => "VFIO group (is the device bound to vfio-pci?)",
+    }
 }
 
 fn group_of(linux: &mut impl Linux, address: &str) -> Result<u32, VfioError> {
