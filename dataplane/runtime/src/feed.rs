@@ -17,7 +17,7 @@ use crate::port::Port;
 use crate::tunnel::Tunnel;
 use crate::worker::{RETRY_NANOS, State, Worker};
 use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
-use recoded_pipeline::params::{Nanos, Role, ShardId, Snapshot};
+use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Snapshot};
 
 /// A flow that this worker feeds from a tunnel.
 pub(crate) struct Source {
@@ -31,6 +31,8 @@ pub(crate) struct Source {
     pub(crate) intake: Intake,
     /// Links that its packets leave by.
     pub(crate) links: Vec<usize>,
+    /// Neighbours that its packets leave to.
+    pub(crate) next_hops: Vec<PeerId>,
     /// Not read before this time, because a read failed.
     pub(crate) failed_until: Nanos,
     /// Not read before this time while the gate is shut, because it was just read.
@@ -63,7 +65,7 @@ impl Worker {
     /// Reads a burst into the queue, unless packets may go past it. Whether there were any.
     fn fill(&mut self, index: usize, now: Nanos) -> bool {
         let gate = self.gate(index, now);
-        let readable_at = self.readable_at(index, gate);
+        let readable_at = self.readable_at(index, gate, now);
         let State { sources, queues, .. } = &mut self.state;
         let source = &mut sources[index];
         let queue = &mut queues[source.tunnel];
@@ -94,7 +96,7 @@ impl Worker {
     /// Passes one packet to the pipeline: of those that wait, or else from the tunnel. False when
     /// there is none.
     fn feed(&mut self, index: usize, now: Nanos) -> bool {
-        let readable_at = self.readable_at(index, Gate::Open);
+        let readable_at = self.readable_at(index, Gate::Open, now);
         let State { sources, queues, .. } = &mut self.state;
         let source = &mut sources[index];
         let (flow, shards) = (source.flow, usize::from(source.shards));
@@ -114,10 +116,14 @@ impl Worker {
     }
 
     /// When the tunnel of a source may be read.
-    fn readable_at(&self, source: usize, gate: Gate) -> Nanos {
-        let Source { tunnel, failed_until, paced_until, .. } = &self.state.sources[source];
+    fn readable_at(&self, source: usize, gate: Gate, now: Nanos) -> Nanos {
+        let Source { flow, tunnel, failed_until, paced_until, next_hops, .. } =
+            &self.state.sources[source];
         match gate {
             _ if self.tunnels[*tunnel].is_gone() => Nanos::MAX,
+            _ if now < KEYS_NANOS && self.outbox.guard.lacks_keys(*flow, next_hops) => {
+                now + KEYS_PAUSE_NANOS
+            }
             Gate::Open => *failed_until,
             Gate::Until(_) => *failed_until.max(paced_until),
         }
@@ -130,7 +136,7 @@ impl Worker {
         self.state.readable.clear();
         for index in 0..self.state.sources.len() {
             let gate = self.gate(index, now);
-            let readable_at = self.readable_at(index, gate);
+            let readable_at = self.readable_at(index, gate, now);
             let Source { tunnel, intake, .. } = &self.state.sources[index];
             let is_waiting = !self.state.queues[*tunnel].is_empty();
             match gate {
@@ -213,6 +219,7 @@ impl Worker {
                     .iter()
                     .map(|peer| self.hop_links[usize::from(peer.0)])
                     .collect(),
+                next_hops: flow.next_hops.clone(),
                 failed_until: 0,
                 paced_until: 0,
             });
@@ -269,3 +276,9 @@ const FREE_PART: u32 = 8;
 const PACE_NANOS: Nanos = 250_000;
 /// Pause after a failed read, so that a tunnel that keeps failing costs little.
 const FAILED_NANOS: Nanos = 10_000_000;
+/// How long after its start a node leaves packets in the tunnel for which there are no keys yet:
+/// Linux keeps them, and they would be lost here. Handshakes take some round trips; what does not
+/// leave then is too old.
+const KEYS_NANOS: Nanos = 2_000_000_000;
+/// How often it looks for keys meanwhile.
+const KEYS_PAUSE_NANOS: Nanos = 1_000_000;

@@ -259,6 +259,17 @@ impl Guard {
         is_handshake(payload) && is_hop_message(payload, false)
     }
 
+    /// Whether packets of a source cannot leave yet: there are no keys of its flow, or of none of
+    /// its next hops.
+    pub(crate) fn lacks_keys(&self, flow: u32, next_hops: &[PeerId]) -> bool {
+        let edge = self.rings.edge(flow).map(|place| &self.rings.edges[place].1);
+        let lacks_hop = |hop: &PeerId| {
+            let ring = self.rings.hops.get(usize::from(hop.0)).and_then(Option::as_ref);
+            ring.is_some_and(|ring| ring.sending().is_none())
+        };
+        edge.is_some_and(|ring| ring.sending().is_none()) || next_hops.iter().all(lacks_hop)
+    }
+
     /// Encrypts an IP packet of a source into `out`, which is [`ENVELOPE_BYTES`] longer.
     ///
     /// # Errors

@@ -7,7 +7,8 @@
 //! ```
 
 use crate::common;
-use crate::numbered::{missing, receive, send};
+use crate::numbered::{Received, missing, receive, receive_twice, send};
+use recoded_netns::process::output;
 use recoded_netns::stream::Stream;
 use recoded_netns::traffic::{Iperf, UdpLoad};
 use recoded_netns::{AuthPlan, Bed, BedConfig, Daemon, DirectionConfig, LinkConfig, Loss};
@@ -217,4 +218,54 @@ fn cut_both(bed: &mut Bed) {
     println!("{lost} of {PACKETS} lost, longest gap {longest:?}: {:?}", missing(&came));
     assert!(lost <= PACKETS as usize / 200, "{lost}");
     assert!(longest < Duration::from_millis(1500), "{longest:?}");
+}
+
+/// The file of an end without the second path: its link, its neighbour, and what leads there.
+fn without_second(text: &str, link: &str) -> String {
+    let mut kept = String::new();
+    for block in text.replace("\n[[", "\n\u{0}[[").split('\u{0}') {
+        let is_second = block.starts_with("[[link]]") || block.starts_with("[[neighbour]]");
+        if !(is_second && block.contains(&format!("= \"{link}\"\n"))) {
+            kept += block;
+        }
+    }
+    let second = kept.find(&format!(", {{ link = \"{link}\"")).unwrap();
+    let hop = &kept[second..second + kept[second..].find(" }").unwrap() + 2];
+    kept.replace(&hop.to_owned(), "")
+}
+
+/// An operator adds a path to a stream that runs, and takes it away again.
+#[test]
+fn datagrams_go_on_when_a_path_is_added_and_removed() {
+    let Some(_turn) = common::daemons() else { return };
+    for keys in [None, Some(AuthPlan::new("full", 2))] {
+        let (bed, daemons) = two_paths(keys.as_ref());
+        wait_until_reached(&bed);
+        let receiver = bed.hosts()[1].udp_socket(to()).unwrap();
+        let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
+        const PACKETS: u32 = 10_000;
+        let sending = send(sender, to(), PACKETS);
+        let receiving = receive_twice(receiver, PACKETS);
+        let ends = [(&daemons[0], "mgmt"), (&daemons[1], "east")];
+        let both = ends.map(|(daemon, _)| std::fs::read_to_string(daemon.config()).unwrap());
+        let one = [0, 1].map(|end| without_second(&both[end], ends[end].1));
+        for texts in [&one, &both] {
+            sleep(Duration::from_secs(1));
+            for ((daemon, _), text) in ends.iter().zip(texts) {
+                sleep(Duration::from_millis(1500));
+                std::fs::write(daemon.config(), text).unwrap();
+                let said = output(&mut daemon.control(&["reload"])).unwrap();
+                assert_eq!(said.code, Some(0), "{said:?}");
+            }
+        }
+        sending.join().unwrap();
+        let Received { came, twice, longest } = receiving.join().unwrap();
+        let lost = came.iter().filter(|came| !**came).count();
+        println!(
+            "{lost} of {PACKETS} lost, {twice} twice, longest gap {longest:?}: {:?}",
+            missing(&came)
+        );
+        // What was on its way from a process that is replaced; each is replaced twice.
+        assert!(lost < 150, "{lost}");
+    }
 }

@@ -32,21 +32,44 @@ pub fn missing(came: &[bool]) -> Vec<(usize, usize)> {
     ranges
 }
 
-/// Which packets come until none comes for four seconds, and the longest time without one.
+/// What came of numbered packets.
+pub struct Received {
+    /// Which of them.
+    pub came: Vec<bool>,
+    /// How many came a second time.
+    pub twice: u32,
+    /// The longest time without one.
+    pub longest: Duration,
+}
+
+/// Which packets come, each once, until none comes for four seconds, and the longest time without
+/// one.
 pub fn receive(receiver: UdpSocket, packets: u32) -> JoinHandle<(Vec<bool>, Duration)> {
+    let receiving = receive_twice(receiver, packets);
+    spawn(move || {
+        let Received { came, twice, longest } = receiving.join().unwrap();
+        assert_eq!(twice, 0, "packets came twice");
+        (came, longest)
+    })
+}
+
+/// What comes until nothing comes for four seconds.
+pub fn receive_twice(receiver: UdpSocket, packets: u32) -> JoinHandle<Received> {
     receiver.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
     spawn(move || {
-        let (mut came, mut longest, mut last) =
-            (vec![false; packets as usize], Duration::ZERO, None);
+        let came = vec![false; packets as usize];
+        let mut received = Received { came, twice: 0, longest: Duration::ZERO };
+        let mut last = None;
         let mut packet = [0; 2048];
         while let Ok(len) = receiver.recv(&mut packet) {
             assert_eq!(len, BYTES);
             let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
-            assert!(!std::mem::replace(&mut came[number as usize], true), "{number} came twice");
+            let had = std::mem::replace(&mut received.came[number as usize], true);
+            received.twice += u32::from(had);
             let now = Instant::now();
-            longest = longest.max(last.map_or(Duration::ZERO, |last| now - last));
+            received.longest = received.longest.max(last.map_or(Duration::ZERO, |last| now - last));
             last = Some(now);
         }
-        (came, longest)
+        received
     })
 }

@@ -13,7 +13,7 @@ const RATE_MBIT: f64 = 60.0;
 const SERVER: [u8; 4] = [10, 99, 0, 1];
 
 /// How long the traffic lasts within which bursts end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One hop of UDP sockets, whose flows have this code.
 fn plan(code: CodePlan) -> LinePlan {
