@@ -198,6 +198,8 @@ fn bridge(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
 fn macvlan(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
     host.ip(&format!("link set {card} up"))?;
     host.ip(&format!("link add link {card} name mac7 type macvlan mode bridge"))?;
+    // Otherwise the card answers ARP for the address of mac7, too, and has no program.
+    host.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
     Ok("mac7".into())
 }
 
