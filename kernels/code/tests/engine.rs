@@ -104,6 +104,9 @@ fn checks_accept_what_is_right_and_find_what_is_wrong() {
     let jobs = bundle.jobs().len() as u64;
     assert!((0..200).all(|_| check::spot_check(&bundle, random.next_u64())));
     for job in 0..jobs {
+        if bundle.outcome(job as usize).is_err() {
+            continue; // one matrix in 255 is singular, and what it gives is nothing
+        }
         let Placed { job: Job { rows, row_bytes, .. }, destinations, .. } =
             bundle.jobs()[job as usize];
         let (row, at) = (random.next_u32() as usize % rows, random.next_u32() as usize % row_bytes);
@@ -119,6 +122,9 @@ fn checks_accept_what_is_right_and_find_what_is_wrong() {
     // Said to be singular, although it is not.
     let solved = bundle.jobs().iter().position(|placed| placed.job.operation == Operation::Solve);
     let solved = solved.expect("a sample of everything");
+    if bundle.outcome(solved).is_err() {
+        return;
+    }
     bundle.output_mut()[solved * RANK_BYTES] = 3;
     assert!(!check::agrees(&bundle) && !check::spot_check(&bundle, solved as u64));
 }
