@@ -53,8 +53,12 @@ impl Memory {
     pub fn free(&self) -> Option<u64> {
         let machine = field(Path::new("/proc/meminfo"), "MemAvailable:").map(|kib| kib << 10);
         let groups = self.groups().filter_map(|group| {
+            let limit = number(&group.join("memory.max")).ok()?;
             let used = number(&group.join("memory.current")).ok()?;
-            Some(number(&group.join("memory.max")).ok()?.saturating_sub(used))
+            // Linux gives up pages of files for it.
+            let pages = ["active_file", "inactive_file"];
+            let pages = pages.map(|name| field(&group.join("memory.stat"), name).unwrap_or(0));
+            Some(limit.saturating_sub(used.saturating_sub(pages.iter().sum())))
         });
         groups.chain(machine).min()
     }
@@ -115,9 +119,13 @@ mod tests {
 
     #[test]
     fn least_of_all_limits_counts() {
-        let (_folder, memory) = group("oom_kill 0\n", "4194304\n");
+        let (folder, memory) = group("oom_kill 0\n", "4194304\n");
         assert_eq!(memory.limit(), Some(4 << 20));
         assert_eq!(memory.free(), Some((8 << 20) - 8_000_000));
+        let stat = "anon 5\nactive_file 900000\ninactive_file 6000000\n";
+        fs::write(folder.path().join("memory.stat"), stat).unwrap();
+        let own = (4 << 20) - 3_000_000;
+        assert_eq!(memory.free(), Some(own), "pages of files can be had");
     }
 
     #[test]
