@@ -2,23 +2,25 @@
 //! it.
 
 use crate::combine::Combiner;
-use crate::edge::sealed::{SEALING_BYTES, envelope_of};
+use crate::context::Context;
+use crate::edge::sealed::envelope_of;
 use crate::egress::Egress;
-use crate::io::{Context, earlier};
+use crate::layout::SEALING_BYTES;
 use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams, StreamProfile};
+use crate::peer::path_size::PathSize;
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowReport, HopLoss};
 use crate::role::Lifecycle;
 use crate::segmentation::Comparison;
 use crate::source::path::Path;
 use crate::source::remote::Remote;
-use crate::source::size::PathSize;
 use crate::source::{Inbound, SourceCode, take_in};
 use crate::stream::order::Order;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::sink_restart::SinkRestarts;
 use crate::stream::store::Store;
 use crate::tags;
+use crate::time::earlier;
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FeedbackHeader, Item, NACKS_MAX, items};
 use recoded_wire::frames::{Frames, Span};
