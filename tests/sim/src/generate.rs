@@ -10,7 +10,8 @@ use crate::code::{self, Code};
 use crate::link::{Link, Rate};
 use crate::protection::Protection;
 use crate::random::{Random, Stream};
-use crate::scenario::{Change, Hop, Promise, Scenario, Threads, Traffic};
+use crate::scenario::{Change, Hop, Promise, Scenario, Threads};
+use crate::traffic::Traffic;
 use crate::trouble::Trouble;
 
 /// Symbols times nodes of one run: a few ten milliseconds of work.
