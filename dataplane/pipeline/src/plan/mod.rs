@@ -2,8 +2,8 @@
 //! each code has a basis, from which its plan follows by theory, in microseconds to seconds.
 //!
 //! ```text
-//!  hop reports, histograms, parameters -> PlanSchedule -> Egress::plan -> control thread: PlanMaker
-//!        packets: look the plan up  <-- the flow <-- Pipeline::planned <---------+
+//!  hop reports, histograms, parameters -> PlanSchedule -> Egress::plan -> a thread: PlanMaker
+//!        packets: look the plan up  <-- the flow <-- Pipeline::planned <--------'
 //! ```
 
 #[cfg(feature = "bats")]
