@@ -3,8 +3,8 @@
 //! [`dependencies`]: which crate may import which. [`locked`]: where crates of others come from.
 //! [`circles`]: files that import each other. [`sources`]: what a Rust file must and must not hold.
 //! [`comments`]: their width. [`words`]: the glossary, and words that may not appear. [`readmes`]:
-//! every crate has one, and the paths it names exist. Each check is a function from text to findings, so that its test needs no
-//! repository.
+//! every crate has one, and the paths it names exist. Each check is a function from text to
+//! findings, so that its test needs no repository.
 
 mod dependencies;
 
