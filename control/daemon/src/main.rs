@@ -16,6 +16,7 @@ mod signals;
 mod standby;
 mod successor;
 mod supervisor;
+mod termination;
 mod threads;
 
 use clap::Parser;

@@ -133,7 +133,9 @@ pub use host_changes::HostChanges;
 pub use keyring::{SessionReport, Sessions};
 pub use memory::Ways;
 pub use netlink::Interface;
-pub use privileged::{Client, KillSwitch, Left, Privileged, TunnelAddresses};
+pub use privileged::{
+    Client, Inherited, KillSwitch, Left, Privileged, TunnelAddresses, TunnelQueues,
+};
 /// What one of so many workers allocates for the packets of one tunnel that wait.
 pub use queue::memory_bytes as tunnel_queue_bytes;
 /// The offload queue, for the code that opens accelerators and sets the mode.

@@ -247,6 +247,25 @@ impl Runtime {
         report
     }
 
+    /// Leaves what waits in tunnels to the process that takes over: workers read no more from them,
+    /// and go on with what they have read until [`Runtime::has_left`].
+    pub fn leave(&self) {
+        self.node.shared.leave.begin();
+        self.node.shared.wake_all();
+    }
+
+    /// Whether what was read before [`Runtime::leave`] has arrived at the next hops and had time to
+    /// arrive at the sink; true 200 ms later in any case.
+    pub fn has_left(&self) -> bool {
+        self.node.shared.leave.is_done()
+    }
+
+    /// Ends the workers after [`Runtime::leave`], with what they hold written to sockets and
+    /// tunnels. All else ends with this process.
+    pub fn end_workers(&self) {
+        self.node.stop_workers();
+    }
+
     /// Stops: no more packets enter, open units are closed and sent, XDP programs and tunnels are
     /// removed. Takes up to half a second longer than the last packet needs.
     pub fn stop(mut self) -> RuntimeReport {

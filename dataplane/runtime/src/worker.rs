@@ -104,6 +104,8 @@ pub(crate) struct State {
     tick_at: Option<Nanos>,
     housekeeping_at: Nanos,
     worked_at: Nanos,
+    /// Since when another process is about to take over.
+    pub(crate) leaves_from: Option<Nanos>,
     /// Refusals of memory that were looked after.
     refusals_seen: u64,
     /// How often this worker panicked and was made anew.
@@ -236,6 +238,7 @@ impl Worker {
             }
             self.give_back(now);
         }
+        self.look_at_leaving(now);
         if !worked {
             self.rest(now, sleeper);
         }
@@ -487,6 +490,9 @@ impl Worker {
                 until = until.min(now + COMPLETE_NANOS);
             }
         }
+        if self.shared.leave.is_begun() {
+            until = until.min(now + COMPLETE_NANOS);
+        }
         if self.outbox.accelerator.as_ref().is_some_and(Accelerator::is_waiting) {
             until = until.min(now + COLLECT_NANOS);
         }
@@ -502,15 +508,18 @@ impl Worker {
         inbox.sleeps(false);
     }
 
-    /// Closes what is open and waits until Linux has sent it, for a bounded time.
+    /// Closes what is open and waits until Linux has sent it, for a bounded time: little where
+    /// another process takes over, which gets what comes meanwhile.
     fn drain(&mut self) {
         let now = self.clock.now();
         self.outbox.now = now;
-        while self.round(now) && self.clock.now() < now + DRAIN_NANOS {}
+        let is_left = self.shared.leave.is_begun();
+        let patience = if is_left { LAST_NANOS } else { DRAIN_NANOS };
+        while !is_left && self.round(now) && self.clock.now() < now + patience {}
         self.pipeline.drain(&mut self.umem, &mut self.outbox, now);
         self.outbox.flush(&mut self.umem, &mut self.ports);
         self.outbox.flush_tunnels();
-        while self.clock.now() < now + DRAIN_NANOS {
+        while self.clock.now() < now + patience {
             let mut pending = 0;
             let Outbox { links_now, links, .. } = &mut self.outbox;
             for ((port, link), counters) in self.ports.iter_mut().zip(links_now.iter()).zip(links) {
@@ -577,3 +586,5 @@ const PANIC_VARIABLE: &str = "RECODED_TEST_PANIC_MILLIS";
 const SPIN_VARIABLE: &str = "RECODED_TEST_SPIN_MILLIS";
 /// Longest time to send the remaining packets at the end.
 const DRAIN_NANOS: Nanos = 500_000_000;
+/// The same where another process waits to take over: a burst takes less.
+const LAST_NANOS: Nanos = 5_000_000;

@@ -93,8 +93,20 @@ impl StreamSource {
         self.senders.pump(cx, &mut self.store, &outgoing);
     }
 
+    /// Whether a next hop has every symbol.
+    pub(crate) fn is_settled(&mut self, now: Nanos) -> bool {
+        self.follow_oldest(now);
+        self.oldest == self.store.end()
+    }
+
     /// Whether the window has room for one more: the oldest that a next hop lacks would go.
     fn has_room(&mut self, now: Nanos) -> bool {
+        self.follow_oldest(now);
+        (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.held()
+    }
+
+    /// Finds the oldest symbol that a next hop may lack.
+    fn follow_oldest(&mut self, now: Nanos) {
         while self.oldest != self.store.end() {
             let is_stuck = self.store.covers(self.oldest)
                 && self.store.heard_at(self.oldest) + STUCK_NANOS < now;
@@ -103,7 +115,6 @@ impl StreamSource {
             }
             self.oldest = self.oldest.wrapping_add(1);
         }
-        (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.held()
     }
 
     /// Encodes packets again that a sink which restarted lost with its keys, once there are others.

@@ -149,7 +149,8 @@ impl Client {
         let request = Request::Tunnel { name: name.clone() };
         match self.ask(&request, &[]).map_err(|error| failed(error.to_string()))? {
             (Reply::Tunnel { offload, reason }, queues) if !queues.is_empty() => {
-                Ok(Tunnel::of_queues(plan, queues, offload.into(), reason))
+                let tunnel = Tunnel::of_queues(name, queues, offload.into(), reason);
+                Ok(tunnel.with_mtu(plan.config.mtu))
             }
             (other, _) => Err(failed(unexpected(&other).to_string())),
         }
