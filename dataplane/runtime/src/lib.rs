@@ -45,7 +45,11 @@ mod resources;
 
 mod reserve;
 
-mod feed;
+mod arrived;
+
+mod caught_panics;
+
+mod capabilities;
 
 mod worker;
 
@@ -116,6 +120,8 @@ mod icmp;
 
 mod paths;
 
+mod sent_stream;
+
 mod mtus;
 
 mod talk;
@@ -127,6 +133,7 @@ pub mod report;
 pub mod error;
 
 pub use bpf_link::LeftPrograms;
+pub use caught_panics::is_panic_caught;
 pub use choice::why_udp;
 pub use error::{SnapshotError, StartError};
 pub use host_changes::HostChanges;
@@ -158,4 +165,3 @@ pub use topology::{
     TopologyError, TunnelConfig, tunnel_mtu_min,
 };
 pub use udp::ROOM_BYTES as UDP_SOCKET_BYTES;
-pub use worker::is_panic_caught;

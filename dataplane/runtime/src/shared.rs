@@ -1,7 +1,7 @@
 //! What the threads of a node share: published values, a stop flag, and each worker's report.
 
+use crate::encap::NextHops;
 use crate::handover::{Inbox, Owners};
-use crate::neighbours::NextHops;
 use crate::port::Port;
 use crate::report::WorkerPart;
 use crate::slot::Slot;

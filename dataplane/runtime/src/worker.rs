@@ -12,24 +12,24 @@
 //! allocates when a snapshot, a neighbour or a tunnel changes and when it publishes a report, never
 //! per packet.
 
+mod ingress;
+
 mod near;
 
 mod offloads;
 
 mod renewal;
 
-pub use renewal::is_panic_caught;
-pub(crate) use renewal::whole;
-
 use crate::accelerator::Accelerator;
-use crate::attach::Verdicts;
+use crate::arrived::{Arrived, BURST_PACKETS};
+use crate::caught_panics::whole;
 use crate::encap::header_bytes;
-use crate::feed::Source;
 use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
-use crate::port::{Arrived, BURST_PACKETS, Port};
+use crate::port::Port;
 use crate::queue::FairQueue;
+use crate::report::Verdicts;
 use crate::report::{ByQueue, LinkPart, WorkerPart, WorkerReport};
 use crate::roaming::{Lookout, Near, Place, Senders};
 use crate::segmentation::Segmentation;
@@ -37,6 +37,7 @@ use crate::shared::{Clock, NewPort, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
+use ingress::Source;
 use recoded_pipeline::egress::{Egress, Origin, Outer};
 use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::{Datagram, Pipeline};

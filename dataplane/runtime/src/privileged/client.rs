@@ -1,10 +1,10 @@
 //! The privileged half as the dataplane process sees it.
 
 use super::message::{Offload, Reply, Request};
-use crate::attach::Verdicts;
 use crate::channel::Channel;
 use crate::error::StartError;
 use crate::memory::{Newest, WayId};
+use crate::report::Verdicts;
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::{Queues, XdpMode};

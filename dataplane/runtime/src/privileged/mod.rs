@@ -23,9 +23,10 @@ mod message;
 mod queues;
 mod server;
 
+pub use addresses::Left;
 pub use addresses::TunnelAddresses;
 pub use client::Client;
 pub(crate) use client::{AskError, Attached};
 pub use kill_switch::KillSwitch;
 pub use queues::TunnelQueues;
-pub use server::{Inherited, Left, Privileged};
+pub use server::{Inherited, Privileged};

@@ -1,17 +1,18 @@
 //! The half with privileges: programs, their maps, tunnels, and changes by rtnetlink.
 
-use super::addresses::{Change, TunnelAddresses, readdress};
+use super::addresses::{Change, Left, TunnelAddresses, readdress};
 use super::message::{Reply, Request};
 use super::queues::TunnelQueues;
 use crate::attach::Attachment;
 use crate::bpf_link::LeftPrograms;
 use crate::channel::Channel;
-use crate::choice::Prepared;
+use crate::choice::{self, Prepared};
 use crate::error::StartError;
 use crate::memory::Ways;
 use crate::netlink::Netlink;
 use crate::own;
-use crate::resources::{check_capabilities, raise_memlock};
+use crate::reserve::raise_memlock;
+use crate::resources::check_capabilities;
 use crate::topology::{
     Address, Backend, HopConfig, LinkConfig, Topology, TunnelConfig, tunnel_mtu_min,
 };
@@ -62,9 +63,6 @@ pub struct Inherited {
     /// Taken over with what waits in them, or closed.
     pub tunnels: Arc<TunnelQueues>,
 }
-
-/// Names and addresses of tunnels: those that a process left when it was killed, or has now.
-pub type Left = BTreeMap<String, Vec<Address>>;
 
 /// An answer without descriptors, or why there is none.
 type Answer = Result<Reply, String>;
@@ -314,7 +312,7 @@ impl Privileged {
         program.attachment.take_if(is_other);
         program.clear()?;
         if program.attachment.is_none() {
-            let opened = match Attachment::open(&self.topology, link, &self.netlink) {
+            let opened = match choice::attach(&self.topology, link, &self.netlink) {
                 Err(error) if error.is_absence() => return Ok(Reply::Absent),
                 opened => opened.map_err(|error| error.to_string())?,
             };

@@ -11,11 +11,11 @@
 //! which packets wait for those of a fast sender before them. It is read at a bounded pace, so that
 //! a sender that does not slow down takes little of the core; Linux drops what exceeds the pace.
 
+use super::{RETRY_NANOS, State, Worker};
+use crate::arrived::BURST_PACKETS;
 use crate::intake::{Intake, Taken};
-use crate::port::BURST_PACKETS;
 use crate::port::Port;
 use crate::tunnel::Tunnel;
-use crate::worker::{RETRY_NANOS, State, Worker};
 use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Snapshot};
 
