@@ -269,8 +269,8 @@ fn datagrams_go_on_when_a_path_is_added_and_removed() {
             "{lost} of {PACKETS} lost, {twice} twice, longest gap {longest:?}: {:?}",
             missing(&came)
         );
-        // Without keys a source does not know that its sink restarted, and takes symbols for repaired
-        // by combinations that only the process before could solve.
+        // Without keys a source does not know that its sink restarted, and takes symbols for
+        // repaired that the process before had acknowledged or could have solved.
         let most = if keys.is_some() { 0 } else { 50 };
         assert!(lost <= most, "{lost}");
     }
