@@ -103,11 +103,8 @@ pub fn run(
     let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
     let (listener, _claim) = claimed?;
     lock.note(&record);
-    let keeper =
-        Keeper::new(arguments.config(), &record.file, &record.text, arguments.state.clone());
     let addresses = privileged.addresses();
-    let keeper = keeper.knowing(record.names.clone()).continuing(lock.events());
-    let keeper = keeper.addressing(addresses.clone());
+    let keeper = keeper(arguments, &record, &addresses).continuing(lock.events());
     let keeper = Arc::new(match &handover {
         Some(handover) => keeper.following(handover),
         None => keeper,
@@ -140,6 +137,13 @@ pub fn run(
     let ended = supervisor.run(Box::pin(stop));
     lock.clear();
     ended
+}
+
+/// Keeps the configurations of this daemon, from what is on record.
+fn keeper(arguments: &Arguments, record: &Record, addresses: &Arc<TunnelAddresses>) -> Keeper {
+    let Record { file, text, names, .. } = record;
+    let keeper = Keeper::new(arguments.config(), file, text, arguments.state.clone());
+    keeper.knowing(names.clone()).addressing(addresses.clone())
 }
 
 /// Holds packets back that tunnels are for while there is none, where the file asks for it.

