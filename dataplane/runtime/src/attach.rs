@@ -26,7 +26,7 @@ use aya::programs::{ProgramError, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
 use recoded_wire::packet::{AddressWords, address_words};
 use recoded_wire::steer::{
-    GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_VERDICTS, MAP_XSKS, PROGRAM, Verdict,
+    GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_VERDICTS, MAP_XSKS, PROGRAM,
 };
 use recoded_xsk::{ModePreference, XdpMode, replace_program};
 use std::collections::BTreeSet;

@@ -9,8 +9,8 @@
 
 use crate::choice;
 use crate::error::StartError;
-use crate::icmp::{self, Icmp};
-use crate::netlink::{Interface, LinkEvents, Netlink};
+use crate::icmp;
+use crate::netlink::{Interface, Netlink};
 use crate::node::{Node, Reopening};
 use crate::port::LinkMode;
 use crate::report::LinkStatus;

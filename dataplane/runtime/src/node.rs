@@ -11,7 +11,6 @@
 //! the first two.
 
 use crate::accelerator::Accelerator;
-use crate::attach::Attachment;
 use crate::choice;
 use crate::encap::Mac;
 use crate::error::StartError;

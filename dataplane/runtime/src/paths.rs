@@ -14,7 +14,7 @@ use crate::sent_stream::Flow;
 use crate::snapshot::ip_packet_bytes;
 use crate::topology::Topology;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
-use recoded_pipeline::params::{Nanos, PeerId, Role, TunnelId};
+use recoded_pipeline::params::{Nanos, PeerId, Role};
 use recoded_pipeline::report::{BlackHole, FlowReport, NextHop, SILENT_NANOS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

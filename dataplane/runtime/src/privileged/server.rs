@@ -13,14 +13,12 @@ use crate::netlink::Netlink;
 use crate::own;
 use crate::reserve::raise_memlock;
 use crate::resources::check_capabilities;
-use crate::topology::{
-    Address, Backend, HopConfig, LinkConfig, Topology, TunnelConfig, tunnel_mtu_min,
-};
+use crate::topology::{Backend, HopConfig, LinkConfig, Topology, TunnelConfig, tunnel_mtu_min};
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use crate::udp;
 use recoded_wire::steer::{Verdict, XSKS_MAX};
 use recoded_xsk::{Queues, XdpMode};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
