@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Case, Machine, Nic};
 use crate::LabError;
 use crate::guest::{Apart, Guest};
-use crate::host::Kernel;
+use crate::host::{Architecture, Kernel};
 
 /// A pair for the link, and one for management.
 pub const MACHINE: Machine = Machine {
@@ -20,7 +20,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 768,
     disk_mib: 0,
     waits: false,
-    has_peer: true,
+    peer: Some(Architecture::Amd64),
     modules: &["tun"],
     seconds: 480,
     cases: &CASES,

@@ -19,7 +19,7 @@ pub const MACHINE: Machine = Machine {
     memory_mib: 1024,
     disk_mib: 0,
     waits: true,
-    has_peer: false,
+    peer: None,
     modules: &["tun"],
     seconds: 480,
     cases: &CASES,

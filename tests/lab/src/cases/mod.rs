@@ -2,6 +2,7 @@
 //! one kernel share a machine.
 
 mod apart;
+mod arm64;
 mod clock;
 mod faults;
 mod hardware;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::LabError;
 use crate::guest::Guest;
-use crate::host::Kernel;
+use crate::host::{Architecture, Kernel};
 
 /// A case: a name, a line for the list, and the function that runs in the guest. It returns a few
 /// words about the result.
@@ -118,8 +119,9 @@ pub struct Machine {
     pub disk_mib: u64,
     /// Whether its cases mostly wait. It then runs beside the others.
     pub waits: bool,
-    /// Whether box a is in a machine of its own, whose clock and power are its own.
-    pub has_peer: bool,
+    /// The architecture of the machine of its own that box a is in, if it is. On amd64 that has the
+    /// programs of this host; on arm64 it has a small Debian, in which the packages are installed.
+    pub peer: Option<Architecture>,
     /// Modules to load, besides those of the cards and of the shared folders.
     pub modules: &'static [&'static str],
     /// Time for the boot and all cases. A machine that takes longer is ended.
@@ -141,6 +143,7 @@ pub static MACHINES: &[Machine] = &[
     clock::MACHINE,
     small::MACHINE,
     apart::MACHINE,
+    arm64::MACHINE,
 ];
 
 /// Every case with its machine.

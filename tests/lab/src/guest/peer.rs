@@ -5,6 +5,8 @@
 //!    namespace b: daemon, card -- pair 0 -------- link0, daemon of box a
 //!    Peer::run ---- pair 1 (management) --------- manage0, port 7000: runs commands
 //! ```
+//! A peer of amd64 has the programs of this host, and box a is started by scripts. A peer of arm64
+//! is a small Debian: box a is what its packages install, started by systemd.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,18 +20,25 @@ use super::boxes::{INSIDE, Node, OUTSIDE, Setup, Side, config};
 use super::{Guest, pair, transfer};
 use crate::LabError;
 use crate::cases::{Machine, Nic, mac};
+use crate::host::Architecture;
 
 /// Port at which the peer takes commands.
-const PORT: u16 = 7000;
+pub const PORT: u16 = 7000;
 
 /// Addresses for management: of the peer, and of the machine with cases.
-const MANAGEMENT: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
+pub const MANAGEMENT: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
 
-/// How long the peer may take to boot.
-const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+/// Names of its interfaces: that of the link, and that for management.
+pub const INTERFACES: [&str; 2] = ["link0", "manage0"];
 
-/// How long a command may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Where a peer of arm64 has the packages `recoded.deb` and `recoded-agent.deb`.
+pub const PACKAGES: &str = "/packages";
+
+/// How long the peer may take to boot. systemd takes most of it.
+const BOOT_PATIENCE: Duration = Duration::from_secs(240);
+
+/// How long a command may take. Half a minute of it is dpkg's, on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// How long box a may take to carry the first packet.
 const FIRST_PATIENCE: Duration = Duration::from_secs(60);
@@ -38,6 +47,23 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(60);
 const PINGS: u32 = 5;
 const ECHO_BYTES: usize = 200_000;
 
+/// Files of box a in a peer.
+struct Files {
+    config: &'static str,
+    socket: &'static str,
+    key: &'static str,
+}
+
+/// Of a peer with the programs of this host.
+const OWN: Files = Files { config: "/run/a.toml", socket: "/run/a.sock", key: "/run/a.key" };
+
+/// Of a peer with packages: those that the documentation names.
+const PACKAGED: Files = Files {
+    config: "/etc/recoded/recoded.toml",
+    socket: "/run/recoded/recoded.sock",
+    key: "/etc/recoded/private.key",
+};
+
 /// The first program of a peer: takes commands until the machine ends.
 ///
 /// # Errors
@@ -45,7 +71,7 @@ const ECHO_BYTES: usize = 200_000;
 pub fn serve(machine: &Machine) -> Result<(), LabError> {
     let ip = |arguments: &str| process::run(Command::new("ip").args(arguments.split(' ')));
     ip("link set lo up")?;
-    for (number, name) in ["link0", "manage0"].iter().enumerate().take(machine.nics.len()) {
+    for (number, name) in INTERFACES.iter().enumerate().take(machine.nics.len()) {
         ip(&format!("link set {} name {name}", pair::named(&mac(number, 0))?))?;
     }
     ip(&format!("addr add {}/24 dev manage0", MANAGEMENT[0]))?;
@@ -81,7 +107,9 @@ fn execute(mut stream: TcpStream) -> std::io::Result<()> {
 
 /// The peer, as the machine with cases sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer(());
+pub struct Peer {
+    architecture: Architecture,
+}
 
 impl Peer {
     /// Runs a script in the peer and returns what it writes.
@@ -102,7 +130,12 @@ impl Peer {
     /// # Errors
     /// When the peer does not answer.
     pub fn start_daemon(&self) -> Result<(), LabError> {
-        self.run("recoded --config /run/a.toml --state /run/a </dev/null >>/run/a.log 2>&1 &")?;
+        self.run(match self.architecture {
+            Architecture::Amd64 => {
+                "recoded --config /run/a.toml --state /run/a </dev/null >>/run/a.log 2>&1 &"
+            }
+            Architecture::Arm64 => "systemctl enable --now recoded 2>&1",
+        })?;
         Ok(())
     }
 
@@ -111,8 +144,11 @@ impl Peer {
     /// # Errors
     /// When it does not end.
     pub fn stop_daemon(&self) -> Result<(), LabError> {
-        // Its children have other names.
-        self.run("kill $(pidof recoded)")?;
+        self.run(match self.architecture {
+            // Its children have other names.
+            Architecture::Amd64 => "kill $(pidof recoded)",
+            Architecture::Arm64 => "systemctl stop recoded 2>&1",
+        })?;
         let gone = "for i in $(seq 150); do\n\
                     ip link show rec0 >/dev/null 2>&1 || exit 0\n\
                     sleep 0.1\n\
@@ -124,7 +160,18 @@ impl Peer {
 
     /// The end of the log of its daemon.
     pub fn log(&self) -> String {
-        self.run("tail -n 12 /run/a.log").unwrap_or_else(|error| error.to_string())
+        let log = self.run(match self.architecture {
+            Architecture::Amd64 => "tail -n 12 /run/a.log",
+            Architecture::Arm64 => "journalctl --no-pager -n 30 -o cat -u recoded 2>&1",
+        });
+        log.unwrap_or_else(|error| error.to_string())
+    }
+
+    fn files(&self) -> Files {
+        match self.architecture {
+            Architecture::Amd64 => OWN,
+            Architecture::Arm64 => PACKAGED,
+        }
     }
 }
 
@@ -156,28 +203,39 @@ impl Guest {
     /// # Errors
     /// When the peer does not boot, or a daemon does not start.
     pub fn apart(&self, backend: Option<&'static str>) -> Result<Apart, LabError> {
+        let setup = Setup { backend, ..Setup::default() };
+        self.apart_as(&setup, &setup)
+    }
+
+    /// The same with other setups, of which backend and stack count.
+    ///
+    /// # Errors
+    /// As [`Guest::apart`].
+    pub fn apart_as(&self, of_a: &Setup, of_b: &Setup) -> Result<Apart, LabError> {
         let peer = self.peer()?;
-        let setup =
-            Setup { backend, has_keys: true, folder: Some("/run/apart"), ..Setup::default() };
+        let files = peer.files();
+        let setup = Setup { has_keys: true, folder: Some("/run/apart"), ..of_b.clone() };
         std::fs::create_dir_all("/run/apart").map_err(LabError::file(Path::new("/run/apart")))?;
         let mut node = Node::make(self.case, 1, &self.interface(Nic::Virtio, 1)?, &setup)?;
         let begin = format!(
             "ip addr replace {}/24 dev link0 && ip link set link0 up\n\
              rm -rf /run/a /run/a.log\n\
              umask 077\n\
-             [ -e /run/a.key ] || recodectl genkey >/run/a.key\n\
-             recodectl pubkey </run/a.key",
-            OUTSIDE[0]
+             [ -e {key} ] || recodectl genkey >{key}\n\
+             recodectl pubkey <{key}",
+            OUTSIDE[0],
+            key = files.key
         );
         let keys = [peer.run(&begin)?.trim().to_owned(), node.public_key()?];
         let side = Side {
             end: 0,
-            interface: "link0",
-            socket: Path::new("/run/a.sock"),
-            key: Path::new("/run/a.key"),
+            interface: INTERFACES[0],
+            socket: Path::new(files.socket),
+            key: Path::new(files.key),
             peer_key: Some(&keys[1]),
         };
-        peer.run(&format!("cat >/run/a.toml <<'END'\n{}END", config(&side, &setup)))?;
+        let config = config(&side, of_a);
+        peer.run(&format!("cat >{} <<'END'\n{config}END", files.config))?;
         peer.start_daemon()?;
         node.configure(&setup, Some(&keys[0]))?;
         node.spawn()?;
@@ -186,12 +244,18 @@ impl Guest {
     }
 
     /// Waits until the peer takes commands.
-    fn peer(&self) -> Result<Peer, LabError> {
+    ///
+    /// # Errors
+    /// When it does not boot, or there is none.
+    pub fn peer(&self) -> Result<Peer, LabError> {
+        let Some(architecture) = self.machine.peer else {
+            return LabError::wrong("the machine has no peer");
+        };
         let interface = self.interface(Nic::E1000e, 1)?;
         let ip = |arguments: &str| process::run(Command::new("ip").args(arguments.split(' ')));
         ip(&format!("addr replace {}/24 dev {interface}", MANAGEMENT[1]))?;
         ip(&format!("link set {interface} up"))?;
-        let (peer, began) = (Peer(()), Instant::now());
+        let (peer, began) = (Peer { architecture }, Instant::now());
         while let Err(error) = peer.run("true") {
             if began.elapsed() > BOOT_PATIENCE {
                 return Err(error);
@@ -216,9 +280,17 @@ impl Apart {
     /// # Errors
     /// When a ping is lost after the first, or bytes do not come back as they were.
     pub fn carry(&self) -> Result<(), LabError> {
+        self.carry_bytes(ECHO_BYTES)
+    }
+
+    /// The same with so many bytes.
+    ///
+    /// # Errors
+    /// As [`Apart::carry`].
+    pub fn carry_bytes(&self, bytes: usize) -> Result<(), LabError> {
         self.first_ping(FIRST_PATIENCE)?;
         transfer::ping(&self.node, INSIDE[0], PINGS).map_err(|error| self.told(error))?;
-        let text: String = (0..ECHO_BYTES / 6).map(|number| format!("{number:05}\n")).collect();
+        let text: String = (0..bytes / 6).map(|number| format!("{number:05}\n")).collect();
         let script = format!("cat <<'END'\n{text}END\n");
         let answer = self.node.namespace.inside(|| ask(INSIDE[0], &script))?;
         match answer {
