@@ -1,8 +1,8 @@
 //! Traffic through the tunnel: pings, and TCP whose bytes are all compared.
 
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +15,11 @@ use crate::LabError;
 
 /// Port of the listener.
 const PORT: u16 = 5201;
+
+/// Flows of datagrams, rounds with one of each, and bytes of each.
+const FLOWS: usize = 16;
+const ROUNDS: usize = 25;
+const DATAGRAM: usize = 1000;
 
 /// A read or write that takes longer has stalled.
 const STALL: Duration = Duration::from_secs(20);
@@ -159,7 +164,52 @@ pub fn tcp_at(
     Ok(began.elapsed())
 }
 
-fn receive(listener: &TcpListener) -> std::io::Result<Vec<u8>> {
+/// Sends datagrams of several flows to a box that returns each, all of a round at once.
+///
+/// # Errors
+/// When one is not returned as it was.
+pub fn datagrams(from: &Node, to: &Node) -> Result<(), LabError> {
+    let wrong = |error: io::Error| LabError::Wrong(format!("datagrams to {}: {error}", to.inside));
+    let mirror = to.namespace.inside(|| UdpSocket::bind((to.inside, PORT)))?.map_err(wrong)?;
+    let open = || {
+        let socket = UdpSocket::bind((from.inside, 0))?;
+        socket.connect((to.inside, PORT))?;
+        Ok(socket)
+    };
+    let flows =
+        from.namespace.inside(|| (0..FLOWS).map(|_| open()).collect::<io::Result<Vec<_>>>());
+    let flows = flows?.map_err(wrong)?;
+    for socket in flows.iter().chain([&mirror]) {
+        socket.set_read_timeout(Some(STALL)).map_err(wrong)?;
+    }
+    for round in 0..ROUNDS {
+        exchange(&flows, &mirror, round).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// A datagram of each flow, there and back.
+fn exchange(flows: &[UdpSocket], mirror: &UdpSocket, round: usize) -> io::Result<()> {
+    let content =
+        |flow: usize| -> Vec<u8> { (flow + round..).map(pattern).take(DATAGRAM).collect() };
+    for (flow, socket) in flows.iter().enumerate() {
+        socket.send(&content(flow))?;
+    }
+    let mut buffer = [0; 2 * DATAGRAM];
+    for _ in flows {
+        let (bytes, sender) = mirror.recv_from(&mut buffer)?;
+        mirror.send_to(&buffer[..bytes], sender)?;
+    }
+    for (flow, socket) in flows.iter().enumerate() {
+        let bytes = socket.recv(&mut buffer)?;
+        if buffer[..bytes] != content(flow) {
+            return Err(io::Error::other(format!("round {round}: another one came back")));
+        }
+    }
+    Ok(())
+}
+
+fn receive(listener: &TcpListener) -> io::Result<Vec<u8>> {
     let (mut stream, _) = listener.accept()?;
     stream.set_read_timeout(Some(STALL))?;
     let mut received = Vec::new();
@@ -167,7 +217,7 @@ fn receive(listener: &TcpListener) -> std::io::Result<Vec<u8>> {
     Ok(received)
 }
 
-fn send(address: SocketAddr, bytes: usize) -> std::io::Result<()> {
+fn send(address: SocketAddr, bytes: usize) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, STALL)?;
     stream.set_write_timeout(Some(STALL))?;
     let content: Vec<u8> = (0..bytes).map(pattern).collect();
