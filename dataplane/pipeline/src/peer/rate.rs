@@ -66,6 +66,10 @@ const GAIN_ROUND_TRIP_NANOS: f64 = 8e6;
 /// Calm rounds in a row after which a link is taken to be faster than when it last had a queue.
 const FASTER: u32 = 8;
 
+/// The same at a rate below [`FIRST_LOSSY`], after which it starts anew: there a round trip is of few
+/// packets, and steps of a tenth would take five seconds from a collapse back to 2 Mbit/s.
+const ROOM: u32 = 4;
+
 /// What more arrives every round trip of a start, and round trips in a row with less, after which
 /// the link is known.
 const GROWS: f64 = 1.25;
@@ -73,6 +77,15 @@ const LAGGING: u32 = 3;
 
 /// Weight of a sample in the mean of the newest.
 const RECENT_WEIGHT: f64 = 0.1;
+
+/// A start in which more than this is lost keeps [`AHEAD`] of what arrives, and no further: a link
+/// that is slower than [`FIRST`] drops bursts that leave at that, and its queue is empty between
+/// them. Half of it slows starts over links that lose by themselves, twice of it leaves a third of
+/// a link of 2 Mbit/s to packets that are dropped.
+const START_LOSS: f64 = 0.03;
+
+/// Such a start sends no slower than this, in bytes per second: what arrives may be a ping.
+const FIRST_LOSSY: f64 = 1.25e6;
 
 /// Samples of a period.
 const PERIOD: u32 = 6;
@@ -103,6 +116,8 @@ pub(crate) struct Rate {
     headroom: Headroom,
     /// Share that is lost where there is no queue.
     usual_loss: Option<f64>,
+    /// Whether a sample without a queue said so. Until then it is the least of all samples.
+    is_loss_known: bool,
     round: Round,
     /// What the link carries, by the newest step.
     capacity: f64,
@@ -175,6 +190,7 @@ impl Rate {
             first_least: LEAST,
             headroom: Headroom::new(FIRST),
             usual_loss: None,
+            is_loss_known: false,
             round: Round::default(),
             capacity: 0.0,
             most: [0.0; 2],
@@ -217,6 +233,11 @@ impl Rate {
     /// Share that is lost where there is no queue, once that is known.
     pub(crate) fn usual_loss(&self) -> Option<f64> {
         self.usual_loss
+    }
+
+    /// Whether anything is known of what arrives.
+    pub(crate) fn has_sample(&self) -> bool {
+        self.usual_loss.is_some()
     }
 
     /// How long so many bytes take.
@@ -326,7 +347,7 @@ impl Rate {
 
     /// Takes in a sample; a step is taken once a round trip.
     pub(crate) fn sample(&mut self, sample: &Sample, round_trip: Nanos, now: Nanos) -> Verdict {
-        let usual = *self.usual_loss.get_or_insert(sample.loss());
+        let usual = self.learn_loss(sample, round_trip);
         let carried = carried_of(sample, usual);
         self.most[0] = self.most[0].max(carried);
         let all = self.round.add(sample, carried);
@@ -342,6 +363,10 @@ impl Rate {
                 let ahead = ahead::of(carried, sample.is_limited, round_trip);
                 self.set(self.bytes_per_second.max(ahead));
             }
+            if sample.loss() > START_LOSS + 2.0 * deviation(START_LOSS, sample.sent) {
+                let most = (ahead::AHEAD * self.most()).max(FIRST_LOSSY);
+                self.set(self.bytes_per_second.min(most));
+            }
         }
         // The time between two samples is in none.
         if all.nanos + all.nanos / 4 < round_trip {
@@ -354,6 +379,19 @@ impl Rate {
         let known = self.known().min(self.bytes_per_second);
         self.headroom.round(filled, sample.queue as f64, known, round_trip);
         self.step((&all, limited), round_trip, now)
+    }
+
+    /// What the link loses by itself, as far as is known. A start at [`FIRST`] overflows the queue of
+    /// a slower link: that loss says nothing of the link, which would be taken to be as much faster.
+    fn learn_loss(&mut self, sample: &Sample, round_trip: Nanos) -> f64 {
+        let loss = sample.loss();
+        if self.is_loss_known {
+            return *self.usual_loss.get_or_insert(loss);
+        }
+        let usual = self.usual_loss.map_or(loss, |usual| usual.min(loss));
+        self.usual_loss = Some(usual);
+        let is_calm = !sample.is_stretched() && 2 * sample.queue < self.target(round_trip);
+        if is_calm { usual } else { 0.0 }
     }
 
     /// A step, by the samples of a round trip as one and what the link carried where there was
@@ -374,6 +412,7 @@ impl Rate {
         let is_calm = queue < target / 2.0 && !sample.is_stretched();
         let was_calm = std::mem::replace(&mut self.was_calm, is_calm);
         let is_less = loss < *usual - 2.0 * deviation(*usual, sample.sent);
+        self.is_loss_known |= is_calm && was_calm;
         if is_calm && was_calm || is_less {
             *usual += LOSS_WEIGHT * (loss - *usual);
         }
@@ -477,6 +516,9 @@ impl Rate {
         if !seen.is_limited {
             return;
         }
+        if self.calm >= ROOM && self.bytes_per_second < FIRST_LOSSY {
+            return self.resume(Some(self.bytes_per_second));
+        }
         let slow = (seen.target / (2.0 * round_trip)).min(1.0);
         let boost = f64::from(1u32 << self.calm.min(GAIN_STEPS_MAX));
         // What is too much waits for two round trips.
@@ -529,6 +571,7 @@ impl Rate {
 }
 
 mod ahead;
+mod burst;
 mod onward;
 mod seen;
 #[cfg(test)]

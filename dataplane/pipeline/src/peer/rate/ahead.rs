@@ -6,7 +6,7 @@ use crate::params::Nanos;
 /// Times what arrives that is sent where there is always more to send; and where there is not: a
 /// start of TCP comes in bursts, and ends where it is slowed down.
 const START: f64 = 3.0;
-const AHEAD: f64 = 4.0;
+pub(super) const AHEAD: f64 = 4.0;
 
 /// Where round trips are longer, less: what is too much fills a queue until that is heard of. This
 /// is about the longest that a start makes: at 50 ms, a start over 20 ms lost 100 to 680 packets in

@@ -112,3 +112,45 @@ fn what_our_own_pace_drops_is_not_loss_of_a_faster_link() {
     }
     assert!(rate.bytes_per_second() > PACE_PARTS * PACE, "there is no pace any more");
 }
+
+/// A start overflows the queue of a slow link: its loss was once taken for that of the link, which
+/// then seemed ten times as fast.
+#[test]
+fn what_a_start_overflows_is_not_loss_of_a_faster_link() {
+    let flooded = Sample { sent: 1000, ..sample(100, 19_000_000, 0, true) };
+    let arrived = flooded.received();
+    let mut rate = Rate::new();
+    rate.sample(&flooded, ROUND_TRIP, ROUND_TRIP);
+    let next = rate.bytes_per_second();
+    assert!(next < 1.3 * arrived, "{next} where {arrived} arrived");
+}
+
+/// The bursts of a flow with pauses find room in an empty queue, but not all of them.
+#[test]
+fn a_start_whose_bursts_are_lost_keeps_to_what_arrives() {
+    let bursts = Sample { sent: 100, ..sample(50, 0, 0, false) };
+    let mut rate = Rate::new();
+    rate.sample(&bursts, ROUND_TRIP, ROUND_TRIP);
+    let ahead = ahead::AHEAD * 2.0 * bursts.received();
+    let next = rate.bytes_per_second();
+    assert!((FIRST_LOSSY..=ahead).contains(&next), "{next}");
+    let mut rate = Rate::new();
+    rate.sample(&sample(100, 0, 0, false), ROUND_TRIP, ROUND_TRIP);
+    assert!(rate.bytes_per_second() >= FIRST, "nothing is lost");
+}
+
+/// A collapsed rate once rose by a tenth a step: five seconds to ten times as much.
+#[test]
+fn a_rate_that_collapsed_recovers_within_steps_of_a_second() {
+    const LONG: Nanos = 40_000_000;
+    let mut rate = Rate::new();
+    (rate.phase, rate.usual_loss, rate.was_calm) = (Phase::Steady, Some(0.0), true);
+    rate.set(LEAST);
+    for now in 1..=20 {
+        let bytes = (rate.bytes_per_second() * LONG as f64 / 1e9) as u32;
+        let bytes = bytes.saturating_sub(AROUND_BYTES as u32);
+        let all = Sample { bytes, nanos: LONG, took: LONG, ..sample(1, 0, 0, true) };
+        rate.sample(&all, LONG, now * LONG);
+    }
+    assert!(rate.bytes_per_second() > 10.0 * LEAST, "{}", rate.bytes_per_second());
+}
