@@ -66,10 +66,6 @@ const GAIN_ROUND_TRIP_NANOS: f64 = 8e6;
 /// Calm rounds in a row after which a link is taken to be faster than when it last had a queue.
 const FASTER: u32 = 8;
 
-/// The same at a rate below [`FIRST_LOSSY`], after which it starts anew: there a round trip is of few
-/// packets, and steps of a tenth would take five seconds from a collapse back to 2 Mbit/s.
-const ROOM: u32 = 4;
-
 /// What more arrives every round trip of a start, and round trips in a row with less, after which
 /// the link is known.
 const GROWS: f64 = 1.25;
@@ -363,7 +359,10 @@ impl Rate {
                 let ahead = ahead::of(carried, sample.is_limited, round_trip);
                 self.set(self.bytes_per_second.max(ahead));
             }
-            if sample.loss() > START_LOSS + 2.0 * deviation(START_LOSS, sample.sent) {
+            // A start after an outage has a rate that was carried, and that outage's losses.
+            let is_first = self.first_least <= LEAST;
+            let is_lossy = sample.loss() > START_LOSS + 2.0 * deviation(START_LOSS, sample.sent);
+            if is_first && is_lossy {
                 let most = (ahead::AHEAD * self.most()).max(FIRST_LOSSY);
                 self.set(self.bytes_per_second.min(most));
             }
@@ -381,8 +380,8 @@ impl Rate {
         self.step((&all, limited), round_trip, now)
     }
 
-    /// What the link loses by itself, as far as is known. A start at [`FIRST`] overflows the queue of
-    /// a slower link: that loss says nothing of the link, which would be taken to be as much faster.
+    /// The loss of the link by itself, as far as is known. A start at [`FIRST`] overflows the queue
+    /// of a slower link: that loss says nothing of the link, which would seem as much faster.
     fn learn_loss(&mut self, sample: &Sample, round_trip: Nanos) -> f64 {
         let loss = sample.loss();
         if self.is_loss_known {
@@ -390,8 +389,8 @@ impl Rate {
         }
         let usual = self.usual_loss.map_or(loss, |usual| usual.min(loss));
         self.usual_loss = Some(usual);
-        let is_calm = !sample.is_stretched() && 2 * sample.queue < self.target(round_trip);
-        if is_calm { usual } else { 0.0 }
+        self.is_loss_known = !sample.is_stretched() && sample.queue <= self.target(round_trip);
+        if self.is_loss_known { usual } else { 0.0 }
     }
 
     /// A step, by the samples of a round trip as one and what the link carried where there was
@@ -412,7 +411,6 @@ impl Rate {
         let is_calm = queue < target / 2.0 && !sample.is_stretched();
         let was_calm = std::mem::replace(&mut self.was_calm, is_calm);
         let is_less = loss < *usual - 2.0 * deviation(*usual, sample.sent);
-        self.is_loss_known |= is_calm && was_calm;
         if is_calm && was_calm || is_less {
             *usual += LOSS_WEIGHT * (loss - *usual);
         }
@@ -515,9 +513,6 @@ impl Rate {
         self.calm = if queue < 0.25 { self.calm + 1 } else { 0 };
         if !seen.is_limited {
             return;
-        }
-        if self.calm >= ROOM && self.bytes_per_second < FIRST_LOSSY {
-            return self.resume(Some(self.bytes_per_second));
         }
         let slow = (seen.target / (2.0 * round_trip)).min(1.0);
         let boost = f64::from(1u32 << self.calm.min(GAIN_STEPS_MAX));

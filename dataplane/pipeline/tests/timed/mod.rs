@@ -5,6 +5,7 @@
 pub mod beside;
 #[path = "../common/keys.rs"]
 pub mod keys;
+mod leave;
 mod link;
 mod socket;
 mod stall;
@@ -21,11 +22,11 @@ use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Span;
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::stream::KEEPALIVE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
-use wires::{DOWN, UP, Wire, Wires};
+use wires::{DOWN, UP, Wires};
 
 pub const MILLI: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000_000_000;
@@ -561,35 +562,6 @@ impl Line {
             let count = left.iter().take_while(|(to, _)| to == peer).count();
             self.leave(index, *peer, &left[..count]);
             left = &left[count..];
-        }
-    }
-
-    /// Packets that leave for a neighbour at once.
-    fn leave(&mut self, index: usize, peer: PeerId, sent: &[(PeerId, Span)]) {
-        let Wire { hop, is_up, to: node, from } = self.wires[&(index, peer)];
-        let mut payloads = Vec::with_capacity(sent.len());
-        for (_, span) in sent {
-            let mut payload = self.nodes[index].frames.bytes(*span).to_vec();
-            self.nodes[index].frames.release(span.frame);
-            if let Some(tamper) = self.tamper.as_mut().filter(|_| !is_up) {
-                tamper(index, &mut payload);
-            }
-            if from == UP && node == 1 && payload.len() > KEEPALIVE_BYTES {
-                self.newest.clone_from(&payload);
-            }
-            if from == DOWN {
-                let header = Header::parse(&payload).expect("nodes write headers");
-                self.newest_back[node] = header.link_sequence;
-            }
-            payloads.push(payload);
-        }
-        let channel = if is_up { &mut self.up[hop] } else { &mut self.down[hop] };
-        let bytes: Vec<usize> = payloads.iter().map(Vec::len).collect();
-        let arrive = channel.send_all(&bytes, self.now);
-        for (payload, arrive) in payloads.into_iter().zip(arrive) {
-            for at in arrive {
-                self.push(at, What::Arrive { node, peer: from, payload: payload.clone() });
-            }
         }
     }
 

@@ -9,9 +9,9 @@ use crate::params::Nanos;
 const BURST_NANOS: Nanos = 1_500_000;
 
 /// The least burst: two packets, as for Linux's TCP. At a rate at which they take longer than
-/// [`BURST_NANOS`], a worker that is woken that late would lose the time of each packet, and seem to
-/// have had nothing to send, and then no rate rises: without it, a hop of 2 Mbit/s stays at 0.3 to
-/// 0.6 of that where workers are woken up to 15 ms late.
+/// [`BURST_NANOS`], a worker that is woken that late would lose the time of each packet, and seem
+/// to have had nothing to send, and then no rate rises: without it, a hop of 2 Mbit/s stays at 0.3
+/// to 0.6 of that where workers are woken up to 15 ms late.
 const BURST_BYTES: usize = 2 * 1514;
 
 impl Rate {

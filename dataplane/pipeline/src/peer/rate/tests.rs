@@ -138,19 +138,3 @@ fn a_start_whose_bursts_are_lost_keeps_to_what_arrives() {
     rate.sample(&sample(100, 0, 0, false), ROUND_TRIP, ROUND_TRIP);
     assert!(rate.bytes_per_second() >= FIRST, "nothing is lost");
 }
-
-/// A collapsed rate once rose by a tenth a step: five seconds to ten times as much.
-#[test]
-fn a_rate_that_collapsed_recovers_within_steps_of_a_second() {
-    const LONG: Nanos = 40_000_000;
-    let mut rate = Rate::new();
-    (rate.phase, rate.usual_loss, rate.was_calm) = (Phase::Steady, Some(0.0), true);
-    rate.set(LEAST);
-    for now in 1..=20 {
-        let bytes = (rate.bytes_per_second() * LONG as f64 / 1e9) as u32;
-        let bytes = bytes.saturating_sub(AROUND_BYTES as u32);
-        let all = Sample { bytes, nanos: LONG, took: LONG, ..sample(1, 0, 0, true) };
-        rate.sample(&all, LONG, now * LONG);
-    }
-    assert!(rate.bytes_per_second() > 10.0 * LEAST, "{}", rate.bytes_per_second());
-}
