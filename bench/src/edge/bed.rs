@@ -25,11 +25,11 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Makes namespaces, cable and addresses.
+    /// Makes namespaces, a cable of this MTU, and addresses.
     ///
     /// # Errors
     /// [`BenchError::Command`] or [`BenchError::Os`] when Linux refuses one of them.
-    pub fn build() -> Result<Bed, BenchError> {
+    pub fn build(mtu_bytes: u32) -> Result<Bed, BenchError> {
         let folder = std::env::temp_dir().join(format!("bench-edge-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(BenchError::os("making a folder"))?;
         let bed = Bed { left: Namespace::new()?, right: Namespace::new()?, folder };
@@ -43,7 +43,7 @@ impl Bed {
             host.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
             host.ip("link set lo up")?;
             host.ip(&format!("address add {address}/24 dev {name}"))?;
-            host.ip(&format!("link set {name} mtu 1500 up"))?;
+            host.ip(&format!("link set {name} mtu {mtu_bytes} up"))?;
         }
         Ok(bed)
     }

@@ -40,6 +40,14 @@ pub enum Contender {
     RlncFull,
     /// The same with a window that every hop keeps whole.
     StreamFull,
+    /// A cable with jumbo frames, one packet of its MTU at a time.
+    LinuxJumbo,
+    /// WireGuard in user space over the cable with jumbo frames.
+    BoringtunJumbo,
+    /// recoded with a window that every hop keeps whole, over the cable with jumbo frames.
+    StreamJumbo,
+    /// The same, authenticated and encrypted.
+    StreamJumboFull,
 }
 
 /// A contender that is ready. Ends when dropped.
@@ -51,7 +59,7 @@ pub struct Running {
 
 impl Contender {
     /// All, in the order of the table.
-    pub const ALL: [Contender; 11] = [
+    pub const ALL: [Contender; 15] = [
         Contender::Linux,
         Contender::LinuxNoOffload,
         Contender::Boringtun,
@@ -63,6 +71,10 @@ impl Contender {
         Contender::StreamXdp,
         Contender::RlncFull,
         Contender::StreamFull,
+        Contender::LinuxJumbo,
+        Contender::BoringtunJumbo,
+        Contender::StreamJumbo,
+        Contender::StreamJumboFull,
     ];
 
     /// Name in tables.
@@ -79,6 +91,21 @@ impl Contender {
             Contender::StreamXdp => "recoded, stream, AF_XDP",
             Contender::RlncFull => "recoded, rlnc, auth full",
             Contender::StreamFull => "recoded, stream, auth full",
+            Contender::LinuxJumbo => "MTU 9001: no tunnel, no offloads",
+            Contender::BoringtunJumbo => "MTU 9001: boringtun",
+            Contender::StreamJumbo => "MTU 9001: recoded, stream",
+            Contender::StreamJumboFull => "MTU 9001: recoded, stream, auth full",
+        }
+    }
+
+    /// MTU of the cable.
+    pub fn mtu_bytes(self) -> u32 {
+        match self {
+            Contender::LinuxJumbo
+            | Contender::BoringtunJumbo
+            | Contender::StreamJumbo
+            | Contender::StreamJumboFull => JUMBO_MTU_BYTES,
+            _ => MTU_BYTES,
         }
     }
 
@@ -94,22 +121,31 @@ impl Contender {
         let cable = Running { to: bed::RIGHT, _processes: Vec::new() };
         let code = match self {
             Contender::Linux => return Ok(Ok(cable)),
-            Contender::LinuxNoOffload => {
+            Contender::LinuxNoOffload | Contender::LinuxJumbo => {
                 for (host, name) in [(&bed.left, "east"), (&bed.right, "west")] {
                     let off = ["-K", name, "tso", "off", "gso", "off", "gro", "off"];
                     run(host.command("ethtool").args(off))?;
                 }
                 return Ok(Ok(cable));
             }
-            Contender::Boringtun => return start_boringtun(bed, boringtun),
+            Contender::Boringtun | Contender::BoringtunJumbo => {
+                return start_boringtun(bed, boringtun, self.mtu_bytes());
+            }
             Contender::Rlnc | Contender::RlncXdp | Contender::RlncFull => CodePlan::Rlnc,
             Contender::Bats => {
                 CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }
             }
             Contender::Window => CodePlan::Window { window_symbols: WINDOW_SYMBOLS },
-            Contender::Stream | Contender::StreamXdp | Contender::StreamFull => CodePlan::Stream,
+            Contender::Stream
+            | Contender::StreamXdp
+            | Contender::StreamFull
+            | Contender::StreamJumbo
+            | Contender::StreamJumboFull => CodePlan::Stream,
         };
-        let is_full = matches!(self, Contender::RlncFull | Contender::StreamFull);
+        let is_full = matches!(
+            self,
+            Contender::RlncFull | Contender::StreamFull | Contender::StreamJumboFull
+        );
         let auth = is_full.then(|| AuthPlan::new("full", 1));
         let is_told = matches!(self, Contender::RlncXdp | Contender::StreamXdp);
         let chooses = if is_told { Vec::new() } else { vec![0, 1] };
@@ -149,6 +185,7 @@ fn start_recoded(bed: &Bed, code: CodePlan, mut plan: LinePlan) -> Result<Runnin
 fn start_boringtun(
     bed: &Bed,
     program: Option<&Path>,
+    mtu_bytes: u32,
 ) -> Result<Result<Running, String>, BenchError> {
     let program = program.map_or_else(default_boringtun, Path::to_owned);
     let tools = [
@@ -173,8 +210,8 @@ fn start_boringtun(
         processes.push(start(&mut command, &bed.file(&format!("{}.log", end.name)))?);
         wait_for("boringtun", || end.host.ip(&format!("link show {}", end.name)).is_ok())?;
     }
-    ends[0].join(&ends[1])?;
-    ends[1].join(&ends[0])?;
+    ends[0].join(&ends[1], mtu_bytes)?;
+    ends[1].join(&ends[0], mtu_bytes)?;
     let to = "10.98.0.2";
     wait_until_reached(bed, to)?;
     Ok(Ok(Running { to, _processes: processes }))
@@ -206,14 +243,15 @@ impl<'a> End<'a> {
         Ok(End { host, name, endpoint, address, key, public: public.trim().to_owned() })
     }
 
-    fn join(&self, other: &End<'_>) -> Result<(), BenchError> {
+    fn join(&self, other: &End<'_>, mtu_bytes: u32) -> Result<(), BenchError> {
         let mut command = self.host.command("wg");
         command.args(["set", &self.name, "listen-port", "51820", "private-key"]).arg(&self.key);
         command.args(["peer", &other.public, "endpoint", other.endpoint]);
         run(command.args(["allowed-ips", "10.98.0.0/24"]))?;
         self.host.ip(&format!("address add {}/24 dev {}", self.address, self.name))?;
-        // What 1500 leaves behind IPv6, UDP and WireGuard: its usual MTU.
-        self.host.ip(&format!("link set {} mtu 1420 up", self.name))
+        // The bytes that IPv6, UDP and WireGuard leave: 1420 of 1500, its usual MTU.
+        let inner = mtu_bytes - WIREGUARD_BYTES;
+        self.host.ip(&format!("link set {} mtu {inner} up", self.name))
     }
 }
 
@@ -280,6 +318,12 @@ pub fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) -> Result<(), Ben
     Err(BenchError::Command { command: what.to_owned(), output })
 }
 
+/// MTU of Ethernet without jumbo frames.
+const MTU_BYTES: u32 = 1500;
+/// MTU of virtual machines in public clouds.
+const JUMBO_MTU_BYTES: u32 = 9001;
+/// Headers of a packet of WireGuard over IPv6.
+const WIREGUARD_BYTES: u32 = 80;
 /// Symbols of the window, the default.
 const WINDOW_SYMBOLS: usize = 64;
 /// How long a program may take until it is ready.

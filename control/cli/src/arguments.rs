@@ -3,13 +3,13 @@
 use crate::configure;
 #[cfg(feature = "bats")]
 use crate::degrees;
-use crate::events;
 use crate::keys;
-use crate::network::{Fleet, NETWORK_HELP, Rendering};
+use crate::network::options::{Fleet, NETWORK_HELP, Rendering};
+use crate::part::Show;
 use crate::ping;
 use crate::plan;
-use crate::watch;
-use clap::{Parser, Subcommand, ValueEnum};
+use crate::{durations, events};
+use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 use jiff::Timestamp;
 use recoded_api::{SOCKET_DEFAULT, SOCKET_ENV};
@@ -82,7 +82,7 @@ pub enum Command {
         /// Show it again and again, each second or so many, 0.5 to 3600, over one connection; with
         /// --json one state a line
         #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
-              default_missing_value = "1", value_parser = watch::interval)]
+              default_missing_value = "1", value_parser = durations::interval)]
         watch: Option<Duration>,
     },
     /// Change parameters of a flow, or who does bulk work, while traffic runs
@@ -120,7 +120,7 @@ pub enum Command {
         /// Go back by itself after this time, unless recodectl confirm comes first: 60s, 5m, 1h;
         /// 60s if none is written
         #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "60s",
-              value_parser = confirm_seconds)]
+              value_parser = durations::confirm_seconds)]
         confirm: Option<u64>,
     },
     /// Keep the last reload, which would go back by itself
@@ -357,19 +357,6 @@ What a change costs:
 The file may differ from what is in force: after set without --save, after undo, and after a reload
 that was not confirmed. A daemon that starts takes the file.";
 
-/// Seconds of a time such as 60s, 5m or 1h.
-pub fn confirm_seconds(text: &str) -> Result<u64, String> {
-    let rule = || "write a time of 1s to 24h, such as 60s, 5m or 1h".to_owned();
-    let (number, unit) = match text.char_indices().last() {
-        Some((at, 's')) => (&text[..at], 1),
-        Some((at, 'm')) => (&text[..at], 60),
-        Some((at, 'h')) => (&text[..at], 3600),
-        _ => (text, 1),
-    };
-    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    seconds.filter(|seconds| (1..=24 * 3600).contains(seconds)).ok_or_else(rule)
-}
-
 fn flow_id(text: &str) -> Result<u32, String> {
     text.parse()
         .map_err(|_| "write the id of a flow, such as 1 (recodectl show has them)".to_owned())
@@ -382,7 +369,7 @@ fn configuration_number(text: &str) -> Result<u64, String> {
 
 /// Seconds in which all boxes must be well: less than a few would take every change back.
 fn apply_seconds(text: &str) -> Result<u64, String> {
-    let seconds = confirm_seconds(text)?;
+    let seconds = durations::confirm_seconds(text)?;
     let rule = || "write a time of 10s to 24h, such as 60s or 5m".to_owned();
     Some(seconds).filter(|seconds| *seconds >= 10).ok_or_else(rule)
 }
@@ -428,23 +415,4 @@ impl FromStr for Target {
         let id = text.parse().map(Target::Flow);
         id.map_err(|_| "write the id of a flow, or engine".to_owned())
     }
-}
-
-/// A part of what a daemon knows.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Show {
-    /// Flows: parameters, losses, ranks, counters; next hops of streams: rate, delay, loss
-    Flows,
-    /// Links: modes and why, neighbours, packets
-    Links,
-    /// Workers: cores, frames, packets
-    Workers,
-    /// The configuration in force, as TOML
-    Config,
-    /// Everything that was dropped, by place and reason
-    Drops,
-    /// Who solves large generations: accelerator or CPU, and why
-    Engine,
-    /// All of these in full, but for the configuration
-    All,
 }

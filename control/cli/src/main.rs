@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod durations;
+mod part;
 
 mod branches;
 mod bugreport;
@@ -46,6 +48,7 @@ mod reload;
 mod sessions;
 
 mod show;
+mod show_json;
 
 mod table;
 
@@ -61,8 +64,9 @@ mod watch;
 #[path = "../tests/fixed/mod.rs"]
 mod fixed;
 
-use arguments::{Arguments, Command, Show, Target};
+use arguments::{Arguments, Command, Target};
 use clap::{CommandFactory, Parser};
+use part::Show;
 use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
 use recoded_api::v1::Adopted;
@@ -300,7 +304,11 @@ fn show_state(
         }
         (_, None) => {
             let state = Client::connect(socket)?.state()?;
-            if *json { Ok(json::show(&state, what, false)?) } else { Ok(show::show(&state, what)) }
+            if *json {
+                Ok(show_json::show(&state, what, false)?)
+            } else {
+                Ok(show::show(&state, what))
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What people read: tables of the state that fit 100 columns.
 
-use crate::arguments::Show;
 use crate::branches::branches;
 use crate::flows::{failed, flow_lines, given_up, legend, rates, units, worst_loss};
 use crate::neighbours::neighbour_table;
+use crate::part::Show;
 use crate::sessions::session_table;
 use crate::table::{Align, count, duration, percent, sentence, table, wrapped};
 use recoded_api::keys::{FLOW, Key, Role};

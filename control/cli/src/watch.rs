@@ -6,9 +6,9 @@
 //! for a client that does not read.
 
 use crate::Failure;
-use crate::arguments::Show;
 use crate::feed::Feed;
-use crate::{json, show};
+use crate::part::Show;
+use crate::{show, show_json};
 use jiff::Zoned;
 use std::io::{self, Write};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub fn watch(
     loop {
         if let Some(state) = state {
             let text = if is_json {
-                json::show(&state, what, true)?
+                show_json::show(&state, what, true)?
             } else {
                 let at = Zoned::now().strftime("%Y-%m-%d %H:%M:%S");
                 format!("--- {at}\n{}\n", show::show(&state, what))
@@ -52,10 +52,4 @@ pub fn watch(
             }
         };
     }
-}
-
-/// Seconds between two looks.
-pub fn interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.5..=3600.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write 0.5 to 3600 seconds".to_owned())
 }

@@ -2,7 +2,6 @@
 //! each of several upstreams.
 
 use crate::config::Config;
-use crate::state::hop_name;
 use recoded_api::v1::{FlowNeighbour, FlowUpstream};
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Spread};
 use recoded_pipeline::report::FlowReport;
@@ -41,7 +40,7 @@ pub fn arrivals(config: &Config, reports: &[&FlowReport], now: Nanos) -> Vec<Flo
         let of = || links().filter(move |link| link.peer == peer);
         let heard_at = of().filter_map(|link| link.heard_at).max();
         FlowUpstream {
-            upstream: hop_name(config, peer),
+            upstream: config.hop_name(peer),
             loss: mean(of().filter_map(|link| Some(link.loss?.loss)).collect()),
             share: mean(of().filter_map(|link| link.share).collect()),
             received_ago_seconds: heard_at.map(|at| now.saturating_sub(at) as f64 / 1e9),

@@ -29,10 +29,16 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
 /// How long an answer may take to its client before another process takes over.
 const LAST_WORD: Duration = Duration::from_millis(20);
+
+/// How often it is looked whether what was read has left, and for how long at most: workers that
+/// answer say so within 0.2 s.
+const LEAVE_LOOK: Duration = Duration::from_millis(1);
+const LEAVE_MAX: Duration = Duration::from_millis(250);
 
 /// How long the supervisor may take to look at threads: it looks twice, a tenth of a second apart.
 const LOOK_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
@@ -76,7 +82,8 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
 
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
-    let stop = control.block_on(async { stop_signal() }).map_err(Failure::Control)?;
+    let signals = async { Ok((stop_signal()?, signal(SignalKind::user_defined1())?)) };
+    let (stop, leave) = control.block_on(signals).map_err(Failure::Control)?;
     let topology = node::topology(&config, keys);
     let mut resources = Resources::join(&topology, (client, !start.is_trial), reserve)?;
     let measured = Rc::new(Listeners::new(listen(&config, start.is_again)?));
@@ -107,7 +114,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
         tokio::select! {
             () = stop => Ok(()),
             ended = beat(&node, channel) => Err(ended),
-            ended = give_way(&replaced) => Err(ended),
+            ended = give_way(&node, &replaced, leave) => Err(ended),
             () = sample(&node, (&rates, &view), &events) => Ok(()),
             () = metrics::serve(&measured, seen) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
@@ -124,6 +131,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
         }
         // Neighbours repair the gap, which is to be short.
         Err(failure @ Failure::Replaced) => {
+            node.end_workers();
             tracing::info!("{failure}");
             std::process::exit(failure.exit_code().into());
         }
@@ -339,10 +347,21 @@ async fn sample(node: &Node, (rates, view): (&Rates, &RefCell<View>), events: &e
     }
 }
 
-/// Waits until another process is to take over, and the client that asked for it knows.
-async fn give_way(replaced: &Notify) -> Failure {
-    replaced.notified().await;
-    tokio::time::sleep(LAST_WORD).await;
+/// Waits until another process is to take over, the client that asked for it knows, and what was
+/// read from tunnels has arrived.
+async fn give_way(node: &Node, replaced: &Notify, mut leave: Signal) -> Failure {
+    tokio::select! {
+        () = replaced.notified() => {}
+        _ = leave.recv() => {}
+    }
+    node.leave();
+    let begun = Instant::now();
+    let mut wait = LAST_WORD;
+    while begun.elapsed() < wait {
+        tokio::time::sleep(LEAVE_LOOK).await;
+        wait = if node.has_left() { LAST_WORD } else { LEAVE_MAX };
+    }
+    tracing::debug!("what was read has left after {:.1?}", begun.elapsed());
     Failure::Replaced
 }
 

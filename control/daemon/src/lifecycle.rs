@@ -29,6 +29,10 @@ use crate::config::names::Names;
 /// How often the dataplane process says that it is well.
 pub const BEAT_INTERVAL: Duration = Duration::from_millis(250);
 
+/// How long a process may take to end that leaves what waits in tunnels to the next one (SIGUSR1):
+/// it goes on for 0.2 s with what it has read, and Linux ends it within some tens of milliseconds.
+pub const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Exit code by which the dataplane process asks for another in its place.
 pub const EXIT_AGAIN: u8 = 75;
 

@@ -16,12 +16,14 @@ mod signals;
 mod standby;
 mod successor;
 mod supervisor;
+mod termination;
 mod threads;
 
 use clap::Parser;
 use recoded::check;
+use recoded::config::document::Named;
 use recoded::config::document::{Document, FILE_BYTES_MAX};
-use recoded::config::names::{Named, Names};
+use recoded::config::names::Names;
 use recoded::config::{Config, Sandbox};
 use recoded::control::socket::SocketError;
 use recoded::dataplane::Observation;

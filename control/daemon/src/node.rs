@@ -71,6 +71,21 @@ impl Node {
         self.runtime.needs_restart()
     }
 
+    /// Leaves what waits in tunnels to the process that takes over.
+    pub fn leave(&self) {
+        self.runtime.leave();
+    }
+
+    /// Whether what was read before has arrived, as far as that is known.
+    pub fn has_left(&self) -> bool {
+        self.runtime.has_left()
+    }
+
+    /// Ends the workers, after [`Node::leave`].
+    pub fn end_workers(&self) {
+        self.runtime.end_workers();
+    }
+
     /// Drains, detaches, removes what was created, and says how it ended.
     pub fn stop(self) -> Observation {
         observation(self.runtime.stop())

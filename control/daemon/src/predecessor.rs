@@ -14,6 +14,7 @@
 
 use crate::config::names::Names;
 use crate::keeper::Handover;
+use crate::lifecycle::LEAVE_PATIENCE;
 use recoded_api::v1::Events;
 use recoded_runtime::Left;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -246,13 +247,32 @@ impl Process {
 
     /// Kills it, unless it has ended.
     pub fn kill(self) -> Option<Killed> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Has it end when what it read from tunnels has arrived, and waits for that; kills it if it
+    /// does not. A version that cannot leave ends at once.
+    pub fn leave(self) -> Option<Killed> {
+        let left = self.signal(Signal::USR1)?;
+        let patience = Timespec::try_from(LEAVE_PATIENCE).unwrap_or(END_PATIENCE);
+        match poll(&mut [PollFd::new(&left.handle, PollFlags::IN)], Some(&patience)) {
+            Ok(1..) => {}
+            _ => {
+                tracing::warn!(pid = %left.pid, "the dataplane process before this does not leave")
+            }
+        }
+        let _ = pidfd_send_signal(&left.handle, Signal::KILL);
+        Some(left)
+    }
+
+    fn signal(self, signal: Signal) -> Option<Killed> {
         let pid = Pid::from_raw(self.pid)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         // From here on the number cannot come to mean another process.
         if !self.runs() {
             return None;
         }
-        let _ = pidfd_send_signal(&handle, Signal::KILL);
+        let _ = pidfd_send_signal(&handle, signal);
         Some(Killed { pid, handle })
     }
 }

@@ -5,7 +5,8 @@
 //! A neighbour that is heard is where it is known to be, or roams, so forged answers of the
 //! resolver do not move it. The resolver waits for other hosts: it is asked by a thread of its own.
 
-use recoded::config::names::{Named, Names};
+use recoded::config::document::Named;
+use recoded::config::names::Names;
 use recoded::keeper::Keeper;
 use recoded_api::client::Client;
 use recoded_api::v1::State;

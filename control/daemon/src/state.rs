@@ -4,7 +4,7 @@ use crate::branches::{arrivals, carries_mbit};
 use crate::config::auth::Auth;
 use crate::config::code::Word;
 use crate::config::render::{recoding, spread};
-use crate::config::{Config, Flow as FlowConfig, Neighbour};
+use crate::config::{Config, Flow as FlowConfig};
 use crate::dataplane::Observation;
 use crate::rates::{Rate, Rates};
 use crate::theory;
@@ -189,7 +189,7 @@ fn show_flow<'a>(
         Role::Relay { .. } => ("relay", None),
         Role::Sink { tunnel, .. } => ("sink", Some(tunnel)),
     };
-    let hop = |id| hop_name(config, id);
+    let hop = |id| config.hop_name(id);
     // Workers agree but for the newest generation; the first that has a report speaks for all.
     let newest = reports.iter().max_by_key(|report| report.counters.received);
     let mut counters = counters(reports, newest.copied());
@@ -365,12 +365,6 @@ fn rank_ratio(histogram: &[u64]) -> Option<f64> {
     (generations > 0).then(|| ranks as f64 / (generations as f64 * size as f64))
 }
 
-/// A neighbour as link:address.
-pub fn hop_name(config: &Config, id: PeerId) -> String {
-    let Neighbour { link, address } = config.hops[usize::from(id.0)];
-    format!("{}:{address}", config.links[link].name)
-}
-
 /// The next hops of a stream, by what they reported until `now`.
 fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowNeighbour> {
     let micros = |nanos: Nanos| nanos as f64 / 1e3;
@@ -379,7 +373,7 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
         Some(count(ip_packet_bytes(address, payload.into())))
     };
     let neighbour = |hop: NextHop| FlowNeighbour {
-        next_hop: hop_name(config, hop.peer),
+        next_hop: config.hop_name(hop.peer),
         lost_packet_bytes: hop.black_hole.and_then(|hole| packet(&hop, hole.lost_bytes)),
         arrived_packet_bytes: hop
             .black_hole
@@ -416,7 +410,7 @@ fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
         one_way: report.one_way,
     };
     let hops = (0..).zip(&seen.hops).filter_map(|(id, report)| Some((id, report.as_ref()?)));
-    let hops = hops.map(|(id, report)| session(hop_name(config, PeerId(id)), report));
+    let hops = hops.map(|(id, report)| session(config.hop_name(PeerId(id)), report));
     let edges = seen.edges.iter().map(|(flow, report)| session(format!("flow {flow}"), report));
     let columns = seen.columns.iter();
     let columns = columns.map(|(flow, report)| session(format!("source of flow {flow}"), report));

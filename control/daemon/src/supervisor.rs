@@ -15,7 +15,8 @@ use crate::memory::Memory;
 use crate::resolver::Resolver;
 use crate::signals::Signals;
 use crate::standby::{Standby, Waiting};
-use crate::successor::{become_anew, left_programs};
+use crate::successor::{become_anew, inherited};
+use crate::termination::{End, end, kill, leave};
 use crate::{Arguments, EXIT_PANIC, Failure, stop_signal};
 use recoded::check;
 use recoded::config::Config;
@@ -28,24 +29,22 @@ use recoded::lifecycle::{EXIT_AGAIN, Start, written};
 use recoded::node;
 use recoded::predecessor::{Killed, Lock, Process, Record};
 use recoded_runtime::channel::Channel;
-use recoded_runtime::{HopConfig, KillSwitch, Privileged, StartError, TunnelAddresses, Ways};
-use rustix::process::{self, Pid, kill_process};
+use recoded_runtime::{
+    HopConfig, Inherited, KillSwitch, Privileged, StartError, TunnelAddresses, TunnelQueues, Ways,
+};
 use sd_notify::NotifyState;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
-/// Draining takes a second at most.
-const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// A process that ends within this time of its start did not run: the next waits longer.
 const STABLE: Duration = Duration::from_secs(10);
 /// The first pause after one that did not run, and the longest.
@@ -86,14 +85,17 @@ pub fn run(
     }
     let program = std::env::current_exe().map_err(Failure::Control)?;
     let handover = before.as_ref().and_then(|before| before.handover.clone());
-    let privileged = match (open(&config, before.as_ref(), running), &handover, &before) {
+    let inherited = inherited();
+    let queues = inherited.tunnels.clone();
+    let opened = open(&config, inherited, before.as_ref(), running);
+    let privileged = match (opened, &handover, &before) {
         (Ok(privileged), ..) => privileged.remembering(ways(&config, arguments)),
         (Err(error), Some(handover), Some(before)) => {
             tracing::error!("{error}: the configuration before is back");
             control.block_on(standby.end());
             let text = handover.before.clone();
             lock.note(&Record { text, handover: None, ..before.clone() });
-            return Err(Failure::Spawn(become_anew(&program, arguments)));
+            return Err(Failure::Spawn(become_anew(&program, arguments, &queues)));
         }
         (Err(error), ..) => return Err(error.into()),
     };
@@ -101,11 +103,8 @@ pub fn run(
     let claimed = early.map_or_else(|| claim(&config.daemon.socket, true), Ok);
     let (listener, _claim) = claimed?;
     lock.note(&record);
-    let keeper =
-        Keeper::new(arguments.config(), &record.file, &record.text, arguments.state.clone());
     let addresses = privileged.addresses();
-    let keeper = keeper.knowing(record.names.clone()).continuing(lock.events());
-    let keeper = keeper.addressing(addresses.clone());
+    let keeper = keeper(arguments, &record, &addresses).continuing(lock.events());
     let keeper = Arc::new(match &handover {
         Some(handover) => keeper.following(handover),
         None => keeper,
@@ -121,6 +120,7 @@ pub fn run(
         signals,
         program,
         listener,
+        queues,
         privileged: Arc::new(Mutex::new(privileged)),
         interfaces: config.links.iter().map(|link| link.interface.clone()).collect(),
         has_followed: handover.is_some(),
@@ -139,6 +139,13 @@ pub fn run(
     ended
 }
 
+/// Keeps the configurations of this daemon, from what is on record.
+fn keeper(arguments: &Arguments, record: &Record, addresses: &Arc<TunnelAddresses>) -> Keeper {
+    let Record { file, text, names, .. } = record;
+    let keeper = Keeper::new(arguments.config(), file, text, arguments.state.clone());
+    keeper.knowing(names.clone()).addressing(addresses.clone())
+}
+
 /// Holds packets back that tunnels are for while there is none, where the file asks for it.
 fn kill_switch(config: &Config) -> Result<Option<KillSwitch>, StartError> {
     let tunnels = config.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
@@ -149,16 +156,19 @@ fn kill_switch(config: &Config) -> Result<Option<KillSwitch>, StartError> {
 /// Attaches and creates what `config` names, beside a process that handles packets until then.
 fn open(
     config: &Config,
+    inherited: Inherited,
     before: Option<&Record>,
     running: Option<Process>,
 ) -> Result<Privileged, StartError> {
     let left = Record::left(before, running.is_some().then(|| config.tunnel_addresses()));
     let topology = node::topology(config, Keys::none(config));
-    Privileged::open(&topology, &left, left_programs(), || {
+    let may_leave = !inherited.tunnels.is_empty();
+    Privileged::open(&topology, &left, inherited, || {
         if running.is_some() {
             tracing::info!("the dataplane process of the supervisor before is ended");
         }
-        let killed = running.and_then(Process::kill);
+        // What it does not read from its tunnels is not lost.
+        let killed = running.and_then(|it| if may_leave { it.leave() } else { it.kill() });
         || killed.into_iter().for_each(Killed::wait)
     })
 }
@@ -219,6 +229,8 @@ struct Supervisor<'a> {
     /// Where this program was when it started.
     program: PathBuf,
     listener: UnixListener,
+    /// Of all tunnels.
+    queues: Arc<TunnelQueues>,
     privileged: Arc<Mutex<Privileged>>,
     interfaces: Vec<String>,
     /// Whether it took over with a configuration that the supervisor before it had read.
@@ -240,16 +252,6 @@ struct InForce<'a> {
     addresses: Arc<TunnelAddresses>,
     /// Whether the process was ended so that another takes up other addresses.
     is_ended: bool,
-}
-
-/// How a dataplane process ended.
-enum End {
-    /// It was told to.
-    Stopped,
-    /// By itself.
-    Ended(ExitStatus),
-    /// Killed by us, since it hung or another one is to start.
-    Killed(ExitStatus),
 }
 
 /// What is to be done about a dataplane process.
@@ -413,7 +415,7 @@ impl Supervisor<'_> {
                 tracing::info!("{} takes over", self.program.display());
                 self.control.block_on(self.standby.end());
                 self.in_force.lock.leave(&self.in_force.keeper.events().after(0));
-                become_anew(&self.program, self.arguments).to_string()
+                become_anew(&self.program, self.arguments, &self.queues).to_string()
             }
             Ok(Ok(output)) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
             Ok(Err(error)) => error.to_string(),
@@ -551,10 +553,10 @@ async fn watch(
             hangs && !(is_starved(child.id().unwrap_or_default()) && lock(health).excuses());
         if hangs {
             tracing::error!("the dataplane process hangs: it is killed");
-            return kill(child).await;
+            return kill(child).await.map(Event::End);
         } else if in_force.keeper.is_stuck(REVERT_PATIENCE) {
             tracing::error!("the change is not taken back: the dataplane process is killed");
-            return kill(child).await;
+            return kill(child).await.map(Event::End);
         } else if is_first {
             notify(&NotifyState::Ready);
             let text = format!("dataplane process {} runs", child.id().unwrap_or_default());
@@ -563,37 +565,9 @@ async fn watch(
             in_force.keeper.runs();
         } else if in_force.keeper.is_readdressed() {
             in_force.is_ended = true;
-            return kill(child).await;
+            return leave(child).await.map(Event::End);
         } else {
             notify(&NotifyState::Watchdog);
         }
     }
-}
-
-async fn kill(child: &mut Child) -> io::Result<Event> {
-    child.kill().await?;
-    Ok(Event::End(End::Killed(child.wait().await?)))
-}
-
-/// Has the process drain and end.
-async fn end(child: &mut Child) -> io::Result<End> {
-    notify(&NotifyState::Stopping);
-    let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        // Its end was not waited for yet, so the number is still its own.
-        let _ = kill_process(pid, process::Signal::TERM);
-    }
-    match tokio::time::timeout(STOP_PATIENCE, child.wait()).await {
-        Ok(ended) => {
-            let status = ended?;
-            if let Some(signal) = status.signal() {
-                tracing::error!(signal, "the dataplane process was killed while it drained");
-            }
-        }
-        Err(_) => {
-            tracing::error!("the dataplane process does not stop: it is killed");
-            child.kill().await?;
-        }
-    }
-    Ok(End::Stopped)
 }

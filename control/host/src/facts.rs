@@ -71,6 +71,8 @@ pub struct Face {
     pub program: Option<u32>,
     /// Whether it is a bond.
     pub is_bond: bool,
+    /// For a macvlan, Linux's number of the interface below it.
+    pub macvlan_parent: Option<u32>,
 }
 
 /// An address of an interface.
@@ -118,7 +120,7 @@ pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
     facts.linux = version();
     facts.has_af_xdp = has_af_xdp();
     facts.has_tun = Path::new("/dev/net/tun").exists();
-    facts.surroundings.look(plan);
+    facts.surroundings.look(plan, &facts.faces);
     Ok(facts)
 }
 
@@ -179,17 +181,22 @@ pub fn face(message: &LinkMessage) -> Option<Face> {
         has_carrier: flags.contains(LinkFlags::LowerUp),
         ..Face::default()
     };
+    let (mut parent, mut is_macvlan) = (None, false);
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::IfName(name) => face.name.clone_from(name),
             LinkAttribute::Mtu(mtu) => face.mtu = *mtu,
             LinkAttribute::Xdp(xdp) => face.program = program(xdp),
             LinkAttribute::LinkInfo(infos) => {
-                face.is_bond = infos.contains(&LinkInfo::Kind(InfoKind::Bond));
+                let is = |kind: InfoKind| infos.contains(&LinkInfo::Kind(kind));
+                face.is_bond = is(InfoKind::Bond);
+                is_macvlan = is(InfoKind::MacVlan) || is(InfoKind::MacVtap);
             }
+            LinkAttribute::Link(index) => parent = Some(*index),
             _ => {}
         }
     }
+    face.macvlan_parent = parent.filter(|_| is_macvlan);
     (!face.name.is_empty()).then_some(face)
 }
 

@@ -4,7 +4,7 @@
 use crate::facts::{Facts, shares_prefix};
 use crate::finding::{by, error, warning};
 use crate::firewall::{Chain, Decision, Hook, Owner, Packet, decide};
-use crate::{Finding, Level, Link, Network, Plan, Sockets};
+use crate::{Face, Finding, Level, Link, Network, Plan, Sockets};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -25,6 +25,7 @@ pub fn judge(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
             rp_filter(facts, link, findings);
         }
         merging(facts, link, findings);
+        arp(facts, link, findings);
         for network in &plan.networks {
             overlap(facts, link, network, findings);
         }
@@ -172,6 +173,38 @@ fn rp_filter(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
         ),
     );
     findings.push(by(Finding { level: level_of(link), ..found }, &command));
+}
+
+/// By default Linux answers ARP on every interface for each address of the host ("ARP flux").
+/// Neighbours may then send to another interface, where neither program nor socket of the link is.
+fn arp(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
+    let Some(face) = facts.faces.iter().find(|face| face.name == link.interface) else { return };
+    let Some(local @ IpAddr::V4(_)) = link.local else { return };
+    let of = |index| facts.addresses.iter().filter(move |it| it.index == index);
+    let Some(own) = of(face.index).find(|own| own.address == local) else { return };
+    let is_near = |other: &Face| {
+        face.macvlan_parent == Some(other.index)
+            || of(other.index).any(|it| shares_prefix(it.address, local, own.prefix))
+    };
+    let mut others = facts.faces.iter().filter(|other| {
+        let answers = facts.surroundings.arp_ignore.get(&other.name) == Some(&0);
+        other.index != face.index && other.is_ethernet && other.is_up && answers
+    });
+    let Some(other) = others.find(|other| is_near(other)) else { return };
+    let command = "sysctl -w net.ipv4.conf.all.arp_ignore=1";
+    let found = warning(
+        format!("link {}", link.name),
+        format!(
+            "{} is in the same network as {} and answers ARP for {local}: neighbours may send \
+             there, and this link receives nothing",
+            other.name, link.interface
+        ),
+        format!(
+            "let each interface answer for its own addresses only ({command}, and in \
+             /etc/sysctl.d for the next boot)"
+        ),
+    );
+    findings.push(by(found, command));
 }
 
 /// AF_XDP sockets get packets as they came, or what merged them is in the way.

@@ -309,6 +309,7 @@ mod tests {
             mtu: 1500,
             program: None,
             is_bond: false,
+            macvlan_parent: None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! offloads.
 
 use crate::firewall::{Chain, iptables, nft};
-use crate::{Plan, Sockets};
+use crate::{Face, Plan, Sockets};
 use nix::sys::socket::{setsockopt, sockopt};
 use rtnetlink::packet_route::route::RouteAttribute;
 use rtnetlink::{Handle, RouteMessageBuilder};
@@ -35,6 +35,8 @@ pub struct Surroundings {
     pub return_paths: Vec<ReturnPath>,
     /// `rp_filter` in effect, by interface.
     pub rp_filter: BTreeMap<String, u8>,
+    /// `arp_ignore` in effect, by interface.
+    pub arp_ignore: BTreeMap<String, u8>,
     /// Connection tracking, where it is loaded.
     pub tracking: Option<Tracking>,
     /// Offloads that are on and merge packets below XDP, by interface: names as `ethtool -K` has
@@ -75,7 +77,7 @@ pub struct Tracking {
 
 impl Surroundings {
     /// Looks at all but return paths.
-    pub(crate) fn look(&mut self, plan: &Plan) {
+    pub(crate) fn look(&mut self, plan: &Plan, faces: &[Face]) {
         let may_be_udp = plan.links.iter().any(|link| link.sockets != Sockets::Xdp);
         if may_be_udp {
             self.firewall = firewall();
@@ -83,12 +85,16 @@ impl Surroundings {
         }
         self.holders = holders(plan);
         for link in &plan.links {
-            if let Some(value) = rp_filter(&link.interface) {
+            if let Some(value) = strictest("rp_filter", &link.interface) {
                 self.rp_filter.insert(link.interface.clone(), value);
             }
             if link.sockets != Sockets::Udp {
                 self.merging.insert(link.interface.clone(), merging(&link.interface));
             }
+        }
+        for face in faces {
+            let value = strictest("arp_ignore", &face.name);
+            self.arp_ignore.extend(value.map(|value| (face.name.clone(), value)));
         }
     }
 }
@@ -123,12 +129,12 @@ pub async fn return_paths(plan: &Plan, handle: &Handle) -> Vec<ReturnPath> {
     found
 }
 
-/// The stricter of the interface's own and that of all (ip-sysctl.rst).
-fn rp_filter(interface: &str) -> Option<u8> {
+/// A setting of which the stricter of the interface's own and that of all counts (ip-sysctl.rst).
+fn strictest(setting: &str, interface: &str) -> Option<u8> {
     // A name of an interface has no slash; with one it would be another file.
     let is_name = !interface.contains('/');
     let read = |of: &str| {
-        let path = format!("/proc/sys/net/ipv4/conf/{of}/rp_filter");
+        let path = format!("/proc/sys/net/ipv4/conf/{of}/{setting}");
         fs::read_to_string(path).ok()?.trim().parse::<u8>().ok()
     };
     Some(read(interface).filter(|_| is_name)?.max(read("all")?))

@@ -5,7 +5,7 @@
 //! Cai, Li and Yeung 2000). Found by augmenting along shortest ways (Edmonds and Karp 1972): at
 //! most nodes times hops rounds, whatever the capacities.
 
-use crate::paths::Path;
+use crate::model::Path;
 use std::collections::VecDeque;
 
 /// What is left of a capacity by rounding.

@@ -24,6 +24,10 @@ mod paths;
 
 mod boxes;
 
+mod check;
+
+mod parse;
+
 mod capacity;
 
 mod render;
@@ -33,9 +37,7 @@ mod keys;
 pub use capacity::Cut;
 pub use error::{Fault, NetworkError, NetworkErrors};
 pub use keys::{KeepError, with_keys};
-pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Place};
-pub use nodes::Node;
-pub use paths::Path;
+pub use model::{Auth, End, Extra, FILE_BYTES_MAX, Link, Network, Node, Path, Place};
 
 impl Network {
     /// The configuration of every node, in the order of nodes.

@@ -1,7 +1,6 @@
 //! `[[link]]`: which nodes reach each other directly, and by which interfaces.
 
-use crate::model::{End, Link, Place, extra};
-use crate::nodes::Node;
+use crate::model::{End, Link, Node, Place, extra};
 use crate::reader::{Reader, Text, listed};
 use crate::{Fault, NetworkError};
 use recoded::config::names::is_host_name;

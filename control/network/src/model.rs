@@ -1,15 +1,14 @@
 //! A network as its file says it: nodes, links and paths that refer to each other.
 
-use crate::nodes::{self, Node};
-use crate::paths::{self, Path};
-use crate::reader::{Entry, Reader, Text};
-use crate::{Fault, NetworkError, NetworkErrors, boxes, links};
+use crate::Fault;
+use crate::reader::{Entry, Reader};
+use ipnet::IpNet;
+use recoded_api::SOCKET_DEFAULT;
 use recoded_api::keys::DAEMON;
-use recoded_secure::{Entropy, PrivateKey, PublicKey};
+use recoded_secure::PublicKey;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use toml::de::{DeTable, DeValue};
 use toml_edit::Value;
 
 /// Largest file that is read: thousands of nodes.
@@ -118,6 +117,104 @@ impl Link {
     }
 }
 
+/// A box that runs a daemon.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Where ssh finds it.
+    pub host: String,
+    /// Its public key.
+    pub key: Option<PublicKey>,
+    /// Path of its configuration there.
+    pub config: String,
+    /// Path of its private key there.
+    pub private_key: String,
+    /// Whether commands there need sudo.
+    pub sudo: bool,
+    /// Whether its neighbours follow it to where its packets come from.
+    pub roams: bool,
+    /// Keys of `[daemon]` for this node, instead of those for all.
+    pub daemon: Vec<Extra>,
+    /// Line in the file.
+    pub line: usize,
+}
+
+impl Node {
+    /// Control socket of its daemon.
+    pub fn socket(&self, network: &Network) -> String {
+        let mut extras = self.daemon.iter().chain(&network.daemon);
+        let written = extras.find(|extra| extra.key == "socket");
+        written.and_then(|extra| extra.value.as_str()).unwrap_or(SOCKET_DEFAULT).to_owned()
+    }
+}
+
+/// A path between two nodes, or from one to several.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Indices of the nodes of each way, from the source to a receiver.
+    pub ways: Vec<Vec<usize>>,
+    /// Addresses of the tunnel at the source and at each receiver, of the same families in the same
+    /// order, at least one.
+    pub tunnel: Vec<Vec<IpNet>>,
+    /// Name of the tunnel; without one it follows from the order of paths.
+    pub name: Option<String>,
+    /// Id of the flow from the first to the last node; the one back has the next id.
+    pub id: u32,
+    /// Keys of `[[tunnel]]`.
+    pub tunnel_extras: Vec<Extra>,
+    /// Keys of `[[flow]]`, for each role that has them.
+    pub flow_extras: Vec<Extra>,
+    /// Line in the file.
+    pub line: usize,
+}
+
+impl Path {
+    /// What messages call it.
+    pub fn place(&self, nodes: &[Node]) -> String {
+        let name = |node: usize| nodes[node].name.as_str();
+        let to: Vec<&str> = self.receivers().into_iter().map(name).collect();
+        format!("path {} -> {}", self.source().map_or("", name), to.join(", "))
+    }
+
+    /// Where it begins.
+    pub fn source(&self) -> Option<usize> {
+        self.ways.first().and_then(|way| way.first().copied())
+    }
+
+    /// Where it ends.
+    pub fn receivers(&self) -> Vec<usize> {
+        receivers(&self.ways)
+    }
+
+    /// Whether nothing comes back over one of its links: then there is no flow back either.
+    pub fn is_one_way(&self, network: &Network) -> bool {
+        let hops = self.ways.iter().flat_map(|way| way.windows(2));
+        let mut links = hops.flat_map(|hop| network.links_between(hop[0], hop[1]));
+        links.any(Link::is_one_way)
+    }
+
+    /// Whether any of its ways passes a node.
+    pub fn passes(&self, node: usize) -> bool {
+        self.ways.iter().any(|way| way.contains(&node))
+    }
+}
+
+/// Each once, in the order in which they come first.
+pub(crate) fn distinct(nodes: impl Iterator<Item = usize>) -> Vec<usize> {
+    nodes.fold(Vec::new(), |mut seen, node| {
+        if !seen.contains(&node) {
+            seen.push(node);
+        }
+        seen
+    })
+}
+
+/// Where ways end, each node once.
+pub(crate) fn receivers(ways: &[Vec<usize>]) -> Vec<usize> {
+    distinct(ways.iter().filter_map(|way| way.last().copied()))
+}
+
 /// The whole file. Nodes, links and paths fit together.
 #[derive(Clone, Debug)]
 pub struct Network {
@@ -138,57 +235,7 @@ pub struct Network {
     pub(crate) windows: BTreeMap<(usize, u32), usize>,
 }
 
-const PARTS: &str = "[nodes], [[link]], [[path]], [daemon], auth, config, private_key and sudo";
-
 impl Network {
-    /// Reads a network and checks all of it, the files that follow from it by the parser of the
-    /// daemon included.
-    ///
-    /// # Errors
-    ///
-    /// Every mistake there is, in order of lines.
-    pub fn parse(file: &str, text: &str) -> Result<Network, NetworkErrors> {
-        Network::parse_with(file, text, true)
-    }
-
-    /// The same for nodes that have no keys yet: none is asked for.
-    ///
-    /// # Errors
-    ///
-    /// As [`Network::parse`].
-    pub fn parse_without_keys(file: &str, text: &str) -> Result<Network, NetworkErrors> {
-        Network::parse_with(file, text, false)
-    }
-
-    fn parse_with(file: &str, text: &str, keys: bool) -> Result<Network, NetworkErrors> {
-        let lines = Text::new(text);
-        let table = DeTable::parse(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| lines.line(span.start));
-            let fault = Fault::Syntax { message: error.message().replace('\n', ", ") };
-            NetworkErrors::new(file, vec![NetworkError { line, place: String::new(), fault }])
-        })?;
-        let mut errors = Vec::new();
-        let mut network = read(file, &lines, table.get_ref(), &mut errors);
-        // All else is checked as with keys.
-        let mut lacking = Vec::new();
-        for (index, node) in network.nodes.iter_mut().enumerate() {
-            if !keys && node.key.is_none() {
-                node.key = Some(placeholder(index));
-                lacking.push(index);
-            }
-        }
-        // Of what is whole: what is missing has been said.
-        if errors.is_empty() {
-            paths::check(&network, &mut errors);
-            nodes::check(&network, &mut errors);
-        }
-        if errors.is_empty() {
-            network.windows = boxes::check(&network, &mut errors);
-        }
-        lacking.iter().for_each(|index| network.nodes[*index].key = None);
-        if errors.is_empty() { Ok(network) } else { Err(NetworkErrors::new(file, errors)) }
-    }
-
     /// The links between two nodes, in the order of the file: paths that add up.
     pub fn links_between(&self, one: usize, other: usize) -> impl Iterator<Item = &Link> {
         self.links.iter().filter(move |link| {
@@ -202,99 +249,6 @@ impl Network {
         let mut links = self.links_between(one.node, other.node);
         links.position(|known| std::ptr::eq(known, link)).unwrap_or(0)
     }
-}
-
-/// Stands for the public key of a node that has none yet, another one for each.
-fn placeholder(node: usize) -> PublicKey {
-    let mut seed = [0; 64];
-    // Apart from the bits that every private key has alike.
-    seed[8..16].copy_from_slice(&(node as u64).to_le_bytes());
-    PrivateKey::generate(&Entropy::new(seed)).public()
-}
-
-fn read(
-    file: &str,
-    text: &Text<'_>,
-    table: &DeTable<'_>,
-    errors: &mut Vec<NetworkError>,
-) -> Network {
-    let mut reader = Reader::new(String::new(), 1, text.entries(table), errors);
-    let auth = reader.text("auth", "it is \"full\", \"hop\" or \"none\"", |word| match word {
-        "full" => Some(Auth::Full),
-        "hop" => Some(Auth::Hop),
-        "none" => Some(Auth::None),
-        _ => None,
-    });
-    let common = nodes::Common::read(&mut reader);
-    let parts = ["daemon", "nodes", "link", "path"].map(|key| reader.take(key));
-    reader.no_more(PARTS);
-    let [daemon, nodes, links, paths] = parts;
-    let mut network = Network {
-        file: file.to_owned(),
-        auth: auth.unwrap_or(Auth::Full),
-        daemon: Vec::new(),
-        nodes: Vec::new(),
-        links: Vec::new(),
-        paths: Vec::new(),
-        windows: BTreeMap::new(),
-    };
-    match daemon.as_ref().map(|entry| (entry, entry.value)) {
-        Some((entry, DeValue::Table(table))) => {
-            let mut reader = Reader::new("daemon".into(), entry.line, text.entries(table), errors);
-            network.daemon = daemon_keys(&mut reader);
-        }
-        Some((entry, _)) => shape(entry, "write [daemon] once", errors),
-        None => {}
-    }
-    match nodes.as_ref().map(|entry| (entry, entry.value)) {
-        Some((_, DeValue::Table(table))) if !table.is_empty() => {
-            network.nodes = nodes::nodes(text, table, &common, errors);
-        }
-        Some((entry, _)) => shape(entry, nodes::RULE, errors),
-        None => {
-            let fault = Fault::Missing { key: "nodes", rule: nodes::RULE.to_owned() };
-            errors.push(NetworkError { line: 1, place: String::new(), fault });
-        }
-    }
-    for (table, line) in tables(text, links.as_ref(), "link", errors) {
-        let found = links::link(text, table, line, &network.nodes, &network.links, errors);
-        network.links.extend(found);
-    }
-    for (table, line) in tables(text, paths.as_ref(), "path", errors) {
-        let id = paths::next_id(&network.paths);
-        network.paths.extend(paths::path(text, table, line, id, &network.nodes, errors));
-    }
-    network
-}
-
-/// The tables of `[[link]]` or `[[path]]`, with their lines.
-fn tables<'a>(
-    text: &Text<'_>,
-    entry: Option<&Entry<'a>>,
-    kind: &str,
-    errors: &mut Vec<NetworkError>,
-) -> Vec<(&'a DeTable<'a>, usize)> {
-    let rule = format!("write [[{kind}]] with two brackets, once for each {kind}");
-    let mut found = Vec::new();
-    let Some(entry) = entry else { return found };
-    let Some(items) = entry.value.as_array() else {
-        shape(entry, &rule, errors);
-        return found;
-    };
-    for item in items {
-        match item.get_ref() {
-            DeValue::Table(table) => found.push((table, text.line(item.span().start))),
-            _ => shape(entry, &rule, errors),
-        }
-    }
-    found
-}
-
-fn shape(entry: &Entry<'_>, rule: &str, errors: &mut Vec<NetworkError>) {
-    let (key, rule) = (entry.key.to_owned(), rule.to_owned());
-    let value = format!("({})", entry.value.type_str());
-    let fault = Fault::Value { key, value, rule };
-    errors.push(NetworkError { line: entry.line, place: String::new(), fault });
 }
 
 /// Keys of `[daemon]` that a network may write for its nodes.

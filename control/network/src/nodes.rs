@@ -1,10 +1,8 @@
 //! `[nodes]`: who there is, and how to reach them for changes.
 
-use crate::model::{Auth, Extra, Network, daemon_keys};
+use crate::model::{Auth, Network, Node, daemon_keys};
 use crate::reader::{Entry, Reader, Text, is_name};
 use crate::{Fault, NetworkError};
-use recoded_api::SOCKET_DEFAULT;
-use recoded_secure::PublicKey;
 use toml::de::{DeTable, DeValue};
 
 /// What `[nodes]` is.
@@ -16,38 +14,6 @@ const HOST_RULE: &str =
 const PATH_RULE: &str = "it is the absolute path of a file";
 const KEY_RULE: &str = "it is the node's public key, 44 characters, as `recodectl pubkey` prints \
                         it there";
-
-/// A box that runs a daemon.
-#[derive(Clone, Debug)]
-pub struct Node {
-    /// Its name.
-    pub name: String,
-    /// Where ssh finds it.
-    pub host: String,
-    /// Its public key.
-    pub key: Option<PublicKey>,
-    /// Path of its configuration there.
-    pub config: String,
-    /// Path of its private key there.
-    pub private_key: String,
-    /// Whether commands there need sudo.
-    pub sudo: bool,
-    /// Whether its neighbours follow it to where its packets come from.
-    pub roams: bool,
-    /// Keys of `[daemon]` for this node, instead of those for all.
-    pub daemon: Vec<Extra>,
-    /// Line in the file.
-    pub line: usize,
-}
-
-impl Node {
-    /// Control socket of its daemon.
-    pub fn socket(&self, network: &Network) -> String {
-        let mut extras = self.daemon.iter().chain(&network.daemon);
-        let written = extras.find(|extra| extra.key == "socket");
-        written.and_then(|extra| extra.value.as_str()).unwrap_or(SOCKET_DEFAULT).to_owned()
-    }
-}
 
 /// What holds for nodes that do not say otherwise.
 pub(crate) struct Common {

@@ -1,8 +1,7 @@
 //! `[[path]]`: whose traffic goes which way, and by which tunnel. A path is two flows, there and
 //! back; with several receivers it is one flow.
 
-use crate::model::{Extra, Link, Network, extra};
-use crate::nodes::Node;
+use crate::model::{Extra, Network, Node, Path, distinct, extra, receivers};
 use crate::reader::{Entry, Reader, Text, listed};
 use crate::{Fault, NetworkError};
 use ipnet::IpNet;
@@ -32,76 +31,10 @@ const WAYS_RULE: &str = "it lists ways, each of which lists its nodes from sourc
                          [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";
 const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the way back has the next one";
 
-/// A path between two nodes, or from one to several.
-#[derive(Clone, Debug)]
-pub struct Path {
-    /// Indices of the nodes of each way, from the source to a receiver.
-    pub ways: Vec<Vec<usize>>,
-    /// Addresses of the tunnel at the source and at each receiver, of the same families in the same
-    /// order, at least one.
-    pub tunnel: Vec<Vec<IpNet>>,
-    /// Name of the tunnel; without one it follows from the order of paths.
-    pub name: Option<String>,
-    /// Id of the flow from the first to the last node; the one back has the next id.
-    pub id: u32,
-    /// Keys of `[[tunnel]]`.
-    pub tunnel_extras: Vec<Extra>,
-    /// Keys of `[[flow]]`, for each role that has them.
-    pub flow_extras: Vec<Extra>,
-    /// Line in the file.
-    pub line: usize,
-}
-
-impl Path {
-    /// What messages call it.
-    pub fn place(&self, nodes: &[Node]) -> String {
-        let name = |node: usize| nodes[node].name.as_str();
-        let to: Vec<&str> = self.receivers().into_iter().map(name).collect();
-        format!("path {} -> {}", self.source().map_or("", name), to.join(", "))
-    }
-
-    /// Where it begins.
-    pub fn source(&self) -> Option<usize> {
-        self.ways.first().and_then(|way| way.first().copied())
-    }
-
-    /// Where it ends.
-    pub fn receivers(&self) -> Vec<usize> {
-        receivers(&self.ways)
-    }
-
-    /// Whether nothing comes back over one of its links: then there is no flow back either.
-    pub fn is_one_way(&self, network: &Network) -> bool {
-        let hops = self.ways.iter().flat_map(|way| way.windows(2));
-        let mut links = hops.flat_map(|hop| network.links_between(hop[0], hop[1]));
-        links.any(Link::is_one_way)
-    }
-
-    /// Whether any of its ways passes a node.
-    pub fn passes(&self, node: usize) -> bool {
-        self.ways.iter().any(|way| way.contains(&node))
-    }
-}
-
-/// Where ways end, each node once.
-fn receivers(ways: &[Vec<usize>]) -> Vec<usize> {
-    distinct(ways.iter().filter_map(|way| way.last().copied()))
-}
-
 /// The nodes that come after a node on these ways.
 pub(crate) fn after(ways: &[Vec<usize>], node: usize) -> Vec<usize> {
     let pairs = ways.iter().flat_map(|way| way.windows(2));
     distinct(pairs.filter(|pair| pair[0] == node).map(|pair| pair[1]))
-}
-
-/// Each once, in the order in which they come first.
-fn distinct(nodes: impl Iterator<Item = usize>) -> Vec<usize> {
-    nodes.fold(Vec::new(), |mut seen, node| {
-        if !seen.contains(&node) {
-            seen.push(node);
-        }
-        seen
-    })
 }
 
 /// Id of the path after these.

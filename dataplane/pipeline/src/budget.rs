@@ -7,8 +7,10 @@
 //! whatever its flows hold.
 
 #[cfg(feature = "bats")]
-use crate::bats::{kept::KeptBatches, params::BatsParams, received};
+use crate::bats::{kept::KeptBatches, received};
 use crate::collected::Collected;
+#[cfg(feature = "bats")]
+use crate::params::BatsParams;
 use crate::params::{FlowCode, FlowParams, Role, WindowParams};
 use crate::peer::mender::Mender;
 use crate::relay::mended::mended_packets;

@@ -3,7 +3,7 @@
 //! the frames they arrived in.
 
 use crate::params::{Nanos, UPSTREAMS_MAX};
-use crate::peer::mender::{Tallied, Tally};
+use crate::peer::tally::{Tallied, Tally};
 use recoded_code::{Elimination, Outcome, vector};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{Block, Coded, PackedCoding, SIZE_MAX};

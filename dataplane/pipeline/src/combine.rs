@@ -18,12 +18,6 @@ use crate::plan::PlanMaker;
 /// Packets formed per pass: enough destinations for the kernels to amortise their loads.
 pub(crate) const GROUP_MAX: usize = 16;
 
-/// Largest batch for which there are recoding tables; the wire gives the size no more.
-pub(crate) const BATCH_SIZE_MAX: usize = 128;
-
-/// Packets of a batch that a table considers: enough for losses of two thirds at the largest size.
-pub(crate) const PACKETS_MAX: usize = 3 * BATCH_SIZE_MAX;
-
 /// Symbols decoded by one product: what a product takes to begin shows in a group of 16.
 pub(crate) const SOLVED_MAX: usize = 64;
 

@@ -1,10 +1,11 @@
 //! Where the pipeline's results go. The runtime implements this over rings and a TUN interface, the
 //! simulator over queues.
 
-use crate::open::{OpenRequest, Rent};
+pub use crate::layout::{ENVELOPE_BYTES, STRICT_TAG_BYTES, TAG_BYTES};
 use crate::params::{PeerId, ShardId, TunnelId};
 use crate::plan::PlanRequest;
 use crate::segmentation::Comparison;
+use crate::stage_memory::{OpenRequest, Rent};
 use recoded_wire::frames::Span;
 use std::error::Error;
 use std::fmt;
@@ -20,9 +21,6 @@ pub enum HandOver {
     /// The worker that has it can take no more.
     Full,
 }
-
-/// Bytes that sealing adds to an IP packet.
-pub const ENVELOPE_BYTES: usize = 25;
 
 /// Why a packet was not sealed, or not opened.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -43,12 +41,6 @@ impl fmt::Display for Unsealed {
 }
 
 impl Error for Unsealed {}
-
-/// Bytes of the tag in front of the payload of a symbol of a tagged flow; of a stream, behind it.
-pub const TAG_BYTES: usize = 8;
-
-/// The same of a strict flow.
-pub const STRICT_TAG_BYTES: usize = 16;
 
 /// Bytes of a [`TaggedUnit`]'s context.
 pub const CONTEXT_BYTES: usize = 16;

@@ -18,6 +18,8 @@
 
 #![forbid(unsafe_code)]
 
+mod time;
+
 pub mod params;
 
 mod budget;
@@ -29,6 +31,8 @@ mod shard;
 mod stage;
 
 mod role;
+
+mod plan_schedule;
 
 mod peer;
 
@@ -65,6 +69,14 @@ mod rank;
 
 mod io;
 
+mod context;
+
+mod arrival;
+
+mod stage_memory;
+
+mod announced_sizes;
+
 pub mod plan;
 
 pub mod open;
@@ -77,10 +89,11 @@ pub mod report;
 
 pub mod memory;
 
+use arrival::{Arrival, Data, Fate};
 use collected::PacketView;
 use combine::Combiner;
 use egress::{Egress, HandOver, Origin, Ticket};
-use io::{Arrival, Data, Fate, Io, earlier};
+use io::Io;
 use open::{Closed, Opened};
 use params::{HOPS_MAX, Nanos, PeerId, ShardId, Share, Snapshot};
 use plan::PlanReply;
@@ -91,6 +104,7 @@ use recoded_wire::parse::{Packet, parse};
 use report::{DropReason, Report};
 use shard::Shard;
 use shards::{Shards, Waiting};
+use time::earlier;
 
 /// One worker's pipeline.
 pub struct Pipeline {
@@ -185,6 +199,12 @@ impl Pipeline {
     /// code measures them; else 0.
     pub fn path_round_trip(&mut self, shard: ShardId) -> Nanos {
         self.shards.find(shard).map_or(0, |shard| shard.path_round_trip())
+    }
+
+    /// Whether everything that entered the source of a shard has arrived at a next hop, as far as
+    /// its code knows.
+    pub fn is_settled(&mut self, shard: ShardId, now: Nanos) -> bool {
+        self.shards.find(shard).is_none_or(|shard| shard.is_settled(now))
     }
 
     /// Whether some of several paths from the source of a shard do not answer, and others carry

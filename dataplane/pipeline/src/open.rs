@@ -12,56 +12,12 @@
 //! Sizes are rounded up, so that a flow whose sizes vary asks once or twice; a stage that grows
 //! never shrinks. Nothing a packet says leads to more than one question at a time per shard.
 
-use crate::collected::PacketView;
-#[cfg(feature = "bats")]
-use crate::combine::BATCH_SIZE_MAX;
+pub use crate::announced_sizes::{SIZE_MIN, WINDOW_MIN};
 use crate::combine::Combiner;
-use crate::io::Data;
-#[cfg(feature = "bats")]
-use crate::params::BatsParams;
-use crate::params::{FlowCode, FlowParams, Role, ShardId, StreamParams, WindowParams};
+pub use crate::params::Sizes;
+use crate::params::{FlowParams, ShardId};
 use crate::stage::Stage;
-#[cfg(feature = "bats")]
-use recoded_code::bats::SOURCE_SYMBOLS_MAX;
-use recoded_code::window::ENCODING_WINDOW_MAX;
-use recoded_gf::FieldOrder;
-#[cfg(feature = "bats")]
-use recoded_wire::coded::Block;
-use recoded_wire::frames::Frames;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Smallest size that tables are made for, in symbols of a generation. Batches have none: the
-/// smaller they are, the more of them a block has.
-pub const SIZE_MIN: usize = 16;
-
-/// Logarithm of the largest size.
-const FULL_LOG2_MAX: u8 = 8;
-
-/// As `SIZE_MIN`, of a window.
-pub const WINDOW_MIN: usize = 64;
-
-/// Code and sizes, as packets announce them.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Sizes {
-    /// The code, with the size of its windows or blocks.
-    pub code: FlowCode,
-    /// Field of the coefficients.
-    pub field: FieldOrder,
-    /// Generation or batch size.
-    pub generation_size: usize,
-    /// Bytes of the longest symbol.
-    pub symbol_bytes: usize,
-}
-
-/// Asks for a stage that takes the packets of a shard.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub struct OpenRequest {
-    /// The shard.
-    pub shard: ShardId,
-    /// What it has to take.
-    pub sizes: Sizes,
-}
+pub use crate::stage_memory::{OpenRequest, Rent};
 
 /// A stage that was asked for.
 pub struct Opened {
@@ -88,28 +44,6 @@ pub struct Closed {
     pub(crate) _stage: Stage,
 }
 
-/// Bytes that a stage takes of a budget, given back when the stage is dropped, wherever that is.
-#[derive(Debug)]
-pub struct Rent {
-    used: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl Rent {
-    /// Takes `bytes` of `budget`, of which so much is `used`; `None` when that is too much.
-    pub fn take(used: &Arc<AtomicUsize>, bytes: usize, budget: usize) -> Option<Rent> {
-        let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= budget);
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Rent { used: used.clone(), bytes })
-    }
-}
-
-impl Drop for Rent {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 /// Makes stages.
 pub struct Opener {
     combiner: Combiner,
@@ -127,145 +61,4 @@ impl Opener {
         let OpenRequest { shard, sizes } = *request;
         Opened { shard, stage: Stage::new(shard, settings.with(sizes), &mut self.combiner) }
     }
-}
-
-impl FlowParams {
-    /// Code and sizes.
-    pub(crate) fn sizes(&self) -> Sizes {
-        let Self { code, field, generation_size, symbol_bytes, .. } = *self;
-        Sizes { code, field, generation_size, symbol_bytes }
-    }
-
-    /// These parameters of a relay or sink, with code and sizes.
-    #[must_use]
-    pub fn with(&self, sizes: Sizes) -> FlowParams {
-        let Sizes { code, field, generation_size, symbol_bytes } = sizes;
-        FlowParams { code, field, generation_size, symbol_bytes, ..self.clone() }
-    }
-
-    /// Sizes of a stage of this relay or sink that takes a packet, and all that one of the
-    /// `present` sizes takes if it is of the same code. Its symbols are as long as this flow
-    /// accepts and frames hold behind such vectors. `None` when no source sends such a packet, or
-    /// its symbol is longer.
-    pub(crate) fn that_take(
-        &self,
-        data: &Data<'_>,
-        present: Option<Sizes>,
-        frames: &impl Frames,
-    ) -> Option<Sizes> {
-        let announced = announced(data);
-        let is_relay = matches!(self.role, Role::Relay { .. });
-        let is_stream = |sizes: &Sizes| matches!(sizes.code, FlowCode::Stream(_));
-        let is_alike = |present: &Sizes| {
-            // One table of a relay serves all codes but streams.
-            is_relay && !is_stream(present) && !is_stream(&announced)
-                || std::mem::discriminant(&present.code) == std::mem::discriminant(&announced.code)
-        };
-        let within_frames = |sizes: Sizes| {
-            let room = frames.frame_bytes().saturating_sub(self.frame_bytes_around(&sizes));
-            let room = room.min(sizes.code.symbol_bytes_max());
-            Sizes { symbol_bytes: self.symbol_bytes.min(room), ..sizes }
-        };
-        let is_possible =
-            |sizes: &Sizes| announced.symbol_bytes <= sizes.symbol_bytes && is_sent(sizes);
-        // Longer vectors leave less for a symbol: then not all that the present stage takes.
-        let both = present.filter(is_alike).map(|present| larger(announced, present));
-        let mut sizes = both.into_iter().chain([announced]).map(within_frames);
-        sizes.find(is_possible)
-    }
-}
-
-/// Whether any source sends such sizes.
-fn is_sent(sizes: &Sizes) -> bool {
-    match sizes.code {
-        #[cfg(feature = "bats")]
-        FlowCode::Bats(code) => {
-            code.source_symbols <= SOURCE_SYMBOLS_MAX && sizes.generation_size <= BATCH_SIZE_MAX
-        }
-        _ => true,
-    }
-}
-
-/// Bytes of a packet's symbol.
-pub(crate) fn symbol_bytes(data: &Data<'_>) -> usize {
-    usize::from(match data {
-        Data::Coded { view, .. } => view.symbol_bytes,
-        Data::Window(packet) => packet.symbol_bytes,
-        Data::Stream(packet) => packet.symbol().map_or(0, |symbol| symbol.bytes),
-    })
-}
-
-/// Size of full generations or batches of the epoch of a packet.
-pub(crate) fn full_size(view: &PacketView) -> usize {
-    (1 << view.full_log2.min(FULL_LOG2_MAX)).max(view.size)
-}
-
-/// Source symbols of full blocks of the epoch of a packet.
-#[cfg(feature = "bats")]
-pub(crate) fn full_symbols(block: &Block) -> usize {
-    (1 << block.full_log2).max(usize::from(block.source_symbols))
-}
-
-/// What a packet announces, rounded up.
-pub(crate) fn announced(data: &Data<'_>) -> Sizes {
-    match data {
-        Data::Coded { view, .. } => Sizes {
-            code: code_of(view),
-            field: view.field,
-            generation_size: full_size(view).max(match view.block {
-                Some(_) => 1,
-                None => SIZE_MIN,
-            }),
-            symbol_bytes: symbol_bytes(data),
-        },
-        Data::Window(packet) => {
-            let window_symbols = usize::from(packet.window_symbols).next_power_of_two();
-            let window_symbols = window_symbols.clamp(WINDOW_MIN, ENCODING_WINDOW_MAX);
-            let field = FieldOrder::from_code(packet.header.flags.field_code());
-            Sizes {
-                code: FlowCode::Window(WindowParams { window_symbols, ..WindowParams::ANNOUNCED }),
-                field: field.unwrap_or(FieldOrder::TwoFiftySix),
-                generation_size: SIZE_MIN,
-                symbol_bytes: symbol_bytes(data),
-            }
-        }
-        Data::Stream(packet) => Sizes {
-            code: FlowCode::Stream(StreamParams::announced(&packet.header)),
-            field: FieldOrder::TwoFiftySix,
-            generation_size: SIZE_MIN,
-            symbol_bytes: symbol_bytes(data),
-        },
-    }
-}
-
-/// The code of a packet of a generation or batch.
-#[cfg_attr(not(feature = "bats"), allow(unused_variables, reason = "there is one"))]
-fn code_of(view: &PacketView) -> FlowCode {
-    #[cfg(feature = "bats")]
-    if let Some(block) = view.block {
-        return FlowCode::Bats(BatsParams::announced(&block));
-    }
-    FlowCode::Rlnc
-}
-
-/// The larger of each size; the code is that of the first.
-fn larger(sizes: Sizes, other: Sizes) -> Sizes {
-    let code = match (sizes.code, other.code) {
-        #[cfg(feature = "bats")]
-        (FlowCode::Bats(new), FlowCode::Bats(old)) => {
-            let source_symbols = new.source_symbols.max(old.source_symbols);
-            FlowCode::Bats(BatsParams { source_symbols, ..new })
-        }
-        (FlowCode::Window(new), FlowCode::Window(old)) => {
-            let window_symbols = new.window_symbols.max(old.window_symbols);
-            FlowCode::Window(WindowParams { window_symbols, ..new })
-        }
-        (FlowCode::Stream(new), FlowCode::Stream(old)) => FlowCode::Stream(StreamParams {
-            window_symbols: new.window_symbols.max(old.window_symbols),
-            ..new
-        }),
-        (code, _) => code,
-    };
-    let generation_size = sizes.generation_size.max(other.generation_size);
-    Sizes { code, generation_size, ..sizes }
 }

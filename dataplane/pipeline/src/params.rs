@@ -4,21 +4,19 @@
 //! packet can exceed it.
 
 #[cfg(feature = "bats")]
-pub use crate::bats::params::{BatsParams, Interleave, Profile};
-use crate::edge::framing::LENGTH_BYTES;
-use crate::edge::sealed::SEALING_BYTES;
-use crate::egress::{STRICT_TAG_BYTES, TAG_BYTES};
-use crate::layout::symbol_offset;
-use crate::open::Sizes;
+mod bats;
+
+#[cfg(feature = "bats")]
+pub use bats::{BatsParams, Interleave, Profile};
+
+use crate::layout::{LENGTH_BYTES, SEALING_BYTES, STRICT_TAG_BYTES, TAG_BYTES, symbol_offset};
+pub use crate::time::Nanos;
 pub use recoded_code::theory::stream::StreamProfile;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{INDEX_BYTES, coding_offset, vector_bytes};
 use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 use recoded_wire::window::{ADU_HEADER_BYTES, WINDOW_BYTES};
-
-/// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
-pub type Nanos = u64;
 
 /// A shard of a flow; see `recoded_wire::shard`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -142,6 +140,19 @@ pub enum FlowCode {
     Window(WindowParams),
     /// Sliding window that every hop keeps whole on its own.
     Stream(StreamParams),
+}
+
+/// Code and sizes, as packets announce them.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Sizes {
+    /// The code, with the size of its windows or blocks.
+    pub code: FlowCode,
+    /// Field of the coefficients.
+    pub field: FieldOrder,
+    /// Generation or batch size.
+    pub generation_size: usize,
+    /// Bytes of the longest symbol.
+    pub symbol_bytes: usize,
 }
 
 /// Sliding window code of RFC 8681; `field` 2 is its FEC Encoding ID 9, 256 is ID 10. A symbol
@@ -314,6 +325,19 @@ pub struct FlowParams {
 pub const WRONG_TAGS_MAX: u32 = 64;
 
 impl FlowParams {
+    /// Code and sizes.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let Self { code, field, generation_size, symbol_bytes, .. } = *self;
+        Sizes { code, field, generation_size, symbol_bytes }
+    }
+
+    /// These parameters of a relay or sink, with code and sizes.
+    #[must_use]
+    pub fn with(&self, sizes: Sizes) -> FlowParams {
+        let Sizes { code, field, generation_size, symbol_bytes } = sizes;
+        FlowParams { code, field, generation_size, symbol_bytes, ..self.clone() }
+    }
+
     /// Neighbours that it is received from; none at a source.
     pub fn upstreams(&self) -> impl Iterator<Item = PeerId> {
         let first = match self.role {

@@ -4,8 +4,8 @@
 //! The conservation law, held by a property test: every received packet is counted in exactly one
 //! of `forwarded`, `consumed`, `handed_over` and one [`DropReason`], or is among those `waiting`.
 
-use crate::io::earlier;
 use crate::params::{FlowCode, Nanos, PeerId, Role};
+use crate::time::earlier;
 use recoded_gf::FieldOrder;
 
 pub use recoded_counters::flow::FlowCounters;
@@ -20,6 +20,18 @@ pub struct HopLoss {
     pub loss: f64,
     /// Mean run of consecutive losses, at least 1.
     pub burst_mean: f64,
+}
+
+/// Change of a loss estimate that is worth planning anew: what one standard error moves it by.
+const LOSS_STEP: f64 = 0.003;
+const LOSS_STEP_RELATIVE: f64 = 0.05;
+
+impl HopLoss {
+    /// Whether it has changed so much that plans made for `old` are out of date.
+    pub(crate) fn differs(&self, old: &HopLoss) -> bool {
+        (self.loss - old.loss).abs() > LOSS_STEP.max(old.loss * LOSS_STEP_RELATIVE)
+            || (self.burst_mean - old.burst_mean).abs() > 0.2 * old.burst_mean
+    }
 }
 
 /// A next hop of a stream that has not answered for so long, while packets were sent to it, is

@@ -1,7 +1,7 @@
 //! What every role does in its life, whatever its code: sources, relays and sinks alike.
 
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::Context;
 use crate::params::{FlowParams, Nanos};
 use crate::report::FlowReport;
 use recoded_wire::frames::Frames;

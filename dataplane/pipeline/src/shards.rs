@@ -3,14 +3,16 @@
 //! A worker has the shards of sources that are its share from the start. A relay or a sink cannot
 //! know which shards will come by its queue: it asks for one when the first packet of it comes.
 
+use crate::arrival::{Arrival, Data, Fate};
 use crate::combine::Combiner;
 use crate::egress::{Answer, Egress, Origin};
-use crate::io::{Arrival, Data, Fate, Io};
-use crate::open::{OpenRequest, Opened};
+use crate::io::Io;
+use crate::open::Opened;
 use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
 use crate::report::{DropReason, FlowCounters, PacketCounters, Remainder};
 use crate::shard::Shard;
 use crate::stage::Stage;
+use crate::stage_memory::OpenRequest;
 use crate::tags;
 use recoded_wire::frames::{Frames, Span};
 use std::collections::BTreeMap;

@@ -1,21 +1,22 @@
 //! What one node does with one code and sizes up to some, in whichever role: a source encodes with
 //! it, a relay and a sink take packets in.
 
+use crate::announced_sizes::full_size;
+#[cfg(feature = "bats")]
+use crate::announced_sizes::full_symbols;
+use crate::arrival::Data;
 #[cfg(feature = "bats")]
 use crate::bats::received::ReceivedBlock;
 #[cfg(feature = "bats")]
 use crate::bats::source::BatsSource;
 use crate::combine::Combiner;
-use crate::io::Data;
-#[cfg(feature = "bats")]
-use crate::open::full_symbols;
-use crate::open::{Rent, Sizes, full_size};
-use crate::params::{FlowCode, FlowParams, Nanos, Role, ShardId};
+use crate::params::{FlowCode, FlowParams, Nanos, Role, ShardId, Sizes};
 use crate::relay::Relay;
 use crate::report::DropReason;
 use crate::rlnc::generation::Generation;
 use crate::rlnc::source::RlncSource;
 use crate::sink::units::UnitSink;
+use crate::stage_memory::Rent;
 use crate::stream::relay::StreamRelay;
 use crate::stream::sink::StreamSink;
 use crate::stream::source::StreamSource;

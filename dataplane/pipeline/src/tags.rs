@@ -20,9 +20,11 @@
 //! generation number and epoch: numbers of a key's life do not repeat within one. A combination of
 //! a stream is not verified: what comes back out of it is.
 
+use crate::arrival::{Arrival, Data};
 use crate::collected::{PacketCoding, PacketView};
+use crate::context::Context;
 use crate::egress::{CONTEXT_BYTES, Egress, Formed, STREAM_UNIT, TaggedUnit, UnitKind, Untagged};
-use crate::io::{Arrival, Context, Data, Io};
+use crate::io::Io;
 use crate::params::{FlowParams, Role, ShardId};
 use crate::report::DropReason;
 use recoded_wire::coded::{Block, CodedHeader};

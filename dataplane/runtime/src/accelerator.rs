@@ -1,6 +1,6 @@
 //! The worker's end of the offload queue: products of the pipeline out, their rows back in.
 
-use crate::worker::whole;
+use crate::caught_panics::whole;
 use recoded_code::engine::{Job, Operation};
 use recoded_offload::{Inputs, Port};
 use recoded_pipeline::egress::{Product, ProductInputs, Ticket};

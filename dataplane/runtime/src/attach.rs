@@ -12,12 +12,12 @@
 //! and the reverse at the end.
 
 use crate::bpf_link::{BpfLink, LeftPrograms};
-use crate::choice::Prepared;
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::own;
 use crate::privileged::{AskError, Attached, Client};
 use crate::program_owner::Owner;
+use crate::report::Verdicts;
 use crate::suspension::Since;
 use crate::topology::{Backend, LinkConfig, Topology};
 use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
@@ -38,9 +38,6 @@ use std::time::{Duration, Instant};
 
 /// The object that `ebpf/` builds and the repository keeps.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/recoded.bpf.o");
-
-/// Counters of [`Verdict`], in their order.
-pub(crate) type Verdicts = [u64; Verdict::COUNT as usize];
 
 /// Our program on one interface. Detaches when dropped.
 pub(crate) struct Attachment {
@@ -82,30 +79,8 @@ pub(crate) enum SteerError {
 }
 
 impl Attachment {
-    /// Loads the program for the packets of the neighbours on a link and attaches it: native if the
-    /// topology allows and the driver can, generic otherwise.
-    ///
-    /// # Errors
-    /// [`StartError::ForeignProgram`], [`StartError::NoNativeXdp`], [`StartError::NotPermitted`],
-    /// [`StartError::Program`], [`StartError::NoSuchInterface`], [`StartError::Privileged`].
-    pub(crate) fn open(
-        topology: &Topology,
-        link: usize,
-        netlink: &Netlink,
-    ) -> Result<Attachment, StartError> {
-        match netlink.privileged() {
-            Some(privileged) if topology.links[link].backend != Backend::Udp => {
-                Attachment::ask(&topology.links[link].interface, privileged)
-            }
-            _ => {
-                let prepared = Prepared::new(topology, link, netlink)?;
-                prepared.attach((topology, link), netlink, &mut LeftPrograms::default())
-            }
-        }
-    }
-
     /// Has the privileged process attach it.
-    fn ask(interface: &str, privileged: &Arc<Client>) -> Result<Attachment, StartError> {
+    pub(crate) fn ask(interface: &str, privileged: &Arc<Client>) -> Result<Attachment, StartError> {
         let (mode, reason, local, link) =
             match privileged.attach(interface).map_err(|error| match error {
                 AskError::Absent => StartError::NoSuchInterface { interface: interface.to_owned() },

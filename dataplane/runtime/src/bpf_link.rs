@@ -64,20 +64,15 @@ impl LeftPrograms {
         Ok(LeftPrograms(found.map(|(facts, link)| (facts.interface, link)).collect()))
     }
 
-    /// The end of a channel that [`LeftPrograms::receive`] reads after this process is another
-    /// program; `None` where there is nothing to leave.
+    /// Writes them to a channel that [`LeftPrograms::receive`] reads after this process is another
+    /// program, as one message, also where there are none.
     ///
     /// # Errors
-    /// Linux has no more descriptors, or there are too many programs for a message.
-    pub fn leave(&self) -> io::Result<Option<Channel>> {
-        if self.0.is_empty() {
-            return Ok(None);
-        }
-        let (sender, receiver) = Channel::pair()?;
+    /// Linux refuses, or there are too many programs for a message.
+    pub fn leave(&self, channel: &Channel) -> io::Result<()> {
         let interfaces: Vec<u32> = self.0.keys().copied().collect();
         let links: Vec<BorrowedFd<'_>> = self.0.values().map(AsFd::as_fd).collect();
-        sender.send(&interfaces, &links)?;
-        Ok(Some(receiver))
+        channel.send_now(&interfaces, &links)
     }
 
     /// What the program before left in a channel.
@@ -85,7 +80,7 @@ impl LeftPrograms {
     /// # Errors
     /// It left something else.
     pub fn receive(channel: &Channel) -> io::Result<LeftPrograms> {
-        let (interfaces, links): (Vec<u32>, _) = channel.receive()?.unwrap_or_default();
+        let (interfaces, links): (Vec<u32>, _) = channel.receive_now()?.unwrap_or_default();
         if interfaces.len() != links.len() {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -153,11 +148,13 @@ mod tests {
     fn what_is_left_is_received_and_anything_else_is_refused() {
         let file = || rustix::fs::memfd_create("t", MemfdFlags::CLOEXEC).unwrap();
         let left = LeftPrograms(BTreeMap::from([(3, file()), (7, file())]));
-        let channel = left.leave().unwrap().unwrap();
+        let (sender, channel) = Channel::pair().unwrap();
+        left.leave(&sender).unwrap();
         let mut received = LeftPrograms::receive(&channel).unwrap();
         assert!(received.take(3).is_some() && received.take(7).is_some());
         assert!(received.take(3).is_none(), "it is taken once");
-        assert!(LeftPrograms::default().leave().unwrap().is_none());
+        LeftPrograms::default().leave(&sender).unwrap();
+        assert!(LeftPrograms::receive(&channel).unwrap().0.is_empty());
         // Read to the end: there is nothing to leave.
         assert!(LeftPrograms::receive(&channel).unwrap().0.is_empty());
         let (one, other) = Channel::pair().unwrap();

@@ -44,6 +44,23 @@ impl Channel {
     /// # Errors
     /// The other end is gone, or the message is too long.
     pub fn send<M: Serialize>(&self, message: &M, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.send_with(message, fds, SendFlags::empty())
+    }
+
+    /// Sends a message that the other end reads later; never waits.
+    ///
+    /// # Errors
+    /// As [`Channel::send`], and where there is no room for it.
+    pub fn send_now<M: Serialize>(&self, message: &M, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        self.send_with(message, fds, SendFlags::DONTWAIT)
+    }
+
+    fn send_with<M: Serialize>(
+        &self,
+        message: &M,
+        fds: &[BorrowedFd<'_>],
+        flags: SendFlags,
+    ) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         if bytes.len() > MESSAGE_BYTES_MAX || fds.len() > DESCRIPTORS_MAX {
             return Err(io::Error::from(ErrorKind::FileTooLarge));
@@ -54,7 +71,7 @@ impl Channel {
             return Err(io::Error::from(ErrorKind::FileTooLarge));
         }
         let parts = [IoSlice::new(&bytes)];
-        retry_on_intr(|| sendmsg(&self.0, &parts, &mut ancillary, SendFlags::NOSIGNAL))?;
+        retry_on_intr(|| sendmsg(&self.0, &parts, &mut ancillary, flags | SendFlags::NOSIGNAL))?;
         Ok(())
     }
 
@@ -63,15 +80,31 @@ impl Channel {
     /// # Errors
     /// Linux refuses, or the message is not of this kind.
     pub fn receive<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+        self.receive_with(RecvFlags::empty())
+    }
+
+    /// The next message, or `None` when there is none yet or the other end is gone; never waits.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub fn receive_now<M: DeserializeOwned>(&self) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
+        self.receive_with(RecvFlags::DONTWAIT)
+    }
+
+    fn receive_with<M: DeserializeOwned>(
+        &self,
+        flags: RecvFlags,
+    ) -> io::Result<Option<(M, Vec<OwnedFd>)>> {
         let mut bytes = vec![0; MESSAGE_BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut bytes)];
-        let received =
-            retry_on_intr(|| recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC));
+        let flags = flags | RecvFlags::CMSG_CLOEXEC;
+        let received = retry_on_intr(|| recvmsg(&self.0, &mut parts, &mut ancillary, flags));
         let received = match received {
             // The other end went with messages unread.
             Err(Errno::CONNRESET) => return Ok(None),
+            Err(Errno::WOULDBLOCK) if flags.contains(RecvFlags::DONTWAIT) => return Ok(None),
             received => received?,
         };
         let messages = ancillary.drain().filter_map(|message| match message {

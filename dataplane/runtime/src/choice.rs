@@ -9,9 +9,9 @@
 
 use crate::attach::{Attachment, Loaded};
 use crate::bpf_link::LeftPrograms;
+use crate::capabilities::missing_capabilities;
 use crate::error::StartError;
 use crate::netlink::{Interface, Netlink};
-use crate::resources::missing_capabilities;
 use crate::topology::{Backend, Topology};
 use recoded_xsk::{ModePreference, XdpMode};
 
@@ -32,7 +32,7 @@ impl Prepared {
     /// Prepares what needs no change on the interface, which may have another program meanwhile.
     ///
     /// # Errors
-    /// As [`Attachment::open`]; what is wrong with programs only where none but AF_XDP will do.
+    /// As [`attach`]; what is wrong with programs only where none but AF_XDP will do.
     pub(crate) fn new(
         topology: &Topology,
         link: usize,
@@ -96,6 +96,29 @@ impl Prepared {
                 Ok(Attachment::none(interface, not_had(&error)))
             }
             outcome => outcome,
+        }
+    }
+}
+
+/// Loads the program for the packets of the neighbours on a link and attaches it: native if the
+/// topology allows and the driver can, generic otherwise. Has the privileged process do so where
+/// there is one.
+///
+/// # Errors
+/// [`StartError::ForeignProgram`], [`StartError::NoNativeXdp`], [`StartError::NotPermitted`],
+/// [`StartError::Program`], [`StartError::NoSuchInterface`], [`StartError::Privileged`].
+pub(crate) fn attach(
+    topology: &Topology,
+    link: usize,
+    netlink: &Netlink,
+) -> Result<Attachment, StartError> {
+    match netlink.privileged() {
+        Some(privileged) if topology.links[link].backend != Backend::Udp => {
+            Attachment::ask(&topology.links[link].interface, privileged)
+        }
+        _ => {
+            let prepared = Prepared::new(topology, link, netlink)?;
+            prepared.attach((topology, link), netlink, &mut LeftPrograms::default())
         }
     }
 }

@@ -20,6 +20,9 @@ pub type Mac = [u8; 6];
 /// Ethernet header bytes, which a link's rate counts and its MTU does not.
 pub const ETHERNET_BYTES: usize = 14;
 
+/// Headers of each hop, by `PeerId`; `None` while it is unresolved.
+pub(crate) type NextHops = Vec<Option<Encap>>;
+
 /// The headers of one next hop.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Encap {

@@ -53,13 +53,14 @@ impl Intake {
         self.lanes.iter().any(|lane| !lane.segments.is_empty())
     }
 
-    /// The next packet: what is left of the last read, or else of a new one.
+    /// The next packet: what is left of the last read, or else, if it `reads`, of a new one.
     #[inline]
-    pub(crate) fn take(&mut self, tunnel: &Tunnel) -> Taken<'_> {
+    pub(crate) fn take(&mut self, tunnel: &Tunnel, reads: bool) -> Taken<'_> {
         for _ in 0..self.lanes.len() {
             let lane = &mut self.lanes[self.turn];
             if lane.segments.is_empty() {
-                match lane.read(tunnel) {
+                let read = if reads { lane.read(tunnel) } else { Ok(false) };
+                match read {
                     Ok(true) => {}
                     Ok(false) => {
                         self.pass();

@@ -45,7 +45,11 @@ mod resources;
 
 mod reserve;
 
-mod feed;
+mod arrived;
+
+mod caught_panics;
+
+mod capabilities;
 
 mod worker;
 
@@ -116,6 +120,8 @@ mod icmp;
 
 mod paths;
 
+mod sent_stream;
+
 mod mtus;
 
 mod talk;
@@ -127,13 +133,16 @@ pub mod report;
 pub mod error;
 
 pub use bpf_link::LeftPrograms;
+pub use caught_panics::is_panic_caught;
 pub use choice::why_udp;
 pub use error::{SnapshotError, StartError};
 pub use host_changes::HostChanges;
 pub use keyring::{SessionReport, Sessions};
 pub use memory::Ways;
 pub use netlink::Interface;
-pub use privileged::{Client, KillSwitch, Left, Privileged, TunnelAddresses};
+pub use privileged::{
+    Client, Inherited, KillSwitch, Left, Privileged, TunnelAddresses, TunnelQueues,
+};
 /// What one of so many workers allocates for the packets of one tunnel that wait.
 pub use queue::memory_bytes as tunnel_queue_bytes;
 /// The offload queue, for the code that opens accelerators and sets the mode.
@@ -156,4 +165,3 @@ pub use topology::{
     TopologyError, TunnelConfig, tunnel_mtu_min,
 };
 pub use udp::ROOM_BYTES as UDP_SOCKET_BYTES;
-pub use worker::is_panic_caught;

@@ -14,7 +14,7 @@ use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::node::{Node, Reopening};
 use crate::port::LinkMode;
 use crate::report::LinkStatus;
-use crate::resources::{LinkState, missing, status, waits};
+use crate::resources::{LinkState, Sources, missing, status, waits};
 use crate::snapshot;
 use crate::suspension::Since;
 use crate::topology::Backend;
@@ -22,13 +22,6 @@ use recoded_xsk::Queues;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-
-/// What the thread hears from.
-pub(crate) struct Sources {
-    pub(crate) netlink: Netlink,
-    pub(crate) events: LinkEvents,
-    pub(crate) icmp: Icmp,
-}
 
 /// Watches until `stop` hangs up.
 pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiver<()>) {

@@ -4,7 +4,7 @@
 
 use crate::netlink::Netlink;
 use crate::node::Node;
-use crate::paths::Flow;
+use crate::sent_stream::Flow;
 use crate::topology::{TunnelConfig, tunnel_mtu_min};
 use std::collections::BTreeSet;
 

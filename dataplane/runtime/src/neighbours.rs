@@ -10,7 +10,7 @@
 //! Not done here: choosing another hop when one is gone. Packets to an unresolved hop are dropped
 //! and counted by the worker.
 
-use crate::encap::{Encap, Mac};
+use crate::encap::{Encap, Mac, NextHops};
 use crate::netlink::{Neighbour, Netlink};
 use crate::shared::Shared;
 use crate::slot::Slot;
@@ -21,9 +21,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Headers of each hop, by `PeerId`; `None` while it is unresolved.
-pub(crate) type NextHops = Vec<Option<Encap>>;
 
 /// A hop as the neighbour thread needs it.
 #[derive(Clone, PartialEq, Debug)]

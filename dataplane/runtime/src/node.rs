@@ -215,7 +215,7 @@ impl Node {
         if reason == Reopening::Back {
             // The interface may be the same one under its old name again.
             steering.attachments[link].detach();
-            steering.replace(link, Attachment::open(&self.topology, link, netlink)?);
+            steering.replace(link, choice::attach(&self.topology, link, netlink)?);
         }
         let mut workers = self.workers();
         steering.release_sockets();
@@ -302,7 +302,7 @@ impl Node {
         if is_undecided {
             let mut topology = self.topology.clone();
             topology.links[link].backend = Backend::Auto;
-            let attachment = Attachment::open(&topology, link, netlink)?;
+            let attachment = choice::attach(&topology, link, netlink)?;
             let is_udp = attachment.backend() == Backend::Udp;
             return Ok(is_udp.then(|| attachment.mode().1.to_owned()));
         }

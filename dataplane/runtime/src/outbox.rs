@@ -7,11 +7,11 @@
 //! after it was made.
 
 use crate::accelerator::Accelerator;
+use crate::encap::NextHops;
 use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::guard::Guard;
 use crate::handover::Owners;
 use crate::merge::{Merger, Write};
-use crate::neighbours::NextHops;
 use crate::opening::Counter;
 use crate::pacing::Pacer;
 use crate::planning::Desk;

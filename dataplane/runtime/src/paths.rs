@@ -10,6 +10,7 @@ use crate::mtus::Mtus;
 use crate::netlink::Netlink;
 use crate::node::Node;
 use crate::report::WorkerPart;
+use crate::sent_stream::Flow;
 use crate::snapshot::ip_packet_bytes;
 use crate::topology::Topology;
 use crossbeam::channel::{Receiver, RecvTimeoutError};
@@ -39,28 +40,6 @@ pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
         }
         carriers.follow(node, netlink, &flows);
         mtus.follow(node, netlink, &flows);
-    }
-}
-
-/// A stream that this node sends.
-#[derive(Debug)]
-pub(crate) struct Flow {
-    pub(crate) id: u32,
-    /// Of a source.
-    tunnel: Option<TunnelId>,
-    next_hops: Vec<NextHop>,
-    /// Bytes of the longest IP packet that the path carries, where longer ones vanish.
-    pub(crate) packet_bytes: Option<usize>,
-}
-
-impl Flow {
-    /// Whether it reads from the tunnel of this index.
-    pub(crate) fn reads(&self, tunnel: usize) -> bool {
-        self.tunnel.is_some_and(|it| usize::from(it.0) == tunnel)
-    }
-
-    fn is_silent(&self) -> bool {
-        self.next_hops.iter().all(NextHop::is_silent)
     }
 }
 

@@ -8,8 +8,9 @@
 //!
 //! Nothing behind this knows which it is.
 
-use crate::attach::Verdicts;
+use crate::arrived::{Arrived, BURST_PACKETS};
 use crate::encap::Encap;
+use crate::report::Verdicts;
 use crate::report::{ByQueue, LinkCounters, unparsed};
 use crate::roaming::{Lookout, Near};
 use crate::udp::UdpSocket;
@@ -20,24 +21,10 @@ use recoded_xsk::{ActiveMode, Received, Socket, Umem};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// Packets per burst, of a socket or of a tunnel: enough to spread the cost of a ring poll, few
-/// enough that no link waits long for another.
-pub(crate) const BURST_PACKETS: usize = 64;
-
 /// A worker's sockets on a link.
 pub(crate) enum Port {
     Xdp(Box<XdpPort>),
     Udp(Box<UdpSocket>),
-}
-
-/// A packet that arrived for us; its owner holds one reference to its frame.
-pub(crate) struct Arrived {
-    /// The UDP payload.
-    pub(crate) payload: Span,
-    /// Who sent it.
-    pub(crate) source: SocketAddr,
-    /// DSCP and ECN bits of its IP header.
-    pub(crate) traffic_class: u8,
 }
 
 /// What a packet is to be sent with.

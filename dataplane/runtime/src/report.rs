@@ -1,14 +1,17 @@
 //! Reports of a running node. Plain values; workers publish their part in housekeeping.
 
-use crate::attach::Verdicts;
 use crate::keyring::Sessions;
 use crate::talk::Talked;
 use recoded_pipeline::params::Nanos;
 use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
+use recoded_wire::steer::Verdict;
 use recoded_xsk::{FrameGauge, SocketStatistics};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+
+/// Counters of [`Verdict`], in their order.
+pub(crate) type Verdicts = [u64; Verdict::COUNT as usize];
 
 pub use recoded_counters::link::{IcmpErrors, LinkCounters, Unparsed};
 pub use recoded_counters::tunnel::TunnelCounters;

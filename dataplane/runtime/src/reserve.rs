@@ -4,9 +4,9 @@
 //! A process that waits to take over from another one has them by then.
 
 use crate::error::StartError;
-use crate::resources::raise_memlock;
 use crate::topology::Topology;
 use recoded_xsk::{FrameSize, Umem};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// The frames of some workers, for AF_XDP sockets.
 #[derive(Debug, Default)]
@@ -37,5 +37,13 @@ impl Reserve {
         let is_wanted = |umem: &Umem| umem.gauge().total == frames && umem.frame_size() == size;
         let reserved = self.umems.pop().filter(is_wanted);
         reserved.map_or_else(|| Ok(Umem::of(frames, size)?), Ok)
+    }
+}
+
+/// UMEMs and, before Linux 5.11, BPF maps count against this limit. Where it may not be raised the
+/// UMEM says whether it was too low.
+pub(crate) fn raise_memlock() {
+    if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
+        tracing::debug!(%error, "the memlock limit stays as it is");
     }
 }

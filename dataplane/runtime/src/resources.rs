@@ -6,17 +6,17 @@
 //! thread is started here, so that whatever confines this thread confines them all.
 
 use crate::attach::Attachment;
-use crate::choice::{CONFIGURED, settled};
+use crate::capabilities::{TUNNEL_CAPABILITY, missing_capabilities};
+use crate::choice::{self, CONFIGURED, settled};
 use crate::error::StartError;
 use crate::icmp::Icmp;
-use crate::links::Sources;
 use crate::memory::{Memory, Ways};
 use crate::netlink::{Interface, LinkEvents, Netlink};
 use crate::own;
 use crate::port::LinkMode;
 use crate::privileged::Client;
 use crate::report::LinkStatus;
-use crate::reserve::Reserve;
+use crate::reserve::{Reserve, raise_memlock};
 use crate::shared::LinkNow;
 use crate::slot::Slot;
 use crate::sockets::{Refused, WorkerResources, enter_sockets, open_workers, queues_of, served};
@@ -24,8 +24,6 @@ use crate::topology::{Backend, LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
 use crate::wake::Waker;
 use recoded_xsk::{ActiveMode, FrameSize, Queues, SocketMode};
-use rustix::process::{Resource, Rlimit, setrlimit};
-use rustix::thread::{CapabilitySet, capabilities};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -50,6 +48,13 @@ pub struct Resources {
     pub(crate) link_sources: Sources,
     pub(crate) topology: Topology,
     pub(crate) is_sealed: bool,
+}
+
+/// What the thread hears from.
+pub(crate) struct Sources {
+    pub(crate) netlink: Netlink,
+    pub(crate) events: LinkEvents,
+    pub(crate) icmp: Icmp,
 }
 
 /// What is known of a link once it is open.
@@ -296,7 +301,7 @@ fn open_links(
     let interfaces: Vec<Interface> =
         names.map(|name| netlink.interface(name)).collect::<Result<_, _>>()?;
     let open = |(link, interface)| {
-        let attachment = Attachment::open(topology, link, netlink)?;
+        let attachment = choice::attach(topology, link, netlink)?;
         let found = Found::new(topology, link, &attachment, netlink, interface)?;
         Ok((found, attachment))
     };
@@ -313,7 +318,7 @@ fn find_links(
     let find = |(index, link): (usize, &LinkConfig)| {
         let open = |interface: Interface| {
             let lacks = own::address(topology, index, netlink, &interface).err();
-            let attachment = Attachment::open(topology, index, netlink)
+            let attachment = choice::attach(topology, index, netlink)
                 .map_err(|error| lacks.filter(|_| error.is_absence()).unwrap_or(error))?;
             let found = Found::new(topology, index, &attachment, netlink, interface)?;
             Ok((found, attachment))
@@ -373,30 +378,6 @@ pub(crate) fn check_capabilities(topology: &Topology) -> Result<(), StartError> 
     match !topology.tunnels.is_empty() && missing.contains(&TUNNEL_CAPABILITY) {
         true => Err(StartError::NoTunnels),
         false => Ok(()),
-    }
-}
-
-/// Capabilities that AF_XDP needs and this process lacks; none where Linux does not say.
-pub(crate) fn missing_capabilities() -> Vec<&'static str> {
-    let Ok(sets) = capabilities(None) else { return Vec::new() };
-    let needed = [
-        (TUNNEL_CAPABILITY, CapabilitySet::NET_ADMIN),
-        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
-        ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
-        ("CAP_PERFMON", CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN),
-    ];
-    let missing = needed.into_iter().filter(|(_, any)| !sets.effective.intersects(*any));
-    missing.map(|(name, _)| name).collect()
-}
-
-/// What tunnels need.
-const TUNNEL_CAPABILITY: &str = "CAP_NET_ADMIN";
-
-/// UMEMs and, before Linux 5.11, BPF maps count against this limit. Where it may not be raised the
-/// UMEM says whether it was too low.
-pub(crate) fn raise_memlock() {
-    if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
-        tracing::debug!(%error, "the memlock limit stays as it is");
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{SnapshotError, StartError};
 use crate::guard::Guard;
 use crate::keyer::{Keyer, MAIL};
 use crate::keyring::{Keyring, Letter, Rings};
-use crate::links::{self, Sources};
+use crate::links;
 use crate::memory::Memory;
 use crate::neighbours::{self, NeighbourTask};
 use crate::netlink::Netlink;
@@ -14,7 +14,7 @@ use crate::pacing::Pacer;
 use crate::paths;
 use crate::planning;
 use crate::report::{IcmpErrors, RuntimeReport};
-use crate::resources::{LinkState, Resources};
+use crate::resources::{LinkState, Resources, Sources};
 use crate::shared::{Clock, Shared};
 use crate::slot::Slot;
 use crate::snapshot;
@@ -245,6 +245,25 @@ impl Runtime {
             tunnel.counters.recreated = self.watch.recreated(index);
         }
         report
+    }
+
+    /// Leaves what waits in tunnels to the process that takes over: workers read no more from them,
+    /// and go on with what they have read until [`Runtime::has_left`].
+    pub fn leave(&self) {
+        self.node.shared.leave.begin();
+        self.node.shared.wake_all();
+    }
+
+    /// Whether what was read before [`Runtime::leave`] has arrived at the next hops and had time to
+    /// arrive at the sink; true 200 ms later in any case.
+    pub fn has_left(&self) -> bool {
+        self.node.shared.leave.is_done()
+    }
+
+    /// Ends the workers after [`Runtime::leave`], with what they hold written to sockets and
+    /// tunnels. All else ends with this process.
+    pub fn end_workers(&self) {
+        self.node.stop_workers();
     }
 
     /// Stops: no more packets enter, open units are closed and sent, XDP programs and tunnels are

@@ -1,7 +1,7 @@
 //! What the threads of a node share: published values, a stop flag, and each worker's report.
 
+use crate::encap::NextHops;
 use crate::handover::{Inbox, Owners};
-use crate::neighbours::NextHops;
 use crate::port::Port;
 use crate::report::WorkerPart;
 use crate::slot::Slot;
@@ -14,6 +14,42 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// What workers do when another process takes over. Relaxed: they guard no other memory.
+pub(crate) struct Leave {
+    begun: AtomicBool,
+    /// By worker: nothing waits there any more.
+    done: Vec<CachePadded<AtomicBool>>,
+}
+
+impl Leave {
+    fn new(workers: usize) -> Leave {
+        Leave {
+            begun: AtomicBool::new(false),
+            done: (0..workers).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    /// Whether nothing is to be read from tunnels any more.
+    #[inline]
+    pub(crate) fn is_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that nothing waits at a worker.
+    pub(crate) fn note_done(&self, worker: usize) {
+        self.done[worker].store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing waits at any worker.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.iter().all(|done| done.load(Ordering::Relaxed))
+    }
+}
 
 /// The properties of a link that workers use, which may change while they run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -66,6 +102,8 @@ pub(crate) struct Shared {
     /// Stored with Release by the control side after the sockets left their maps, loaded with
     /// Acquire by workers: what they then receive is the last.
     pub(crate) stop: AtomicBool,
+    /// Whether another process takes over: tunnels are left to it.
+    pub(crate) leave: Leave,
     /// Edition each worker has adopted: Release there, Acquire where it is read. Padded, so that
     /// workers do not write to each other's cache lines.
     pub(crate) editions: Vec<CachePadded<AtomicU64>>,
@@ -113,6 +151,7 @@ impl Shared {
             unused_offloads: links.iter().map(|_| UnusedOffloads::default()).collect(),
             links: Slot::new(links),
             stop: AtomicBool::new(false),
+            leave: Leave::new(wakers.len()),
             editions: wakers.iter().map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             owners: Slot::new(Owners::new()),
             stage_bytes: Arc::default(),

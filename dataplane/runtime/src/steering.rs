@@ -1,7 +1,8 @@
 //! The XDP side of the flows: which program of which interface accepts which flow.
 
-use crate::attach::{Attachment, Verdicts};
+use crate::attach::Attachment;
 use crate::error::SnapshotError;
+use crate::report::Verdicts;
 use recoded_pipeline::params::Snapshot;
 use recoded_wire::steer::Verdict;
 use std::collections::BTreeSet;

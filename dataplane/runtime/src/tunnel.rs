@@ -215,36 +215,54 @@ impl Tunnel {
                 netlink.add_address(&config.name, *address)?;
             }
         }
-        if let Some(segments) = plan.segments_max
-            && let Err(error) = netlink.limit_segments(&config.name, segments)
-        {
-            tracing::debug!(%error, tunnel = config.name, "Linux keeps its own limit of segments");
-        }
+        limit_segments(plan, netlink);
         if extent != Extent::Left {
             queues[0].enabled(true).map_err(failed("bring up"))?;
         }
         let (offload, reason) = granted(&queues[0], reason);
         let queues = queues.iter().map(|queue| queue.as_fd().try_clone_to_owned());
         let queues = queues.collect::<Result<_, _>>().map_err(failed("keep a queue of"))?;
-        Ok(Tunnel::of_queues(plan, queues, offload, reason))
+        Ok(Tunnel::of_queues(config.name.clone(), queues, offload, reason).with_mtu(config.mtu))
     }
 
-    /// A tunnel that is up, with its address, MTU and carrier, behind these descriptors.
+    /// A tunnel that is up, with its address and carrier, behind these descriptors.
     pub(crate) fn of_queues(
-        plan: &TunnelPlan,
+        name: String,
         queues: Vec<OwnedFd>,
         offload: Offload,
         reason: String,
     ) -> Tunnel {
         Tunnel {
-            name: plan.config.name.clone(),
+            name,
             queues,
             offload,
             reason,
             is_gone: AtomicBool::new(false),
             has_carrier: AtomicBool::new(true),
-            mtu: AtomicU16::new(plan.config.mtu),
+            mtu: AtomicU16::new(0),
         }
+    }
+
+    /// The same, which has this MTU.
+    pub(crate) fn with_mtu(self, mtu: u16) -> Tunnel {
+        self.mtu.store(mtu, Relaxed);
+        self
+    }
+
+    /// Whether this tunnel, of which the program before left the queues, still is what `plan`
+    /// wants. If so, it is given the MTU, the carrier and the limits that it has at a start.
+    pub(crate) fn adopts(&self, plan: &TunnelPlan, netlink: &Netlink) -> Result<bool, StartError> {
+        let config = &plan.config;
+        if self.queues() != plan.queues || self.look() || !netlink.exists(&config.name)? {
+            return Ok(false);
+        }
+        // It may have followed a path.
+        self.set_mtu(config.mtu, netlink)?;
+        if let Err(error) = self.set_carrier(true, netlink) {
+            tracing::debug!(%error, tunnel = config.name, "its carrier stays what it is");
+        }
+        limit_segments(plan, netlink);
+        Ok(true)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -382,6 +400,16 @@ fn segments_max(rate_mbit: f64, mtu: u16) -> u32 {
     let bytes = rate_mbit * 1e6 / 8.0 * PLACE_SECONDS;
     // The cast saturates.
     ((bytes / f64::from(mtu)) as u32).clamp(1, SEGMENTS_MAX)
+}
+
+/// Has Linux leave no more packets to be split in one read than `plan` says.
+fn limit_segments(plan: &TunnelPlan, netlink: &Netlink) {
+    let name = &plan.config.name;
+    if let Some(segments) = plan.segments_max
+        && let Err(error) = netlink.limit_segments(name, segments)
+    {
+        tracing::debug!(%error, tunnel = name, "Linux keeps its own limit of segments");
+    }
 }
 
 /// What an interface that is made now is given; it is brought up later.

@@ -12,24 +12,24 @@
 //! allocates when a snapshot, a neighbour or a tunnel changes and when it publishes a report, never
 //! per packet.
 
+mod ingress;
+
 mod near;
 
 mod offloads;
 
 mod renewal;
 
-pub use renewal::is_panic_caught;
-pub(crate) use renewal::whole;
-
 use crate::accelerator::Accelerator;
-use crate::attach::Verdicts;
+use crate::arrived::{Arrived, BURST_PACKETS};
+use crate::caught_panics::whole;
 use crate::encap::header_bytes;
-use crate::feed::Source;
 use crate::opening::Reply;
 use crate::outbox::Outbox;
 use crate::pacing::Pacer;
-use crate::port::{Arrived, BURST_PACKETS, Port};
+use crate::port::Port;
 use crate::queue::FairQueue;
+use crate::report::Verdicts;
 use crate::report::{ByQueue, LinkPart, WorkerPart, WorkerReport};
 use crate::roaming::{Lookout, Near, Place, Senders};
 use crate::segmentation::Segmentation;
@@ -37,6 +37,7 @@ use crate::shared::{Clock, NewPort, Shared};
 use crate::topology::{Idle, Topology, TunnelConfig};
 use crate::tunnel::Tunnels;
 use crate::wake::Sleeper;
+use ingress::Source;
 use recoded_pipeline::egress::{Egress, Origin, Outer};
 use recoded_pipeline::params::{Nanos, Snapshot};
 use recoded_pipeline::{Datagram, Pipeline};
@@ -104,6 +105,8 @@ pub(crate) struct State {
     tick_at: Option<Nanos>,
     housekeeping_at: Nanos,
     worked_at: Nanos,
+    /// Since when another process is about to take over.
+    pub(crate) leaves_from: Option<Nanos>,
     /// Refusals of memory that were looked after.
     refusals_seen: u64,
     /// How often this worker panicked and was made anew.
@@ -236,6 +239,7 @@ impl Worker {
             }
             self.give_back(now);
         }
+        self.look_at_leaving(now);
         if !worked {
             self.rest(now, sleeper);
         }
@@ -487,6 +491,9 @@ impl Worker {
                 until = until.min(now + COMPLETE_NANOS);
             }
         }
+        if self.shared.leave.is_begun() {
+            until = until.min(now + COMPLETE_NANOS);
+        }
         if self.outbox.accelerator.as_ref().is_some_and(Accelerator::is_waiting) {
             until = until.min(now + COLLECT_NANOS);
         }
@@ -502,15 +509,18 @@ impl Worker {
         inbox.sleeps(false);
     }
 
-    /// Closes what is open and waits until Linux has sent it, for a bounded time.
+    /// Closes what is open and waits until Linux has sent it, for a bounded time: little where
+    /// another process takes over, which gets what comes meanwhile.
     fn drain(&mut self) {
         let now = self.clock.now();
         self.outbox.now = now;
-        while self.round(now) && self.clock.now() < now + DRAIN_NANOS {}
+        let is_left = self.shared.leave.is_begun();
+        let patience = if is_left { LAST_NANOS } else { DRAIN_NANOS };
+        while !is_left && self.round(now) && self.clock.now() < now + patience {}
         self.pipeline.drain(&mut self.umem, &mut self.outbox, now);
         self.outbox.flush(&mut self.umem, &mut self.ports);
         self.outbox.flush_tunnels();
-        while self.clock.now() < now + DRAIN_NANOS {
+        while self.clock.now() < now + patience {
             let mut pending = 0;
             let Outbox { links_now, links, .. } = &mut self.outbox;
             for ((port, link), counters) in self.ports.iter_mut().zip(links_now.iter()).zip(links) {
@@ -577,3 +587,5 @@ const PANIC_VARIABLE: &str = "RECODED_TEST_PANIC_MILLIS";
 const SPIN_VARIABLE: &str = "RECODED_TEST_SPIN_MILLIS";
 /// Longest time to send the remaining packets at the end.
 const DRAIN_NANOS: Nanos = 500_000_000;
+/// The same where another process waits to take over: a burst takes less.
+const LAST_NANOS: Nanos = 5_000_000;

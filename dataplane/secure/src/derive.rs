@@ -18,7 +18,6 @@ use hkdf::Hkdf;
 use sha2::Sha256;
 
 use crate::envelope::{Opener, Sealer, Suite};
-use crate::homomorphic::{ColumnSeed, Strength};
 use crate::secret::Secret;
 
 /// What every label begins with.
@@ -44,17 +43,6 @@ impl Secrets {
         let info = [LABEL_PREFIX.as_bytes(), label.as_bytes(), &[0], context];
         hkdf.expand_multi_info(&info, key.expose_mut()).expect("keys are shorter than 255 hashes");
         key
-    }
-
-    /// Seeds of all columns of homomorphic tags. The source and the sink need all of them; a relay
-    /// gets some.
-    #[must_use]
-    pub fn column_seeds(&self, strength: Strength) -> Vec<ColumnSeed> {
-        (0..strength.columns() as u8).map(|column| self.column_seed(column)).collect()
-    }
-
-    pub(crate) fn column_seed(&self, column: u8) -> ColumnSeed {
-        ColumnSeed { column, seed: self.key("column", &[column]) }
     }
 
     /// Seals source packets; `key_id` tells the receiver which key that is.

@@ -63,6 +63,19 @@ pub struct ColumnSeed {
     pub seed: Secret<32>,
 }
 
+impl Secrets {
+    /// Seeds of all columns of homomorphic tags. The source and the sink need all of them; a relay
+    /// gets some.
+    #[must_use]
+    pub fn column_seeds(&self, strength: Strength) -> Vec<ColumnSeed> {
+        (0..strength.columns() as u8).map(|column| self.column_seed(column)).collect()
+    }
+
+    pub(crate) fn column_seed(&self, column: u8) -> ColumnSeed {
+        ColumnSeed { column, seed: self.key("column", &[column]) }
+    }
+}
+
 /// What numbers its symbols by itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Space {

@@ -4,7 +4,8 @@
 //! (version, type, shard); whether a flow may use what a packet says is the pipeline's decision.
 //! Every value comes from the network: nothing here panics or allocates.
 
-use crate::shard::SHARDS_MAX;
+/// Most shards of a flow.
+pub const SHARDS_MAX: usize = 16;
 
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 16;

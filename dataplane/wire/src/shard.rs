@@ -6,10 +6,8 @@
 //! what another queue received. The source sends every inner flow by one shard, so that its packets
 //! arrive in order.
 
+pub use crate::header::SHARDS_MAX;
 use crate::header::{FLOW_OFFSET, HEADER_BYTES, SHARD_OFFSET, word};
-
-/// Most shards of a flow.
-pub const SHARDS_MAX: usize = 16;
 
 /// First port of the range used (the IANA dynamic range).
 const PORT_FIRST: u16 = 49152;

@@ -22,7 +22,7 @@ use recoded_wire::stream::{
 use recoded_wire::window::write_header;
 
 use crate::random::{Random, Stream};
-use crate::scenario::FLOW;
+use crate::traffic::FLOW;
 
 /// Longest forged packet: what fits an Ethernet frame.
 const BYTES_MAX: usize = 1472;

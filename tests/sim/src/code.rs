@@ -7,12 +7,12 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::open::{SIZE_MIN, WINDOW_MIN};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, TunnelId, WindowParams};
+use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, WindowParams};
 use recoded_wire::header::PacketType;
 use recoded_wire::stream::STREAM_LOG2_MIN;
 
 use crate::random::Random;
-use crate::scenario::{Traffic, UP};
+use crate::traffic::{TUNNEL, Traffic, UP};
 
 /// Most frames that a relay or an edge needs beyond what its table holds.
 const FRAMES_SPARE: usize = 256;
@@ -28,9 +28,6 @@ const STREAM_MIN: usize = 1 << STREAM_LOG2_MIN;
 
 /// Bytes of a symbol of a sliding window beside the IP packet.
 const ADU_HEADER_BYTES: usize = 3;
-
-/// Tunnel of an edge.
-pub(crate) const TUNNEL: TunnelId = TunnelId(0);
 
 /// Which code a scenario's flow uses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

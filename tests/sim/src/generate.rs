@@ -10,7 +10,8 @@ use crate::code::{self, Code};
 use crate::link::{Link, Rate};
 use crate::protection::Protection;
 use crate::random::{Random, Stream};
-use crate::scenario::{Change, Hop, Promise, Scenario, Threads, Traffic};
+use crate::scenario::{Change, Hop, Promise, Scenario, Threads};
+use crate::traffic::Traffic;
 use crate::trouble::Trouble;
 
 /// Symbols times nodes of one run: a few ten milliseconds of work.
@@ -20,7 +21,6 @@ const WORK: usize = 4000;
 const TABLE_SYMBOLS: usize = 2048;
 const TABLE_SYMBOLS_LONG: usize = 512;
 const LONG_HOPS: usize = 12;
-
 /// Packets of each shard that enter alone before and after the bursts: that the sink hears of none
 /// of them is unlikely enough.
 const ALONE: u32 = 5;

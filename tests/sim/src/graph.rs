@@ -9,10 +9,12 @@
 use recoded_code::theory::LossModel;
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Redundancy, Role, Spread};
 
-use crate::code::{Code, TUNNEL};
+use crate::code::Code;
 use crate::link::Link;
 use crate::random::{Random, Stream};
-use crate::scenario::{Change, DOWN, Hop, Scenario, Traffic, UP, flow_params, is_up};
+use crate::scenario::{Change, Hop, Scenario, flow_params};
+use crate::traffic::TUNNEL;
+use crate::traffic::{DOWN, Traffic, UP, is_up};
 
 /// One seed in so many draws a graph.
 const ONE_IN: u64 = 8;

@@ -15,6 +15,10 @@
 
 #![forbid(unsafe_code)]
 
+mod traffic;
+
+mod results;
+
 mod scenario;
 
 mod code;
@@ -69,10 +73,11 @@ pub use delay::Delays;
 pub use generate::Weather;
 pub use link::{Link, LinkCounters, Rate};
 pub use run_report::{Rank, RunReport};
-pub use scenario::{Change, Hop, Pauses, Promise, Scenario, Threads, Traffic};
+pub use scenario::{Change, Hop, Promise, Scenario, Threads};
 pub use summary::{Described, Summary};
 pub use sweep::{Failure, Found, Swept, sweep};
 pub use trace::Step;
+pub use traffic::{Pauses, Traffic};
 pub use violation::Violation;
 
 /// Plays a scenario to its end.

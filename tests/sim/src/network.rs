@@ -23,11 +23,13 @@ use crate::code::Bounds;
 use crate::graph::Wires;
 use crate::hop_tags::HopKeys;
 use crate::link::{Channel, Link};
-use crate::node::{HandedOver, Make, Node, Results, Sent};
+use crate::node::{Make, Node};
 use crate::oracle::Oracle;
+use crate::results::{HandedOver, Results, Sent};
 use crate::run_report::RunReport;
-use crate::scenario::{Change, FLOW, Scenario, is_up};
+use crate::scenario::{Change, Scenario};
 use crate::trace::Step;
+use crate::traffic::{FLOW, is_up};
 use crate::violation::Violation;
 
 /// After the last input everything must come to rest within this time: four rounds of repair and

@@ -10,33 +10,11 @@ use crate::code::Bounds;
 use crate::crew::Crew;
 use crate::keys::Keys;
 use crate::random::{Random, Stream};
-use crate::scenario::{FLOW, Threads};
+use crate::results::{HandedOver, Results};
+use crate::scenario::Threads;
+use crate::traffic::FLOW;
 use crate::violation::Violation;
 use crate::worker::Worker;
-
-/// A packet sent.
-pub(crate) struct Sent {
-    pub hop: PeerId,
-    pub source_port: u16,
-    pub payload: Vec<u8>,
-}
-
-/// A packet given to the worker that has its shard.
-pub(crate) struct HandedOver {
-    pub worker: usize,
-    pub peer: PeerId,
-    pub payload: Vec<u8>,
-}
-
-/// What a call to a node yields: packets to the network, to the tunnel and to other workers, and
-/// stages that a worker asked for.
-#[derive(Default)]
-pub(crate) struct Results {
-    pub sent: Vec<Sent>,
-    pub delivered: Vec<Vec<u8>>,
-    pub handed_over: Vec<HandedOver>,
-    pub asked: Vec<(usize, OpenRequest)>,
-}
 
 /// What a node is made of, beside its parameters.
 #[derive(Copy, Clone)]

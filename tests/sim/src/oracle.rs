@@ -7,7 +7,8 @@ use std::ops::Range;
 use recoded_pipeline::params::Nanos;
 
 use crate::delay::Delays;
-use crate::scenario::{Promise, Traffic};
+use crate::scenario::Promise;
+use crate::traffic::Traffic;
 use crate::violation::Violation;
 
 /// Where an IPv4 header has options, which are the number of the packet, and where the ports of its

@@ -9,7 +9,8 @@ use crate::code;
 use crate::delay::Delays;
 use crate::link::Link;
 use crate::run_report::RunReport;
-use crate::scenario::{Change, Pauses, Scenario, Threads};
+use crate::scenario::{Change, Scenario, Threads};
+use crate::traffic::Pauses;
 
 /// Shows a scenario.
 pub struct Described<'a>(pub &'a Scenario);

@@ -8,7 +8,8 @@ use recoded_wire::header::PacketType;
 use crate::attack::{Attack, Forgery, Knowledge};
 use crate::code::Code;
 use crate::random::{Random, Stream};
-use crate::scenario::{Change, Pauses, Scenario, Traffic};
+use crate::scenario::{Change, Scenario};
+use crate::traffic::{Pauses, Traffic};
 
 /// Of what a link carries, so much is forged where delivery is promised and nothing authenticates
 /// packets: an attacker who forges more can do harm.

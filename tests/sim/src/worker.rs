@@ -20,8 +20,8 @@ use crate::code::Bounds;
 use crate::crew::Crew;
 use crate::frames::WatchedFrames;
 use crate::hops::Hops;
-use crate::node::{HandedOver, Results, Sent};
-use crate::scenario::is_up;
+use crate::results::{HandedOver, Results, Sent};
+use crate::traffic::is_up;
 use crate::violation::Violation;
 
 /// Packets that stay in the transmit ring while the worker goes on, and must not change meanwhile.

@@ -15,7 +15,7 @@ use recoded_wire::stream::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{Header, common};
+use crate::common_header::{Header, common};
 use crate::{Hex, symbols};
 
 /// A packet of a stream.

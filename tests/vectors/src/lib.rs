@@ -11,6 +11,8 @@ mod hex;
 
 pub mod field;
 
+mod common_header;
+
 pub mod wire;
 
 pub mod hops;

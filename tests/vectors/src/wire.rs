@@ -5,15 +5,16 @@ use recoded_wire::coded::{Block, CodedHeader, coding_offset, log2_ceil, write_in
 use recoded_wire::feedback::{
     FeedbackHeader, FlowReport, HopReport, Item, Nack, SizeReport, Writer,
 };
-use recoded_wire::header::{self, Flags, HEADER_BYTES, PacketType};
+use recoded_wire::header::{Flags, HEADER_BYTES, PacketType};
 use recoded_wire::window::write_header;
 use serde::{Deserialize, Serialize};
 
+pub use crate::common_header::Header;
+use crate::common_header::common;
 use crate::hops::{self, Announced, Handshake, Link, Stream, links, streams};
 use crate::{Hex, symbols};
 
 const SYMBOL_BYTES: usize = 16;
-const FLOW: u32 = 0x0102_0304;
 const BATCH_SIZE_MAX: u16 = 128;
 
 /// The document.
@@ -33,26 +34,6 @@ pub struct Document {
     pub handshake: Vec<Handshake>,
     /// Announcements of neighbours, without tags of hops.
     pub announcement: Vec<Announced>,
-}
-
-/// What every packet says.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Header {
-    /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback, 5 stream, 6 link report,
-    /// 7 message of a handshake, 8 announcement.
-    pub packet_type: u8,
-    /// Flags with the field code.
-    pub flags: u8,
-    /// Parameter epoch.
-    pub epoch: u8,
-    /// Shard of the flow.
-    pub shard: u8,
-    /// Flow id.
-    pub flow: u32,
-    /// Link sequence number.
-    pub link_sequence: u32,
-    /// Hops travelled.
-    pub hop_index: u8,
 }
 
 /// A packet of a generation or batch.
@@ -185,15 +166,6 @@ pub enum Report {
     },
 }
 
-impl From<header::Header> for Header {
-    fn from(header: header::Header) -> Self {
-        let header::Header { packet_type, flags, epoch, shard, flow, link_sequence, hop_index } =
-            header;
-        let (packet_type, flags) = (packet_type as u8, flags.0);
-        Self { packet_type, flags, epoch, shard, flow, link_sequence, hop_index }
-    }
-}
-
 impl From<Block> for BlockWord {
     fn from(block: Block) -> Self {
         let Block { number, batch, source_symbols, full_log2, profile, generator_bits, interleave } =
@@ -250,18 +222,6 @@ pub fn document() -> Document {
         link: links(),
         handshake: hops::handshakes(),
         announcement: hops::announcements(),
-    }
-}
-
-pub(crate) fn common(packet_type: PacketType, flags: u8, number: u8) -> header::Header {
-    header::Header {
-        packet_type,
-        flags: Flags(flags),
-        epoch: 253u8.wrapping_add(number),
-        shard: number * 5 % 16,
-        flow: FLOW,
-        link_sequence: u32::MAX - 3 + u32::from(number % 4),
-        hop_index: number,
     }
 }
 

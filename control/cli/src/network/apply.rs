@@ -12,17 +12,15 @@
 //!
 //! A box that is lost after 3 goes back by itself, configuration and file, when its time is over.
 
+use super::applied::{Applied, PAUSE, failed};
 use super::script::Place;
 use super::ssh::{Answer, NoAnswer};
-use super::status::{
-    Condition, Found, LOOK_SECONDS, conditions, finding, findings, refused, values,
-};
+use super::status::{Condition, Found, LOOK_SECONDS, conditions, finding, findings, values};
 use super::{Boxes, Told, check, start, worse};
 use crate::table::{Align, table};
 use recoded_api::exit;
 use recoded_api::v1::Reloaded;
 use recoded_network::Node;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -30,29 +28,6 @@ use Align::Left;
 
 /// Least part of the time for confirming that is left for confirming.
 const CONFIRM_PART: u32 = 3;
-
-/// Pause between two looks.
-pub(super) const PAUSE: Duration = Duration::from_millis(500);
-
-/// What became of a box.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Applied {
-    node: String,
-    /// same, differs, absent; -.
-    file: &'static str,
-    /// Worst cost of what changed: live, flow, gap; -.
-    cost: String,
-    /// in force; written: no daemon runs there; started: it does, by this; unchanged; back: as it
-    /// was before; lost: goes back by itself when the time is over.
-    pub(super) state: &'static str,
-    pub(super) findings: Vec<Found>,
-    /// Whether a configuration waits to be confirmed.
-    #[serde(skip)]
-    waits: bool,
-    /// Whether the file was put in place.
-    #[serde(skip)]
-    committed: bool,
-}
 
 /// All boxes over to their files.
 pub fn run(boxes: &Boxes, seconds: u64, start: bool, json: bool) -> Result<Told, crate::Failure> {
@@ -166,18 +141,6 @@ fn written(boxes: &Boxes, all: &mut [Applied]) -> Result<u8, crate::Failure> {
         }
     }
     Ok(code)
-}
-
-/// What is wrong with an answer, if anything is.
-pub(super) fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, Found)> {
-    match answer {
-        Ok(answer) if answer.code == 0 => None,
-        Ok(answer) => {
-            let (cause, cure) = refused(&answer);
-            Some((exit::REFUSED, finding(cause, cure)))
-        }
-        Err(NoAnswer { cause, cure }) => Some((exit::NOT_RUNNING, finding(cause, cure))),
-    }
 }
 
 /// Notes what a box did with its file.

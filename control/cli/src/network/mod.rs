@@ -6,11 +6,12 @@
 //!                  `-> ssh, all boxes at once: status, show, trace, doctor, check, apply, keys
 //! ```
 
+mod applied;
 mod apply;
 mod check;
 mod graph;
 mod keys;
-mod options;
+pub mod options;
 mod ping;
 mod render;
 mod script;
@@ -20,11 +21,11 @@ mod status;
 mod trace;
 mod web;
 
-pub use options::{Fleet, NETWORK_HELP};
-pub use render::Rendering;
 pub use web::WebError;
 
-use crate::arguments::{Arguments, Command, Show};
+use crate::arguments::{Arguments, Command};
+use crate::part::Show;
+use options::Fleet;
 use recoded_api::exit;
 use recoded_network::{FILE_BYTES_MAX, KeepError, Network, NetworkErrors, Node};
 use script::Place;

@@ -28,6 +28,20 @@ pub struct Fleet {
     pub patience: u64,
 }
 
+/// What `render` does with the files.
+#[derive(Args, Debug)]
+pub struct Rendering {
+    /// The network, such as net.toml
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Write NODE.toml for each node into this folder, and print nothing else
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print how the files in that folder would change, and write nothing
+    #[arg(long)]
+    pub diff: bool,
+}
+
 /// What a network looks like.
 pub const NETWORK_HELP: &str = "\
 A network of three boxes in a line, a - b - c, and a tunnel from a to c:

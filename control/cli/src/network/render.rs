@@ -1,7 +1,7 @@
 //! `recodectl render`: the configuration of each box, printed, written or compared.
 
-use super::{Fleet, NetworkFailure, Told, read};
-use clap::Args;
+use super::options::{Fleet, Rendering};
+use super::{NetworkFailure, Told, read};
 use recoded_api::exit;
 use recoded_network::Network;
 use similar::TextDiff;
@@ -9,20 +9,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-/// What is done with the files.
-#[derive(Args, Debug)]
-pub struct Rendering {
-    /// The network, such as net.toml
-    #[arg(value_name = "FILE")]
-    pub file: Option<PathBuf>,
-    /// Write NODE.toml for each node into this folder, and print nothing else
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Print how the files in that folder would change, and write nothing
-    #[arg(long)]
-    pub diff: bool,
-}
 
 /// Renders a network.
 pub fn run(rendering: &Rendering, fleet: &Fleet, json: bool) -> Result<Told, crate::Failure> {

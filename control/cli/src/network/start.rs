@@ -1,6 +1,6 @@
 //! The first start of all boxes, after their files are in place.
 
-use super::apply::{Applied, PAUSE, failed};
+use super::applied::{Applied, PAUSE, failed};
 use super::script::Place;
 use super::status::{Condition, LOOK_SECONDS, conditions};
 use super::{Boxes, worse};

@@ -3,8 +3,8 @@
 use super::graph::{Graph, graphs};
 use super::ssh::{Answer, NoAnswer};
 use super::{Boxes, Told, worse};
-use crate::arguments::Show;
 use crate::flows::worst_loss;
+use crate::part::Show;
 use crate::table::{Align, percent, sentence, table};
 use clap::ValueEnum;
 use recoded_api::exit;

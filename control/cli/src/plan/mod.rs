@@ -2,6 +2,7 @@
 //! what Recoded would bring. `control/plan` measures and forecasts; this reads the command line and
 //! files of hops, and prints.
 
+mod figures;
 mod show;
 mod ways;
 
@@ -52,7 +53,7 @@ pub struct Options {
     rate_max: f64,
     /// With --listen: end after this time, 1s to 24h
     #[arg(long = "for", value_name = "TIME", default_value = "10m",
-          value_parser = crate::arguments::confirm_seconds, conflicts_with_all = ["host", "hops"])]
+          value_parser = crate::durations::confirm_seconds, conflicts_with_all = ["host", "hops"])]
     length: u64,
 }
 

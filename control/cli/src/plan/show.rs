@@ -1,13 +1,12 @@
 //! A plan for people: what was measured, what would be carried, whether it is worth it, and how to
 //! begin. Every line fits 80 columns.
 
+use super::figures::{COLUMNS, decimals, least, percent};
 use super::{Plan, Report};
 use crate::table::{Align, clean, paragraph, table};
 use recoded_plan::forecast::{Contender, Forecast, Verdict};
 use recoded_plan::measured::{Measured, Way};
 use std::fmt::Write;
-
-pub(super) const COLUMNS: usize = 80;
 
 /// For people.
 pub fn text(report: &Report) -> String {
@@ -77,10 +76,6 @@ fn hop(measured: &Measured) -> String {
 /// Where nothing was lost, what may have been missed: three over the number of packets.
 fn spread(way: &Way) -> f64 {
     if way.lost == 0 { 3.0 / way.packets.max(1) as f64 } else { way.loss_deviation }
-}
-
-pub(super) fn least(is_least: bool, figure: String) -> String {
-    if is_least { format!("at least {figure}") } else { figure }
 }
 
 fn rows(forecasts: &[Forecast]) -> String {
@@ -190,23 +185,4 @@ fn snippet(plan: &Plan) -> String {
          upstream = {{ link = \"wan\", address = \"{to}\" }}\n"
     );
     text
-}
-
-pub(super) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    match percent {
-        0.0 => "0 %".into(),
-        ..0.1 => format!("{percent:.3} %"),
-        _ => format!("{percent:.2} %"),
-    }
-}
-
-/// Three digits or so.
-pub(super) fn decimals(figure: f64) -> String {
-    match figure {
-        ..0.005 => "0".into(),
-        ..9.995 => format!("{figure:.2}"),
-        ..99.95 => format!("{figure:.1}"),
-        _ => format!("{figure:.0}"),
-    }
 }

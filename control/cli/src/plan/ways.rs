@@ -1,6 +1,6 @@
 //! `recodectl plan --ways`: which network to build of links that were measured, and why.
 
-use super::show::{COLUMNS, decimals, least, percent};
+use super::figures::{COLUMNS, decimals, least, percent};
 use super::{HOPS_MAX, PlanError, read};
 use crate::table::{Align, clean, paragraph, table};
 use recoded_plan::advice::{Advice, Choice, Shape, Way, Why};

@@ -3,9 +3,8 @@
 //! The document outlives the start: a live `set` replaces one value in a copy and has the copy
 //! checked by the same rules as the file.
 
-use super::error::{ConfigError, ConfigErrors, Fault};
-use super::names::Named;
-use super::reader::one_line;
+use super::error::{ConfigError, ConfigErrors, Fault, one_line};
+use std::net::IpAddr;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -29,6 +28,20 @@ pub struct Document {
     pub flows: Vec<Section>,
     /// Host names in whose place addresses stand.
     pub named: Vec<Named>,
+}
+
+/// A host name that a file has for the address of a neighbour.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// Name of the link.
+    pub link: String,
+    /// What stands for it, of the family of the link.
+    pub address: IpAddr,
+    /// The host name.
+    pub name: String,
+    /// Why it has no address on the link, which then stands for an address that no host has; empty
+    /// where it has one, and in a check of the file alone.
+    pub trouble: String,
 }
 
 /// One table of the file.

@@ -96,3 +96,14 @@ impl fmt::Display for ConfigErrors {
 }
 
 impl std::error::Error for ConfigErrors {}
+
+/// What is written, which may be a list over several lines, as a message shows it.
+pub fn one_line(written: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    let text = written.replace(['\n', '\r'], " ");
+    if text.chars().count() <= CHARS_MAX {
+        return text;
+    }
+    let cut: String = text.chars().take(CHARS_MAX).collect();
+    format!("{cut}...")
+}

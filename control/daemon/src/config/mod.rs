@@ -53,9 +53,9 @@ pub use recoded_runtime::{Address, Backend};
 
 use auth::{Auth, Known, NeighbourKey};
 use budget::Interfaces;
-use document::{Document, Section};
+use document::{Document, Named, Section};
 use error::{ConfigError, ConfigErrors};
-use names::{Named, Names};
+use names::Names;
 use reader::Reader;
 use recoded_fpga::Card;
 use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, Snapshot, TunnelId};
@@ -273,6 +273,12 @@ impl Flow {
 }
 
 impl Config {
+    /// A neighbour as link:address.
+    pub fn hop_name(&self, id: PeerId) -> String {
+        let Neighbour { link, address } = self.hops[usize::from(id.0)];
+        format!("{}:{address}", self.links[link].name)
+    }
+
     /// How many interfaces it names.
     pub fn interfaces(&self) -> Interfaces {
         Interfaces { links: self.links.len(), tunnels: self.tunnels.len() }

@@ -11,7 +11,7 @@
 //! The resolver waits for other hosts, so it is asked by threads of their own and never by the
 //! process that sees packets.
 
-use super::document::{Document, Section};
+use super::document::{Document, Named, Section};
 use super::reader::is_unicast;
 use super::{Config, Neighbour};
 use serde::{Deserialize, Serialize};
@@ -27,20 +27,6 @@ const ASKED_AT_ONCE: usize = 16;
 /// Longest name and longest label (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
-
-/// A host name that a file has for the address of a neighbour.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Named {
-    /// Name of the link.
-    pub link: String,
-    /// What stands for it, of the family of the link.
-    pub address: IpAddr,
-    /// The host name.
-    pub name: String,
-    /// Why it has no address on the link, which then stands for an address that no host has; empty
-    /// where it has one, and in a check of the file alone.
-    pub trouble: String,
-}
 
 /// What this host says of the names in a configuration, of other hosts and of its interfaces.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -4,7 +4,7 @@
 //! of errors then, so that callers may go on with a default and find the next mistake.
 
 use super::document::{Entry, Section};
-use super::error::{ConfigError, Fault};
+use super::error::{ConfigError, Fault, one_line};
 use recoded_api::keys::{TABLES, Table};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -211,17 +211,6 @@ pub fn shown(value: &Value) -> String {
         Value::String(text) => one_line(&format!("\"{}\"", text.escape_default())),
         other => one_line(&other.to_string()),
     }
-}
-
-/// What is written, which may be a list over several lines, as a message shows it.
-pub fn one_line(written: &str) -> String {
-    const CHARS_MAX: usize = 60;
-    let text = written.replace(['\n', '\r'], " ");
-    if text.chars().count() <= CHARS_MAX {
-        return text;
-    }
-    let cut: String = text.chars().take(CHARS_MAX).collect();
-    format!("{cut}...")
 }
 
 /// A finite number.

@@ -51,6 +51,39 @@ fn host_without_obstacles_has_no_findings() {
     assert_eq!(found(&plan(), Surroundings::default()), []);
 }
 
+/// A macvlan and the interface below it, or two interfaces in one network.
+#[test]
+fn interface_that_answers_arp_for_a_link_is_found_unless_it_ignores_that() {
+    let find = |changes: &[fn(&mut Facts)]| {
+        let mut facts = facts();
+        facts.faces.iter_mut().for_each(|face| (face.is_up, face.is_ethernet) = (true, true));
+        facts.surroundings.arp_ignore = [("eth0".to_owned(), 0), ("eth1".to_owned(), 0)].into();
+        changes.iter().for_each(|change| change(&mut facts));
+        let mut findings = Vec::new();
+        judge(&plan(), &facts, &mut findings);
+        findings
+    };
+    assert_eq!(find(&[]), [], "two networks");
+    for near in [(|facts| facts.faces[1].macvlan_parent = Some(2)) as fn(&mut Facts), |facts| {
+        facts.addresses[1].prefix = 16
+    }] {
+        let findings = find(&[near]);
+        assert_eq!(findings.len(), 1, "eth0 answers for itself there: {findings:?}");
+        assert!(text(&findings).starts_with("warning link lte: eth0 is in the same network"));
+        assert_eq!(findings[0].mend.join(" "), "sysctl -w net.ipv4.conf.all.arp_ignore=1");
+    }
+    let macvlan: fn(&mut Facts) = |facts| facts.faces[1].macvlan_parent = Some(2);
+    let quiet: [fn(&mut Facts); 4] = [
+        |facts| facts.faces[0].is_up = false,
+        |facts| facts.faces[0].is_ethernet = false,
+        |facts| *facts.surroundings.arp_ignore.get_mut("eth0").unwrap() = 1,
+        |facts| facts.surroundings.arp_ignore.clear(),
+    ];
+    for (at, quiet) in quiet.into_iter().enumerate() {
+        assert_eq!(find(&[macvlan, quiet]), [], "case {at}");
+    }
+}
+
 /// Two uplinks to one hub: Linux sends to it by one of them only.
 #[test]
 fn strict_reverse_path_filter_is_found_on_the_link_without_the_route() {

@@ -2,9 +2,10 @@
 //! loses of them can be made up for.
 
 use crate::combine::Sources;
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::Context;
-use crate::peer::mender::{Mender, Tallied, Tally};
+use crate::peer::mender::Mender;
+use crate::peer::tally::{Tallied, Tally};
 use crate::table::Table;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{Block as BlockWord, CodedHeader};

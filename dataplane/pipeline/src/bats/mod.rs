@@ -4,8 +4,6 @@
 //!  TUN -> source: block of symbols -> batches -> relays -> sink: decoder per block -> TUN
 //! ```
 
-pub mod params;
-
 pub(crate) mod source;
 
 mod block;

@@ -12,15 +12,14 @@
 use crate::egress::Egress;
 use crate::io::Io;
 use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Nanos, Redundancy, ShardId};
-use crate::plan::{self, Asker, HopList};
+use crate::plan::batch::{Basis, Plan, Rank, SIZE_MAX};
+use crate::plan::{self, HopList};
+use crate::plan_schedule::PlanSchedule;
 use crate::report::HopLoss;
 use crate::source::path::Path;
 use recoded_code::theory::burst::interleave_depth;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;
-
-/// Assumed of a path that has not reported yet: one hop this lossy.
-const LOSS_UNKNOWN: f64 = 0.1;
 
 /// Rank beyond the number of symbols that a block needs, before chance.
 const RANK_EXTRA: f64 = 1.0;
@@ -62,13 +61,6 @@ const ASKING_MAX: f64 = 0.25;
 /// time.
 const DOUBT_NANOS: Nanos = 60_000_000_000;
 
-/// Mean and variance of the rank of a batch at the sink.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub(crate) struct Rank {
-    pub mean: f64,
-    pub variance: f64,
-}
-
 /// How sure a plan is to suffice.
 #[derive(Copy, Clone, Debug)]
 struct Surety {
@@ -97,41 +89,10 @@ impl Surety {
     }
 }
 
-/// What a model follows from.
-#[derive(Clone, Debug)]
-pub(crate) struct Basis {
-    /// Largest batch.
-    size: usize,
-    hops: HopList,
-}
-
-/// A model: rank at the sink, by batch size.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    ranks: [Rank; SIZE_MAX + 1],
-}
-
-impl Plan {
-    /// What is assumed until there is a model: that of one hop with a loss of a fifth.
-    fn assumed() -> Plan {
-        let rank = |size| Rank { mean: 0.8 * size as f64, variance: 0.16 * size as f64 };
-        Plan { ranks: std::array::from_fn(rank) }
-    }
-}
-
-/// Makes a model for all batches up to the largest.
-pub(crate) fn plan(basis: &Basis) -> Plan {
-    let mut plan = Plan::assumed();
-    for (size, rank) in plan.ranks.iter_mut().enumerate().take(basis.size + 1).skip(1) {
-        *rank = rank_behind(basis.hops.as_slice(), size);
-    }
-    plan
-}
-
 /// What a source knows of the way to its sink.
 #[derive(Debug)]
 pub(crate) struct BatchPlanner {
-    asker: Asker,
+    schedule: PlanSchedule,
     path: Path,
     model: Plan,
     ratio: f64,
@@ -154,7 +115,7 @@ pub(crate) struct BatchPlanner {
 impl BatchPlanner {
     pub(crate) fn new(shard: ShardId) -> BatchPlanner {
         BatchPlanner {
-            asker: Asker::new(shard),
+            schedule: PlanSchedule::new(shard),
             path: Path::new(),
             model: Plan::assumed(),
             ratio: 1.0,
@@ -174,24 +135,24 @@ impl BatchPlanner {
         let path = &self.path;
         let basis =
             || plan::Basis::Batches(Basis { size, hops: HopList::new(path.planned_with()) });
-        if let Some(plan) = self.asker.ask(io, basis) {
+        if let Some(plan) = self.schedule.request(io, basis) {
             self.adopt(plan);
         }
     }
 
     /// When to call [`BatchPlanner::refresh`] again.
     pub(crate) fn due(&self) -> Option<Nanos> {
-        self.asker.due()
+        self.schedule.due()
     }
 
     /// Parameters changed.
     pub(crate) fn reset(&mut self) {
-        self.asker.want_now();
+        self.schedule.want_now();
     }
 
     /// Takes over a model that was asked for.
     pub(crate) fn adopt(&mut self, plan: plan::Plan) {
-        self.asker.answered();
+        self.schedule.answered();
         if let plan::Plan::Batches(model) = plan {
             self.model = model;
         }
@@ -205,7 +166,7 @@ impl BatchPlanner {
     /// Notes the report of one hop.
     pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) {
         if self.path.hear(travelled, report, now) {
-            self.asker.want();
+            self.schedule.want();
         }
     }
 
@@ -404,67 +365,9 @@ fn batches_for(params: &FlowParams, surety: Surety, rank: Rank, needed: usize) -
     batches
 }
 
-/// Rank of a batch of `size` behind `hops`, each of which is sent `size` packets of it, fresh
-/// combinations over a large field. Losses are independent: interleaving makes them so.
-fn rank_behind(hops: &[HopLoss], size: usize) -> Rank {
-    let mut ranks = [0.0f64; SIZE_MAX + 1];
-    ranks[size] = 1.0;
-    let unknown = [HopLoss { hop: 0, loss: LOSS_UNKNOWN, burst_mean: 1.0 }];
-    for hop in if hops.is_empty() { &unknown[..] } else { hops } {
-        // arrived[k] = chance that k of `size` packets arrive.
-        let mut arrived = [0.0f64; SIZE_MAX + 1];
-        arrived[0] = 1.0;
-        let loss = hop.loss.clamp(0.0, 0.95);
-        for sent in 0..size {
-            for k in (0..=sent).rev() {
-                arrived[k + 1] += arrived[k] * (1.0 - loss);
-                arrived[k] *= loss;
-            }
-        }
-        // Rank r becomes min(r, arrived).
-        let (mut at_least, mut held) = (0.0, 0.0);
-        for rank in (0..=size).rev() {
-            at_least += arrived[rank];
-            let was = ranks[rank];
-            ranks[rank] = was * at_least + held * arrived[rank];
-            held += was;
-        }
-    }
-    let moment = |power: i32| -> f64 {
-        let ranks = ranks[..=size].iter().enumerate();
-        ranks.map(|(rank, share)| share * (rank as f64).powi(power)).sum()
-    };
-    let mean = moment(1);
-    Rank { mean, variance: (moment(2) - mean * mean).max(0.0) }
-}
-
-/// Largest batch.
-const SIZE_MAX: usize = recoded_code::bats::BATCH_SIZE_MAX;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use recoded_code::theory::{self, Recoding};
-    use recoded_gf::FieldOrder;
-
-    fn hops(count: u8, loss: f64) -> Vec<HopLoss> {
-        (0..count).map(|hop| HopLoss { hop, loss, burst_mean: 1.0 }).collect()
-    }
-
-    #[test]
-    fn rank_model_is_the_theory_of_large_fields() {
-        for (count, loss, size) in [(1, 0.1, 16), (10, 0.1, 16), (10, 0.2, 16), (50, 0.1, 64)] {
-            let hops = hops(count, loss);
-            let sent = vec![size; hops.len()];
-            let losses = vec![loss; hops.len()];
-            let field = FieldOrder::TwoFiftySix;
-            let theory = theory::expected_rank(size, field, &sent, &losses, Recoding::Systematic);
-            let model = rank_behind(&hops, size).mean / size as f64;
-            let expected = *theory.last().unwrap();
-            // The model knows no linear dependence: 1/256 per packet at most, and less over hops.
-            assert!((model - expected).abs() < 0.01, "{count} hops: {model} for {expected}");
-        }
-    }
 
     #[test]
     fn histogram_of_a_worse_path_asks_for_more_batches() {
@@ -474,7 +377,7 @@ mod tests {
             planner.hear(hop, report, 0);
         }
         let hops = HopList::new(planner.path.planned_with());
-        planner.adopt(plan::Plan::Batches(super::plan(&Basis { size: 16, hops })));
+        planner.adopt(plan::Plan::Batches(plan::batch::plan(&Basis { size: 16, hops })));
         let model = planner.rank(16).mean;
         let mut counts = [0u32; 17];
         let mut buffer = [0u8; 128];

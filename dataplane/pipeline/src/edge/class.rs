@@ -1,7 +1,7 @@
 //! DSCP and ECN bits of IP packets: what the packets that carry them get, and congestion marks on
 //! their way back into them (RFC 2983, RFC 6040).
 
-use crate::edge::sealed::MARKER;
+use crate::layout::MARKER;
 
 /// ECN bits of a traffic class.
 const ECN: u8 = 0x03;

@@ -3,10 +3,7 @@
 //!
 //! Packets never span generations: one that cannot be decoded costs only its own packets.
 
-use crate::edge::sealed::{MARKER, SEALED_BYTES_MIN};
-
-/// Bytes of the length in front of each packet.
-pub(crate) const LENGTH_BYTES: usize = 2;
+use crate::layout::{LENGTH_BYTES, MARKER, SEALED_BYTES_MIN};
 
 /// Smallest thing worth starting: a length and an IPv4 header, sealed or not.
 pub(crate) fn entry_bytes_min(sealed: bool) -> usize {

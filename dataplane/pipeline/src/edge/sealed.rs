@@ -11,20 +11,9 @@
 //! It is not authenticated, and no sink reads it. Keys are behind [`Egress`].
 
 use crate::edge::class;
-use crate::egress::{ENVELOPE_BYTES, Egress, Unsealed};
+use crate::egress::{Egress, Unsealed};
+use crate::layout::{HEAD_BYTES, MARKER, SEALED_BYTES_MIN};
 use crate::params::ShardId;
-
-/// Neither version of IP begins with it.
-pub(crate) const MARKER: u8 = 0;
-
-/// Bytes in front of an envelope.
-const HEAD_BYTES: usize = 2;
-
-/// Bytes that come with a sealed packet.
-pub(crate) const SEALING_BYTES: usize = HEAD_BYTES + ENVELOPE_BYTES;
-
-/// The least that a sealed packet takes: one with a header of IPv4 alone.
-pub(crate) const SEALED_BYTES_MIN: usize = SEALING_BYTES + 20;
 
 /// The envelope in what a symbol carries, if that is a sealed packet.
 pub(crate) fn envelope_of(carried: &[u8]) -> Option<&[u8]> {
@@ -32,7 +21,7 @@ pub(crate) fn envelope_of(carried: &[u8]) -> Option<&[u8]> {
     is_sealed.then(|| &carried[HEAD_BYTES..])
 }
 
-/// Seals an IP packet into `out`, which is [`SEALING_BYTES`] longer.
+/// Seals an IP packet into `out`, which is [`SEALING_BYTES`](crate::layout::SEALING_BYTES) longer.
 pub(crate) fn seal(
     egress: &mut impl Egress,
     shard: ShardId,
@@ -47,6 +36,7 @@ pub(crate) fn seal(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::ENVELOPE_BYTES;
 
     #[test]
     fn only_what_is_marked_and_long_enough_has_an_envelope() {

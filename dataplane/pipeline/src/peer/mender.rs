@@ -22,17 +22,19 @@
 //! Without reports, as on a path without a way back, it is off: then what the source plans for a
 //! hop is sent.
 
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{Nanos, PeerId};
 use crate::peer::gate::Gate;
+use crate::peer::path_size::PathSize;
 use crate::peer::repair::RepairBudget;
 use crate::peer::sent::{Carried, Outcome, Sent};
+use crate::peer::tally::Tallied;
 use crate::report::{Branch, FlowCounters, FlowReport, HopLoss, NextHop, Planned};
 use crate::segmentation::Comparison;
-use crate::source::size::PathSize;
 use crate::table::Table;
+use crate::time::earlier;
 use advance::{LOSS_MAX, ahead, sure};
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile};
@@ -127,43 +129,6 @@ struct Pace {
     rate: f64,
     symbols: usize,
     planned_at: Nanos,
-}
-
-/// Packets of a unit on one hop.
-#[derive(Copy, Clone, Default, Debug)]
-pub(crate) struct Tally {
-    /// Sent.
-    pub sent: u16,
-    /// Reported lost.
-    pub lost: u16,
-}
-
-/// What a table holds of a unit whose packets are counted.
-pub(crate) trait Tallied {
-    /// Its tally, if it is the unit of this number.
-    fn tally_of(&mut self, unit: u32) -> Option<&mut Tally>;
-}
-
-impl Tally {
-    /// Packets that came or are on their way.
-    pub(crate) fn outstanding(&self) -> u16 {
-        self.sent.saturating_sub(self.lost)
-    }
-
-    /// Packets to be sent so that the next node comes to hold a unit of this rank.
-    pub(crate) fn lacks(&self, rank: usize) -> u16 {
-        (rank as u16).saturating_sub(self.outstanding())
-    }
-
-    /// Notes packets that leave.
-    pub(crate) fn add(&mut self, sent: u64) {
-        self.sent = self.sent.saturating_add(u16::try_from(sent).unwrap_or(u16::MAX));
-    }
-
-    /// Notes a packet that was lost.
-    pub(crate) fn lose(&mut self) {
-        self.lost = self.lost.saturating_add(1);
-    }
 }
 
 impl Mender {

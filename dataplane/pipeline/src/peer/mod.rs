@@ -36,6 +36,10 @@ pub(crate) mod liveness;
 
 pub(crate) mod sizes;
 
+pub(crate) mod path_size;
+
+pub(crate) mod tally;
+
 pub(crate) mod sent;
 
 mod gate;

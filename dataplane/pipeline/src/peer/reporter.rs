@@ -6,9 +6,10 @@
 //! many copies arrive. Over ten hops of 20 % loss a single packet gets through one time in ten;
 //! copied, nine in ten.
 
+use crate::arrival::Fate;
 use crate::combine::Combiner;
 use crate::egress::{Egress, Outer};
-use crate::io::{Fate, Io};
+use crate::io::Io;
 use crate::layout::symbol_offset;
 use crate::params::{Nanos, PeerId, ShardId};
 use crate::peer::next_hops::{copy, next};

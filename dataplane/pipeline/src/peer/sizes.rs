@@ -18,9 +18,9 @@
 //! - **Rest**: after 1, 2, 4 s and then every 5 s, while there is traffic, three probes that are a
 //!   little larger. When one comes, the search begins again at the largest that was sent.
 
-use crate::io::earlier;
 use crate::params::Nanos;
 use crate::report::BlackHole;
+use crate::time::earlier;
 use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
 /// Sizes in a class of packets up to `FINE_BYTES`, and precision of the limit: the difference of

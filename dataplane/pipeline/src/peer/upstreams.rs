@@ -1,11 +1,11 @@
 //! The neighbours that a shard is received from: one, or several where paths meet.
 
 use crate::combine::Combiner;
-use crate::io::earlier;
 use crate::params::{FlowParams, Nanos, PeerId, ShardId};
 use crate::peer::shares::Shares;
 use crate::peer::{HEARD_NANOS, Upstream};
 use crate::report::{HopLoss, UpstreamLink};
+use crate::time::earlier;
 
 /// All of them; a source has one that nothing comes from.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! A relay's part in feedback: what it hands up and answers itself, what it learns of the link to
 //! the next node, what it says of the link to itself.
 
+use crate::arrival::Fate;
 use crate::collected::Shape;
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::{Context, Fate};
 use crate::params::Recoding;
 use crate::peer::loss::hop_report;
 use crate::peer::repair::{ROUNDS, repair_packets};

@@ -1,9 +1,10 @@
 //! A relay where paths meet: what all upstreams together announce of a generation, and when each
 //! has sent its last packet of it.
 
+use crate::arrival::RESTART_DISTANCE;
 use crate::collected::{Collected, PacketView};
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::{Context, RESTART_DISTANCE};
 use crate::params::{FlowParams, Nanos, UPSTREAMS_MAX};
 use crate::relay::{Relay, plan_within};
 use recoded_wire::coded::{CodedHeader, PLANNED_MAX};

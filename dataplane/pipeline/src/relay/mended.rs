@@ -1,8 +1,8 @@
 //! A relay's part in making up for what the link to the next node loses: how many packets a
 //! generation is worth there, and those in the place of lost ones.
 
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::Context;
 use crate::params::{FlowParams, Nanos, Recoding};
 use crate::peer::mender::{Mender, note};
 use crate::peer::sent::Carried;

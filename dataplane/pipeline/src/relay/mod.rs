@@ -21,12 +21,13 @@ mod joined;
 
 pub(crate) mod mended;
 
+use crate::arrival::{AHEAD_MAX, Arrival, Data, Fate, RESTART_DISTANCE};
 use crate::collected::{Accepted, Collected, PacketView};
 use crate::combine::Combiner;
+use crate::context::Context;
 use crate::edge::class;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
-use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, RESTART_DISTANCE, earlier};
 use crate::params::{FlowParams, Nanos, Recoding, ShardId};
 use crate::peer::branches::Branches;
 use crate::peer::mender::Mender;
@@ -36,6 +37,7 @@ use crate::relay::adaptive::AdaptivePlan;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::table::Table;
+use crate::time::earlier;
 use crate::window::kept::{KeptPackets, kept_packets};
 use recoded_wire::coded::{Block, CodedHeader, PLANNED_MAX};
 use recoded_wire::frames::Frames;

@@ -1,11 +1,12 @@
 //! An RLNC generation at a sink. Source symbols that arrive as such are known at once, the others
 //! when the rank is full, by one fused multiply per group of them.
 
+use crate::arrival::RESTART_DISTANCE;
 use crate::collected::{Accepted, Collected, PacketCoding, PacketView, Shape};
 use crate::combine::SOLVED_MAX;
 use crate::egress::{Egress, Product, Ticket};
 use crate::incoming::Incoming;
-use crate::io::{Io, RESTART_DISTANCE};
+use crate::io::Io;
 use crate::layout::symbol_offset;
 use crate::params::{FlowParams, Nanos, ShardId};
 use crate::report::DropReason;

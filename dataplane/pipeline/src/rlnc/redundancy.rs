@@ -2,35 +2,15 @@
 
 use crate::egress::Egress;
 use crate::io::Io;
-use crate::params::{FlowParams, HOPS_MAX, Nanos, Redundancy, ShardId};
-use crate::plan::{self, Asker, HopList};
+use crate::params::{FlowParams, Nanos, Redundancy, ShardId};
+use crate::plan::generation::{Basis, Plan, most};
+use crate::plan::{self, HopList, LOSS_UNKNOWN};
+use crate::plan_schedule::PlanSchedule;
 use crate::report::HopLoss;
 use crate::source::path::Path;
-use recoded_code::theory::{self, LossModel};
-use recoded_gf::FieldOrder;
 use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;
-
-/// Assumed of a path that has not reported yet: one hop this lossy, so that the first packets of a
-/// flow over a bad path are not lost while its first report travels.
-pub(crate) const LOSS_UNKNOWN: f64 = 0.1;
-
-/// Estimates are planned with one standard error added: being short costs far more than a packet.
-pub(crate) const LOSS_MARGIN_RELATIVE: f64 = 0.05;
-
-/// What a generation that must be repaired is worth in packets: the repair itself, in proportion to
-/// its size, and the round trip by which it delays everything behind it. At four hops of 10 % this
-/// leaves about one generation of 16 in a hundred to repair. A generation of one or two symbols
-/// delays less behind it and is worth less: over two hops of 10 %, single packets are sent twice
-/// and not three times.
-const REPAIR_COST_PER_SYMBOL: f64 = 3.0;
-const REPAIR_COST_PACKETS: f64 = 48.0;
-const REPAIR_COST_SYMBOLS: f64 = 4.0;
-
-/// Generations of every size up to eight are planned by themselves, and of sizes a quarter apart
-/// above.
-const SIZE_STEP: (usize, usize) = (5, 4);
 
 /// Generations after which a correction is looked at again.
 const CORRECTION_GENERATIONS: u32 = 2000;
@@ -80,75 +60,10 @@ impl Correction {
     }
 }
 
-/// What the plans of an RLNC source follow from.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Basis {
-    generation_size: usize,
-    field: FieldOrder,
-    target_loss: f64,
-    redundancy_max: f64,
-    repair: bool,
-    hops: HopList,
-}
-
-/// Packets by generation size.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// Of generations of size `index`; 0 where there is no plan.
-    packets: [u16; SIZE_MAX + 1],
-    /// Size of full generations, and the share of them expected to close short.
-    full: usize,
-    expected_short: f64,
-}
-
-/// Makes plans for all generations up to the full size: for few sizes from theory, for those
-/// between in proportion, which is a little more than theory asks.
-pub(crate) fn plan(basis: &Basis) -> Plan {
-    let full = basis.generation_size.clamp(1, SIZE_MAX);
-    let mut plan = Plan { packets: [0; SIZE_MAX + 1], full, expected_short: 0.0 };
-    let mut size = 1;
-    while size < full {
-        let packets = plan_size(basis, size).0;
-        let next = (size + 1).max(size * SIZE_STEP.0 / SIZE_STEP.1).min(full);
-        for between in size..next {
-            plan.packets[between] = (packets * between).div_ceil(size).min(0xFFFF) as u16;
-        }
-        size = next;
-    }
-    let (packets, short) = plan_size(basis, full);
-    plan.packets[full] = packets.min(0xFFFF) as u16;
-    plan.expected_short = short;
-    plan
-}
-
-/// Packets for a generation of `size`, and the share of them expected to close short.
-fn plan_size(basis: &Basis, size: usize) -> (usize, f64) {
-    let mut hops = [LossModel { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; HOPS_MAX];
-    let heard = basis.hops.as_slice();
-    for (hop, heard) in hops.iter_mut().zip(heard) {
-        let loss = (heard.loss * (1.0 + LOSS_MARGIN_RELATIVE)).min(0.95);
-        *hop = LossModel { loss, burst_mean: heard.burst_mean.max(1.0) };
-    }
-    let hops = &hops[..heard.len().max(1)];
-    let most = most(basis.redundancy_max, size);
-    if !basis.repair {
-        let target = basis.target_loss;
-        return (theory::plan(size, basis.field, hops, target, most), target);
-    }
-    let share = ((size as f64 + 1.0) / REPAIR_COST_SYMBOLS).min(1.0);
-    let cost = REPAIR_COST_PER_SYMBOL * size as f64 + REPAIR_COST_PACKETS * share;
-    theory::plan_with_repair(size, basis.field, hops, cost, most)
-}
-
-/// Most packets for a generation of `size`.
-fn most(redundancy_max: f64, size: usize) -> usize {
-    ((redundancy_max * size as f64) as usize).clamp(size, 0xFFFF)
-}
-
 /// Plans of one RLNC source.
 #[derive(Debug)]
 pub(crate) struct Planner {
-    asker: Asker,
+    schedule: PlanSchedule,
     plan: Plan,
     path: Path,
     correction: Correction,
@@ -157,7 +72,7 @@ pub(crate) struct Planner {
 impl Planner {
     pub(crate) fn new(shard: ShardId) -> Planner {
         Planner {
-            asker: Asker::new(shard),
+            schedule: PlanSchedule::new(shard),
             plan: Plan { packets: [0; SIZE_MAX + 1], full: 1, expected_short: 0.0 },
             path: Path::new(),
             correction: Correction::default(),
@@ -167,7 +82,7 @@ impl Planner {
     /// Forgets all plans: parameters changed.
     pub(crate) fn reset(&mut self) {
         self.plan.packets.fill(0);
-        self.asker.want_now();
+        self.schedule.want_now();
     }
 
     /// What the hops have reported.
@@ -178,7 +93,7 @@ impl Planner {
     /// Notes the report of one hop.
     pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) {
         if self.path.hear(travelled, report, now) {
-            self.asker.want();
+            self.schedule.want();
         }
     }
 
@@ -210,19 +125,19 @@ impl Planner {
                 hops: HopList::new(path.planned_with()),
             })
         };
-        if let Some(plan) = self.asker.ask(io, basis) {
+        if let Some(plan) = self.schedule.request(io, basis) {
             self.adopt(plan);
         }
     }
 
     /// When to call [`Planner::refresh`] again.
     pub(crate) fn due(&self, params: &FlowParams) -> Option<Nanos> {
-        self.asker.due().filter(|_| matches!(params.redundancy, Redundancy::Auto))
+        self.schedule.due().filter(|_| matches!(params.redundancy, Redundancy::Auto))
     }
 
     /// Takes over a plan that was asked for.
     pub(crate) fn adopt(&mut self, plan: plan::Plan) {
-        self.asker.answered();
+        self.schedule.answered();
         if let plan::Plan::Generations(plan) = plan {
             self.plan = plan;
         }

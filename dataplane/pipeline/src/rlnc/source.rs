@@ -6,15 +6,17 @@
 //! or when the flush timer ends it. Closed generations are kept to answer NACKs.
 
 use crate::combine::{Combiner, Sources};
+use crate::context::Context;
 use crate::edge::class;
-use crate::edge::framing::{LENGTH_BYTES, LENGTH_MAX, entry_bytes_min, length_of};
+use crate::edge::framing::{LENGTH_MAX, entry_bytes_min, length_of};
 use crate::edge::packing::{Layout, Packer};
 use crate::egress::Egress;
-use crate::io::{Context, earlier};
+use crate::layout::LENGTH_BYTES;
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowParams, Nanos, PeerId, ShardId};
-use crate::peer::mender::{Mender, Tallied, Tally};
+use crate::peer::mender::Mender;
 use crate::peer::repair::{ROUNDS, RepairBudget, repair_packets};
+use crate::peer::tally::{Tallied, Tally};
 use crate::plan::Plan;
 use crate::relay::mended::mended_packets;
 use crate::report::FlowReport;
@@ -25,6 +27,7 @@ use crate::source::remote::Remote;
 use crate::source::{Inbound, SourceCode};
 use crate::table::Table;
 use crate::tags;
+use crate::time::earlier;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{
     CodedHeader, INDEX_BYTES, PLANNED_MAX, SIZE_MAX, coding_offset, log2_ceil, write_index,

@@ -37,6 +37,14 @@ impl Shard {
         }
     }
 
+    /// Whether everything that entered this source has arrived at a next hop.
+    pub(crate) fn is_settled(&mut self, now: Nanos) -> bool {
+        match &mut self.present.state {
+            State::StreamSource(source) => source.is_settled(now),
+            _ => true,
+        }
+    }
+
     /// Whether some of several paths do not answer, and others carry what they did.
     pub(crate) fn lacks_paths(&self) -> bool {
         matches!(&self.present.state, State::StreamSource(source) if source.lacks_paths())

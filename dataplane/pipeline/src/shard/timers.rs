@@ -3,10 +3,11 @@
 
 use super::{Shard, split};
 use crate::egress::Egress;
-use crate::io::{Io, earlier};
+use crate::io::Io;
 use crate::params::Nanos;
 use crate::role::Lifecycle;
 use crate::stage::{State, each};
+use crate::time::earlier;
 use recoded_wire::frames::Frames;
 
 impl Shard {

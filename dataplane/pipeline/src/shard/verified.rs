@@ -1,8 +1,9 @@
 //! Tags of symbols at a shard: what is verified, what becomes of what is not, and of the
 //! neighbour that it came from.
 
+use crate::arrival::{Arrival, Data};
 use crate::egress::Egress;
-use crate::io::{Arrival, Data, Io};
+use crate::io::Io;
 use crate::params::Nanos;
 use crate::report::DropReason;
 use crate::shard::Shard;

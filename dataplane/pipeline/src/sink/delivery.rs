@@ -1,9 +1,10 @@
 //! What a sink of units delivers, in order: symbols that are known and whose turn it is, in parts
 //! where many become known at once.
 
+use crate::context::Context;
 use crate::edge::outlet::Outlet;
 use crate::egress::Egress;
-use crate::io::{Context, Io};
+use crate::io::Io;
 use crate::params::{Role, TunnelId};
 use crate::sink::unit::{Progress, Unit};
 use crate::sink::units::UnitSink;

@@ -13,8 +13,9 @@ pub(crate) mod unit;
 
 pub(crate) mod units;
 
+use crate::arrival::{Arrival, Fate};
+use crate::context::Context;
 use crate::egress::{Egress, Ticket};
-use crate::io::{Arrival, Context, Fate};
 use crate::role::Lifecycle;
 use recoded_wire::frames::Frames;
 

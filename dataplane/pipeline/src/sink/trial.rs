@@ -12,9 +12,10 @@
 //!
 //! One unit is tried at a time, and costs as much memory as any other.
 
+use crate::arrival::AHEAD_MAX;
+use crate::context::Context;
 use crate::edge::framing::begins_with_packet;
 use crate::egress::Egress;
-use crate::io::{AHEAD_MAX, Context};
 use crate::params::Nanos;
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::frames::Frames;

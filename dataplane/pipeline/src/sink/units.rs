@@ -15,10 +15,11 @@ mod joined;
 
 mod later;
 
+use crate::arrival::{AHEAD_MAX, Arrival, Data, Fate};
+use crate::context::Context;
 use crate::edge::framing::Unpacker;
 use crate::egress::{Egress, Ticket};
 use crate::incoming::Incoming;
-use crate::io::{AHEAD_MAX, Arrival, Context, Data, Fate, earlier};
 use crate::params::{FlowParams, Nanos};
 use crate::peer::branches::Branches;
 use crate::peer::loss::hop_report;
@@ -29,6 +30,7 @@ use crate::sink::pace::Pace;
 use crate::sink::requests::Requests;
 use crate::sink::trial::Trial;
 use crate::sink::unit::{Progress, Unit};
+use crate::time::earlier;
 use joined::upstreams;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, Nack};
 use recoded_wire::frames::Frames;

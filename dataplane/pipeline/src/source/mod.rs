@@ -5,11 +5,9 @@ pub(crate) mod path;
 
 pub(crate) mod remote;
 
-pub(crate) mod size;
-
+use crate::context::Context;
 use crate::edge::sealed::seal;
 use crate::egress::Egress;
-use crate::io::Context;
 use crate::params::{FlowParams, PeerId};
 use crate::plan::Plan;
 use crate::role::Lifecycle;

@@ -9,10 +9,6 @@ use crate::params::{HOPS_MAX, Nanos};
 use crate::report::HopLoss;
 use recoded_wire::feedback::HopReport;
 
-/// Change of a loss estimate that is worth planning anew: what one standard error moves it by.
-const LOSS_STEP: f64 = 0.003;
-const LOSS_STEP_RELATIVE: f64 = 0.05;
-
 /// A hop is forgotten when it has not reported for this long and others have. Nodes report every 20
 /// ms while packets flow: on a path that loses nine reports in ten, one in 10^4 hops is forgotten
 /// by mistake, until its next report.
@@ -20,12 +16,6 @@ const EXPIRY_NANOS: Nanos = 2_000_000_000;
 
 /// When no hop reports for this long the flow is idle, and no hop grows older meanwhile.
 const PAUSE_NANOS: Nanos = 200_000_000;
-
-/// Whether an estimate has changed so much that plans made for `old` are out of date.
-pub(crate) fn moved(new: &HopLoss, old: &HopLoss) -> bool {
-    (new.loss - old.loss).abs() > LOSS_STEP.max(old.loss * LOSS_STEP_RELATIVE)
-        || (new.burst_mean - old.burst_mean).abs() > 0.2 * old.burst_mean
-}
 
 /// A hop and when it last reported.
 #[derive(Copy, Clone, Debug)]
@@ -81,7 +71,7 @@ impl Path {
         self.hops.clear();
         self.hops.extend(self.heard.iter().map(|heard| heard.loss));
         let changed = self.hops.len() != self.planned_with.len()
-            || self.hops.iter().zip(&self.planned_with).any(|(new, old)| moved(new, old));
+            || self.hops.iter().zip(&self.planned_with).any(|(new, old)| new.differs(old));
         if changed {
             self.planned_with.clear();
             self.planned_with.extend_from_slice(&self.hops);

@@ -1,7 +1,7 @@
 //! Which numbers a node takes: those around its window, and others on evidence.
 
+use crate::arrival::RESTART_DISTANCE;
 use crate::incoming::Incoming;
-use crate::io::RESTART_DISTANCE;
 use crate::params::{FlowParams, Nanos};
 use crate::stream::store::Store;
 use recoded_wire::header::serial_before;

@@ -1,9 +1,10 @@
 //! A relay of a stream: it keeps what comes, passes it on as it becomes known, and mends the link
 //! to the next node by itself.
 
+use crate::arrival::{Arrival, Data, Fate};
+use crate::context::Context;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
-use crate::io::{Arrival, Context, Data, Fate};
 use crate::params::{FlowParams, Nanos, PeerId, StreamParams};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};

@@ -6,7 +6,6 @@ mod lag;
 mod path;
 mod probes;
 
-use crate::io::earlier;
 use crate::params::Nanos;
 use crate::peer::liveness::Liveness;
 use crate::peer::rate::{Rate, Verdict};
@@ -17,6 +16,7 @@ use crate::peer::sizes::Sizes;
 use crate::report::{HeardHop, HopLoss, Planned};
 use crate::stream::share::Share;
 use crate::stream::store::Store;
+use crate::time::earlier;
 use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, Combination, STREAM_BYTES, STREAM_LOG2_MAX};
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
 //! The sending side of a node of a stream: each next hop by itself, at its own pace, out of one
 //! store.
 
+use crate::context::Context;
 use crate::edge::class;
 use crate::egress::Egress;
-use crate::io::{Context, earlier};
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowParams, Nanos, PeerId, Spread, StreamProfile, sealing_bytes};
 use crate::peer::repair::{ROUNDS, RepairBudget};
@@ -13,6 +13,7 @@ use crate::segmentation::Comparison;
 use crate::stream::paths::Paths;
 use crate::stream::sender::{Next, Sender};
 use crate::stream::store::Store;
+use crate::time::earlier;
 use recoded_code::window::{COMBINED_MAX, combination as combination_of};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};

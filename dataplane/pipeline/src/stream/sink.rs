@@ -5,10 +5,12 @@
 //! What no hop mends, because a relay restarted or ran out of memory, the sink asks for from end to
 //! end.
 
+use crate::arrival::{Arrival, Data, Fate};
+use crate::context::Context;
 use crate::edge::outlet::Outlet;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
-use crate::io::{Arrival, Context, Data, Fate, Io, earlier};
+use crate::io::Io;
 use crate::params::{FlowParams, Nanos, Role, StreamParams, UPSTREAMS_MAX};
 use crate::peer::loss::hop_report;
 use crate::peer::repair::ROUNDS;
@@ -19,6 +21,7 @@ use crate::stream::reach::{self, Kept, is_near};
 use crate::stream::recovery::Recoveries;
 use crate::stream::store::Store;
 use crate::tags;
+use crate::time::earlier;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, serial_before};

@@ -2,23 +2,25 @@
 //! it.
 
 use crate::combine::Combiner;
-use crate::edge::sealed::{SEALING_BYTES, envelope_of};
+use crate::context::Context;
+use crate::edge::sealed::envelope_of;
 use crate::egress::Egress;
-use crate::io::{Context, earlier};
+use crate::layout::SEALING_BYTES;
 use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams, StreamProfile};
+use crate::peer::path_size::PathSize;
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowReport, HopLoss};
 use crate::role::Lifecycle;
 use crate::segmentation::Comparison;
 use crate::source::path::Path;
 use crate::source::remote::Remote;
-use crate::source::size::PathSize;
 use crate::source::{Inbound, SourceCode, take_in};
 use crate::stream::order::Order;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::sink_restart::SinkRestarts;
 use crate::stream::store::Store;
 use crate::tags;
+use crate::time::earlier;
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FeedbackHeader, Item, NACKS_MAX, items};
 use recoded_wire::frames::{Frames, Span};
@@ -91,8 +93,20 @@ impl StreamSource {
         self.senders.pump(cx, &mut self.store, &outgoing);
     }
 
+    /// Whether a next hop has every symbol.
+    pub(crate) fn is_settled(&mut self, now: Nanos) -> bool {
+        self.follow_oldest(now);
+        self.oldest == self.store.end()
+    }
+
     /// Whether the window has room for one more: the oldest that a next hop lacks would go.
     fn has_room(&mut self, now: Nanos) -> bool {
+        self.follow_oldest(now);
+        (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.held()
+    }
+
+    /// Finds the oldest symbol that a next hop may lack.
+    fn follow_oldest(&mut self, now: Nanos) {
         while self.oldest != self.store.end() {
             let is_stuck = self.store.covers(self.oldest)
                 && self.store.heard_at(self.oldest) + STUCK_NANOS < now;
@@ -101,7 +115,6 @@ impl StreamSource {
             }
             self.oldest = self.oldest.wrapping_add(1);
         }
-        (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.held()
     }
 
     /// Encodes packets again that a sink which restarted lost with its keys, once there are others.

@@ -10,8 +10,8 @@
 //! Repair packets are not kept: any other one is as good, and where all source packets come none
 //! is needed. What the table has no place for any more is not made up for on this hop.
 
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::Context;
 use crate::params::{FlowCode, FlowParams};
 use crate::peer::mender::Mender;
 use crate::peer::next_hops::copy;

@@ -9,10 +9,11 @@
 use crate::egress::Egress;
 use crate::io::Io;
 use crate::params::{FlowParams, Nanos, Redundancy, ShardId, WindowParams};
-use crate::plan::{self, Asker};
+use crate::plan::window::{Basis, Plan};
+use crate::plan::{self, LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
+use crate::plan_schedule::PlanSchedule;
 use crate::report::HopLoss;
-use crate::rlnc::redundancy::{LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
-use crate::source::path::{Path, moved};
+use crate::source::path::Path;
 use recoded_code::theory::LossModel;
 use recoded_code::theory::window::{Deficit, WindowCode};
 use recoded_wire::feedback::HopReport;
@@ -37,29 +38,10 @@ pub(crate) enum Mending {
     Late,
 }
 
-/// What a rate follows from.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Basis {
-    code: WindowCode,
-    target_loss: f64,
-    rate_max: f64,
-}
-
-/// A rate: repair packets per source packet.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Plan {
-    rate: f64,
-}
-
-/// Makes a plan.
-pub(crate) fn plan(basis: &Basis) -> Plan {
-    Plan { rate: basis.code.rate(basis.target_loss, basis.rate_max) }
-}
-
 /// Repair packets of one flow.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    asker: Asker,
+    schedule: PlanSchedule,
     hops: Path,
     /// The path that the rate is for.
     path: LossModel,
@@ -78,7 +60,7 @@ impl Pace {
     pub(crate) fn new(shard: ShardId, params: &FlowParams, code: &WindowParams) -> Self {
         let path = LossModel::independent(LOSS_UNKNOWN);
         let mut pace = Self {
-            asker: Asker::new(shard),
+            schedule: PlanSchedule::new(shard),
             hops: Path::new(),
             path,
             rate: 0.0,
@@ -104,13 +86,13 @@ impl Pace {
             }
         };
         self.deficit.replan(&code.theory(params.field, self.path));
-        self.asker.want();
+        self.schedule.want();
     }
 
     /// Parameters changed: asks for a plan without delay.
     pub(crate) fn reset(&mut self, params: &FlowParams, code: &WindowParams) {
         self.replan(params, code);
-        self.asker.want_now();
+        self.schedule.want_now();
     }
 
     /// Asks for a plan where one is due.
@@ -131,19 +113,19 @@ impl Pace {
                 rate_max: rate_max(params),
             })
         };
-        if let Some(plan) = self.asker.ask(io, basis) {
+        if let Some(plan) = self.schedule.request(io, basis) {
             self.adopt(plan);
         }
     }
 
     /// When to call [`Pace::refresh`] again.
     pub(crate) fn due(&self, params: &FlowParams) -> Option<Nanos> {
-        self.asker.due().filter(|_| matches!(params.redundancy, Redundancy::Auto))
+        self.schedule.due().filter(|_| matches!(params.redundancy, Redundancy::Auto))
     }
 
     /// Takes over a plan that was asked for.
     pub(crate) fn adopt(&mut self, plan: plan::Plan) {
-        self.asker.answered();
+        self.schedule.answered();
         if let plan::Plan::Window(Plan { rate }) = plan {
             self.rate = rate;
         }
@@ -165,7 +147,7 @@ impl Pace {
         let path = LossModel::in_series(self.hops.hops().iter().map(cautious));
         let loss =
             |path: LossModel| HopLoss { hop: 0, loss: path.loss, burst_mean: path.burst_mean };
-        if moved(&loss(path), &loss(self.path)) {
+        if loss(path).differs(&loss(self.path)) {
             self.path = path;
             self.replan(params, code);
         }

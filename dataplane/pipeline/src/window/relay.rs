@@ -2,9 +2,10 @@
 //! them, and where hops make up for their losses source packets are kept until the next node has
 //! reported on them.
 
+use crate::arrival::{Arrival, Fate};
+use crate::context::Context;
 use crate::edge::class;
 use crate::egress::Egress;
-use crate::io::{Arrival, Context, Fate};
 use crate::relay::Relay;
 use recoded_wire::frames::Frames;
 use recoded_wire::window::{WindowPacket, write_header};

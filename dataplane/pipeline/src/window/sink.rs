@@ -10,10 +10,12 @@
 //!           <-------------- decoding window --------->
 //! ```
 
+use crate::arrival::{Arrival, Data, Fate, RESTART_DISTANCE};
+use crate::context::Context;
 use crate::edge::outlet::Outlet;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
-use crate::io::{Arrival, Context, Data, Fate, Io, RESTART_DISTANCE};
+use crate::io::Io;
 use crate::params::{FlowParams, Nanos, Role, WindowParams};
 use crate::peer::loss::hop_report;
 use crate::report::{DropReason, FlowReport};

@@ -1,20 +1,22 @@
 //! Source edge of a window flow: IP packets in, source packets and repair packets out.
 
 use crate::combine::Combiner;
+use crate::context::Context;
 use crate::edge::class;
 use crate::egress::Egress;
-use crate::io::{Context, Io, earlier};
+use crate::io::Io;
 use crate::layout::{payload_of, symbol_offset};
 use crate::params::{FlowCode, FlowParams, Nanos, PeerId, ShardId, WindowParams};
 use crate::peer::mender::Mender;
+use crate::peer::path_size::PathSize;
 use crate::peer::sent::Carried;
 use crate::plan::Plan;
 use crate::report::FlowReport;
 use crate::role::Lifecycle;
 use crate::segmentation::Comparison;
 use crate::source::remote::Remote;
-use crate::source::size::PathSize;
 use crate::source::{Inbound, SourceCode};
+use crate::time::earlier;
 use crate::window::kept::{KeptPackets, kept_packets};
 use crate::window::pace::{Mending, Pace};
 use crate::window::{density, field, parameters};

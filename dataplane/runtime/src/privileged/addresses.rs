@@ -4,12 +4,15 @@
 //! from it, so that the thread that takes a configuration can change them, too. The dataplane
 //! process cannot: it has no request for it.
 
-use super::server::Left;
 use crate::error::StartError;
 use crate::netlink::Netlink;
 use crate::topology::Address;
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Names and addresses of tunnels: those that a process left when it was killed, or has now.
+pub type Left = BTreeMap<String, Vec<Address>>;
 
 /// The addresses that tunnels have. Threads share it.
 pub struct TunnelAddresses(Mutex<Held>);

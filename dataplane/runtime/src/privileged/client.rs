@@ -1,10 +1,10 @@
 //! The privileged half as the dataplane process sees it.
 
 use super::message::{Offload, Reply, Request};
-use crate::attach::Verdicts;
 use crate::channel::Channel;
 use crate::error::StartError;
 use crate::memory::{Newest, WayId};
+use crate::report::Verdicts;
 use crate::tunnel::{self, Tunnel, TunnelPlan};
 use recoded_wire::steer::Verdict;
 use recoded_xsk::{Queues, XdpMode};
@@ -149,7 +149,8 @@ impl Client {
         let request = Request::Tunnel { name: name.clone() };
         match self.ask(&request, &[]).map_err(|error| failed(error.to_string()))? {
             (Reply::Tunnel { offload, reason }, queues) if !queues.is_empty() => {
-                Ok(Tunnel::of_queues(plan, queues, offload.into(), reason))
+                let tunnel = Tunnel::of_queues(name, queues, offload.into(), reason);
+                Ok(tunnel.with_mtu(plan.config.mtu))
             }
             (other, _) => Err(failed(unexpected(&other).to_string())),
         }

@@ -20,10 +20,13 @@ mod addresses;
 mod client;
 mod kill_switch;
 mod message;
+mod queues;
 mod server;
 
+pub use addresses::Left;
 pub use addresses::TunnelAddresses;
 pub use client::Client;
 pub(crate) use client::{AskError, Attached};
 pub use kill_switch::KillSwitch;
-pub use server::{Left, Privileged};
+pub use queues::TunnelQueues;
+pub use server::{Inherited, Privileged};

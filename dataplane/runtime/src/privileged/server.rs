@@ -1,16 +1,18 @@
 //! The half with privileges: programs, their maps, tunnels, and changes by rtnetlink.
 
-use super::addresses::{Change, TunnelAddresses, readdress};
+use super::addresses::{Change, Left, TunnelAddresses, readdress};
 use super::message::{Reply, Request};
+use super::queues::TunnelQueues;
 use crate::attach::Attachment;
 use crate::bpf_link::LeftPrograms;
 use crate::channel::Channel;
-use crate::choice::Prepared;
+use crate::choice::{self, Prepared};
 use crate::error::StartError;
 use crate::memory::Ways;
 use crate::netlink::Netlink;
 use crate::own;
-use crate::resources::{check_capabilities, raise_memlock};
+use crate::reserve::raise_memlock;
+use crate::resources::check_capabilities;
 use crate::topology::{
     Address, Backend, HopConfig, LinkConfig, Topology, TunnelConfig, tunnel_mtu_min,
 };
@@ -31,6 +33,7 @@ pub struct Privileged {
     netlink: Netlink,
     programs: Vec<Program>,
     tunnels: Vec<Held>,
+    queues: Arc<TunnelQueues>,
     addresses: Arc<TunnelAddresses>,
     ways: Ways,
     /// Whether they outlive this: while it is not known that others can be had in their place.
@@ -49,11 +52,17 @@ struct Program {
 /// A tunnel and what it is made with.
 struct Held {
     plan: TunnelPlan,
-    tunnel: Tunnel,
+    tunnel: Arc<Tunnel>,
 }
 
-/// Names and addresses of tunnels: those that a process left when it was killed, or has now.
-pub type Left = BTreeMap<String, Vec<Address>>;
+/// What this process had before it became this program.
+#[derive(Default)]
+pub struct Inherited {
+    /// Others take their places, or they are detached.
+    pub programs: LeftPrograms,
+    /// Taken over with what waits in them, or closed.
+    pub tunnels: Arc<TunnelQueues>,
+}
 
 /// An answer without descriptors, or why there is none.
 type Answer = Result<Reply, String>;
@@ -62,10 +71,9 @@ impl Privileged {
     /// Attaches the programs and creates the tunnels that `topology` names. From then on the
     /// tunnels stay if this process is killed: packets for them end there. Those in `left` are of a
     /// process that was killed: they are taken over with addresses and routes, or removed if
-    /// `topology` has others. `left_programs` are those that this process had before it became this
-    /// program: others take their places, or they are detached. `end_other` begins to end what else
-    /// still has programs and tunnels, and returns what waits for that; what can be found wrong
-    /// before is found before.
+    /// `topology` has others. `inherited` is what this process had before it became this program.
+    /// `end_other` begins to end what else still has programs and tunnels, and returns what waits
+    /// for that; what can be found wrong before is found before.
     ///
     /// # Errors
     /// [`StartError`]: one sentence with the remedy. Everything but what was taken over is removed
@@ -73,9 +81,10 @@ impl Privileged {
     pub fn open<Wait: FnOnce()>(
         topology: &Topology,
         left: &Left,
-        mut left_programs: LeftPrograms,
+        inherited: Inherited,
         end_other: impl FnOnce() -> Wait,
     ) -> Result<Privileged, StartError> {
+        let Inherited { programs: mut left_programs, tunnels: queues } = inherited;
         topology.check()?;
         check_capabilities(topology)?;
         raise_memlock();
@@ -99,25 +108,33 @@ impl Privileged {
             netlink,
             programs,
             tunnels: Vec::new(),
+            queues,
             addresses: Arc::new(TunnelAddresses::new(Netlink::open()?, addresses(topology))),
             ways: Ways::open(None),
             leaves_tunnels: !left.is_empty(),
         };
-        let is_planned = |name: &String| topology.tunnels.iter().any(|tunnel| &tunnel.name == name);
+        opened.open_tunnels(left)?;
+        opened.leaves_tunnels = false;
+        Ok(opened)
+    }
+
+    fn open_tunnels(&mut self, left: &Left) -> Result<(), StartError> {
+        let Privileged { topology, netlink, queues, tunnels, .. } = self;
+        let is_planned = |name: &str| topology.tunnels.iter().any(|tunnel| tunnel.name == name);
+        queues.keep(|name| is_planned(name) && left.contains_key(name));
         for name in left.keys().filter(|name| !is_planned(name)) {
-            opened.netlink.delete(name)?;
+            netlink.delete(name)?;
         }
         for plan in tunnel::plans(topology) {
             let before = left.get(&plan.config.name);
-            let tunnel = Tunnel::open_lasting(&plan, before.is_some(), &opened.netlink)?;
+            let tunnel = open_tunnel(&plan, before.is_some(), queues, netlink)?;
             if let Some(before) = before {
                 let TunnelConfig { name, addresses: next, .. } = &plan.config;
-                readdress(&opened.netlink, &Change { name, before, next })?;
+                readdress(netlink, &Change { name, before, next })?;
             }
-            opened.tunnels.push(Held { plan, tunnel });
+            tunnels.push(Held { plan, tunnel });
         }
-        opened.leaves_tunnels = false;
-        Ok(opened)
+        Ok(())
     }
 
     /// Makes everything as it was at the start, for the next dataplane process: a tunnel has its
@@ -151,6 +168,11 @@ impl Privileged {
     /// The addresses of its tunnels, to be changed while a process is answered.
     pub fn addresses(&self) -> Arc<TunnelAddresses> {
         self.addresses.clone()
+    }
+
+    /// The queues of its tunnels, which may be left to another program while a process is answered.
+    pub fn queues(&self) -> Arc<TunnelQueues> {
+        self.queues.clone()
     }
 
     /// Whether a link has a program, and thereby AF_XDP sockets.
@@ -290,7 +312,7 @@ impl Privileged {
         program.attachment.take_if(is_other);
         program.clear()?;
         if program.attachment.is_none() {
-            let opened = match Attachment::open(&self.topology, link, &self.netlink) {
+            let opened = match choice::attach(&self.topology, link, &self.netlink) {
                 Err(error) if error.is_absence() => return Ok(Reply::Absent),
                 opened => opened.map_err(|error| error.to_string())?,
             };
@@ -370,7 +392,10 @@ impl Privileged {
                 held.plan.config.addresses = addresses;
             }
             match Tunnel::open_lasting(&held.plan, false, &self.netlink) {
-                Ok(tunnel) => held.tunnel = tunnel,
+                Ok(tunnel) => {
+                    held.tunnel = Arc::new(tunnel);
+                    self.queues.note(held.tunnel.clone());
+                }
                 Err(error) => return refuse(error.to_string()),
             }
         }
@@ -418,6 +443,26 @@ impl Program {
         attachment.unset_sockets();
         Ok(())
     }
+}
+
+/// A tunnel: the one whose queues were left, with what waits in them, or one that is opened.
+fn open_tunnel(
+    plan: &TunnelPlan,
+    is_left: bool,
+    queues: &TunnelQueues,
+    netlink: &Netlink,
+) -> Result<Arc<Tunnel>, StartError> {
+    let name = &plan.config.name;
+    if let Some(tunnel) = queues.find(name)
+        && tunnel.adopts(plan, netlink)?
+    {
+        return Ok(tunnel);
+    }
+    // Linux lends the interface to one only.
+    queues.forget(name);
+    let tunnel = Arc::new(Tunnel::open_lasting(plan, is_left, netlink)?);
+    queues.note(tunnel.clone());
+    Ok(tunnel)
 }
 
 /// Addresses of the tunnels that `topology` names.

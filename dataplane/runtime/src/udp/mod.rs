@@ -23,9 +23,9 @@ mod send;
 pub use open::ROOM_BYTES;
 pub(crate) use open::bound;
 
-use crate::attach::Verdicts;
-use crate::port::{Arrived, BURST_PACKETS};
+use crate::arrived::{Arrived, BURST_PACKETS};
 use crate::report::LinkCounters;
+use crate::report::Verdicts;
 use crate::roaming::{Around, Lookout, Near};
 use merging::{Merging, is_middle};
 use nix::sys::socket::{

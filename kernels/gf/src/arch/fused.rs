@@ -48,9 +48,6 @@ pub const SOURCES: usize = 64;
 /// Terms of one pass where a single destination is formed.
 pub const TERMS: usize = 32;
 
-/// Destinations of a block.
-pub const STRIP: usize = 4;
-
 /// Destinations of a block of single vectors.
 pub const WIDE_STRIP: usize = 8;
 
@@ -72,10 +69,10 @@ pub const PACKED: u8 = 2;
 pub mod prelude {
     pub use core::mem::MaybeUninit;
 
-    pub use crate::arch::pass::{Pass, Tiles};
+    pub use crate::arch::pass::{Pass, STRIP, Tiles};
 
     pub use super::{
-        LAST, PACKED, PACKING, SHORT, SLICES, SOURCES, STRIP, TERMS, WHOLE, WIDE_STRIP, WINDOW,
+        LAST, PACKED, PACKING, SHORT, SLICES, SOURCES, TERMS, WHOLE, WIDE_STRIP, WINDOW,
     };
 }
 

@@ -2,7 +2,8 @@
 //! copies tiles, whether it makes factors once for many of them, and tiles whose place in the
 //! sources has been checked.
 
-use super::fused::STRIP;
+/// Destinations of a block.
+pub const STRIP: usize = 4;
 
 /// Bytes of sources to go through with the same factors: far more than making those takes, and few
 /// enough for an L2 cache.

@@ -1,16 +1,18 @@
 //! The rules of the repository that the compiler does not check.
 //!
 //! [`dependencies`]: which crate may import which. [`locked`]: where crates of others come from.
-//! [`sources`]: what a Rust file must and must not hold. [`comments`]: their width. [`words`]: the
-//! glossary, and words that may not appear. [`readmes`]: every crate has one, and the paths it
-//! names exist. Each check is a function from text to findings, so that its test needs no
-//! repository.
+//! [`circles`]: files that import each other. [`sources`]: what a Rust file must and must not hold.
+//! [`comments`]: their width. [`words`]: the glossary, and words that may not appear. [`readmes`]:
+//! every crate has one, and the paths it names exist. Each check is a function from text to
+//! findings, so that its test needs no repository.
 
 mod dependencies;
 
 mod locked;
 
 mod sources;
+
+mod circles;
 
 mod comments;
 
@@ -68,6 +70,7 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
         let text = read_text(root, file)?;
         findings.extend(sources::check(file, &text, needs_forbid(file, &packages)));
     }
+    findings.extend(circles_of(root, &packages, &files)?);
     for file in files.iter().filter(|file| has_texts(file)) {
         let text = read_text(root, file)?;
         let language = Language::of(file, &text);
@@ -92,6 +95,26 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     }
     let report: Vec<String> = findings.iter().map(Finding::to_string).collect();
     Err(TaskError::Untidy { report: report.join("\n"), count: findings.len() })
+}
+
+fn circles_of(
+    root: &Path,
+    packages: &[Package],
+    files: &BTreeSet<String>,
+) -> Result<Vec<Finding>, TaskError> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let folder = format!("{}/src", package.folder);
+        let own = files
+            .iter()
+            .filter(|file| file.ends_with(".rs") && Path::new(file).starts_with(&folder));
+        let texts = own.map(|file| Ok((file, read_text(root, file)?)));
+        let texts = texts.collect::<Result<Vec<_>, TaskError>>()?;
+        let sources: Vec<_> =
+            texts.iter().map(|(path, text)| circles::Source { path, text }).collect();
+        findings.extend(circles::check(&folder, &sources));
+    }
+    Ok(findings)
 }
 
 /// Whether the texts of a file are checked: what we write, not what programs do.

@@ -19,10 +19,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::model::{Direction, Packet};
 use super::port::{BURST, Burst, Kind, Port, send_headers};
 use super::random::Random;
-use super::timed::Order;
 use crate::config::LinkConfig;
 use crate::counters::LinkCounters;
 use crate::process;
+
+/// What the thread is asked about a link, by its number; it answers with the link's counters.
+pub(super) enum Order {
+    /// Carry one more link, whose number is the next one.
+    Add(Box<Link>),
+    /// Carry the packets of another line of hosts, too.
+    Join(usize, Box<Lane>),
+    Report(usize),
+    Configure(usize, Box<LinkConfig>),
+    ResetSojourns(usize),
+}
 
 /// Time between two looks at links that carry packets: at least this for each of them, so that a
 /// look finds several packets on each.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::thread::{Pid, gettid};
 
-use super::carrier::{Carrier, Lane, Link};
+use super::carrier::{Carrier, Lane, Link, Order};
 use super::port::Port;
 use super::random::Random;
 use crate::BedError;
@@ -19,17 +19,6 @@ use crate::process;
 
 /// How long the thread may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What the thread is asked about a link, by its number; it answers with the link's counters.
-pub(super) enum Order {
-    /// Carry one more link, whose number is the next one.
-    Add(Box<Link>),
-    /// Carry the packets of another line of hosts, too.
-    Join(usize, Box<Lane>),
-    Report(usize),
-    Configure(usize, Box<LinkConfig>),
-    ResetSojourns(usize),
-}
 
 /// The timed links of a bed, and the thread that they share.
 #[derive(Debug, Default)]

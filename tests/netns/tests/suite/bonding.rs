@@ -15,7 +15,7 @@ use recoded_netns::{AuthPlan, Bed, BedConfig, Daemon, DirectionConfig, LinkConfi
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const FAST_MBIT: f64 = 60.0;
 const SLOW_MBIT: f64 = 30.0;
@@ -243,7 +243,7 @@ fn datagrams_go_on_when_a_path_is_added_and_removed() {
         wait_until_reached(&bed);
         let receiver = bed.hosts()[1].udp_socket(to()).unwrap();
         let sender = bed.hosts()[0].udp_socket(SocketAddr::from(([10, 99, 0, 1], 0))).unwrap();
-        const PACKETS: u32 = 10_000;
+        const PACKETS: u32 = 14_000;
         let sending = send(sender, to(), PACKETS);
         let receiving = receive_twice(receiver, PACKETS);
         let ends = [(&daemons[0], "mgmt"), (&daemons[1], "east")];
@@ -254,8 +254,12 @@ fn datagrams_go_on_when_a_path_is_added_and_removed() {
             for ((daemon, _), text) in ends.iter().zip(texts) {
                 sleep(Duration::from_millis(1500));
                 std::fs::write(daemon.config(), text).unwrap();
+                let (before, begun) = (daemon.dataplane_pid().unwrap(), Instant::now());
                 let said = output(&mut daemon.control(&["reload"])).unwrap();
                 assert_eq!(said.code, Some(0), "{said:?}");
+                println!("the reload took {:.0?}", begun.elapsed());
+                assert!(!sending.is_finished(), "all was sent before");
+                assert_ne!(daemon.dataplane_pid().unwrap(), before, "it was not replaced");
             }
         }
         sending.join().unwrap();
@@ -265,7 +269,9 @@ fn datagrams_go_on_when_a_path_is_added_and_removed() {
             "{lost} of {PACKETS} lost, {twice} twice, longest gap {longest:?}: {:?}",
             missing(&came)
         );
-        // What was on its way from a process that is replaced; each is replaced twice.
-        assert!(lost < 150, "{lost}");
+        // Without keys a source does not know that its sink restarted, and takes symbols for
+        // repaired that the process before had acknowledged or could have solved.
+        let most = if keys.is_some() { 0 } else { 50 };
+        assert!(lost <= most, "{lost}");
     }
 }

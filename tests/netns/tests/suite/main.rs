@@ -42,6 +42,7 @@ mod plan;
 mod processes;
 mod queues;
 mod reload;
+mod replacement;
 mod segmentation;
 mod silence;
 mod sink_restarts;

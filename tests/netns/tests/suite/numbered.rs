@@ -4,7 +4,13 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{setsockopt, sockopt};
+
 const BYTES: usize = 800;
+
+/// Buffer of the receiving socket: what waited while a process was replaced comes in one burst,
+/// which Linux's default has no room for if the receiver waits for a core.
+const BUFFER_BYTES: usize = 1 << 20;
 
 /// Sends so many packets.
 pub fn send(sender: UdpSocket, to: SocketAddr, packets: u32) -> JoinHandle<()> {
@@ -55,6 +61,7 @@ pub fn receive(receiver: UdpSocket, packets: u32) -> JoinHandle<(Vec<bool>, Dura
 
 /// What comes until nothing comes for four seconds.
 pub fn receive_twice(receiver: UdpSocket, packets: u32) -> JoinHandle<Received> {
+    setsockopt(&receiver, sockopt::RcvBufForce, &BUFFER_BYTES).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
     spawn(move || {
         let came = vec![false; packets as usize];

@@ -3,7 +3,8 @@
 use super::Keeper;
 use crate::config::Config;
 use crate::config::document::Document;
-use crate::config::names::{Named, Names};
+use crate::config::document::Named;
+use crate::config::names::Names;
 use crate::events::{Happened, Kind};
 use std::time::Duration;
 

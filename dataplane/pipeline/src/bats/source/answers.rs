@@ -3,8 +3,8 @@
 
 use crate::bats::plan::{FEW, most};
 use crate::bats::source::BatsSource;
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::Context;
 use crate::params::FlowParams;
 use crate::peer::mender::Mender;
 use crate::peer::repair::ROUNDS;

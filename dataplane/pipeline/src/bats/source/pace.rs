@@ -2,8 +2,8 @@
 //! once would not fit the queue in front of a slow one.
 
 use crate::bats::source::{BatsSource, Formed};
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::Context;
 use crate::layout::payload_of;
 use crate::params::{FlowParams, Nanos};
 use recoded_wire::coded::{INDEX_BYTES, coding_offset, write_index};

@@ -1,7 +1,7 @@
 //! A sink of units where paths meet: when each upstream has sent its last packet of a unit.
 
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::Context;
 use crate::params::{FlowParams, Nanos};
 use crate::sink::unit::{Progress, Unit};
 use crate::sink::units::UnitSink;

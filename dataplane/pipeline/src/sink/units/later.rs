@@ -1,9 +1,10 @@
 //! Decoding that goes on in later calls, and the unit on trial: whichever is done later than with
 //! the packet that it came with.
 
+use crate::arrival::Fate;
 use crate::collected::PacketView;
+use crate::context::Context;
 use crate::egress::Egress;
-use crate::io::{Context, Fate};
 use crate::params::{FlowParams, Nanos};
 use crate::report::DropReason;
 use crate::sink::unit::Unit;

@@ -2,11 +2,11 @@
 //! anything does.
 
 use super::{KEEPALIVE_SILENT_NANOS, KEEPALIVES_OFTEN, Sender};
-use crate::io::earlier;
 use crate::params::Nanos;
 use crate::peer::sample::AROUND_BYTES;
 use crate::segmentation::Comparison;
 use crate::stream::store::Store;
+use crate::time::earlier;
 
 /// A path is in doubt when nothing was heard of it for so long, and of what was sent to it so long,
 /// and a round trip and a quarter, before: reports follow packets within a millisecond.

@@ -11,11 +11,11 @@
 //! which packets wait for those of a fast sender before them. It is read at a bounded pace, so that
 //! a sender that does not slow down takes little of the core; Linux drops what exceeds the pace.
 
+use super::{RETRY_NANOS, State, Worker};
+use crate::arrived::BURST_PACKETS;
 use crate::intake::{Intake, Taken};
-use crate::port::BURST_PACKETS;
 use crate::port::Port;
 use crate::tunnel::Tunnel;
-use crate::worker::{RETRY_NANOS, State, Worker};
 use recoded_counters::tunnel::{QueueDrop, TunnelCounters};
 use recoded_pipeline::params::{Nanos, PeerId, Role, ShardId, Snapshot};
 
@@ -75,8 +75,9 @@ impl Worker {
         let counters = &mut self.outbox.tunnel_counters[source.tunnel];
         let tunnel = &self.tunnels[source.tunnel];
         let mut worked = false;
+        let reads = !self.shared.leave.is_begun();
         for _ in 0..BURST_PACKETS {
-            let Some(packet) = source.take(tunnel, now, counters) else { break };
+            let Some(packet) = source.take(tunnel, reads, now, counters) else { break };
             queue.push(packet, now, counters);
             worked = true;
         }
@@ -102,10 +103,11 @@ impl Worker {
         let (flow, shards) = (source.flow, usize::from(source.shards));
         let queue = &mut queues[source.tunnel];
         let counters = &mut self.outbox.tunnel_counters[source.tunnel];
+        let reads = !self.shared.leave.is_begun();
         let taken = if !queue.is_empty() {
             queue.pop(now, counters)
         } else if readable_at <= now {
-            source.take(&self.tunnels[source.tunnel], now, counters)
+            source.take(&self.tunnels[source.tunnel], reads, now, counters)
         } else {
             None
         };
@@ -117,10 +119,11 @@ impl Worker {
 
     /// When the tunnel of a source may be read.
     fn readable_at(&self, source: usize, gate: Gate, now: Nanos) -> Nanos {
-        let Source { flow, tunnel, failed_until, paced_until, next_hops, .. } =
+        let Source { flow, tunnel, intake, failed_until, paced_until, next_hops, .. } =
             &self.state.sources[source];
         match gate {
             _ if self.tunnels[*tunnel].is_gone() => Nanos::MAX,
+            _ if self.shared.leave.is_begun() && !intake.is_pending() => Nanos::MAX,
             _ if now < KEYS_NANOS && self.outbox.guard.lacks_keys(*flow, next_hops) => {
                 now + KEYS_PAUSE_NANOS
             }
@@ -154,6 +157,35 @@ impl Worker {
             }
         }
         Some(wake_at)
+    }
+
+    /// Whether all packets that were read from tunnels have arrived at the next hops, as far as
+    /// that is known, and had time to go further.
+    fn has_left(&mut self, now: Nanos) -> bool {
+        let begun = *self.state.leaves_from.get_or_insert(now);
+        let mut round_trip = 0;
+        let mut waits =
+            self.outbox.len() > 0 || self.ports.iter_mut().flatten().any(|it| it.unsent() > 0);
+        for Source { flow, tunnel, intake, own_shards, .. } in &self.state.sources {
+            waits |= intake.is_pending() || !self.state.queues[*tunnel].is_empty();
+            for shard in own_shards {
+                let shard = ShardId { flow: *flow, shard: *shard };
+                round_trip = self.pipeline.path_round_trip(shard).max(round_trip);
+                waits |= !self.pipeline.is_settled(shard, now);
+            }
+        }
+        if self.state.sources.is_empty() {
+            return !waits;
+        }
+        let patience = (LEAVE_ROUND_TRIPS * round_trip).clamp(LEAVE_NANOS, LEAVE_NANOS_MAX);
+        now >= begun + if waits { LEAVE_NANOS_MAX } else { patience }
+    }
+
+    /// While another process is about to take over: notes once that it may.
+    pub(crate) fn look_at_leaving(&mut self, now: Nanos) {
+        if self.shared.leave.is_begun() && self.has_left(now) {
+            self.shared.leave.note_done(self.index);
+        }
     }
 
     /// Whether packets of a source can leave: every link of its flow can take them.
@@ -241,15 +273,17 @@ impl Worker {
 }
 
 impl Source {
-    /// The next packet of the tunnel, and the queue it was read from.
+    /// The next packet of the tunnel, and the queue it was read from: of the last read, or else,
+    /// where it `reads`, of another one.
     #[inline]
     fn take(
         &mut self,
         tunnel: &Tunnel,
+        reads: bool,
         now: Nanos,
         counters: &mut TunnelCounters,
     ) -> Option<(usize, &[u8])> {
-        match self.intake.take(tunnel) {
+        match self.intake.take(tunnel, reads) {
             Taken::Packet(queue, packet) => {
                 counters.read_packets += 1;
                 counters.read_bytes += packet.len() as u64;
@@ -276,6 +310,12 @@ const FREE_PART: u32 = 8;
 const PACE_NANOS: Nanos = 250_000;
 /// Pause after a failed read, so that a tunnel that keeps failing costs little.
 const FAILED_NANOS: Nanos = 10_000_000;
+/// How long a process that leaves goes on with what it has read: a packet and its repair pass all
+/// hops meanwhile.
+const LEAVE_ROUND_TRIPS: Nanos = 2;
+/// At least and at most. The tunnel's queue has room for 1000 packets, which wait as long.
+const LEAVE_NANOS: Nanos = 20_000_000;
+const LEAVE_NANOS_MAX: Nanos = 200_000_000;
 /// How long after its start a node leaves packets in the tunnel for which there are no keys yet:
 /// Linux keeps them, and they would be lost here. Handshakes take some round trips; what does not
 /// leave then is too old.

@@ -1,0 +1,42 @@
+//! The outcome of `apply` on one box.
+
+use super::ssh::{Answer, NoAnswer};
+use super::status::{Found, finding, refused};
+use recoded_api::exit;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Pause between two looks.
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+
+/// What became of a box.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Applied {
+    pub(super) node: String,
+    /// same, differs, absent; -.
+    pub(super) file: &'static str,
+    /// Worst cost of what changed: live, flow, gap; -.
+    pub(super) cost: String,
+    /// in force; written: no daemon runs there; started: it does, by this; unchanged; back: as it
+    /// was before; lost: goes back by itself when the time is over.
+    pub(super) state: &'static str,
+    pub(super) findings: Vec<Found>,
+    /// Whether a configuration waits to be confirmed.
+    #[serde(skip)]
+    pub(super) waits: bool,
+    /// Whether the file was put in place.
+    #[serde(skip)]
+    pub(super) committed: bool,
+}
+
+/// What is wrong with an answer, if anything is.
+pub(super) fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, Found)> {
+    match answer {
+        Ok(answer) if answer.code == 0 => None,
+        Ok(answer) => {
+            let (cause, cure) = refused(&answer);
+            Some((exit::REFUSED, finding(cause, cure)))
+        }
+        Err(NoAnswer { cause, cure }) => Some((exit::NOT_RUNNING, finding(cause, cure))),
+    }
+}

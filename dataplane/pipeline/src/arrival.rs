@@ -1,0 +1,87 @@
+//! A received packet, parsed, and its fate.
+
+use crate::collected::PacketView;
+use crate::report::{DropReason, PacketCounters};
+use recoded_wire::coded::CodedHeader;
+use recoded_wire::frames::Span;
+use recoded_wire::header::Header;
+use recoded_wire::stream::StreamPacket;
+use recoded_wire::window::WindowPacket;
+
+/// A generation number this far behind the newest is a source that restarted, not a straggler.
+pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
+
+/// A packet may be this many generations ahead of the newest one; beyond, others must confirm it.
+/// Bursts that lose more whole generations are rare, and cost two packets that are passed on as
+/// they came.
+pub(crate) const AHEAD_MAX: u32 = 4;
+
+/// A received data packet, parsed, and the span of its UDP payload.
+#[derive(Debug)]
+pub(crate) struct Arrival<'a> {
+    pub payload: Span,
+    /// DSCP and ECN bits that it came with.
+    pub traffic_class: u8,
+    pub data: Data<'a>,
+}
+
+/// What a data packet carries.
+#[derive(Debug)]
+pub(crate) enum Data<'a> {
+    /// A symbol of a generation or of a batch.
+    Coded { header: CodedHeader, view: PacketView<'a> },
+    /// A packet of a window flow.
+    Window(WindowPacket),
+    /// A packet of a stream.
+    Stream(StreamPacket),
+}
+
+impl Data<'_> {
+    /// Whether it is a keepalive of a flow that is no stream.
+    pub(crate) fn is_keepalive(&self) -> bool {
+        matches!(self, Data::Stream(packet) if packet.header.is_of_other_code())
+    }
+
+    /// Whether the hops of its flow make up for their losses.
+    pub(crate) fn is_mended(&self) -> bool {
+        match self {
+            Data::Coded { header, .. } => header.is_mended(),
+            Data::Window(packet) => packet.is_mended(),
+            Data::Stream(_) => true,
+        }
+    }
+
+    /// What every packet says.
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            Data::Coded { header, .. } => &header.common,
+            Data::Window(packet) => &packet.header,
+            Data::Stream(packet) => &packet.header.common,
+        }
+    }
+}
+
+/// What became of a received packet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Forwarded,
+    Consumed,
+    /// Another worker has its shard, and the packet.
+    HandedOver,
+    Dropped(DropReason),
+    /// None yet: it waits for its stage.
+    Waiting,
+}
+
+impl Fate {
+    /// Counts the fate of a packet.
+    pub(crate) fn count(self, packets: &mut PacketCounters) {
+        match self {
+            Fate::Forwarded => packets.forwarded += 1,
+            Fate::Consumed => packets.consumed += 1,
+            Fate::HandedOver => packets.handed_over += 1,
+            Fate::Dropped(reason) => packets.dropped[reason as usize] += 1,
+            Fate::Waiting => {}
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The state that a role works with during one call.
+
+use crate::edge::class::{self, Marks};
+use crate::egress::Egress;
+use crate::io::Io;
+use crate::params::{FlowParams, Redundancy, ShardId};
+use crate::peer::Upstream;
+use crate::peer::next_hops::NextHops;
+use crate::report::FlowCounters;
+use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::{Flags, Header, PacketType};
+
+/// A flow, and the outside world.
+pub(crate) struct Context<'a, 'io, F, E> {
+    pub shard: ShardId,
+    pub params: &'a FlowParams,
+    pub counters: &'a mut FlowCounters,
+    /// The neighbour that it is received from.
+    pub upstream: &'a mut Upstream,
+    /// Those that it is sent to.
+    pub hops: &'a mut NextHops,
+    /// Congestion marks to be passed on.
+    pub marks: &'a mut Marks,
+    pub io: &'a mut Io<'io, F, E>,
+}
+
+impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
+    /// The class of a packet that is sent, with a congestion mark that is to be passed on.
+    fn marked(&mut self, traffic_class: u8) -> u8 {
+        if self.marks.take(traffic_class) { class::marked(traffic_class) } else { traffic_class }
+    }
+
+    /// Sends a packet, whose header is written, to the next hop at `place`. Returns its link
+    /// sequence number.
+    pub(crate) fn send_to(&mut self, place: usize, payload: Span, traffic_class: u8) -> u32 {
+        let class = self.marked(traffic_class);
+        self.hops.send_to(place, self.io.frames, self.io.egress, (payload, class))
+    }
+
+    /// Sends a packet, whose header is written, to the next hops, and with it a congestion mark
+    /// that is to be passed on.
+    pub(crate) fn send(&mut self, payload: Span, traffic_class: u8) {
+        let class = self.marked(traffic_class);
+        self.counters.send_failed +=
+            self.hops.send(self.io.frames, self.io.egress, (payload, class));
+    }
+}
+
+impl<F, E> Context<'_, '_, F, E> {
+    /// Whether a source tells the hops of a flow to make up for their own losses: not where an
+    /// operator says how many packets leave, or that there is no way back; and of several next hops
+    /// each lacks something else.
+    pub(crate) fn asks_to_mend(&self) -> bool {
+        let params = self.params;
+        params.repair && params.redundancy == Redundancy::Auto && self.hops.len() == 1
+    }
+
+    /// The header of a packet formed here; its link sequence number is that of the hop it goes to.
+    pub(crate) fn header(&self, packet_type: PacketType, flags: Flags, epoch: u8) -> Header {
+        let ShardId { flow, shard } = self.shard;
+        Header { packet_type, flags, epoch, shard, flow, link_sequence: 0, hop_index: 0 }
+    }
+}

@@ -1,0 +1,80 @@
+//! When a flow requests a plan, and what it does until the reply comes: it continues with the plan
+//! that it has.
+//!
+//! A flow has one request out at a time and makes at most fifty a second, whatever reports say. A
+//! program without a thread for plans answers at once, on the packet path: tests and the simulator
+//! do.
+
+use crate::egress::{Answer, Egress};
+use crate::io::Io;
+use crate::params::ShardId;
+use crate::plan::{Basis, Plan, PlanRequest};
+use crate::time::Nanos;
+use recoded_wire::frames::Frames;
+
+/// Shortest time between two requests of one flow: nodes report as often.
+const INTERVAL_NANOS: Nanos = 20_000_000;
+
+/// A flow makes another request when the reply has not come after this time.
+const REPLY_TIMEOUT_NANOS: Nanos = 10_000_000_000;
+
+/// The requests of one flow.
+#[derive(Debug)]
+pub(crate) struct PlanSchedule {
+    shard: ShardId,
+    is_wanted: bool,
+    requested_at: Option<Nanos>,
+    is_out: bool,
+}
+
+impl PlanSchedule {
+    /// A first plan is wanted.
+    pub(crate) fn new(shard: ShardId) -> Self {
+        Self { shard, is_wanted: true, requested_at: None, is_out: false }
+    }
+
+    /// The basis of the plan has changed.
+    pub(crate) fn want(&mut self) {
+        self.is_wanted = true;
+    }
+
+    /// The operator has changed parameters: the next request need not wait.
+    pub(crate) fn want_now(&mut self) {
+        (self.is_wanted, self.requested_at, self.is_out) = (true, None, false);
+    }
+
+    /// When to make the next request.
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        let pause = if self.is_out { REPLY_TIMEOUT_NANOS } else { INTERVAL_NANOS };
+        self.is_wanted.then(|| self.requested_at.map_or(0, |at| at.saturating_add(pause)))
+    }
+
+    /// Makes a request, if it is time. Returns the plan where it is made at once.
+    pub(crate) fn request(
+        &mut self,
+        io: &mut Io<'_, impl Frames, impl Egress>,
+        basis: impl FnOnce() -> Basis,
+    ) -> Option<Plan> {
+        if self.due().is_none_or(|due| due > io.now) {
+            return None;
+        }
+        self.requested_at = Some(io.now);
+        let request = PlanRequest { shard: self.shard, basis: basis() };
+        match io.egress.plan(&request) {
+            Answer::Here => {
+                self.is_wanted = false;
+                Some(io.combiner.plan_maker().make(&request).plan)
+            }
+            Answer::Elsewhere => {
+                (self.is_wanted, self.is_out) = (false, true);
+                None
+            }
+            Answer::Busy => None,
+        }
+    }
+
+    /// The reply came.
+    pub(crate) fn answered(&mut self) {
+        self.is_out = false;
+    }
+}
