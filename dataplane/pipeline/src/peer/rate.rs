@@ -28,6 +28,7 @@ use crate::peer::own::Own;
 use crate::peer::policed::{Flow, Policed};
 use crate::peer::sample::{Round, Sample};
 use crate::peer::sizes::Vanishing;
+use link_loss::LinkLoss;
 use onward::{Onward, STALLED_NANOS};
 use seen::{FACTOR_LEAST, Seen, unscaled_own, unscaled_target};
 use stays::{Drain, EMPTY, Rival};
@@ -110,10 +111,9 @@ pub(crate) struct Rate {
     first: f64,
     first_least: f64,
     headroom: Headroom,
-    /// Share that is lost where there is no queue.
+    /// Share that is lost where there is no queue: for redundancy, and for what the link carries.
     usual_loss: Option<f64>,
-    /// Whether a sample without a queue said so. Until then it is the least of all samples.
-    is_loss_known: bool,
+    link_loss: LinkLoss,
     round: Round,
     /// What the link carries, by the newest step.
     capacity: f64,
@@ -186,7 +186,7 @@ impl Rate {
             first_least: LEAST,
             headroom: Headroom::new(FIRST),
             usual_loss: None,
-            is_loss_known: false,
+            link_loss: LinkLoss::default(),
             round: Round::default(),
             capacity: 0.0,
             most: [0.0; 2],
@@ -380,17 +380,15 @@ impl Rate {
         self.step((&all, limited), round_trip, now)
     }
 
-    /// The loss of the link by itself, as far as is known. A start at [`FIRST`] overflows the queue
-    /// of a slower link: that loss says nothing of the link, which would seem as much faster.
+    /// The loss of the link by itself, as far as is known, for what it carried in a sample.
     fn learn_loss(&mut self, sample: &Sample, round_trip: Nanos) -> f64 {
         let loss = sample.loss();
-        if self.is_loss_known {
-            return *self.usual_loss.get_or_insert(loss);
+        let is_calm = !sample.is_stretched() && 2 * sample.queue < self.target(round_trip);
+        let usual = self.usual_loss.get_or_insert(loss);
+        if !self.link_loss.is_known() && *usual > link_loss::most(loss, sample.sent) {
+            *usual = loss;
         }
-        let usual = self.usual_loss.map_or(loss, |usual| usual.min(loss));
-        self.usual_loss = Some(usual);
-        self.is_loss_known = !sample.is_stretched() && sample.queue <= self.target(round_trip);
-        if self.is_loss_known { usual } else { 0.0 }
+        self.link_loss.note(loss, is_calm)
     }
 
     /// A step, by the samples of a round trip as one and what the link carried where there was
@@ -404,7 +402,7 @@ impl Rate {
         let (received, loss) = (sample.received(), sample.loss());
         let (queue, target) = (sample.queue as f64, self.target(round_trip) as f64);
         let own = self.scaled(unscaled_own(round_trip));
-        self.own.note(sample, self.usual_loss.unwrap_or(loss), queue > target / 2.0);
+        self.own.note(sample, self.link_loss.share(), queue > target / 2.0);
         let usual = self.usual_loss.get_or_insert(loss);
         // What was dropped before a queue ended is told after it. And what a burst loses in a queue
         // is not what the link loses, which is never more than what is lost with a queue.
@@ -414,7 +412,8 @@ impl Rate {
         if is_calm && was_calm || is_less {
             *usual += LOSS_WEIGHT * (loss - *usual);
         }
-        self.capacity = limited.unwrap_or(received / (1.0 - *usual).max(0.05));
+        self.link_loss.step(loss, sample.sent, is_calm && was_calm);
+        self.capacity = limited.unwrap_or_else(|| carried_of(sample, self.link_loss.share()));
         // What came of little that was sent says only what the link carries at least.
         if sample.is_limited || queue > target {
             self.samples += 1;
@@ -447,7 +446,7 @@ impl Rate {
             let fast = if is_limited { self.most() } else { self.capacity };
             let own = if self.passes { own / 4.0 } else { own };
             let onward = self.onward.note((sample.backlog, own), received, now);
-            let kept = (1.0 - self.usual_loss.unwrap_or(0.0)).max(0.05);
+            let kept = (1.0 - self.link_loss.share()).max(0.05);
             let onward = onward.filter(|_| is_limited).map(|onward| onward / kept);
             self.ceiling = onward.or(self.ceiling);
             let most = onward.map_or(fast, |onward| onward.min(fast));
@@ -471,6 +470,7 @@ impl Rate {
                 if *recent < *usual - deviation(*usual, sample.sent) {
                     *usual += LOSS_WEIGHT * (*recent - *usual);
                 }
+                self.link_loss.bound(*recent, sample.sent);
                 self.steer(&seen, now)
             }
         }
@@ -555,7 +555,9 @@ impl Rate {
         if let Some(before) = self.policed.note(flow, now) {
             self.phase = Phase::Steady;
             self.set(before.sent);
-            self.usual_loss = Some((1.0 - before.received / before.sent).max(0.0));
+            let loss = (1.0 - before.received / before.sent).max(0.0);
+            self.usual_loss = Some(loss);
+            self.link_loss.set(loss);
         }
         self.policed.is_quiet(now)
     }
@@ -567,6 +569,7 @@ impl Rate {
 
 mod ahead;
 mod burst;
+mod link_loss;
 mod onward;
 mod seen;
 #[cfg(test)]

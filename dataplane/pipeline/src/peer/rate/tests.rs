@@ -98,6 +98,7 @@ fn what_our_own_pace_drops_is_not_loss_of_a_faster_link() {
     };
     let mut rate = Rate::new();
     rate.usual_loss = Some(0.98);
+    rate.link_loss.set(0.98);
     for now in 1..500 {
         rate.limit(Some(PACE));
         let paced = carried(rate.bytes_per_second(), PACE);
