@@ -28,7 +28,6 @@ use crate::peer::own::Own;
 use crate::peer::policed::{Flow, Policed};
 use crate::peer::sample::{Round, Sample};
 use crate::peer::sizes::Vanishing;
-use link_loss::LinkLoss;
 use onward::{Onward, STALLED_NANOS};
 use seen::{FACTOR_LEAST, Seen, unscaled_own, unscaled_target};
 use stays::{Drain, EMPTY, Rival};
@@ -111,9 +110,10 @@ pub(crate) struct Rate {
     first: f64,
     first_least: f64,
     headroom: Headroom,
-    /// Share that is lost where there is no queue: for redundancy, and for what the link carries.
+    /// Share that is lost where there is no queue, and whether two steps in a row without one
+    /// showed it: what a start overflows is no loss of the link.
     usual_loss: Option<f64>,
-    link_loss: LinkLoss,
+    is_loss_known: bool,
     round: Round,
     /// What the link carries, by the newest step.
     capacity: f64,
@@ -186,7 +186,7 @@ impl Rate {
             first_least: LEAST,
             headroom: Headroom::new(FIRST),
             usual_loss: None,
-            link_loss: LinkLoss::default(),
+            is_loss_known: false,
             round: Round::default(),
             capacity: 0.0,
             most: [0.0; 2],
@@ -380,15 +380,19 @@ impl Rate {
         self.step((&all, limited), round_trip, now)
     }
 
-    /// The loss of the link by itself, as far as is known, for what it carried in a sample.
+    /// Takes in the loss of a sample, and returns the loss to count with for what the link carried.
     fn learn_loss(&mut self, sample: &Sample, round_trip: Nanos) -> f64 {
         let loss = sample.loss();
-        let is_calm = !sample.is_stretched() && 2 * sample.queue < self.target(round_trip);
         let usual = self.usual_loss.get_or_insert(loss);
-        if !self.link_loss.is_known() && *usual > link_loss::most(loss, sample.sent) {
+        if self.is_loss_known {
+            return *usual;
+        }
+        if *usual > start_loss::most(loss, sample.sent) {
             *usual = loss;
         }
-        self.link_loss.note(loss, is_calm)
+        let usual = *usual;
+        let is_calm = !sample.is_stretched() && 2 * sample.queue < self.target(round_trip);
+        if is_calm { usual } else { 0.0 }
     }
 
     /// A step, by the samples of a round trip as one and what the link carried where there was
@@ -402,7 +406,7 @@ impl Rate {
         let (received, loss) = (sample.received(), sample.loss());
         let (queue, target) = (sample.queue as f64, self.target(round_trip) as f64);
         let own = self.scaled(unscaled_own(round_trip));
-        self.own.note(sample, self.link_loss.share(), queue > target / 2.0);
+        self.own.note(sample, self.usual_loss.unwrap_or(loss), queue > target / 2.0);
         let usual = self.usual_loss.get_or_insert(loss);
         // What was dropped before a queue ended is told after it. And what a burst loses in a queue
         // is not what the link loses, which is never more than what is lost with a queue.
@@ -412,8 +416,9 @@ impl Rate {
         if is_calm && was_calm || is_less {
             *usual += LOSS_WEIGHT * (loss - *usual);
         }
-        self.link_loss.step(loss, sample.sent, is_calm && was_calm);
-        self.capacity = limited.unwrap_or_else(|| carried_of(sample, self.link_loss.share()));
+        self.is_loss_known |= is_calm && was_calm;
+        let known = if self.is_loss_known || is_calm { *usual } else { 0.0 };
+        self.capacity = limited.unwrap_or(received / (1.0 - known).max(0.05));
         // What came of little that was sent says only what the link carries at least.
         if sample.is_limited || queue > target {
             self.samples += 1;
@@ -446,7 +451,7 @@ impl Rate {
             let fast = if is_limited { self.most() } else { self.capacity };
             let own = if self.passes { own / 4.0 } else { own };
             let onward = self.onward.note((sample.backlog, own), received, now);
-            let kept = (1.0 - self.link_loss.share()).max(0.05);
+            let kept = (1.0 - self.usual_loss.unwrap_or(0.0)).max(0.05);
             let onward = onward.filter(|_| is_limited).map(|onward| onward / kept);
             self.ceiling = onward.or(self.ceiling);
             let most = onward.map_or(fast, |onward| onward.min(fast));
@@ -470,7 +475,6 @@ impl Rate {
                 if *recent < *usual - deviation(*usual, sample.sent) {
                     *usual += LOSS_WEIGHT * (*recent - *usual);
                 }
-                self.link_loss.bound(*recent, sample.sent);
                 self.steer(&seen, now)
             }
         }
@@ -555,9 +559,8 @@ impl Rate {
         if let Some(before) = self.policed.note(flow, now) {
             self.phase = Phase::Steady;
             self.set(before.sent);
-            let loss = (1.0 - before.received / before.sent).max(0.0);
-            self.usual_loss = Some(loss);
-            self.link_loss.set(loss);
+            self.usual_loss = Some((1.0 - before.received / before.sent).max(0.0));
+            self.is_loss_known = true;
         }
         self.policed.is_quiet(now)
     }
@@ -569,11 +572,11 @@ impl Rate {
 
 mod ahead;
 mod burst;
-mod link_loss;
 mod onward;
 mod seen;
 #[cfg(test)]
 mod shared_link;
+mod start_loss;
 mod stays;
 #[cfg(test)]
 mod tests;

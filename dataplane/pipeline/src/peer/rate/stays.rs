@@ -69,7 +69,7 @@ impl Rate {
 
     /// Whether more is lost than without a queue.
     fn overflows(&self) -> bool {
-        self.recent_loss.unwrap_or(0.0) > self.link_loss.share() + OVERFLOW
+        self.recent_loss.unwrap_or(0.0) > self.usual_loss.unwrap_or(0.0) + OVERFLOW
     }
 
     /// Whether the queue is long, and others have more of the link than their part.
@@ -167,7 +167,7 @@ impl Rate {
         self.rival = Some(Rival { at: now, rate: contest.mean(), real_at });
         if overflows {
             // It counts once.
-            self.recent_loss = Some(self.link_loss.share());
+            self.recent_loss = self.usual_loss;
         }
         if let Some(next) = next {
             self.contest = Some(contest);

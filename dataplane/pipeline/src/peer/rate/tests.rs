@@ -98,7 +98,7 @@ fn what_our_own_pace_drops_is_not_loss_of_a_faster_link() {
     };
     let mut rate = Rate::new();
     rate.usual_loss = Some(0.98);
-    rate.link_loss.set(0.98);
+    rate.is_loss_known = true;
     for now in 1..500 {
         rate.limit(Some(PACE));
         let paced = carried(rate.bytes_per_second(), PACE);
@@ -138,4 +138,28 @@ fn a_start_whose_bursts_are_lost_keeps_to_what_arrives() {
     let mut rate = Rate::new();
     rate.sample(&sample(100, 0, 0, false), ROUND_TRIP, ROUND_TRIP);
     assert!(rate.bytes_per_second() >= FIRST, "nothing is lost");
+}
+
+/// The least loss of any sample is none: a lossy link that is rarely calm was once left without
+/// redundancy, and its rate did not rise where the gain is less than the loss.
+#[test]
+fn loss_of_a_link_that_is_rarely_calm_is_not_the_least_of_its_samples() {
+    let queued = Sample { sent: 1000, ..sample(980, 9_000_000, 0, true) };
+    let mut rate = Rate::new();
+    for now in 1..50 {
+        rate.sample(&queued, ROUND_TRIP, now * ROUND_TRIP);
+        rate.sample(&sample(50, 9_000_000, 0, true), ROUND_TRIP, now * ROUND_TRIP);
+    }
+    assert!(rate.usual_loss().unwrap() > 0.005, "{:?}", rate.usual_loss());
+}
+
+/// Redundancy for what a start dropped took half of a slow link for seconds.
+#[test]
+fn redundancy_forgets_what_a_start_overflows_once_a_sample_refutes_it() {
+    let flooded = Sample { sent: 1000, took: ROUND_TRIP / 4, ..sample(200, 9_000_000, 0, true) };
+    let mut rate = Rate::new();
+    rate.sample(&flooded, ROUND_TRIP, ROUND_TRIP);
+    assert_eq!(rate.usual_loss(), Some(0.8));
+    rate.sample(&sample(32, 9_000_000, 0, true), ROUND_TRIP, 2 * ROUND_TRIP);
+    assert_eq!(rate.usual_loss(), Some(0.0));
 }
