@@ -21,9 +21,6 @@ use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Heard, Sent};
 use recoded_wire::link::LinkReport;
 
-/// What may leave at once after a pause: a worker that shares its core may be woken late.
-const BURST_NANOS: Nanos = 1_500_000;
-
 /// Workers that are woken late look like so long a queue, on every link: what a source hears of is
 /// the sum of all, and would slow down for nothing.
 const USUAL_NANOS: Nanos = 1_500_000;
@@ -69,7 +66,7 @@ impl Gate {
 
     /// Notes a packet of so many bytes that is about to leave.
     pub(crate) fn spend(&mut self, bytes: usize, sent: &mut Sent, now: Nanos) {
-        let earliest = now.saturating_sub(BURST_NANOS);
+        let earliest = now.saturating_sub(self.rate.burst());
         if self.free_at < earliest {
             // There was nothing to send: what arrives next says nothing of what could.
             sent.ran_dry();
@@ -117,13 +114,13 @@ impl Gate {
     /// When more may leave of what is here.
     #[cfg(feature = "bats")]
     pub(crate) fn leaves_at(&self) -> Nanos {
-        self.free_at.saturating_sub(BURST_NANOS)
+        self.free_at.saturating_sub(self.rate.burst())
     }
 
     /// When more may come: what fills a long round trip must not make a queue that is heard of too
     /// late.
     pub(crate) fn opens_at(&self) -> Nanos {
-        self.free_at.max(self.known_free_at).saturating_sub(BURST_NANOS)
+        self.free_at.max(self.known_free_at).saturating_sub(self.rate.burst())
     }
 
     /// How many packets of so many may leave in the place of lost ones before the next report.

@@ -529,6 +529,7 @@ impl Rate {
 }
 
 mod ahead;
+mod burst;
 mod onward;
 mod seen;
 #[cfg(test)]

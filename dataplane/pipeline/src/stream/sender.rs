@@ -1,6 +1,7 @@
 //! The sending side of one hop of a stream: what waits to be sent, at which pace, and what was lost
 //! and is sent again.
 
+mod allowance;
 mod lag;
 mod path;
 mod probes;
@@ -19,15 +20,6 @@ use crate::time::earlier;
 use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, Combination, STREAM_BYTES, STREAM_LOG2_MAX};
 use std::collections::VecDeque;
-
-/// What may leave at once after a pause: a worker that shares its core may be woken late.
-const BURST_NANOS: Nanos = 1_500_000;
-
-/// Packets beyond what the rate puts on the way while a round trip and a queue last.
-const SPARE_PACKETS: f64 = 32.0;
-
-/// Time that reports take beside the round trip.
-const REPORT_NANOS: Nanos = 2_000_000;
 
 /// A symbol is sent again for so long after it was heard of, and round trips.
 const AGAIN_NANOS: Nanos = 1_000_000_000;
@@ -63,9 +55,6 @@ const MISSING_QUEUE_NANOS: Nanos = 30_000_000;
 
 /// The way without a queue is the least round trip of so long.
 const LEAST_NANOS: Nanos = 5_000_000_000;
-
-/// A round trip that is not known yet may be so long.
-const UNKNOWN_NANOS: Nanos = 600_000_000;
 
 /// Weight of a new round trip in the mean.
 const ROUND_TRIP_WEIGHT: u64 = 8;
@@ -264,24 +253,6 @@ impl Sender {
         self.is_idle() && self.share.due_at().is_none_or(|at| at > now)
     }
 
-    /// Most packets on the way.
-    fn window(&self) -> usize {
-        let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
-        let nanos = 2 * self.rate.target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
-        let bytes = self.rate.bytes_per_second() * nanos as f64 * 1e-9;
-        let packet_bytes = self.mean_bytes.max(1500) as f64;
-        ((bytes / packet_bytes + SPARE_PACKETS) as usize).min(self.sent.capacity() - 1)
-    }
-
-    /// Whether a packet may leave now; otherwise when, if that is known.
-    pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
-        if self.sent.on_their_way() >= self.window() {
-            return Err(None);
-        }
-        let at = self.free_at.saturating_sub(BURST_NANOS);
-        if at > now { Err(Some(at)) } else { Ok(()) }
-    }
-
     /// What is to leave now.
     pub(crate) fn next(&mut self, store: &mut Store, now: Nanos) -> Option<Next> {
         if let Some(bytes) = self.probe(now) {
@@ -384,7 +355,7 @@ impl Sender {
             // There was nothing to be heard of.
             self.heard_at = now;
         }
-        let earliest = now.saturating_sub(BURST_NANOS);
+        let earliest = now.saturating_sub(self.rate.burst());
         if self.free_at < earliest && !std::mem::take(&mut self.is_full) {
             // There was nothing to send: what arrives next says nothing of what could.
             self.sent.ran_dry();

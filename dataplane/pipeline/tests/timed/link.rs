@@ -9,6 +9,10 @@ use std::rc::Rc;
 /// Bytes around a UDP payload on a link.
 const AROUND_BYTES: usize = 42;
 
+/// What leaves as one message: segments, and bytes.
+const SEGMENTS_MAX: usize = 64;
+const RUN_BYTES_MAX: usize = 65_000;
+
 /// One direction of a link.
 #[derive(Copy, Clone, Debug)]
 pub struct Link {
@@ -25,6 +29,9 @@ pub struct Link {
     pub duplicated: f64,
     /// Longest UDP payload that it carries.
     pub bytes_max: usize,
+    /// Whether packets of equal size that leave at once are one packet to its queue, as segments
+    /// of UDP are to netem and fq: they are dropped together, and arrive together.
+    pub whole: bool,
 }
 
 impl Link {
@@ -39,6 +46,7 @@ impl Link {
             reordered: (0.0, 0),
             duplicated: 0.0,
             bytes_max: usize::MAX,
+            whole: false,
         }
     }
 
@@ -58,6 +66,9 @@ pub struct Channel {
     pub bytes: u64,
     pub overflowed: u64,
     pub longest: Nanos,
+    /// Bytes that left at once: when, how many, and the most.
+    at_once: (Nanos, u64),
+    pub most_at_once: u64,
 }
 
 impl Channel {
@@ -71,6 +82,8 @@ impl Channel {
             bytes: 0,
             overflowed: 0,
             longest: 0,
+            at_once: (0, 0),
+            most_at_once: 0,
         }
     }
 
@@ -83,11 +96,40 @@ impl Channel {
         f64::from(self.random.next_u32()) < share * 4_294_967_296.0
     }
 
+    /// When the copies of each packet arrive that are sent now, one after the other.
+    pub fn send_all(&mut self, bytes: &[usize], now: Nanos) -> Vec<Vec<Nanos>> {
+        if !self.link.whole {
+            return bytes.iter().map(|bytes| self.send(*bytes, now)).collect();
+        }
+        let mut all = Vec::with_capacity(bytes.len());
+        let mut left = bytes;
+        while let Some(first) = left.first() {
+            let most = SEGMENTS_MAX.min(RUN_BYTES_MAX / first.max(&1)).max(1);
+            let count = left.iter().take(most).take_while(|bytes| *bytes == first).count();
+            let (run, rest) = left.split_at(count);
+            left = rest;
+            // All of it has room, or none.
+            let has_room = self.free_at.get().saturating_sub(now) <= self.link.queue;
+            let room = if has_room { Nanos::MAX } else { 0 };
+            let queue = std::mem::replace(&mut self.link.queue, room);
+            let mut arrive: Vec<_> = run.iter().map(|bytes| self.send(*bytes, now)).collect();
+            self.link.queue = queue;
+            let last = arrive.iter().flatten().copied().max().unwrap_or(0);
+            arrive.iter_mut().flatten().for_each(|at| *at = last);
+            all.append(&mut arrive);
+        }
+        all
+    }
+
     /// When the copies of a packet arrive that is sent now.
     pub fn send(&mut self, bytes: usize, now: Nanos) -> Vec<Nanos> {
         let wait = self.free_at.get().saturating_sub(now);
         self.sent += 1;
-        self.bytes += (bytes + AROUND_BYTES) as u64;
+        let wire_bytes = (bytes + AROUND_BYTES) as u64;
+        self.bytes += wire_bytes;
+        let before = if self.at_once.0 == now { self.at_once.1 } else { 0 };
+        self.at_once = (now, before + wire_bytes);
+        self.most_at_once = self.most_at_once.max(self.at_once.1);
         if wait > self.link.queue {
             self.overflowed += 1;
             return Vec::new();

@@ -5,6 +5,7 @@
 pub mod beside;
 #[path = "../common/keys.rs"]
 pub mod keys;
+mod leave;
 mod link;
 mod socket;
 mod stall;
@@ -21,11 +22,11 @@ use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Span;
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::stream::KEEPALIVE_BYTES;
 use std::collections::{BTreeMap, VecDeque};
-use wires::{DOWN, UP, Wire, Wires};
+use wires::{DOWN, UP, Wires};
 
 pub const MILLI: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000_000_000;
@@ -347,6 +348,11 @@ impl Line {
         node.pipeline = Pipeline::new(&node.snapshot(1), self.seed);
     }
 
+    /// The first link.
+    pub fn link(&self) -> Link {
+        self.down[0].link
+    }
+
     /// Packets sent over a link in each direction, and those that its queue had no place for.
     pub fn sent(&self, hop: usize) -> (u64, u64, u64) {
         let (down, up) = (&self.down[hop], &self.up[hop]);
@@ -361,6 +367,11 @@ impl Line {
     /// The longest that a packet waited before a link since the last call.
     pub fn longest_wait(&mut self, hop: usize) -> Nanos {
         std::mem::take(&mut self.down[hop].longest)
+    }
+
+    /// The most bytes that left at once over a link since the last call, headers included.
+    pub fn most_at_once(&mut self, hop: usize) -> u64 {
+        std::mem::take(&mut self.down[hop].most_at_once)
     }
 
     pub fn lacks_paths(&mut self) -> bool {
@@ -546,24 +557,11 @@ impl Line {
             }
         }
         let sent = std::mem::take(&mut self.nodes[index].outputs.sent);
-        for (peer, span) in sent {
-            let mut payload = self.nodes[index].frames.bytes(span).to_vec();
-            self.nodes[index].frames.release(span.frame);
-            let Wire { hop, is_up, to: node, from } = self.wires[&(index, peer)];
-            if let Some(tamper) = self.tamper.as_mut().filter(|_| !is_up) {
-                tamper(index, &mut payload);
-            }
-            let channel = if is_up { &mut self.up[hop] } else { &mut self.down[hop] };
-            if from == UP && node == 1 && payload.len() > KEEPALIVE_BYTES {
-                self.newest.clone_from(&payload);
-            }
-            if from == DOWN {
-                let header = Header::parse(&payload).expect("nodes write headers");
-                self.newest_back[node] = header.link_sequence;
-            }
-            for at in channel.send(payload.len(), self.now) {
-                self.push(at, What::Arrive { node, peer: from, payload: payload.clone() });
-            }
+        let mut left = &sent[..];
+        while let Some((peer, _)) = left.first() {
+            let count = left.iter().take_while(|(to, _)| to == peer).count();
+            self.leave(index, *peer, &left[..count]);
+            left = &left[count..];
         }
     }
 

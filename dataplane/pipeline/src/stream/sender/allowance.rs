@@ -1,0 +1,33 @@
+//! How much may leave: the most packets in flight, and when the next one leaves.
+
+use super::Sender;
+use crate::params::Nanos;
+
+/// Packets beyond those that the rate sends while a round trip and a queue last.
+const SPARE_PACKETS: f64 = 32.0;
+
+/// Delay of reports in addition to the round trip.
+const REPORT_NANOS: Nanos = 2_000_000;
+
+/// A round trip that is not known yet may take as long.
+const UNKNOWN_NANOS: Nanos = 600_000_000;
+
+impl Sender {
+    /// Most packets on the way.
+    pub(super) fn window(&self) -> usize {
+        let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
+        let nanos = 2 * self.rate.target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;
+        let bytes = self.rate.bytes_per_second() * nanos as f64 * 1e-9;
+        let packet_bytes = self.mean_bytes.max(1500) as f64;
+        ((bytes / packet_bytes + SPARE_PACKETS) as usize).min(self.sent.capacity() - 1)
+    }
+
+    /// Whether a packet may leave now; otherwise when, if that is known.
+    pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
+        if self.sent.on_their_way() >= self.window() {
+            return Err(None);
+        }
+        let at = self.free_at.saturating_sub(self.rate.burst());
+        if at > now { Err(Some(at)) } else { Ok(()) }
+    }
+}
