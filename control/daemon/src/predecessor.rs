@@ -258,7 +258,10 @@ impl Process {
         match poll(&mut [PollFd::new(&left.handle, PollFlags::IN)], Some(&patience)) {
             Ok(1..) => {}
             _ => {
-                tracing::warn!(pid = %left.pid, "the dataplane process before this does not leave")
+                tracing::warn!(
+                    pid = %left.pid,
+                    "the previous dataplane process does not end in time: killing it"
+                );
             }
         }
         let _ = pidfd_send_signal(&left.handle, Signal::KILL);

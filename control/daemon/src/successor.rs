@@ -28,7 +28,9 @@ pub fn become_anew(program: &Path, arguments: &Arguments, tunnels: &TunnelQueues
         Ok(channel) => {
             command.env(INHERITED, "stdin").stdin(OwnedFd::from(channel));
         }
-        Err(error) => tracing::warn!(%error, "the next program opens programs and tunnels anew"),
+        Err(error) => {
+            tracing::warn!(%error, "cannot pass on programs and tunnels: they will be reopened");
+        }
     }
     command.exec()
 }
@@ -39,7 +41,7 @@ fn leave(tunnels: &TunnelQueues) -> io::Result<Channel> {
     let (sender, receiver) = Channel::pair()?;
     LeftPrograms::of_this_process()?.leave(&sender)?;
     if let Err(error) = tunnels.leave(&sender) {
-        tracing::warn!(%error, "what waits in tunnels is lost");
+        tracing::warn!(%error, "packets queued in tunnels are lost");
     }
     Ok(receiver)
 }
@@ -57,7 +59,7 @@ pub fn inherited() -> Inherited {
         Ok(Inherited { programs, tunnels })
     });
     left.unwrap_or_else(|error| {
-        tracing::warn!(%error, "programs and tunnels of before are not known: they are opened anew");
+        tracing::warn!(%error, "inherited programs and tunnels cannot be read: reopening them");
         Inherited::default()
     })
 }

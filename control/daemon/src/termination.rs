@@ -1,5 +1,5 @@
-//! How the supervisor ends a dataplane process: at once, in order, or so that the next one takes
-//! over what waits in tunnels.
+//! Ends a dataplane process: kill, orderly drain, or hand-over of the packets in its tunnels to
+//! the next process.
 
 use crate::health::notify;
 use recoded::lifecycle::LEAVE_PATIENCE;

@@ -1,5 +1,4 @@
-//! When a flow requests a plan, and what it does until the reply comes: it continues with the plan
-//! that it has.
+//! Schedule of the plan requests of a flow. Until a reply comes, the flow keeps its present plan.
 //!
 //! A flow has one request out at a time and makes at most fifty a second, whatever reports say. A
 //! program without a thread for plans answers at once, on the packet path: tests and the simulator

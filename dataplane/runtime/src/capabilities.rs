@@ -2,7 +2,7 @@
 
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// What tunnels need.
+/// Needed to create tunnels.
 pub(crate) const TUNNEL_CAPABILITY: &str = "CAP_NET_ADMIN";
 
 /// Capabilities that AF_XDP needs and this process lacks; none where Linux does not say.
