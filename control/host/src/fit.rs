@@ -1,7 +1,7 @@
 //! Rules about a host's surroundings: whether firewall, port, routes and tunnels leave packets of
 //! links alone.
 
-use crate::facts::{Address, Facts, shares_prefix};
+use crate::facts::{Facts, shares_prefix};
 use crate::finding::{by, error, warning};
 use crate::firewall::{Chain, Decision, Hook, Owner, Packet, decide};
 use crate::{Face, Finding, Level, Link, Network, Plan, Sockets};
@@ -180,15 +180,8 @@ fn rp_filter(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
 fn arp(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let Some(face) = facts.faces.iter().find(|face| face.name == link.interface) else { return };
     let of = |index| facts.addresses.iter().filter(move |it| it.index == index);
-    // Without `local` in the configuration, Linux sends from an address of the interface.
-    let is_local = |own: &&Address| match link.local {
-        Some(local) => own.address == local,
-        None => link.neighbours.iter().any(IpAddr::is_ipv4),
-    };
-    let Some(own) = of(face.index).filter(|own| own.address.is_ipv4()).find(is_local) else {
-        return;
-    };
-    let local = own.address;
+    let Some(local @ IpAddr::V4(_)) = link.local else { return };
+    let Some(own) = of(face.index).find(|own| own.address == local) else { return };
     let is_near = |other: &Face| {
         face.macvlan_parent == Some(other.index)
             || of(other.index).any(|it| shares_prefix(it.address, local, own.prefix))

@@ -95,5 +95,7 @@ pub enum Sockets {
 ///
 /// Linux does not answer questions about its interfaces.
 pub fn check(plan: &Plan) -> Result<Vec<Finding>, FactsError> {
-    Ok(judge(plan, &facts::ask(plan)?))
+    let links = own::with_own_addresses(&plan.links, &own_addresses()?);
+    let plan = Plan { links, ..plan.clone() };
+    Ok(judge(&plan, &facts::ask(&plan)?))
 }

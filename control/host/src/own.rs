@@ -1,6 +1,7 @@
 //! Addresses of this host's interfaces from which Linux sends by itself.
 
-use crate::facts::{self, FactsError};
+use crate::Link;
+use crate::facts::{self, FactsError, shares_prefix};
 use crate::netlink::all;
 use rtnetlink::packet_route::address::{AddressHeaderFlags, AddressMessage};
 use rtnetlink::{Error, Handle};
@@ -41,6 +42,23 @@ async fn look(handle: &Handle) -> Result<OwnAddresses, Error> {
     Ok(found)
 }
 
+/// The links with the addresses that Linux sends from, where the configuration writes none: one in
+/// the network of a neighbour, else the first of the family of the first neighbour.
+pub(crate) fn with_own_addresses(links: &[Link], own: &OwnAddresses) -> Vec<Link> {
+    let derived = |link: &Link| {
+        let is_ipv4 = link.neighbours.first().is_none_or(IpAddr::is_ipv4);
+        let all = own.get(&link.interface).map(Vec::as_slice).unwrap_or_default();
+        let mut family = all.iter().filter(|(address, _)| address.is_ipv4() == is_ipv4);
+        let is_near = |(address, prefix): &&(IpAddr, u8)| {
+            link.neighbours.iter().any(|it| shares_prefix(*it, *address, *prefix))
+        };
+        let near = family.clone().find(is_near);
+        near.or_else(|| family.next()).map(|(address, _)| *address)
+    };
+    let with = |link: &Link| Link { local: link.local.or_else(|| derived(link)), ..link.clone() };
+    links.iter().map(with).collect()
+}
+
 fn is_sent_from(message: &AddressMessage) -> bool {
     !message.header.flags.intersects(PASSED_OVER)
 }
@@ -48,6 +66,25 @@ fn is_sent_from(message: &AddressMessage) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn address_near_a_neighbour_is_that_of_a_link_which_writes_none() {
+        let near: (IpAddr, u8) = ([10, 0, 2, 1].into(), 24);
+        let own = [([10, 0, 1, 1].into(), 24), ("fd00::1".parse().unwrap(), 64), near];
+        let own = OwnAddresses::from([("eth0".to_owned(), own.to_vec())]);
+        let local = |neighbour: &str, interface: &str, written: Option<IpAddr>| {
+            let neighbours = vec![neighbour.parse().unwrap()];
+            let interface = interface.to_owned();
+            let link = Link { interface, local: written, neighbours, ..Link::default() };
+            with_own_addresses(&[link], &own)[0].local.map(|it| it.to_string())
+        };
+        assert_eq!(local("10.0.2.9", "eth0", None).as_deref(), Some("10.0.2.1"));
+        assert_eq!(local("192.0.2.9", "eth0", None).as_deref(), Some("10.0.1.1"));
+        assert_eq!(local("fd00::9", "eth0", None).as_deref(), Some("fd00::1"));
+        assert_eq!(local("10.0.2.9", "eth9", None), None, "no address");
+        let written = Some([10, 9, 9, 9].into());
+        assert_eq!(local("10.0.2.9", "eth0", written).as_deref(), Some("10.9.9.9"));
+    }
 
     #[test]
     fn every_interface_is_listed_and_a_second_address_of_a_subnet_is_passed_over() {

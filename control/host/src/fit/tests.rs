@@ -72,15 +72,6 @@ fn interface_that_answers_arp_for_a_link_is_found_unless_it_ignores_that() {
         assert!(text(&findings).starts_with("warning link lte: eth0 is in the same network"));
         assert_eq!(findings[0].mend.join(" "), "sysctl -w net.ipv4.conf.all.arp_ignore=1");
     }
-    let mut derived = plan();
-    derived.links.iter_mut().for_each(|link| link.local = None);
-    let mut findings = Vec::new();
-    let mut near = facts();
-    near.faces.iter_mut().for_each(|face| (face.is_up, face.is_ethernet) = (true, true));
-    near.faces[1].macvlan_parent = Some(2);
-    near.surroundings.arp_ignore = [("eth0".to_owned(), 0), ("eth1".to_owned(), 0)].into();
-    judge(&derived, &near, &mut findings);
-    assert!(text(&findings).contains("eth0 is in the same network"), "`local` is not written");
     let macvlan: fn(&mut Facts) = |facts| facts.faces[1].macvlan_parent = Some(2);
     let quiet: [fn(&mut Facts); 4] = [
         |facts| facts.faces[0].is_up = false,
