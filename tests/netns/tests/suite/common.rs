@@ -1,34 +1,25 @@
 //! What the namespace tests share: the permission to run, and turns.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use recoded_netns::process::output;
 use recoded_netns::{Bed, BedConfig, Daemon, LinkConfig, Loss, Namespace, binary};
 
-/// Beds share the machine's cores, and disturb each other's timing.
-static TURN: RwLock<()> = RwLock::new(());
-
-/// The turn of a test that measures times or rates: no other has a bed meanwhile.
-type Alone = RwLockWriteGuard<'static, ()>;
-
-/// The turn of a test whose bounds are wide: others like it have beds, too.
-type Beside = RwLockReadGuard<'static, ()>;
+use crate::turns::{self, Alone, Beside};
 
 /// The turn to build a bed, or `None`, with the reason printed, when this machine cannot.
 pub fn namespaces() -> Option<Alone> {
-    may_run(missing()).then(|| TURN.write().unwrap_or_else(PoisonError::into_inner))
+    may_run(missing()).then(turns::alone)
 }
 
 /// Like [`namespaces`], for tests that also run daemons.
 pub fn daemons() -> Option<Alone> {
-    may_run(missing().or_else(unbuilt))
-        .then(|| TURN.write().unwrap_or_else(PoisonError::into_inner))
+    may_run(missing().or_else(unbuilt)).then(turns::alone)
 }
 
 /// Like [`daemons`], for tests whose bounds hold on a busy machine, too.
 pub fn daemons_beside() -> Option<Beside> {
-    may_run(missing().or_else(unbuilt)).then(|| TURN.read().unwrap_or_else(PoisonError::into_inner))
+    may_run(missing().or_else(unbuilt)).then(turns::beside)
 }
 
 /// Whether nothing is missing; what is, is printed.

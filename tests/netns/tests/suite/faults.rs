@@ -35,14 +35,15 @@ fn worker_that_panics_is_made_anew_under_traffic() {
         let with = if auth.is_some() { "full" } else { "none" };
         // All workers of a node panic at the same moment.
         let (bed, plan) = line_plan(auth, workers);
-        let begun = Instant::now();
         let start = |index: usize| {
             let mut plan = plan.clone();
-            let at = 4000 + 3000 * index;
+            let at = 4000 + 3000 * index as u64;
             plan.environment = vec![("RECODED_TEST_PANIC_MILLIS", at.to_string())];
-            Daemon::start(&bed, index, &plan).unwrap()
+            let daemon = Daemon::start(&bed, index, &plan).unwrap();
+            // Its workers began a moment before it answers, so that they panic a moment earlier.
+            (daemon, Instant::now() + Duration::from_millis(at))
         };
-        let daemons: Vec<Daemon> = (0..3).map(start).collect();
+        let (daemons, panics): (Vec<Daemon>, Vec<Instant>) = (0..3).map(start).unzip();
         daemons.iter().for_each(|daemon| daemon.wait_until_it_has_sessions().unwrap());
         let handshakes = |daemon: &Daemon| {
             let sessions = daemon.show().unwrap().sessions;
@@ -52,7 +53,7 @@ fn worker_that_panics_is_made_anew_under_traffic() {
         let processes: Vec<u32> =
             daemons.iter().map(|daemon| daemon.dataplane_pid().unwrap()).collect();
         for (index, victim) in ["source", "relay", "sink"].into_iter().enumerate() {
-            let from = begun + Duration::from_millis(3500 + 3000 * index as u64);
+            let from = panics[index] - Duration::from_secs(1);
             std::thread::sleep(from.saturating_duration_since(Instant::now()));
             let outcome = probe(&bed, 2).finish().unwrap();
             let log = daemons[index].log();
@@ -86,8 +87,8 @@ fn worker_that_panics_is_made_anew_under_traffic() {
                     worker.forwarded + worker.consumed + worker.handed_over + worker.dropped;
                 assert_eq!(worker.received, fates, "{worker:?}");
             }
-            let is_told = events(daemon).iter().any(|event| event["kind"] == "worker_renewed");
-            assert!(is_told, "{:#?}", events(daemon));
+            let is_told = || events(daemon).iter().any(|event| event["kind"] == "worker_renewed");
+            common::wait_for("the event of the worker", daemon, is_told);
         }
         let outcome = probe(&bed, 1).finish().unwrap();
         assert!(outcome.loss() < 0.02, "{} of {} came", outcome.came, outcome.sent);

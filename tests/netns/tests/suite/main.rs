@@ -51,6 +51,7 @@ mod talk;
 mod timed;
 mod topology;
 mod tree;
+mod turns;
 mod udp;
 mod uplinks;
 mod vrf;

@@ -1,0 +1,71 @@
+//! Turns: beds share the machine's processors, and disturb each other's timing.
+//!
+//! Tests whose bounds are wide come first, some at a time, as most of them wait; then those that
+//! measure times or rates, each alone. A test that waits for its turn needs a thread of the test
+//! program, so `scripts/test` gives the suite many of them.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Tests with wide bounds at once, for each processor.
+const BESIDE_A_PROCESSOR: usize = 2;
+
+static TURNS: Mutex<Turns> = Mutex::new(Turns { beside: 0, waiting: 0, is_alone: false });
+static CHANGED: Condvar = Condvar::new();
+
+struct Turns {
+    /// Tests with wide bounds that run.
+    beside: usize,
+    /// Tests with wide bounds that wait.
+    waiting: usize,
+    /// Whether a test runs alone.
+    is_alone: bool,
+}
+
+/// The turn of a test that measures times or rates: no other has a bed meanwhile.
+#[derive(Debug)]
+pub struct Alone(());
+
+/// The turn of a test whose bounds are wide: others like it have beds, too.
+#[derive(Debug)]
+pub struct Beside(());
+
+/// Waits until no other test has a turn or wants one beside others.
+pub fn alone() -> Alone {
+    let mut turns = turns();
+    while turns.is_alone || turns.beside + turns.waiting > 0 {
+        turns = CHANGED.wait(turns).unwrap_or_else(PoisonError::into_inner);
+    }
+    turns.is_alone = true;
+    Alone(())
+}
+
+/// Waits until fewer than the most have such a turn.
+pub fn beside() -> Beside {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut turns = turns();
+    turns.waiting += 1;
+    while turns.is_alone || turns.beside >= BESIDE_A_PROCESSOR * processors {
+        turns = CHANGED.wait(turns).unwrap_or_else(PoisonError::into_inner);
+    }
+    turns.waiting -= 1;
+    turns.beside += 1;
+    Beside(())
+}
+
+fn turns() -> MutexGuard<'static, Turns> {
+    TURNS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        turns().is_alone = false;
+        CHANGED.notify_all();
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        turns().beside -= 1;
+        CHANGED.notify_all();
+    }
+}
