@@ -27,7 +27,8 @@ mod seed003_xor;
 mod stream_hops;
 
 /// The virtual time of the pipeline's own tests.
-#[path = "../../../dataplane/pipeline/tests/timed/mod.rs"]
+#[allow(dead_code)] // figures use a part of it
+#[path = "../../../dataplane/pipeline/tests/pipeline/timed/mod.rs"]
 mod timed;
 
 pub mod chart;

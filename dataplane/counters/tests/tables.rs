@@ -115,7 +115,8 @@ fn readmes_name_only_counters_that_exist() {
         let text = fs::read_to_string(&path).expect("a README");
         assert_eq!(unknown_counters(&text), [""; 0], "{}", path.display());
     }
-    let text = "dropped (`tx_over_rate`), `sent_by_nobody`\nand `frames`, `sent_file.rs`, `rx_lost`";
+    let text =
+        "dropped (`tx_over_rate`), `sent_by_nobody`\nand `frames`, `sent_file.rs`, `rx_lost`";
     assert_eq!(unknown_counters(text), ["sent_by_nobody", "rx_lost"]);
 }
 

@@ -40,7 +40,7 @@ pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
 /// The code: a stream where there is a way back, automatic redundancy and room for a packet of the
 /// tunnel in a symbol; generations otherwise. Several receivers have it, too: each link to one is
 /// mended by itself, where generations take three packets for each symbol
-/// (`dataplane/pipeline/tests/tree.rs`).
+/// (`dataplane/pipeline/tests/pipeline/tree.rs`).
 fn choose(facts: &Facts) -> CodeSettings {
     let is_answered = facts.repair && facts.redundancy == Redundancy::Auto;
     let fits = facts.packet_bytes <= facts.symbol_bytes;

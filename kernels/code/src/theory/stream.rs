@@ -25,9 +25,10 @@
 //! next one gets what arrives, a share 1 - e, and the rest at once later. Its own combinations,
 //! which come with symbols, come that much more slowly when they are needed.
 //!
-//! Against the pipeline itself in virtual time (`dataplane/pipeline/tests/stream_theory.rs`) the
-//! packets per symbol are right within a point of a hundred, and so is the share of symbols by any
-//! time, that being known to 0.3 ms and a twentieth of a round trip; mean delays within a fifth.
+//! Against the pipeline itself in virtual time
+//! (`dataplane/pipeline/tests/pipeline/stream_theory.rs`) the packets per symbol are right within a
+//! point of a hundred, and so is the share of symbols by any time, that being known to 0.3 ms and a
+//! twentieth of a round trip; mean delays within a fifth.
 //! Bursts are an exception where they and the round trip are as short as one another: reports that
 //! are lost in a row hold the sender up, which is not counted in.
 

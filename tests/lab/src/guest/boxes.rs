@@ -201,7 +201,7 @@ impl Node {
             is_ipv6: setup.is_ipv6,
             daemon: Background::default(),
         };
-        // A TCP socket whose last packet nobody answers would hold the namespace, and with it the
+        // A TCP socket whose last packet gets no answer would hold the namespace, and with it the
         // card, for two minutes.
         node.namespace.sysctl("net.ipv4.tcp_orphan_retries", "1")?;
         node.plug(card)?;

@@ -1,7 +1,8 @@
 //! An MTU in the middle of a path that changes again and again: a flow goes on soon after the last
-//! change. How soon is asserted in virtual time (`dataplane/pipeline/tests/mtu_flaps.rs`); here a
-//! machine that others use as well is in between, and a flow over a link that stays as it is, on
-//! the same machine, says what can be expected of it.
+//! change. How soon is asserted in virtual time
+//! (`dataplane/pipeline/tests/pipeline/mtu_flaps.rs`); here a machine that others use as well is in
+//! between, and a flow over a link that stays as it is, on the same machine, says what can be
+//! expected of it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Tests of rates on one link that others use, too, packet by packet: a queue that everybody waits
 //! in, senders with always more to send, reports as neighbours send them.
 
-#[path = "../../../tests/timed/tcp.rs"]
+#[path = "../../../tests/pipeline/timed/tcp.rs"]
 mod tcp;
 
 use crate::params::Nanos;

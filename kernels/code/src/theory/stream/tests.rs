@@ -1,5 +1,5 @@
-//! What is known by hand. `dataplane/pipeline/tests/stream_theory.rs` holds the pipeline against
-//! theory.
+//! What is known by hand. `dataplane/pipeline/tests/pipeline/stream_theory.rs` holds the pipeline
+//! against theory.
 
 use super::StreamProfile::Balanced;
 use super::{Delay, Plan, StreamHop, delays};

@@ -1,0 +1,175 @@
+//! The packet path allocates nothing: everything is there when a flow has been created.
+
+use crate::common;
+use crate::common::keys::Keys;
+use crate::common::{DOWN, SHARD, UP, ip_packet, params};
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId, WindowParams,
+};
+use recoded_pipeline::report::FlowCounters;
+use recoded_wire::frames::{Frames, Span};
+
+/// Room for all that one call emits, made beforehand.
+struct Wire {
+    spans: Vec<(PeerId, Span)>,
+    delivered: usize,
+    keys: Keys,
+}
+
+impl Egress for Wire {
+    fn seal(&mut self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
+        self.keys.seal(shard, packet, out)
+    }
+
+    fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
+        self.keys.unseal(shard, sealed)
+    }
+
+    fn tag_key(&mut self, _shard: ShardId) -> Option<u8> {
+        Some(self.keys.tag_key())
+    }
+
+    fn tag(
+        &mut self,
+        key: u8,
+        unit: &TaggedUnit,
+        index: usize,
+        symbol: &mut [u8],
+    ) -> Result<(), Untagged> {
+        self.keys.tag(key, unit, index, symbol)
+    }
+
+    fn verify(
+        &mut self,
+        unit: &TaggedUnit,
+        formed: Formed<'_>,
+        symbol: &[u8],
+    ) -> Result<(), Untagged> {
+        self.keys.verify(unit, formed, symbol)
+    }
+
+    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
+        self.spans.push((hop, span));
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {
+        self.delivered += 1;
+    }
+}
+
+struct Host {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    wire: Wire,
+}
+
+fn host(role: Role, code: FlowCode, sealed: bool) -> Host {
+    let params = FlowParams { code, sealed, tagged: sealed, ..params(role) };
+    let snapshot = Snapshot { edition: 1, flows: vec![params] };
+    Host {
+        pipeline: Pipeline::new(&snapshot, 1),
+        frames: HeapFrames::new(4096, 2048),
+        wire: Wire { spans: Vec::with_capacity(4096), delivered: 0, keys: Keys::new(1) },
+    }
+}
+
+/// Carries what `from` emitted to its neighbours, up and down; losses come in runs.
+fn carry(from: &mut Host, up: Option<&mut Host>, down: Option<&mut Host>, clock: &mut Clock) {
+    from.wire.spans.reverse();
+    let mut neighbours = [(UP, up), (DOWN, down)];
+    while let Some((hop, span)) = from.wire.spans.pop() {
+        clock.packets += 1;
+        let is_lost = clock.packets % 97 < 14;
+        let to = neighbours.iter_mut().find(|(known, _)| *known == hop);
+        if let Some((_, Some(to))) = to.filter(|_| !is_lost)
+            && let Some(copy) = to.frames.receive(from.frames.bytes(span))
+        {
+            let peer = Some(if hop == DOWN { UP } else { DOWN });
+            to.pipeline.receive(&mut to.frames, &mut to.wire, (peer, copy), clock.now);
+        }
+        from.frames.release(span.frame);
+    }
+    from.pipeline.tick(&mut from.frames, &mut from.wire, clock.now);
+}
+
+struct Clock {
+    now: u64,
+    packets: u32,
+}
+
+#[test]
+fn packets_from_source_to_sink_and_back_allocate_nothing() {
+    let counters = allocates_nothing(FlowCode::Rlnc);
+    assert!(counters.sent_repair > 0, "nothing was repaired");
+}
+
+#[cfg(feature = "bats")]
+#[test]
+fn blocks_from_source_to_sink_and_back_allocate_nothing() {
+    use recoded_pipeline::params::{BatsParams, Profile};
+    for profile in Profile::ALL {
+        let FlowCode::Bats(bats) = common::bats(48) else { unreachable!() };
+        let counters = allocates_nothing(FlowCode::Bats(BatsParams { profile, ..bats }));
+        assert!(counters.sent_repair > 0, "nothing was repaired");
+    }
+}
+
+#[test]
+fn windows_from_source_to_sink_and_back_allocate_nothing() {
+    let code = FlowCode::Window(WindowParams { window_symbols: 100, density: 15 });
+    let counters = allocates_nothing(code);
+    assert!(counters.decode_delay_nanos > 0, "nothing was recovered");
+}
+
+#[test]
+fn streams_from_source_to_sink_and_back_allocate_nothing() {
+    let counters = allocates_nothing(FlowCode::Stream(StreamParams::new(1024)));
+    assert!(counters.decode_delay_nanos > 0, "nothing was sent again");
+}
+
+#[test]
+fn sealed_packets_and_tags_from_source_to_sink_allocate_nothing() {
+    let codes = [
+        FlowCode::Rlnc,
+        #[cfg(feature = "bats")]
+        common::bats(48),
+        FlowCode::Stream(StreamParams::new(1024)),
+    ];
+    for code in codes {
+        let counters = carries(code, true);
+        assert_eq!((counters.unseal_refused, counters.tag_refused), (0, 0));
+    }
+}
+
+fn allocates_nothing(code: FlowCode) -> FlowCounters {
+    carries(code, false)
+}
+
+/// Carries packets over a lossy line of three nodes, and counts allocations once it is warm.
+fn carries(code: FlowCode, sealed: bool) -> FlowCounters {
+    let mut source = host(Role::Source { tunnel: TunnelId(0) }, code, sealed);
+    let mut relay = host(Role::Relay { upstream: UP }, code, sealed);
+    let mut sink = host(Role::Sink { tunnel: TunnelId(0), upstream: UP }, code, sealed);
+    let packet = ip_packet(150, 7);
+    let mut clock = Clock { now: 0, packets: 0 };
+    let mut run = |rounds: u64| {
+        for _ in 0..rounds {
+            clock.now += 100_000;
+            let (frames, wire) = (&mut source.frames, &mut source.wire);
+            source.pipeline.ingress(frames, wire, (SHARD, &packet), clock.now);
+            carry(&mut source, None, Some(&mut relay), &mut clock);
+            carry(&mut relay, Some(&mut source), Some(&mut sink), &mut clock);
+            carry(&mut sink, Some(&mut relay), None, &mut clock);
+        }
+    };
+    run(5_000); // the first packets of a flow size its rank histogram
+    let allocations = allocation_counter::measure(|| run(15_000));
+    assert_eq!(allocations.count_total, 0, "{allocations:?}");
+    assert!(sink.wire.delivered > 19_000, "{} packets delivered", sink.wire.delivered);
+    let mut counters = sink.pipeline.report().flows[0].counters.clone();
+    counters.sent_repair = source.pipeline.report().flows[0].counters.sent_repair;
+    counters
+}

@@ -1,0 +1,190 @@
+//! Packets lie within their frames: the bound that configurations are checked against is the one
+//! that packets reach.
+
+use crate::common;
+use crate::common::{DOWN, Node, SHARD, UP, params};
+use recoded_gf::FieldOrder;
+use recoded_pipeline::Pipeline;
+use recoded_pipeline::egress::{Egress, Outer};
+use recoded_pipeline::memory::HeapFrames;
+use recoded_pipeline::params::{
+    FlowCode, FlowParams, PeerId, Recoding, Role, ShardId, Snapshot, TunnelId, WindowParams,
+};
+use recoded_pipeline::report::FlowReport;
+use recoded_wire::frames::{Frames, Span};
+
+/// What a pipeline sent, and the last byte of a frame that it used.
+#[derive(Default)]
+struct Reach {
+    sent: Vec<(PeerId, Span)>,
+    end: usize,
+}
+
+impl Egress for Reach {
+    fn transmit(&mut self, hop: PeerId, span: Span, _outer: Outer) {
+        self.end = self.end.max(usize::from(span.offset) + usize::from(span.len));
+        self.sent.push((hop, span));
+    }
+
+    fn deliver(&mut self, _tunnel: TunnelId, _packet: &[u8]) {}
+}
+
+struct Host {
+    pipeline: Pipeline,
+    frames: HeapFrames,
+    reach: Reach,
+}
+
+impl Host {
+    fn new(params: FlowParams, frame_bytes: usize) -> Host {
+        let snapshot = Snapshot { edition: 1, flows: vec![params] };
+        Host {
+            pipeline: Pipeline::new(&snapshot, 1),
+            frames: HeapFrames::new(2048, frame_bytes),
+            reach: Reach::default(),
+        }
+    }
+}
+
+/// The regression: a relay of generations of 256 formed packets whose symbols left their frame.
+#[test]
+fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
+    for generation_size in [16, 64, 128, 256] {
+        let role = Role::Relay { upstream: UP };
+        let mut relay = FlowParams { generation_size, ..params(role) };
+        relay.recoding = Recoding::Random;
+        // As large as a frame of 2048 bytes allows.
+        relay.symbol_bytes += 2048 - relay.frame_bytes_min();
+        let source = FlowParams {
+            role: Role::Source { tunnel: TunnelId(0) },
+            field: FieldOrder::TwoFiftySix,
+            ..relay.clone()
+        };
+
+        // Larger frames, so that one that is left is measured and not met.
+        let mut from = Host::new(source, 4096);
+        let mut to = Host::new(relay, 4096);
+        let packet = common::ip_packet(1400, 7);
+        for round in 0..2 * generation_size as u64 {
+            let (frames, reach) = (&mut from.frames, &mut from.reach);
+            from.pipeline.ingress(frames, reach, (SHARD, &packet), round * 1000);
+        }
+        for (hop, span) in std::mem::take(&mut from.reach.sent) {
+            assert_eq!(hop, DOWN);
+            let payload = to.frames.receive(from.frames.bytes(span)).expect("a frame");
+            to.pipeline.receive(&mut to.frames, &mut to.reach, (Some(UP), payload), 1_000_000);
+            from.frames.release(span.frame);
+        }
+        assert!(to.reach.sent.len() >= generation_size, "{} sent", to.reach.sent.len());
+        assert_eq!(to.reach.end, 2048, "with generations of {generation_size}");
+    }
+}
+
+/// A worker whose sockets are opened anew gets new frames, and its flows go on without the old
+/// ones.
+#[test]
+fn flows_go_on_after_their_frames_were_taken_away() {
+    let window = WindowParams { window_symbols: 32, density: 15 };
+    let codes = [
+        FlowCode::Rlnc,
+        FlowCode::Window(window),
+        #[cfg(feature = "bats")]
+        common::bats(48),
+    ];
+    for code in codes {
+        let tunnel = TunnelId(0);
+        let roles = [
+            Role::Source { tunnel },
+            Role::Relay { upstream: UP },
+            Role::Sink { tunnel, upstream: UP },
+        ];
+        for victim in 0..roles.len() {
+            let node = |role| Node::new(FlowParams { code, ..params(role) }, 1);
+            let mut nodes = roles.clone().map(node);
+            let mut delivered = [0; 2];
+            for number in 0..4_000 {
+                if number == 2_003 {
+                    let Node { pipeline, frames, .. } = &mut nodes[victim];
+                    pipeline.release(frames);
+                    assert_eq!(nodes[victim].leaked(), 0);
+                    nodes[victim].set_frames(4096);
+                    delivered[0] = nodes[2].delivered.len();
+                }
+                step(&mut nodes, number);
+            }
+            // What waited leaves in parts.
+            (400..600).for_each(|millis| drop(nodes[2].tick(millis * 1_000_000)));
+            delivered[1] = nodes[2].delivered.len();
+            let what = format!("{} with node {victim}", code.name());
+            assert!(delivered[0] > 1_900, "{what}: {delivered:?}");
+            assert!(delivered[1] - delivered[0] > 1_700, "{what}: {delivered:?}");
+            for mut node in nodes {
+                assert_eq!(node.leaked(), 0, "{what}");
+            }
+        }
+    }
+}
+
+/// Of forty flows one takes all frames. Relief looks at a few flows per packet and still finds it
+/// before frames run out; others lose one generation for each look that missed it.
+#[test]
+fn the_flow_that_takes_the_frames_gives_them_back() {
+    let flow = |id| {
+        let mut params = params(Role::Source { tunnel: TunnelId(0) });
+        (params.id, params.generations, params.generation_size) = (id, 64, 16);
+        params
+    };
+    for greedy in [0, 17, 39] {
+        let snapshot = Snapshot { edition: 1, flows: (0..40).map(flow).collect() };
+        let mut pipeline = Pipeline::new(&snapshot, 1);
+        let mut frames = HeapFrames::new(512, 2048);
+        let mut reach = Reach::default();
+        let others = (0..40).filter(|id| *id != greedy);
+        let packets = others.chain(std::iter::repeat_n(greedy, 4000));
+        let mut least = frames.free();
+        for (number, flow) in (0..).zip(packets) {
+            let packet = common::ip_packet(190, number);
+            let now = u64::from(number) * 10_000;
+            pipeline.ingress(&mut frames, &mut reach, (ShardId { flow, shard: 0 }, &packet), now);
+            pipeline.tick(&mut frames, &mut reach, now);
+            reach.sent.drain(..).for_each(|(_, span)| frames.release(span.frame));
+            least = least.min(frames.free());
+        }
+        assert!((64..128).contains(&least), "{least} of 512 frames were left");
+        let flows = pipeline.report().flows;
+        let (own, of_others): (Vec<_>, Vec<_>) = flows.iter().partition(|flow| flow.id == greedy);
+        let evicted = |flows: &[&FlowReport]| -> u64 {
+            flows.iter().map(|flow| flow.counters.generations_evicted).sum()
+        };
+        let (own, of_others) = (evicted(&own), evicted(&of_others));
+        assert!(
+            own > 100 && of_others <= 5,
+            "{own} of its generations went, {of_others} of others"
+        );
+        pipeline.release(&mut frames);
+        assert_eq!(frames.free(), 512);
+    }
+}
+
+/// One packet enters, and what leaves each node reaches its neighbours but for a loss now and then.
+fn step(nodes: &mut [Node; 3], number: u32) {
+    let now = u64::from(number) * 100_000;
+    let mut waiting: Vec<(usize, PeerId, Vec<u8>)> = Vec::new();
+    let sent = nodes[0].ingress(&common::ip_packet(150, number), now);
+    waiting.extend(sent.into_iter().map(|(hop, bytes)| (0, hop, bytes)));
+    for (index, node) in nodes.iter_mut().enumerate() {
+        waiting.extend(node.tick(now).into_iter().map(|(hop, bytes)| (index, hop, bytes)));
+    }
+    let mut carried = 0;
+    while let Some((from, hop, bytes)) = waiting.pop() {
+        carried += 1;
+        let to = if hop == DOWN { from + 1 } else { from.wrapping_sub(1) };
+        if (number + carried).is_multiple_of(41) {
+            continue;
+        }
+        if let Some(node) = nodes.get_mut(to) {
+            let sent = node.receive(&bytes, now);
+            waiting.extend(sent.into_iter().map(|(hop, bytes)| (to, hop, bytes)));
+        }
+    }
+}

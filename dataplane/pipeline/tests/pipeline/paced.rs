@@ -1,0 +1,156 @@
+//! Generations, batches and windows at the pace of the slowest link: sources take from their tunnel
+//! what the path carries, where they are told no rate, and links become slower and faster.
+
+use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+#[cfg(feature = "bats")]
+use recoded_pipeline::params::{BatsParams, Interleave, Profile};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, WindowParams};
+
+/// Always more to send.
+const GREEDY: Load = Load { bytes: 1300, rate: None, ordered: false };
+
+type Code = fn(&mut FlowParams);
+
+fn rlnc(params: &mut FlowParams) {
+    params.code = FlowCode::Rlnc;
+    params.generations = 256;
+}
+
+fn window(params: &mut FlowParams) {
+    params.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
+}
+
+#[cfg(feature = "bats")]
+fn bats(params: &mut FlowParams) {
+    params.code = FlowCode::Bats(BatsParams {
+        source_symbols: 256,
+        profile: Profile::CyclicShift,
+        generator_bits: 8,
+        interleave: Interleave::Auto,
+    });
+    params.generations = 256;
+}
+
+/// Codes, and the least share of a link that they fill where it becomes slower and faster.
+const CODES: &[(&str, Code, f64)] = &[
+    ("rlnc", rlnc, 0.5),
+    ("window", window, 0.8),
+    #[cfg(feature = "bats")]
+    ("bats", bats, 0.6),
+];
+
+/// What became of a line in two seconds.
+struct Seen {
+    /// Delivered, as a share of what a link carries at most.
+    share: f64,
+    /// Packets that found a full queue, as a share of those that were sent over the slowest link.
+    dropped: f64,
+    /// Since they entered: the median, and what one packet in a hundred exceeds.
+    delays: [Nanos; 2],
+}
+
+fn see(line: &mut Line, (hops, place): (usize, usize), link: Link) -> Seen {
+    let overflowed = |line: &Line| -> u64 { (0..hops).map(|hop| line.sent(hop).2).sum() };
+    let (since, before, sent) = (line.now, overflowed(line), line.sent(place).0);
+    line.run(2 * SECOND);
+    let dropped = overflowed(line) - before;
+    Seen {
+        share: line.goodput(since) / link.limit(GREEDY.bytes),
+        dropped: dropped as f64 / (line.sent(place).0 - sent) as f64,
+        delays: [0.5, 0.99].map(|share| line.delay(since, share) / MILLI),
+    }
+}
+
+/// A link that became slower once took a flow down for good: what its queue dropped was taken for
+/// losses of the link, and answered with more packets. What a code reaches on a link of 300 Mbit/s
+/// is what it spends on losses: `rlnc` sends a fifth in advance here.
+#[test]
+fn a_link_that_becomes_slower_and_faster_again_is_followed() {
+    if is_emulated() {
+        return;
+    }
+    let link = Link::new(0.05, 5);
+    let slow = Link { rate: 50e6, ..link };
+    for (name, code, least) in CODES {
+        for place in [0, 1, 2] {
+            let mut line = Line::with(&[link; 3], GREEDY, 1, code);
+            line.run(SECOND);
+            for changed in [link, slow, link] {
+                line.set(place, changed);
+                line.run(2 * SECOND);
+                let Seen { share, dropped, delays } = see(&mut line, (3, place), changed);
+                println!(
+                    "{name}, link {place} at {} Mbit/s: {share:.3} of the limit, {dropped:.4} found \
+                     a full queue, {delays:?} ms",
+                    changed.rate / 1e6
+                );
+                assert!(share > *least, "{share} of the limit");
+                let most = if changed.rate < link.rate { 0.2 } else { 0.001 };
+                assert!(dropped < most, "{dropped} found a full queue");
+            }
+        }
+    }
+}
+
+/// Without a rate in the settings, a source once sent all that its tunnel brought, and relays
+/// lost what exceeded their links.
+#[test]
+fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
+    if is_emulated() {
+        return;
+    }
+    let lines = [
+        (1, 0.1, 0, (0.75, 0.001)),
+        (4, 0.1, 0, (0.9, 0.001)),
+        // Generations take 1.44 packets for each symbol here.
+        (4, 0.1, 10, (0.45, 0.2)),
+        (1, 0.02, 270, (0.4, 0.001)),
+    ];
+    for (hops, loss, delay, (least, most)) in lines {
+        let link = Link::new(loss, delay);
+        for (name, code, _) in CODES {
+            let mut line = Line::with(&vec![link; hops], GREEDY, 1, code);
+            line.run(2 * SECOND + 20 * link.delay);
+            let Seen { share, dropped, delays } = see(&mut line, (hops, 0), link);
+            println!(
+                "{name}, {hops} hops of {loss}, {delay} ms: {share:.3} of the limit, {dropped:.4} \
+                 found a full queue, {delays:?} ms"
+            );
+            assert!(share > least, "{share} of the limit");
+            assert!(dropped < most, "{dropped} found a full queue");
+        }
+    }
+}
+
+/// TCP inside a tunnel has not always more to send: pauses must not be taken for queues. The least
+/// shares are those of the codes in turn. Where round trips are long, CUBIC has not begun for long.
+/// BBR takes the time in which a block fills for a queue, which a path without delay shows most.
+#[test]
+fn a_stream_of_tcp_inside_fills_the_path() {
+    if is_emulated() {
+        return;
+    }
+    let lines = [
+        (1, 0.1, 0, "cubic", [0.8, 0.7, 0.7]),
+        (4, 0.1, 0, "cubic", [0.8, 0.8, 0.6]),
+        (4, 0.1, 0, "bbr", [0.8, 0.8, 0.05]),
+        (6, 0.2, 0, "bbr", [0.7, 0.7, 0.02]),
+        (4, 0.1, 10, "bbr", [0.5, 0.6, 0.7]),
+        (3, 0.03, 50, "bbr", [0.4, 0.6, 0.4]),
+    ];
+    for (hops, loss, delay, control, least) in lines {
+        let link = Link::new(loss, delay);
+        for ((name, code, _), least) in CODES.iter().zip(least) {
+            let load = Load { ordered: true, ..GREEDY };
+            let mut line = Line::with(&vec![link; hops], load, 1, code);
+            line.inside(control);
+            line.run(2 * SECOND + 20 * hops as Nanos * link.delay);
+            let Seen { share, dropped, delays } = see(&mut line, (hops, 0), link);
+            println!(
+                "{name}, {control} over {hops} hops of {loss}, {delay} ms: {share:.3} of the \
+                 limit, {dropped:.4} found a full queue, {delays:?} ms"
+            );
+            assert!(share > least, "{share} of the limit");
+        }
+    }
+}

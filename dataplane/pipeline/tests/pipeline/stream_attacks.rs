@@ -1,0 +1,224 @@
+//! Streams beside a thousand hostile packets a second. A *blind* attacker knows flow id, port and
+//! destination; an *informed* one the present numbers and the epoch as well.
+
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
+use recoded_wire::feedback::{FEEDBACK_BYTES, FeedbackHeader, Item, SizeReport, Writer};
+use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
+use recoded_wire::link::{LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link};
+use recoded_wire::parse::{Packet, parse};
+use recoded_wire::stream::{
+    KEEPALIVE_BYTES, STREAM_BYTES, StreamHeader, StreamPacket, StreamSymbol, write_symbol,
+};
+
+/// A thousand packets a second.
+const LOAD: Load = Load { bytes: 400, rate: Some(1000.0), ordered: true };
+
+/// Packets that another MTU of the tunnel would cut.
+const LARGE: Load = Load { bytes: 1300, ..LOAD };
+
+/// The least MTU of a tunnel, and a packet that is never too large.
+const TUNNEL_LEAST: usize = 576;
+const SMALL: usize = 100;
+
+/// Numbers that no two calls share.
+fn noise(number: u32) -> u32 {
+    (number ^ 0x5bd1).wrapping_mul(0x9E37_79B1) ^ number << 13
+}
+
+/// What `attack` makes of its turn and the newest symbol that the source sent goes to node `to`,
+/// every millisecond, for five seconds. The share of packets that arrive within the second after.
+fn under_attack(to: usize, attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> f64 {
+    line_under_attack(LOAD, to, attack).0
+}
+
+/// The same with another load. Of one of large packets, every second is small, and the others are
+/// as long as the source says that the path carries, but not shorter than the least MTU of a
+/// tunnel. Returns the line as well.
+fn line_under_attack(
+    load: Load,
+    to: usize,
+    attack: impl Fn(u32, &StreamPacket) -> Vec<u8>,
+) -> (f64, Line) {
+    let link = Link::new(0.05, 2);
+    let mut line = Line::new(&[link; 2], load, 1);
+    line.run(SECOND);
+    let mut symbol: Option<StreamPacket> = None;
+    let mut most_bytes = load.bytes;
+    for turn in 0..5000 {
+        let newest = line.newest().to_vec();
+        let Ok(Packet::Stream(packet)) = parse(&newest) else { panic!("a packet of the stream") };
+        // Not the combinations between.
+        let newest = *symbol.insert(if packet.symbol().is_some() {
+            packet
+        } else {
+            symbol.expect("a symbol comes first")
+        });
+        let mut forged = attack(turn, &newest);
+        if load.bytes > TUNNEL_LEAST {
+            // Who is informed knows the numbers of the way back as well.
+            write_link_sequence(&mut forged, line.newest_back().wrapping_add(1));
+        }
+        line.inject(to, &forged);
+        if load.bytes > TUNNEL_LEAST {
+            let most = line.flow(0).packet_bytes_max.unwrap_or(load.bytes);
+            most_bytes = most.clamp(TUNNEL_LEAST, load.bytes);
+            line.load.bytes = if turn % 2 == 0 { most_bytes } else { SMALL };
+        }
+        line.run(MILLI);
+    }
+    line.load.rate = Some(1e-3);
+    line.run(SECOND);
+    // An attacker's symbols are delivered as well.
+    let good = line.delivered.len() as f64 / line.entered() as f64;
+    println!("{good:.4} at node {to}");
+    line.load.bytes = most_bytes;
+    (good, line)
+}
+
+fn header(newest: &StreamPacket, packet_type: PacketType, flags: u8, link: u32) -> Header {
+    Header { packet_type, flags: Flags(flags), link_sequence: link, ..newest.header.common }
+}
+
+/// A report of up to 64 gaps.
+fn report(newest: &StreamPacket, horizon: u32, turn: u32, gaps: &[LinkGap]) -> Vec<u8> {
+    let report = LinkReport {
+        header: header(newest, PacketType::Link, 0, noise(turn)),
+        from: horizon.wrapping_sub(1000),
+        horizon,
+        latest: horizon.wrapping_sub(1),
+        arrived: noise(turn.wrapping_add(1)),
+        held: 0,
+        backlog: 0,
+        beyond: 0,
+        bytes: noise(turn.wrapping_add(2)),
+        packets: noise(turn.wrapping_add(3)),
+        missing: Missing::default(),
+    };
+    let mut bytes = vec![0; LINK_BYTES + 4 * LINK_GAPS_MAX];
+    let length = write_link(&report, gaps.iter().copied(), &mut bytes);
+    bytes.truncate(length);
+    bytes
+}
+
+/// A symbol of noise.
+fn symbol(newest: &StreamPacket, number: u32, link: u32) -> Vec<u8> {
+    let common = header(newest, PacketType::Stream, Flags::SYSTEMATIC, link);
+    let header = StreamHeader { common, ..newest.header };
+    let mut bytes = vec![0xEE; STREAM_BYTES + 100];
+    header.write(&mut bytes);
+    write_symbol(&StreamSymbol { number, after: 0, place: number as u16, bytes: 100 }, &mut bytes);
+    bytes
+}
+
+fn keepalive(newest: &StreamPacket, link: u32) -> Vec<u8> {
+    let common = header(newest, PacketType::Stream, Flags::END, link);
+    let mut bytes = vec![0; KEEPALIVE_BYTES];
+    StreamHeader { common, round_trips: u16::MAX, ..newest.header }.write(&mut bytes);
+    bytes
+}
+
+#[test]
+fn without_an_attack_everything_arrives() {
+    assert_eq!(under_attack(2, |_, _| Vec::new()), 1.0);
+}
+
+#[test]
+fn link_reports_of_random_numbers_end_nothing() {
+    for to in 0..2 {
+        let share = under_attack(to, |turn, newest| {
+            let horizon = noise(turn);
+            report(newest, horizon, turn, &[LinkGap { first: horizon - 9, count: 9 }])
+        });
+        assert!(share >= 0.95, "{share}");
+    }
+}
+
+/// What they call received is not sent again on that hop: the sink asks for it from end to end.
+#[test]
+fn link_reports_of_present_numbers_without_gaps_cost_little() {
+    let share = under_attack(0, |turn, newest| {
+        report(newest, newest.header.common.link_sequence, turn, &[])
+    });
+    assert!(share >= 0.95, "{share}");
+}
+
+#[test]
+fn symbols_far_from_the_window_end_nothing() {
+    for to in 1..3 {
+        for distance in [5000u32, 40_000, 1 << 20, 1 << 31, 60_000u32.wrapping_neg()] {
+            let share = under_attack(to, |turn, newest| {
+                let number = newest.symbol().unwrap().number.wrapping_add(distance);
+                symbol(newest, number.wrapping_add(turn), noise(turn))
+            });
+            assert!(share >= 0.95, "{share} of the packets arrive, forged {distance} ahead");
+        }
+    }
+}
+
+#[test]
+fn symbols_of_the_past_end_nothing() {
+    for to in 1..3 {
+        let share = under_attack(to, |turn, newest| {
+            let number = newest.symbol().unwrap().number.wrapping_sub(100 + turn % 3000);
+            symbol(newest, number, noise(turn))
+        });
+        assert!(share >= 0.95, "{share}");
+    }
+}
+
+#[test]
+fn keepalives_of_random_numbers_end_nothing() {
+    for to in 1..3 {
+        let share = under_attack(to, |turn, newest| keepalive(newest, noise(turn)));
+        assert!(share >= 0.95, "{share}");
+    }
+}
+
+/// Numbers ahead that a forged packet had are replays when the neighbour comes to them: what is
+/// left for authentication. The flow goes on, at a part of its rate.
+#[test]
+fn keepalives_ahead_of_the_present_numbers_do_not_end_the_flow() {
+    for (distance, least) in [(100, 0.3), (5000, 0.85), (16_000, 0.85), (1 << 20, 0.95)] {
+        let share = under_attack(1, |turn, newest| {
+            keepalive(newest, newest.header.common.link_sequence + distance + noise(turn) % 50)
+        });
+        assert!(share >= least, "{share} of the packets arrive, forged {distance} ahead");
+    }
+}
+
+/// They make the tunnel's packets as short as they may be, and nothing is dropped for them. How
+/// often the limit changes is bounded in `source/size.rs`.
+#[test]
+fn size_reports_lead_no_further_than_the_least_mtu_of_a_tunnel() {
+    let (share, line) = line_under_attack(LARGE, 0, |turn, newest| {
+        let common = header(newest, PacketType::Feedback, 0, noise(turn));
+        let common = Header { hop_index: 0, ..common };
+        let mut bytes = vec![0; 64];
+        FeedbackHeader { common, node: noise(turn), number: turn }.write(&mut bytes);
+        let mut writer = Writer::new(&mut bytes);
+        assert!(writer.push(Item::Size(SizeReport { hop: 0, bytes: (noise(turn) % 1500) as u16 })));
+        let length = writer.finish();
+        assert!(length > FEEDBACK_BYTES);
+        bytes.truncate(length);
+        bytes
+    });
+    // Reports of less are ignored, and few of the others are of the least.
+    let bytes = line.load.bytes;
+    assert!((TUNNEL_LEAST..TUNNEL_LEAST + 8).contains(&bytes), "{bytes}");
+    assert!(share >= 0.95, "{share}");
+    assert_eq!(line.flow(0).counters.too_large, 0);
+}
+
+/// Every large packet is called lost and every small one received: large ones are sent again, and
+/// that they come settles the doubt.
+#[test]
+fn link_reports_that_call_large_packets_lost_end_nothing() {
+    let (share, line) = line_under_attack(LARGE, 0, |turn, newest| {
+        let link = newest.header.common.link_sequence;
+        let gap = LinkGap { first: link, count: 1 };
+        let is_large = newest.symbol().is_some_and(|symbol| usize::from(symbol.bytes) > SMALL);
+        report(newest, link + 1, turn, if is_large { std::slice::from_ref(&gap) } else { &[] })
+    });
+    println!("{} bytes", line.load.bytes);
+    assert!(share >= 0.95, "{share}");
+}
