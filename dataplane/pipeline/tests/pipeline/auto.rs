@@ -1,7 +1,7 @@
 //! `code = "auto"` is a stream on a line with a way back (`control/daemon/src/config/auto.rs`):
 //! what the other codes carry on such lines, so that the rule holds.
 
-use crate::timed::{Line, Link, Load, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, SECOND};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams};
@@ -50,9 +50,6 @@ fn carried(links: &[Link], code: fn(&mut FlowParams)) -> f64 {
 
 #[test]
 fn a_stream_carries_what_the_best_code_does_on_every_line() {
-    if is_emulated() {
-        return;
-    }
     let bursts = Link { burst: 8.0, ..Link::new(0.1, 0) };
     let lines = [
         (1, Link::new(0.1, 0)),

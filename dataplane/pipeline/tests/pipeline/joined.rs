@@ -2,7 +2,7 @@
 //! of all of them. Over the butterfly each of two sinks gets what two links carry, of which one is
 //! shared, where forwarding brings three quarters. And packets that go round in a loop end.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, FlowParams, Recoding, Redundancy, Spread};
 
@@ -53,9 +53,6 @@ fn lost(line: &Line, sink: usize) -> usize {
 /// sinks lack of a generation is repaired from end to end beside that.
 #[test]
 fn both_sinks_of_a_butterfly_get_what_two_links_carry() {
-    if is_emulated() {
-        return;
-    }
     for (loss, half) in [(0.0, 129), (0.02, 135), (0.05, 140)] {
         let branches = |node: usize, params: &mut FlowParams| {
             parts(node, params, half);
@@ -85,9 +82,6 @@ fn both_sinks_of_a_butterfly_get_what_two_links_carry() {
 /// They ask when both have ended, not while the burst comes.
 #[test]
 fn sinks_wait_for_the_branch_that_brings_a_generation_late() {
-    if is_emulated() {
-        return;
-    }
     let half = 135;
     // Sinks that asked after a silence fell into repairs for good with seed 5. With others a worker
     // in turn does not run for 30 ms, twice a second.
@@ -127,9 +121,6 @@ fn sinks_wait_for_the_branch_that_brings_a_generation_late() {
 /// they asked for all of it.
 #[test]
 fn last_generation_is_not_asked_for_while_a_branch_brings_it() {
-    if is_emulated() {
-        return;
-    }
     let half = 140;
     let branches = |node: usize, params: &mut FlowParams| {
         parts(node, params, half);
@@ -155,9 +146,6 @@ fn last_generation_is_not_asked_for_while_a_branch_brings_it() {
 /// Without combining, the link that both share brings each sink half of what the other has.
 #[test]
 fn relay_that_forwards_brings_less() {
-    if is_emulated() {
-        return;
-    }
     let forward = |node: usize, params: &mut FlowParams| {
         rlnc(params, 256);
         match node {
@@ -182,9 +170,6 @@ fn relay_that_forwards_brings_less() {
 /// Two halves that join before a link that carries both: all of it goes on.
 #[test]
 fn halves_that_join_are_whole_again() {
-    if is_emulated() {
-        return;
-    }
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)];
     for (slower, gone) in [(2, false), (9, false), (2, true)] {
         let link = |hop: usize| {
@@ -219,9 +204,6 @@ fn halves_that_join_are_whole_again() {
 /// Relays 1 and 2 send to each other, by mistake.
 #[test]
 fn packets_that_go_round_end() {
-    if is_emulated() {
-        return;
-    }
     let edges = [(0, 1), (1, 2), (2, 1), (2, 3)];
     let links = edges.map(|edge| (edge, Link { rate: 1e9, ..Link::new(0.02, 1) }));
     for code in ["stream", "rlnc"] {

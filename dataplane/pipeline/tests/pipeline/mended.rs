@@ -1,7 +1,7 @@
 //! Generations and batches over links with a rate, a queue and a delay, whose hops make up for
 //! their own losses: packets per symbol on every link, what arrives, and how long it takes.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams};
@@ -70,25 +70,18 @@ fn costs_what_losses_take(code: fn(&mut FlowParams), most: f64) {
 
 #[test]
 fn generations_over_short_hops_cost_what_their_losses_take() {
-    if !is_emulated() {
-        costs_what_losses_take(rlnc, 1.02);
-    }
+    costs_what_losses_take(rlnc, 1.02);
 }
 
 #[cfg(feature = "bats")]
 #[test]
 fn batches_over_short_hops_cost_what_their_losses_take() {
-    if !is_emulated() {
-        // Blocks need a symbol or two more than they have.
-        costs_what_losses_take(bats, 1.035);
-    }
+    // Blocks need a symbol or two more than they have.
+    costs_what_losses_take(bats, 1.035);
 }
 
 #[test]
 fn generations_over_long_hops_seldom_wait_for_a_report() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::with(&[Link::new(0.1, 10); 4], STEADY, 1, rlnc);
     for packets in packets(&mut line, 4) {
         assert!(packets < 1.46, "{packets} packets per symbol");
@@ -103,9 +96,6 @@ fn generations_over_long_hops_seldom_wait_for_a_report() {
 #[cfg(feature = "bats")]
 #[test]
 fn batches_over_long_hops_are_made_up_for() {
-    if is_emulated() {
-        return;
-    }
     for (hops, loss, delay, most, late_millis) in
         [(4, 0.1, 10, 1.24, 145), (3, 0.03, 50, 1.09, 400)]
     {
@@ -162,26 +152,19 @@ fn loses_nothing_over_a_far_hop(code: fn(&mut FlowParams), most: f64) {
 
 #[test]
 fn generations_over_a_far_hop_wait_for_no_report() {
-    if !is_emulated() {
-        loses_nothing_over_a_far_hop(rlnc, 1.45);
-    }
+    loses_nothing_over_a_far_hop(rlnc, 1.45);
 }
 
 #[cfg(feature = "bats")]
 #[test]
 fn batches_over_a_far_hop_wait_for_no_report() {
-    if !is_emulated() {
-        loses_nothing_over_a_far_hop(bats, 1.34);
-    }
+    loses_nothing_over_a_far_hop(bats, 1.34);
 }
 
 /// A socket with the default buffer of Linux holds 92 datagrams of 1300 bytes. Blocks of 256, and
 /// what waited behind a generation, once came at once: a quarter to a half was lost there.
 #[test]
 fn deliveries_fit_the_buffer_of_a_socket() {
-    if is_emulated() {
-        return;
-    }
     let codes: &[fn(&mut FlowParams)] = &[
         rlnc,
         #[cfg(feature = "bats")]
@@ -204,9 +187,6 @@ fn deliveries_fit_the_buffer_of_a_socket() {
 /// Bursts on short hops once took three packets per symbol, or a round trip from end to end each.
 #[test]
 fn generations_hit_by_bursts_are_made_up_for_hop_by_hop() {
-    if is_emulated() {
-        return;
-    }
     let link = Link { burst: 8.0, ..Link::new(0.1, 0) };
     let mut line = Line::with(&[link; 4], STEADY, 1, rlnc);
     for packets in packets(&mut line, 4) {
@@ -217,9 +197,6 @@ fn generations_hit_by_bursts_are_made_up_for_hop_by_hop() {
 
 #[test]
 fn last_packets_before_a_pause_are_made_up_for() {
-    if is_emulated() {
-        return;
-    }
     let load = Load { rate: Some(40.0), ..STEADY };
     let mut line = Line::with(&[Link::new(0.2, 1); 3], load, 2, rlnc);
     line.run(10 * SECOND);
@@ -230,9 +207,6 @@ fn last_packets_before_a_pause_are_made_up_for() {
 
 #[test]
 fn without_a_way_back_what_is_planned_is_sent() {
-    if is_emulated() {
-        return;
-    }
     let dead = Link::new(1.0, 0);
     let mut line = Line::with(&[Link::new(0.1, 0); 2], STEADY, 1, rlnc);
     (0..2).for_each(|hop| line.set_back(hop, dead));
@@ -248,9 +222,6 @@ fn without_a_way_back_what_is_planned_is_sent() {
 /// Reports end while traffic runs, and come again.
 #[test]
 fn hop_that_falls_silent_is_sent_what_is_planned() {
-    if is_emulated() {
-        return;
-    }
     let link = Link::new(0.1, 0);
     let mut line = Line::with(&[link; 2], STEADY, 1, rlnc);
     line.run(SECOND);
@@ -268,9 +239,6 @@ fn hop_that_falls_silent_is_sent_what_is_planned() {
 
 #[test]
 fn relay_that_restarts_is_made_up_for_again() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::with(&[Link::new(0.1, 0); 3], STEADY, 1, rlnc);
     line.run(SECOND);
     line.restart(1);

@@ -2,7 +2,7 @@
 //! change it carries as much as one over a link that stays as it is, on workers that have their
 //! processors, and on workers that share them.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_pipeline::params::FlowParams;
@@ -124,9 +124,6 @@ const NARROW: [(usize, bool); 5] =
 
 #[test]
 fn flow_recovers_within_two_seconds_of_the_last_change_of_an_mtu() {
-    if is_emulated() {
-        return;
-    }
     let mut wrong = Vec::new();
     for (delay_millis, loss, seed) in [(0, 0.0, 3), (10, 0.02, 3), (10, 0.02, 4)] {
         for rate in [Some(2000.0), None] {
@@ -148,9 +145,6 @@ fn flow_recovers_within_two_seconds_of_the_last_change_of_an_mtu() {
 /// A worker that waits for its processor is late, whatever the MTU: changes of that add nothing.
 #[test]
 fn workers_that_share_their_processors_recover_from_changes_of_an_mtu_as_well() {
-    if is_emulated() {
-        return;
-    }
     let busy = |narrow, rate| {
         let run = |seed| flap(Case { narrow, rate, is_busy: true, seed, ..QUIET }).amount;
         (0..5).map(run).sum::<usize>()

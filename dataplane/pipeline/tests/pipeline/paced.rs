@@ -1,7 +1,7 @@
 //! Generations, batches and windows at the pace of the slowest link: sources take from their tunnel
 //! what the path carries, where they are told no rate, and links become slower and faster.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, WindowParams};
@@ -66,9 +66,6 @@ fn see(line: &mut Line, (hops, place): (usize, usize), link: Link) -> Seen {
 /// is what it spends on losses: `rlnc` sends a fifth in advance here.
 #[test]
 fn a_link_that_becomes_slower_and_faster_again_is_followed() {
-    if is_emulated() {
-        return;
-    }
     let link = Link::new(0.05, 5);
     let slow = Link { rate: 50e6, ..link };
     for (name, code, least) in CODES {
@@ -96,9 +93,6 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
 /// lost what exceeded their links.
 #[test]
 fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
-    if is_emulated() {
-        return;
-    }
     let lines = [
         (1, 0.1, 0, (0.75, 0.001)),
         (4, 0.1, 0, (0.9, 0.001)),
@@ -127,9 +121,6 @@ fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
 /// BBR takes the time in which a block fills for a queue, which a path without delay shows most.
 #[test]
 fn a_stream_of_tcp_inside_fills_the_path() {
-    if is_emulated() {
-        return;
-    }
     let lines = [
         (1, 0.1, 0, "cubic", [0.8, 0.7, 0.7]),
         (4, 0.1, 0, "cubic", [0.8, 0.8, 0.6]),

@@ -2,7 +2,7 @@
 //! told to the source, and followed when it changes. The tunnel is played by the load, which is as
 //! long as the source says, 100 ms later, as the runtime has it.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, StreamParams, WindowParams};
@@ -110,35 +110,28 @@ fn units_follow(code: fn(&mut FlowParams)) {
 
 #[test]
 fn symbols_of_generations_become_as_short_as_the_path_carries() {
-    if !is_emulated() {
-        units_follow(|params| {
-            (params.code, params.generations) = (FlowCode::Rlnc, 256);
-        });
-    }
+    units_follow(|params| {
+        (params.code, params.generations) = (FlowCode::Rlnc, 256);
+    });
 }
 
 #[cfg(feature = "bats")]
 #[test]
 fn symbols_of_blocks_become_as_short_as_the_path_carries() {
-    if !is_emulated() {
-        units_follow(|params| {
-            params.code = FlowCode::Bats(BatsParams {
-                source_symbols: 64,
-                profile: Profile::CyclicShift,
-                generator_bits: 8,
-                interleave: Interleave::Auto,
-            });
-            params.generations = 256;
+    units_follow(|params| {
+        params.code = FlowCode::Bats(BatsParams {
+            source_symbols: 64,
+            profile: Profile::CyclicShift,
+            generator_bits: 8,
+            interleave: Interleave::Auto,
         });
-    }
+        params.generations = 256;
+    });
 }
 
 /// Whatever sizes are reported by an attacker that has the present numbers: symbols become shorter.
 #[test]
 fn forged_sizes_end_no_flow_of_generations() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::with(&[Link::new(0.02, 5); 2], load(1000.0), 6, |params| {
         (params.code, params.generations) = (FlowCode::Rlnc, 256);
     });
@@ -172,9 +165,6 @@ fn forged_sizes_end_no_flow_of_generations() {
 /// As TCP does it, which reads neither counters nor reports.
 #[test]
 fn limit_that_falls_and_rises_while_traffic_runs_is_followed() {
-    if is_emulated() {
-        return;
-    }
     let link = Link::new(0.05, 5);
     let narrow = Link { bytes_max: NARROW, ..link };
     let mut line = Line::new(&[link; 3], load(2000.0), 4);
@@ -289,9 +279,6 @@ fn packets_of_windows_arrive_soon_where_the_path_is_narrower_than_its_ends() {
 fn limit_far_below_jumbo_packets_is_found_within_half_a_second() {
     const JUMBO: usize = 8850;
     const ETHERNET: usize = 1472;
-    if is_emulated() {
-        return;
-    }
     for (delay, loss) in [(0, 0.0), (1, 0.1), (10, 0.02)] {
         for (narrow, keyed) in [(0, false), (0, true), (1, false), (1, true)] {
             let mut links = [Link::new(loss, delay); 2];

@@ -2,7 +2,7 @@
 //! takes, what becomes of it where one of them is cut.
 
 use crate::timed;
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Spread, StreamProfile};
@@ -66,9 +66,6 @@ fn longest_gap(line: &Line, since: Nanos) -> Nanos {
 
 #[test]
 fn two_paths_carry_the_sum_of_both() {
-    if is_emulated() {
-        return;
-    }
     let (fast, slow) = uplinks();
     let same = Link::new(0.05, 10);
     for (one, other) in [(fast, slow), (slow, fast), (same, same)] {
@@ -89,9 +86,6 @@ fn two_paths_carry_the_sum_of_both() {
 
 #[test]
 fn little_traffic_takes_the_shorter_path() {
-    if is_emulated() {
-        return;
-    }
     let (fast, slow) = uplinks();
     let probe = Load { bytes: 228, rate: Some(250.0), ordered: false };
     for (one, other) in [(fast, slow), (slow, fast)] {
@@ -108,9 +102,6 @@ fn little_traffic_takes_the_shorter_path() {
 /// Datagrams beside TCP that fills both paths.
 #[test]
 fn few_datagrams_beside_tcp_take_the_shorter_path() {
-    if is_emulated() {
-        return;
-    }
     let (fast, slow) = uplinks();
     let near = Link::new(0.0, 0);
     for seed in 0..2 {
@@ -137,9 +128,6 @@ fn cut(link: Link) -> Link {
 
 #[test]
 fn path_that_is_cut_costs_its_rate_alone() {
-    if is_emulated() {
-        return;
-    }
     let (fast, slow) = uplinks();
     let datagrams = Load { bytes: 1300, rate: Some(30e6 / 8.0 / 1300.0), ordered: false };
     // Of two hops each; the one at the source, or the one at the sink.
@@ -200,9 +188,6 @@ fn run_with_stalls(line: &mut Line, nanos: Nanos, random: &mut ChaCha8Rng) {
 /// datagrams a second; also where workers do not run at times.
 #[test]
 fn datagrams_outlive_cuts_of_either_path_and_workers_that_stall() {
-    if is_emulated() {
-        return;
-    }
     let first = Link { rate: 60e6, ..Link::new(0.05, 5) };
     let (near, second) = (Link::new(0.0, 0), Link { rate: 30e6, ..Link::new(0.05, 20) });
     let load = Load { bytes: 828, rate: Some(1000.0), ordered: false };
@@ -236,9 +221,6 @@ fn datagrams_outlive_cuts_of_either_path_and_workers_that_stall() {
 
 #[test]
 fn backup_is_used_when_the_first_path_is_silent() {
-    if is_emulated() {
-        return;
-    }
     let (fast, slow) = uplinks();
     let datagrams = Load { bytes: 1300, rate: Some(30e6 / 8.0 / 1300.0), ordered: false };
     let mut line = Line::paths(&[&[slow], &[fast]], datagrams, 4, spread(Spread::Backup));
@@ -261,9 +243,6 @@ fn backup_is_used_when_the_first_path_is_silent() {
 
 #[test]
 fn copies_on_both_paths_take_the_shorter_time() {
-    if is_emulated() {
-        return;
-    }
     let (fast, slow) = uplinks();
     let probe = Load { bytes: 228, rate: Some(250.0), ordered: false };
     // A million of them with `RECODED_MANY_DATAGRAMS`: half a minute, optimised.
@@ -296,9 +275,6 @@ fn copies_on_both_paths_take_the_shorter_time() {
 /// Reports that say in turns that nothing goes on behind the first hop, and that all is well.
 #[test]
 fn forged_reports_of_a_silent_path_cost_little() {
-    if is_emulated() {
-        return;
-    }
     let (fast, slow) = uplinks();
     let datagrams = Load { bytes: 1300, rate: Some(30e6 / 8.0 / 1300.0), ordered: false };
     let paths: [&[Link]; 2] = [&[fast; 2], &[slow; 2]];

@@ -1,7 +1,7 @@
 //! Streams over links with a rate, a queue and a delay: how much they carry, how long it takes,
 //! what becomes of them where links change.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::StreamProfile::{Balanced, Interactive};
 use recoded_pipeline::params::{FlowCode, Nanos, StreamParams, StreamProfile};
@@ -48,9 +48,6 @@ fn assert_delivery(line: &Line) {
 
 #[test]
 fn short_hops_carry_what_their_losses_leave() {
-    if is_emulated() {
-        return;
-    }
     for (hops, loss) in [(1, 0.0), (1, 0.1), (4, 0.1), (6, 0.05), (6, 0.2), (10, 0.2)] {
         println!("{hops} hops, {loss} lost");
         let link = Link::new(loss, 0);
@@ -68,9 +65,6 @@ fn short_hops_carry_what_their_losses_leave() {
 
 #[test]
 fn long_hops_carry_it_too_after_a_start() {
-    if is_emulated() {
-        return;
-    }
     for (hops, loss, delay, least) in [(4, 0.1, 10, 0.9), (3, 0.03, 50, 0.85), (1, 0.02, 270, 0.8)]
     {
         println!("{hops} hops of {delay} ms, {loss} lost");
@@ -87,9 +81,6 @@ fn long_hops_carry_it_too_after_a_start() {
 /// and TCP inside took that for an outage. And a queue stayed, full, for ten seconds.
 #[test]
 fn over_a_satellite_every_symbol_is_mended_under_traffic() {
-    if is_emulated() {
-        return;
-    }
     let link = Link::new(0.02, 270);
     for seed in 2..4 {
         let mut line = Line::new(&[link], GREEDY, seed);
@@ -113,9 +104,6 @@ fn over_a_satellite_every_symbol_is_mended_under_traffic() {
 /// millisecond made 1.03 times as many as losses take.
 #[test]
 fn acknowledgements_of_tcp_cost_few_packets_the_other_way() {
-    if is_emulated() {
-        return;
-    }
     let link = Link::new(0.1, 0);
     for packets_each in [2, 8] {
         let mut line = Line::new(&[link; 4], GREEDY, 1);
@@ -132,9 +120,6 @@ fn acknowledgements_of_tcp_cost_few_packets_the_other_way() {
 
 #[test]
 fn losses_are_not_taken_for_congestion() {
-    if is_emulated() {
-        return;
-    }
     let heavy = Link::new(0.3, 0);
     let bursts = Link { burst: 8.0, ..Link::new(0.1, 0) };
     for (hops, link, least) in [(1, heavy, 0.95), (4, bursts, 0.85)] {
@@ -148,9 +133,6 @@ fn losses_are_not_taken_for_congestion() {
 
 #[test]
 fn late_and_doubled_packets_cost_little() {
-    if is_emulated() {
-        return;
-    }
     let link = Link { reordered: (0.05, 3 * MILLI), duplicated: 0.01, ..Link::new(0.1, 5) };
     let mut line = Line::new(&[link; 4], GREEDY, 1);
     line.run(SECOND);
@@ -160,9 +142,6 @@ fn late_and_doubled_packets_cost_little() {
 
 #[test]
 fn a_link_that_becomes_slower_and_faster_again_is_followed() {
-    if is_emulated() {
-        return;
-    }
     let link = Link::new(0.05, 5);
     let slow = Link { rate: 50e6, ..link };
     let mut line = Line::new(&[link; 3], GREEDY, 1);
@@ -179,9 +158,6 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
 /// the relay in front of the slow link, by turns with none.
 #[test]
 fn little_waits_in_front_of_a_link_that_is_slower_than_those_before() {
-    if is_emulated() {
-        return;
-    }
     let link = Link::new(0.05, 5);
     let load = Load { bytes: 1400, rate: None, ordered: false };
     for (slow, rate) in [(1, 100e6), (2, 100e6), (1, 30e6)] {
@@ -200,9 +176,6 @@ fn little_waits_in_front_of_a_link_that_is_slower_than_those_before() {
 /// Queues of 4 ms at each hop once were 12 ms over four hops; and 14 ms where a link became slow.
 #[test]
 fn queues_of_a_full_path_stay_short() {
-    if is_emulated() {
-        return;
-    }
     let link = Link::new(0.1, 0);
     let load = Load { bytes: 1400, rate: None, ordered: false };
     let mut line = Line::new(&[link; 4], load, 1);
@@ -237,9 +210,6 @@ fn queues_of_a_full_path_stay_short() {
 /// and 40 ms once lost 604 and 450 there.
 #[test]
 fn no_start_and_no_relay_that_is_behind_makes_a_queue_overflow() {
-    if is_emulated() {
-        return;
-    }
     let greedy = Load { bytes: 1425, rate: None, ordered: true };
     for (hops, loss, delay) in [(3, 0.03, 50), (4, 0.1, 10), (2, 0.02, 20)] {
         let mut line = Line::new(&vec![Link::new(loss, delay); hops], greedy, 1);
@@ -253,9 +223,6 @@ fn no_start_and_no_relay_that_is_behind_makes_a_queue_overflow() {
 /// The losses of a hop are paid for on that hop alone.
 #[test]
 fn good_hops_do_not_pay_for_a_bad_one() {
-    if is_emulated() {
-        return;
-    }
     let (good, bad) = (Link::new(0.01, 5), Link::new(0.2, 5));
     let mut line = Line::new(&[good, good, bad, good, good], GREEDY, 1);
     line.run(3 * SECOND);
@@ -270,9 +237,6 @@ fn good_hops_do_not_pay_for_a_bad_one() {
 /// and in order, in milliseconds.
 #[test]
 fn datagrams_below_the_rate_arrive_soon_and_all_of_them() {
-    if is_emulated() {
-        return;
-    }
     for (delay, at_once, in_order) in [(0, 3, 3), (10, 25, 50), (50, 30, 50)] {
         for (ordered, most) in [(false, at_once), (true, in_order)] {
             let link = Link::new(0.1, delay);
@@ -296,9 +260,6 @@ fn datagrams_below_the_rate_arrive_soon_and_all_of_them() {
 /// one to the other while they run, which relays follow.
 #[test]
 fn an_interactive_flow_is_quick_at_any_rate_and_may_become_so() {
-    if is_emulated() {
-        return;
-    }
     let load = Load { rate: Some(2000.0), ..steady(false) };
     let mut line = Line::new(&[Link::new(0.1, 10); 4], load, 1);
     for (profile, late_most, packets_most) in
@@ -449,9 +410,6 @@ fn everything_comes_to_rest() {
 /// a relay.
 #[test]
 fn a_path_that_is_back_soon_carries_what_it_did() {
-    if is_emulated() {
-        return;
-    }
     let cases = [(1, 1, 0, 3), (1, 10, 0, 3), (1, 50, 0, 3), (3, 10, 1, 3), (3, 10, 1, 30)];
     for (hops, delay, dead, outage) in cases {
         let link = Link::new(0.02, delay);

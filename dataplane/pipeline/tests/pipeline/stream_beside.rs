@@ -2,7 +2,7 @@
 //! starves.
 
 use crate::timed::beside::run_beside;
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_pipeline::params::Nanos;
 
 const GREEDY: Load = Load { bytes: 1400, rate: None, ordered: true };
@@ -24,9 +24,6 @@ fn parts(line: &mut Line, link: &Link, rivals: &[usize], nanos: Nanos) -> (f64, 
 /// Over 10 ms of 300 Mbit/s, CUBIC itself gets 0.15 beside BBR.
 #[test]
 fn none_starves_beside_tcp_of_others() {
-    if is_emulated() {
-        return;
-    }
     for (control, delay) in [("cubic", 10), ("bbr", 10), ("bbr", 5)] {
         for is_first in [true, false] {
             let link = Link::new(0.0, delay);
@@ -51,9 +48,6 @@ fn none_starves_beside_tcp_of_others() {
 /// Who shared the link stops: a stream has all of it again.
 #[test]
 fn what_others_leave_is_taken() {
-    if is_emulated() {
-        return;
-    }
     for control in ["cubic", "bbr"] {
         let link = Link::new(0.0, 10);
         let mut line = Line::new(&[link], GREEDY, 1);
@@ -75,9 +69,6 @@ fn what_others_leave_is_taken() {
 #[test]
 fn streams_that_share_links_with_each_other_share_alike() {
     const SIDE: usize = 4;
-    if is_emulated() {
-        return;
-    }
     for (seed, queue) in [(1, 25), (3, 25), (1, 100), (3, 100)] {
         let link = Link { rate: 40e6, queue: queue * MILLI, ..Link::new(0.02, 0) };
         let load = Load { bytes: 1300, rate: Some(16e6 / 8.0 / 1300.0), ordered: false };

@@ -1,7 +1,7 @@
 //! Relays that lie, in virtual time: what they spoil of combinations and on one of several paths,
 //! and what becomes of a neighbour from which too much of it comes.
 
-use crate::timed::{Line, Link, Load, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, SECOND};
 use recoded_pipeline::params::{Role, Spread};
 use recoded_pipeline::report::{DropReason, FlowCounters};
 use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, parse_stream};
@@ -22,9 +22,6 @@ const LIES_OF_SUMS: [(&str, usize); 6] = [
 /// which the first relay spoils. Of the relays behind it, all have keys or none.
 #[test]
 fn spoiled_combinations_give_nothing_and_what_they_were_for_is_sent_again() {
-    if is_emulated() {
-        return;
-    }
     let load = Load { bytes: 1000, rate: Some(2000.0), ordered: false };
     for has_keys in [false, true] {
         for (name, at) in LIES_OF_SUMS {
@@ -73,9 +70,6 @@ fn spoiled_combinations_give_nothing_and_what_they_were_for_is_sent_again() {
 /// Two paths of two hops; the relay of one spoils every fourth symbol. The sink has keys alone.
 #[test]
 fn relay_that_lies_on_one_of_two_paths_spoils_its_own_symbols_alone() {
-    if is_emulated() {
-        return;
-    }
     let load = Load { bytes: 1000, rate: Some(2000.0), ordered: false };
     let [one, other] = [[Link::new(0.02, 5); 2]; 2];
     let mut line = Line::paths(&[&one, &other], load, 37, |params| {
@@ -103,9 +97,6 @@ fn relay_that_lies_on_one_of_two_paths_spoils_its_own_symbols_alone() {
 /// listen to it for 10 s, so that the other path brings everything, and then tries it again.
 #[test]
 fn neighbour_with_many_wrong_tags_is_not_heard_while_another_path_brings_the_flow() {
-    if is_emulated() {
-        return;
-    }
     let load = Load { bytes: 1000, rate: Some(1000.0), ordered: false };
     let [one, other] = [5, 15].map(|millis| [Link::new(0.02, millis); 2]);
     let mut line = Line::paths(&[&one, &other], load, 41, |params| {
@@ -157,9 +148,6 @@ fn neighbour_with_many_wrong_tags_is_not_heard_while_another_path_brings_the_flo
 /// Where there is no other path, nothing is gained by not listening.
 #[test]
 fn only_neighbour_is_heard_whatever_it_sends_and_gets_other_keys() {
-    if is_emulated() {
-        return;
-    }
     let load = Load { bytes: 1000, rate: Some(1000.0), ordered: false };
     let mut line = Line::with(&[Link::new(0.02, 5); 2], load, 43, |params| {
         let is_relay = matches!(params.role, Role::Relay { .. });

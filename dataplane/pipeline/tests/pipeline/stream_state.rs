@@ -1,6 +1,6 @@
 //! What a node of a stream says of its next hops.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_pipeline::params::{FlowParams, Nanos, Spread};
 use recoded_pipeline::report::NextHop;
 
@@ -142,9 +142,6 @@ fn losses_bursts_and_outages_are_no_black_hole() {
 /// far it is behind, and a sink the same of what comes.
 #[test]
 fn paths_say_their_share_and_whether_they_are_in_doubt() {
-    if is_emulated() {
-        return;
-    }
     let fast = Link { rate: 100e6, ..Link::new(0.1, 20) };
     let slow = Link { rate: 50e6, ..Link::new(0.02, 60) };
     let greedy = Load { bytes: 1400, rate: None, ordered: true };
@@ -173,9 +170,6 @@ fn paths_say_their_share_and_whether_they_are_in_doubt() {
 
 #[test]
 fn receivers_say_how_far_they_are_behind() {
-    if is_emulated() {
-        return;
-    }
     let wide = Link { rate: 100e6, ..Link::new(0.01, 5) };
     let narrow = Link { rate: 10e6, ..wide };
     let links = [((0, 1), wide), ((0, 2), narrow)];

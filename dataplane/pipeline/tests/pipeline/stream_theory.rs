@@ -1,6 +1,6 @@
 //! Streams in virtual time, held against what theory expects of them.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Delay, StreamHop, StreamProfile, delays};
 use recoded_pipeline::params::{FlowCode, StreamParams};
@@ -111,9 +111,6 @@ impl Case {
 
 #[test]
 fn short_round_trips_are_as_theory_has_them() {
-    if is_emulated() {
-        return;
-    }
     for (hops, loss) in [(1, 0.01), (1, 0.2), (4, 0.1), (6, 0.05)] {
         Case::new(hops, loss, 1).check(4, 1.0);
     }
@@ -122,9 +119,6 @@ fn short_round_trips_are_as_theory_has_them() {
 
 #[test]
 fn combinations_over_long_round_trips_are_as_theory_has_them() {
-    if is_emulated() {
-        return;
-    }
     for (hops, loss, round_trip_millis) in
         [(3, 0.03, 20), (4, 0.1, 20), (6, 0.2, 20), (4, 0.1, 100)]
     {
@@ -172,9 +166,6 @@ fn packets_are_what_the_plan_of_the_source_takes() {
 
 #[test]
 fn bursts_are_as_theory_has_them() {
-    if is_emulated() {
-        return;
-    }
     for (hops, round_trip_millis) in [(2, 20), (3, 100)] {
         Case { burst: 8.0, ..Case::new(hops, 0.1, round_trip_millis) }.check(12, 1.0);
     }

@@ -1,7 +1,7 @@
 //! Streams to several receivers over a tree of relays: what each of them gets, what that costs each
 //! link, and what those do to the others that are slow, gone, or just there.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId};
 use recoded_wire::feedback::{FeedbackHeader, Item, Nack, Writer};
 use recoded_wire::header::{Flags, Header, PacketType};
@@ -51,9 +51,6 @@ fn cost(line: &Line, hop: usize, loss: f64) -> f64 {
 
 #[test]
 fn every_sink_gets_everything_and_no_link_carries_the_loss_of_others() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::graph(&tree(), DATAGRAMS, 1, |_, _| ());
     line.wait_for_source();
     line.run(7 * SECOND);
@@ -73,9 +70,6 @@ fn every_sink_gets_everything_and_no_link_carries_the_loss_of_others() {
 /// What `auto` is where a flow has several receivers.
 #[test]
 fn generations_take_more_packets_and_lose_more() {
-    if is_emulated() {
-        return;
-    }
     let rlnc = |_: usize, params: &mut FlowParams| {
         params.code = FlowCode::Rlnc;
         params.symbol_bytes = 1404;
@@ -91,9 +85,6 @@ fn generations_take_more_packets_and_lose_more() {
 
 #[test]
 fn sink_that_is_gone_or_slow_delays_no_other() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::graph(&tree(), DATAGRAMS, 2, |_, _| ());
     line.wait_for_source();
     line.run(3 * SECOND);
@@ -129,9 +120,6 @@ fn sink_that_is_gone_or_slow_delays_no_other() {
 /// What a slow sink gets waits as long as it may, and no longer.
 #[test]
 fn slow_sink_lags_as_far_as_it_may() {
-    if is_emulated() {
-        return;
-    }
     for lag in [100 * MILLI, 400 * MILLI] {
         let mut links = tree();
         links[2].1.rate = 30e6;
@@ -156,9 +144,6 @@ fn slow_sink_lags_as_far_as_it_may() {
 
 #[test]
 fn sinks_come_and_go_while_others_go_on() {
-    if is_emulated() {
-        return;
-    }
     let last = SINK + TO_SINKS.len() - 1;
     let mut line = Line::graph(&tree(), DATAGRAMS, 4, |index, params| {
         // The last sink is not there yet.
@@ -202,9 +187,6 @@ fn sinks_come_and_go_while_others_go_on() {
 /// The first sink asks for all of the newest symbols, over and over.
 #[test]
 fn sink_that_asks_for_everything_takes_its_own_share() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::graph(&tree(), DATAGRAMS, 6, |_, _| ());
     line.wait_for_source();
     line.run(2 * SECOND);
@@ -255,9 +237,6 @@ fn sink_that_asks_for_everything_takes_its_own_share() {
 /// Sixty-four sinks, each behind a link of its own: eight relays of eight.
 #[test]
 fn sixty_four_sinks_ask_no_more_of_the_source_than_a_few() {
-    if is_emulated() {
-        return;
-    }
     let link = |loss| Link { rate: 50e6, ..Link::new(loss, 5) };
     let mut links: Vec<((usize, usize), Link)> =
         (0..8).map(|relay| ((0, 1 + relay), link(0.05))).collect();

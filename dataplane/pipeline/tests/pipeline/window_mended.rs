@@ -1,7 +1,7 @@
 //! Window flows over links with a rate, a queue and a delay, whose hops make up for their own
 //! losses: packets on every link for each IP packet, what arrives, and how long it takes.
 
-use crate::timed::{Line, Link, Load, MILLI, SECOND, is_emulated};
+use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, WindowParams};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::{LINK_BYTES, LinkGap, LinkReport, Missing, write_link};
@@ -49,9 +49,6 @@ fn measure(line: &mut Line, hops: usize) -> Measured {
 /// 1.3 to 2.3 packets for each IP packet once left, and over six hops of 20 % nothing arrived.
 #[test]
 fn source_packets_over_short_hops_cost_what_their_losses_take() {
-    if is_emulated() {
-        return;
-    }
     let cases = [(1, 0.1, 1.0, 3), (4, 0.1, 1.0, 4), (6, 0.2, 1.0, 10), (4, 0.1, 8.0, 20)];
     for (hops, loss, burst, most_millis) in cases {
         let link = Link { burst, ..Link::new(loss, 0) };
@@ -67,9 +64,6 @@ fn source_packets_over_short_hops_cost_what_their_losses_take() {
 /// Where a path is long, repair packets save round trips if they are few; else hops do it alone.
 #[test]
 fn repair_packets_are_sent_in_advance_where_they_are_few_and_round_trips_long() {
-    if is_emulated() {
-        return;
-    }
     for (hops, loss, delay, most, median) in [(4, 0.1, 10, 1.13, 110), (3, 0.03, 50, 1.26, 155)] {
         let mut line = Line::with(&vec![Link::new(loss, delay); hops], STEADY, 1, window);
         let Measured { packets, delays, missing } = measure(&mut line, hops);
@@ -83,9 +77,6 @@ fn repair_packets_are_sent_in_advance_where_they_are_few_and_round_trips_long() 
 /// packet that was lost once came at once: with 10 ms a hop a quarter of 100 Mbit/s was lost there.
 #[test]
 fn deliveries_fit_the_buffer_of_a_socket() {
-    if is_emulated() {
-        return;
-    }
     for (hops, delay) in [(4, 0), (4, 10), (3, 20)] {
         let load = Load { ordered: false, ..STEADY };
         let mut line = Line::with(&vec![Link::new(0.1, delay); hops], load, 1, window);
@@ -103,9 +94,6 @@ fn deliveries_fit_the_buffer_of_a_socket() {
 /// A packet of 200 bytes every 20 ms once became four and more of 1452.
 #[test]
 fn sparse_packets_stay_small_and_arrive() {
-    if is_emulated() {
-        return;
-    }
     for (rate, delay, most) in [(50.0, 0, 2.3), (250.0, 10, 1.9)] {
         let load = Load { bytes: 200, rate: Some(rate), ordered: false };
         let mut line = Line::with(&[Link::new(0.1, delay); 4], load, 3, window);
@@ -127,9 +115,6 @@ fn sparse_packets_stay_small_and_arrive() {
 
 #[test]
 fn without_a_way_back_repair_packets_are_sent() {
-    if is_emulated() {
-        return;
-    }
     for dead_hop in 0..2 {
         let mut line = Line::with(&[Link::new(0.05, 0); 2], STEADY, 1, window);
         line.run(SECOND);
@@ -151,9 +136,6 @@ fn without_a_way_back_repair_packets_are_sent() {
 
 #[test]
 fn relay_that_restarts_keeps_and_sends_again_after_it() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::with(&[Link::new(0.1, 0); 3], STEADY, 1, window);
     line.run(SECOND);
     line.restart(1);
@@ -165,9 +147,6 @@ fn relay_that_restarts_keeps_and_sends_again_after_it() {
 /// Frames are held until the next node has reported on them, and no longer.
 #[test]
 fn line_that_came_to_rest_holds_no_frames() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::with(&[Link::new(0.1, 1); 3], STEADY, 5, window);
     line.run(SECOND);
     line.stop(SECOND);
@@ -179,9 +158,6 @@ fn line_that_came_to_rest_holds_no_frames() {
 /// Reports that call everything lost cost the budget: a packet for each other one, and the reserve.
 #[test]
 fn forged_reports_cost_no_more_than_the_budget() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::with(&[Link::new(0.0, 1); 2], STEADY, 7, window);
     line.run(SECOND);
     let before = line.flow(0).counters.sent_repair;
@@ -231,9 +207,6 @@ fn report_of_losses(newest: &[u8], newest_back: u32) -> Vec<u8> {
 /// What hops send again comes after packets of the next epoch.
 #[test]
 fn parameters_changed_under_traffic_lose_nothing() {
-    if is_emulated() {
-        return;
-    }
     let mut line = Line::with(&[Link::new(0.1, 5); 3], STEADY, 8, window);
     for window_symbols in [64, 20, 90, 64] {
         line.run(300 * MILLI);

@@ -29,16 +29,11 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 11] = [
     Case {
         name: "igb-auto",
         shows: "the default on igb is native XDP with zero copy",
         run: |guest| Trial::new(Nic::Igb, None, ["native", "zero-copy"]).run(guest),
-    },
-    Case {
-        name: "igb-xdp",
-        shows: "backend = \"xdp\" on igb: native, zero copy",
-        run: |guest| Trial::new(Nic::Igb, Some("xdp"), ["native", "zero-copy"]).run(guest),
     },
     Case {
         name: "igb-udp",
@@ -51,13 +46,6 @@ const CASES: [Case; 16] = [
         run: |guest| Trial::new(Nic::Virtio, None, ["native", "copy"]).reason("zero").run(guest),
     },
     Case {
-        name: "virtio-xdp",
-        shows: "backend = \"xdp\" on virtio-net without iommu_platform: native, copied, with reason",
-        run: |guest| {
-            Trial::new(Nic::Virtio, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
-        },
-    },
-    Case {
         name: "virtio-udp",
         shows: "UDP sockets on virtio-net",
         run: |guest| Trial::new(Nic::Virtio, Some("udp"), ["none", "udp"]).run(guest),
@@ -68,11 +56,6 @@ const CASES: [Case; 16] = [
         run: |guest| Trial::new(Nic::VirtioIommu, None, ["native", "zero-copy"]).run(guest),
     },
     Case {
-        name: "virtio-iommu-xdp",
-        shows: "backend = \"xdp\" on virtio-net with iommu_platform: native, zero copy",
-        run: |guest| Trial::new(Nic::VirtioIommu, Some("xdp"), ["native", "zero-copy"]).run(guest),
-    },
-    Case {
         name: "virtio-iommu-udp",
         shows: "UDP sockets on virtio-net with iommu_platform",
         run: |guest| Trial::new(Nic::VirtioIommu, Some("udp"), ["none", "udp"]).run(guest),
@@ -81,13 +64,6 @@ const CASES: [Case; 16] = [
         name: "vmxnet3-auto",
         shows: "the default on vmxnet3 is native XDP, copied",
         run: |guest| Trial::new(Nic::Vmxnet3, None, ["native", "copy"]).reason("zero").run(guest),
-    },
-    Case {
-        name: "vmxnet3-xdp",
-        shows: "backend = \"xdp\" on vmxnet3: native, copied, with reason",
-        run: |guest| {
-            Trial::new(Nic::Vmxnet3, Some("xdp"), ["native", "copy"]).reason("zero").run(guest)
-        },
     },
     Case {
         name: "vmxnet3-udp",
@@ -105,11 +81,6 @@ const CASES: [Case; 16] = [
         run: |guest| {
             Trial::new(Nic::E1000e, Some("xdp"), ["generic", "copy"]).reason("native").run(guest)
         },
-    },
-    Case {
-        name: "e1000e-udp",
-        shows: "UDP sockets on e1000e",
-        run: |guest| Trial::new(Nic::E1000e, Some("udp"), ["none", "udp"]).run(guest),
     },
     Case {
         name: "igb-queues",

@@ -25,7 +25,7 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 21] = [
+const CASES: [Case; 15] = [
     Case {
         name: "vlan-auto",
         shows: "the default on a VLAN (802.1Q)",
@@ -37,29 +37,14 @@ const CASES: [Case; 21] = [
         run: |guest| trial(Some("xdp"), ["generic", "copy"], vlan).run(guest),
     },
     Case {
-        name: "vlan-udp",
-        shows: "UDP sockets on a VLAN (802.1Q)",
-        run: |guest| trial(Some("udp"), ["none", "udp"], vlan).run(guest),
-    },
-    Case {
         name: "bond-auto",
         shows: "the default on a bond (active-backup)",
         run: |guest| trial(None, ["none", "udp"], bond).run(guest),
     },
     Case {
-        name: "bond-udp",
-        shows: "UDP sockets on a bond (active-backup)",
-        run: |guest| trial(Some("udp"), ["none", "udp"], bond).run(guest),
-    },
-    Case {
         name: "bond-8023ad-auto",
         shows: "the default on a bond (802.3ad) whose members agreed by LACP",
         run: |guest| aggregated(guest, None),
-    },
-    Case {
-        name: "bond-8023ad-udp",
-        shows: "UDP sockets on a bond (802.3ad) whose members agreed by LACP",
-        run: |guest| aggregated(guest, Some("udp")),
     },
     Case {
         name: "bridge-auto",
@@ -72,11 +57,6 @@ const CASES: [Case; 21] = [
         run: |guest| trial(Some("xdp"), ["generic", "copy"], bridge).run(guest),
     },
     Case {
-        name: "bridge-udp",
-        shows: "UDP sockets on a bridge",
-        run: |guest| trial(Some("udp"), ["none", "udp"], bridge).run(guest),
-    },
-    Case {
         name: "macvlan-auto",
         shows: "the default on a macvlan",
         run: |guest| trial(None, ["none", "udp"], macvlan).run(guest),
@@ -87,19 +67,9 @@ const CASES: [Case; 21] = [
         run: |guest| trial(Some("xdp"), ["generic", "copy"], macvlan).run(guest),
     },
     Case {
-        name: "macvlan-udp",
-        shows: "UDP sockets on a macvlan",
-        run: |guest| trial(Some("udp"), ["none", "udp"], macvlan).run(guest),
-    },
-    Case {
         name: "vrf-auto",
         shows: "the default on an interface in a VRF",
         run: |guest| trial(None, ["native", "copy"], vrf).reason("zero").run(guest),
-    },
-    Case {
-        name: "vrf-xdp",
-        shows: "backend = \"xdp\" on an interface in a VRF",
-        run: |guest| trial(Some("xdp"), ["native", "copy"], vrf).reason("zero").run(guest),
     },
     Case {
         name: "vrf-udp",

@@ -39,15 +39,6 @@ const SPARSE_BYTES: usize = 228;
 /// How late a worker that sleeps is woken, and what it needs for a packet.
 const WAKE_NANOS: Nanos = 60_000;
 
-/// Whether the processor is emulated, where seconds of virtual time take minutes: says so.
-pub fn is_emulated() -> bool {
-    let is_emulated = std::env::var_os("RECODED_EMULATED").is_some();
-    if is_emulated {
-        println!("skipped: takes minutes on a processor that is emulated");
-    }
-    is_emulated
-}
-
 enum What {
     Arrive {
         node: usize,
