@@ -1,6 +1,5 @@
 //! The packet path allocates nothing: everything is there when a flow has been created.
 
-use crate::common;
 use crate::common::keys::Keys;
 use crate::common::{DOWN, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
@@ -111,7 +110,7 @@ fn packets_from_source_to_sink_and_back_allocate_nothing() {
 fn blocks_from_source_to_sink_and_back_allocate_nothing() {
     use recoded_pipeline::params::{BatsParams, Profile};
     for profile in Profile::ALL {
-        let FlowCode::Bats(bats) = common::bats(48) else { unreachable!() };
+        let FlowCode::Bats(bats) = crate::common::bats(48) else { unreachable!() };
         let counters = allocates_nothing(FlowCode::Bats(BatsParams { profile, ..bats }));
         assert!(counters.sent_repair > 0, "nothing was repaired");
     }
@@ -135,7 +134,7 @@ fn sealed_packets_and_tags_from_source_to_sink_allocate_nothing() {
     let codes = [
         FlowCode::Rlnc,
         #[cfg(feature = "bats")]
-        common::bats(48),
+        crate::common::bats(48),
         FlowCode::Stream(StreamParams::new(1024)),
     ];
     for code in codes {

@@ -1,7 +1,6 @@
 //! Window flows: what goes in at the source comes out at the sink, whole and in order, over relays
 //! that forward; redundancy is what was asked for or what the loss demands.
 
-use crate::common;
 use crate::common::{DOWN, Line, Node, UP, header, ip_packet, params, window};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -528,7 +527,7 @@ fn codes_change_under_traffic_at_the_source_alone() {
     assert_eq!(packets(&mut line), (600, 0));
     #[cfg(feature = "bats")]
     {
-        code(&mut line, &|params| params.code = common::bats(40));
+        code(&mut line, &|params| params.code = crate::common::bats(40));
         assert_eq!(packets(&mut line), (900, 0));
     }
     code(&mut line, &window);
