@@ -63,3 +63,28 @@ fn used(report: &Report) -> String {
     };
     format!("{} ({reason})", report.used)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::level;
+    use recoded_gf::{Kernel, LevelInfo};
+
+    /// Once, the longest line was too long on a machine that lacks what it names.
+    #[test]
+    fn table_fits_the_terminal_whatever_the_cpu_lacks() {
+        let needs_nothing = |info: LevelInfo| info.needs.starts_with("nothing");
+        let levels =
+            Kernel::levels().map(|info| Level { available: needs_nothing(info), ..level(info) });
+        let report = Report {
+            levels: levels.collect(),
+            used: "naive",
+            reason: Reason::Environment,
+            daemon: None,
+            seconds: 0,
+        };
+        let text = text(&report);
+        assert!(text.contains("not here"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    }
+}

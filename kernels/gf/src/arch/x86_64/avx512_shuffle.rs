@@ -20,7 +20,7 @@ use super::register::{register, short_by_mask, xor3_ternary};
 
 pub(in crate::arch) const LEVEL: Level = Level {
     name: "avx512-shuffle",
-    needs: "AVX-512F and AVX-512BW",
+    needs: "AVX-512F/BW",
     is_available: || is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"),
     serves: |_| true,
     add,

@@ -18,7 +18,7 @@ use crate::table::Tables;
 
 pub(in crate::arch) const LEVEL: Level = Level {
     name: "avx512-gfni",
-    needs: "AVX-512F, AVX-512BW, AVX-512VL and GFNI",
+    needs: "AVX-512F/BW/VL and GFNI",
     is_available,
     serves: |_| true,
     add,
