@@ -26,6 +26,8 @@ pub(crate) mod senders;
 
 pub(crate) mod reach;
 
+pub(crate) mod delivery;
+
 pub(crate) mod order;
 
 pub(crate) mod sink_restart;

@@ -4,7 +4,6 @@ use crate::arrival::RESTART_DISTANCE;
 use crate::incoming::Incoming;
 use crate::params::{FlowParams, Nanos};
 use crate::stream::store::Store;
-use recoded_wire::header::serial_before;
 use recoded_wire::stream::StreamSymbol;
 
 /// A number may be this part of the window ahead of the newest one, and at least so many.
@@ -18,16 +17,15 @@ const BEHIND_WINDOWS: u32 = 2;
 /// nothing but the source makes them; elsewhere it is `generation_timeout`.
 const TAGGED_SILENCE_NANOS: Nanos = 5_000_000;
 
-/// What becomes of a number.
-enum Reach {
-    /// The window covers it now.
-    Within,
-    /// The window began anew with it.
-    Begun,
-    /// It is older than the window.
-    Passed,
-    /// Nothing confirms it.
-    Stray,
+/// What a number does to the window.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// The window covers it, moves on to it, or left it behind.
+    Near,
+    /// The window begins anew with `first`.
+    Anew { first: u32 },
+    /// Nothing confirms it, or it does not fit.
+    Refused(Kept),
 }
 
 /// What became of a symbol.
@@ -55,63 +53,65 @@ pub(crate) fn keep(
     (symbol, packet): (&StreamSymbol, &[u8]),
     at: (Nanos, &FlowParams),
 ) -> Kept {
-    let kept = admit((&mut *store, incoming), (symbol, packet.len()), at);
+    let reach = reach(store, incoming, (symbol.number, packet.len()), at);
+    let kept = enter(store, reach, symbol.number, at.0);
     if kept.is_news() {
         store.put(symbol.number, packet, symbol.after);
     }
     kept
 }
 
-/// Like [`keep`], of a symbol of so many bytes, for which the window gets room only.
-pub(crate) fn admit(
-    (store, incoming): (&mut Store, &mut Incoming),
-    (symbol, packet_bytes): (&StreamSymbol, usize),
+/// Decides on a number whose packet has so many bytes. The window stays as it is until the number
+/// [enters](enter).
+pub(crate) fn reach(
+    store: &Store,
+    incoming: &mut Incoming,
+    (number, packet_bytes): (u32, usize),
     (now, params): (Nanos, &FlowParams),
-) -> Kept {
+) -> Reach {
     if packet_bytes > store.symbol_bytes() {
-        return Kept::Known;
+        return Reach::Refused(Kept::Known);
+    }
+    if !store.has_begun() {
+        return Reach::Anew { first: number };
+    }
+    if is_near(store, number) {
+        incoming.note_in_range(now);
+        return Reach::Near;
     }
     let timeout = params.generation_timeout_nanos;
     let silence = if params.tagged { timeout.min(TAGGED_SILENCE_NANOS) } else { timeout };
-    match reach(store, incoming, symbol.number, (now, silence)) {
-        Reach::Begun => Kept::First,
-        Reach::Within if store.is_known(symbol.number) => Kept::Known,
-        Reach::Within => Kept::New,
-        Reach::Passed => Kept::Known,
-        Reach::Stray => Kept::Stray,
+    match incoming.note_out_of_range(number, RESTART_DISTANCE, (now, silence)) {
+        // Much of what was sent was lost. What is known of the others still counts: some of them
+        // come again.
+        Some(first) if first.wrapping_sub(store.end()) < store.symbols() as u32 => Reach::Near,
+        Some(first) => Reach::Anew { first },
+        None => Reach::Refused(Kept::Stray),
+    }
+}
+
+/// Moves the window as was decided.
+pub(crate) fn enter(store: &mut Store, reach: Reach, number: u32, now: Nanos) -> Kept {
+    let end = number.wrapping_add(1);
+    match reach {
+        Reach::Refused(kept) => kept,
+        Reach::Anew { first } => {
+            store.begin(first, now);
+            store.extend(end, now);
+            Kept::First
+        }
+        Reach::Near => {
+            store.extend(end, now);
+            let is_new = store.covers(number) && !store.is_known(number);
+            if is_new { Kept::New } else { Kept::Known }
+        }
     }
 }
 
 /// Whether the window covers a number, or moves to it without further evidence.
-pub(crate) fn is_near(store: &Store, number: u32) -> bool {
+fn is_near(store: &Store, number: u32) -> bool {
     let window = store.symbols() as u32;
     let ahead = number.wrapping_sub(store.end()).cast_signed();
     let ahead_max = (window / AHEAD_PART as u32).max(AHEAD_MIN).cast_signed();
     store.has_begun() && (-(BEHIND_WINDOWS * window).cast_signed()..ahead_max).contains(&ahead)
-}
-
-/// Decides on a number, and moves the window where it follows.
-fn reach(
-    store: &mut Store,
-    incoming: &mut Incoming,
-    number: u32,
-    (now, silence): (Nanos, Nanos),
-) -> Reach {
-    if !store.has_begun() {
-        store.begin(number, now);
-        store.extend(number.wrapping_add(1), now);
-        return Reach::Begun;
-    }
-    if is_near(store, number) {
-        incoming.note_in_range(now);
-        if !serial_before(number, store.end()) {
-            store.extend(number.wrapping_add(1), now);
-        }
-        return if store.covers(number) { Reach::Within } else { Reach::Passed };
-    }
-    let follows = incoming.note_out_of_range(number, RESTART_DISTANCE, (now, silence));
-    let Some(first) = follows else { return Reach::Stray };
-    store.begin(first, now);
-    store.extend(number.wrapping_add(1), now);
-    Reach::Begun
 }

@@ -7,27 +7,24 @@
 
 use crate::arrival::{Arrival, Data, Fate};
 use crate::context::Context;
-use crate::edge::outlet::Outlet;
 use crate::egress::Egress;
 use crate::incoming::Incoming;
-use crate::io::Io;
-use crate::params::{FlowParams, Nanos, Role, StreamParams, UPSTREAMS_MAX};
+use crate::params::{FlowParams, Nanos, StreamParams, UPSTREAMS_MAX};
 use crate::peer::loss::hop_report;
 use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::sink::SinkCode;
-use crate::stream::reach::{self, Kept, is_near};
+use crate::stream::delivery::Delivery;
+use crate::stream::reach::{self, Kept};
 use crate::stream::recovery::Recoveries;
-use crate::stream::store::Store;
 use crate::tags;
 use crate::time::earlier;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
-use recoded_wire::frames::{Frames, Span};
+use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
 use recoded_wire::link::Missing;
 use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
-use std::collections::VecDeque;
 
 /// What a symbol may wait beyond the configured time: so many times the round trips of all hops,
 /// which mend it one after the other.
@@ -36,38 +33,14 @@ const ROUND_TRIPS: Nanos = 3;
 /// Longest that one waits.
 const HOLD_MAX_NANOS: Nanos = 4_000_000_000;
 
-/// Places for waiting packets for each symbol of the window: those of packets that were delivered
-/// meanwhile are only free once they are the oldest, or all places are taken.
-const WAITING_PART: usize = 2;
-
 /// Numbers that are looked at for a request.
 const LOOK: u32 = 2048;
 
-/// The bit of a store that says that a symbol was delivered.
-const DELIVERED: usize = 0;
-
-/// Where a packet lies that is delivered.
-enum Packet<'a> {
-    /// Here.
-    Kept(&'a [u8]),
-    /// In the frame in which it came.
-    Arrived(Span),
-}
-
-/// Packets that wait for one before them.
-#[derive(Copy, Clone, Debug)]
-struct Waiting {
-    number: u32,
-    until: Nanos,
-}
-
 /// Sink state of a stream.
 pub(crate) struct StreamSink {
-    store: Store,
+    delivery: Delivery,
     incoming: Incoming,
     recoveries: Recoveries,
-    /// In the order in which they came.
-    waiting: VecDeque<Waiting>,
     /// Every number before this one is known or given up.
     settled: u32,
     /// When to ask again for what is missing, and the round of the next request.
@@ -81,10 +54,9 @@ impl StreamSink {
     pub(crate) fn new(params: &FlowParams, code: StreamParams) -> Self {
         let symbols = 1 << code.window_log2();
         Self {
-            store: Store::new(symbols, params.symbol_bytes, 1),
+            delivery: Delivery::new(symbols, params.symbol_bytes),
             incoming: Incoming::default(),
             recoveries: Recoveries::new(params),
-            waiting: VecDeque::with_capacity(WAITING_PART * symbols),
             settled: 0,
             ask_at: None,
             round: 0,
@@ -95,9 +67,7 @@ impl StreamSink {
     /// Bytes that it allocates.
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
-        Store::memory_bytes(symbols, params.symbol_bytes)
-            + Recoveries::memory_bytes(params)
-            + WAITING_PART * symbols * size_of::<Waiting>()
+        Delivery::memory_bytes(symbols, params.symbol_bytes) + Recoveries::memory_bytes(params)
     }
 
     /// What combinations of the neighbour at a place have not given so far.
@@ -131,129 +101,30 @@ impl StreamSink {
         (params.generation_timeout_nanos + 2 * self.round_trips()).min(HOLD_MAX_NANOS)
     }
 
-    /// Delivers a symbol, and those that waited for it, one after the other.
-    fn deliver(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, first: u32) {
-        let mut next = Some(first);
-        while let Some(number) = next {
-            let Some(symbol) = self.store.get(number) else { return };
-            if self.store.is_done(number, DELIVERED) {
-                return;
-            }
-            Self::hand_over(cx, Packet::Kept(symbol.packet));
-            self.store.set_done(number, DELIVERED);
-            next = self.store.waiting(number);
-        }
-    }
-
-    /// Delivers a packet.
-    fn hand_over(cx: &mut Context<'_, '_, impl Frames, impl Egress>, packet: Packet<'_>) {
-        let Role::Sink { tunnel, .. } = cx.params.role else { return };
-        let Io { egress, combiner, frames, .. } = &mut *cx.io;
-        let packet = match packet {
-            Packet::Kept(packet) => packet,
-            Packet::Arrived(payload) => &frames.bytes(payload)[STREAM_BYTES..],
-        };
-        let bytes = packet.len().saturating_sub(cx.params.tag_bytes());
-        let packet = &packet[..bytes];
-        let (shard, sealed) = (cx.shard, cx.params.sealed);
-        let mut outlet =
-            Outlet { egress: &mut **egress, combiner, tunnel, shard, sealed, datagrams: None };
-        outlet.deliver(packet, cx.counters, cx.marks);
-    }
-
-    /// Takes in a symbol that arrived and was not known before. One that waits for none before it
-    /// is delivered from its frame: a copy would be read once, and push others out of the caches.
-    fn take_arrived(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        symbol: &StreamSymbol,
-        payload: Span,
-    ) {
-        let StreamSymbol { number, after, .. } = *symbol;
-        if !self.is_free(number, after) {
-            let packet = &cx.io.frames.bytes(payload)[STREAM_BYTES..];
-            self.store.put(number, packet, after);
-            return self.take(cx, symbol);
-        }
-        self.count(cx, number);
-        Self::hand_over(cx, Packet::Arrived(payload));
-        self.store.pass(number, after, DELIVERED);
-        if let Some(next) = self.store.waiting(number) {
-            self.deliver(cx, next);
-        }
-    }
-
-    /// Whether a symbol need not wait for the one that is `after` before it.
-    fn is_free(&self, number: u32, after: u16) -> bool {
-        after == 0 || self.store.is_done(number.wrapping_sub(u32::from(after)), DELIVERED)
-    }
-
     /// Counts a symbol that was not known before.
     fn count(&self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         cx.counters.source_symbols += 1;
-        let missed = cx.io.now.saturating_sub(self.store.heard_at(number));
+        let missed = cx.io.now.saturating_sub(self.delivery.store().heard_at(number));
         if missed > 0 {
             cx.counters.decoded_after(missed);
-        }
-    }
-
-    /// Delivers a symbol that was not known before, or lets it wait.
-    fn take(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, symbol: &StreamSymbol) {
-        let StreamSymbol { number, after, .. } = *symbol;
-        self.count(cx, number);
-        if self.is_free(number, after) || !self.store.wait(number, after) {
-            return self.deliver(cx, number);
-        }
-        let until = cx.io.now + self.hold(cx.params);
-        if self.waiting.len() == self.waiting.capacity() {
-            let store = &self.store;
-            self.waiting.retain(|waiting| !store.is_done(waiting.number, DELIVERED));
-        }
-        self.waiting.push_back(Waiting { number, until });
-    }
-
-    /// Delivers what still waits and makes room for the numbers up to `number`, if the window moves
-    /// there.
-    fn make_room(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
-        let steps = number.wrapping_add(1).wrapping_sub(self.store.end());
-        if steps > self.store.symbols() as u32 {
-            return;
-        }
-        let end = self.store.end();
-        for step in 0..steps {
-            let next = end.wrapping_add(step);
-            self.store.make_way(next, cx.io.now);
-            self.deliver(cx, next.wrapping_sub(self.store.held() as u32));
-        }
-    }
-
-    /// Delivers the one that waits longest, whatever is missing before it.
-    fn release_oldest(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        if let Some(waiting) = self.waiting.pop_front() {
-            self.deliver(cx, waiting.number);
         }
     }
 
     /// Delivers what has waited long enough; counts what is given up.
     fn settle(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let now = cx.io.now;
-        while let Some(waiting) = self.waiting.front() {
-            let is_over = waiting.until <= now || self.store.is_done(waiting.number, DELIVERED);
-            if !is_over {
-                break;
-            }
-            self.release_oldest(cx);
-        }
+        self.delivery.release_due(cx);
+        let store = self.delivery.store();
         let hold = self.hold(cx.params);
-        if !self.store.covers(self.settled) && serial_before(self.settled, self.store.start()) {
-            let passed = self.store.start().wrapping_sub(self.settled);
+        if !store.covers(self.settled) && serial_before(self.settled, store.start()) {
+            let passed = store.start().wrapping_sub(self.settled);
             cx.counters.generations += u64::from(passed);
             cx.counters.generations_failed += u64::from(passed);
-            self.settled = self.store.start();
+            self.settled = store.start();
         }
-        while serial_before(self.settled, self.store.end()) {
-            let is_known = self.store.is_known(self.settled);
-            if !is_known && self.store.heard_at(self.settled) + hold > now {
+        while serial_before(self.settled, store.end()) {
+            let is_known = store.is_known(self.settled);
+            if !is_known && store.heard_at(self.settled) + hold > now {
                 break;
             }
             cx.counters.generations += 1;
@@ -262,9 +133,9 @@ impl StreamSink {
             self.settled = self.settled.wrapping_add(1);
             self.round = 0;
         }
-        let is_missing = serial_before(self.settled, self.store.end());
+        let is_missing = serial_before(self.settled, store.end());
         let asks = is_missing && cx.params.repair && self.round < ROUNDS;
-        let due = asks.then(|| self.store.heard_at(self.settled) + self.mending(cx.params));
+        let due = asks.then(|| store.heard_at(self.settled) + self.mending(cx.params));
         self.ask_at = match (due, self.ask_at) {
             (Some(due), Some(at)) => Some(due.max(at)),
             (due, _) => due,
@@ -280,7 +151,7 @@ impl StreamSink {
         let round = self.round;
         self.round += 1;
         self.ask_at = Some(now + mending);
-        let store = &self.store;
+        let store = self.delivery.store();
         let count = store.end().wrapping_sub(self.settled).min(LOOK);
         let numbers = (0..count).map(|step| self.settled.wrapping_add(step));
         let is_missing =
@@ -301,7 +172,7 @@ impl StreamSink {
     fn report(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let hop = hop_report(&cx.upstream.loss);
         let state = Item::Flow(SinkReport {
-            newest: self.store.end().wrapping_sub(1),
+            newest: self.delivery.store().end().wrapping_sub(1),
             complete: cx.counters.generations_complete as u32,
             failed: cx.counters.generations_failed as u32,
         });
@@ -313,10 +184,9 @@ impl StreamSink {
         });
     }
 
-    /// What waited for others is forgotten when the window begins anew with `number`.
+    /// What was missing is forgotten when the window begins anew with `number`.
     fn note_first(&mut self, kept: Kept, number: u32) {
         if kept == Kept::First {
-            self.waiting.clear();
             self.settled = number;
         }
     }
@@ -326,18 +196,23 @@ impl StreamSink {
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) -> Option<StreamSymbol> {
-        let (window_symbols, upstream) = (self.store.symbols(), cx.upstream.place);
-        let (now, params) = (cx.io.now, cx.params);
+        let (window_symbols, upstream) = (self.delivery.store().symbols(), cx.upstream.place);
+        let at = (cx.io.now, cx.params);
         loop {
             let (symbol, packet) = self.recoveries.of(upstream).next(window_symbols)?;
-            let about = (cx.shard, params);
+            let about = (cx.shard, cx.params);
             if let Err(reason) = tags::verify_stream(cx.io.egress, about, (&symbol, packet)) {
                 cx.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
                 self.recoveries.of(upstream).distrust();
                 continue;
             }
-            let window = (&mut self.store, &mut self.incoming);
-            let kept = reach::keep(window, (&symbol, packet), (now, params));
+            let (delivery, number) = (&mut self.delivery, symbol.number);
+            let about = (number, packet.len());
+            let reach = reach::reach(delivery.store(), &mut self.incoming, about, at);
+            let kept = delivery.enter(cx, (reach, number));
+            if kept.is_news() {
+                delivery.put(&symbol, packet);
+            }
             self.note_first(kept, symbol.number);
             match kept {
                 Kept::First | Kept::New => return Some(symbol),
@@ -364,22 +239,23 @@ impl SinkCode for StreamSink {
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
-                if is_near(&self.store, symbol.number) {
-                    self.make_room(cx, symbol.number);
-                }
-                let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
-                let at = (cx.io.now, cx.params);
-                let window = (&mut self.store, &mut self.incoming);
-                let kept = reach::admit(window, (&symbol, packet.len()), at);
+                let packet_bytes = cx.io.frames.bytes(*payload).len() - STREAM_BYTES;
+                let (delivery, at) = (&mut self.delivery, (cx.io.now, cx.params));
+                let about = (symbol.number, packet_bytes);
+                let reach = reach::reach(delivery.store(), &mut self.incoming, about, at);
+                let kept = delivery.enter(cx, (reach, symbol.number));
                 self.note_first(kept, symbol.number);
                 if kept == Kept::Stray {
                     // Not acknowledged: it is sent again once others confirm its number.
                     return Fate::Dropped(DropReason::Stray);
                 }
+                let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
                 let recovery = self.recoveries.of(upstream);
                 recovery.symbol((&symbol, packet), is_repair, cx.io.now);
                 if kept.is_news() {
-                    self.take_arrived(cx, &symbol, *payload);
+                    self.count(cx, symbol.number);
+                    let until = cx.io.now + self.hold(cx.params);
+                    self.delivery.take_arrived(cx, (&symbol, *payload), until);
                 }
                 kept.is_news()
             }
@@ -395,7 +271,9 @@ impl SinkCode for StreamSink {
         cx.counters.innovative += u64::from(is_news);
         cx.counters.redundant += u64::from(!is_news);
         while let Some(symbol) = self.keep_recovered(cx) {
-            self.take(cx, &symbol);
+            self.count(cx, symbol.number);
+            let until = cx.io.now + self.hold(cx.params);
+            self.delivery.take(cx, &symbol, until);
         }
         self.settle(cx);
         Fate::Consumed
@@ -413,16 +291,14 @@ impl Lifecycle for StreamSink {
     }
 
     fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
-        let waiting = self.waiting.front().map(|waiting| waiting.until);
-        let missing = serial_before(self.settled, self.store.end())
-            .then(|| self.store.heard_at(self.settled) + self.hold(params));
-        earlier(earlier(waiting, missing), self.ask_at)
+        let store = self.delivery.store();
+        let missing = serial_before(self.settled, store.end())
+            .then(|| store.heard_at(self.settled) + self.hold(params));
+        earlier(earlier(self.delivery.due(), missing), self.ask_at)
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        while !self.waiting.is_empty() {
-            self.release_oldest(cx);
-        }
+        self.delivery.release_all(cx);
     }
 
     fn fill(&self, report: &mut FlowReport) {

@@ -40,8 +40,12 @@ fn delivered(sink: &mut Node, order: impl IntoIterator<Item = (u32, u16)>) -> Ve
         let packet = ip_packet(40, number);
         sink.receive(&symbol((number, after), link as u32, &packet), MILLI);
     }
-    let number = |packet: &Vec<u8>| u32::from_be_bytes(packet[20..24].try_into().unwrap());
-    sink.delivered.iter().map(number).collect()
+    sink.delivered.iter().map(number_of).collect()
+}
+
+/// What [`ip_packet`] wrote.
+fn number_of(packet: &Vec<u8>) -> u32 {
+    u32::from_be_bytes(packet[20..24].try_into().unwrap())
 }
 
 /// Symbols from the last to the first, each of which follows the one before it.
@@ -87,6 +91,64 @@ fn a_packet_that_the_window_leaves_behind_is_delivered() {
     let others = (103..200).map(|number| (number, 0));
     let all = delivered(&mut sink, [(100, 0), (102, 1)].into_iter().chain(others));
     assert!(all.contains(&102), "{all:?}");
+}
+
+/// A sink that has 100 to 109, where 109 waits for 108, and hears nothing more for a second, as much
+/// is lost on the way. Then 142, and more of the same life of the source.
+fn sink_after_an_outage() -> Node {
+    let mut sink = Node::new(stream(SINK), 1);
+    let before = delivered(&mut sink, (100..108).map(|number| (number, 0)).chain([(109, 1)]));
+    assert_eq!(before, Vec::from_iter(100..108));
+    for (link, number) in (150..).zip(142..146) {
+        sink.receive(&symbol((number, 0), link, &ip_packet(40, number)), 1000 * MILLI);
+    }
+    sink
+}
+
+/// The window began anew, and what came again was delivered again.
+#[test]
+fn symbols_are_known_after_an_outage_that_lost_half_a_window() {
+    let mut sink = sink_after_an_outage();
+    let count = sink.delivered.len();
+    for (link, number) in (160..).zip(100..108) {
+        sink.receive(&symbol((number, 0), link, &ip_packet(40, number)), 1001 * MILLI);
+    }
+    let again: Vec<u32> = sink.delivered[count..].iter().map(number_of).collect();
+    assert_eq!(again, []);
+}
+
+/// It was forgotten where the window began anew.
+#[test]
+fn packet_that_waits_is_delivered_after_an_outage_of_any_length() {
+    assert!(sink_after_an_outage().delivered.iter().any(|packet| number_of(packet) == 109));
+    let mut sink = Node::new(stream(SINK), 1);
+    delivered(&mut sink, [(100, 0), (102, 1)]);
+    for (link, number) in (900..).zip(90_000..90_004) {
+        sink.receive(&symbol((number, 0), link, &ip_packet(40, number)), 1000 * MILLI);
+    }
+    let all: Vec<u32> = sink.delivered.iter().map(number_of).collect();
+    assert!(all.contains(&102) && all.contains(&90_003), "{all:?}");
+}
+
+/// A relay forgot what it had queued where the window began anew.
+#[test]
+fn relay_sends_again_what_was_lost_before_an_outage() {
+    let mut relay = Node::new(stream(RELAY), 1);
+    let packet = ip_packet(40, 0);
+    let mut sent = Vec::new();
+    for (link, number) in (0..).zip(100..108) {
+        sent.extend(relay.receive(&symbol((number, 0), link, &packet), MILLI));
+    }
+    for (link, number) in (150..).zip(142..146) {
+        relay.receive(&symbol((number, 0), link, &packet), 1000 * MILLI);
+    }
+    let sent: Vec<Vec<u8>> = sent.into_iter().map(|(_, bytes)| bytes).collect();
+    let again = relay.receive(&all_lost(&sent), 1010 * MILLI);
+    let numbers = again.iter().filter_map(|(_, bytes)| match parse(bytes) {
+        Ok(Packet::Stream(packet)) => packet.symbol().map(|symbol| symbol.number),
+        _ => None,
+    });
+    assert_eq!(Vec::from_iter(numbers), Vec::from_iter(100..108));
 }
 
 /// The packets that a link report of `node` calls lost.
@@ -203,7 +265,7 @@ fn a_node_that_is_told_of_longer_symbols_keeps_them_apart() {
         };
         assert!(passed.len() > 40, "{} packets", passed.len());
         for packet in passed {
-            let number = u32::from_be_bytes(packet[20..24].try_into().unwrap());
+            let number = number_of(&packet);
             assert_eq!(packet, ip_packet(if number == 127 { 400 } else { 800 }, number));
         }
         assert_eq!(node.leaked(), 0);
