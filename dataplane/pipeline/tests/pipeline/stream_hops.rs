@@ -93,8 +93,8 @@ fn a_packet_that_the_window_leaves_behind_is_delivered() {
     assert!(all.contains(&102), "{all:?}");
 }
 
-/// A sink that has 100 to 107, and 109, which waits for 108. It hears nothing more for a second, as all
-/// is lost on the way. Then 142, and more of the same life of the source.
+/// A sink that has 100 to 107, and 109, which waits for 108. It hears nothing more for a second, as
+/// all is lost on the way. Then 142, and more of the same life of the source.
 fn sink_after_an_outage() -> Node {
     let mut sink = Node::new(stream(SINK), 1);
     let before = delivered(&mut sink, (100..108).map(|number| (number, 0)).chain([(109, 1)]));
