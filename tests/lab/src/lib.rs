@@ -12,7 +12,9 @@
 pub mod host;
 
 pub mod cases;
+pub mod first_process;
 pub mod guest;
+pub mod nic;
 
 mod error;
 

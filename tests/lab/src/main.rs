@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use recoded_lab::cases::{self, MACHINES};
 use recoded_lab::host::{self, Cache, Kernel, Verdict};
-use recoded_lab::{LabError, guest};
+use recoded_lab::{LabError, first_process, guest};
 
 /// Real kernels and NIC drivers in virtual machines, with two boxes in each. Needs no root.
 #[derive(Debug, Parser)]
@@ -61,12 +61,12 @@ fn in_guest(machine: &str, cases: &[String]) -> ExitCode {
         println!("lab: no machine is called {machine}");
         return ExitCode::FAILURE;
     };
-    ended(guest::main(found, cases))
+    ended(first_process::run(found, cases))
 }
 
 fn in_peer(machine: &str) -> ExitCode {
     match MACHINES.iter().find(|one| one.name == machine) {
-        Some(found) => ended(guest::serve(found)),
+        Some(found) => ended(guest::serve(found.nics)),
         None => ExitCode::FAILURE,
     }
 }

@@ -12,9 +12,6 @@ use syn::{Attribute, Item, ItemUse, UseTree};
 
 use super::Finding;
 
-/// Circles that are still to be cut: folder of the sources, and files of its largest circle.
-const KNOWN: [(&str, usize); 1] = [("tests/lab/src", 2)];
-
 /// A source file of a crate.
 pub struct Source<'a> {
     /// Relative to the root of the repository.
@@ -46,8 +43,7 @@ pub fn check(folder: &str, sources: &[Source<'_>]) -> Vec<Finding> {
             }
         }
     }
-    let known = KNOWN.iter().find(|(known, _)| *known == folder).map_or(1, |(_, files)| *files);
-    let circles = tarjan_scc(&graph).into_iter().filter(|circle| circle.len() > known);
+    let circles = tarjan_scc(&graph).into_iter().filter(|circle| circle.len() > 1);
     let finding = |circle: Vec<petgraph::graph::NodeIndex>| {
         let mut files: Vec<&str> = circle.iter().map(|at| sources[graph[*at]].path).collect();
         files.sort_unstable();

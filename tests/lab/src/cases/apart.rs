@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::{Case, Machine, Nic};
+use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Apart, Guest};
 use crate::host::Kernel;
+use crate::nic::Nic;
 
 /// A pair for the link, and one for management.
 pub const MACHINE: Machine = Machine {

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
-use super::{Case, Machine, Nic};
+use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Boxes, Guest, Setup, under_pings};
 use crate::host::Kernel;
+use crate::nic::Nic;
 
 /// A machine that waits for keys to be renewed.
 pub const MACHINE: Machine = Machine {
@@ -66,7 +67,7 @@ fn without_loss<T>(
     boxes: &Boxes,
     work: impl FnOnce() -> Result<T, LabError>,
 ) -> Result<T, LabError> {
-    let (result, pings) = under_pings(&boxes.nodes()[0], boxes.nodes()[1].inside, work)?;
+    let (result, pings) = under_pings(&boxes.nodes()[0].namespace, boxes.nodes()[1].inside, work)?;
     match pings.lost {
         0 => Ok(result),
         _ => LabError::wrong(format!("{pings} after a step of the clock")),

@@ -7,9 +7,9 @@ use std::time::Duration;
 use recoded_api::v1::FlowNeighbour;
 use recoded_netns::{Bed, BedConfig, DirectionConfig, LinkConfig, Loss, Namespace, process};
 
-use super::Nic;
 use crate::LabError;
-use crate::guest::{Guest, Node, OUTSIDE, Setup, Stack, round_trip, tcp_at};
+use crate::guest::{Guest, Node, OUTSIDE, Setup, Stack, round_trip, tcp};
+use crate::nic::Nic;
 
 /// Share of packets that netem drops in each direction, in percent.
 const LOSS_PERCENT: f64 = 10.0;
@@ -139,7 +139,7 @@ fn bed() -> Result<Path, LabError> {
 fn measured(hosts: [&Namespace; 2], address: &str) -> Result<Path, LabError> {
     let [from, to] = hosts;
     let trip = round_trip(from, address, ROUND_TRIPS)?;
-    let rate_mbit = mbit(tcp_at(from, to, address, RATE_BYTES)?);
+    let rate_mbit = mbit(tcp(from, to, address, RATE_BYTES)?);
     Ok(Path { round_trip_millis: trip.as_secs_f64() * 1e3, rate_mbit })
 }
 

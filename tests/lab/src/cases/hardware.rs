@@ -12,10 +12,11 @@ use recoded_api::client::Client;
 use recoded_netns::process;
 use serde_json::{Value, json};
 
-use super::{Case, Machine, Nic, card};
+use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Boxes, Guest, Node, SHARED, Setup};
 use crate::host::Kernel;
+use crate::nic::{Nic, card};
 
 /// Cards that can be pulled out, and a disk.
 pub const MACHINE: Machine = Machine {

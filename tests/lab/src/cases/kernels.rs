@@ -1,8 +1,9 @@
 //! Older kernels: the XDP objects load and verify, and two boxes ping. The newest has all NICs.
 
 use super::trial::Trial;
-use super::{Case, Machine, Nic};
+use super::{Case, Machine};
 use crate::host::Kernel;
+use crate::nic::Nic;
 
 /// Linux 5.10.
 pub const V5_10: Machine = Machine {

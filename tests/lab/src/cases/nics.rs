@@ -8,10 +8,11 @@ use recoded_api::v1::Link;
 use recoded_netns::Namespace;
 
 use super::trial::Trial;
-use super::{Case, Machine, Nic};
+use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Guest, Setup, under_pings};
 use crate::host::Kernel;
+use crate::nic::Nic;
 
 /// Two of each card.
 pub const MACHINE: Machine = Machine {
@@ -29,7 +30,7 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     Case {
         name: "igb-auto",
         shows: "the default on igb is native XDP with zero copy",
@@ -83,6 +84,11 @@ const CASES: [Case; 11] = [
         },
     },
     Case {
+        name: "e1000e-udp",
+        shows: "UDP sockets on e1000e",
+        run: |guest| Trial::new(Nic::E1000e, Some("udp"), ["none", "udp"]).run(guest),
+    },
+    Case {
         name: "igb-queues",
         shows: "igb gets a second queue under pings, with two workers and zero copy",
         run: queues,
@@ -126,20 +132,24 @@ fn queues(guest: &Guest) -> Result<String, LabError> {
     let setup = Setup { daemon: "workers = 2", stack: Some(with_one_queue), ..Setup::default() };
     let boxes = guest.pair(Nic::Igb)?.start(&setup)?;
     boxes.carry()?;
-    let (served, pings) = under_pings(&boxes.nodes()[0], boxes.nodes()[1].inside, || {
-        for node in boxes.nodes() {
-            node.namespace.run("ethtool", &format!("-L {} combined 2", node.interface))?;
-        }
-        let began = Instant::now();
-        // A process that is replaced does not answer for a moment.
-        while !boxes.links().is_ok_and(|links| links.iter().all(|link| link.queues == 2)) {
-            if began.elapsed() > SERVED_PATIENCE {
-                return LabError::wrong(format!("not served on two queues: {:?}", boxes.links()));
+    let (served, pings) =
+        under_pings(&boxes.nodes()[0].namespace, boxes.nodes()[1].inside, || {
+            for node in boxes.nodes() {
+                node.namespace.run("ethtool", &format!("-L {} combined 2", node.interface))?;
             }
-            sleep(Duration::from_millis(50));
-        }
-        Ok(began.elapsed().as_secs_f64())
-    })?;
+            let began = Instant::now();
+            // A process that is replaced does not answer for a moment.
+            while !boxes.links().is_ok_and(|links| links.iter().all(|link| link.queues == 2)) {
+                if began.elapsed() > SERVED_PATIENCE {
+                    return LabError::wrong(format!(
+                        "not served on two queues: {:?}",
+                        boxes.links()
+                    ));
+                }
+                sleep(Duration::from_millis(50));
+            }
+            Ok(began.elapsed().as_secs_f64())
+        })?;
     if pings.lost > LOST_MAX {
         return LabError::wrong(format!("{pings}"));
     }

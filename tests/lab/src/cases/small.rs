@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use recoded_netns::process;
 
-use super::{Case, Machine, Nic};
+use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Guest, Node, Setup};
 use crate::host::Kernel;
+use crate::nic::Nic;
 
 /// Little memory for two boxes.
 pub const MACHINE: Machine = Machine {

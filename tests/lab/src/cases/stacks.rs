@@ -4,10 +4,11 @@ use recoded_netns::Namespace;
 
 use super::faults::{flap, netem, netem_rate};
 use super::trial::Trial;
-use super::{Case, Machine, Nic};
+use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Guest, Setup, Stack};
 use crate::host::Kernel;
+use crate::nic::Nic;
 
 /// One pair of cards, on which each case makes its interfaces.
 pub const MACHINE: Machine = Machine {
@@ -25,7 +26,7 @@ pub const MACHINE: Machine = Machine {
     cases: &CASES,
 };
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 18] = [
     Case {
         name: "vlan-auto",
         shows: "the default on a VLAN (802.1Q)",
@@ -35,6 +36,11 @@ const CASES: [Case; 15] = [
         name: "vlan-xdp",
         shows: "backend = \"xdp\" on a VLAN (802.1Q)",
         run: |guest| trial(Some("xdp"), ["generic", "copy"], vlan).run(guest),
+    },
+    Case {
+        name: "vlan-udp",
+        shows: "UDP sockets on a VLAN (802.1Q)",
+        run: |guest| trial(Some("udp"), ["none", "udp"], vlan).run(guest),
     },
     Case {
         name: "bond-auto",
@@ -57,6 +63,11 @@ const CASES: [Case; 15] = [
         run: |guest| trial(Some("xdp"), ["generic", "copy"], bridge).run(guest),
     },
     Case {
+        name: "bridge-udp",
+        shows: "UDP sockets on a bridge",
+        run: |guest| trial(Some("udp"), ["none", "udp"], bridge).run(guest),
+    },
+    Case {
         name: "macvlan-auto",
         shows: "the default on a macvlan",
         run: |guest| trial(None, ["none", "udp"], macvlan).run(guest),
@@ -65,6 +76,11 @@ const CASES: [Case; 15] = [
         name: "macvlan-xdp",
         shows: "backend = \"xdp\" on a macvlan",
         run: |guest| trial(Some("xdp"), ["generic", "copy"], macvlan).run(guest),
+    },
+    Case {
+        name: "macvlan-udp",
+        shows: "UDP sockets on a macvlan",
+        run: |guest| trial(Some("udp"), ["none", "udp"], macvlan).run(guest),
     },
     Case {
         name: "vrf-auto",

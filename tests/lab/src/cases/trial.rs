@@ -1,8 +1,8 @@
 //! One card with one backend: it carries, and `show` names its modes.
 
-use super::Nic;
 use crate::LabError;
 use crate::guest::{Guest, Setup, Stack};
+use crate::nic::Nic;
 
 /// One card with one backend.
 pub(super) struct Trial {

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use recoded_api::v1::Link;
 use recoded_netns::{Namespace, process};
 
-use super::{Case, Machine, Nic, mac};
+use super::{Case, Machine};
 use crate::LabError;
 use crate::guest::{Boxes, Guest, OUTSIDE, SHARED, Setup, Stack, tool, tool_command};
 use crate::host::Kernel;
+use crate::nic::{Nic, mac};
 
 /// One pair of cards, on which each case makes its interfaces.
 pub const MACHINE: Machine = Machine {

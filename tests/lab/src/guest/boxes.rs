@@ -135,10 +135,11 @@ impl Boxes {
     /// When a ping is lost after the first, or TCP does not carry all.
     pub fn carry(&self) -> Result<(), LabError> {
         let [a, b] = &self.nodes;
-        transfer::first_ping(a, b.inside, FIRST_PING_PATIENCE).map_err(|error| self.told(error))?;
+        transfer::first_ping(&a.namespace, b.inside, FIRST_PING_PATIENCE)
+            .map_err(|error| self.told(error))?;
         for (from, to) in [(a, b), (b, a)] {
-            transfer::ping(from, to.inside, PINGS).map_err(|error| self.told(error))?;
-            transfer::tcp(from, to, TCP_BYTES).map_err(|error| self.told(error))?;
+            transfer::ping(&from.namespace, to.inside, PINGS).map_err(|error| self.told(error))?;
+            from.send(to, TCP_BYTES).map_err(|error| self.told(error))?;
         }
         Ok(())
     }
@@ -147,7 +148,7 @@ impl Boxes {
     pub fn load(&self) {
         let [a, b] = &self.nodes;
         for (from, to) in [(a, b), (b, a)] {
-            let _ = transfer::tcp(from, to, LOAD_BYTES);
+            let _ = from.send(to, LOAD_BYTES);
         }
     }
 
@@ -177,6 +178,11 @@ impl Boxes {
 }
 
 impl Node {
+    /// Sends bytes over TCP through the tunnel, and compares all.
+    fn send(&self, to: &Node, bytes: usize) -> Result<Duration, LabError> {
+        transfer::tcp(&self.namespace, &to.namespace, to.inside, bytes)
+    }
+
     pub(super) fn make(
         case: &str,
         end: usize,

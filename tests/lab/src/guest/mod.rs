@@ -1,4 +1,4 @@
-//! The guest's side: the first process of the machine, which runs cases and reports each.
+//! The guest's side: what cases use in a machine, and how results reach the host.
 
 mod boxes;
 mod host;
@@ -10,21 +10,16 @@ pub use boxes::{Boxes, Node, OUTSIDE, Setup, Stack};
 pub use host::Request;
 pub use pair::Pair;
 pub use peer::{Apart, Peer, serve};
-pub use transfer::{Pings, round_trip, tcp_at, under_pings};
+pub use transfer::{Pings, round_trip, tcp, under_pings};
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Instant;
 
-use recoded_netns::process;
-use rustix::system::{RebootCommand, reboot};
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
-use crate::cases::{Machine, Nic, mac};
+use crate::nic::{Nic, mac};
 
 /// Where the guest has the folder that it shares with the host.
 pub const SHARED: &str = "/run/lab";
@@ -66,11 +61,17 @@ pub struct CaseResult {
 /// The machine, as cases see it.
 #[derive(Debug)]
 pub struct Guest {
-    machine: &'static Machine,
+    nics: &'static [Nic],
     case: &'static str,
 }
 
 impl Guest {
+    /// A machine with a pair of each of these, for a case of this name.
+    #[must_use]
+    pub fn new(nics: &'static [Nic], case: &'static str) -> Self {
+        Self { nics, case }
+    }
+
     /// The two interfaces of a kind.
     ///
     /// # Errors
@@ -89,7 +90,7 @@ impl Guest {
 
     /// Number of the pair of a kind.
     pub fn number(&self, nic: Nic) -> usize {
-        let index = self.machine.nics.iter().position(|other| *other == nic);
+        let index = self.nics.iter().position(|other| *other == nic);
         index.unwrap_or(usize::MAX)
     }
 }
@@ -108,51 +109,8 @@ pub fn tool_command(path: &str) -> Vec<String> {
     paths.map(|path| path.to_string_lossy().into_owned()).into()
 }
 
-/// Names of cases that already have a result: a machine that was reset continues.
-fn done(results: &Path) -> Vec<String> {
-    let text = fs::read_to_string(results).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
-    let named = lines.filter_map(|line| match line {
-        Line::Passed(result) | Line::Failed(result) | Line::Skipped(result) => Some(result.name),
-        Line::Begin(_) | Line::Request(_) | Line::End => None,
-    });
-    named.collect()
-}
-
-/// Runs cases of a machine as its first process; ends with the machine.
-///
-/// # Errors
-/// When the machine cannot be ended.
-pub fn main(machine: &'static Machine, names: &[String]) -> Result<(), LabError> {
-    let results = Path::new(SHARED).join(RESULTS);
-    let version = process::run(Command::new("uname").arg("-r"));
-    let _ = process::run(Command::new("ip").args(["link", "set", "lo", "up"]));
-    write(&results, &Line::Begin(version.unwrap_or_default().trim().into()));
-    let done = done(&results);
-    let left = machine.cases.iter().filter(|case| {
-        names.iter().any(|name| name == case.name) && done.iter().all(|name| name != case.name)
-    });
-    for case in left {
-        let began = Instant::now();
-        println!("lab: {} begins", case.name);
-        let guest = Guest { machine, case: case.name };
-        let ended = catch_unwind(AssertUnwindSafe(|| (case.run)(&guest)));
-        let seconds = began.elapsed().as_secs_f64();
-        let result = |text: String| CaseResult { name: case.name.into(), text, seconds };
-        let line = match ended {
-            Ok(Ok(text)) => Line::Passed(result(text)),
-            Ok(Err(LabError::Unavailable(reason))) => Line::Skipped(result(reason)),
-            Ok(Err(error)) => Line::Failed(result(error.to_string())),
-            Err(_) => Line::Failed(result("it panicked: see the console".into())),
-        };
-        write(&results, &line);
-    }
-    write(&results, &Line::End);
-    let _ = process::run(&mut Command::new("sync"));
-    reboot(RebootCommand::Restart).map_err(|error| LabError::Wrong(error.to_string()))
-}
-
-fn write(path: &Path, line: &Line) {
+/// Adds a line to the file of results.
+pub(crate) fn write(path: &Path, line: &Line) {
     let text = serde_json::to_string(line).unwrap_or_default();
     let file = File::options().create(true).append(true).open(path);
     let written = file.and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));

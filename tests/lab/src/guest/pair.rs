@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::boxes::{Boxes, Setup};
 use crate::LabError;
-use crate::cases::mac;
+use crate::nic::mac;
 
 /// How long interfaces may take to appear, at the boot or back from a namespace.
 const PATIENCE: Duration = Duration::from_secs(60);

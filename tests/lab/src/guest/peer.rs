@@ -17,7 +17,7 @@ use recoded_netns::process;
 use super::boxes::{INSIDE, Node, OUTSIDE, Setup, Side, config};
 use super::{Guest, pair, transfer};
 use crate::LabError;
-use crate::cases::{Machine, Nic, mac};
+use crate::nic::{Nic, mac};
 
 /// Port at which the peer takes commands.
 const PORT: u16 = 7000;
@@ -42,10 +42,10 @@ const ECHO_BYTES: usize = 200_000;
 ///
 /// # Errors
 /// When its interfaces are not there, or nothing can be listened to.
-pub fn serve(machine: &Machine) -> Result<(), LabError> {
+pub fn serve(nics: &[Nic]) -> Result<(), LabError> {
     let ip = |arguments: &str| process::run(Command::new("ip").args(arguments.split(' ')));
     ip("link set lo up")?;
-    for (number, name) in ["link0", "manage0"].iter().enumerate().take(machine.nics.len()) {
+    for (number, name) in ["link0", "manage0"].iter().enumerate().take(nics.len()) {
         ip(&format!("link set {} name {name}", pair::named(&mac(number, 0))?))?;
     }
     ip(&format!("addr add {}/24 dev manage0", MANAGEMENT[0]))?;
@@ -208,7 +208,8 @@ impl Apart {
     /// # Errors
     /// When none comes in time.
     pub fn first_ping(&self, patience: Duration) -> Result<Duration, LabError> {
-        transfer::first_ping(&self.node, INSIDE[0], patience).map_err(|error| self.told(error))
+        transfer::first_ping(&self.node.namespace, INSIDE[0], patience)
+            .map_err(|error| self.told(error))
     }
 
     /// Pings through the tunnel, and bytes there and back.
@@ -217,7 +218,7 @@ impl Apart {
     /// When a ping is lost after the first, or bytes do not come back as they were.
     pub fn carry(&self) -> Result<(), LabError> {
         self.first_ping(FIRST_PATIENCE)?;
-        transfer::ping(&self.node, INSIDE[0], PINGS).map_err(|error| self.told(error))?;
+        transfer::ping(&self.node.namespace, INSIDE[0], PINGS).map_err(|error| self.told(error))?;
         let text: String = (0..ECHO_BYTES / 6).map(|number| format!("{number:05}\n")).collect();
         let script = format!("cat <<'END'\n{text}END\n");
         let answer = self.node.namespace.inside(|| ask(INSIDE[0], &script))?;
@@ -239,7 +240,7 @@ impl Apart {
         &self,
         work: impl FnOnce() -> Result<T, LabError>,
     ) -> Result<T, LabError> {
-        let (result, pings) = transfer::under_pings(&self.node, INSIDE[0], work)?;
+        let (result, pings) = transfer::under_pings(&self.node.namespace, INSIDE[0], work)?;
         match pings.lost {
             0 => Ok(result),
             _ => Err(self.told(LabError::Wrong(format!("{pings}")))),

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use recoded_netns::{Namespace, process};
 
-use super::boxes::Node;
 use super::tool;
 use crate::LabError;
 
@@ -29,7 +28,7 @@ const PING_PAUSE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// When none comes in time.
-pub fn first_ping(from: &Node, to: &str, patience: Duration) -> Result<Duration, LabError> {
+pub fn first_ping(from: &Namespace, to: &str, patience: Duration) -> Result<Duration, LabError> {
     let began = Instant::now();
     while began.elapsed() < patience {
         if is_answered(from, to, Duration::from_secs(1))? {
@@ -45,7 +44,7 @@ pub fn first_ping(from: &Node, to: &str, patience: Duration) -> Result<Duration,
 ///
 /// # Errors
 /// When one is lost.
-pub fn ping(from: &Node, to: &str, count: u32) -> Result<(), LabError> {
+pub fn ping(from: &Namespace, to: &str, count: u32) -> Result<(), LabError> {
     for number in 1..=count {
         if !is_answered(from, to, STALL)? {
             return LabError::wrong(format!("ping {number} of {count} to {to} is lost"));
@@ -74,7 +73,7 @@ impl fmt::Display for Pings {
 /// # Errors
 /// When what is done fails.
 pub fn under_pings<T>(
-    from: &Node,
+    from: &Namespace,
     to: &str,
     work: impl FnOnce() -> Result<T, LabError>,
 ) -> Result<(T, Pings), LabError> {
@@ -111,30 +110,17 @@ pub fn round_trip(from: &Namespace, to: &str, count: u32) -> Result<Duration, La
     }
 }
 
-fn is_answered(from: &Node, to: &str, patience: Duration) -> Result<bool, LabError> {
-    let mut command = from.namespace.command(busybox());
+fn is_answered(from: &Namespace, to: &str, patience: Duration) -> Result<bool, LabError> {
+    let mut command = from.command(busybox());
     command.args(["ping", "-q", "-c", "1", "-W", &patience.as_secs().to_string(), to]);
     Ok(process::output(&mut command)?.success)
 }
 
-/// Sends bytes over TCP from one box to another and compares all.
+/// Sends bytes over TCP to an address of another namespace, and compares all.
 ///
 /// # Errors
 /// When the connection stalls or ends, or a byte is wrong.
-pub fn tcp(from: &Node, to: &Node, bytes: usize) -> Result<Duration, LabError> {
-    tcp_at(&from.namespace, &to.namespace, to.inside, bytes)
-}
-
-/// The same between any two hosts.
-///
-/// # Errors
-/// As [`tcp`].
-pub fn tcp_at(
-    from: &Namespace,
-    to: &Namespace,
-    at: &str,
-    bytes: usize,
-) -> Result<Duration, LabError> {
+pub fn tcp(from: &Namespace, to: &Namespace, at: &str, bytes: usize) -> Result<Duration, LabError> {
     let address = format!("{at}:{PORT}").parse();
     let address: SocketAddr =
         address.map_err(|_| LabError::Wrong(format!("{at} is no IPv4 address")))?;

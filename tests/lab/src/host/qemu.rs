@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use super::kernel::Unpacked;
 use super::qmp::Monitor;
 use crate::LabError;
-use crate::cases::{Machine, netdev, port};
+use crate::cases::Machine;
+use crate::nic::{netdev, port};
 
 /// Image of the disk, which lives as long as the machine.
 const DISK: &str = "disk";
