@@ -136,6 +136,9 @@ pub struct Link {
     pub rate_mbit: Option<f64>,
     /// The next hops on this link.
     pub neighbours: Vec<Neighbour>,
+    /// Addresses that are no neighbour's and whose packets were dropped last, eight at most.
+    #[serde(default)]
+    pub not_neighbours: Vec<String>,
     /// Packets received from the sockets.
     pub received_packets: u64,
     /// Bytes of those, Ethernet header included.

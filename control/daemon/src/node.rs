@@ -255,6 +255,7 @@ fn link(report: &LinkReport, at: Nanos) -> Link {
         queues: count(report.queues),
         rate_mbit: report.rate_mbit,
         neighbours: report.hops.iter().map(|hop| neighbour(hop, at)).collect(),
+        not_neighbours: report.not_neighbours.iter().map(ToString::to_string).collect(),
         received_packets: packets.rx_packets,
         received_bytes: packets.rx_bytes,
         sent_packets: packets.tx_packets,

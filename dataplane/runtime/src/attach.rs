@@ -24,9 +24,10 @@ use aya::maps::{HashMap, MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp, loaded_programs};
 use aya::{Ebpf, EbpfLoader};
-use recoded_wire::packet::{AddressWords, address_words};
+use recoded_wire::packet::{AddressWords, address_words, words_address};
 use recoded_wire::steer::{
-    GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_VERDICTS, MAP_XSKS, PROGRAM,
+    ANY_ADDRESS, GLOBAL_LOCAL, GLOBAL_PORT, MAP_FLOWS, MAP_NEIGHBOURS, MAP_NOT_NEIGHBOURS,
+    MAP_VERDICTS, MAP_XSKS, PROGRAM,
 };
 use recoded_xsk::{ModePreference, XdpMode, replace_program};
 use std::collections::BTreeSet;
@@ -296,6 +297,20 @@ impl Attachment {
         }
         Ok(())
     }
+
+    /// The addresses that were refused last, one for each CPU at most.
+    pub(crate) fn not_neighbours(&self) -> Result<Vec<IpAddr>, SteerError> {
+        let ebpf = match &self.program {
+            Holder::Here(ebpf, _) => ebpf,
+            Holder::Privileged(it, _) => return Ok(it.not_neighbours(&self.interface)?),
+            Holder::Absent => return Ok(Vec::new()),
+        };
+        let map = ebpf.map(MAP_NOT_NEIGHBOURS).ok_or_else(|| missing(MAP_NOT_NEIGHBOURS))?;
+        let last: PerCpuArray<_, AddressWords> = PerCpuArray::try_from(map)?;
+        let last = last.get(&0, 0)?;
+        let seen = last.iter().copied().filter(|words| *words != ANY_ADDRESS);
+        Ok(seen.map(words_address).collect())
+    }
 }
 
 /// A program that is loaded and not attached.
@@ -361,7 +376,7 @@ impl Loaded {
                     return Ok(held(place, (ebpf, link), (mode, reason)));
                 }
                 // The link goes, and with it the program that it holds.
-                Err(error) => tracing::warn!(error, interface, "the program is attached anew"),
+                Err(error) => tracing::warn!(error, interface, "the program is attached again"),
             }
         }
         let mut reason = String::new();

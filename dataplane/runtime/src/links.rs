@@ -201,9 +201,9 @@ impl Watch {
         }
         match before {
             Some(before) => {
-                tracing::info!("link {name}: our address is {local} now, before it was {before}");
+                tracing::info!("link {name}: local address changed from {before} to {local}");
             }
-            None => tracing::info!("link {name}: our address is {local} now"),
+            None => tracing::info!("link {name}: local address changed to {local}"),
         }
         if node.topology.links[link].backend == Backend::Xdp {
             // Its program accepts packets for one address.
@@ -384,7 +384,7 @@ fn say_icmp(
     let words = match kind {
         icmp::Kind::NoPort => format!("port {port} unreachable: start recoded there"),
         icmp::Kind::Unreachable => "unreachable: look for routes and firewalls".to_owned(),
-        icmp::Kind::TooLarge => "packets are too large for a link on the way".to_owned(),
+        icmp::Kind::TooLarge => "packets are too large for a link of the path".to_owned(),
     };
     tracing::warn!("link {}: ICMP says of {neighbour}: {words}", node.topology.links[link].name);
 }

@@ -46,6 +46,7 @@ use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::{Share, Snapshot};
 use recoded_xsk::{Queues, SocketStatistics};
 use rustix::thread::set_current_timer_slack;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
@@ -374,7 +375,11 @@ impl Node {
 
     /// The report of the node, at most 50 ms old.
     pub(crate) fn report(&self) -> RuntimeReport {
-        let mut verdicts = self.steering().verdicts();
+        let (mut verdicts, not_neighbours) = {
+            let steering = self.steering();
+            let refused = (0..self.topology.links.len()).map(|link| steering.not_neighbours(link));
+            (steering.verdicts(), refused.collect::<Vec<_>>())
+        };
         let parts = self.shared.parts();
         for part in &parts {
             verdicts.iter_mut().zip(part.verdicts).for_each(|((_, sum), count)| *sum += count);
@@ -395,7 +400,9 @@ impl Node {
             talked,
         });
         let hops: Vec<HopReport> = hops.collect();
-        let links = links.map(|(link, state)| self.report_link(link, state, &parts, &hops));
+        let links = links.zip(not_neighbours).map(|((link, state), refused)| {
+            self.report_link((link, state), &parts, &hops, refused)
+        });
         let tunnels = self.shared.tunnels.get();
         let tunnels = tunnels.iter().enumerate().map(|(index, tunnel)| {
             let mut counters = TunnelCounters::default();
@@ -421,11 +428,12 @@ impl Node {
 
     fn report_link(
         &self,
-        link: usize,
-        LinkState { interface, local, mode, status, served, waits, .. }: &LinkState,
+        (link, state): (usize, &LinkState),
         parts: &[WorkerPart],
         hops: &[HopReport],
+        refused: Vec<IpAddr>,
     ) -> LinkReport {
+        let LinkState { interface, local, mode, status, served, waits, .. } = state;
         let config = &self.topology.links[link];
         let queues = match config.backend {
             Backend::Udp => self.topology.workers,
@@ -434,9 +442,11 @@ impl Node {
         let mut counters = LinkCounters::default();
         let mut statistics = SocketStatistics::default();
         let mut by_queue = vec![SocketStatistics::default(); queues];
+        let mut not_neighbours: BTreeSet<IpAddr> = refused.into_iter().collect();
         for part in parts {
-            let LinkPart { counters: of_worker, sockets } = &part.links[link];
+            let LinkPart { counters: of_worker, sockets, not_neighbour } = &part.links[link];
             counters += of_worker;
+            not_neighbours.extend(*not_neighbour);
             for (queue, of_socket) in sockets {
                 statistics += of_socket;
                 if let Some(sum) = by_queue.get_mut(*queue as usize) {
@@ -459,6 +469,7 @@ impl Node {
             reason: joined([mode.reason()].into_iter().chain(unused)),
             queues,
             hops: hops.map(|(_, report)| report.clone()).collect(),
+            not_neighbours: not_neighbours.into_iter().take(NOT_NEIGHBOURS_MAX).collect(),
             counters,
             statistics,
             by_queue,
@@ -466,6 +477,10 @@ impl Node {
         }
     }
 }
+
+/// Addresses that are named of a link: each tells its operator something, a list of all a flood's
+/// does not.
+const NOT_NEIGHBOURS_MAX: usize = 8;
 
 /// Why sockets are opened again.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -507,7 +522,10 @@ pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<Hop
 fn pin(core: usize) -> bool {
     let pinned = core_affinity::set_for_current(CoreId { id: core });
     if !pinned {
-        tracing::warn!(core, "the worker is not pinned: no such core, or not ours to use");
+        tracing::warn!(
+            core,
+            "the worker is not pinned: core missing or outside the allowed CPU set"
+        );
     }
     pinned
 }

@@ -100,8 +100,8 @@ fn log_silence(topology: &Topology, Change { flow, peer, begins }: Change) {
         tracing::warn!(
             flow,
             neighbour,
-            "the next hop has not answered for {} s: see that recoded runs there, and that packets \
-             get there and back",
+            "the next hop has not answered for {} s: check that recoded runs there, and that \
+             packets pass in both directions",
             SILENT_NANOS / 1_000_000_000
         );
     } else {

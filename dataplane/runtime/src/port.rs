@@ -18,7 +18,7 @@ use recoded_pipeline::params::{PeerId, Snapshot};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::packet::locate;
 use recoded_xsk::{ActiveMode, Received, Socket, Umem};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 /// A worker's sockets on a link.
@@ -299,9 +299,17 @@ impl Port {
     }
 
     /// A packet from such an address was no neighbour's after all.
-    pub(crate) fn refuse(&mut self) {
+    pub(crate) fn refuse(&mut self, source: IpAddr) {
         if let Port::Udp(socket) = self {
-            socket.refuse();
+            socket.refuse(source);
+        }
+    }
+
+    /// The last address that was refused where no XDP program is.
+    pub(crate) fn not_neighbour(&self) -> Option<IpAddr> {
+        match self {
+            Port::Xdp(_) => None,
+            Port::Udp(socket) => socket.not_neighbour(),
         }
     }
 

@@ -7,7 +7,7 @@ use recoded_pipeline::report::Report;
 use recoded_wire::packet::NotUdp;
 use recoded_wire::steer::Verdict;
 use recoded_xsk::{FrameGauge, SocketStatistics};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 /// Counters of [`Verdict`], in their order.
@@ -94,6 +94,9 @@ pub struct LinkReport {
     pub queues: usize,
     /// Next hops on this link.
     pub hops: Vec<HopReport>,
+    /// Addresses that are no neighbour's and whose packets were dropped last, `NOT_NEIGHBOURS_MAX`
+    /// at most.
+    pub not_neighbours: BTreeSet<IpAddr>,
     /// Packets.
     pub counters: LinkCounters,
     /// What Linux counted on the sockets.
@@ -185,6 +188,8 @@ pub(crate) type ByQueue = BTreeMap<u32, SocketStatistics>;
 pub(crate) struct LinkPart {
     pub(crate) counters: LinkCounters,
     pub(crate) sockets: ByQueue,
+    /// The last address that its UDP socket refused.
+    pub(crate) not_neighbour: Option<IpAddr>,
 }
 
 /// What one worker publishes.

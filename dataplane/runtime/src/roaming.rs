@@ -248,7 +248,7 @@ pub(crate) enum Stays {
     #[error("another neighbour is there")]
     Taken,
     /// It moved too often lately.
-    #[error("it moved too often lately")]
+    #[error("it moved too often")]
     TooOften,
 }
 

@@ -6,6 +6,7 @@ use crate::report::Verdicts;
 use recoded_pipeline::params::Snapshot;
 use recoded_wire::steer::Verdict;
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// The programs, by link, and the flows that they accept.
 pub(crate) struct Steering {
@@ -77,5 +78,10 @@ impl Steering {
             }
         }
         Verdict::ALL.into_iter().map(Verdict::name).zip(sum).collect()
+    }
+
+    /// The addresses that the program of a link refused last.
+    pub(crate) fn not_neighbours(&self, link: usize) -> Vec<IpAddr> {
+        self.attachments[link].not_neighbours().unwrap_or_default()
     }
 }

@@ -274,7 +274,7 @@ pub enum TopologyError {
         local: IpAddr,
     },
     /// A hop that is ourselves.
-    #[error("hop {0} is our own address on its link: name the neighbour's")]
+    #[error("hop {0} is the local address of its link: name the neighbour's")]
     HopIsLocal(IpAddr),
     /// More neighbours than the table of the XDP program holds.
     #[error("link {link} has {hops} neighbours: must be at most {NEIGHBOURS_MAX}")]

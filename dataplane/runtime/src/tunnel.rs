@@ -134,7 +134,7 @@ impl Tunnel {
                 Err(StartError::Tunnel { action: CREATE, source, .. })
                     if source.raw_os_error() == Some(EINVAL) =>
                 {
-                    tracing::warn!(tunnel = name, "it is made anew: add other routes again");
+                    tracing::warn!(tunnel = name, "it is recreated: add other routes again");
                     netlink.delete(name)?;
                     return Tunnel::create_with_offloads(plan, Extent::Lasting, netlink);
                 }

@@ -544,7 +544,12 @@ impl Worker {
             port.iter_mut().for_each(|port| port.add_statistics(self.index, sum));
         }
         let links = self.outbox.links.iter().zip(statistics);
-        let links = links.map(|(counters, sockets)| LinkPart { counters: *counters, sockets });
+        let links = links.zip(&self.ports);
+        let links = links.map(|((counters, sockets), port)| LinkPart {
+            counters: *counters,
+            sockets,
+            not_neighbour: port.as_ref().and_then(Port::not_neighbour),
+        });
         let part = WorkerPart {
             worker: WorkerReport {
                 index: self.index,

@@ -274,7 +274,7 @@ fn snapshot_published_live_changes_the_flows_accepted() {
     let mut wrong = sink(7);
     wrong.role = Role::Sink { tunnel: TunnelId(9), upstream: PeerId(0) };
     assert!(receiver.publish(snapshot(3, vec![wrong])).is_err());
-    assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20, "the good one stays in force");
+    assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20, "the good one stays active");
     assert!(sender.is_healthy() && receiver.is_healthy());
 }
 

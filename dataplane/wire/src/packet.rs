@@ -105,6 +105,12 @@ pub fn address_words(address: IpAddr) -> AddressWords {
     [0, 1, 2, 3].map(|word: usize| u32::from_be_bytes(words[word]))
 }
 
+/// The address of some words.
+pub fn words_address(words: AddressWords) -> IpAddr {
+    let [a, b, c, d] = words.map(u128::from);
+    Ipv6Addr::from_bits(a << 96 | b << 64 | c << 32 | d).to_canonical()
+}
+
 /// A UDP header found by [`find_udp`]; offsets in bytes from the start of the frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct UdpHeader {
@@ -368,6 +374,14 @@ mod tests {
     const PAYLOAD: [u8; 24] = *b"twenty-four bytes inside";
     const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     const FRAME_BYTES_MAX: usize = 256;
+
+    #[test]
+    fn words_of_an_address_name_it() {
+        for address in ["192.0.2.7", "2001:db8::9", "::"] {
+            let address: IpAddr = address.parse().unwrap();
+            assert_eq!(words_address(address_words(address)), address);
+        }
+    }
 
     /// A frame built from parts on the stack: this crate has no allocator.
     struct Frame {

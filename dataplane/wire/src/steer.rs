@@ -37,6 +37,9 @@ pub const MAP_NEIGHBOURS: &str = "NEIGHBOURS";
 pub const NEIGHBOURS_MAX: u32 = 1024;
 /// Per-CPU array, [`Verdict`] as `u32` -> packets (`u64`).
 pub const MAP_VERDICTS: &str = "VERDICTS";
+/// Per-CPU array of one entry: the source of the last [`Verdict::DropNotNeighbour`], all zero
+/// before the first.
+pub const MAP_NOT_NEIGHBOURS: &str = "NOT_NEIGHBOURS";
 /// Name of the program in its object.
 pub const PROGRAM: &str = "recoded";
 /// Constant of the program that the loader overrides: our UDP destination port, `u16`, host order.
@@ -149,8 +152,9 @@ verdicts! {
         DropType = "drop_type", Drop => "Run the same version on all nodes; else look for what else \
             sends to our port.";
         /// Our port and a coded header, but from an address that is no neighbour on this interface.
-        DropNotNeighbour = "drop_not_neighbour", Drop => "If it should be one, give its address in \
-            next_hops, upstream or [[neighbour]]; else look for what sends to our port.";
+        DropNotNeighbour = "drop_not_neighbour", Drop => "recodectl show links names \
+            the last addresses. If one should be a neighbour, give it in next_hops, upstream or \
+            [[neighbour]]; else look for what sends to our port.";
         /// Our port and a coded header, but of a flow that is not configured.
         DropUnknownFlow = "drop_unknown_flow", Drop => "Configure the flow, or correct next_hops of \
             the node before this one.";

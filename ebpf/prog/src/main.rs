@@ -41,6 +41,10 @@ static NEIGHBOURS: HashMap<AddressWords, u32> = HashMap::with_max_entries(NEIGHB
 #[map]
 static VERDICTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Verdict::COUNT, 0);
 
+/// Source of the last packet that came from no neighbour.
+#[map]
+static NOT_NEIGHBOURS: PerCpuArray<AddressWords> = PerCpuArray::with_max_entries(1, 0);
+
 /// Our UDP destination port; the loader overrides it before the program is verified.
 #[unsafe(no_mangle)]
 static PORT: u16 = DEFAULT_PORT;
@@ -85,7 +89,12 @@ impl Tables for Maps {
     fn is_neighbour(&self, source: AddressWords) -> bool {
         // SAFETY: the reference is only compared with null; a concurrent update of the entry, the
         // hazard of this call, is never observed.
-        unsafe { NEIGHBOURS.get(source) }.is_some()
+        let is_one = unsafe { NEIGHBOURS.get(source) }.is_some();
+        if !is_one && let Some(last) = NOT_NEIGHBOURS.get_ptr_mut(0) {
+            // SAFETY: as for the counters, below.
+            unsafe { *last = source };
+        }
+        is_one
     }
 
     #[inline(always)]

@@ -121,6 +121,16 @@ impl Steering {
         Verdict::ALL.map(|verdict| map.get(&(verdict as u32), 0).expect("a counter").iter().sum())
     }
 
+    /// The sources that were refused last, one for each CPU.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub fn not_neighbours(&self) -> Vec<AddressWords> {
+        let map = self.ebpf.map(steer::MAP_NOT_NEIGHBOURS).expect("the map of refused addresses");
+        let map: PerCpuArray<_, AddressWords> = map.try_into().expect("a per-CPU array");
+        map.get(&0, 0).expect("its entry").iter().copied().collect()
+    }
+
     fn return_value(&self, frame: &[u8]) -> Result<u32, Box<dyn Error>> {
         let program: &Xdp = self.ebpf.program(steer::PROGRAM).ok_or("no program")?.try_into()?;
         let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::default() };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use recoded_wire::packet::{AddressWords, NotUdp, address_words, locate};
+use recoded_wire::packet::{AddressWords, NotUdp, address_words, locate, words_address};
 use recoded_wire::steer::{ANY_ADDRESS, Action, Tables, Verdict, decide};
 use recoded_xdp_tests::or_skip;
 use recoded_xdp_tests::packets::{FLOW, Ip, PORT, Recipe, arp, frames, icmpv6};
@@ -31,16 +31,17 @@ fn words(ends: Option<Ends>) -> (AddressWords, AddressWords) {
     })
 }
 
-/// The addresses of [`Recipe::default`], or those of its twin over IPv6.
+/// The address of a host of [`Recipe::default`], or of its twin over IPv6.
+fn address(is_v6: bool, host: u8) -> IpAddr {
+    if is_v6 {
+        [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host].into()
+    } else {
+        [10, 0, 0, host].into()
+    }
+}
+
 fn ends(is_v6: bool) -> Ends {
-    let address = |host: u8| -> IpAddr {
-        if is_v6 {
-            [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host].into()
-        } else {
-            [10, 0, 0, host].into()
-        }
-    };
-    Ends { local: address(2), neighbour: address(1) }
+    Ends { local: address(is_v6, 2), neighbour: address(is_v6, 1) }
 }
 
 /// What the program is told, for `decide`.
@@ -315,6 +316,9 @@ fn packets_of_neighbours_to_us_are_taken_and_no_others() {
         // Who is no neighbour does not learn which flows there are.
         let unknown = Recipe { hosts: [3, 2], flow: FLOW + 1, ..one.clone() };
         assert_eq!(steering.run(&unknown.build()), Verdict::DropNotNeighbour);
+        let refused: Vec<IpAddr> =
+            steering.not_neighbours().into_iter().map(words_address).collect();
+        assert!(refused.contains(&address(is_v6, 3)), "{refused:?}");
     }
 }
 

@@ -390,6 +390,7 @@ fn link(name: &str, interface: &str, local: &str) -> Link {
         reason: "zero-copy: the driver of veth does not offer it".into(),
         queues: 1,
         rate_mbit: None,
+        not_neighbours: vec!["192.0.2.77".into()],
         neighbours: vec![Neighbour {
             version: "0.1.0".into(),
             said_ago_seconds: Some(4.2),

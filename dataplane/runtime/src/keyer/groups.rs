@@ -149,7 +149,7 @@ impl Keyer {
             if let Some((_, others)) = others.find(|(known, _)| *known == flow)
                 && sender.set_sinks(now, others.clone())
             {
-                tracing::info!(flow, sinks = others.len(), "other sinks: other keys are told");
+                tracing::info!(flow, sinks = others.len(), "other sinks: new keys are sent");
             }
             // What finds no keys on the way out is lost, and keys would be old when it does.
             if !is_on_the_way {

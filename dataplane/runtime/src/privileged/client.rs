@@ -142,6 +142,14 @@ impl Client {
         })
     }
 
+    pub(crate) fn not_neighbours(&self, interface: &str) -> Result<Vec<IpAddr>, AskError> {
+        let request = Request::NotNeighbours { interface: interface.to_owned() };
+        match self.ask(&request, &[])?.0 {
+            Reply::NotNeighbours(addresses) => Ok(addresses),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     pub(crate) fn tunnel(&self, plan: &TunnelPlan) -> Result<Tunnel, StartError> {
         let name = plan.config.name.clone();
         let failed =

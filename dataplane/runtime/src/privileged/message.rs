@@ -23,6 +23,8 @@ pub(super) enum Request {
     Socket { interface: String },
     /// The counters of the program.
     Verdicts { interface: String },
+    /// The addresses that its program refused last.
+    NotNeighbours { interface: String },
     /// The queues of a tunnel, which is created if it is gone.
     Tunnel { name: String },
     /// Gives a tunnel an MTU.
@@ -65,6 +67,8 @@ pub(super) enum Reply {
     Socket,
     /// Packets by verdict.
     Verdicts(Vec<u64>),
+    /// Addresses.
+    NotNeighbours(Vec<IpAddr>),
     /// The queues come along.
     Tunnel { offload: Offload, reason: String },
     /// What is remembered.

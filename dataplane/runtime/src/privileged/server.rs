@@ -239,6 +239,7 @@ impl Privileged {
                 Ok(Reply::Done)
             }
             Request::Verdicts { interface } => self.verdicts(interface),
+            Request::NotNeighbours { interface } => self.not_neighbours(interface),
             Request::SetMtu { tunnel, mtu } => {
                 let Held { plan, tunnel } = find_tunnel(&self.tunnels, tunnel)?;
                 if !(tunnel_mtu_min(&plan.config.addresses)..=plan.config.mtu).contains(mtu) {
@@ -351,6 +352,13 @@ impl Privileged {
             attachment.add_verdicts(&mut sum).map_err(|error| error.to_string())?;
         }
         Ok(Reply::Verdicts(sum.to_vec()))
+    }
+
+    fn not_neighbours(&mut self, interface: &str) -> Answer {
+        let attachment = &self.program(interface)?.attachment;
+        let addresses = attachment.as_ref().map(Attachment::not_neighbours).transpose();
+        let addresses = addresses.map_err(|error| error.to_string())?;
+        Ok(Reply::NotNeighbours(addresses.unwrap_or_default()))
     }
 
     /// Only on interfaces of links: no other neighbour is the dataplane's business.

@@ -38,7 +38,7 @@ use recoded_wire::steer::{Action, Verdict, decide_payload};
 use recoded_xsk::{SocketStatistics, Umem};
 use send::Sender;
 use std::io::IoSliceMut;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -57,6 +57,8 @@ pub(crate) struct UdpSocket {
     message: Message,
     merging: Merging,
     verdicts: Verdicts,
+    /// Source of the last packet that came from no neighbour.
+    not_neighbour: Option<IpAddr>,
     statistics: SocketStatistics,
     sender: Sender,
 }
@@ -101,11 +103,17 @@ impl UdpSocket {
     }
 
     /// See [`crate::port::Port::refuse`].
-    pub(crate) fn refuse(&mut self) {
+    pub(crate) fn refuse(&mut self, source: IpAddr) {
         let [taken, refused] =
             [Verdict::Redirected, Verdict::DropNotNeighbour].map(|it| it as usize);
         self.verdicts[taken] = self.verdicts[taken].saturating_sub(1);
         self.verdicts[refused] += 1;
+        self.not_neighbour = Some(source);
+    }
+
+    /// See [`crate::port::Port::not_neighbour`].
+    pub(crate) fn not_neighbour(&self) -> Option<IpAddr> {
+        self.not_neighbour
     }
 
     /// See [`crate::port::Port::send_to`].
@@ -140,6 +148,9 @@ impl UdpSocket {
             };
             let verdict = judge(packet, is_near, &self.flows);
             self.verdicts[verdict as usize] += 1;
+            if verdict == Verdict::DropNotNeighbour {
+                self.not_neighbour = Some(source.ip());
+            }
             if *is_burst {
                 let first = &self.buffer[..*segment];
                 let is_taken = verdict.action() == Action::Redirect;

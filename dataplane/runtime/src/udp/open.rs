@@ -54,6 +54,7 @@ impl UdpSocket {
             message: Message::none(local),
             merging: Merging::new(merges),
             verdicts: [0; Verdict::COUNT as usize],
+            not_neighbour: None,
             statistics: SocketStatistics::default(),
             sender: Sender::new(&targets, splits),
         };

@@ -86,7 +86,7 @@ impl Worker {
         };
         match (known, &mut self.ports[place.link]) {
             (Some(_), _) => count(reason, counters),
-            (None, Some(port)) => port.refuse(),
+            (None, Some(port)) => port.refuse(place.address.ip()),
             (None, None) => {}
         }
         self.umem.release(payload.frame);

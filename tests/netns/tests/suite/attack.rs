@@ -233,6 +233,7 @@ fn packets_of_other_addresses_end_in_the_xdp_program() {
     let after = sink();
     println!("{:?}", after.verdicts);
     assert_eq!(after.verdicts["drop_not_neighbour"], HOSTILE);
+    assert!(after.links.iter().any(|link| link.not_neighbours == ["10.255.255.7"]), "{after:?}");
     assert_eq!(after.drops["unknown_peer"], 0);
     // Keepalives of the source reach the worker meanwhile, and nothing else.
     let came = taken(&after) - before;

@@ -204,6 +204,7 @@ fn packets_of_others_end_at_a_udp_socket_and_are_counted_by_name() {
     download(&bed, 2 << 20);
     let state = daemons[1].show().unwrap();
     assert_eq!(verdict(&state, "drop_not_neighbour"), 500);
+    assert!(state.links.iter().any(|link| link.not_neighbours == ["10.77.1.66"]), "{state:?}");
 }
 
 /// The relay is behind a box that writes its own address and nothing else over that of the relay:

@@ -3,6 +3,7 @@
 use crate::events::{Happened, Kind};
 use recoded_api::v1::State;
 use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
+use recoded_wire::steer::Verdict;
 use std::collections::BTreeMap;
 
 /// Looks without a rise after which another one is a beginning.
@@ -37,7 +38,10 @@ impl Drops {
         let looks = self.looks;
         self.rose.retain(|_, last| looks - *last <= CALM);
         self.rise("packets", worker::TABLE, (&before.drops, &now.drops), events);
+        let begin = events.len();
         self.rise("packets", verdict::TABLE, (&before.verdicts, &now.verdicts), events);
+        let is_named = |event: &&mut Happened| event.about == Verdict::DropNotNeighbour.name();
+        events[begin..].iter_mut().filter(is_named).for_each(|event| event.text += &senders(now));
         for (index, new) in now.links.iter().enumerate() {
             if let Some(old) = before.links.iter().find(|old| old.name == new.name) {
                 let subject = format!("link {}", new.name);
@@ -100,6 +104,14 @@ impl Drops {
             }
         }
     }
+}
+
+/// Addresses whose packets were dropped as no neighbour's.
+fn senders(now: &State) -> String {
+    let links = now.links.iter().filter(|link| !link.not_neighbours.is_empty());
+    let links = links.map(|link| format!("{} on {}", link.not_neighbours.join(", "), link.name));
+    let links: Vec<String> = links.collect();
+    if links.is_empty() { String::new() } else { format!(", from {}", links.join("; ")) }
 }
 
 fn begins(subject: &str, counter: &Counter, risen: u64) -> Happened {
