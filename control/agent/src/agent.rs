@@ -137,7 +137,7 @@ impl Agent {
         let (good, refused) = (None, None);
         let mut agent = Agent { settings, verifier, source, daemon, store, good, refused, status };
         if agent.store.memory.doing == Doing::Changing {
-            tracing::warn!("a change was not finished: back to the configuration before it");
+            tracing::warn!("unfinished change: rolling back to the previous configuration");
             let before = agent.store.before().map_err(failed)?;
             agent.go_back(before.as_deref());
         }
@@ -294,7 +294,9 @@ impl Agent {
         let back = self.daemon.back(before).map_err(|error| error.to_string());
         match back.and_then(|()| self.store.end(None).map_err(|error| error.to_string())) {
             Ok(()) => {}
-            Err(error) => tracing::error!("cannot go back to the configuration before: {error}"),
+            Err(error) => {
+                tracing::error!("cannot roll back to the previous configuration: {error}")
+            }
         }
     }
 }

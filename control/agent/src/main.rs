@@ -39,7 +39,7 @@ enum Command {
         #[arg(long)]
         once: bool,
     },
-    /// What the running agent says: version in force, what was refused and why
+    /// Print the state of the running agent: active version, and refused ones with reasons
     Status {
         /// Where the agent writes it
         #[arg(long, value_name = "FILE", default_value = STATUS_DEFAULT)]
@@ -104,7 +104,7 @@ Examples:
   recoded-agent status                                   on a box
 
 Exit codes: 0 done, or all is well; 1 something on this host is in the way; 2 the command line or
-the settings are wrong; 3 no agent runs here; 5 what lies at the source is not in force, or the
+the settings are wrong; 3 no agent runs here; 5 the version at the source is not active, or the
 source does not answer. Messages say what to do about it.";
 
 /// Why a command fails.

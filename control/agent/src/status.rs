@@ -165,7 +165,7 @@ impl Status {
         let version = match (self.version, self.state) {
             (None, _) => "none yet".to_owned(),
             (Some(version), State::Written) => format!("{version}, in the file: no daemon ran"),
-            (Some(version), _) => format!("{version}, in force"),
+            (Some(version), _) => format!("{version}, active"),
         };
         let ago = |at: u64| format!("{} s ago", now.saturating_sub(at));
         let reached = self.reached_at.map_or("never".into(), ago);
@@ -228,7 +228,7 @@ mod tests {
         let text = status.text_at(status.at + 3);
         assert_eq!(
             text,
-            "node     a\nversion  7, in force\nsource   /srv, reached 3 s ago\nnewest   8\n\
+            "node     a\nversion  7, active\nsource   /srv, reached 3 s ago\nnewest   8\n\
              refused  one\n         two[31m\n"
         );
         status.judged(None);

@@ -48,7 +48,9 @@ pub enum Doing {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StaleError {
     /// An older one.
-    #[error("version {found} is older than version {known}, which this box has seen: sign it anew")]
+    #[error(
+        "version {found} is older than version {known}, the newest of this box: sign a newer one"
+    )]
     Older {
         /// Its version.
         found: u64,

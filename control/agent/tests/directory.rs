@@ -136,7 +136,7 @@ fn box_that_no_longer_reaches_its_source_goes_back() {
     assert!(words.contains("went back: the source could not be reached"), "{words}");
     assert_eq!((node.in_force().as_str(), node.file().as_str()), ("# one\n", "# one\n"));
     let seen = node.daemon.get().seen.clone();
-    assert_eq!(seen[seen.len() - 2..], ["# two\n", "# one\n"], "it was in force meanwhile");
+    assert_eq!(seen[seen.len() - 2..], ["# two\n", "# one\n"], "it was active meanwhile");
 
     fs::remove_file(&source).unwrap();
     fs::rename(&away, &source).unwrap();
@@ -177,7 +177,7 @@ fn bundle_does_not_wait_longer_because_its_source_was_away() {
     assert_eq!(agent.again_pause(), Some(pause));
     come_back();
     fs::write(path("check"), check).unwrap();
-    until("it is in force", || refusal(&mut agent).is_empty());
+    until("it is active", || refusal(&mut agent).is_empty());
     assert_eq!((node.in_force().as_str(), agent.status().version), ("# two\n", Some(2)));
 }
 

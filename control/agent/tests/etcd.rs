@@ -57,11 +57,11 @@ fn changes(what: &str, cluster: &Cluster, node: &Node, version: u64) {
         if at.elapsed() > PATIENCE {
             let read = |name| std::fs::read_to_string(node.folder.path().join(name));
             let [status, log] = ["status.json", "agent.log"].map(|it| read(it).unwrap_or_default());
-            panic!("not in force: {what}\n{status}\n{log}");
+            panic!("not active: {what}\n{status}\n{log}");
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    println!("{what}: in force {} ms after a quorum had it", at.elapsed().as_millis());
+    println!("{what}: active {} ms after a quorum had it", at.elapsed().as_millis());
 }
 
 #[test]
@@ -168,12 +168,12 @@ fn bundles_that_the_program_signs_are_taken() {
     assert!(signed.starts_with("a: version ") && signed.ends_with(", signed\n"), "{signed}");
     assert!(run(&sign).1.ends_with(", unchanged\n"));
     let _agent = Following::start(&node, &cluster.source());
-    until("it is in force", || node.in_force() == "# by the program\n");
+    until("it is active", || node.in_force() == "# by the program\n");
     until("it is confirmed", || node.daemon.get().confirmed == 1);
     let status = ["status", "--status", "status.json"];
     until("it says so", || run(&status).0 == Some(0));
     let (_, text, _) = run(&status);
-    assert!(text.starts_with("node     a\nversion  ") && text.contains(", in force\n"), "{text}");
+    assert!(text.starts_with("node     a\nversion  ") && text.contains(", active\n"), "{text}");
     let (code, _, error) = run(&["status", "--status", "none.json"]);
     assert!(code == Some(3) && error.contains("is recoded-agent running?"), "{error}");
 }

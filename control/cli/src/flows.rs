@@ -78,15 +78,17 @@ fn quiet(flow: &Flow) -> Option<String> {
     }
     let words = match flow.state.as_deref()? {
         "waiting" if flow.role == "source" => {
-            "no next hop has reported yet: nothing was sent, or none answers"
+            "no next hop has reported yet: nothing was sent, or no response"
         }
-        "waiting" => "no packet has come yet: see that the nodes before run and know this flow",
-        "quiet" if flow.role == "source" => "nothing is sent now, so nothing is heard",
+        "waiting" => {
+            "no packet has arrived yet: check that the previous nodes run and have this flow"
+        }
+        "quiet" if flow.role == "source" => "no traffic: the source has nothing to send",
         "down" if flow.neighbours.is_empty() => {
-            "packets are sent, and no feedback comes: see that the next nodes run and know this \
-             flow, and that packets get there and back"
+            "packets are sent, and no feedback arrives: check that the next nodes run and have \
+             this flow, and that packets pass in both directions"
         }
-        "quiet" => "no packet comes now: its source has nothing to send, or the path is dead",
+        "quiet" => "no packets arrive: the source has nothing to send, or the path is dead",
         _ => return None,
     };
     Some(sentence(&format!("flow {}", flow.id), words))

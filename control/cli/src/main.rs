@@ -418,7 +418,7 @@ fn change(arguments: &Arguments) -> Result<String, Failure> {
             if json {
                 return Ok(json::pretty(&confirmed)?);
             }
-            Ok(format!("configuration {} stays in force\n", confirmed.number))
+            Ok(format!("configuration {} confirmed\n", confirmed.number))
         }
         Command::History => {
             let history = connect()?.history()?;
@@ -440,7 +440,7 @@ fn show_adopted(adopted: &Adopted, changes: &BTreeMap<String, String>, save: boo
     let (flow, edition) = (adopted.flow, adopted.edition);
     let saved = if save { ", and in the configuration file" } else { "" };
     let made = made.join(" ");
-    format!("flow {flow}: {made}: in force on every worker since edition {edition}{saved}\n")
+    format!("flow {flow}: {made}: applied on all workers (edition {edition}){saved}\n")
 }
 
 fn text(json: bool, key: &str, bytes: Vec<u8>) -> Result<String, Failure> {

@@ -36,7 +36,8 @@ fn troubles(flow: &Flow) -> impl Iterator<Item = String> {
 }
 
 fn silence(neighbour: &FlowNeighbour) -> Option<String> {
-    let words = "does not answer: see that recoded runs there, and that packets get there and back";
+    let words =
+        "no response: check that recoded runs there, and that packets pass in both directions";
     neighbour.silent.then(|| format!("{} {words}", neighbour.next_hop))
 }
 
@@ -48,7 +49,7 @@ fn black_hole(neighbour: &FlowNeighbour, has_own_packets: bool) -> Option<String
     if let Some(needed) = neighbour.needed_packet_bytes {
         return Some(format!(
             "IP packets of {lost} bytes and more do not arrive at {}{arrived}, and no tunnel has so \
-             small an MTU: raise the MTU on the way to {needed} or more",
+             small an MTU: raise the MTU of the path to {needed} or more",
             neighbour.next_hop
         ));
     }

@@ -11,7 +11,7 @@ pub enum Show {
     Links,
     /// Workers: cores, frames, packets
     Workers,
-    /// The configuration in force, as TOML
+    /// The active configuration, as TOML
     Config,
     /// Everything that was dropped, by place and reason
     Drops,

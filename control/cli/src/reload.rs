@@ -17,8 +17,8 @@ const START_PAUSE: Duration = Duration::from_millis(20);
 pub enum ReloadError {
     /// The next process did not start with it.
     #[error(
-        "no process starts with this configuration, and configuration {number} is back in force: \
-         the log of the daemon says why"
+        "no process starts with this configuration: rolled back to configuration {number}; the \
+         log of the daemon says why"
     )]
     Back {
         /// Number of what is in force.
@@ -65,7 +65,7 @@ pub fn text(outcome: &Reloaded) -> String {
         text += &format!("{:<8} {line}{}\n", change.cost, change.what);
     }
     if outcome.changes.is_empty() {
-        return text + "nothing to change: that is what is in force\n";
+        return text + "nothing to change: the configuration is applied already\n";
     }
     let costs = |cost: &str| outcome.changes.iter().any(|change| change.cost == cost);
     if !outcome.applied {
@@ -79,7 +79,7 @@ pub fn text(outcome: &Reloaded) -> String {
         } else if costs("gap") {
             text += "costs a gap of about 0.1 s: another process takes over, tunnels stay\n";
         } else if costs("flow") {
-            text += "costs no packet but of the flows that begin anew\n";
+            text += "costs packets of the recreated flows only\n";
         } else {
             text += "costs no packet\n";
         }
@@ -88,12 +88,12 @@ pub fn text(outcome: &Reloaded) -> String {
     }
     let (number, edition) = (outcome.number, outcome.edition);
     text += &match outcome.replaces {
-        true => format!("configuration {number} is in force, in another process\n"),
-        false => format!("configuration {number} is in force since edition {edition}\n"),
+        true => format!("configuration {number} is applied, in a new process\n"),
+        false => format!("configuration {number} applied (edition {edition})\n"),
     };
     match outcome.confirm_seconds {
         Some(seconds) => {
-            text + &format!("in {seconds} s the one before is back, unless: recodectl confirm\n")
+            text + &format!("rolling back in {seconds} s; run `recodectl confirm` to keep it\n")
         }
         None => text,
     }
@@ -103,7 +103,7 @@ pub fn text(outcome: &Reloaded) -> String {
 pub fn history(history: &History) -> String {
     let head = [("number", Align::Right), ("for", Align::Right), ("by", Align::Left)];
     let rows = history.entries.iter().rev().enumerate().map(|(index, entry)| {
-        let in_force = if index == 0 { " (in force)" } else { "" };
+        let in_force = if index == 0 { " (active)" } else { "" };
         [entry.number.to_string(), age(entry.age_seconds), format!("{}{in_force}", entry.cause)]
     });
     let mut text = table(head, &rows.collect::<Vec<_>>()) + "\n";
@@ -114,7 +114,7 @@ pub fn history(history: &History) -> String {
         (None, _) => sentence("kept", memory),
     };
     if let Some(seconds) = history.confirm_seconds_left {
-        text += &format!("in {seconds} s the one before is back, unless: recodectl confirm\n");
+        text += &format!("rolling back in {seconds} s; run `recodectl confirm` to keep it\n");
     }
     text
 }

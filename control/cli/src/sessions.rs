@@ -51,16 +51,16 @@ fn remark(session: &Session) -> Option<String> {
                 .to_owned()
         }
         "" if session.one_way => {
-            "no keys of it came (one-way by PSK, or of a group): see that recoded runs there and has one_way as this host, and \
-             that packets get here"
+            "no keys of it came (one-way by PSK, or of a group): check that recoded runs there and has \
+             one_way as this host, and that its packets arrive here"
                 .to_owned()
         }
         reason if session.one_way => format!(
-            "its keys, one-way by PSK or of a group, were refused ({reason}): compare the pre-shared keys of both hosts, and their \
-             public keys with recodectl pubkey"
+            "its keys, one-way by PSK or of a group, were refused ({reason}): compare the pre-shared \
+             keys of both hosts, and their public keys with recodectl pubkey"
         ),
-        "" => "does not answer: see that recoded runs there, knows this host's public key \
-               (recodectl pubkey), and that packets get there and back"
+        "" => "does not answer: check that recoded runs there, knows this host's public key \
+               (recodectl pubkey), and that packets pass in both directions"
             .to_owned(),
         reason => format!(
             "the last handshake was refused ({reason}): compare the keys of both hosts with \

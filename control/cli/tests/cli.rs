@@ -480,7 +480,7 @@ fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
     let socket = serve(folder.path());
     let output = recodectl(&socket, "set 1 code=bats");
     let text = String::from_utf8(output.stdout).expect("text");
-    assert!(text.starts_with("flow 1: code=bats: in force on every worker"), "{text}");
+    assert!(text.starts_with("flow 1: code=bats: applied on all workers"), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 

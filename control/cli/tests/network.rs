@@ -87,7 +87,7 @@ fn apply_changes_all_boxes_and_leaves_nothing_behind() {
 
     let (code, text) = boxes.recodectl("-f net.toml apply");
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains("in force") && text.contains("confirmed on all boxes"), "{text}");
+    assert!(text.contains("applied") && text.contains("confirmed on all boxes"), "{text}");
     let (_, rendered) = boxes.json("render");
     for name in ["a", "b", "c"] {
         let file = boxes.read(&format!("{name}/recoded.toml"));

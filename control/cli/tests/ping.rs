@@ -58,7 +58,7 @@ fn echoes_of_ipv6_are_answered() {
         return;
     }
     let (code, text, said) = ping("ping ::1 -c 3 -i 0.01");
-    if said.contains("there is no way to ::1") {
+    if said.contains("no route to ::1") {
         println!("skipped: this host has no IPv6 on its loopback interface");
         return;
     }

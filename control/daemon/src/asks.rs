@@ -38,7 +38,7 @@ impl Asks {
                     for change in &outcome.changes {
                         tracing::info!("{what}: {} ({})", change.what, change.cost);
                     }
-                    tracing::info!("{what}: configuration {} is in force", outcome.number);
+                    tracing::info!("{what}: configuration {} is active", outcome.number);
                 }
                 Err(error) => tracing::error!("{what}: {error}"),
             }

@@ -221,7 +221,7 @@ fn stand_by(channel: &Channel) -> io::Result<Reserve> {
     }
     let reserve = Reserve::map(workers, (per_worker, frame_size(mtu))).unwrap_or_else(|error| {
         // It takes over without.
-        tracing::warn!(%error, "the process that stands by has no frames yet");
+        tracing::warn!(%error, "the standby process has no frames yet");
         Reserve::default()
     });
     channel.send(&News::Ready, &[])?;

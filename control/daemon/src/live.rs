@@ -249,7 +249,7 @@ impl<D: Dataplane> Live<D> {
     /// returns what was in force.
     ///
     /// # Errors
-    /// Workers do not take it up; what was in force is in force again.
+    /// Workers do not adopt it; it is rolled back to the previous edition.
     pub async fn adopt(&mut self, next: Next) -> Result<Before, ControlError> {
         let before = self.before();
         let anew = next.anew();
@@ -397,8 +397,8 @@ impl<D: Dataplane> Live<D> {
             .map(|(worker, adopted)| format!("worker {worker} is at edition {adopted}"))
             .collect();
         format!(
-            "edition {edition} was not adopted within {} s ({}); what was in force is in force \
-             again",
+            "edition {edition} was not adopted within {} s ({}); rolled back to the \
+             previous edition",
             ADOPTION_TIMEOUT.as_secs(),
             behind.join(", ")
         )

@@ -172,7 +172,7 @@ impl Lock {
     /// Leaves the events of this supervisor to the one that it becomes.
     pub fn leave(&self, events: &Events) {
         if let Err(error) = write(&self.events, events) {
-            tracing::warn!(%error, "events of before the takeover are in the log only");
+            tracing::warn!(%error, "events before the takeover are in the log only");
         }
     }
 

@@ -66,7 +66,7 @@ impl Standby {
         }
         match self.spawn(frames) {
             Ok(waiting) => self.waiting = Some(waiting),
-            Err(error) => tracing::warn!(%error, "no process stands by"),
+            Err(error) => tracing::warn!(%error, "no standby process"),
         }
     }
 
@@ -76,7 +76,7 @@ impl Standby {
         let free = Memory::here().free().filter(|free| *free < 2 * bytes);
         if let Some(free) = free.filter(|_| !self.is_short_said) {
             tracing::info!(
-                "no process stands by, since it would take {} of {} MiB that are free: what needs \
+                "no standby process, since it would take {} of {} MiB that are free: what needs \
                  another process takes longer",
                 bytes >> 20,
                 free >> 20

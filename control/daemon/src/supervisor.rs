@@ -91,7 +91,7 @@ pub fn run(
     let privileged = match (opened, &handover, &before) {
         (Ok(privileged), ..) => privileged.remembering(ways(&config, arguments)),
         (Err(error), Some(handover), Some(before)) => {
-            tracing::error!("{error}: the configuration before is back");
+            tracing::error!("{error}: rolled back to the previous configuration");
             control.block_on(standby.end());
             let text = handover.before.clone();
             lock.note(&Record { text, handover: None, ..before.clone() });
@@ -208,7 +208,7 @@ fn in_force(
     let parsed = changed.and_then(|before| parse(&before.text));
     let (in_force, config) = match (changed, parsed) {
         (Some(before), Some((.., config))) => {
-            tracing::info!("live changes made before this start are in force");
+            tracing::info!("live changes made before this start are applied");
             (before.text.clone(), config)
         }
         _ => (text.clone(), config),

@@ -340,8 +340,8 @@ fn edition_that_a_worker_does_not_adopt_is_taken_back() {
     served.dataplane.with(|fake| fake.stuck = true);
     let mut client = served.client();
     let error = client.set(1, &changes(&[("field", "4")])).expect_err("worker 1 is stuck");
-    let said = "edition 2 was not adopted within 2 s (worker 1 is at edition 1); what was in force \
-                is in force again";
+    let said = "edition 2 was not adopted within 2 s (worker 1 is at edition 1); rolled back to \
+                the previous edition";
     assert_eq!((error.to_string(), error.exit_code()), (said.into(), 1));
     let fields: Vec<(u64, FieldOrder)> = served.dataplane.with(|fake| {
         fake.published.iter().map(|snapshot| (snapshot.edition, snapshot.flows[0].field)).collect()

@@ -162,7 +162,7 @@ fn saved_change_is_in_force_and_in_the_file_with_its_comments() {
     let comments = |text: &str| text.lines().filter(|line| line.starts_with('#')).count();
     assert!(comments(&text) + 8 > comments(FILE), "comments of keys that stay are kept");
     assert!(text.contains("\ncode = \"rlnc\"") && text.contains("\ngeneration_size = 64"));
-    let outcome = client.reload(false, None).expect("the file is what is in force");
+    let outcome = client.reload(false, None).expect("the file is the active configuration");
     assert_eq!(costs(&outcome), []);
     let wrong = client.save(1, &changes(&[("generation_size", "300")])).expect_err("rule");
     assert!(wrong.to_string().contains("1 to 256 symbols"), "{wrong}");
@@ -204,7 +204,7 @@ fn changes_of_the_configuration_are_events() {
     let kinds: Vec<&str> = told.events.iter().map(|event| event.kind.as_str()).collect();
     let expected = ["config_applied", "config_applied", "config_confirmed", "config_undone"];
     assert_eq!(kinds, expected);
-    let text = "number 2 is in force (set): flow 1: target_loss = 0.0001 becomes 0.001";
+    let text = "number 2 is active (set): flow 1: target_loss = 0.0001 becomes 0.001";
     assert_eq!(told.events[0].text, text);
     assert_eq!((told.newest, client.events(3).expect("answered").events.len()), (4, 1));
     assert_eq!(client.events(u64::MAX).expect("answered").events, []);

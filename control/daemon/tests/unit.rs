@@ -113,7 +113,7 @@ fn examples_of_additions_to_the_unit_have_no_word_that_systemd_ignores() {
 #[test]
 fn ansible_role_knows_the_words_of_reload() {
     let quoted: Vec<&str> = HANDLERS.lines().filter_map(|line| line.split('\'').nth(1)).collect();
-    assert_eq!(quoted, ["nothing to change", "unless: recodectl confirm"]);
+    assert_eq!(quoted, ["nothing to change", "rolling back in"]);
     for words in quoted {
         assert!(RELOAD.contains(words), "{words}");
     }

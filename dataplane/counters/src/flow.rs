@@ -50,7 +50,7 @@ counters! {
         sent_probe: Packets,
         /// Source and relay of a stream: IP packets given up, too large for the next hop to get.
         too_large: Packets => "Nothing, if few: senders learn of a smaller MTU by the tunnel's. Else \
-            raise the MTU on the way.",
+            raise the MTU of the path.",
         /// Source and relay of a stream: IP packets not sent to a next hop in time: it is gone, or
         /// slower than what comes; with several receivers by lag_timeout_us.
         lagged: Packets => "Find out why that link is slow, or take its receiver out of next_hops; \

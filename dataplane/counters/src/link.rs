@@ -57,7 +57,7 @@ counters! {
         rx_no_keys: Packets => "Nothing, while a node starts. Else give both nodes the public key of \
             the other one, and compare their clocks.",
         /// Of these, dropped because their tag is wrong: damaged or forged.
-        rx_wrong_tag: Packets => "Look for what else sends to our port, or damages packets.",
+        rx_wrong_tag: Packets => "Look for other programs that send to this port, or for a device that damages packets.",
         /// Of these, dropped because they came before, or far too late.
         rx_copies: Packets => "Nothing, if few. Else look for what duplicates or records packets.",
         /// Of these, from addresses that are no neighbour's, and with the tag of one that roams.
@@ -81,10 +81,10 @@ counters! {
         tx_no_keys: Packets => "Nothing, while a node starts. Else give both nodes the public key of \
             the other one, and compare their clocks.",
         /// Packets dropped because the interface was gone.
-        tx_link_gone: Packets => "Bring the interface back; the daemon goes on by itself.",
+        tx_link_gone: Packets => "Bring the interface back; the daemon continues automatically.",
         /// Packets dropped because the backlog of the link was longer than its pace allows:
         /// repairs, or packets of a relay that arrived faster than the rate of the link.
-        tx_over_rate: Packets => "Lower the rate of what comes in, or raise rate_mbit.",
+        tx_over_rate: Packets => "Lower the incoming rate, or raise rate_mbit.",
         /// Times that packets of segmented bursts (UDP_SEGMENT) were found to be lost where single
         /// ones arrive; each is sent by itself from then on.
         tx_bursts_ended: Events => "See whether ethtool -K NAME tx-udp-segmentation off helps as well: then \
@@ -103,7 +103,7 @@ counters! {
     SocketStatistics {
         /// Packets dropped by Linux for other reasons than the two below: longer than a frame,
         /// mostly.
-        rx_dropped: Packets => "Lower the MTU of the neighbours on the link to ours.",
+        rx_dropped: Packets => "Lower the MTU of the neighbours on the link to that of this end.",
         /// Packets dropped because the receive ring was full: the worker was too slow. Of UDP
         /// sockets, those with a wrong checksum as well.
         rx_ring_full: Packets => "Add workers, give them cores of their own, or pace the source. \
@@ -114,9 +114,9 @@ counters! {
         rx_fill_ring_empty: Packets => "Look at recodectl show workers: if one is busy all the time, \
             add workers; if few frames are free, raise frames.",
         /// Descriptors in the fill ring that Linux refused.
-        rx_invalid_descriptors: Events => "Report it: a fault of ours.",
+        rx_invalid_descriptors: Events => "Report it: a fault of Recoded.",
         /// Descriptors in the transmit ring that Linux refused.
-        tx_invalid_descriptors: Events => "Report it: a fault of ours.",
+        tx_invalid_descriptors: Events => "Report it: a fault of Recoded.",
         /// Times Linux looked for packets to send and found none.
         tx_ring_empty: Events,
     }
@@ -132,7 +132,7 @@ counters! {
         /// way forbids it.
         rx_icmp_unreachable: Events => "Look for routes and firewalls on the way to the neighbours \
             of the link; the log says which.",
-        /// ICMP errors heard: packets are too large for a link on the way.
+        /// ICMP errors heard: packets are too large for a link of the path.
         rx_icmp_too_large: Events => "Nothing for streams, which follow the path. Else raise the MTU \
             there, or lower symbol_bytes at the source of the flow.",
     }

@@ -203,7 +203,7 @@ fn daemon(socket: &Path) -> Vec<Part> {
     let found = found.map(|found| doctor::text(&found)).map_err(|error| error.to_string());
     vec![
         Part::new("state.json", "recodectl --json show", state),
-        Part::new("recoded.toml", "the configuration in force", config),
+        Part::new("recoded.toml", "the active configuration", config),
         Part::new("events.json", "recodectl --json events", events),
         Part::new("history.json", "recodectl --json history", history),
         Part::new("doctor.txt", "recodectl doctor", found),

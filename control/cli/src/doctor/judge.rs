@@ -155,7 +155,7 @@ fn auth(state: &State, findings: &mut Vec<Finding>) {
             "make one with recodectl genkey and name its file as private_key, on every node",
         ),
     };
-    let cause = format!("{cause}: anybody on the way can read, change and forge packets");
+    let cause = format!("{cause}: anyone on the path can read, change and forge packets");
     findings.push(warning("keys", cause, cure.into()));
 }
 
@@ -185,7 +185,8 @@ fn sessions(before: &State, state: &State, findings: &mut Vec<Finding>) {
             ),
             "" if session.one_way => (
                 "there are no keys: none of its epochs came".to_owned(),
-                "see that recoded runs there, has one_way for this host, and that packets get here"
+                "check that recoded runs there, has one_way for this host, and that its packets \
+                 arrive here"
                     .to_owned(),
             ),
             reason if session.one_way => (
@@ -196,8 +197,8 @@ fn sessions(before: &State, state: &State, findings: &mut Vec<Finding>) {
             ),
             "" => (
                 "there are no keys: it does not answer handshakes".to_owned(),
-                "see that recoded runs there, knows this host's public key (recodectl pubkey), \
-                 and that packets get there and back"
+                "check that recoded runs there, knows this host's public key (recodectl pubkey), \
+                 and that packets pass in both directions"
                     .to_owned(),
             ),
             reason => (
@@ -219,7 +220,7 @@ fn tunnels(state: &State, findings: &mut Vec<Finding>) {
             "no-carrier" => findings.push(error(
                 &subject,
                 "it has no carrier, since no next hop of its stream answers".into(),
-                "see what is said of the next hops".into(),
+                "see the findings about its next hops".into(),
             )),
             state => findings.push(error(
                 &subject,
@@ -234,7 +235,7 @@ fn tunnels(state: &State, findings: &mut Vec<Finding>) {
                     "the path carries packets of {} bytes, fewer than the {} configured",
                     tunnel.mtu, tunnel.mtu_configured
                 ),
-                "raise the MTU on the way, or set mtu of the tunnel to it".into(),
+                "raise the MTU of the path, or set mtu of the tunnel to it".into(),
             ));
         }
     }
@@ -253,7 +254,8 @@ fn flow(state: &State, flow: &Flow, findings: &mut Vec<Finding>) {
                     "{} does not answer, although packets are sent to it; {heard}",
                     hop.next_hop
                 ),
-                "see that recoded runs there, has this flow, and that packets get there and back"
+                "check that recoded runs there with this flow, and that packets pass in both \
+                 directions"
                     .into(),
             ));
         }
@@ -263,10 +265,10 @@ fn flow(state: &State, flow: &Flow, findings: &mut Vec<Finding>) {
                 .map_or(String::new(), |bytes| format!(", those of {bytes} bytes do"));
             let cure = match hop.needed_packet_bytes {
                 Some(needed) => format!(
-                    "raise the MTU on the way to {needed} bytes or more; until then full packets \
+                    "raise the MTU of the path to {needed} bytes or more; until then full packets \
                      are lost, since no tunnel has so small an MTU"
                 ),
-                None => "raise the MTU on the way; until then the tunnel has a smaller one".into(),
+                None => "raise the MTU of the path; until then the tunnel has a smaller one".into(),
             };
             findings.push(warning(
                 &subject,

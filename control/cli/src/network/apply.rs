@@ -121,7 +121,7 @@ fn commit_all(
     if code == exit::OK {
         // What is left of it is a spare file.
         boxes.ask(Place::finish)?;
-        all.iter_mut().for_each(|it| it.state = "in force");
+        all.iter_mut().for_each(|it| it.state = "applied");
         return Ok(exit::OK);
     }
     go_back(boxes, all)?;

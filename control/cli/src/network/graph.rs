@@ -272,7 +272,7 @@ impl Receiver {
         let Receiver { node, goodput_mbit, at_most_mbit, share, cut } = self;
         let gets = match goodput_mbit {
             Some(goodput) => format!("{node} gets {goodput:.1}"),
-            None => format!("{node} does not say what it gets"),
+            None => format!("{node}: received rate unknown"),
         };
         let Some(most) = at_most_mbit else {
             let unit = if goodput_mbit.is_some() { " Mbit/s" } else { "" };

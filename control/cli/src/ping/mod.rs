@@ -39,28 +39,27 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What `ping` is asked for.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The far end: its address in the tunnel, or any host; with -f none, which is every path
+    /// The far end: its address in the tunnel, or any host; with -f omit it to ping every path
     #[arg(value_name = "HOST", value_parser = host)]
     host: Option<String>,
-    /// Echoes to send; 0 for as many as fit before Ctrl-C
+    /// Number of echo requests; 0 for no limit, until Ctrl-C
     #[arg(short, long, value_name = "N", default_value_t = 10)]
     count: u64,
-    /// Seconds between two echoes, 0.01 to 3600
+    /// Seconds between echo requests, 0.01 to 3600
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
-    /// Seconds that an answer may take, 0.1 to 60; a later one counts as lost
+    /// Timeout in seconds, 0.1 to 60; a later reply counts as lost
     #[arg(short = 'W', long, value_name = "SECONDS", default_value = "4", value_parser = wait)]
     wait: Duration,
-    /// Bytes in each echo, which IP and ICMP add 28 to, IPv6 48
+    /// Payload bytes; IPv4 and ICMP add 28, IPv6 48
     #[arg(short = 's', long, default_value_t = 56,
           value_parser = clap::value_parser!(u16)
               .range(PAYLOAD_BYTES_MIN as i64..=PAYLOAD_BYTES_MAX as i64))]
     bytes: u16,
-    /// Print what came of all in the end, and no line for each
+    /// Print only the summary
     #[arg(short, long)]
     quiet: bool,
-    /// Send them by this interface, such as a tunnel in a VRF, or the VRF; by routes if none is
-    /// named
+    /// Interface to send from, such as a tunnel in a VRF, or the VRF; by default routes decide
     #[arg(short = 'I', long, value_name = "NAME")]
     interface: Option<String>,
 }
@@ -93,16 +92,16 @@ Examples:
   recodectl ping 10.99.0.2 -c 500 -i 0.02 -q       losses to a fifth of a percent, in ten seconds
   recodectl ping 10.99.0.2 -s 1372                 packets of 1400 bytes
   recodectl --json ping 10.99.0.2 | jq .figures.loss
-  recodectl ping 10.99.0.2 -I rec0                 by this tunnel, whatever routes say, or in a VRF
+  recodectl ping 10.99.0.2 -I rec0                 through this tunnel, regardless of routes
   recodectl ping 192.0.2.2                         the same host outside of the tunnel, to compare
-  recodectl -f net.toml ping                       every path of a network, from where it begins
+  recodectl -f net.toml ping                       every path of a network, from its source
 
-Echoes are ICMP: the far end needs no Recoded, and a flow back. What is lost in the tunnel, Recoded
-could not mend. Round trips include coding and decoding in both directions; the hops below them are
-what nodes report of single links (as recodectl trace), which is lost there and mended.
+The ping needs ICMP at the far end, and a return flow. Losses shown here are residual: Recoded did
+not recover them. RTTs include coding and decoding in both directions. The hops below them are the
+reports of single links (as recodectl trace), with losses before repair.
 
-Any user whose group is within net.ipv4.ping_group_range may send them (Debian's default is all),
-and root. Exit code 0 if anything is answered, 5 if nothing is.";
+Requires root, or a user whose group is within net.ipv4.ping_group_range (Debian's default is all).
+Exit code 0 if there is any reply, 5 if there is none.";
 
 /// Why there was no ping.
 #[derive(Debug, thiserror::Error)]
@@ -121,14 +120,14 @@ pub enum PingError {
     Forbidden,
     /// No route.
     #[error(
-        "there is no way to {0} ({1}): see ip route get {0}, and whether the tunnel is there \
-         (recodectl show); where it is in a VRF, name it with --interface"
+        "no route to {0} ({1}): check ip route get {0}, and that the tunnel exists (recodectl \
+         show); if it is in a VRF, name it with --interface"
     )]
     NoRoute(IpAddr, io::Error),
     /// No such interface, or not for this user.
     #[error(
-        "echoes cannot be sent by {0} ({1}): name an interface that is there (ip -br link), such \
-         as a tunnel (recodectl show)"
+        "cannot send through {0} ({1}): name an existing interface (ip -br link), such as a \
+         tunnel (recodectl show)"
     )]
     Interface(String, io::Error),
     /// The socket.

@@ -74,7 +74,7 @@ fn daemon_that_goes_away_is_said_and_what_was_stays() {
     let mut app = self::app();
     app.see(Seen::Nothing("no daemon answers at /run/x".into()));
     let shown = screen(&mut app, SMALL);
-    assert!(shown.contains("NO ANSWER; below is what was"), "{shown}");
+    assert!(shown.contains("NO ANSWER; last state below"), "{shown}");
     assert!(shown.contains("4294967295") || shown.contains("61.2"), "{shown}");
     app.see(Seen::State(Box::new(fixed::state()), None));
     assert!(!screen(&mut app, SMALL).contains("NO ANSWER"));

@@ -28,7 +28,7 @@ const HELP: &[&str] = &[
     "up, down     choose a flow; also k, j, page up, page down, home, end",
     "enter        all of the chosen flow; again, or esc: back",
     "s            sort: as configured, by rate, by loss, by state",
-    "p            pause, and go on",
+    "p            pause, continue",
     "q            quit",
     "",
     "Mbit/s       IP packets taken from the tunnel or delivered to it, last second",
@@ -84,7 +84,7 @@ fn draw_title(frame: &mut Frame<'_>, app: &App, area: Rect) {
         spans.push("  PAUSED".yellow().bold());
     }
     if let Some(trouble) = &app.trouble {
-        let old = if app.state.is_some() { "; below is what was" } else { "" };
+        let old = if app.state.is_some() { "; last state below" } else { "" };
         let words: String = clean(&format!("  NO ANSWER{old}: {trouble}"));
         spans.push(words.red().bold());
     }

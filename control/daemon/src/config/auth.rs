@@ -214,7 +214,7 @@ fn group(reader: &mut Reader<'_>) -> (Vec<PublicKey>, bool) {
     let sinks = listed(reader, "sink_keys", "sinks", GROUP_SINKS_MAX);
     let is_group = reader.truth("edge_group").unwrap_or(false);
     if reader.has("sink_keys") {
-        let rule = "sink_keys says whose the other ends are, and each is told keys of the flow";
+        let rule = "sink_keys says whose the other ends are, and each receives keys of the flow";
         for key in ["edge_key", "edge_preshared_key", "edge_one_way"] {
             reader.unsuitable(key, rule);
         }

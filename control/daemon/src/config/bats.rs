@@ -20,7 +20,7 @@ pub fn read(reader: &mut Reader<'_>) -> BatsParams {
     let rule = "it is 1, 2, 3, 4 or 8";
     let bits = reader.whole("generator_bits", 1..=8, rule, 8);
     if (5..8).contains(&bits) {
-        reader.refuse("generator_bits", "is no width we have", rule);
+        reader.refuse("generator_bits", "is not a supported width", rule);
     }
     let generator_bits = u8::try_from(bits).unwrap_or(8);
     BatsParams { source_symbols, profile, generator_bits, interleave: interleave(reader) }

@@ -241,7 +241,7 @@ fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
     let order = u16::try_from(order).ok().filter(|order| word.fields().contains(order));
     let field = order.and_then(FieldOrder::from_order);
     if field.is_none() {
-        reader.refuse("field", "is not a field we have", rule);
+        reader.refuse("field", "is not a supported field", rule);
     }
     field.unwrap_or(default)
 }
@@ -298,14 +298,14 @@ mod tests {
             (SOURCE, bats, "generation_size = 16", none, "it is for code = \"rlnc\""),
             (SOURCE, bats, "block_symbols = 4097", range, "a block has 1 to 4096 source symbols"),
             (SOURCE, bats, "batch_size = 129", range, "a batch has 1 to 128 packets"),
-            (SOURCE, bats, "generator_bits = 5", "is no width we have", width),
+            (SOURCE, bats, "generator_bits = 5", "is not a supported width", width),
             (SOURCE, bats, "generator_bits = 9", range, width),
             (SOURCE, bats, "interleave = 0", range, turns),
             (SOURCE, bats, "interleave = \"some\"", "is not a whole number", turns),
-            (SOURCE, bats, "field = 8", "is not a field we have", "it is 2, 4, 16 or 256"),
+            (SOURCE, bats, "field = 8", "is not a supported field", "it is 2, 4, 16 or 256"),
             (SOURCE, bats, "symbol_bytes = 1437", "is too large", room),
             (SOURCE, bats, "adaptive = true", none, "it is for relays"),
-            (SOURCE, window, "field = 16", "is not a field we have", rfc),
+            (SOURCE, window, "field = 16", "is not a supported field", rfc),
             (
                 SOURCE,
                 window,
@@ -315,7 +315,13 @@ mod tests {
             ),
             (SOURCE, window, "window_symbols = 0", range, "a window has 1 to 4095 symbols"),
             (SOURCE, stream, "stream_symbols = 32", range, "a node keeps 64 to 32768 packets"),
-            (SOURCE, stream, "field = 16", "is not a field we have", "a stream is over field 256"),
+            (
+                SOURCE,
+                stream,
+                "field = 16",
+                "is not a supported field",
+                "a stream is over field 256",
+            ),
             (
                 SOURCE,
                 stream,

@@ -189,7 +189,7 @@ fn flows_of_other_codes_in_the_default_file_show_the_default_of_each_key() {
         let mut written = flow(lines).expect("valid");
         written.flows[0].written = shortest.flows[0].written;
         assert_eq!(written, shortest, "what is written is the default");
-        let again = parse(&shortest.to_toml()).expect("what is in force is valid");
+        let again = parse(&shortest.to_toml()).expect("the active configuration is valid");
         assert_eq!(again, shortest);
         seen += 1;
     }
@@ -227,7 +227,7 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
         (RLNC, "generation_size = -1", range, size),
         (RLNC, "generation_size = 16.0", whole, size),
         (RLNC, "generation_size = \"16\"", whole, size),
-        (RLNC, "field = 8", "is not a field we have", "it is 2, 4, 16 or 256"),
+        (RLNC, "field = 8", "is not a supported field", "it is 2, 4, 16 or 256"),
         (RLNC, "field = true", whole, "it is 2, 4, 16 or 256"),
         (SOURCE, "symbol_bytes = 9195", range, "a symbol has 16 to 9194 bytes"),
         (RLNC, "symbol_bytes = 1445", "is too large", room),
@@ -569,7 +569,7 @@ proptest! {
     ) {
         match parse(&format!("{HEAD}{role}{key} = {value}\n")) {
             Ok(config) => {
-                let again = parse(&config.to_toml()).expect("what is in force is valid");
+                let again = parse(&config.to_toml()).expect("the active configuration is valid");
                 prop_assert_eq!(again, config);
             }
             Err(errors) => {

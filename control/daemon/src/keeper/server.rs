@@ -201,8 +201,8 @@ impl Keeper {
         drop(state);
         let number = self.history().add(Cause::Failed, &before);
         let text = format!(
-            "no dataplane process starts with what was read: the configuration before is back, as \
-             number {number}"
+            "no dataplane process starts with the new configuration: rolled back to the previous \
+             one, as number {number}"
         );
         self.note(Kind::ConfigUndone, text);
         true
@@ -235,7 +235,7 @@ impl Keeper {
         drop(state);
         let number = self.history().add(Cause::Unconfirmed, &pending.before);
         let text = format!(
-            "the change was not confirmed: the configuration before is back, as number {number}"
+            "the change was not confirmed: rolled back to the previous configuration, as number {number}"
         );
         self.note(Kind::ConfigUndone, text);
         true
@@ -432,7 +432,7 @@ impl Keeper {
         drop(history);
         // From here on the other supervisor may come, so the history is complete.
         self.state().is_handed_over = by == By::Supervisor;
-        let text = format!("number {number} is in force ({}){changes}", cause.name());
+        let text = format!("number {number} is active ({}){changes}", cause.name());
         match cause {
             _ if is_same => tracing::info!("configuration: {text}"),
             Cause::Undo | Cause::Unconfirmed => self.note(Kind::ConfigUndone, text),
@@ -482,7 +482,7 @@ impl Keeper {
         };
         let base = base.ok_or_else(|| No::Failed("nothing was read before".into()))?;
         let parse = |text: &str| {
-            self.check("configuration in force", text).map_err(|errors| {
+            self.check("active configuration", text).map_err(|errors| {
                 No::Failed(format!("the dataplane process sent no configuration: {errors}"))
             })
         };
@@ -516,7 +516,7 @@ impl Keeper {
             return Err(No::Refused("nothing waits to be confirmed".into()));
         }
         let number = self.history().number();
-        let text = format!("the change is confirmed: number {number} stays in force");
+        let text = format!("the change is confirmed: number {number} stays active");
         self.note(Kind::ConfigConfirmed, text);
         Ok((self.done(), Along::Nothing))
     }

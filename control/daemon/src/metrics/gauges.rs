@@ -34,7 +34,7 @@ pub const GAUGES: [Gauge; 32] = [
     },
     Gauge {
         name: "recoded_config_edition",
-        meaning: "Edition of the configuration in force; 1 is what the file said",
+        meaning: "Edition of the active configuration; 1 is that of the file",
         read: |state, put| put(Labels::new(), count(state.edition)),
     },
     Gauge {

@@ -64,7 +64,7 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, MetricsError> {
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     if !address.ip().is_loopback() {
-        tracing::warn!(%address, "metrics: everybody who reaches this address can read them");
+        tracing::warn!(%address, "metrics: anyone who can reach this address can read them");
     }
     Ok(listener)
 }

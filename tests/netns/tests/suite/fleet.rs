@@ -211,11 +211,11 @@ impl Fleet {
         }
         let at = Instant::now();
         while self.rate() != Some(rate) {
-            assert!(at.elapsed() < PATIENCE, "not in force: {what}\n{}", self.log());
+            assert!(at.elapsed() < PATIENCE, "not active: {what}\n{}", self.log());
             std::thread::sleep(LOOK_PAUSE);
         }
         let took = at.elapsed();
-        println!("{what}: in force {} ms after a quorum had it", took.as_millis());
+        println!("{what}: active {} ms after a quorum had it", took.as_millis());
         assert!(took <= IN_FORCE_MAX, "{what}\n{}", self.log());
         // The next one would be refused while this one waits to be confirmed.
         self.wait_for("the confirmation", || {

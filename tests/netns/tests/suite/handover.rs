@@ -44,10 +44,10 @@ fn reload_of_links_and_tunnels_has_another_supervisor_take_over_and_may_be_taken
     let has = || bed.source().ip("link show dev rec7").is_ok();
     let (code, said) = recodectl(source, "reload --confirm 3s");
     assert_eq!(code, DONE, "{said}\n{}", source.log());
-    assert!(said.contains("in 3 s the one before is back"), "{said}");
+    assert!(said.contains("rolling back in 3 s"), "{said}");
     assert!(has(), "{}", source.log());
     assert_eq!((source.pid(), tunnel_index(&bed)), (supervisor, index.clone()), "{}", source.log());
-    assert!(recodectl(source, "history").1.contains("in force)"), "{}", source.log());
+    assert!(recodectl(source, "history").1.contains("active)"), "{}", source.log());
     wait_for("it is taken back", source, || !has());
     wait_for("it is back", source, || source.show().is_ok_and(|state| state.config == before));
     assert_eq!(tunnel_index(&bed), index);
@@ -84,7 +84,7 @@ fn undo_of_what_another_supervisor_took_over_with_needs_no_directory() {
     let (code, said) = recodectl(&relay, "reload");
     assert_eq!((code, has()), (DONE, true), "{said}\n{}", relay.log());
     let (_, said) = recodectl(&relay, "history");
-    assert!(said.contains("in memory only") && said.contains("(in force)"), "{said}");
+    assert!(said.contains("in memory only") && said.contains("(active)"), "{said}");
     let (code, said) = recodectl(&relay, "undo");
     assert_eq!(code, DONE, "{said}\n{}", relay.log());
     wait_for("it is undone", &relay, || {
@@ -120,8 +120,8 @@ fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before()
     rewrite(relay, |text| text.to_owned() + tunnel);
     let (code, said) = recodectl(relay, "reload");
     assert_eq!(code, FAILED, "{said}\n{}", relay.log());
-    assert!(said.contains("is back in force"), "{said}");
-    assert!(relay.log().contains("the configuration before is back"), "{}", relay.log());
+    assert!(said.contains("rolled back to configuration"), "{said}");
+    assert!(relay.log().contains("rolled back to the previous configuration"), "{}", relay.log());
     assert_eq!((&relay.show().unwrap().config, relay.pid()), (&before, supervisor));
 
     // What only a dataplane process finds: veth copies.
@@ -130,7 +130,7 @@ fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before()
     });
     let (code, said) = recodectl(relay, "reload");
     assert_eq!(code, FAILED, "{said}\n{}", relay.log());
-    assert!(said.contains("is back in force"), "{said}");
+    assert!(said.contains("rolled back to configuration"), "{said}");
     wait_for("it is as before", relay, || relay.show().is_ok_and(|it| it.config == before));
     assert_eq!(relay.pid(), supervisor);
     let outcome = probe(&bed, 1).finish().unwrap();

@@ -138,7 +138,7 @@ fn log_says_that_everybody_can_read_metrics_at_an_address_that_others_reach() {
         let daemons = Daemon::start_line(&bed, &plan).unwrap();
         let log = daemons[0].log();
         assert_eq!(
-            log.contains("everybody who reaches this address can read them"),
+            log.contains("anyone who can reach this address can read them"),
             is_open,
             "{log}"
         );

@@ -205,7 +205,7 @@ fn network_of_three_daemons_is_asked_checked_and_changed_over_ssh() {
     assert_ne!(changed, config);
     let waiting = daemons.iter().any(|daemon| {
         let output = daemon.control(&["history"]).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).contains("the one before is back")
+        String::from_utf8_lossy(&output.stdout).contains("rolling back in")
     });
     assert!(!waiting, "everything is confirmed");
     let delivered = |daemons: &[Daemon]| daemons[2].show().unwrap().tunnels[0].counters.clone();

@@ -327,7 +327,10 @@ fn wrong_file_is_refused_by_line_and_rule_and_nothing_changes() {
         fs::write(relay.config(), file).unwrap();
     }
     let (code, said) = recodectl(&relay, "reload");
-    assert_eq!((code, said.as_str()), (DONE, "nothing to change: that is what is in force\n"));
+    assert_eq!(
+        (code, said.as_str()),
+        (DONE, "nothing to change: the configuration is applied already\n")
+    );
 }
 
 #[test]
@@ -340,7 +343,7 @@ fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
     for dies in [false, true] {
         let (code, said) = recodectl(&relay, "reload --confirm 3s");
         assert_eq!(code, DONE, "{said}");
-        assert!(said.contains("in 3 s the one before is back"), "{said}");
+        assert!(said.contains("rolling back in 3 s"), "{said}");
         assert_eq!(rate(&relay), Some(50.0));
         let (code, said) = recodectl(&relay, "reload");
         assert_eq!(code, REFUSED, "{said}");
@@ -356,7 +359,7 @@ fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
         });
         let (code, said) = recodectl(&relay, "history");
         assert_eq!(code, DONE, "{said}");
-        assert!(said.contains("unconfirmed (in force)"), "{said}");
+        assert!(said.contains("unconfirmed (active)"), "{said}");
     }
     assert_eq!(recodectl(&relay, "reload --confirm 2s").0, DONE);
     let (code, said) = recodectl(&relay, "confirm");
@@ -434,7 +437,10 @@ fn undo_save_and_hangup_change_what_they_say() {
     assert!(file.contains("id = 1 # towards the sink"), "{file}");
     assert!(file.contains("redundancy = 1.25\n"), "{file}");
     let (code, said) = recodectl(source, "reload");
-    assert_eq!((code, said.as_str()), (DONE, "nothing to change: that is what is in force\n"));
+    assert_eq!(
+        (code, said.as_str()),
+        (DONE, "nothing to change: the configuration is applied already\n")
+    );
 
     // SIGHUP is a reload.
     rewrite(source, |text| text.replacen("redundancy = 1.25", "redundancy = 1.75", 1));

@@ -70,7 +70,7 @@ a
 ├─ c  100.0 Mbit/s, 10.0 % lost, 20.4 ms
 └─ b  400.0 Mbit/s, 0.0 % lost, 20.4 ms
    └─ c  does not answer
-c does not say what it gets: at most 90.0 Mbit/s, which a -> c, b -> c carry
+c: received rate unknown: at most 90.0 Mbit/s, which a -> c, b -> c carry
 "
     );
 }
@@ -125,8 +125,8 @@ s
 └─ b  s says nothing of it
    ├─ u  b says nothing of it
    └─ c  b says nothing of it, as above
-t does not say what it gets; not all rates are known
-u does not say what it gets; not all rates are known
+t: received rate unknown; not all rates are known
+u: received rate unknown; not all rates are known
 "
     );
 }

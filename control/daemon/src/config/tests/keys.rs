@@ -526,7 +526,7 @@ fn flow_to_several_sinks_has_their_keys_and_each_says_so() {
     assert_eq!(parse(&config.to_toml()).expect("valid"), config);
     let both = source().with("flow", "sink_keys", Some(&keys)).parse();
     let said = both.expect_err("one sink or several");
-    assert!(said.contains("each is told keys of the flow"), "{said}");
+    assert!(said.contains("each receives keys of the flow"), "{said}");
     let few = ["[]".to_owned(), format!("[\"{key}\", \"{key}\"]"), "[1]".into()];
     for value in few {
         let file = source().with("flow", "edge_key", None);
