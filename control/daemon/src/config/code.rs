@@ -278,6 +278,7 @@ mod tests {
         let (bats, window) = ("code = \"bats\"\n", "code = \"window\"\n");
         let range = "is out of range";
         let none = "does not apply";
+        let field = "is not a supported field";
         let turns = "it is \"auto\" or 1 to 255 batches that take turns";
         let learned = "only a source chooses it; relays and sinks learn it from packets";
         let stream = "code = \"stream\"\n";
@@ -302,10 +303,10 @@ mod tests {
             (SOURCE, bats, "generator_bits = 9", range, width),
             (SOURCE, bats, "interleave = 0", range, turns),
             (SOURCE, bats, "interleave = \"some\"", "is not a whole number", turns),
-            (SOURCE, bats, "field = 8", "is not a supported field", "it is 2, 4, 16 or 256"),
+            (SOURCE, bats, "field = 8", field, "it is 2, 4, 16 or 256"),
             (SOURCE, bats, "symbol_bytes = 1437", "is too large", room),
             (SOURCE, bats, "adaptive = true", none, "it is for relays"),
-            (SOURCE, window, "field = 16", "is not a supported field", rfc),
+            (SOURCE, window, "field = 16", field, rfc),
             (
                 SOURCE,
                 window,
@@ -315,13 +316,7 @@ mod tests {
             ),
             (SOURCE, window, "window_symbols = 0", range, "a window has 1 to 4095 symbols"),
             (SOURCE, stream, "stream_symbols = 32", range, "a node keeps 64 to 32768 packets"),
-            (
-                SOURCE,
-                stream,
-                "field = 16",
-                "is not a supported field",
-                "a stream is over field 256",
-            ),
+            (SOURCE, stream, "field = 16", field, "a stream is over field 256"),
             (
                 SOURCE,
                 stream,

@@ -23,7 +23,7 @@ pub const MACHINE: Machine = Machine {
     waits: false,
     has_peer: true,
     modules: &["tun"],
-    seconds: 480,
+    seconds: 900,
     cases: &CASES,
 };
 

@@ -22,7 +22,7 @@ pub const MACHINE: Machine = Machine {
     waits: true,
     has_peer: false,
     modules: &["tun"],
-    seconds: 480,
+    seconds: 900,
     cases: &CASES,
 };
 

@@ -14,6 +14,9 @@ use crate::nic::Nic;
 /// Share of packets that netem drops in each direction, in percent.
 const LOSS_PERCENT: f64 = 10.0;
 
+/// Bytes of TCP in each direction over it.
+const LOSS_BYTES: usize = 1_000_000;
+
 /// Bounds of the measured share. netem drops up to 64 kB of UDP segments at once, so that a
 /// transfer of 1 MB sees some 100 independent losses of 10 %: three deviations are 9 points.
 const MEASURED_PERCENT: [f64; 2] = [1.0, 25.0];
@@ -26,6 +29,7 @@ pub(super) fn netem(guest: &Guest) -> Result<String, LabError> {
     let setup = Setup { backend: Some("udp"), stack: Some(with_netem), ..Setup::default() };
     let boxes = guest.pair(Nic::Virtio)?.start(&setup)?;
     boxes.carry()?;
+    boxes.exchange(LOSS_BYTES)?;
     let mut measured = Vec::new();
     for node in boxes.nodes() {
         let mut show = node.namespace.command("tc");

@@ -30,7 +30,7 @@ pub const MACHINE: Machine = Machine {
     waits: false,
     has_peer: false,
     modules: &["tun"],
-    seconds: 480,
+    seconds: 900,
     cases: &CASES,
 };
 

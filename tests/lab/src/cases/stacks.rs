@@ -22,7 +22,7 @@ pub const MACHINE: Machine = Machine {
     waits: false,
     has_peer: false,
     modules: &["tun", "sch_netem", "veth", "8021q", "bonding", "bridge", "macvlan", "vrf"],
-    seconds: 540,
+    seconds: 1200,
     cases: &CASES,
 };
 
