@@ -1,4 +1,4 @@
-//! Cores: which may be used, who runs where, and what they were busy with.
+//! Cores: which may be used, pinning, and how they spent their time.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ pub fn pin(core: usize) -> Result<(), BenchError> {
     sched_setaffinity(None, &set).map_err(BenchError::os(format!("pinning to core {core}")))
 }
 
-/// What a core did, in clock ticks since the machine started.
+/// A core's time by use, in clock ticks since boot.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ticks {
     user: u64,
@@ -35,7 +35,7 @@ pub struct Ticks {
     steal: u64,
 }
 
-/// What a core did in an interval, as shares that sum to 1.
+/// A core's time by use in an interval, as shares that sum to 1.
 #[derive(Copy, Clone, PartialEq, Debug, Default, serde::Serialize)]
 pub struct CoreShares {
     /// In programs.
@@ -44,9 +44,9 @@ pub struct CoreShares {
     pub system: f64,
     /// In Linux, on behalf of devices.
     pub softirq: f64,
-    /// Doing nothing.
+    /// Idle.
     pub idle: f64,
-    /// Taken by the hypervisor for somebody else.
+    /// Taken by the hypervisor for other guests.
     pub steal: f64,
 }
 
@@ -76,7 +76,7 @@ impl Ticks {
         })
     }
 
-    /// What happened between `earlier` and now.
+    /// Shares of the interval from `earlier` to `self`.
     pub fn since(&self, earlier: &Ticks) -> CoreShares {
         let differences = [
             self.user - earlier.user,
@@ -98,7 +98,7 @@ impl CoreShares {
     }
 }
 
-/// Asks Linux to prefer this process, and the threads it starts, to ordinary ones. True if granted.
+/// Requests a higher priority for this process and the threads it starts. True if granted.
 pub fn prefer_this_process() -> bool {
     rustix::process::setpriority_process(None, -20).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong before there is a number: one sentence each, with the cure where there is one.
+//! Errors before a number is measured: one sentence each, with the fix if there is one.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub enum BenchError {
     /// Too few cores to keep the load and the subject apart.
     #[error("only {found} core(s) may be used: the load and the workers measured need {needed}")]
     Cores {
-        /// Cores needed.
+        /// Number of cores required.
         needed: usize,
         /// Cores this process may run on.
         found: usize,
@@ -28,7 +28,7 @@ pub enum BenchError {
     /// A core that does not exist or is not allowed.
     #[error("core {core} cannot be used: choose two different ones of {allowed:?}")]
     Core {
-        /// The core asked for.
+        /// The requested core.
         core: usize,
         /// Cores this process may run on.
         allowed: Vec<usize>,
@@ -51,7 +51,7 @@ pub enum BenchError {
     Command {
         /// The command line.
         command: String,
-        /// What it said.
+        /// Output of the program.
         output: String,
     },
 
@@ -62,9 +62,9 @@ pub enum BenchError {
     /// Linux refused something.
     #[error("{action}: {source}")]
     Os {
-        /// What was attempted.
+        /// The attempted action.
         action: String,
-        /// What Linux answered.
+        /// Error from Linux.
         source: io::Error,
     },
 
@@ -100,21 +100,21 @@ pub enum BenchError {
     #[error(transparent)]
     Start(#[from] StartError),
 
-    /// Packets too short for anything.
+    /// Packets too short for a symbol.
     #[error("IP packets of {0} bytes have no room for a symbol: choose longer ones")]
     PacketBytes(usize),
 
-    /// The measured program did not do its work, so that its speed means nothing.
+    /// The measured program did not do its work, so its speed means nothing.
     #[error(
         "{case} at {packet_bytes} bytes did not do its work, so there is no number: \
          {claim}, expected {expected}, measured {measured}"
     )]
     Unproven {
-        /// What was measured.
+        /// The measured case.
         case: &'static str,
         /// Size of its packets.
         packet_bytes: usize,
-        /// What should hold.
+        /// The violated claim.
         claim: &'static str,
         /// The value it should have.
         expected: f64,
@@ -125,7 +125,7 @@ pub enum BenchError {
     /// A core that may not be used.
     #[error("core {core} cannot be used: choose one of {allowed:?}")]
     PinCore {
-        /// The core asked for.
+        /// The requested core.
         core: usize,
         /// Cores this process may run on.
         allowed: Vec<usize>,
@@ -135,13 +135,12 @@ pub enum BenchError {
     #[error(transparent)]
     Kernel(recoded_gf::ForceError),
 
-    /// A kernel of ours computes something else than the naive one, so that its speed means
-    /// nothing.
+    /// A kernel's result differs from the naive kernel's, so its speed means nothing.
     #[error("{kernel} computes a wrong {operation} over {field} (n = {n}, {bytes} bytes)")]
     Wrong {
         /// The level.
         kernel: &'static str,
-        /// What it did.
+        /// The operation.
         operation: &'static str,
         /// The field.
         field: String,
@@ -151,10 +150,10 @@ pub enum BenchError {
         bytes: usize,
     },
 
-    /// A card computes something else than this CPU, so that its speed means nothing.
+    /// A card's result differs from this CPU's, so its speed means nothing.
     #[error("the card makes wrong bytes: {what}, technique {technique}")]
     WrongCard {
-        /// What it did.
+        /// The operation.
         what: String,
         /// How.
         technique: String,
@@ -164,7 +163,7 @@ pub enum BenchError {
     #[error(transparent)]
     Engine(recoded_code::engine::Error),
 
-    /// A shape that no batch takes.
+    /// A shape that no batch supports.
     #[error(transparent)]
     Job(recoded_code::engine::Rejected),
 
@@ -176,22 +175,22 @@ pub enum BenchError {
     #[error(transparent)]
     Code(#[from] recoded_code::bats::ParamsError),
 
-    /// A decoder has no room for what a figure gives it.
+    /// A decoder has no room for the input of a figure.
     #[error(transparent)]
     Decoder(#[from] recoded_code::bats::Rejected),
 
-    /// A circuit computes something else than the field, so that its gates mean nothing.
+    /// A circuit's result differs from the field's, so its gate count means nothing.
     #[error(
         "the chain of partial multipliers computes a wrong product of {operand} and {coefficient}"
     )]
     Circuit {
-        /// What was multiplied.
+        /// The operand.
         operand: u8,
-        /// By what.
+        /// The coefficient.
         coefficient: u8,
     },
 
-    /// Numbers of figures that are not what they should be.
+    /// Numbers of figures outside their tolerance.
     #[error("{rows} number(s) outside their tolerance without a known reason: see above")]
     Unexplained {
         /// How many.

@@ -1,11 +1,11 @@
-//! The machine a number comes from: without it a number means nothing.
+//! The machine that a number was measured on: without it a number means nothing.
 
 use std::fs;
 use std::process::Command;
 
 use serde::Serialize;
 
-/// What to know about a machine.
+/// Description of a machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Model of the processor.
@@ -22,7 +22,7 @@ pub struct Machine {
     pub is_optimised: bool,
     /// Date and time, UTC.
     pub date: String,
-    /// Load average of the last minute at the start: what else ran.
+    /// Load average of the last minute at the start, as a measure of other load.
     pub load_average: String,
 }
 

@@ -1,7 +1,7 @@
-//! Benchmarks: ours beside its rivals, on the same machine, in the same run.
+//! Benchmarks: Recoded and its rivals, on the same machine, in the same run.
 //!
-//! Stands outside the path of a packet. One module per benchmark; each prints a table for people
-//! and writes JSON with every sample, the machine and the date.
+//! Not on the packet path. One module per benchmark; each prints a table for readers and writes
+//! JSON with every sample, the machine and the date.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Network namespaces of this process.
 //!
-//! They have no names: each is kept by a `cat` that ends when this process does, however it does.
-//! So nothing is left behind and two runs do not collide.
+//! They have no names: each is held by a `cat` that ends with this process, even after a crash. So
+//! nothing is left behind and two runs do not collide.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -32,7 +32,7 @@ impl Namespace {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(BenchError::os("starting `unshare` (util-linux)"))?;
-        // What `cat` repeats says that the process is in its namespace by now.
+        // The echo of `cat` shows that the process has entered its namespace.
         let mut echo = [0];
         if let (Some(stdin), Some(stdout)) = (&mut holder.stdin, &mut holder.stdout) {
             stdin
@@ -55,10 +55,10 @@ impl Namespace {
             .map_err(BenchError::os("entering a network namespace"))
     }
 
-    /// Runs `work` on a thread of its own in the namespace.
+    /// Runs `work` in the namespace, in a new thread.
     ///
     /// # Errors
-    /// [`BenchError::Thread`] when it panics, else what `work` returns.
+    /// [`BenchError::Thread`] if it panics, otherwise the error of `work`.
     pub fn inside<R: Send>(
         &self,
         work: impl FnOnce() -> Result<R, BenchError> + Send,
@@ -95,7 +95,7 @@ impl Namespace {
         run(self.command("ip").args(arguments.split(' ')))
     }
 
-    /// Id of a process in the namespace, by which other commands name it.
+    /// Process id in the namespace, used by other commands to refer to it.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -109,7 +109,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command to completion.
 ///
 /// # Errors
 /// [`BenchError::Command`] when it fails, [`BenchError::Os`] when it does not start.

@@ -1,8 +1,8 @@
-//! How far long work is. Shown on terminals alone.
+//! Progress of long work, shown only on terminals.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar for `steps` steps of what `message` names.
+/// A bar with `steps` steps and the label `message`.
 pub fn bar(message: &'static str, steps: usize) -> ProgressBar {
     let template = "{msg:20} [{bar:40}] {pos}/{len}, {eta} left";
     let style = ProgressStyle::with_template(template);

@@ -5,8 +5,8 @@
 //!  each node alone: the same packets again and again; of each packet the shortest time is kept
 //! ```
 //!
-//! Everything is seeded, so packet n does the same work in every round. What else runs on the
-//! machine lengthens some of its times and not all, so the shortest is the packet's own.
+//! Everything is seeded, so packet n does the same work in every round. Other load on the machine
+//! lengthens some of its times but not all, so the shortest is the packet's own.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -65,8 +65,8 @@ struct Row {
     worst: f64,
     /// Multiplications of that packet.
     worst_multiplying: f64,
-    /// Of packets that complete some, but for what their multiplications take, by unit: one that
-    /// closes a gap delivers all that waited behind it. Nothing where none does.
+    /// For packets that complete units, without their multiplications, per unit: one that closes a
+    /// gap delivers all packets that waited behind it. None if no packet completes a unit.
     worst_completing: Option<f64>,
     /// Multiplications of that packet.
     completing_multiplying: Option<f64>,
@@ -82,13 +82,13 @@ struct Report {
     rows: Vec<Row>,
 }
 
-/// What a call gets: an IP packet for a source, or a UDP payload from a neighbour; and when.
+/// Input of a call: an IP packet for a source, or a UDP payload from a neighbour, with its time.
 enum Input {
     Ip(Vec<u8>, Nanos),
     Payload(PeerId, Vec<u8>, Nanos),
 }
 
-/// What a node emits; questions for plans and memory are kept until they are answered.
+/// Output of a node. Requests for plans and memory are kept until they are answered.
 #[derive(Default)]
 struct Outputs {
     sent: Vec<Span>,
@@ -96,7 +96,7 @@ struct Outputs {
     open: Option<OpenRequest>,
 }
 
-/// Answers to what was asked at one input.
+/// Answers to the requests of one input.
 struct Answers {
     plan: Option<PlanReply>,
     open: Option<OpenRequest>,
@@ -121,14 +121,14 @@ impl Egress for Outputs {
 }
 
 impl Input {
-    /// When it comes.
+    /// Arrival time.
     fn at(&self) -> Nanos {
         let (Input::Ip(_, now) | Input::Payload(_, _, now)) = self;
         *now
     }
 }
 
-/// Frames that time the multiplications of what lies in them.
+/// Frames that time the multiplications of their contents.
 struct TimedFrames {
     frames: HeapFrames,
     multiplying: Duration,
@@ -179,7 +179,7 @@ impl Frames for TimedFrames {
     }
 }
 
-/// What an input took, in nanoseconds, and its multiplications of that.
+/// Time of an input in nanoseconds, and the part spent on multiplications.
 #[derive(Copy, Clone, Debug)]
 struct Taken {
     nanos: u64,
@@ -211,7 +211,7 @@ impl Node {
         Node { params: params.clone(), pipeline, frames, outputs }
     }
 
-    /// Takes one input in. What the pipeline took for it, timers included.
+    /// Processes one input; returns the pipeline's time for it, including timers.
     fn take(&mut self, input: &Input) -> Taken {
         let Node { pipeline, frames, outputs, .. } = self;
         let span = match input {
@@ -237,7 +237,7 @@ impl Node {
         Taken { nanos: nanos(started.elapsed()), multiplying: nanos(frames.multiplying) }
     }
 
-    /// The packets sent, as bytes; their frames are free again.
+    /// The packets sent, as bytes; their frames are released.
     fn drain(&mut self) -> Vec<Vec<u8>> {
         let Node { frames, outputs, .. } = self;
         let mut packets = Vec::with_capacity(outputs.sent.len());
@@ -248,7 +248,7 @@ impl Node {
         packets
     }
 
-    /// Gives it what it asked for.
+    /// Gives it the answers to its requests.
     fn answer(&mut self, answers: &Answers, now: Nanos) {
         let Node { params, pipeline, frames, outputs } = self;
         (outputs.plan, outputs.open) = (None, None);
@@ -268,8 +268,8 @@ impl Node {
     }
 }
 
-/// What one run of a node over its inputs showed: what it sent, which inputs completed a unit, and
-/// what it was given that it asked for, by input.
+/// One run of a node over its inputs: packets sent, units completed, and answers to its requests,
+/// by input.
 struct Recording {
     sent: Vec<(Vec<u8>, Nanos)>,
     /// Units completed, by input.
@@ -293,7 +293,7 @@ fn record(params: &FlowParams, inputs: &[Input], maker: &mut PlanMaker) -> Recor
     recording
 }
 
-/// What every input took: the shortest of all rounds.
+/// Time of every input: the minimum of all rounds.
 fn time(params: &FlowParams, inputs: &[Input], recording: &Recording, rounds: usize) -> Vec<Taken> {
     let never = Taken { nanos: u64::MAX, multiplying: 0 };
     let mut shortest = vec![never; inputs.len()];
@@ -411,7 +411,7 @@ fn ip_packet(number: u32) -> Vec<u8> {
     packet
 }
 
-/// When packet `number` comes.
+/// Arrival time of packet `number`.
 fn at(number: u32) -> Nanos {
     Nanos::from(number) * PACKET_NANOS
 }
@@ -419,7 +419,7 @@ fn at(number: u32) -> Nanos {
 /// Codes and sizes measured.
 fn cases() -> Vec<(String, FlowParams)> {
     let base = FlowParams::new(SHARD.flow, Role::Source { tunnel: TunnelId(0) }, vec![NEXT_HOP]);
-    // Nothing tells the sources of losses: what makes up for those of two links and some.
+    // Sources get no loss reports, so redundancy is fixed to cover two links, with a margin.
     let base = FlowParams { redundancy: Redundancy::Fixed(1.4), ..base };
     let generations = |size: usize, field| {
         let name = format!("rlnc {size}, GF({})", FieldOrder::order(field));
@@ -455,7 +455,7 @@ fn cases() -> Vec<(String, FlowParams)> {
 /// Runs the benchmark, prints the table and writes the JSON.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let core = choose_core(options.core)?;
     cores::pin(core)?;
@@ -493,7 +493,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What a packet that completes no unit should take at most.
+/// Upper limit for a packet that completes no unit.
 const AIM_MICROS: f64 = 50.0;
 const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
 const NEXT_HOP: PeerId = PeerId(0);

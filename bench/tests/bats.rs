@@ -1,5 +1,5 @@
-//! Runs the BATS benchmark for a moment, as a user would. Not for speeds: they say nothing on a
-//! busy machine or without optimisation.
+//! Runs the BATS benchmark for a moment, as a user would. Speeds are not checked: they mean nothing
+//! on a busy machine or without optimisation.
 
 use std::path::Path;
 use std::process::Command;

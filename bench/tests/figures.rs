@@ -1,12 +1,12 @@
-//! Draws the figures with hardly any runs, as a user would, and looks whether everything is there
-//! and whether every number is what it should be or says why not.
+//! Draws the figures with hardly any runs, as a user would, and checks that all output exists and
+//! every number is either within its tolerance or explained.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// What this test draws: everything but the throughput of encoders, which says nothing without
+/// Figures drawn by this test: all but the encoders' throughput, which means nothing without
 /// optimisation and on a busy machine.
 const NAMES: [&str; 11] = [
     "seed003-fig7",

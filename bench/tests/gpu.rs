@@ -1,6 +1,7 @@
-//! The benchmark of cards over shapes of a few bytes, as a user would run it: without a card, and
-//! against a stand-in for libcuda, which runs the kernels on this CPU, so that everything that
-//! needs a card is done, its results are compared, and its figures are drawn. Not for speeds.
+//! Runs the benchmark of cards over shapes of a few bytes, as a user would: without a card, and
+//! against a stand-in for libcuda that runs the kernels on this CPU. The stand-in exercises all
+//! code that needs a card; its results are compared, and its figures are drawn. Speeds are not
+//! checked.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,7 +15,7 @@ fn gpu(folder: &Path, variables: &[(&str, &str)]) -> Output {
         .arg(folder.join("gpu.json"))
         .arg("--figures")
         .arg(folder)
-        // The stand-in has its kernels built in: any file will do.
+        // The stand-in has its kernels built in, so any file will do.
         .env("RECODED_CUDA_IMAGE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .env("LD_LIBRARY_PATH", "")
         .envs(variables.iter().copied())
@@ -29,7 +30,7 @@ fn found(folder: &Path, output: &Output) -> (String, Value) {
     (text, found)
 }
 
-/// Everybody who did something.
+/// All contestants.
 fn who(found: &Value, part: &str) -> Vec<String> {
     let rows = found["rows"].as_array().unwrap();
     let mut names: Vec<String> = rows
@@ -103,7 +104,7 @@ fn gpu_without_a_card_says_why_and_measures_the_cpu() {
 #[test]
 fn gpu_ends_when_a_card_computes_wrong_bytes() {
     let folder = tempfile::tempdir().unwrap();
-    // The probe, in a process of its own, gets as far as its self-test.
+    // The probe, in a separate process, reaches its self-test.
     let variables = [("LD_LIBRARY_PATH", &*stand_in()), ("STANDIN_FAULTS", "kernel@60+=wrong")];
     let output = gpu(folder.path(), &variables);
     let text = String::from_utf8_lossy(&output.stderr);

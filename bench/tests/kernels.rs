@@ -1,5 +1,5 @@
-//! Runs the kernels benchmark for a moment, as a user would, and looks whether everything is there.
-//! Not at speeds: they say nothing on a busy machine or without optimisation.
+//! Runs the kernels benchmark for a moment, as a user would, and checks that the output is
+//! complete. Speeds are not checked: they mean nothing on a busy machine or without optimisation.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,5 @@
-//! Runs the line benchmark for a moment, as a user would, and looks whether it did the work. Never
-//! at a rate: that would fail on a busy machine.
+//! Runs the line benchmark for a moment, as a user would, and checks that it did the work. Rates
+//! are not checked: that would fail on a busy machine.
 
 mod common;
 
@@ -55,9 +55,9 @@ fn line_for_a_moment_measures_or_says_why_not() {
                 continue;
             }
             assert!(stream["mbit"].as_f64().unwrap() > 1.0, "{stream}");
-            // A proxy may hold what crossed its link before the first second that counts, and pass
-            // it on within: then a link carried less than arrived. So may a relay, on a busy
-            // machine.
+            // A proxy may hold data that crossed its link before the first counted second, and
+            // forward it within that second: then a link carried less than arrived. So may a relay,
+            // on a busy machine.
             let least = if series["contender"] == "split-bbr" { 0.0 } else { 0.5 };
             for packets in stream["packets_per_symbol"].as_array().unwrap() {
                 assert!(packets.as_f64().unwrap() > least, "{stream}");
@@ -66,7 +66,7 @@ fn line_for_a_moment_measures_or_says_why_not() {
         // Linux treats datagrams the same, however TCP is carried.
         let has_datagrams = sample["idle"].is_object();
         if has_datagrams {
-            // Waiting for the packets before it never makes a delay shorter.
+            // Waiting for earlier packets never makes a delay shorter.
             let load = |name: &str| sample["load"][name].as_f64().unwrap();
             assert!(load("in_order_p99_ms") >= load("p99_ms"), "{series}");
         }
@@ -83,7 +83,7 @@ fn twins_and_a_rate_that_falls_have_figures_of_their_own() {
     let json = folder.path().join("line.json");
     let output = Command::new(env!("CARGO_BIN_EXE_bench"))
         .args(["line", "--lines", "1hop-twins-10ms,2hops-rate-falls-5ms", "--contenders", "bbr"])
-        // A third of twice as many has some left after the two that do not count.
+        // A third of twice as many leaves some after the two that do not count.
         .args(["--seconds", "4", "--json", json.to_str().unwrap()])
         .output()
         .unwrap();
@@ -105,7 +105,7 @@ fn twins_and_a_rate_that_falls_have_figures_of_their_own() {
     let goodput = &series(0)["goodput_mbit"][0];
     assert_eq!([&goodput["least"], &goodput["most"]], [&goodput["median"]; 2]);
 
-    // As long as the link's queue at most: 25 ms, and the packet that is being sent.
+    // At most the length of the link's queue: 25 ms, and the packet in transmission.
     let queue = number(&stream(1)["standing_queue_ms"]);
     assert!((0.0..25.5).contains(&queue), "{queue} ms");
     assert!(stream(0)["standing_queue_ms"].is_null());

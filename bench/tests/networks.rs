@@ -1,5 +1,5 @@
-//! Runs a part of the network benchmark for a moment, as a user would, and looks whether it did the
-//! work. Never at a rate: that would fail on a busy machine.
+//! Runs a part of the network benchmark for a moment, as a user would, and checks that it did the
+//! work. Rates are not checked: that would fail on a busy machine.
 
 mod common;
 

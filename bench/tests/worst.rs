@@ -1,5 +1,5 @@
-//! Runs the benchmark of the longest times for a moment, as a user would. Not for times: they say
-//! nothing on a busy machine or without optimisation.
+//! Runs the benchmark of the longest times for a moment, as a user would. Times are not checked:
+//! they mean nothing on a busy machine or without optimisation.
 
 use std::process::Command;
 

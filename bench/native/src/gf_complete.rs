@@ -38,7 +38,7 @@ impl GfComplete {
     /// Opens the installed library.
     ///
     /// # Errors
-    /// It is not installed, or not this library.
+    /// If it is not installed, or not this library.
     pub fn load() -> Result<GfComplete, LoadError> {
         // SAFETY: the library has no initialisation of its own.
         let open = unsafe { Open::new(Path::new(FILE), "libgf-complete1") }?;
@@ -67,7 +67,7 @@ impl GfComplete {
     /// `destination += coefficient * source`.
     ///
     /// # Panics
-    /// When the lengths differ, or the addresses modulo 16, which the library does not take.
+    /// When the lengths differ, or the addresses modulo 16, which the library does not support.
     pub fn madd(&mut self, destination: &mut [u8], coefficient: u8, source: &[u8]) {
         self.region(destination, coefficient, source, 1);
     }
@@ -86,8 +86,7 @@ impl GfComplete {
         let from = source.as_ptr().cast_mut().cast();
         let to = destination.as_mut_ptr().cast();
         let bytes = source.len() as c_int;
-        // SAFETY: a field that was set up, and two slices of this length, of which the source is
-        // only read.
+        // SAFETY: the field is set up and both slices have this length; the source is only read.
         unsafe {
             (self.multiply_region)(&raw mut *self.field, from, to, coefficient.into(), bytes, add);
         }

@@ -50,7 +50,7 @@ impl Isal {
     /// Opens the library at `path`, or the installed one.
     ///
     /// # Errors
-    /// It is not installed, or not this library.
+    /// If it is not installed, or not this library.
     pub fn load(path: Option<&Path>) -> Result<Isal, LoadError> {
         // SAFETY: ISA-L has no initialisation beyond choosing routines.
         let open = unsafe { Open::new(path.unwrap_or(Path::new(FILE)), "libisal2") }?;
@@ -88,10 +88,10 @@ impl Isal {
         tables
     }
 
-    /// Like [`Isal::tables`], into tables that exist.
+    /// Like [`Isal::tables`], but into existing tables.
     ///
     /// # Panics
-    /// When there are more or fewer coefficients than the tables are for.
+    /// If the number of coefficients does not match the tables.
     pub fn expand(&self, coefficients: &[u8], tables: &mut Tables) {
         assert_eq!(coefficients.len(), tables.sources * tables.destinations);
         let (sources, destinations) = (tables.sources as c_int, tables.destinations as c_int);
@@ -103,7 +103,7 @@ impl Isal {
     /// `destinations = coefficients * sources`.
     ///
     /// # Panics
-    /// When the tables are for other numbers of slices.
+    /// If the tables do not match the numbers of slices.
     pub fn encode(&self, tables: &mut Tables, slices: &mut Encode<'_>) {
         assert_eq!(tables.sources, slices.sources.len());
         assert_eq!(tables.destinations, slices.destinations.len());
@@ -125,7 +125,7 @@ impl Isal {
     /// destination.
     ///
     /// # Panics
-    /// When the lengths differ or are below 64, which the library does not take.
+    /// When the lengths differ or are below 64, which the library does not support.
     pub fn madd(&self, tables: &mut Tables, destination: &mut [u8], source: &[u8]) {
         assert_eq!(destination.len(), source.len());
         assert!(source.len() >= 64 && tables.bytes.len() == TABLE_BYTES);
@@ -136,7 +136,8 @@ impl Isal {
         unsafe { (self.vector_mad)(bytes, 1, 0, table, source, destination.as_mut_ptr()) }
     }
 
-    /// Inverts `size` x `size` coefficients, which are destroyed; false when there is no inverse.
+    /// Inverts `size` x `size` coefficients, which are destroyed; returns false if there is no
+    /// inverse.
     ///
     /// # Panics
     /// When a matrix has another size.
@@ -151,7 +152,7 @@ impl Isal {
 }
 
 impl<'a> Encode<'a> {
-    /// Takes the slices for as long as it lives.
+    /// Borrows the slices for its lifetime.
     ///
     /// # Panics
     /// When their lengths differ.
@@ -170,7 +171,7 @@ impl<'a> Encode<'a> {
     /// One of the destinations.
     ///
     /// # Panics
-    /// When there is none of this index.
+    /// If the index is out of range.
     pub fn destination(&self, index: usize) -> &[u8] {
         // SAFETY: the pointer and length of a slice that is borrowed as long as `self` lives, and
         // that is written only through a mutable borrow of `self`.
@@ -178,18 +179,18 @@ impl<'a> Encode<'a> {
     }
 }
 
-/// Whether machine code holds the instruction `vgf2p8affineqb`: with a VEX or EVEX prefix, opcode
-/// CE in the map 0F3A. Routines of the library are not all exported, so that their names do not
-/// tell.
+/// Whether machine code contains the instruction `vgf2p8affineqb`: with a VEX or EVEX prefix,
+/// opcode CE in the map 0F3A. Not all routines of the library are exported, so symbol names are no
+/// evidence.
 fn holds_affine(code: &[u8]) -> bool {
     let evex = |bytes: &[u8]| {
         bytes[0] == 0x62 && bytes[1] & 0x0F == 3 && bytes[2] & 0x87 == 0x85 && bytes[4] == 0xCE
     };
-    // Data looks like code now and then, but not a dozen times.
+    // Data resembles code now and then, but not a dozen times.
     code.windows(5).filter(|bytes| evex(bytes)).take(AFFINE_MIN).count() == AFFINE_MIN
 }
 
-/// Name of version 2 of the library, which is what Debian has and what upstream still is.
+/// Name of version 2 of the library, the version in Debian and the current upstream one.
 const FILE: &str = "libisal.so.2";
 /// Bytes that the library wants per coefficient.
 const TABLE_BYTES: usize = 32;
@@ -201,7 +202,7 @@ mod tests {
     use super::*;
     use crate::library::skip;
 
-    /// The library, or a line that says why there is no test.
+    /// The library, or a message that explains why the test is skipped.
     fn isal() -> Option<Isal> {
         match Isal::load(None) {
             Ok(isal) => Some(isal),

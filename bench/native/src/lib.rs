@@ -1,4 +1,4 @@
-//! What a core can do at most, and rivals written in C.
+//! Peak throughput of a core, and rival libraries written in C.
 //!
 //! The one crate of the benchmarks with unsafe code: probes are loops of chosen instructions on
 //! vector registers ([`limits`]), and C libraries are opened at run time and called through their

@@ -15,7 +15,7 @@ pub enum LoadError {
         file: String,
         /// Debian's package.
         package: &'static str,
-        /// What the loader said.
+        /// Error of the loader.
         #[source]
         source: libloading::Error,
     },
@@ -26,7 +26,7 @@ pub enum LoadError {
         file: String,
         /// The function.
         symbol: &'static str,
-        /// What the loader said.
+        /// Error of the loader.
         #[source]
         source: libloading::Error,
     },
@@ -48,8 +48,8 @@ impl Open {
     /// Opens `file`, a path or a name for the loader to find.
     ///
     /// # Safety
-    /// The library's initialisation must be sound: C libraries that do no more than choose routines
-    /// for the processor.
+    /// The library's initialisation must be sound: C libraries that only select routines for the
+    /// processor.
     pub(crate) unsafe fn new(file: &Path, package: &'static str) -> Result<Open, LoadError> {
         let name = file.display().to_string();
         // SAFETY: the caller's promise.
@@ -74,13 +74,13 @@ impl Open {
         }
     }
 
-    /// The file that the loader took, links resolved, with the version in its name. Its name as it
-    /// was asked for where Linux does not tell.
+    /// The file that the loader opened, with links resolved and the version in its name. Falls back
+    /// to the requested name if Linux does not report the file.
     pub(crate) fn path(&self, symbol_address: usize) -> PathBuf {
         mapped_file(symbol_address).unwrap_or_else(|| self.file.clone().into())
     }
 
-    /// What to call it in an error.
+    /// File name for error messages.
     pub(crate) fn file(&self) -> &str {
         &self.file
     }

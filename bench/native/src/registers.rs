@@ -1,9 +1,9 @@
-//! What one routine leaves behind in the registers for the next.
+//! Vector register state left over between routines.
 
-/// Clears the upper parts of vector registers, where there are any. Routines written by hand do not
-/// always do so when they return, and as long as something is left there, instructions of 16 bytes
-/// that come later are several times slower on some processors. A benchmark that runs routines in
-/// turns would charge one for what another left behind.
+/// Clears the upper parts of vector registers, if there are any. Handwritten routines do not always
+/// do so before they return, and stale upper parts make later 16-byte instructions several times
+/// slower on some processors. A benchmark that runs routines in turns would charge this to the
+/// wrong one.
 pub fn forget_wide_registers() {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx") {

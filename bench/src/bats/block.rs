@@ -1,4 +1,4 @@
-//! What is encoded and decoded: block shapes, source symbols, ways to form batches.
+//! Benchmark inputs: block shapes, source symbols, ways to form batches.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -54,7 +54,7 @@ impl Block {
         Block { shape, sources, seed }
     }
 
-    /// Source symbols, and those of the precode.
+    /// Source symbols, followed by those of the precode.
     pub fn intermediate(&self, code: &Code) -> Vec<&'static [u8]> {
         let mut rows = Rows::new(self.shape.bytes);
         for (index, source) in self.sources.iter().enumerate() {
@@ -74,10 +74,10 @@ impl Block {
 /// One way to form batches.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub struct Variant {
-    /// What it is called.
+    /// Display name.
     pub name: &'static str,
     profile: Profile,
-    /// The paper's row degrees instead of ours.
+    /// Uses the paper's row degrees instead of this project's.
     is_paper: bool,
 }
 
@@ -112,7 +112,7 @@ impl Variant {
     }
 }
 
-/// Something of ours computes a wrong result.
+/// The error for a wrong result of this project's code.
 pub fn wrong(kernel: &'static str, n: usize, bytes: usize) -> BenchError {
     let field = Field::Gf256x11D.to_string();
     BenchError::Wrong { kernel, operation: "block", field, n, bytes }

@@ -1,4 +1,4 @@
-//! Decoding: blocks whose packets have crossed hops that lose and recode.
+//! Decoding: blocks whose packets have crossed lossy, recoding hops.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -18,10 +18,10 @@ use crate::kernels::rivals::raptorq as rival;
 
 /// Hops that packets cross.
 pub const HOPS: usize = 4;
-/// What each of them loses.
+/// Loss rate of each hop.
 pub const LOSS: f64 = 0.1;
 
-/// Our decoder: every packet is inserted, and decoding goes on as far as it can after each.
+/// This project's decoder: inserts every packet and decodes as far as possible after each.
 ///
 /// # Errors
 /// [`BenchError::Wrong`] when the sources do not come out; a code is refused.
@@ -50,7 +50,7 @@ pub fn contestant(code: Code, block: &Block) -> Result<Contestant, BenchError> {
     }))
 }
 
-/// RaptorQ with what the same loss leaves it: source symbols that arrive, and repair symbols.
+/// RaptorQ at the same loss rate: the source symbols that arrive, plus repair symbols.
 pub fn raptorq(block: &Block) -> Result<Contestant, LeftOut> {
     let mut random = ChaCha8Rng::seed_from_u64(block.seed);
     let through = (1.0 - LOSS).powi(HOPS as i32);
@@ -71,7 +71,7 @@ struct Packet {
     payload: &'static [u8],
 }
 
-/// Sends `batches` batches; the packets that arrive. `number` decides which.
+/// Sends `batches` batches; returns the packets that arrive. `number` is the seed of the losses.
 fn arrive(code: &Code, block: &Block, number: u64, batches: usize) -> Vec<Packet> {
     let mut random = ChaCha8Rng::seed_from_u64(block.seed ^ number);
     let symbols = block.intermediate(code);
@@ -109,7 +109,7 @@ fn combine(vector: &[u8], batch: &Batch, symbols: &[&'static [u8]], bytes: usize
 
 /// One block, from the first packet to the one that completes it.
 fn decode(decoder: &mut Decoder, packets: &[Packet], frames: &mut Frames) {
-    // The same parameters again: the block before is forgotten.
+    // The same parameters again: the previous block is discarded.
     let params = decoder.params();
     let is_reset = decoder.reset(params).is_ok();
     debug_assert!(is_reset, "the parameters served before");
@@ -171,7 +171,7 @@ impl Payloads for Frames {
         destinations: &[Operand],
         accumulate: bool,
     ) -> Result<(), Infallible> {
-        // Rows that are written leave their place meanwhile: none is read as well.
+        // Destination rows are taken out meanwhile: none of them is also a source.
         let mut rows: Vec<Vec<u8>> = destinations
             .iter()
             .map(|&operand| self.row_mut(operand).map(std::mem::take).unwrap_or_default())
@@ -192,5 +192,5 @@ impl Payloads for Frames {
     }
 }
 
-/// Blocks that are decoded in turns: losses differ, and with them what there is to do.
+/// Blocks that are decoded in turns: their losses differ, and so does the work.
 const ARRIVALS: u64 = 4;

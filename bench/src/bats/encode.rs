@@ -1,4 +1,4 @@
-//! Encoding: batch after batch of one block, each formed anew.
+//! Encoding: one batch of a block after another, each formed from scratch.
 
 use std::hint::black_box;
 
@@ -11,11 +11,11 @@ use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::memory::Layout;
 use crate::kernels::rivals::raptorq as rival;
 
-/// Our encoder. Coded symbols go to as many frames as four batches need, in turns. Symbols of a
+/// This project's encoder. Coded symbols go to the frames of four batches in turn. Symbols of a
 /// precode are computed beforehand, once for all batches of a block.
 ///
 /// # Errors
-/// [`BenchError::Wrong`] when a batch is not what its generator says.
+/// [`BenchError::Wrong`] if a batch does not match its generator.
 pub fn contestant(code: Code, block: &Block) -> Result<Contestant, BenchError> {
     let symbols = block.intermediate(&code);
     let (size, bytes) = (block.shape.batch_size, block.shape.bytes);
@@ -43,7 +43,7 @@ pub fn contestant(code: Code, block: &Block) -> Result<Contestant, BenchError> {
     }))
 }
 
-/// Repair symbols of RaptorQ: as many as the batches have that a block takes without loss.
+/// Repair symbols of RaptorQ: as many as the coded symbols that a block needs without loss.
 pub fn raptorq(block: &Block) -> Result<Contestant, LeftOut> {
     rival::encode_repair(&block.sources, block.sources.len())
 }

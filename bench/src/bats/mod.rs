@@ -1,4 +1,4 @@
-//! `bench bats`: blocks of BATS codes, encoded and decoded, beside what the core can do and beside
+//! `bench bats`: encodes and decodes blocks of BATS codes, compared with the core's limit and with
 //! RaptorQ, in turns.
 //!
 //! ```text
@@ -79,7 +79,7 @@ pub struct Options {
 /// Runs the benchmark, prints the tables and writes the JSON.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let (rounds, seconds) = match options.quick {
         true => (9, 0.5e-3),
@@ -121,7 +121,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The one that was asked for, or those of the published table.
+/// The requested shape, or the shapes of the published table.
 fn shapes(options: &Options) -> Vec<Shape> {
     let &Options { symbols, batch_size, bytes, .. } = options;
     if symbols.is_none() && batch_size.is_none() && bytes.is_none() {
@@ -135,5 +135,5 @@ fn shapes(options: &Options) -> Vec<Shape> {
     }]
 }
 
-/// Limits are measured again beside the rows, in every round.
+/// Cap on the initial rounds for the core's limits: every round of the rows measures them again.
 const LIMIT_ROUNDS_MAX: usize = 31;

@@ -1,10 +1,10 @@
-//! Tables of what was measured.
+//! Result tables.
 
 use crate::bats::block::{Shape, Variant};
 use crate::bats::rows::{Figures, Measured, Target, Task, Verdict};
 use crate::kernels::contest::{Role, number};
 
-/// Everybody at the targets' shape, the default code at all shapes, and the targets.
+/// All contestants at the targets' shape, the default code at all shapes, and the targets.
 pub fn tables(rows: &[Measured]) -> String {
     let mut lines = Vec::new();
     if rows.iter().any(|row| row.shape == Shape::TARGET) {

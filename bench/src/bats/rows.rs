@@ -1,4 +1,4 @@
-//! One job on one block: who is in it, and what came out.
+//! One job on one block: its contestants and its results.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::error::BenchError;
 use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::limits::Ceiling;
 
-/// A job, ours first.
+/// A job; this project's contestant comes first.
 pub struct Row {
     job: Task,
     shape: Shape,
@@ -19,7 +19,7 @@ pub struct Row {
     targets: &'static [Target],
 }
 
-/// What is done.
+/// Kind of job.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
@@ -27,12 +27,12 @@ pub enum Task {
     Decode,
 }
 
-/// What is asked of ours.
+/// Target for this project's contestant.
 #[derive(Copy, Clone, Serialize)]
 pub struct Target {
-    /// Of what, with its unit.
+    /// Quantity, with its unit.
     pub what: &'static str,
-    /// The rival ours is compared with; none if the target is a rate.
+    /// The rival to compare with; none if the target is a rate.
     #[serde(skip)]
     beside: Option<Role>,
     /// The least that is enough.
@@ -60,14 +60,14 @@ pub struct Figures {
     pub role: Role,
     pub median: f64,
     pub best: f64,
-    /// The rounds' own ratios, ours to this one: median, and the tenth at either end left out.
+    /// Ratios to this contestant per round: median, 10th and 90th percentile.
     pub ours_to_it: f64,
     pub ours_to_it_low: f64,
     pub ours_to_it_high: f64,
     pub samples: Vec<f64>,
 }
 
-/// A target and what was reached.
+/// A target and the measured value.
 #[derive(Serialize)]
 pub struct Verdict {
     #[serde(flatten)]
@@ -76,11 +76,11 @@ pub struct Verdict {
     pub met: bool,
 }
 
-/// Everything that is measured of blocks of one shape: the code of the targets; at the targets'
-/// shape the others too.
+/// All rows for blocks of one shape: the code that the targets refer to, and for the targets' shape
+/// the other codes too.
 ///
 /// # Errors
-/// Something of ours computes a wrong result.
+/// If this project's code computes a wrong result.
 pub fn build(shape: Shape, seed: u64, products: Ceiling) -> Result<Vec<Row>, BenchError> {
     let block = Block::draw(shape, seed);
     let variants: &[Variant] = match shape == Shape::TARGET {
@@ -146,7 +146,7 @@ impl Row {
         }
     }
 
-    /// What the samples say.
+    /// Summary of the samples.
     pub fn measured(self) -> Measured {
         let ours = &self.contestants[0];
         let verdict = |&target: &Target| {
@@ -192,7 +192,7 @@ impl Figures {
     }
 }
 
-/// 27 Gbit/s is what the paper's FPGA encodes.
+/// The paper's FPGA encodes 27 Gbit/s.
 const ENCODE_TARGETS: [Target; 2] = [
     Target { what: "of the ceiling", beside: Some(Role::Ceiling), at_least: 0.8 },
     Target { what: "Gbit/s", beside: None, at_least: 27.0 },

@@ -13,7 +13,7 @@ use crate::kernels::rows::Decoding;
 /// Elimination packet by packet, then all symbols at once.
 ///
 /// # Errors
-/// [`BenchError::Wrong`] when the sources do not come out.
+/// [`BenchError::Wrong`] if the result differs from the sources.
 pub fn library(job: &Decoding) -> Result<Contestant, BenchError> {
     let (n, bytes) = (job.n(), job.bytes());
     let mut decoder = Decoder::new(n).map_err(|_| wrong("library", n, bytes))?;
@@ -33,7 +33,7 @@ pub fn library(job: &Decoding) -> Result<Contestant, BenchError> {
         return Err(wrong("library", n, bytes));
     }
     let job_done = move || {
-        // It was right once and gets the same again.
+        // The result was checked before, and the input is the same.
         let _ = black_box(decode(&mut destinations));
     };
     Ok(Contestant::new(Role::Ours, Kernel::best().name(), job.gigabits(), job_done))

@@ -25,7 +25,7 @@ pub struct Generation {
     packets: Vec<Vec<u8>>,
 }
 
-/// What came out of the sink, counted while it is measured.
+/// Output of the sink, counted during measurement.
 #[derive(Clone, Default)]
 pub struct Delivery {
     generations: Rc<Cell<u64>>,
@@ -34,24 +34,24 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Nothing yet; so many packets are to come out each time.
+    /// Empty counters for a sink that delivers `packets_per_generation` packets per generation.
     pub fn of(packets_per_generation: u64) -> Delivery {
         Delivery { packets_per_generation, ..Delivery::default() }
     }
 
-    /// Counts a generation, after which so many packets have come out in all.
+    /// Counts a generation; `packets` is the total number of packets delivered.
     pub fn count(&self, packets: u64) {
         self.generations.set(self.generations.get() + 1);
         self.packets.set(packets);
     }
 
-    /// Whether every packet of every generation came out.
+    /// Whether every packet of every generation was delivered.
     pub fn is_complete(&self) -> bool {
         self.generations.get() * self.packets_per_generation == self.packets.get()
     }
 }
 
-/// What a pipeline emits.
+/// Output of a pipeline.
 #[derive(Default)]
 pub struct Outputs {
     sent: Vec<Span>,
@@ -62,12 +62,12 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// With room for so many packets that are sent.
+    /// Reserves room for `frames` sent packets.
     pub fn with_capacity(frames: usize) -> Outputs {
         Outputs { sent: Vec::with_capacity(frames), ..Outputs::default() }
     }
 
-    /// Lets go of what was sent.
+    /// Releases the frames of sent packets.
     pub fn release(&mut self, frames: &mut HeapFrames) {
         self.sent.drain(..).for_each(|span| frames.release(span.frame));
     }
@@ -89,7 +89,7 @@ impl Egress for Outputs {
 /// Has the real source form one generation of `n` symbols.
 ///
 /// # Errors
-/// [`BenchError::Wrong`] when it does not.
+/// [`BenchError::Wrong`] if it fails.
 pub fn generation(n: usize, bytes: usize) -> Result<Generation, BenchError> {
     let tunnel = TunnelId(0);
     let mut pipeline = pipeline(n, bytes, Role::Source { tunnel });
@@ -117,7 +117,7 @@ pub fn generation(n: usize, bytes: usize) -> Result<Generation, BenchError> {
     Ok(Generation { symbols, packets })
 }
 
-/// Everything that the sink needs, ready to be received again and again.
+/// The sink and its input, which can be received repeatedly.
 struct Sink {
     pipeline: Pipeline,
     frames: HeapFrames,
@@ -155,7 +155,7 @@ impl Sink {
         })
     }
 
-    /// Receives one generation. Its packets lie in their frames already, as after reception by
+    /// Receives one generation. Its packets already lie in their frames, as after reception by
     /// AF_XDP; only generation and link sequence number (wire format, README of `dataplane/wire`)
     /// are written into their headers.
     fn receive(&mut self) {
@@ -167,11 +167,11 @@ impl Sink {
             self.link_sequence = self.link_sequence.wrapping_add(1);
         }
         for &span in arriving.iter() {
-            // The pipeline takes over one reference; the other keeps the packet.
+            // The pipeline consumes one reference; the other keeps the packet.
             frames.retain(span.frame);
             pipeline.receive(frames, outputs, (Some(UPSTREAM), span), self.now);
         }
-        // What a generation gives at once leaves in parts, as time passes.
+        // A generation's packets are delivered in portions, as time passes.
         let mut before = u64::MAX;
         while before != outputs.delivered {
             before = outputs.delivered;
@@ -183,10 +183,10 @@ impl Sink {
     }
 }
 
-/// The sink at work on `job`.
+/// The sink as a contestant for `job`.
 ///
 /// # Errors
-/// [`BenchError::Wrong`] when the packets do not come out as they went in.
+/// [`BenchError::Wrong`] if delivered packets differ from the sent ones.
 pub fn contestant(
     job: &Decoding,
     source: &Generation,
@@ -196,7 +196,7 @@ pub fn contestant(
     sink.outputs.packets = Some(Vec::new());
     sink.receive();
     let packets = sink.outputs.packets.take().unwrap_or_default();
-    // What does not fit into the generation goes on in the next one.
+    // A packet that does not fit into the generation continues in the next one.
     if packets.is_empty() || !source.packets.starts_with(&packets) {
         return Err(error());
     }
@@ -230,13 +230,13 @@ fn pipeline(n: usize, bytes: usize, role: Role) -> Pipeline {
     Pipeline::new(&Snapshot { edition: 1, flows: vec![flow(n, bytes, role)] }, 1)
 }
 
-/// The daemon's defaults, but for the sizes.
+/// The daemon's defaults, except for the sizes.
 fn flow(generation_size: usize, symbol_bytes: usize, role: Role) -> FlowParams {
     let flow = FlowParams::new(SHARD.flow, role, vec![PeerId(0)]);
     FlowParams { field: FIELD, generation_size, symbol_bytes, ..flow }
 }
 
-/// An IPv4 packet that a tunnel takes.
+/// An IPv4 packet that a tunnel accepts.
 pub fn ip_packet(number: usize) -> Vec<u8> {
     let bytes = (0..PACKET_BYTES).map(|at| (((number * PACKET_BYTES + at) * 31) >> 3) as u8);
     let mut packet: Vec<u8> = bytes.collect();
@@ -247,14 +247,14 @@ pub fn ip_packet(number: usize) -> Vec<u8> {
 
 /// Flow and shard of everything here.
 pub const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
-/// Where the sink's packets come from.
+/// The neighbour that sends to the sink.
 pub const UPSTREAM: PeerId = PeerId(0);
 const FIELD: FieldOrder = FieldOrder::TwoFiftySix;
-/// What fits a tunnel on Ethernet.
+/// Packet size that fits a tunnel on Ethernet.
 pub const PACKET_BYTES: usize = 1400;
-/// The generation, the symbols made of it, and reports.
+/// The generation, its coded symbols, and reports.
 pub const FRAMES: usize = 4096;
 /// Bytes of each.
 pub const FRAME_BYTES: usize = 2048;
-/// Time between looks at timers.
+/// Interval of timer checks.
 const TICK_NANOS: Nanos = 1_000_000;

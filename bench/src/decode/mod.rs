@@ -1,5 +1,5 @@
-//! `bench decode`: whole generations through the dataplane's sink and the library, beside the
-//! kernels' own decoding (one inversion, one product), in turns.
+//! `bench decode`: whole generations through the dataplane's sink and the library, compared with
+//! the kernels' own decoding (one inversion, one product), in turns.
 //!
 //! ```text
 //!  source (the real one) -> symbols of IP packets -> as many random combinations
@@ -76,7 +76,7 @@ pub struct Options {
     seed: u64,
 }
 
-/// Those who decode generations of one size.
+/// Contestants that decode generations of one size.
 struct Row {
     n: usize,
     bytes: usize,
@@ -86,7 +86,7 @@ struct Row {
     delivery: Delivery,
 }
 
-/// Those who recover and combine what a hop of a stream sends.
+/// Contestants that recover symbols and combine them, as a hop of a stream does.
 struct StreamRow {
     n: usize,
     contestants: [(&'static str, Contestant); 4],
@@ -102,7 +102,7 @@ struct Measured {
     /// Name of the kernel level that all use.
     level: String,
     contestants: Vec<Figures>,
-    /// What is asked of the dataplane here, as a share of the kernels; nothing at other sizes.
+    /// The dataplane's target at this size, as a share of the kernels' rate; none at other sizes.
     target: Option<f64>,
     met: Option<bool>,
 }
@@ -121,7 +121,7 @@ struct Figures {
 /// Runs the benchmark, prints the table and writes the JSON.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let (rounds, seconds) = match options.quick {
         true => (9, 0.5e-3),
@@ -186,7 +186,7 @@ impl Row {
     }
 
     /// # Errors
-    /// [`BenchError::Wrong`] when the dataplane lost anything on the way.
+    /// [`BenchError::Wrong`] if the dataplane lost packets.
     fn measured(self) -> Result<Measured, BenchError> {
         if !self.delivery.is_complete() {
             return Err(wrong("dataplane", self.n, self.bytes));
@@ -248,12 +248,12 @@ impl StreamRow {
     }
 
     /// # Errors
-    /// [`BenchError::Wrong`] when the sink lost anything on the way.
+    /// [`BenchError::Wrong`] if the sink lost packets.
     fn measured(self) -> Result<Measured, BenchError> {
         if !self.delivery.is_complete() {
             return Err(wrong("stream, sink", self.n, stream::CODED_BYTES));
         }
-        // Each job's kernels stand before who else does it.
+        // Each job's kernels come first, followed by the other contestant.
         let pairs = self.contestants.chunks(2).flat_map(|pair| {
             pair.iter().map(|(name, contestant)| Figures::of(name, contestant, &pair[0].1))
         });

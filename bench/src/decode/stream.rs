@@ -1,4 +1,4 @@
-//! A hop of a stream: what its relay combines, and what its sink makes of combinations.
+//! A hop of a stream: combining at the relay, decoding at the sink.
 //!
 //! ```text
 //!  n symbols, of which one in eight is lost, then as many combinations of all n
@@ -32,10 +32,10 @@ use crate::error::BenchError;
 use crate::kernels::contest::{Contestant, Role as Part};
 use crate::kernels::rows::Decoding;
 
-/// Of so many symbols, the first is lost.
+/// The first of this many symbols is lost.
 const LOST_OF: usize = 8;
 
-/// Bytes of a symbol as it is combined.
+/// Bytes of a symbol in combinations.
 pub const CODED_BYTES: usize = SYMBOL_HEADER_BYTES + PACKET_BYTES;
 
 /// Symbols that a sink keeps: the daemon's default.
@@ -74,24 +74,24 @@ impl Window {
         self.symbols.len()
     }
 
-    /// Bits of so many symbols, in 10^9.
+    /// Payload bits of all `n` symbols, in 10^9.
     fn gigabits(&self) -> f64 {
         (self.n() * CODED_BYTES * 8) as f64 / 1e9
     }
 
-    /// The kernels' own decoding of as many symbols, all of them coded: what other rows are held
-    /// against.
+    /// The kernels' own decoding of as many symbols, all of them coded: the reference for the other
+    /// rows.
     ///
     /// # Errors
-    /// [`BenchError::Wrong`] when the symbols do not come out.
+    /// [`BenchError::Wrong`] if the result differs from the symbols.
     pub fn kernels(&self, random: &mut SmallRng) -> Result<Contestant, BenchError> {
         Decoding::of(self.symbols.clone(), random).ours(Kernel::best())
     }
 
-    /// The real sink, which also delivers what was not lost.
+    /// The real sink, which also delivers the symbols that were not lost.
     ///
     /// # Errors
-    /// [`BenchError::Wrong`] when the packets do not come out as they went in.
+    /// [`BenchError::Wrong`] if delivered packets differ from the sent ones.
     pub fn sink(&self) -> Result<(Contestant, Delivery), BenchError> {
         let error = || wrong("stream, sink", self.n(), CODED_BYTES);
         let mut sink = Sink::new(self).ok_or_else(error)?;
@@ -124,7 +124,7 @@ impl Window {
         Contestant::new(Part::Ours, kernel.name(), self.gigabits(), job)
     }
 
-    /// One combination as a relay makes it.
+    /// One combination, computed as in a relay.
     pub fn relay(&self) -> Contestant {
         let (kernel, symbols, mut out) =
             (Kernel::best(), self.symbols.clone(), vec![0; CODED_BYTES]);
@@ -137,7 +137,7 @@ impl Window {
     }
 }
 
-/// What a combination by `key` of `n` symbols multiplies them with.
+/// Coefficients of a combination of `n` symbols by `key`.
 fn coefficients(key: u16, n: usize) -> Vec<u8> {
     let unit = |at: usize| -> Vec<u8> { (0..n).map(|index| u8::from(index == at)).collect() };
     let units: Vec<Vec<u8>> = (0..n).map(unit).collect();
@@ -157,7 +157,7 @@ struct Sink {
     frames: HeapFrames,
     outputs: Outputs,
     symbols: Vec<(u32, Span)>,
-    /// The others, which come in the first window only.
+    /// The lost symbols, which arrive in the first window only.
     lost: Vec<(u32, Span)>,
     /// With the sum of the coefficients and the number's bytes in the sum of the first window.
     combinations: Vec<(Combination, u8, [u8; 4], Span)>,
@@ -207,9 +207,10 @@ impl Sink {
         })
     }
 
-    /// Receives the first window, whose combinations recover nothing, since only from the first one
-    /// on symbols are kept to be combined. Nothing of it is lost: of what never comes, the sink
-    /// would keep the place for four seconds, and its table would grow out of the caches.
+    /// Receives the first window. Its combinations recover nothing, because a sink keeps symbols
+    /// for combinations only from its first combination on. Nothing of this window is lost: the
+    /// sink would wait four seconds for each missing symbol, and its table would outgrow the
+    /// caches.
     fn begin(&mut self) {
         let (symbols, lost) = (self.symbols.clone(), std::mem::take(&mut self.lost));
         self.symbols.extend(lost);
@@ -217,16 +218,16 @@ impl Sink {
         self.symbols = symbols;
     }
 
-    /// Receives one window. Its packets lie in their frames already; what changes from one window
-    /// to the next is written into them. Numbers are those of the first window with other high
-    /// bits, so that sums of them change by the sum of the coefficients times these bits.
+    /// Receives one window. Its packets already lie in their frames; only the differences from the
+    /// previous window are written into them. Numbers are those of the first window with other high
+    /// bits, so their sums change by the sum of the coefficients times these bits.
     fn receive(&mut self) {
         let Sink { pipeline, frames, outputs, first, link_sequence, .. } = self;
         let mut arrive = |frames: &mut HeapFrames, span: Span| {
             let sequence = &mut frames.bytes_mut(span)[8..12];
             sequence.copy_from_slice(&link_sequence.to_be_bytes());
             *link_sequence = link_sequence.wrapping_add(1);
-            // The pipeline takes over one reference; the other keeps the packet.
+            // The pipeline consumes one reference; the other keeps the packet.
             frames.retain(span.frame);
             pipeline.receive(frames, outputs, (Some(UPSTREAM), span), self.now);
         };

@@ -12,20 +12,20 @@ use std::process::Command;
 use crate::error::BenchError;
 use crate::namespace::{Namespace, run};
 
-/// Where the traffic goes when there is no tunnel.
+/// Destination of the traffic if there is no tunnel.
 pub const RIGHT: &str = "10.77.1.2";
 
 /// The two hosts, and a folder for files of their programs.
 pub struct Bed {
-    /// Where the traffic comes from.
+    /// The sending host.
     pub left: Namespace,
-    /// Where it goes.
+    /// The receiving host.
     pub right: Namespace,
     folder: PathBuf,
 }
 
 impl Bed {
-    /// Makes namespaces, a cable of this MTU, and addresses.
+    /// Sets up namespaces, a cable with this MTU, and addresses.
     ///
     /// # Errors
     /// [`BenchError::Command`] or [`BenchError::Os`] when Linux refuses one of them.
@@ -39,7 +39,7 @@ impl Bed {
         ))?;
         for (host, name, address) in [(&bed.left, "east", "10.77.1.1"), (&bed.right, "west", RIGHT)]
         {
-            // No router solicitations beside what is measured.
+            // Router solicitations would disturb the measurement.
             host.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
             host.ip("link set lo up")?;
             host.ip(&format!("address add {address}/24 dev {name}"))?;
@@ -66,7 +66,7 @@ impl Drop for Bed {
     }
 }
 
-/// A command in a namespace that ends when this process does, however it does.
+/// A command in a namespace that ends with this process, even after a crash.
 pub fn mortal(host: &Namespace, program: impl AsRef<OsStr>) -> Command {
     let mut command = host.command("setpriv");
     command.args(["--pdeathsig", "TERM"]).arg(program);

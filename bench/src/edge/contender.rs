@@ -1,4 +1,4 @@
-//! What carries the stream, and how it is set up.
+//! Contenders that carry the stream, and their setup.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -52,7 +52,7 @@ pub enum Contender {
 
 /// A contender that is ready. Ends when dropped.
 pub struct Running {
-    /// Where the stream goes.
+    /// Destination of the stream.
     pub to: &'static str,
     _processes: Vec<Background>,
 }
@@ -109,10 +109,10 @@ impl Contender {
         }
     }
 
-    /// Sets it up on a bed. The inner error says why it cannot take part here.
+    /// Sets it up on a bed. The inner error explains why it cannot run here.
     ///
     /// # Errors
-    /// [`BenchError`] when it should work and does not.
+    /// [`BenchError`] if it should work but fails.
     pub fn start(
         self,
         bed: &Bed,
@@ -249,13 +249,14 @@ impl<'a> End<'a> {
         command.args(["peer", &other.public, "endpoint", other.endpoint]);
         run(command.args(["allowed-ips", "10.98.0.0/24"]))?;
         self.host.ip(&format!("address add {}/24 dev {}", self.address, self.name))?;
-        // The bytes that IPv6, UDP and WireGuard leave: 1420 of 1500, its usual MTU.
+        // MTU left by IPv6, UDP and WireGuard: 1420 of 1500, its usual value.
         let inner = mtu_bytes - WIREGUARD_BYTES;
         self.host.ip(&format!("link set {} mtu {inner} up", self.name))
     }
 }
 
-/// Where `cargo install --root target/rivals` puts it, seen from this program; or else the shell's.
+/// Path that `cargo install --root target/rivals` installs to, relative to this program; otherwise
+/// the shell's.
 fn default_boringtun() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     let found = own.ancestors().map(|folder| folder.join("rivals/bin/boringtun-cli"));
@@ -266,7 +267,7 @@ fn start(command: &mut Command, log: &Path) -> Result<Background, BenchError> {
     Background::start(command, log).map_err(BenchError::Bed)
 }
 
-/// What a program writes to standard output.
+/// Standard output of a program.
 fn said(command: &mut Command) -> Result<String, BenchError> {
     let action = format!("running `{}`", command.get_program().to_string_lossy());
     let output = command.output().map_err(BenchError::os(action))?;
@@ -292,7 +293,7 @@ fn wait_until_reached(bed: &Bed, address: &str) -> Result<(), BenchError> {
     })
 }
 
-/// What programs of the bed have logged.
+/// Logs of the programs of the bed.
 fn logs(folder: &Path) -> String {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     files
@@ -302,10 +303,10 @@ fn logs(folder: &Path) -> String {
         .join("\n")
 }
 
-/// Waits until something holds, for a bounded time.
+/// Waits until a condition holds, for a bounded time.
 ///
 /// # Errors
-/// [`BenchError::Command`] when it does not.
+/// [`BenchError::Command`] if it does not.
 pub fn wait_for(what: &str, mut is_true: impl FnMut() -> bool) -> Result<(), BenchError> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
@@ -326,5 +327,5 @@ const JUMBO_MTU_BYTES: u32 = 9001;
 const WIREGUARD_BYTES: u32 = 80;
 /// Symbols of the window, the default.
 const WINDOW_SYMBOLS: usize = 64;
-/// How long a program may take until it is ready.
+/// Timeout for the start of a program.
 const PATIENCE: Duration = Duration::from_secs(10);

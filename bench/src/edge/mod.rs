@@ -1,5 +1,5 @@
-//! `bench edge`: TCP through one tunnel over a clean cable, beside what else carries it: the cable
-//! alone, and a user-space WireGuard.
+//! `bench edge`: TCP through one tunnel over a clean cable, compared with the bare cable and with a
+//! user-space WireGuard.
 
 mod bed;
 
@@ -60,7 +60,7 @@ pub struct Options {
 /// Runs the benchmark, prints the table and writes the JSON.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
@@ -80,14 +80,14 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     };
     for round in 0..usize::from(rounds) {
         for turn in 0..report.series.len() {
-            // Another one begins each round, so that none always follows the same.
+            // Each round starts with another contender, so that none always follows the same one.
             let turn = (turn + round) % report.series.len();
             let series = &mut report.series[turn];
             if series.skipped.is_some() {
                 continue;
             }
             let name = series.contender.name();
-            // A bed of its own: nothing of one contender is left for the next.
+            // A new bed for each sample: no state is left over from the previous contender.
             let bed = Bed::build(series.contender.mtu_bytes())?;
             let boringtun = options.boringtun.as_deref();
             match series.contender.start(&bed, boringtun)? {

@@ -1,4 +1,4 @@
-//! The result: a table for people, JSON for everything else.
+//! The report: a table for humans, JSON for everything else.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::machine::Machine;
 
 /// All samples of one contender.
 pub struct Series {
-    /// Who.
+    /// The contender.
     pub contender: Contender,
     /// Its samples, one per round.
     pub samples: Vec<Sample>,
@@ -28,7 +28,7 @@ pub struct Report {
     pub seconds: u64,
     /// Samples per contender.
     pub rounds: u16,
-    /// What was measured.
+    /// Measurements.
     pub series: Vec<Series>,
 }
 

@@ -1,4 +1,4 @@
-//! One measurement: iperf3, and what the cores did meanwhile.
+//! One measurement: iperf3, and the load of the cores meanwhile.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -16,20 +16,20 @@ use crate::error::BenchError;
 pub struct Sample {
     /// Number of its round.
     pub round: usize,
-    /// What the receiving program got, in Gbit/s.
+    /// Rate at the receiving program, in Gbit/s.
     pub gbit: f64,
-    /// Segments that TCP sent again.
+    /// TCP segments retransmitted.
     pub retransmits: u64,
     /// Cores that were not idle, in cores.
     pub cores_busy: f64,
-    /// Of these, what the hypervisor took.
+    /// Of these, cores taken by the hypervisor.
     pub cores_stolen: f64,
 }
 
 /// Measures the stream for `seconds`, after one second that is not counted.
 ///
 /// # Errors
-/// [`BenchError`] when iperf3 does not do what it should.
+/// [`BenchError`] if iperf3 fails.
 pub fn take(
     bed: &Bed,
     running: &Running,
@@ -88,5 +88,5 @@ fn is_listening(bed: &Bed) -> bool {
 const PORT: &str = "5201";
 /// iperf3 leaves this out, and so do the cores.
 const OMITTED: Duration = Duration::from_secs(1);
-/// How much longer than asked iperf3 may take.
+/// How much longer than requested iperf3 may take.
 const PATIENCE: Duration = Duration::from_secs(15);

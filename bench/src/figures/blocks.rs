@@ -1,4 +1,4 @@
-//! Blocks through a line of recoding nodes, decoded by both decoders, on coefficients alone.
+//! Blocks through a line of recoding nodes, decoded by both decoders, on coefficients only.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ pub const BATCH_SIZE: usize = 16;
 /// Loss of every hop in its experiments.
 pub const LOSS: f64 = 0.1;
 
-/// What arrives of batches behind each of `hops` hops: element `[hop][batch]`, hops from 0.
+/// Batches as they arrive after each of `hops` hops: element `[hop][batch]`, hops from 0.
 pub fn arrivals(batches: usize, hops: usize, random: &mut ChaCha8Rng) -> Vec<Vec<Holding>> {
     travel(batches, hops, LOSS, true, random)
 }
@@ -33,7 +33,8 @@ pub fn travel(
     let mut held = vec![Holding::source(BATCH_SIZE); batches];
     for _ in 0..hops {
         for batch in &mut held {
-            // What a systematic node holds goes out as it came, combinations only after that.
+            // A systematic node forwards its packets unchanged and sends combinations only
+            // afterwards.
             let packets = if recodes { BATCH_SIZE } else { batch.rank() };
             *batch = line::hop(&mut relay, batch, packets, loss, random);
         }
@@ -53,24 +54,24 @@ pub struct Decoders {
     belief_propagation: Decoder,
 }
 
-/// What became of a block: shares of its source symbols.
+/// Outcome for a block: shares of its source symbols.
 #[derive(Copy, Clone)]
 pub struct Decoded {
     /// Decoded by inactivation.
     pub inactivation: f64,
-    /// Decoded by belief propagation alone.
+    /// Decoded by belief propagation only.
     pub belief_propagation: f64,
 }
 
 impl Decoded {
-    /// 1 if inactivation decoded the whole block, else 0.
+    /// 1 if inactivation decoded the whole block, otherwise 0.
     pub fn is_whole(&self) -> f64 {
         f64::from(u8::from(self.inactivation >= 1.0))
     }
 }
 
 impl Decoders {
-    /// Decoders for blocks of up to so many symbols, from up to so many batches.
+    /// Decoders for up to `source_symbols_max` symbols and `batches_max` batches per block.
     pub fn new(source_symbols_max: usize, batches_max: usize) -> Decoders {
         let limits = Limits { batches_max, ..Limits::of(source_symbols_max, BATCH_SIZE) };
         Decoders {
@@ -79,11 +80,11 @@ impl Decoders {
         }
     }
 
-    /// Decodes a block from batches numbered from `first_id` on. `code` makes the same code each
+    /// Decodes a block from batches numbered from `first_id` on. `code` returns the same code each
     /// time.
     ///
     /// # Errors
-    /// There is no such code.
+    /// If there is no such code.
     pub fn decode(
         &mut self,
         code: impl Fn() -> Result<Code, ParamsError>,

@@ -1,8 +1,9 @@
 //! Bursts of loss, and what interleaving makes of them.
 //!
 //! Losses follow the Gilbert-Elliott model (all packets are lost in the bad state, none in the good
-//! one). At depth d the packets of d batches take turns. Lines are our own theory, exact; crosses
-//! run real nodes, d batches at a time, over one channel that goes on from one group to the next.
+//! one). At depth d the packets of d batches take turns. Lines are this project's theory, exact;
+//! crosses run real nodes, d batches at a time, over one channel whose state carries over from one
+//! group to the next.
 
 use rand_chacha::ChaCha8Rng;
 use recoded_code::theory::{self, LossModel, Recoding};
@@ -13,7 +14,7 @@ use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Styl
 use crate::figures::line::{Holding, Relay, uniform};
 use crate::figures::work::{Mean, Work};
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "burst-interleaving";
 
 /// Computes it.
@@ -33,7 +34,7 @@ pub fn compute(work: Work) -> Result<Figure, BenchError> {
         let (loss, burst, depth) = cells[task / replicas];
         simulate(loss, burst, depth, random)
     });
-    // Batches in a row share bursts: what varies independently are the means of whole replicas.
+    // Consecutive batches share bursts: only the means of whole replicas are independent.
     let means: Vec<Mean> =
         results.chunks(replicas).map(|chunk| chunk.iter().copied().collect()).collect();
     let panels = LOSSES.map(|loss| {
@@ -64,8 +65,7 @@ fn panel(loss: f64, cells: &[(usize, usize, Mean)], replicas: usize) -> Panel {
         for (_, depth, mean) in cells.iter().filter(|cell| cell.0 == burst) {
             let (x, expected) = (*depth as f64, expected(loss, burst, *depth));
             let estimate = mean.estimate();
-            // The other program estimates as well, from as many batches as a number of replicas
-            // here.
+            // The reference is an estimate, too, from as many batches as a number of replicas here.
             let share = ORACLE_BATCHES / (replicas * REPLICA_BATCHES) as f64;
             let oracle = oracle(loss, burst, *depth)
                 .map(|value| Reference::oracle(value).with_error(estimate.1 / share.sqrt()));
@@ -141,7 +141,7 @@ impl Channel {
     }
 }
 
-/// What an independent program found, with rank = min(rank before, packets that arrive).
+/// Value from an independent program, with rank = min(previous rank, packets that arrive).
 fn oracle(loss: f64, burst: usize, depth: usize) -> Option<f64> {
     let lines = LOSSES.iter().position(|listed| *listed == loss)?;
     let line = BURSTS.iter().position(|listed| *listed == burst)?;
@@ -169,7 +169,7 @@ const ORACLE: [[[f64; 6]; 4]; 2] = [
         [0.173, 0.266, 0.387, 0.504, 0.588, 0.629],
     ],
 ];
-/// Batches behind each of these.
+/// Batches behind each of these values.
 const ORACLE_BATCHES: f64 = 6000.0;
 
 /// Replicas per cross, and batches in each: whole groups at every depth.

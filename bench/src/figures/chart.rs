@@ -1,4 +1,4 @@
-//! Draws a figure: panels side by side, ours as lines and dots, references as rings.
+//! Draws a figure: panels side by side, results as lines and dots, references as rings.
 //!
 //! ```text
 //!  title
@@ -38,7 +38,7 @@ pub fn draw(figure: &Figure) -> String {
     page.finish()
 }
 
-/// Names of all series, each once, with how they are drawn; crosses only where there is no line.
+/// Names of all series, each once, with their styles; crosses only if there is no line.
 fn names(figure: &Figure) -> Vec<(&str, Style)> {
     let mut names: Vec<(&str, Style)> = Vec::new();
     for series in figure.panels.iter().flat_map(|panel| &panel.series) {
@@ -123,8 +123,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Columns of all series that have them, side by side at each place. References are columns
-    /// too.
+    /// Columns of all series with columns, side by side at each place. References are columns too.
     fn bars(&self, page: &mut Page, names: &[(&str, Style)]) {
         let bars: Vec<&Series> =
             self.panel.series.iter().filter(|series| series.style == Style::Bars).collect();
@@ -149,12 +148,12 @@ impl Frame<'_> {
     }
 }
 
-/// Own theory and neighbours are drawn already; what others found is a ring.
+/// This project's theory and neighbouring points are drawn already; other references are rings.
 fn is_ring(from: From) -> bool {
     matches!(from, From::Paper | From::Oracle)
 }
 
-/// Where a value lies between the first tick and the last, from 0 to 1.
+/// Position of a value between the first tick and the last, from 0 to 1.
 fn share(axis: &Axis, value: f64) -> f64 {
     let (Some(&first), Some(&last)) = (axis.ticks.first(), axis.ticks.last()) else { return 0.0 };
     if last <= first {
@@ -162,7 +161,7 @@ fn share(axis: &Axis, value: f64) -> f64 {
     }
     match axis.scale {
         Scale::Linear if axis.names.is_empty() => (value - first) / (last - first),
-        // Names stand in the middle of their share of the axis.
+        // Names are centred in their share of the axis.
         Scale::Linear => (value - first + 0.5) / (last - first + 1.0),
         Scale::Log => (value.max(first) / first).ln() / (last / first).ln(),
     }
@@ -185,7 +184,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Right of the panels: who is who.
+/// Draws the legend to the right of the panels.
 fn legend(page: &mut Page, left: f64, figure: &Figure, names: &[(&str, Style)]) {
     let mut y = TOP + 8.0;
     let mut entry = |page: &mut Page, words: &str, mark: &dyn Fn(&mut Page, f64)| {
@@ -233,7 +232,7 @@ const PANEL: (f64, f64) = (400.0, 270.0);
 const GAP: (f64, f64) = (84.0, 84.0);
 /// Room for the legend.
 const LEGEND: f64 = 210.0;
-/// What the numbers over columns take; those of narrower ones stand upright.
+/// Column width below which the numbers over columns are drawn vertically.
 const WORDS_WIDTH: f64 = 16.0;
 /// Between the edge of a panel and its first and last place.
 const INSET: f64 = 12.0;

@@ -1,9 +1,9 @@
-//! Why some numbers are not within their tolerance, or near its edge: known reasons, each for the
-//! rows it explains.
+//! Known reasons for numbers outside or at the edge of their tolerance, each with the rows it
+//! explains.
 
 use crate::figures::figure::{From, Point, Reference};
 
-/// Where a number stands.
+/// Position of a number.
 pub struct Place<'a> {
     /// Name of the figure.
     pub figure: &'a str,
@@ -22,7 +22,7 @@ struct Known {
     note: &'static str,
 }
 
-/// What is known about a number: the reason if it is not within its tolerance, else a remark.
+/// Explanation of a number: the reason if it is outside its tolerance, otherwise a remark.
 pub fn note(
     place: &Place<'_>,
     point: &Point,
@@ -36,7 +36,7 @@ pub fn note(
     known.find(says).map(|known| known.note)
 }
 
-/// `finite_length` tests that what is said about graphs holds.
+/// Known deviations. Tests of `finite_length` check the statements about graphs.
 const KNOWN: [Known; 4] = [
     Known {
         figure: "finite-length",

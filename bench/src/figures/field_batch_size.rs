@@ -1,4 +1,4 @@
-//! Field and batch size: what is left of the rank once coding vectors are paid for.
+//! Field and batch size: the rank left after subtracting coding vectors.
 //!
 //! Packets hold 1400 bytes of vector and symbol. Larger fields lose less rank, longer vectors more
 //! bytes: net = E[rank] / M * (1400 - vector bytes) / 1400, after ten hops with systematic
@@ -13,7 +13,7 @@ use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Styl
 use crate::figures::line::{self, Holding, Relay};
 use crate::figures::work::{Mean, Work, merged};
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "field-batch-size";
 
 /// Computes it.

@@ -1,8 +1,8 @@
-//! What a figure is: panels of series of points, and what the points are held against.
+//! A figure: panels of series of points, and their reference values.
 //!
-//! One structure yields drawing, CSV and JSON, so that they cannot differ. A point that has a
-//! reference (what a paper printed, what an independent program computed, what our own theory says)
-//! gets a verdict (`verdict.rs`); the others are drawn only.
+//! One structure yields drawing, CSV and JSON, so they cannot differ. A point that has a reference
+//! (printed in a paper, computed by an independent program or by this project's theory) gets a
+//! verdict (`verdict.rs`); the others are only drawn.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ use serde::Serialize;
 pub struct Figure {
     /// File name without ending, and name on the command line.
     pub name: &'static str,
-    /// One line for people.
+    /// Title, one line.
     pub title: String,
-    /// What the references are.
+    /// Source of the references.
     pub source: &'static str,
-    /// What was computed, and with how much of it.
+    /// Subject of the computation, and its number of runs.
     pub about: String,
     /// One chart each.
     pub panels: Vec<Panel>,
@@ -28,20 +28,20 @@ pub struct Panel {
     pub x: Axis,
     /// Vertical axis.
     pub y: Axis,
-    /// What is drawn. The same name in two panels has the same colour.
+    /// Series to draw. The same name in two panels has the same colour.
     pub series: Vec<Series>,
 }
 
 /// An axis.
 #[derive(Clone)]
 pub struct Axis {
-    /// What it counts, with its unit.
+    /// Quantity, with its unit.
     pub label: &'static str,
     /// How values become places.
     pub scale: Scale,
-    /// Where it is marked.
+    /// Marked values.
     pub ticks: Vec<f64>,
-    /// What the marks say; the numbers themselves if empty.
+    /// Labels of the marks; the numbers themselves if empty.
     pub names: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ impl Axis {
 
 /// Points that belong together.
 pub struct Series {
-    /// What it is called.
+    /// Display name.
     pub name: String,
     /// How it is drawn.
     pub style: Style,
@@ -89,7 +89,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// Its name in a table, where nothing else says what is Monte Carlo.
+    /// Name in a table, which must also mark Monte Carlo series.
     pub fn label(&self) -> String {
         match self.style {
             Style::Crosses => format!("{}, Monte Carlo", self.name),
@@ -103,7 +103,7 @@ impl Series {
 pub enum Style {
     /// A line; with dots where its points are estimates.
     Line,
-    /// Crosses: Monte Carlo beside a line of the same name, whose colour they share.
+    /// Crosses: Monte Carlo results in the colour of the line with the same name.
     Crosses,
     /// Grey and dashed: for orientation.
     Context,
@@ -118,9 +118,9 @@ pub struct Point {
     pub x: f64,
     /// How much.
     pub ours: f64,
-    /// Standard error of `ours`; 0 where it is exact.
+    /// Standard error of `ours`; 0 if exact.
     pub standard_error: f64,
-    /// What it is held against.
+    /// Values to compare it with.
     pub references: Vec<Reference>,
 }
 
@@ -141,14 +141,14 @@ impl Point {
         self
     }
 
-    /// The same, held against `reference` if there is one.
+    /// The same, compared with `reference` if there is one.
     pub fn against_any(mut self, reference: Option<Reference>) -> Point {
         self.references.extend(reference);
         self
     }
 }
 
-/// A number that ours is held against.
+/// A number to compare `ours` with.
 #[derive(Clone)]
 pub struct Reference {
     /// Whose.
@@ -157,9 +157,9 @@ pub struct Reference {
     pub value: f64,
     /// Its own standard error, where it is an estimate itself.
     pub standard_error: f64,
-    /// Whether ours should be equal.
+    /// Expected relation of `ours` to it.
     pub relation: Relation,
-    /// How far ours may be off whatever the errors.
+    /// Allowed deviation regardless of the errors.
     pub margin: f64,
 }
 
@@ -174,12 +174,12 @@ impl Reference {
         Reference::of(From::Oracle, value)
     }
 
-    /// Computed by our own theory.
+    /// Computed by this project's theory.
     pub fn theory(value: f64) -> Reference {
         Reference::of(From::Theory, value)
     }
 
-    /// A target of ours, to be met within its errors.
+    /// A target of this project, to be met within its errors.
     pub fn target(value: f64) -> Reference {
         Reference::of(From::Target, value).with_margin(0.0)
     }
@@ -194,7 +194,7 @@ impl Reference {
         Reference { from, value, standard_error, relation: Relation::Equal, margin }
     }
 
-    /// The same with a standard error of its own.
+    /// The same with a separate standard error.
     pub fn with_error(self, standard_error: f64) -> Reference {
         Reference { standard_error, ..self }
     }
@@ -204,12 +204,12 @@ impl Reference {
         Reference { margin, ..self }
     }
 
-    /// A bound: ours should not be below.
+    /// A lower bound on `ours`.
     pub fn at_least(self) -> Reference {
         Reference { relation: Relation::AtLeast, ..self }
     }
 
-    /// How far off ours may be: one point, or so many standard errors of both.
+    /// Allowed deviation: one percentage point, or `errors` standard errors of both.
     pub fn tolerance(&self, point: &Point, errors: f64) -> f64 {
         self.margin.max(errors * self.standard_error.hypot(point.standard_error))
     }
@@ -217,7 +217,7 @@ impl Reference {
     pub fn is_met(&self, point: &Point, errors: f64) -> bool {
         let difference = point.ours - self.value;
         let off = if self.relation == Relation::AtLeast { -difference } else { difference.abs() };
-        // Values that are printed to three digits lie exactly at the edge now and then.
+        // Values printed to three digits sometimes lie exactly at the edge.
         off <= self.tolerance(point, errors) + 1e-12
     }
 }
@@ -234,11 +234,11 @@ pub enum From {
     Theory,
     /// Another series.
     Series,
-    /// What we set out to reach.
+    /// A target of this project.
     Target,
 }
 
-/// How ours should relate to a reference.
+/// Expected relation of `ours` to a reference.
 #[derive(Copy, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {
@@ -248,7 +248,7 @@ pub enum Relation {
     AtLeast,
 }
 
-/// One point of a hundred: what tables are trusted to.
+/// One percentage point: the trusted precision of tables.
 pub const POINT: f64 = 0.01;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Blocks of finite length: what three graphs decode of them, and how much rank our profiles need.
+//! Blocks of finite length: how much three graphs decode, and how much rank the profiles need.
 //!
-//! 20 batches of 16 over ten hops that lose 10 % bring a rank of about 248. A structured graph
-//! covers every symbol equally often; the same degrees placed at random, or degrees that are
-//! optimal for blocks without end, leave symbols out. What our own profiles need is in the last
-//! panel.
+//! 20 batches of 16 over ten hops that lose 10 % deliver a rank of about 248. A structured graph
+//! covers every symbol equally often. The same degrees placed at random, or degrees that are
+//! optimal for infinite blocks, leave symbols uncovered. The last panel shows the rank that this
+//! project's profiles need.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
@@ -15,7 +15,7 @@ use crate::figures::blocks::{self, BATCH_SIZE, Decoded, Decoders, LOSS, Nothing}
 use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
 use crate::figures::work::{Mean, Work, merged};
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "finite-length";
 
 /// Computes it.
@@ -107,11 +107,11 @@ enum Graph {
     Structured,
     /// Random, with degrees that are optimal for long blocks.
     Optimal,
-    /// Random, with such degrees of ours: up to 256.
+    /// Random, with this project's variant of the optimal degrees: up to 256.
     Family,
     /// Random, with the paper's row degrees.
     SameDegrees,
-    /// Cyclically shifted, with our row degrees.
+    /// Cyclically shifted, with this project's row degrees.
     Ours,
 }
 
@@ -143,7 +143,7 @@ impl Graph {
     }
 }
 
-/// Whole blocks over the rank received, for the profiles that are meant to need no more than that.
+/// Whole blocks over the rank received, for the profiles designed to need no more than that.
 fn rank_panel(work: Work) -> Result<Panel, BenchError> {
     let runs = work.runs(RANK_RUNS);
     let results = work.map("finite-length, rank", runs, |_, random| rank_run(random));
@@ -211,8 +211,8 @@ const PAPER_DISTRIBUTION: [(u16, u32); 6] = [
     (27, u32::MAX),
 ];
 
-/// Optimal for blocks without end, ranks after ten hops and degrees of any size, as the independent
-/// program computed and used it.
+/// Optimal for infinite blocks, ranks after ten hops and degrees of any size, as computed and used
+/// by the independent program.
 #[rustfmt::skip]
 const OPTIMAL_DISTRIBUTION: [(u16, u32); 25] = [
     (14, 0x135022c7), (15, 0x3c727aaa), (18, 0x4575b674), (19, 0x6936269f),
@@ -250,7 +250,7 @@ const ORACLE_SAME_DEGREES: [[f64; MEASURES]; 5] = [
     [0.7915, 0.7999, 0.0],
     [0.7669, 0.7799, 0.0],
 ];
-/// Runs behind each of these.
+/// Runs behind each of these values.
 const ORACLE_RUNS: f64 = 200.0;
 
 const RUNS: usize = 2000;

@@ -1,5 +1,5 @@
-//! A line of nodes that recode one batch, on coding vectors alone: what every figure about hops
-//! runs.
+//! A line of nodes that recode one batch, on coding vectors only: the basis of every figure about
+//! hops.
 //!
 //! ```text
 //!  Holding --packets--> losses --arrivals--> Elimination --innovative--> Holding of the next node
@@ -19,7 +19,7 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// What the source holds: every coded symbol of a batch of `size`.
+    /// State of the source: every coded symbol of a batch of `size`.
     pub fn source(size: usize) -> Holding {
         let mut rows = vec![0; size * size];
         (0..size).for_each(|index| rows[index * size + index] = 1);
@@ -62,8 +62,8 @@ impl Relay {
         }
     }
 
-    /// What the next node holds once this one, holding `held`, has sent as many packets as
-    /// `arrives` has entries, each of which says whether a packet gets there.
+    /// State of the next node after this one, in state `held`, sends one packet per entry of
+    /// `arrives`. An entry is true if its packet arrives.
     pub fn send(
         &mut self,
         held: &Holding,
@@ -80,7 +80,7 @@ impl Relay {
         next
     }
 
-    /// The coding vectors of all packets that get there, redundant ones included.
+    /// The coding vectors of all packets that arrive, redundant ones included.
     pub fn packets(
         &mut self,
         held: &Holding,
@@ -135,7 +135,7 @@ pub fn uniform(random: &mut ChaCha8Rng) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// What crosses a hop that loses packets independently when `packets` packets are sent.
+/// Symbols that cross a hop with independent losses when `packets` packets are sent.
 pub fn hop(
     relay: &mut Relay,
     held: &Holding,

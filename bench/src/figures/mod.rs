@@ -1,4 +1,4 @@
-//! `bench figures`: figures of papers and of theory, regenerated, beside what they should be.
+//! `bench figures`: regenerates figures of papers and of theory and compares them with references.
 //!
 //! ```text
 //!  one module per figure --Work--> Figure: panels, series, points, references
@@ -78,10 +78,10 @@ pub struct Options {
     seed: u64,
 }
 
-/// Draws what was asked for.
+/// Draws the requested figures.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let share = if options.quick { QUICK_SHARE } else { options.share };
     let work = Work { seed: options.seed, share };
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     }
 }
 
-/// Says what is outside its tolerance.
+/// Prints the numbers outside their tolerance.
 fn print_outside(figure: &Figure, work: Work) {
     let rows = figure.rows(work.errors_allowed());
     for row in rows.iter().filter(|row| row.within == Some(false)) {

@@ -1,4 +1,4 @@
-//! What a figure leaves behind: SVG, CSV, JSON, and an index of all of them.
+//! Output of a figure: SVG, CSV, JSON, and an index of all figures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -22,20 +22,20 @@ pub struct Summary {
     pub name: &'static str,
     /// Its title.
     pub title: String,
-    /// What it is held against.
+    /// Source of the references.
     pub source: &'static str,
     /// Comparisons.
     pub rows: usize,
-    /// Of these, within their tolerance.
+    /// Comparisons within their tolerance.
     pub within: usize,
-    /// Of those that are not, with a known reason.
+    /// Comparisons outside it with a known reason.
     pub explained: usize,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
 }
 
 impl Summary {
-    /// Comparisons outside their tolerance for which no reason is known.
+    /// Number of comparisons outside their tolerance without a known reason.
     pub fn unexplained(&self) -> usize {
         self.rows - self.within - self.explained
     }
@@ -116,7 +116,7 @@ pub fn write_index(
     put(&folder.join("README.md"), readme(summaries, work, machine).as_bytes())
 }
 
-/// The index for people.
+/// The index for readers.
 fn readme(summaries: &[Summary], work: Work, machine: &Machine) -> String {
     let mut text = format!(
         "# figures\n\nWritten by `cargo run --release -p bench -- figures all`; `../../README.md` says what \
@@ -142,7 +142,7 @@ fn readme(summaries: &[Summary], work: Work, machine: &Machine) -> String {
     text
 }
 
-/// What there is of a point without reference.
+/// JSON of a point without reference.
 fn bare(row: &Row) -> Value {
     let Row { panel, series, x, ours, standard_error, .. } = row;
     json!({
@@ -155,8 +155,8 @@ fn pretty(document: &Value) -> Result<String, BenchError> {
     text.map_err(BenchError::os("forming JSON"))
 }
 
-/// An object, and lists after what it has: one line per element, which keeps files short and their
-/// differences readable.
+/// An object, with lists after its other members: one line per element, which keeps files short and
+/// diffs readable.
 fn with_lists(object: &str, lists: &[(&str, &[Value])]) -> String {
     let mut text = object.trim_end_matches("\n}").to_owned();
     for (name, list) in lists {

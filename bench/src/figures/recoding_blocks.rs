@@ -1,9 +1,9 @@
-//! What recoding does for whole blocks: 20 batches over 1 to 20 hops, with nodes that recode and
+//! Effect of recoding on whole blocks: 20 batches over 1 to 20 hops, with nodes that recode and
 //! with nodes that forward.
 //!
 //! 192 source symbols in batches of 16, cyclic-shift codes with the paper's row degrees and with
-//! ours, inactivation. No code can decode a block of which less rank arrives: that bound is our
-//! theory.
+//! this project's, inactivation decoding. No code can decode a block if less rank arrives than it
+//! has symbols: the theory computes that bound.
 
 use rand_chacha::ChaCha8Rng;
 use recoded_code::bats::{Code, PAPER_ROW_DEGREES, ParamsError, Profile};
@@ -16,7 +16,7 @@ use crate::figures::blocks::{self, BATCH_SIZE, Decoders};
 use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
 use crate::figures::work::{Mean, Work, merged};
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "recoding-blocks";
 
 /// Computes it.
@@ -77,7 +77,7 @@ fn panel(loss: usize, measure: usize, means: &[Mean]) -> Panel {
                 let mean = &means[(first + place) * MEASURES + measure];
                 let reference = match (degrees, measure) {
                     (0, _) => oracle(loss, recodes, hops, measure),
-                    // Ours need no more than the rank.
+                    // These codes need no more than the rank.
                     (_, WHOLE) => Some(Reference::theory(enough_rank(LOSSES[loss], recodes, hops))),
                     _ => None,
                 };
@@ -105,7 +105,7 @@ fn panel(loss: usize, measure: usize, means: &[Mean]) -> Panel {
 
 /// Probability that as much rank arrives as the block has symbols.
 fn enough_rank(loss: f64, recodes: bool, hops: usize) -> f64 {
-    // Without recoding a line loses what one hop would lose.
+    // Without recoding, a line acts like one hop with the combined loss.
     let lost = 1.0 - (1.0 - loss).powi(hops as i32);
     let line = if recodes { vec![loss; hops] } else { vec![lost] };
     let line: Vec<LossModel> = line.into_iter().map(LossModel::independent).collect();
@@ -119,7 +119,7 @@ fn oracle(loss: usize, recodes: bool, hops: usize, measure: usize) -> Option<Ref
     let place = ORACLE_HOPS.iter().position(|listed| *listed == hops)?;
     let value = ORACLE[loss][usize::from(!recodes)][place][measure];
     let more = (value * ORACLE_RUNS + 1.0) / (ORACLE_RUNS + 2.0);
-    // Of shares of symbols this is the largest error that there can be; of blocks, the error.
+    // For shares of symbols this is an upper bound on the error; for blocks, the error.
     let error = (more * (1.0 - more) / (ORACLE_RUNS + 2.0)).sqrt();
     Some(Reference::oracle(value).with_error(error))
 }
@@ -128,7 +128,7 @@ const SYMBOLS: usize = 192;
 const BATCHES: usize = 20;
 const HOPS: usize = 20;
 const LOSSES: [f64; 2] = [0.1, 0.2];
-/// Hops whose blocks are decoded.
+/// Numbers of hops after which blocks are decoded.
 const LISTED: [usize; 11] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20];
 /// Symbols, whole blocks.
 const MEASURES: usize = 2;
@@ -150,5 +150,5 @@ const ORACLE: [[[[f64; MEASURES]; 8]; 2]; 2] = [
         [[1.0, 1.0], [0.9104, 0.77], [0.0057, 0.0], [0.0006, 0.0], [0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2]],
     ],
 ];
-/// Runs behind each of these.
+/// Runs behind each of these values.
 const ORACLE_RUNS: f64 = 100.0;

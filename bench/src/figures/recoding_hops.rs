@@ -1,10 +1,10 @@
 //! Expected rank against hops: with recoding at every node, with adaptive recoding, and without
 //! any.
 //!
-//! Every node sends on average M packets per batch, whatever it received (one series: as many more
-//! as the hop loses, which then count as sent); each hop loses a packet in ten or in five. Lines
-//! are our own theory, exact; crosses run real nodes (`line`), with the tables that the theory of
-//! adaptive recoding gives.
+//! Every node sends on average M packets per batch, regardless of how many it received. In one
+//! series a node also sends extra packets to cover the hop's losses; these count as sent. Each hop
+//! has a loss rate of 10 % or 20 %. Lines are this project's theory, exact; crosses run real nodes
+//! (`line`), with the tables that the theory of adaptive recoding yields.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
@@ -17,7 +17,7 @@ use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Styl
 use crate::figures::line::{self, Holding, Relay};
 use crate::figures::work::{Mean, Work, merged};
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "recoding-hops";
 
 /// Computes it.
@@ -90,7 +90,7 @@ struct Scheme {
     is_adaptive: bool,
     /// Sends M packets for each that arrives, not M packets.
     makes_up_for_loss: bool,
-    /// Expected rank by listed hop, at 10 % and 20 % loss, as an independent program has it.
+    /// Expected rank by listed hop, at 10 % and 20 % loss, from an independent program.
     oracles: [&'static [f64]; 2],
 }
 
@@ -101,9 +101,9 @@ impl Scheme {
     }
 }
 
-/// What the nodes of a line send, and what theory expects behind each.
+/// Packets sent by the nodes of a line, and the rank that theory expects behind each.
 struct Plan {
-    /// Packets per batch and hop, on average: what ranks are divided by.
+    /// Packets per batch and hop, on average: the divisor of ranks.
     packets: f64,
     tables: Vec<RecodingTable>,
     expected: Vec<f64>,

@@ -1,4 +1,4 @@
-//! How many random symbols beyond n a receiver of n symbols needs, by field.
+//! Number of random symbols beyond n that a receiver of n symbols needs, by field.
 //!
 //! A vector is innovative to a receiver that lacks D of n with probability 1 - q^-D. Hence
 //!
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Systematic over one hop that loses e: the same sum for the L symbols that are lost, L binomial.
-//! Beside it Monte Carlo through the elimination that the decoders use.
+//! Compared with Monte Carlo through the decoders' elimination.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
@@ -20,7 +20,7 @@ use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Styl
 use crate::figures::line::survives;
 use crate::figures::work::{Mean, Work, merged};
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "rlnc-overhead";
 
 /// Computes it.
@@ -42,7 +42,7 @@ pub fn compute(work: Work) -> Result<Figure, BenchError> {
     })
 }
 
-/// Expected number of symbols too many, by field.
+/// Expected number of redundant symbols, by field.
 fn extra_panel(simulated: &[Vec<Mean>]) -> Panel {
     let kinds =
         [("all coded", None), ("systematic, 10 %", Some(0.1)), ("systematic, 20 %", Some(0.2))];
@@ -113,7 +113,7 @@ fn full_rank(field: FieldOrder, extra: usize) -> f64 {
     (1..=SIZE).map(|i| 1.0 - order.powi(-((i + extra) as i32))).product()
 }
 
-/// Extra symbols of the three kinds, then whether 0, 1, 2, 3 extra symbols are enough.
+/// Extra symbols of the three kinds, then whether 0, 1, 2, 3 extra symbols suffice.
 fn simulate(field: FieldOrder, runs: usize, random: &mut ChaCha8Rng) -> Vec<Mean> {
     let mut elimination = Elimination::new(SIZE);
     let mut means = vec![Mean::default(); 3 + EXTRAS];
@@ -135,7 +135,7 @@ fn simulate(field: FieldOrder, runs: usize, random: &mut ChaCha8Rng) -> Vec<Mean
     means
 }
 
-/// Redundant symbols among random ones until nothing is missing.
+/// Redundant symbols among random ones until the generation is complete.
 fn redundant(elimination: &mut Elimination, field: FieldOrder, random: &mut ChaCha8Rng) -> usize {
     let mut vector = [0; SIZE];
     let mut redundant = 0;
@@ -169,7 +169,7 @@ const ORACLE_FULL: [[f64; EXTRAS]; 4] = [
     [0.996_078, 0.999_985, 1.000_000, 1.000_000],
 ];
 
-/// What printed digits leave open.
+/// Rounding error of the printed digits.
 const PRINTED: f64 = 0.000_06;
 
 /// Generations per field.

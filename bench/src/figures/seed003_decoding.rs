@@ -3,9 +3,9 @@
 //!
 //! Experiment 1: 20 batches, 1 to 20 hops. Experiment 2: 10 hops, more and more batches. Batches of
 //! 16, 10 % loss per hop, the paper's row degrees, 500 runs, two decoders. The paper's number of
-//! source symbols is missing from the text that we have: 192 is what independent tables use, 256
-//! what the paper calls frequently used. The supports of its base graph are not published either;
-//! ours are.
+//! source symbols is missing from the available text: 192 is the number in independent tables, 256
+//! the one the paper calls frequently used. The supports of its base graph are not published
+//! either, so this project's are used.
 
 use recoded_code::bats::{Code, PAPER_ROW_DEGREES, ParamsError, Profile};
 use recoded_code::theory::batches::BatchCount;
@@ -17,9 +17,9 @@ use crate::figures::blocks::{self, BATCH_SIZE, Decoded, Decoders, LOSS};
 use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
 use crate::figures::work::{Mean, Work, merged};
 
-/// What Fig. 8 is called.
+/// Name of Fig. 8.
 pub const NAME_8: &str = "seed003-fig8";
-/// What Fig. 9 is called.
+/// Name of Fig. 9.
 pub const NAME_9: &str = "seed003-fig9";
 
 /// Computes Fig. 8: over hops.
@@ -78,7 +78,7 @@ fn about(runs: usize) -> String {
     )
 }
 
-/// One run of everything: per variant and place, what each decoder has and whether all is decoded.
+/// One run of everything: per variant and place, each decoder's share and whether all is decoded.
 fn run(
     mut decode: impl FnMut(&Variant, usize) -> Result<Decoded, BenchError>,
     places: &[usize],
@@ -99,7 +99,7 @@ fn run(
 struct Variant {
     symbols: usize,
     bits: u8,
-    /// The paper's row degrees, or our own.
+    /// Uses the paper's row degrees instead of this project's.
     is_paper: bool,
 }
 
@@ -166,7 +166,7 @@ impl Grid {
         let estimate = self.estimate(variant, place, measure);
         let point = Point::estimate(place as f64, estimate);
         let full = Variant { bits: 8, ..*variant };
-        // "Nearly identical": what the paper says of two bits and more.
+        // "Nearly identical" is the paper's claim for two bits and more.
         let claim = (variant.is_paper && matches!(variant.bits, 2 | 4))
             .then(|| Reference::other_series(self.estimate(&full, place, measure)));
         point.against_any(claim).against_any(self.oracle(variant, place, measure))
@@ -191,13 +191,13 @@ impl Grid {
             _ => return None,
         };
         let more = (value * ORACLE_RUNS + 1.0) / (ORACLE_RUNS + 2.0);
-        // Of shares of symbols this is the largest error that there can be; of blocks, the error.
+        // For shares of symbols this is an upper bound on the error; for blocks, the error.
         let error = (more * (1.0 - more) / (ORACLE_RUNS + 2.0)).sqrt();
         let error = if measure == 0 { 0.0 } else { error };
         Some(Reference::oracle(value).with_error(error))
     }
 
-    /// Probability that as much rank arrives as the block has symbols: no code can do better.
+    /// Probability that as much rank arrives as the block has symbols, an upper bound for any code.
     fn enough_rank(&self, symbols: usize) -> Series {
         let field = FieldOrder::TwoFiftySix;
         let ranks = theory::rank_distributions(
@@ -269,7 +269,7 @@ const ORACLE_BITS: [(u8, usize, f64); 9] = [
     (4, 5, 1.0),
     (4, 10, 1.0),
 ];
-/// Runs behind each of these.
+/// Runs behind each of these values.
 const ORACLE_RUNS: f64 = 200.0;
 
 const RUNS: usize = 500;

@@ -9,9 +9,9 @@
 //!  (10) P(d, M - 1) / P(d, M) for one lost column       (11) P(d, M - 2) / P(d, M) for two
 //! ```
 //!
-//! The paper plots (10) and (11); the formulas themselves are missing from the text that we have,
-//! and are derived here from the proof around them. A quotient of two lower bounds is not proved to
-//! be a bound; Monte Carlo says that it is one.
+//! The paper plots (10) and (11). The formulas themselves are missing from the available text and
+//! are derived here from the proof around them. A quotient of two lower bounds is not proved to be
+//! a bound; Monte Carlo shows that it is one.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
@@ -21,7 +21,7 @@ use crate::error::BenchError;
 use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
 use crate::figures::work::{Mean, Work, merged};
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "seed003-fig7";
 
 /// Computes it.
@@ -100,7 +100,7 @@ fn full_rank(bits: u8, degree: usize, columns: usize) -> f64 {
     (0..degree).map(|row| 1.0 - elements.powi(row as i32 - columns as i32)).product()
 }
 
-/// How often generators of full rank keep it when the last symbol, or the last two, are lost.
+/// Share of full-rank generators that keep it when the last symbol, or the last two, are lost.
 fn simulate(bits: u8, degree: usize, runs: usize, random: &mut ChaCha8Rng) -> Vec<Mean> {
     let mut elimination = Elimination::new(degree);
     let mut column = vec![0; degree];
@@ -126,11 +126,11 @@ fn simulate(bits: u8, degree: usize, runs: usize, random: &mut ChaCha8Rng) -> Ve
     kept
 }
 
-/// What an independent program found, from 20,000 generators each.
+/// Value from an independent program, from 20,000 generators each.
 fn oracle(bits: u8, degree: usize, lost: usize) -> Option<Reference> {
     let row = ORACLE.iter().find(|row| (row.0, row.1) == (bits, degree))?;
     let share = [row.2, row.3][lost - 1];
-    // As for our own shares: two more runs, one at either end.
+    // As for the computed shares: two more runs, one at either end.
     let share_of_more = (share * 20_000.0 + 1.0) / 20_002.0;
     let error = (share_of_more * (1.0 - share_of_more) / 20_002.0).sqrt();
     Some(Reference::oracle(share).with_error(error))
@@ -143,7 +143,7 @@ const DEGREES: [usize; 4] = [11, 12, 14, 14];
 const DISTINCT_DEGREES: [usize; 3] = [11, 12, 14];
 
 /// Mean bound after two losses by bits: 62 % is printed, the others were recovered from the paper's
-/// parameters by a program of others.
+/// parameters by an independent program.
 const RECOVERED: [(u8, f64); 5] = [(1, 0.620), (2, 0.845), (3, 0.930), (4, 0.967), (8, 0.998)];
 
 /// Bits, degree, share of full rank after one loss and after two.

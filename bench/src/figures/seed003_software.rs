@@ -1,10 +1,10 @@
 //! Sec. VI-C: software encoders of random and cyclic-shift BATS, on one core.
 //!
-//! The paper encodes 32 batches with look-up tables and no SIMD: 85 Mbit/s with random batches, 200
-//! with cyclically shifted ones. Ours run with a table as well, and with the fastest kernel of this
-//! machine, all in turns; rates are of coded symbols, medians of the rounds. Packet length and
-//! degree distribution of the paper are unknown: 1428 bytes, and degrees for inactivation decoding
-//! of ours. Its processor is an i7-10700.
+//! The paper encodes 32 batches with look-up tables and no SIMD, on an i7-10700: 85 Mbit/s with
+//! random batches, 200 with cyclically shifted ones. This benchmark runs with a table as well, and
+//! with the fastest kernel of this machine, all in turns. Rates are of coded symbols, medians of
+//! the rounds. The paper's packet length and degree distribution are unknown: this benchmark uses
+//! 1428 bytes and this project's degrees for inactivation decoding.
 
 use std::hint::black_box;
 
@@ -20,7 +20,7 @@ use crate::figures::work::Work;
 use crate::kernels::thread_seconds;
 use crate::median::median;
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "seed003-software";
 
 /// Computes it.
@@ -123,7 +123,7 @@ fn bars(name: &str, values: [Option<f64>; 2]) -> Series {
     Series { name: name.into(), style: Style::Bars, points: points.collect() }
 }
 
-/// The batches that are encoded. They are formed beforehand: a source repeats them block after
+/// The batches to encode. They are formed beforehand, because a source repeats them block after
 /// block.
 fn formed(code: &Code) -> Vec<Batch> {
     let form = |id| {
@@ -145,7 +145,7 @@ impl Encoder<'_> {
         forget_wide_registers();
         let start = thread_seconds();
         let mut symbols = 0;
-        // The fast kernel is done before the clock has moved: once more, until it has.
+        // The fast kernel may finish within one clock tick: repeat until the clock has moved.
         loop {
             for batch in batches {
                 let sources: Vec<&[u8]> = batch

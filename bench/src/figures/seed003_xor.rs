@@ -1,10 +1,10 @@
 //! Sec. V-C: XOR gates of a tile and bytes of generator ROM, by width of coefficients, counted.
 //!
-//! Algorithms 5 and 6 multiply bit by bit: a chain of partial multipliers, each of which adds the
-//! operand if a bit of the coefficient is set, and doubles the operand modulo the field's
-//! polynomial. The chain is built here from gates and evaluated for all operands; every gate that
-//! it uses is counted, and its product is checked against the field's. ROM is counted in generators
-//! of a real code.
+//! Algorithms 5 and 6 multiply bit by bit, in a chain of partial multipliers. Each adds the operand
+//! if a bit of the coefficient is set, and doubles the operand modulo the field's polynomial. The
+//! chain is built here from gates and evaluated for all operands. Every gate that it uses is
+//! counted, and its product is checked against the field's. ROM is counted in generators of a real
+//! code.
 //!
 //! ```text
 //!  a --+--[double]--+--[double]--+- ..     double: shift, XOR the polynomial if a bit falls out
@@ -20,13 +20,13 @@ use crate::figures::blocks::{self, BATCH_SIZE};
 use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
 use crate::figures::work::Work;
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "seed003-xor";
 
 /// Computes it.
 ///
 /// # Errors
-/// A code is refused, or the chain of gates multiplies wrongly.
+/// If a code is refused, or the chain of gates multiplies wrongly.
 pub fn compute(_: Work) -> Result<Figure, BenchError> {
     let mut gates = Vec::new();
     let mut simplified = Vec::new();
@@ -76,7 +76,7 @@ pub fn compute(_: Work) -> Result<Figure, BenchError> {
 enum Node {
     /// A constant.
     Zero,
-    /// A bit of what is multiplied, then of what is added to.
+    /// A bit of the operand, then of the accumulator.
     Input(usize),
     /// A node, if a bit of the coefficient is set.
     If { bit: u8, node: usize },
@@ -86,9 +86,9 @@ enum Node {
 
 /// Gates of a circuit.
 struct Gates {
-    /// Every one that the algorithm asks for.
+    /// All gates of the algorithm.
     all: usize,
-    /// Those that remain when constants are folded and unused outputs are left out.
+    /// Gates that remain after folding constants and removing unused outputs.
     needed: usize,
 }
 
@@ -134,7 +134,7 @@ impl MultiplyAdd {
         self.sum(shifted, taps)
     }
 
-    /// What it computes.
+    /// Evaluates the circuit.
     fn evaluate(&self, operand: u8, accumulator: u8, coefficient: u8) -> u8 {
         let inputs = u16::from_le_bytes([operand, accumulator]);
         let mut values = Vec::with_capacity(self.nodes.len());
@@ -151,7 +151,7 @@ impl MultiplyAdd {
     }
 
     fn gates(&self) -> Gates {
-        // Where a gate has a constant input, its other input stands for it.
+        // A gate with a constant input is replaced by its other input.
         let mut stands: Vec<usize> = Vec::with_capacity(self.nodes.len());
         for (index, node) in self.nodes.iter().enumerate() {
             stands.push(match *node {
@@ -199,7 +199,8 @@ fn count_tile(bits: u8) -> Result<Gates, BenchError> {
 
 /// Bytes of the generators of a base graph with the paper's row degrees.
 fn rom_bytes(bits: u8) -> Result<f64, BenchError> {
-    // The generators are the same for every width offered; other widths only pack them otherwise.
+    // The generators are the same for every supported width; other widths only pack them
+    // differently.
     let params = blocks::params(256, Profile::CyclicShift, 8);
     let code = Code::with_row_degrees(params, &PAPER_ROW_DEGREES)?;
     let rows = code.base_graph().map_or(0, |graph| graph.rows());
@@ -222,7 +223,7 @@ const TILE: usize = 8;
 const BITS: [u8; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 /// Gates per tile. 8704 and 2560 are printed; "approximately half" are 4608; the others follow from
-/// the paper's count by a program of others.
+/// the paper's count, by an independent program.
 const PAPER_GATES: [(u8, f64); 5] =
     [(1, 1536.0), (2, 2560.0), (3, 3584.0), (4, 4608.0), (8, 8704.0)];
 /// ROM bytes. 468 is printed; 1872 is the whole field's.

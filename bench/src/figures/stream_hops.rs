@@ -1,8 +1,8 @@
 //! Streams over hops: what a line carries, and what losses add to its delay, by what its nodes do.
 //!
-//! Nodes forward; or recode batches and send nothing again; or repair each hop by itself, as a
-//! stream does. No line carries more than its hops let through. Lines are our own theory; crosses
-//! run the pipeline itself in virtual time, with the bed of its own tests.
+//! Nodes forward, or recode batches without retransmitting, or repair each hop independently, as a
+//! stream does. No line carries more than its hops let through. Lines are this project's theory;
+//! crosses run the pipeline itself in virtual time, in its own test bed.
 
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
 use recoded_code::theory::stream::{StreamHop, StreamProfile, delays};
@@ -15,7 +15,7 @@ use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Styl
 use crate::figures::timed::{Line, Link, Load, MILLI, SECOND};
 use crate::figures::work::Work;
 
-/// What it is called.
+/// Name of the figure.
 pub const NAME: &str = "stream-hops";
 
 /// Computes it.
@@ -77,7 +77,7 @@ fn carried(measured: &[(Case, Measured)]) -> Panel {
     }
 }
 
-/// What 99 of 100 symbols take beyond the way itself.
+/// 99th percentile of the delay beyond propagation.
 fn late(round_trip: u64, measured: &[&(Case, Measured)]) -> Panel {
     let planned = delays(&[hop_of(round_trip); HOPS]);
     let model = LossModel::independent(LOSS);
@@ -88,7 +88,7 @@ fn late(round_trip: u64, measured: &[&(Case, Measured)]) -> Panel {
     let crosses = measured.iter().map(|(case, measured)| {
         let theory = &planned[case.hops - 1];
         let point = Point::exact(case.hops as f64, millis(measured.late));
-        // A point of a hundred more or less than 99, and how well times are known.
+        // One percentage point around the 99th percentile, and the precision of times.
         let slack = 0.3 + 0.05 * round_trip as f64;
         let (low, high) = (theory.quantile(0.98), theory.quantile(0.9975));
         let margin = slack + millis(high - low) / 2.0;
@@ -121,7 +121,7 @@ fn hops_axis() -> Axis {
     Axis::linear("hops", &[1.0, 2.0, 4.0, 6.0, 8.0])
 }
 
-/// A hop in theory: a report takes 0.1 ms of links and workers beside the way.
+/// A hop in theory: a report takes 0.1 ms in links and workers on top of propagation.
 fn hop_of(round_trip: u64) -> StreamHop {
     StreamHop::planned(
         LossModel::independent(LOSS),
@@ -141,7 +141,7 @@ struct Case {
     round_trip: u64,
 }
 
-/// What the pipeline did.
+/// Measurements of the pipeline.
 struct Measured {
     /// Symbols per packet on the last link.
     carried: f64,
@@ -178,5 +178,5 @@ const ROUND_TRIPS_MILLIS: [u64; 3] = [1, 20, 100];
 const SECONDS: f64 = 20.0;
 const SECONDS_MIN: f64 = 3.0;
 const SETTLING: Nanos = 10 * SECOND;
-/// A packet of 1300 bytes takes so long on a link of 300 Mbit/s.
+/// Serialization time of a 1300-byte packet on a link of 300 Mbit/s.
 const ON_LINK_NANOS: Nanos = 37_000;

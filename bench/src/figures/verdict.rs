@@ -14,29 +14,29 @@ pub struct Row {
     pub series: String,
     /// Where.
     pub x: f64,
-    /// What we have.
+    /// Computed value.
     pub ours: f64,
-    /// Standard error of that; 0 where it is exact.
+    /// Its standard error; 0 if exact.
     pub standard_error: f64,
-    /// What it is held against; none for what is only drawn.
+    /// Reference value; none for points that are only drawn.
     pub reference: Option<f64>,
-    /// Standard error of that; 0 where it is exact or unknown.
+    /// Its standard error; 0 if exact or unknown.
     pub reference_standard_error: Option<f64>,
     /// Whose that is.
     pub from: Option<From>,
-    /// How ours should relate to it.
+    /// Expected relation to the reference.
     pub relation: Option<Relation>,
-    /// How far off ours may be.
+    /// Allowed deviation.
     pub tolerance: Option<f64>,
-    /// Whether it is no further off.
+    /// Whether the deviation is within the tolerance.
     pub within: Option<bool>,
-    /// Why it is not within, if that is known, or what else is to be said of it.
+    /// Reason for a deviation, if known, or another remark.
     pub note: Option<&'static str>,
 }
 
 impl Figure {
-    /// Every point, and every comparison of points that have any; `errors` is how many standard
-    /// errors are within tolerance.
+    /// Every point, and every comparison with a reference; `errors` is the tolerance in standard
+    /// errors.
     pub fn rows(&self, errors: f64) -> Vec<Row> {
         let mut rows = Vec::new();
         for panel in &self.panels {

@@ -1,7 +1,7 @@
-//! Monte Carlo work over all cores: the same numbers whatever their number.
+//! Monte Carlo work over all cores; results do not depend on the number of cores.
 //!
-//! Work is cut into tasks, each with a generator seeded by figure and task number. Results come
-//! back in the order of tasks, so sums are added up in one order too.
+//! Work is cut into tasks, each with a generator seeded by figure and task number. Results are
+//! returned in the order of tasks, so sums are added up in a fixed order.
 
 use indicatif::ParallelProgressIterator;
 use rand_chacha::ChaCha8Rng;
@@ -10,30 +10,30 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::progress;
 
-/// How much to do, and from which seed.
+/// Amount of work, and its seed.
 #[derive(Copy, Clone)]
 pub struct Work {
-    /// Every random number comes from this and from what it is for.
+    /// Seed of every random stream, combined with the stream's purpose.
     pub seed: u64,
-    /// Share of the runs that a published figure takes.
+    /// Share of the runs of a published figure.
     pub share: f64,
 }
 
 impl Work {
-    /// Runs to do where a published figure takes `full`: some in any case.
+    /// Number of runs where a published figure takes `full`: at least a few.
     pub fn runs(&self, full: usize) -> usize {
         ((full as f64 * self.share).round() as usize).max(RUNS_MIN)
     }
 
-    /// Standard errors that a number may be off. A published figure has few numbers whose errors
-    /// exceed one point; with few runs they all do, and one in several hundred is off by three by
-    /// chance.
+    /// Standard errors by which a number may deviate. In a published figure few numbers have errors
+    /// above one point. With few runs all do, and one in several hundred deviates by three errors
+    /// by chance.
     pub fn errors_allowed(&self) -> f64 {
         if self.share < 1.0 { 4.5 } else { 3.0 }
     }
 
-    /// Does `tasks` tasks, each with its number and a generator of its own, and shows how far it
-    /// is. `name` tells apart what else uses the same seed.
+    /// Runs `tasks` tasks, each with its number and a generator of its own, and shows the progress.
+    /// `name` separates the random streams of users of the same seed.
     pub fn map<T: Send>(
         &self,
         name: &'static str,
@@ -92,8 +92,8 @@ impl Mean {
         (mean, (variance / (self.count - 1.0).max(1.0)).sqrt())
     }
 
-    /// The same for values from 0 to 1. The error is that with two more runs, one at either end: a
-    /// hundred successes of a hundred do not prove that there are no failures.
+    /// The same for values from 0 to 1. The error is computed with two more runs, one at either
+    /// end: a hundred successes out of a hundred do not prove that there are no failures.
     pub fn share(&self) -> (f64, f64) {
         let mut more = *self;
         more.add(0.0);
@@ -110,7 +110,7 @@ impl FromIterator<f64> for Mean {
     }
 }
 
-/// Adds up, place by place, what tasks brought back.
+/// Adds up the results of tasks, place by place.
 pub fn merged(results: &[Vec<Mean>]) -> Vec<Mean> {
     let mut sums = vec![Mean::default(); results.first().map_or(0, Vec::len)];
     for result in results {
@@ -119,7 +119,7 @@ pub fn merged(results: &[Vec<Mean>]) -> Vec<Mean> {
     sums
 }
 
-/// Below this there is no standard error worth the name.
+/// Below this, a standard error is meaningless.
 const RUNS_MIN: usize = 8;
 
 #[cfg(test)]

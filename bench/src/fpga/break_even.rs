@@ -1,4 +1,5 @@
-//! From how many jobs at once the card, over PCIe, is done before one core of this machine.
+//! Number of concurrent jobs from which the card, over PCIe, is faster than one core of this
+//! machine.
 
 use recoded_gf::Kernel;
 use serde::Serialize;
@@ -11,11 +12,11 @@ use crate::kernels::thread_seconds;
 #[derive(Serialize)]
 pub struct BreakEven {
     pub kernel: &'static str,
-    /// What one core takes for a job, by its own time.
+    /// Time of one core per job, by its own clock.
     pub core_nanos_per_job: f64,
     /// Jobs submitted at once, and nanoseconds from the doorbell to the last completion.
     pub card_nanos: Vec<(u64, f64)>,
-    /// The fewest jobs, of those tried, for which the card is faster.
+    /// The smallest measured number of jobs for which the card is faster.
     pub jobs: Option<u64>,
 }
 
@@ -36,7 +37,7 @@ pub fn measure(is_quick: bool) -> Result<BreakEven, BenchError> {
     Ok(BreakEven { kernel: Kernel::best().name(), core_nanos_per_job, card_nanos, jobs })
 }
 
-/// Nanoseconds of a job, on rows that fit into L2 and are not the same ones each time.
+/// Nanoseconds per job, on rows that fit into L2 and differ each time.
 fn core(jobs: usize) -> f64 {
     let Shape { size, row_bytes, .. } = SHAPE;
     let coefficients: Vec<u8> = (0..size * size).map(|index| (index * 7 + 3) as u8).collect();

@@ -1,5 +1,5 @@
-//! Our engine: how many clocks it takes for jobs of many shapes, back to back, and what it waits
-//! for. Encoding, recoding and decoding are the same operation to it.
+//! This project's engine: clocks per job for jobs of many shapes, back to back, and the causes of
+//! stalls. To the engine, encoding, recoding and decoding are the same operation.
 
 use recoded_fpga::layout::{Descriptor, counter, field, op, status};
 use recoded_fpga::sim::{MemoryModel, Simulation};
@@ -21,11 +21,11 @@ pub struct Row {
     pub jobs: u64,
     pub cycles_per_job: f64,
     pub gbit_per_second: f64,
-    /// Clocks of a job in which the tile waited.
+    /// Clocks per job in which the tile stalled.
     pub stalled_for_tables: f64,
     pub stalled_for_input: f64,
     pub stalled_for_output: f64,
-    /// What keeps it from being faster: the longest of these, if it is more than a tenth.
+    /// The bottleneck: the longest of these stalls, if it exceeds a tenth of the time.
     pub limit: &'static str,
 }
 
@@ -37,7 +37,7 @@ pub const PCIE: &str = "PCIe";
 /// Memories that a card may have before it.
 pub fn memory(name: &str) -> MemoryModel {
     match name {
-        // 12 GB/s each way at 300 MHz is 40 of 64 bytes a clock; 1 us is 300 clocks.
+        // 12 GB/s each way at 300 MHz is 40 of 64 bytes per clock; 1 us is 300 clocks.
         PCIE => MemoryModel {
             read_latency: 300,
             write_latency: 300,
@@ -134,7 +134,7 @@ fn prepare(driver: &mut Driver<Simulation>, shape: Shape) -> Result<Descriptor, 
     for list in &mut lists {
         let stride = row_bytes.next_multiple_of(64) + 64;
         let first = memory.allocate(stride * size + 64).map_err(card)?;
-        // Offsets 0, 11, 22, ... in a beat, such as packets have.
+        // Offsets 0, 11, 22, ... in a beat, as in packets.
         let shift = |row: usize| if is_unaligned { 11 * row % 64 } else { 0 };
         let addresses = (0..size).map(|row| first + (stride * row + shift(row)) as u64);
         let bytes: Vec<u8> = addresses.flat_map(u64::to_le_bytes).collect();
@@ -177,5 +177,5 @@ pub fn table(rows: &[Row]) -> String {
     [head.to_owned()].into_iter().chain(rows.iter().map(line)).collect::<Vec<_>>().join("\n")
 }
 
-/// Products of a coefficient and a byte for each shape: what takes a tenth of a second or so.
+/// Products of a coefficient and a byte for each shape: about a tenth of a second of work.
 const PRODUCTS: usize = 20_000_000;

@@ -1,4 +1,4 @@
-//! The figure: the paper's experiments, our rates by length, LUTs.
+//! The figure: the paper's experiments, this project's rates by length, LUTs.
 
 use super::engine::{HBM, PCIE};
 use super::{Report, WHAT, seed};

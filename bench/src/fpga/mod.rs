@@ -1,4 +1,4 @@
-//! `bench fpga`: the FPGA card, simulated clock by clock, and the paper's unit beside it.
+//! `bench fpga`: the FPGA card, simulated clock by clock, compared with the paper's unit.
 //!
 //! ```text
 //!  engine      our engine: clocks of jobs by size, length, memory; what it waits for
@@ -7,8 +7,8 @@
 //!  size        LUTs per multiply-add, from the synthesis counts
 //! ```
 //!
-//! Clocks are counted, and are the same on every machine; that a clock takes 1/300 us is an
-//! assumption, as nothing has been placed and routed.
+//! Clock counts are the same on every machine. A clock of 1/300 us is an assumption: nothing has
+//! been placed and routed.
 
 mod break_even;
 
@@ -64,8 +64,8 @@ struct Report {
     experiments: Vec<seed::Row>,
     makespans: Vec<seed::Makespan>,
     luts_per_product: Vec<size::Row>,
-    /// Of the engine, and of the paper's unit with eight compute units, with all that is done
-    /// beside; seconds are those of this thread, so that other programs do not count.
+    /// Of the engine, and of the paper's unit with eight compute units, including all other work.
+    /// Seconds are those of this thread, so other programs do not count.
     simulated_cycles_per_second: [u64; 2],
 }
 
@@ -74,7 +74,7 @@ const WHAT: &str = "simulated; 300 MHz assumed; rates are of destinations only";
 /// Runs the benchmark, prints the tables, writes JSON and figure.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let begun = thread_seconds();
     let (jobs, engine_clocks) = engine::measure(options.quick)?;
@@ -124,12 +124,12 @@ fn rate(clocks: u64, begun: f64) -> u64 {
     (clocks as f64 / (thread_seconds() - begun)) as u64
 }
 
-/// Gbit/s of so many bytes in so many clocks.
+/// Rate in Gbit/s of `bytes` in `clocks`.
 fn gbit(bytes: u64, clocks: u64) -> f64 {
     bytes as f64 * 8.0 * recoded_fpga::sim::CLOCK_KHZ as f64 / 1e6 / clocks as f64
 }
 
-/// Wraps what the simulated card complains about, which only a fault of ours can cause.
+/// Wraps an error of the simulated card, which only a bug in this project can cause.
 fn card<E: std::error::Error + Send + Sync + 'static>(error: E) -> BenchError {
     BenchError::os("simulating the card")(std::io::Error::other(error))
 }

@@ -21,16 +21,16 @@ pub struct Row {
     pub packet_bytes: usize,
     pub cycles: u64,
     pub gbit_per_second: f64,
-    /// What the paper reports, on a card.
+    /// Rate on a card that the paper reports.
     pub paper_gbit_per_second: Option<f64>,
-    /// Parts of the time in which the arrays worked, or waited for the port; else they waited for
-    /// packets or for the end.
+    /// Shares of the time in which the arrays worked, or waited for the port. In the rest they
+    /// waited for packets or for the end.
     pub busy: f64,
     pub waits_for_output: f64,
 }
 
-/// Name, units, ports, adapters, channels, policy, what the paper has. The last, A', is A with the
-/// paper's own schedule, as its text has it.
+/// Name, units, ports, adapters, channels, policy, the paper's rate. The last, A', is A with the
+/// paper's own schedule, as in its text.
 type Experiment = (&'static str, usize, usize, usize, usize, Policy, Option<f64>);
 
 const EXPERIMENTS: [Experiment; 11] = [
@@ -47,7 +47,7 @@ const EXPERIMENTS: [Experiment; 11] = [
     ("A'", 8, 1, 8, 8, Policy::Mirrored, None),
 ];
 
-/// Packets that the figure is about; the paper's own length is not known.
+/// Packet size of the figure; the paper's own length is not known.
 pub const PACKET_BYTES: usize = 1024;
 
 const BATCHES: u16 = 32;
@@ -122,7 +122,7 @@ fn name_of(policy: Policy) -> &'static str {
     }
 }
 
-/// How long 32 batches keep eight units, in products of a coefficient and a byte of each row.
+/// Time that 32 batches occupy eight units, in products of a coefficient and a byte of each row.
 #[derive(Serialize)]
 pub struct Makespan {
     pub policy: &'static str,
@@ -131,7 +131,7 @@ pub struct Makespan {
     pub ideal: f64,
 }
 
-/// So many that handing out takes no time.
+/// Large enough that distributing work takes no time.
 const CLOCKS_PER_STEP: u32 = 10_000;
 
 /// Of each policy.

@@ -1,5 +1,5 @@
-//! LUTs per product of a coefficient and a byte a clock, from the counts that `scripts/fpga` keeps
-//! in step with the RTL.
+//! LUTs per product of a coefficient and a byte per clock, from the counts that `scripts/fpga`
+//! keeps in sync with the RTL.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct Row {
     pub luts_per_product: f64,
 }
 
-/// Name in the table, beginning of the blocks' names in the counts, products a clock.
+/// Name in the table, prefix of the blocks' names in the counts, products per clock.
 const ARRAYS: [(&str, &str, &str, u32); 5] = [
     ("ours, any coefficient", ENGINE, "engine.u_tile", 1024),
     ("the paper's, 8 bits", SEED, "systolic_tile_8", 64),
@@ -24,7 +24,7 @@ const ARRAYS: [(&str, &str, &str, u32); 5] = [
     ("the paper's, 2 bits", SEED, "systolic_tile_2", 64),
 ];
 
-/// A memory cell takes the place of so many.
+/// LUTs equivalent to one memory cell.
 const LUTS_PER_MEMORY: u32 = 8;
 
 /// All arrays.

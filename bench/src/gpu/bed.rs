@@ -1,4 +1,4 @@
-//! What everything is measured with: this CPU, the card if there is one, random jobs, a clock.
+//! The test bed: this CPU, the card if there is one, random jobs, a clock.
 
 use std::sync::Arc;
 use std::thread;
@@ -16,7 +16,7 @@ use super::rows::Rows;
 use super::scale::Scale;
 use crate::error::BenchError;
 
-/// CPU and card, and what they have done so far.
+/// CPU and card, and their results so far.
 pub struct Bed {
     /// How much is measured.
     pub scale: Scale,
@@ -24,11 +24,11 @@ pub struct Bed {
     pub cpu: Cpu,
     /// The card, while it works.
     pub card: Option<CudaEngine>,
-    /// How it is opened again.
+    /// Options for reopening it.
     pub options: Option<Options>,
-    /// What was measured.
+    /// Measurements.
     pub rows: Rows,
-    /// What went wrong on the way and left numbers out.
+    /// Errors that left numbers out.
     pub troubles: Vec<String>,
     /// How far everything is.
     pub bar: ProgressBar,
@@ -36,7 +36,7 @@ pub struct Bed {
     deadline: Instant,
 }
 
-/// Opens the card, or says why there is none. Asked in a child process first.
+/// Opens the card, or explains why there is none. A child process probes it first.
 pub fn find_card() -> Result<Options, String> {
     let options = Options::find().map_err(|error| error.to_string())?;
     match probe(&options, PROBE_TIMEOUT) {
@@ -49,10 +49,10 @@ pub fn find_card() -> Result<Options, String> {
 }
 
 impl Bed {
-    /// Everything that a run needs; measurements are cut short after `time`.
+    /// Creates the test bed; measurements are cut short after `time`.
     ///
     /// # Errors
-    /// Linux grants no threads.
+    /// If Linux grants no threads.
     pub fn new(
         scale: Scale,
         options: Option<Options>,
@@ -88,12 +88,12 @@ impl Bed {
         }
     }
 
-    /// The rounds to take: all while there is time, then one.
+    /// Number of rounds: all while there is time, then one.
     pub fn rounds(&self) -> usize {
         if Instant::now() < self.deadline { self.scale.rounds } else { 1 }
     }
 
-    /// Notes what the card said; a card that is lost is opened once more.
+    /// Records an error of the card; a lost card is reopened once.
     pub fn note(&mut self, what: &str, error: &Error) {
         self.troubles.push(format!("{what}: {error}"));
         if error.is_fatal() {
@@ -102,16 +102,16 @@ impl Bed {
         }
     }
 
-    /// Segments of a shape that one bundle takes, for results of about `bytes` bytes.
+    /// Number of segments of a shape per bundle, for results of about `bytes` bytes.
     pub fn segments(n: usize, symbol_bytes: usize, bytes: usize) -> usize {
-        // Coefficients count too: there are more of them than results where symbols are short.
+        // Coefficients count too: they outnumber the results if symbols are short.
         (bytes / (n * symbol_bytes.max(n))).clamp(1, SEGMENTS_MAX)
     }
 
     /// A bundle of `count` random jobs.
     ///
     /// # Errors
-    /// No bundle takes such a job.
+    /// If no bundle takes such a job.
     pub fn bundle(&mut self, job: Job, count: usize) -> Result<Bundle, BenchError> {
         let (input, output) = (count * job.input_bytes(), count * job.output_bytes());
         let mut bundle = Bundle::new(input, output, count);
@@ -124,10 +124,10 @@ impl Bed {
         Ok(bundle)
     }
 
-    /// A random bundle of one `Solve`, whose matrix has an inverse.
+    /// A random bundle of one `Solve` with an invertible matrix.
     ///
     /// # Errors
-    /// No bundle takes such a job.
+    /// If no bundle takes such a job.
     pub fn generation(&mut self, n: usize, symbol_bytes: usize) -> Result<Bundle, BenchError> {
         loop {
             let mut bundle = self.bundle(Job::new(Operation::Solve, n, n, symbol_bytes), 1)?;
@@ -141,7 +141,7 @@ impl Bed {
     /// A random segment.
     ///
     /// # Errors
-    /// No bundle takes such rows.
+    /// If no bundle takes such rows.
     pub fn segment(&mut self, n: usize, symbol_bytes: usize) -> Result<Arc<Segment>, BenchError> {
         let job = Job::new(Operation::Multiply, 1, n, symbol_bytes);
         let invalid = BenchError::Job(recoded_code::engine::Rejected::Invalid { job });
@@ -171,7 +171,7 @@ impl Bed {
         }
     }
 
-    /// Techniques that this card runs: all of them, or those that could be the best.
+    /// Techniques to run on this card: all of them, or those that could be the best.
     pub fn techniques(&self, all: bool) -> Vec<&'static Technique> {
         let Some(card) = &self.card else { return Vec::new() };
         let capability = card.info().capability;
@@ -182,7 +182,7 @@ impl Bed {
         TECHNIQUES.iter().filter(runs).collect()
     }
 
-    /// Seconds that `work` takes, repeated until a sample is full.
+    /// Seconds per run of `work`, which is repeated until a sample is full.
     pub fn seconds(&self, mut work: impl FnMut()) -> f64 {
         let (begun, mut count) = (Instant::now(), 0);
         loop {
@@ -194,11 +194,12 @@ impl Bed {
         }
     }
 
-    /// Bytes of results a second through the card and back, with as many bundles in flight as it
-    /// takes. Each is compared with `expected`, in its order, when it comes back first.
+    /// Rate of results in bytes per second through the card and back, with as many bundles in
+    /// flight as needed. Each is compared with `expected`, in order, when it returns for the first
+    /// time.
     ///
     /// # Errors
-    /// The bytes are wrong.
+    /// If the bytes are wrong.
     pub fn through(
         &mut self,
         what: &str,
@@ -225,8 +226,8 @@ impl Bed {
     }
 }
 
-/// Has the card do all bundles, each again as soon as it is back, until `time` is over; bytes of
-/// results a second.
+/// Has the card process all bundles, each again as soon as it returns, until `time` is over;
+/// returns the rate of results in bytes per second.
 fn pass(card: &mut CudaEngine, bundles: &mut Vec<Bundle>, time: Duration) -> Result<f64, Error> {
     let (begun, count) = (Instant::now(), bundles.len());
     let mut waiting = std::mem::take(bundles);
@@ -261,10 +262,10 @@ fn pass(card: &mut CudaEngine, bundles: &mut Vec<Bundle>, time: Duration) -> Res
     Ok(bytes as f64 / begun.elapsed().as_secs_f64())
 }
 
-/// Whether the card made what this CPU made, every byte of it.
+/// Checks that the card's result equals this CPU's, every byte of it.
 ///
 /// # Errors
-/// It did not.
+/// If it differs.
 pub fn compare(
     what: &str,
     technique: &str,
@@ -283,7 +284,7 @@ pub fn compare(
     (is_same && bundles.len() == expected.len()).then_some(()).ok_or_else(wrong)
 }
 
-/// Bytes that a bundle makes, without the gaps.
+/// Result bytes of a bundle, without the gaps.
 pub fn results(bundle: &Bundle) -> usize {
     bundle.jobs().iter().map(|placed| placed.job.rows * placed.job.row_bytes).sum()
 }
@@ -291,7 +292,7 @@ pub fn results(bundle: &Bundle) -> usize {
 /// Those that a card should be used with; the others are for comparison.
 const BEST: [&str; 5] = ["loop", "permute", "four-russians", "bmma", "wgmma"];
 
-/// Jobs of a bundle at most: what a start costs is spread over enough of them.
+/// Upper limit of the jobs of a bundle: enough to amortise the cost of a start.
 const SEGMENTS_MAX: usize = 4096;
 
 /// Pipelines take a while to fill.

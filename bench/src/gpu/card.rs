@@ -1,5 +1,4 @@
-//! The card itself: what it is, how fast bytes get there and back, what it issues, what a launch
-//! costs.
+//! The card itself: its model, transfer rates both ways, instruction rates, the cost of a launch.
 
 use recoded_cuda::{Direction, IssueRates, TECHNIQUES};
 use serde::Serialize;
@@ -20,7 +19,7 @@ pub struct Copy {
     pub rate: f64,
 }
 
-/// What was measured of the card alone.
+/// Measurements of the card itself.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// Its name.
@@ -29,7 +28,7 @@ pub struct Card {
     pub described: Value,
     /// Copies of all sizes.
     pub copies: Vec<Copy>,
-    /// What it issues.
+    /// Instruction rates.
     pub rates: Option<IssueRates>,
 }
 
@@ -41,7 +40,8 @@ impl Card {
         rates.max_by(f64::total_cmp)
     }
 
-    /// Bytes of results a second that a technique can reach, by what the card issues.
+    /// Upper limit of a technique in bytes of results per second, from the card's instruction
+    /// rates.
     pub fn limit(&self, technique: &str, n: usize) -> Option<f64> {
         let technique = TECHNIQUES.iter().find(|known| known.name == technique)?;
         Some(technique.limit(&self.rates?)? / n as f64)

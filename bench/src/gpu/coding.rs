@@ -6,7 +6,7 @@ use super::bed::{Bed, compare, results};
 use super::rows::{Part, Place};
 use crate::error::BenchError;
 
-/// Who is measured; techniques of a card have `DEVICE` before their names.
+/// Name of the CPU contestant; techniques of a card have the prefix `DEVICE`.
 pub const CPU: &str = "CPU";
 /// Without copies.
 pub const DEVICE: &str = "card, resident, ";
@@ -16,7 +16,7 @@ pub const HOST: &str = "card, host to host";
 /// Every size and symbol: as many coded symbols as source symbols.
 ///
 /// # Errors
-/// The card makes wrong bytes.
+/// If the card's result is wrong.
 pub fn encode(bed: &mut Bed) -> Result<(), BenchError> {
     for &n in bed.scale.sizes {
         for &bytes in bed.scale.symbols {
@@ -59,14 +59,15 @@ fn encode_shape(bed: &mut Bed, n: usize, bytes: usize) -> Result<(), BenchError>
     Ok(())
 }
 
-/// The same bundle, made by this CPU.
+/// The same bundle, computed by this CPU.
 pub fn done_by_cpu(bed: &Bed, bundle: &Bundle) -> Bundle {
     let mut again = bundle.retain().restore();
     bed.cpu.run(&mut again);
     again
 }
 
-/// Parts of a bundle on the card; the only bundle of `bundles` is compared with `expected`.
+/// Measures the phases of a bundle on the card; the only bundle of `bundles` is compared with
+/// `expected`.
 pub fn measure(
     bed: &mut Bed,
     technique: Option<&'static recoded_cuda::Technique>,
@@ -91,10 +92,10 @@ pub fn measure(
     }
 }
 
-/// One segment, and as many at once as fill CPU or card.
+/// One segment, and as many at once as saturate CPU or card.
 ///
 /// # Errors
-/// The card makes wrong bytes.
+/// If the card's result is wrong.
 pub fn decode(bed: &mut Bed) -> Result<(), BenchError> {
     for &n in bed.scale.ladder_sizes {
         for &bytes in bed.scale.symbols {
@@ -163,9 +164,8 @@ fn inversion_share(timings: &recoded_cuda::Timings) -> Option<f64> {
     (invert > 0.0).then_some(invert / all)
 }
 
-/// Bundles in turns: one more than a card takes at once.
+/// Bundles in turns: one more than a card accepts at once.
 const FLIGHTS: usize = 9;
 
-/// As many segments as processors are not more bytes than this many times those of other
-/// measurements.
+/// Limit of the bytes of one segment per processor, as a multiple of those of other measurements.
 const FILL_TIMES: usize = 8;

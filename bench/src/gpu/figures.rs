@@ -1,4 +1,4 @@
-//! The figures of `bench gpu`: from which size on a card is faster, and its copies.
+//! The figures of `bench gpu`: the size above which a card is faster, and its copies.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Styl
 use crate::figures::output::{self, Summary};
 use crate::figures::work::Work;
 
-/// Draws everything for which there are numbers, and an index.
+/// Draws all figures that have numbers, and an index.
 ///
 /// # Errors
 /// [`BenchError::Os`].
@@ -58,7 +58,7 @@ fn break_even(findings: &Findings) -> Figure {
     figure(findings, "break-even", "From which size on a card is faster", panels)
 }
 
-/// What the dispatcher's choice gives, of what the better one gives.
+/// Rate of the dispatcher's choice, as a share of the better choice's.
 fn dispatcher(findings: &Findings) -> Panel {
     let (scale, rows) = (&findings.bed.scale, &findings.bed.rows);
     let lines = scale.sizes.iter().map(|&n| {
@@ -112,7 +112,7 @@ fn series(name: &str, points: impl IntoIterator<Item = Point>) -> Series {
     Series { name: name.into(), style: Style::Line, points: points.into_iter().collect() }
 }
 
-/// What there is to draw.
+/// The series that have points.
 fn drawn(series: Vec<Series>) -> Vec<Series> {
     series.into_iter().filter(|series| !series.points.is_empty()).collect()
 }

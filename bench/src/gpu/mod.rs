@@ -1,4 +1,4 @@
-//! `bench gpu`: a card beside all cores of the same machine.
+//! `bench gpu`: a card compared with all cores of the same machine.
 //!
 //! ```text
 //!  bed       CPU, card, random jobs, comparison of every result before it is timed
@@ -72,20 +72,20 @@ pub struct Options {
 pub struct Findings {
     /// Where.
     pub machine: Machine,
-    /// The card, or why there is none.
+    /// The card, or the reason why there is none.
     pub card: Result<card::Card, String>,
-    /// Where the card begins to win.
+    /// Sizes from which the card is faster.
     pub break_even: Vec<single::BreakEven>,
-    /// All numbers, and what went wrong.
+    /// All numbers and errors.
     pub bed: Bed,
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
 }
 
-/// Measures, prints, writes what was asked for.
+/// Runs the requested measurements, prints and writes the results.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let scale = match options {
         Options { tiny: true, .. } => TINY,

@@ -1,4 +1,4 @@
-//! Tables for people, JSON for everybody else, the index of the figures.
+//! Tables for humans, JSON for everything else, the index of the figures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,13 +19,13 @@ use crate::figures::output::Summary;
 /// Something to reach on a card of today.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// What.
+    /// Name of the measure.
     measure: &'static str,
-    /// At least.
+    /// Lower bound.
     target: f64,
-    /// What was measured; none without a card.
+    /// Measured value; none without a card.
     ours: Option<f64>,
-    /// Whether that is enough.
+    /// Whether the target is met.
     is_met: Option<bool>,
 }
 
@@ -85,7 +85,7 @@ fn card_table(findings: &Findings) -> String {
     text + "\n"
 }
 
-/// Rates of everybody by size, for symbols of the streaming server's length.
+/// Rates of all contestants by size, for symbols of the streaming server's length.
 fn rates_table(findings: &Findings, part: Part, title: &str, of: usize) -> String {
     let (_, bytes) = findings.bed.scale.streaming;
     let rows = &findings.bed.rows;
@@ -226,7 +226,7 @@ fn targets_table(findings: &Findings) -> String {
     text
 }
 
-/// What a card of today should reach, in GB/s or as shares.
+/// Targets for a current card, in GB/s or as shares.
 fn targets(findings: &Findings) -> Vec<Target> {
     let (rows, card) = (&findings.bed.rows, findings.card.as_ref().ok());
     let at = |part, n, bytes, of, who: &str| {

@@ -1,4 +1,4 @@
-//! What was measured: one structure for every number, from which tables, figures and JSON are made.
+//! Measurements: one structure holds every number; tables, figures and JSON are made from it.
 
 use serde::Serialize;
 
@@ -7,15 +7,15 @@ use crate::median::median;
 /// One contestant at one shape.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was done.
+    /// Kind of measurement.
     pub part: Part,
-    /// By whom.
+    /// Name of the contestant.
     pub who: String,
     /// Source symbols, or data buffers.
     pub n: usize,
     /// Bytes of a symbol, of a buffer, or of a segment.
     pub bytes: usize,
-    /// Parity buffers, cores or segments, where that varies too.
+    /// Parity buffers, cores or segments, if that varies too.
     pub of: usize,
     /// Bytes of results a second; of `stripes`, of data.
     pub rate: f64,
@@ -23,12 +23,12 @@ pub struct Row {
     pub best: f64,
     /// All of them.
     pub samples: Vec<f64>,
-    /// A share from 0 to 1: of the card in what CPU and card did together, of inversions in
+    /// A share from 0 to 1: of the card in joint work of CPU and card, or of inversions in
     /// decoding.
     pub share: Option<f64>,
 }
 
-/// What is measured.
+/// Kind of measurement.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
@@ -52,16 +52,16 @@ pub enum Part {
 #[derive(Default, Debug)]
 pub struct Rows(pub Vec<Row>);
 
-/// Where a row belongs.
+/// Position of a row.
 #[derive(Copy, Clone, Debug)]
 pub struct Place {
-    /// What was done.
+    /// Kind of measurement.
     pub part: Part,
     /// Source symbols, or data buffers.
     pub n: usize,
     /// Bytes of a symbol, of a buffer, or of a segment.
     pub bytes: usize,
-    /// Parity buffers, cores or segments; 0 where that says nothing.
+    /// Parity buffers, cores or segments; 0 if not applicable.
     pub of: usize,
 }
 
@@ -71,7 +71,7 @@ impl Rows {
         self.sample_with(place, who, rate, None);
     }
 
-    /// Adds one sample, with a share that goes with it.
+    /// Adds one sample with its share.
     pub fn sample_with(&mut self, place: Place, who: &str, rate: f64, share: Option<f64>) {
         let Place { part, n, bytes, of } = place;
         let is_same = |row: &&mut Row| {
@@ -106,7 +106,7 @@ impl Rows {
         rows.find(|row| (row.n, row.bytes, row.of) == (n, bytes, of))
     }
 
-    /// Everybody who did something, in the order of their first rows.
+    /// All contestants, in the order of their first rows.
     pub fn who(&self, part: Part) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for row in self.0.iter().filter(|row| row.part == part) {

@@ -1,4 +1,4 @@
-//! How much a run measures: all of it, enough to see, or next to nothing for tests.
+//! Size of a run: everything, enough for an overview, or a minimum for tests.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub struct Scale {
     pub name: &'static str,
     /// Source symbols of a segment.
     pub sizes: &'static [usize],
-    /// Sizes for which every technique is measured; the others have the best ones.
+    /// Sizes for which every technique is measured; at other sizes only the best ones are.
     pub ladder_sizes: &'static [usize],
     /// Bytes of a symbol.
     pub symbols: &'static [usize],
@@ -21,7 +21,7 @@ pub struct Scale {
     pub streaming: (usize, usize),
     /// Numbers of data buffers of a stripe.
     pub data_buffers: &'static [usize],
-    /// Bytes of a buffer: the last is that of the tables.
+    /// Bytes of a buffer: the last size is that of the tables.
     pub buffers: &'static [usize],
     /// Bytes of segments for which CPU and card are compared one by one.
     pub jobs: &'static [usize],
@@ -29,9 +29,9 @@ pub struct Scale {
     pub copies: &'static [usize],
     /// Rounds of the kernels that measure the card's cores.
     pub probe_rounds: u32,
-    /// Each number is the median of so many, in turns.
+    /// Rounds, in turns; each number is their median.
     pub rounds: usize,
-    /// How long one of them takes, if a single repetition is shorter.
+    /// Duration of a round, if a single repetition is shorter.
     #[serde(serialize_with = "seconds")]
     pub sample: Duration,
 }
@@ -74,7 +74,7 @@ pub const QUICK: Scale = Scale {
     ..FULL
 };
 
-/// For tests: every path, whose numbers mean nothing.
+/// For tests: every path runs, but the numbers mean nothing.
 pub const TINY: Scale = Scale {
     name: "tiny",
     sizes: &[16, 24],
@@ -83,7 +83,7 @@ pub const TINY: Scale = Scale {
     bytes: 8 << 10,
     slot_bytes: 4 << 10,
     streaming: (16, 256),
-    // Codes that the stand-in for a card has.
+    // Codes that the stand-in for a card supports.
     data_buffers: &[4],
     buffers: &[1 << 10, 2 << 10],
     jobs: &[2 << 10, 4 << 10],

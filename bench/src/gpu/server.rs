@@ -21,14 +21,14 @@ pub const CHECKED: &str = "CPU and card together, checked";
 /// Both at once, over the caller's rows; checked.
 pub const COPYING: &str = "CPU and card together, rows copied";
 
-/// Coded symbols of a segment that the card keeps, by seeds: nothing but them crosses the bus.
+/// Coded symbols of a segment that the card keeps, from seeds: only the symbols cross the bus.
 ///
 /// # Errors
-/// The card makes wrong bytes.
+/// If the card's result is wrong.
 pub fn streaming(bed: &mut Bed) -> Result<(), BenchError> {
     let (n, bytes) = bed.scale.streaming;
     let segment = bed.segment(n, bytes)?;
-    // Requests of many peers are collected: as many symbols as a job takes.
+    // Requests of many peers are collected, up to the symbols of one job.
     let rows = (bed.scale.slot_bytes / bytes).clamp(1, recoded_code::engine::SIZE_MAX);
     let jobs = (bed.scale.bytes / bed.scale.slot_bytes).max(1);
     let mut many = vec![requests(bed, &segment, rows, jobs)?];
@@ -80,7 +80,7 @@ fn requests(
 /// One large product, by the cores, by the card, and by both.
 ///
 /// # Errors
-/// The bytes are wrong, or Linux grants no threads.
+/// If the result is wrong, or Linux grants no threads.
 pub fn together(bed: &mut Bed) -> Result<(), BenchError> {
     for &n in bed.scale.ladder_sizes {
         let row_bytes = (bed.scale.bytes / n).next_multiple_of(128).max(ROW_BYTES_MIN);
@@ -157,9 +157,9 @@ fn both(
     Ok(Together::new(cpu, config, Arc::new(opener(options, TIMEOUT))))
 }
 
-/// The same matrix size in bundles as large as those host to host. Four times as many bytes as one
-/// product has, so that the first copy in and the last one out, beside which nothing goes, count
-/// for little.
+/// The same matrix size, in bundles as large as those transferred host to host. The total is four
+/// times one product, so that the first copy in and the last one out, which overlap with nothing,
+/// count little.
 fn bundles_by_both(
     bed: &mut Bed,
     place: Place,
@@ -188,7 +188,7 @@ fn bundles_by_both(
     Ok(())
 }
 
-/// A product whose rows do not fit a bundle.
+/// A product with rows that do not fit into a bundle.
 struct Large {
     coefficients: Vec<u8>,
     sources: Vec<Vec<u8>>,
@@ -234,7 +234,7 @@ impl Large {
     }
 }
 
-/// Bundles in turns: one more than a card takes at once.
+/// Bundles in turns: one more than a card accepts at once.
 const FLIGHTS: usize = 9;
 
 /// Shorter rows are not divided between CPU and card.
@@ -243,5 +243,5 @@ const ROW_BYTES_MIN: usize = 4096;
 /// Products until the shares of CPU and card have settled.
 const WARM_UP: usize = 3;
 
-/// A card that has not made a part of a product by then is left.
+/// A card that has not finished a part of a product within this time is abandoned.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! One job at a time: the size from which the card is faster than a number of cores, measured and
-//! as the dispatcher estimates it.
+//! One job at a time: the size above which the card is faster than a number of cores, measured and
+//! as estimated by the dispatcher.
 
 use std::sync::Arc;
 use std::thread;
@@ -18,21 +18,21 @@ use crate::error::BenchError;
 /// CPU or card, as `Device` decides.
 pub const DISPATCHER: &str = "dispatcher";
 
-/// What the dispatcher should reach of the better of CPU and card.
+/// Target of the dispatcher, as a share of the better of CPU and card.
 pub const DISPATCHER_MIN: f64 = 0.95;
 
-/// Where the card begins to be faster, in bytes of a segment.
+/// Smallest segment, in bytes, for which the card is faster.
 #[derive(Clone, Debug, Serialize)]
 pub struct BreakEven {
     /// Source symbols.
     pub n: usize,
     /// Cores of the CPU.
     pub cores: usize,
-    /// Measured: the first size at which the card was faster, and at all beyond.
+    /// Measured: the smallest size from which on the card was always faster.
     pub measured: Option<usize>,
-    /// Computed by the dispatcher's formula from the rates that were measured here.
+    /// Computed by the dispatcher's formula from the rates measured here.
     pub model: Option<u64>,
-    /// Computed by it from the rates that it begins with, but the CPU's, which were measured here.
+    /// Computed by it from its initial rates, except for the CPU's, which was measured here.
     pub before_measuring: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ pub fn cores(all: usize) -> Vec<usize> {
 /// Times of single jobs.
 ///
 /// # Errors
-/// The card makes wrong bytes, or Linux grants no threads.
+/// If the card's result is wrong, or Linux grants no threads.
 pub fn single(bed: &mut Bed) -> Result<(), BenchError> {
     let cpus = cores(bed.cpu.threads())
         .into_iter()
@@ -86,7 +86,7 @@ fn one_shape(bed: &mut Bed, cpus: &[Cpu], n: usize, bytes: usize) -> Result<(), 
     Ok(())
 }
 
-/// Seconds from submitting a bundle until it is back, alone on the card.
+/// Seconds from submitting a bundle until it returns, alone on the card.
 fn latency(
     card: &mut CudaEngine,
     mut bundle: Bundle,
@@ -139,7 +139,7 @@ fn dispatched(bed: &mut Bed) -> Result<(), BenchError> {
                 });
                 let Some(done) = &bundle else { break };
                 compare("dispatched job", "auto", std::slice::from_ref(done), &expected)?;
-                // The first round is for what is learned and pinned.
+                // The first round only warms up: the dispatcher learns, memory is pinned.
                 if round > 0 {
                     bed.rows.sample(place, DISPATCHER, bytes as f64 / seconds);
                 }
@@ -151,7 +151,7 @@ fn dispatched(bed: &mut Bed) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Where the card begins to win, by size and cores.
+/// Break-even points by size and cores.
 pub fn break_even(bed: &Bed) -> Vec<BreakEven> {
     let mut surface = Vec::new();
     let at = |n, bytes, of, who: &str| {
@@ -191,7 +191,7 @@ pub fn break_even(bed: &Bed) -> Vec<BreakEven> {
     surface
 }
 
-/// Seconds that a start takes and bytes a second after that, by the smallest and the largest job.
+/// Model of the card: seconds per start, then bytes per second, from the smallest and largest job.
 fn model(bed: &Bed, n: usize, jobs: &[usize]) -> Option<(f64, f64)> {
     let seconds = |bytes| {
         let place = Place { part: Part::Single, n, bytes, of: 0 };
@@ -199,14 +199,14 @@ fn model(bed: &Bed, n: usize, jobs: &[usize]) -> Option<(f64, f64)> {
     };
     let (&small, &large) = (jobs.first()?, jobs.last()?);
     let (short, long) = (seconds(small)?, seconds(large)?);
-    // As many bytes come back as go there.
+    // As many bytes return as are sent.
     Some((short, 2.0 * (large - small) as f64 / (long - short).max(long / 8.0)))
 }
 
 /// Shorter symbols are no job for anybody.
 const SYMBOL_BYTES_MIN: usize = 64;
 
-/// The median of fewer says nothing.
+/// The median of fewer means nothing.
 const LATENCIES_MIN: usize = 5;
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Gibraltar's stripes: parity of k data buffers, and lost ones from what is left.
+//! Gibraltar's stripes: computes the parity of k data buffers, and recovers lost buffers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::coding::{CPU, HOST};
 use super::rows::{Part, Place};
 use crate::error::BenchError;
 
-/// Generation and recovery. Rates are of data: what a user of the library sees.
+/// Generation and recovery. Rates are of data, as a user of the library sees them.
 ///
 /// # Errors
-/// The card makes wrong bytes, or a code is refused.
+/// If the card's result is wrong, or a code is refused.
 pub fn stripes(bed: &mut Bed) -> Result<(), BenchError> {
     let buffer = *bed.scale.buffers.last().unwrap_or(&(1 << 20));
     let device = device(bed);
@@ -44,7 +44,7 @@ fn device(bed: &Bed) -> Option<Device> {
     let config = Config {
         mode: Mode::Device,
         measure: false,
-        // A product of few rows takes the CPU as long as its check would.
+        // For a product of few rows, a check would cost the CPU as much as the product.
         spot_check: SpotCheck::Off,
         ..Config::default()
     };
@@ -95,7 +95,7 @@ struct Stripes {
     who: &'static str,
     context: Context,
     whole: Vec<Buffers>,
-    /// The same with as many data buffers lost as can be, parity in their places.
+    /// The same with as many data buffers lost as possible, parity in their places.
     damaged: Vec<Buffers>,
     ids: Vec<usize>,
     lost: usize,
@@ -144,7 +144,7 @@ impl Stripes {
         self.whole.iter().map(|buffers| buffers.row(data)).collect()
     }
 
-    /// Lost buffers come back.
+    /// Checks that lost buffers are recovered.
     fn check(&mut self) -> Result<(), BenchError> {
         self.context.generate_all(&mut self.whole)?;
         let data = self.ids.len() - self.lost;
@@ -162,7 +162,7 @@ impl Stripes {
 /// Parity buffers of the codes that are measured.
 const PARITY: [usize; 3] = [2, 3, 4];
 
-/// Enough for no cache to hold them, and for copies to go beside products.
+/// Enough that no cache holds them all and copies overlap with products.
 const STRIPES_MAX: usize = 32;
 
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -12,20 +12,20 @@ pub struct Anchor {
     pub median: f64,
 }
 
-/// The packet sizes of the paper's benchmark that there are figures for, in bytes.
+/// Packet sizes of the paper's benchmark with available figures, in bytes.
 pub const PAPER_BYTES: [usize; 7] = [128, 256, 512, 1024, 2048, 4096, 8192];
 
-/// The paper's fields, in its order: how its library packs them, modulo its polynomials.
+/// The paper's fields in its order, as its library packs them, modulo its polynomials.
 pub const PAPER_FIELDS: [Field; 4] =
     [Field::PackedGf2, Field::PackedGf4x7, Field::PackedGf16x13, Field::Gf256x11B];
 
-/// What a field is called in the paper.
+/// Name of a field in the paper.
 pub fn paper_name(field: Field) -> String {
     format!("GF({})", field.order())
 }
 
-/// 16 packets into one, coded Gbit/s, by packet size and field: for each the fastest algorithm of
-/// the paper's library, which it does not find by itself.
+/// 16 packets into one, coded Gbit/s, by packet size and field: the fastest algorithm of the
+/// paper's library for each, which must be selected manually.
 const LIBRARY_GBIT: [[f64; 4]; 7] = [
     [10.5, 9.1, 13.0, 16.7],
     [17.7, 14.5, 19.5, 25.6],
@@ -43,7 +43,7 @@ pub fn library(field: Field, bytes: usize) -> Option<Anchor> {
     Some(Anchor { name: LIBRARY, median: LIBRARY_GBIT[row][column] })
 }
 
-/// What the library's figures are called.
+/// Name of the library's figures.
 pub const LIBRARY: &str = "paper's library (measured earlier, same machine class)";
 
 /// Figure 2 of the paper: processors, and coded Gbit/s over GF(2), GF(4), GF(16), GF(256), each
@@ -61,7 +61,7 @@ pub const PAPER_PROCESSORS: [(&str, [f64; 4]); 8] = [
 ];
 
 /// The paper's library at the level of this name, in the paper's benchmark. Over GF(2) it has no
-/// such levels: there a product is nothing or a sum.
+/// such levels, because a product is either nothing or a sum.
 pub fn same_level(level: &str, field: Field, bytes: usize) -> Option<Anchor> {
     let column = PAPER_BYTES.iter().position(|size| *size == bytes)?;
     let mut rows = LEVELS.iter().filter(|(name, of, _)| *name == level && *of == field);

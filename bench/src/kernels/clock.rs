@@ -1,5 +1,5 @@
-//! Time as the processor spent it on this thread: what other programs take does not count, what the
-//! hypervisor takes mostly does.
+//! Processor time of this thread: time of other programs does not count, time of the hypervisor
+//! mostly does.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,4 +1,4 @@
-//! Who is measured, how one sample is taken, and what many samples say.
+//! Contestants, taking one sample, and summarising many samples.
 
 use crate::median::median;
 use std::hint::black_box;
@@ -14,35 +14,35 @@ use crate::kernels::rows::Section;
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// A level of ours.
+    /// A level of this project's kernels.
     Ours,
     /// A library that does the same job.
     Rival,
-    /// A library that does something related with a code of its own structure: no coefficients of
-    /// one's choice, hence no recoding.
+    /// A library that does a related job with a code of fixed structure: coefficients cannot be
+    /// chosen, so it cannot recode.
     Structured,
     /// The core's limit for the job.
     Ceiling,
 }
 
-/// One of those who are measured in a row.
+/// One contestant of a row.
 pub struct Contestant {
-    /// What it is called.
+    /// Display name.
     pub name: String,
     /// Why it is here.
     pub role: Role,
-    /// What it achieved in each round, in the unit of the row.
+    /// Rate of each round, in the unit of the row.
     pub rates: Vec<f64>,
-    /// Does the job so many times.
+    /// Runs the job the given number of times.
     work: Box<dyn FnMut(usize)>,
-    /// What doing it once is worth, in units times seconds.
+    /// Value of one run, in units times seconds.
     amount: f64,
     /// How often a sample does it; 0 before the first sample.
     times: usize,
 }
 
 impl Contestant {
-    /// Somebody who does a job worth `amount` by calling `job`.
+    /// A contestant that does a job worth `amount` by calling `job`.
     pub fn new(
         role: Role,
         name: impl Into<String>,
@@ -54,7 +54,7 @@ impl Contestant {
         Contestant { name, role, rates: Vec::new(), work, amount, times: 0 }
     }
 
-    /// Takes a sample that lasts at least `seconds`, give or take the noise of the machine.
+    /// Takes a sample of at least `seconds`, within the noise of the machine.
     pub fn sample(&mut self, seconds: f64) {
         if self.times == 0 {
             self.times = self.calibrate(seconds);
@@ -82,7 +82,7 @@ impl Contestant {
         forget_wide_registers();
         let before = thread_seconds();
         (self.work)(black_box(times));
-        // A clock that stands still for one short job must not divide by zero.
+        // Keeps a clock that does not advance during a short job from causing a division by zero.
         (thread_seconds() - before).max(1e-9)
     }
 
@@ -96,19 +96,19 @@ impl Contestant {
         self.rates.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Median of the ratios to `other` in the same round: what disturbs a shared machine disturbs
-    /// neighbours in time alike.
+    /// Median of the ratios to `other` in the same round: a disturbance of a shared machine affects
+    /// adjacent samples alike.
     pub fn ratio_to(&self, other: &Contestant) -> f64 {
         let pairs = self.rates.iter().zip(&other.rates);
         median(pairs.map(|(own, other)| own / other))
     }
 }
 
-/// One job, and all who do it.
+/// One job, and its contestants.
 pub struct Row {
     /// Which part of the benchmark it belongs to.
     pub section: Section,
-    /// What the job is.
+    /// Name of the job.
     pub name: &'static str,
     /// Field of the arithmetic.
     pub field: String,
@@ -116,13 +116,13 @@ pub struct Row {
     pub n: usize,
     /// Bytes of a symbol; 0 where there are none.
     pub k: usize,
-    /// What rates are counted in.
+    /// Unit of the rates.
     pub unit: &'static str,
     /// An older figure to compare with instead of a rival.
     pub anchor: Option<Anchor>,
-    /// Those who are measured.
+    /// Contestants that are measured.
     pub contestants: Vec<Contestant>,
-    /// Those who are not, and why.
+    /// Contestants that are not, and why.
     pub left_out: Vec<String>,
 }
 
@@ -134,8 +134,8 @@ pub const GBYTE: &str = "GB/s";
 pub const INVERSIONS: &str = "inversions/s";
 
 impl Row {
-    /// Takes one sample of each, another one first in each round, so that none always follows the
-    /// same.
+    /// Takes one sample of each contestant. Each round starts with another one, so that none always
+    /// follows the same one.
     pub fn round(&mut self, round: usize, seconds: f64) {
         let count = self.contestants.len();
         for turn in 0..count {
@@ -166,19 +166,19 @@ impl Row {
         self.role(Role::Ours).find(|ours| ours.name == name)
     }
 
-    /// What a level reaches of the core's limit; `NaN` where a row has none.
+    /// A level's share of the core's limit; `NaN` if a row has none.
     pub fn fraction(&self, ours: &Contestant) -> f64 {
         self.fastest(Role::Ceiling).map_or(f64::NAN, |ceiling| ours.ratio_to(ceiling))
     }
 
-    /// Who a level is compared with: an older figure if the row has one, else the fastest library
-    /// that does the same job.
+    /// Comparison of a level: with an older figure if the row has one, otherwise with the fastest
+    /// library that does the same job.
     pub fn rival(&self, ours: &Contestant) -> Option<Comparison<'_>> {
         let rival = self.fastest(Role::Rival).map(|rival| Comparison::with(ours, rival));
         self.anchor.map(|anchor| Comparison::with_anchor(ours, anchor)).or(rival)
     }
 
-    /// The paper's library at the level of the same name, where there is a figure of it.
+    /// The paper's library at the level of the same name, if there is a figure of it.
     pub fn same_level(&self, ours: &Contestant) -> Option<Comparison<'_>> {
         let field = self.field.parse().ok().filter(|_| self.section == Section::Paper)?;
         let anchor = same_level(&ours.name, field, self.k)?;
@@ -191,13 +191,13 @@ impl Row {
     }
 }
 
-/// A level beside somebody else.
+/// Comparison of a level with another contestant.
 pub struct Comparison<'a> {
     /// The other.
     pub name: &'a str,
     /// The other's rate.
     pub median: f64,
-    /// How many times faster ours is.
+    /// Speedup of this project's level.
     pub ratio: f64,
     /// Whether the other was measured in this run.
     pub measured: bool,
@@ -224,7 +224,7 @@ impl LeftOut {
         LeftOut(format!("{name} at n = {n}, k = {k}: its result is wrong"))
     }
 
-    /// It says itself that it cannot.
+    /// A contestant that reports it cannot run.
     pub fn refused(name: &str, reason: impl std::fmt::Display) -> LeftOut {
         LeftOut(format!("{name}: {reason}"))
     }
@@ -239,7 +239,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A sixteenth of a sample comes before it, uncounted.
+/// Warm-up before a sample, not counted: a sixteenth of it.
 const WARM_UP_SHARE: usize = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the core can do at most: measured first, and again in every round beside what it limits.
+//! Peak throughput of the core: measured first, and again in every round with the rows it limits.
 
 use bench_native::limits::{BLOCK_BYTES, Kind, Probe, available};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ impl CoreLimits {
         products.map(|limit| limit.probe.vector_bytes).max().unwrap_or(1)
     }
 
-    /// For people.
+    /// Table for humans.
     pub fn table(&self) -> String {
         let mut lines = vec![
             "| limit | instruction | working set | median GB/s | best GB/s |".to_owned(),
@@ -114,7 +114,7 @@ impl Limit {
     }
 }
 
-/// The limit of a job, ready to be measured beside it.
+/// The limit of a job, ready to be measured alongside it.
 #[derive(Copy, Clone)]
 pub struct Ceiling {
     probe: Probe,
@@ -123,9 +123,9 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// Somebody who does the job as fast as the instruction allows: symbols of `bytes` need as many
-    /// vectors as hold them, the last of them full or not. `rate` is what a row counts for 10^9
-    /// useful bytes (or products) per second.
+    /// A contestant that does the job as fast as the instruction allows. Symbols of `bytes` occupy
+    /// whole vectors, the last one full or not. `rate` is the row's count for 10^9 useful bytes (or
+    /// products) per second.
     pub fn contestant(self, bytes: usize, rate: f64) -> Contestant {
         let useful = bytes as f64 / bytes.next_multiple_of(self.vector_bytes) as f64;
         let Ceiling { probe, working_set, .. } = self;
@@ -139,9 +139,9 @@ impl Ceiling {
     }
 }
 
-/// Half of the smallest first-level data cache there is.
+/// Half of the smallest first-level data cache in use.
 const L1_BYTES: usize = 16 * 1024;
 /// Beyond any first-level cache, within any second-level one.
 const L2_BYTES: usize = 192 * 1024;
-/// Passes over a working set per job: enough to hide how a loop starts and ends.
+/// Passes over a working set per job: enough to hide the cost of entry and exit.
 const PASSES: usize = 8;

@@ -1,10 +1,10 @@
-//! Symbols to work on. They are never freed: contestants of all rows live until the program ends,
-//! for each round measures all of them.
+//! Memory for symbols. It is never freed: contestants of all rows live until the program ends,
+//! because each round measures all of them.
 
 use rand::RngCore;
 use rand::rngs::SmallRng;
 
-/// Where symbols lie.
+/// Placement of symbols.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// Number of symbols.

@@ -1,4 +1,4 @@
-//! `bench kernels`: the field kernels beside the core's limits and beside other libraries, in
+//! `bench kernels`: the field kernels compared with the core's limits and with other libraries, in
 //! turns.
 //!
 //! ```text
@@ -88,7 +88,7 @@ pub struct Options {
 /// Runs the benchmark, prints the tables, writes JSON and figures.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     let (rounds, seconds) = match options.quick {
         true => (QUICK_ROUNDS, QUICK_SECONDS),
@@ -129,7 +129,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Every round measures everybody, so that a disturbance of seconds hits few samples of each.
+/// Every round measures every contestant, so a disturbance of seconds affects few samples of each.
 fn measure(report: &mut Report) {
     let start = Instant::now();
     let (rounds, seconds) = (report.rounds, report.seconds);
@@ -141,7 +141,7 @@ fn measure(report: &mut Report) {
     }
 }
 
-/// The core asked for, or the last that may be used.
+/// The requested core, or the last usable one.
 ///
 /// # Errors
 /// [`BenchError::PinCore`].
@@ -154,7 +154,7 @@ pub fn choose_core(asked: Option<usize>) -> Result<usize, BenchError> {
     Err(BenchError::PinCore { core: chosen, allowed })
 }
 
-/// What is attempted when a file is written, for errors.
+/// Description of a file write, for errors.
 pub fn writing(path: &Path) -> String {
     format!("writing {}", path.display())
 }
@@ -170,7 +170,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), BenchError> {
 /// Parses the length of a sample.
 ///
 /// # Errors
-/// What is allowed.
+/// The allowed range.
 pub fn millis(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if (0.01..=1000.0).contains(&value) => Ok(value),
@@ -180,5 +180,5 @@ pub fn millis(text: &str) -> Result<f64, String> {
 
 const QUICK_ROUNDS: usize = 9;
 const QUICK_SECONDS: f64 = 0.4e-3;
-/// Limits are measured again beside the rows, in every round.
+/// Cap on the initial rounds for the core's limits: every round of the rows measures them again.
 const LIMIT_ROUNDS_MAX: usize = 31;

@@ -1,4 +1,4 @@
-//! The result: tables for people, JSON for everything else.
+//! The report: tables for humans, JSON for everything else.
 
 use std::fmt::Write as _;
 
@@ -21,11 +21,11 @@ pub struct Report {
     pub rounds: usize,
     /// Seconds per sample, at least.
     pub seconds: f64,
-    /// What the core can do.
+    /// Limits of the core.
     pub limits: CoreLimits,
-    /// Who was measured, and with what.
+    /// Contestants and parameters.
     pub setting: Setting,
-    /// What was measured.
+    /// Measurements.
     pub rows: Vec<Row>,
 }
 
@@ -123,7 +123,7 @@ fn json(row: &Row, ours: &Contestant) -> Value {
     Value::Object(object)
 }
 
-/// The other's name, its rate, how many times faster ours is; null where there is no rival.
+/// The rival's name, its rate and the speedup over it; null without a rival.
 fn comparison(
     put: &mut impl FnMut(&str, Value) -> Option<Value>,
     who: &str,
@@ -219,7 +219,7 @@ fn join(cells: impl Iterator<Item = Option<f64>>) -> String {
     cells.collect::<Vec<_>>().join(" | ")
 }
 
-/// What the columns mean.
+/// Explanation of the columns.
 const NOTE: &str = "\
 The paper's library was not measured in this run: its figures are older, from the same machine class.
 Coded Gbit/s: coded (or recovered) payload bits per second, unless the heading says otherwise. The

@@ -1,4 +1,4 @@
-//! The rows that say most, as `bench/README.md` shows them.
+//! The most informative rows, as shown in `bench/README.md`.
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, paper_name};
 use crate::kernels::contest::{Comparison, Role, Row, number};
@@ -38,7 +38,7 @@ fn line(words: &str, row: &Row) -> String {
     )
 }
 
-/// A line per field: the fastest level, and how many times the paper's library that is.
+/// A line per field: the fastest level, and its speedup over the paper's library.
 fn paper(rows: &[Row]) -> Vec<String> {
     let cells = |field: String| {
         let cell = |k: usize| {
@@ -59,7 +59,7 @@ fn paper(rows: &[Row]) -> Vec<String> {
     [head, rule].into_iter().chain(rows).collect()
 }
 
-/// What a row is called, and where it is found.
+/// Name of a row, and where it is found.
 type Line = (&'static str, Section, usize, usize, &'static str);
 
 const JOBS: [Line; 16] = [

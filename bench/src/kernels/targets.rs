@@ -1,28 +1,28 @@
-//! What the kernels should reach, and whether this run did.
+//! Targets of the kernels, and whether this run met them.
 
 use serde::Serialize;
 
 use crate::kernels::contest::{Contestant, Role, Row};
 use crate::kernels::rows::Section;
 
-/// A target, and what was measured.
+/// A target, and its measured value.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
     /// The job.
     pub row: &'static str,
-    /// What it should reach, in words.
+    /// The target in words.
     pub target: &'static str,
     /// The least that is enough.
     pub least: f64,
-    /// What it reached; nothing when the rows were not measured.
+    /// Measured value; none if the rows were not measured.
     pub measured: Option<f64>,
-    /// Where it reached that, when several rows count.
+    /// Row with the worst value, if several rows count.
     pub worst: Option<String>,
     /// Whether it is enough.
     pub met: Option<bool>,
 }
 
-/// Which rows count, and what of them.
+/// The rows that count, and their measured quantity.
 struct Rule {
     row: &'static str,
     target: &'static str,

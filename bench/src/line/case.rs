@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use recoded_netns::{BedConfig, DirectionConfig, LinkConfig, Loss};
 
-/// Rate of every link in Mbit/s, counted with Ethernet headers, unless the line says otherwise.
+/// Rate of every link in Mbit/s, including Ethernet headers, unless the line sets another.
 const RATE_MBIT: f64 = 300.0;
 
 /// Queue of every link.
 pub const QUEUE: Duration = Duration::from_millis(25);
 
-/// Left out at the start of a stream, at least, and at least in round trips.
+/// Minimum ignored time at the start of a stream, and its minimum in round trips.
 pub const OMITTED: Duration = Duration::from_secs(2);
 pub const OMITTED_ROUND_TRIPS: u32 = 16;
 
@@ -23,7 +23,7 @@ pub const PACKET: f64 = 1514.0;
 /// bytes: those, 6 MB to receive, carry a window of some 4 MB.
 const BUFFERED_BYTES: f64 = 3e6;
 
-/// A line of links that are the same, but for at most one.
+/// A line of equal links, except for at most one.
 #[derive(Copy, Clone, PartialEq, Debug, serde::Serialize)]
 pub struct Case {
     /// Its name on the command line and in tables.
@@ -40,21 +40,21 @@ pub struct Case {
     pub delay_ms: u64,
     /// The loss of the link in the middle, if it is another.
     pub bad_loss: Option<f64>,
-    /// Share of packets that come 3 ms late.
+    /// Share of packets that arrive 3 ms late.
     pub reorder: f64,
-    /// Share of packets that come twice.
+    /// Share of packets that arrive twice.
     pub duplicate: f64,
     /// The rate that the first link falls to for a third of the time.
     pub rate_falls_to: Option<f64>,
-    /// Congestion control of a stream of others, which Linux forwards over the same links.
+    /// Congestion control of a competing stream, which Linux forwards over the same links.
     pub beside: Option<&'static str>,
     /// Whether a second line of hosts shares the links, with the same contender and its own stream.
     pub twins: bool,
-    /// Whether a relay's daemon is killed and started again after half of the time.
+    /// Whether a relay's daemon is killed and restarted after half of the time.
     pub relay_killed: bool,
-    /// MTU of the link in the middle, if it is another: what does not fit vanishes there.
+    /// MTU of the link in the middle, if it differs: larger packets are dropped there silently.
     pub middle_mtu: Option<u32>,
-    /// Whether datagrams are measured by themselves, too: idle, loaded, voice.
+    /// Whether datagrams are also measured without a stream: idle, loaded, voice.
     pub datagrams: bool,
     /// Whether it is measured unless lines are named.
     pub default: bool,
@@ -100,13 +100,13 @@ pub const CASES: &[Case] = &[
     by_default(Case { delay_ms: 50, ..line("3hops-3%-50ms", 3, 0.03) }),
     by_default(Case { delay_ms: 270, ..line("1hop-2%-270ms", 1, 0.02) }),
     by_default(Case { burst: 8.0, ..line("4hops-10%-bursts8", 4, 0.10) }),
-    // A third of the rate: what these lines carry where two cores are enough for all of it.
+    // A third of the rate: two cores are enough for all packets of these lines.
     Case { rate_mbit: 100.0, ..line("10hops-10%-100mbit", 10, 0.10) },
     Case { rate_mbit: 100.0, ..line("10hops-20%-100mbit", 10, 0.20) },
     Case { rate_mbit: 100.0, delay_ms: 10, ..line("4hops-10%-10ms-100mbit", 4, 0.10) },
-    // Nothing is lost: what the hosts of a line add to the delay.
+    // No loss: measures the delay that the hosts of a line add.
     Case { datagrams: true, ..line("4hops-clean", 4, 0.0) },
-    // Nothing is lost on these: what TCP itself makes of such delays and falls.
+    // No loss on these: measures TCP itself under such delays and rate drops.
     Case { delay_ms: 50, ..line("3hops-clean-50ms", 3, 0.0) },
     Case { delay_ms: 270, ..line("1hop-clean-270ms", 1, 0.0) },
     Case { rate_falls_to: Some(50.0), delay_ms: 5, ..line("2hops-clean-rate-falls-5ms", 2, 0.0) },
@@ -168,7 +168,7 @@ impl Case {
         Duration::from_millis(2 * self.hops as u64 * self.delay_ms)
     }
 
-    /// Left out at the start of a stream: start-up takes some round trips.
+    /// Ignored at the start of a stream: start-up takes some round trips.
     pub fn omitted(&self) -> Duration {
         OMITTED.max(OMITTED_ROUND_TRIPS * self.round_trip())
     }

@@ -13,10 +13,10 @@ use crate::line::proxy;
 /// Port of the stream and of the proxies.
 const PORT: u16 = 5202;
 
-/// How long a tunnel or a chain of proxies may take until it carries.
+/// Timeout until a tunnel or a chain of proxies carries packets.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One who carries the stream.
+/// A contender that carries the stream.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Contender {
     /// Name on the command line and in tables.
@@ -30,9 +30,10 @@ pub struct Contender {
 pub enum Kind {
     /// Linux forwards it; its sender has this congestion control.
     Plain(&'static str),
-    /// A proxy on every relay ends it and opens the next one, all with this congestion control.
+    /// A proxy on every relay terminates it and opens the next one, all with this congestion
+    /// control.
     Split(&'static str),
-    /// A tunnel of ours.
+    /// A Recoded tunnel.
     Tunnel {
         /// Of the flow eastward.
         code: CodePlan,
@@ -60,11 +61,11 @@ const fn tunnel(name: &'static str, code: CodePlan, field: u16) -> Contender {
 
 /// A contender that is ready. Ends when dropped.
 pub struct Running {
-    /// Where the stream goes.
+    /// Destination of the stream.
     pub to: SocketAddr,
-    /// Where it arrives.
+    /// Listening address of the stream.
     pub listen: SocketAddr,
-    /// Where datagrams go.
+    /// Destination of datagrams.
     pub datagrams: IpAddr,
     /// The daemons in path order, if any.
     pub daemons: Vec<Daemon>,
@@ -77,19 +78,19 @@ impl Contender {
         CONTENDERS.iter().find(|contender| contender.name == name)
     }
 
-    /// Whether it is measured where none is named: what daemons choose here is a stream, and
-    /// interactive ones are for datagrams.
+    /// Whether it is measured if no contender is named. The automatic choice of daemons is a stream
+    /// here, and interactive streams are for datagrams.
     pub fn is_default(&self) -> bool {
         !matches!(self.kind, Kind::Tunnel { code: CodePlan::Auto | CodePlan::Interactive, .. })
     }
 
-    /// Whether it is a tunnel, whose limit is lower by its headers.
+    /// Whether it is a tunnel, whose headers lower its limit.
     pub fn is_tunnel(&self) -> bool {
         matches!(self.kind, Kind::Tunnel { .. })
     }
 
-    /// Whether it is a tunnel of another code than a stream. Their twins are only measured if they
-    /// are named.
+    /// Whether it is a tunnel with a code other than a stream. Their twins are measured only if
+    /// named.
     pub fn is_other_code(&self) -> bool {
         let is_stream = matches!(self.kind, Kind::Tunnel { code: CodePlan::Stream, .. });
         self.is_tunnel() && !is_stream
@@ -109,8 +110,8 @@ impl Contender {
         }
     }
 
-    /// Whether there is nothing to measure of it on this line: one hop has no relay to split at,
-    /// and only daemons are killed.
+    /// Whether it need not be measured on this line: one hop has no relay to split at, and only
+    /// daemons are killed.
     pub fn is_redundant(&self, case: &Case) -> bool {
         match self.kind {
             Kind::Plain(_) => case.relay_killed,
@@ -122,7 +123,7 @@ impl Contender {
     /// Sets it up.
     ///
     /// # Errors
-    /// [`BenchError`] when a program of it does not start.
+    /// [`BenchError`] if one of its programs does not start.
     pub fn start(&self, bed: &Bed) -> Result<Running, BenchError> {
         let sink = bed.sink_address();
         let straight = |daemons, address| Running {
@@ -154,7 +155,7 @@ impl Running {
     /// Processor time that daemons and proxies have used, in seconds.
     ///
     /// # Errors
-    /// When one is gone.
+    /// If one has exited.
     pub fn processor_seconds(&self) -> Result<f64, BenchError> {
         let mut seconds = 0.0;
         for daemon in &self.daemons {
@@ -168,8 +169,8 @@ impl Running {
     }
 }
 
-/// Defaults, the sockets of each link included; what comes back are acknowledgements, few, small
-/// and urgent: nothing to fill blocks with, so they come in generations.
+/// Defaults, including the sockets of each link. The return traffic is acknowledgements, which are
+/// few, small and urgent and do not fill blocks, so it uses generations.
 fn plan(bed: &Bed, code: CodePlan, field: u16) -> LinePlan {
     let mut plan = LinePlan::protected(bed.hops());
     plan.chooses = (0..=bed.hops()).collect();
@@ -189,7 +190,7 @@ fn start_proxies(bed: &Bed, control: &str) -> Result<Vec<Background>, BenchError
     (1..bed.hops()).map(start).collect()
 }
 
-/// Waits until a datagram comes through the tunnel.
+/// Waits until a datagram arrives through the tunnel.
 fn wait_until_reached(bed: &Bed, address: IpAddr) -> Result<(), BenchError> {
     let socket = |host: &recoded_netns::Namespace, local: SocketAddr| {
         host.udp_socket(local).map_err(BenchError::Bed)
@@ -201,7 +202,7 @@ fn wait_until_reached(bed: &Bed, address: IpAddr) -> Result<(), BenchError> {
     let sender = socket(bed.source(), SocketAddr::from(([0, 0, 0, 0], 0)))?;
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        // Refused while there is no route yet.
+        // Fails while there is no route yet.
         let _ = sender.send_to(&[0; 16], to);
         if receiver.recv(&mut [0; 64]).is_ok() {
             return Ok(());

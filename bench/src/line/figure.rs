@@ -1,4 +1,4 @@
-//! The figure: goodput of every contender on every line, as a share of what the line can carry.
+//! The figure: goodput of every contender on every line, as a share of the line's capacity.
 
 use bench_svg::{Align, FAINT, GREY, INK, Page};
 
@@ -15,7 +15,7 @@ const HEIGHT: f64 = 440.0;
 /// Size of words.
 const FONT: u32 = 12;
 
-/// One per contender: Linux in greys and reds, ours in blues and greens.
+/// One per contender: greys and reds for Linux, blues and greens for Recoded.
 const COLOURS: [&str; 10] = [
     "#b9bdc7", "#7d8390", "#b4483c", "#1f6fb2", "#3f9b6c", "#7a5ab5", "#0b3d66", "#c79a2e",
     "#5ab0c9", "#444444",
@@ -41,7 +41,7 @@ pub fn svg(report: &Report) -> String {
             let height = (BOTTOM - y(share)).max(0.5);
             page.rectangle(x, BOTTOM - height, bar * 0.9, height, colour(series.contender));
         }
-        // Names of neighbours stand at two heights.
+        // Adjacent names are placed at two heights.
         let place = (start + group * 0.42, BOTTOM + 18.0 + 16.0 * (number % 2) as f64);
         page.words(place, Align::Middle, FONT - 1, GREY, line.case.name);
     }

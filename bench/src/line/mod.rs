@@ -1,5 +1,5 @@
 //! `bench line`: TCP and datagrams over lines of lossy links with delay, carried by Linux, by split
-//! TCP and by our codes, in turns on the same line.
+//! TCP and by Recoded, in turns on the same line.
 
 pub mod case;
 
@@ -79,7 +79,7 @@ pub struct Options {
 /// Runs the benchmark, prints the tables and writes the files.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
@@ -117,7 +117,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Who is measured on which line.
+/// The contenders for each line.
 fn plan(options: &Options) -> Vec<Line> {
     let named: Vec<&'static Case> =
         options.lines.iter().filter_map(|name| Case::named(name)).collect();
@@ -145,8 +145,8 @@ fn plan(options: &Options) -> Vec<Line> {
     cases.into_iter().map(line).collect()
 }
 
-/// Takes a sample of each contender on a line. One that fails is reported in the table: the others
-/// are worth having.
+/// Takes a sample of each contender on a line. A failure is reported in the table: the other
+/// results are still useful.
 fn measure(line: &mut Line, seconds: u64, run: u16, seed: u64, cores: &[usize]) {
     let case = line.case;
     let seconds = if case.rate_falls_to.is_some() { 2 * seconds } else { seconds };
@@ -176,7 +176,7 @@ fn measure(line: &mut Line, seconds: u64, run: u16, seed: u64, cores: &[usize]) 
     }
 }
 
-/// Writes a file of results.
+/// Writes a result file.
 ///
 /// # Errors
 /// [`BenchError::Os`] when it cannot be written.

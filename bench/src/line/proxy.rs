@@ -28,10 +28,11 @@ pub struct Options {
     control: String,
 }
 
-/// Starts one on a host of a bed, from a port of its to an address, and waits until it listens.
+/// Starts a proxy on a host of a bed, from one of its ports to an address, and waits until it
+/// listens.
 ///
 /// # Errors
-/// [`BenchError`] when it does not.
+/// [`BenchError`] if it does not.
 pub fn start(
     bed: &Bed,
     host: &Namespace,
@@ -39,7 +40,7 @@ pub fn start(
     control: &str,
 ) -> Result<Background, BenchError> {
     let program = std::env::current_exe().map_err(BenchError::os("finding this program"))?;
-    // As daemons have it: a box that forwards does little else.
+    // The priority of daemons: a forwarding box does little else.
     let mut command = host.command("nice");
     command.args(["-n", "-15"]).arg(&program).args(["line-proxy", "--control", control]);
     command.args(["--listen", &format!("0.0.0.0:{port}"), "--to", &to.to_string()]);
@@ -49,7 +50,7 @@ pub fn start(
     Ok(proxy)
 }
 
-/// Relays until the process is ended.
+/// Relays until the process is killed.
 ///
 /// # Errors
 /// [`BenchError::Os`] when it cannot listen.
@@ -61,18 +62,18 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
             join(incoming, outgoing, &options.control)
         });
         if let Err(error) = accepted {
-            // The connection ends; the next one may come about.
+            // The connection ends; the next one may succeed.
             eprintln!("to {}: {error}", options.to);
         }
     }
 }
 
-/// Copies both ways, on threads of their own.
+/// Copies both directions, in two threads.
 fn join(west: TcpStream, east: TcpStream, control: &str) -> std::io::Result<()> {
     for socket in [&west, &east] {
         socket.set_nodelay(true)?;
         set_congestion_control(socket, control)?;
-        // What is behind a connection that has ended must not load the line of the next one.
+        // Data still queued behind a closed connection must not load the line of the next one.
         forget_when_closed(socket)?;
     }
     let (west_again, east_again) = (west.try_clone()?, east.try_clone()?);

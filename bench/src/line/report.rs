@@ -1,4 +1,4 @@
-//! The result: tables for people, JSON for everything else.
+//! The report: tables for humans, JSON for everything else.
 
 use serde_json::{Value, json};
 
@@ -18,9 +18,9 @@ pub struct Report {
     pub seconds: u64,
     /// Samples of each contender on each line.
     pub runs: u16,
-    /// How long all of it took, in seconds.
+    /// Total duration, in seconds.
     pub elapsed_seconds: f64,
-    /// What was measured, by line, then by contender.
+    /// Results by line, then by contender.
     pub lines: Vec<Line>,
 }
 
@@ -28,13 +28,13 @@ pub struct Report {
 pub struct Line {
     /// Which.
     pub case: &'static Case,
-    /// Who was measured on it.
+    /// Results by contender.
     pub series: Vec<Series>,
 }
 
 /// All samples of a contender on a line.
 pub struct Series {
-    /// Who.
+    /// The contender.
     pub contender: &'static Contender,
     /// One per run.
     pub samples: Vec<Sample>,
@@ -51,7 +51,7 @@ impl Series {
             .filter(move |stream| stream.control == control)
     }
 
-    /// Median goodput with its better congestion control, as a share of what the line can carry.
+    /// Median goodput with its better congestion control, as a share of the line's capacity.
     pub fn best_of_limit(&self) -> f64 {
         let controls = self.contender.controls().iter();
         let medians = controls.map(|control| median(self.streams(control).map(|s| s.of_limit)));
@@ -71,7 +71,7 @@ impl Series {
         [least, median(values.clone()), values.fold(0.0, f64::max)]
     }
 
-    /// The same as text: the median, and the others where there are several runs.
+    /// The same as text: the median, and the extremes if there are several runs.
     fn goodput(&self, control: &str) -> String {
         let [least, median, most] = self.spread_mbit(control);
         match self.streams(control).count() {
@@ -100,7 +100,7 @@ impl Series {
             false => self.contender.name.to_owned(),
         };
         let packets = match of(&|stream| stream.mbit) {
-            // A symbol that hardly ever came says nothing of packets.
+            // With hardly any symbols received, packets per symbol mean nothing.
             mbit if mbit < 1.0 => String::new(),
             _ => {
                 let (least, most) = (extreme(f64::min, f64::MAX), extreme(f64::max, 0.0));
@@ -155,7 +155,7 @@ impl Series {
     }
 }
 
-/// A share in percent, with as many digits as it takes to tell one in ten thousand from none.
+/// A share in percent, with enough digits to distinguish one in ten thousand from zero.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         0.0 => "0".into(),
@@ -165,7 +165,7 @@ pub fn percent(share: f64) -> String {
 }
 
 impl Line {
-    /// What daemons choose, and the best of the codes that they were told, by goodput.
+    /// The automatic choice of the daemons, and the best configured code, by goodput.
     fn chosen(&self) -> Option<(&Series, &Series)> {
         let measured = self.series.iter().filter(|series| !series.samples.is_empty());
         let auto = measured.clone().find(|series| series.contender.is_automatic())?;
@@ -173,8 +173,8 @@ impl Line {
         Some((auto, told.max_by(|a, b| a.best_mbit().total_cmp(&b.best_mbit()))?))
     }
 
-    /// The best of ours and the best of the others, by goodput; of twins, who share a line, neither
-    /// is ahead.
+    /// The best tunnel and the best other contender, by goodput. None for twins, which share a
+    /// line.
     fn winners(&self) -> Option<(&Series, &Series)> {
         if self.case.twins {
             return None;

@@ -13,13 +13,13 @@ use crate::line::case::Case;
 use crate::line::contender::{Contender, Kind, Running};
 use crate::median::median;
 
-/// How long a rate that has changed is not counted.
+/// Time after a rate change that is not counted.
 const SETTLE_SECONDS: f64 = 2.0;
 
 /// Port of the stream of others.
 const BESIDE_PORT: u16 = 5203;
 
-/// How long datagrams are measured, and voice, which has few of them.
+/// Duration of the datagram measurements; voice takes longer, because it has few datagrams.
 const DATAGRAM_TIME: Duration = Duration::from_secs(3);
 const VOICE_TIME: Duration = Duration::from_secs(4);
 
@@ -32,7 +32,7 @@ const QUEUE_STEP: Duration = Duration::from_millis(20);
 /// Largest TCP buffers of the ends on lines that need more than the defaults.
 const BUFFER_BYTES: u64 = 64 << 20;
 
-/// What was measured of a contender on a line, once.
+/// One run of a contender on a line.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Sample {
     /// Number of its run.
@@ -41,25 +41,25 @@ pub struct Sample {
     pub seed: u64,
     /// Streams, one per congestion control.
     pub streams: Vec<StreamSample>,
-    /// 250 datagrams of 200 bytes a second, nothing else.
+    /// 250 datagrams of 200 bytes per second, without other traffic.
     pub idle: Option<Datagrams>,
-    /// 100 Mbit/s of 1300 bytes, nothing else.
+    /// 100 Mbit/s of 1300 bytes, without other traffic.
     pub load: Option<Datagrams>,
-    /// 50 datagrams of 200 bytes a second, nothing else.
+    /// 50 datagrams of 200 bytes per second, without other traffic.
     pub voice: Option<Datagrams>,
 }
 
-/// A TCP stream, and a probe beside it.
+/// A TCP stream, and the probe that runs alongside.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct StreamSample {
     /// Congestion control of its sender.
     pub control: &'static str,
     /// Goodput.
     pub mbit: f64,
-    /// Share of what the line can carry; of both twins together.
+    /// Share of the line's capacity; for twins, of both together.
     pub of_limit: f64,
-    /// Packets seen by each link eastward, for each IP packet that the tunnel carried; without
-    /// tunnel, for each full segment that came.
+    /// Packets seen by each eastward link per IP packet that the tunnel carried; without tunnel,
+    /// per full segment received.
     pub packets_per_symbol: Vec<f64>,
     /// Longest wait in the queue of each link eastward, in milliseconds.
     pub queue_max_ms: Vec<f64>,
@@ -67,34 +67,34 @@ pub struct StreamSample {
     pub queue_drops: u64,
     /// Goodput tenth by tenth of a second, from the start.
     pub tenths_mbit: Vec<f64>,
-    /// Where the rate falls and rises again: goodput before, from two seconds after the fall, from
-    /// two seconds after the rise, as shares of the limit then.
+    /// If the rate falls and rises again: goodput before the fall, from two seconds after it, and
+    /// from two seconds after the rise, as shares of the limit at that time.
     pub steps_of_limit: Option<[f64; 3]>,
-    /// Where the rate falls: median wait in the queue of the first link, from two seconds after the
-    /// fall to the rise, in milliseconds.
+    /// If the rate falls: median queueing delay at the first link, from two seconds after the fall
+    /// to the rise, in milliseconds.
     pub standing_queue_ms: Option<f64>,
-    /// What the stream of others, or of the twins, carried meanwhile.
+    /// Goodput of the competing stream, or of the other twin, in the same time.
     pub beside_mbit: Option<f64>,
     /// Jain's index of the goodput of twins: 1 if both are the same, 0.5 if one has all.
     pub jain: Option<f64>,
-    /// The probe beside it.
+    /// The concurrent probe.
     pub probe: Datagrams,
     /// Processor time of daemons or proxies, in seconds per second.
     pub cores: f64,
-    /// The same of the links, which includes what Linux does at hosts that receive.
+    /// The same for the links, including kernel work for receiving hosts.
     pub cores_links: f64,
-    /// Cores that were not idle, whatever kept them busy: the emulator, the ends and others, too.
+    /// Cores that were not idle, including the emulator, the ends and other programs.
     pub cores_busy: f64,
 }
 
-/// What became of a stream of datagrams.
+/// Result of a stream of datagrams.
 #[derive(Copy, Clone, Debug, serde::Serialize)]
 pub struct Datagrams {
     /// Packets sent.
     pub sent: u64,
     /// Packets that the application did not get.
     pub lost: u64,
-    /// Of these, packets that found its socket buffer full.
+    /// Lost packets that found the socket buffer full.
     pub overrun: u64,
     /// One-way delay in milliseconds.
     pub p50_ms: f64,
@@ -104,13 +104,13 @@ pub struct Datagrams {
     pub max_ms: f64,
     /// In-order delay: until it and all packets before it have arrived, lost ones left out.
     pub in_order_p99_ms: f64,
-    /// Longest time in which none came, in milliseconds.
+    /// Longest interval without an arrival, in milliseconds.
     pub gap_max_ms: f64,
-    /// Bytes on the first link, for each byte of IP that the tunnel carried.
+    /// Bytes on the first link per byte of IP that the tunnel carried.
     pub bytes_ratio: Option<f64>,
 }
 
-/// What to measure with.
+/// Setup of a measurement.
 pub struct Setup<'a> {
     pub case: &'a Case,
     pub contender: &'a Contender,
@@ -123,7 +123,7 @@ impl Setup<'_> {
     /// Builds a line, sets the contender up and measures.
     ///
     /// # Errors
-    /// [`BenchError`] when a program does not do what it should.
+    /// [`BenchError`] if a program fails.
     pub fn take(&self, run: u16, seed: u64) -> Result<Sample, BenchError> {
         let mut bed = Bed::build(&self.case.bed(seed)).map_err(BenchError::Bed)?;
         if self.case.needs_buffers() {
@@ -152,10 +152,10 @@ impl Setup<'_> {
             load: None,
             voice: None,
         };
-        // Linux treats datagrams the same whatever TCP does.
+        // Linux treats datagrams alike with any TCP congestion control.
         let is_other = self.contender.kind != Kind::Plain("cubic") && !self.contender.is_tunnel();
         if self.case.datagrams && !is_other {
-            // What the stream has left behind drains.
+            // Wait until the backlog of the stream has drained.
             std::thread::sleep(Duration::from_millis(500) + self.case.round_trip());
             let plan = |payload, rate, time| self.datagrams(&line[0], payload, rate, time);
             let idle = plan(172, 250.0, DATAGRAM_TIME);
@@ -209,8 +209,8 @@ impl Setup<'_> {
         Ok(StreamSample { standing_queue_ms, ..sample })
     }
 
-    /// Opens the stream. Without a tunnel, hardly a connection comes about on a line that loses
-    /// much: that is not what is measured, so the line loses nothing meanwhile.
+    /// Opens the stream. Without a tunnel, connections rarely open on a line with high loss. That
+    /// is not the subject of the measurement, so the line is lossless until the stream is open.
     fn connect(
         &self,
         bed: &mut Bed,
@@ -229,8 +229,8 @@ impl Setup<'_> {
         Ok(stream)
     }
 
-    /// The first link has another rate for the second third of the time. Returns the wait in its
-    /// queue in milliseconds, from [`SETTLE_SECONDS`] after the fall to the rise.
+    /// Changes the rate of the first link in the second third of the time. Returns the queueing
+    /// delay there in milliseconds, from [`SETTLE_SECONDS`] after the fall to the rise.
     fn change_rate(
         &self,
         bed: &mut Bed,
@@ -350,7 +350,7 @@ impl Setup<'_> {
         StreamSample {
             control,
             mbit,
-            // Where the rate falls, it is low for a third of the time.
+            // On lines with a rate drop, the rate is low for a third of the time.
             of_limit: both_mbit / limit * 3.0
                 / (2.0 + self.case.rate_falls_to.map_or(1.0, |slow| slow / rate)),
             packets_per_symbol: links.iter().map(|link| link.seen as f64 / symbols).collect(),
@@ -391,7 +391,7 @@ struct Readings {
     ticks: Vec<Ticks>,
 }
 
-/// What became of a probe.
+/// Summarises a probe.
 pub fn summary(outcome: &ProbeOutcome) -> Datagrams {
     Datagrams {
         sent: outcome.sent,

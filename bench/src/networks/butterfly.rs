@@ -15,10 +15,10 @@ use crate::error::BenchError;
 /// IP and UDP.
 const HEADER_BYTES: usize = 28;
 
-/// What goes before a measurement: tables are made.
+/// Time before a measurement, for building tables.
 const WARM_UP: Duration = Duration::from_millis(1500);
 
-/// The most that routing brings each receiver, of two links.
+/// Upper bound of routing for each receiver, out of two links.
 const ROUTING: f64 = 1.5;
 
 /// The measurements.

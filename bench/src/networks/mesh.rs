@@ -1,5 +1,5 @@
-//! Sixteen flows over twelve hosts: whether each gets its share, and what a packet costs beside the
-//! same on a line.
+//! Sixteen flows over twelve hosts: each flow's share, and the cost of a packet compared with a
+//! line.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use super::report::{Figure, Network, Unit, figure};
 use super::{Setup, processor_seconds, row};
 use crate::error::BenchError;
 
-/// Datagrams of each flow: with room on all links, and more than they carry.
+/// Datagrams of each flow: a rate below the capacity of all links, and one above it.
 const PAYLOAD_BYTES: usize = 1272;
 const CALM_MBIT: f64 = 6.0;
 const FULL_MBIT: f64 = 16.0;
 
-/// Bytes of one on a link with Ethernet, IP, UDP and our headers.
+/// Size of a packet on a link, with Ethernet, IP, UDP and Recoded's headers.
 const WIRE_BYTES: f64 = 1384.0;
 
-/// What goes before a measurement.
+/// Time before a measurement.
 const WARM_UP: Duration = Duration::from_millis(1500);
 
 /// The measurements.
@@ -57,7 +57,7 @@ pub fn mesh(setup: &Setup) -> Network {
 /// Processor time for a packet at a node, in microseconds.
 const COST: &str = "us per packet and node";
 
-/// Of flows with so many times the load of one.
+/// Measures flows that each send `times` times the load of one.
 fn sample(setup: &Setup, mesh: &Mesh, times: f64) -> Result<Vec<Figure>, BenchError> {
     let bed = mesh.build(setup.seed).map_err(BenchError::Bed)?;
     let daemons = mesh.start(&bed).map_err(BenchError::Bed)?;
@@ -69,9 +69,9 @@ fn sample(setup: &Setup, mesh: &Mesh, times: f64) -> Result<Vec<Figure>, BenchEr
     let handled = calm.iter().zip(&mesh.flows);
     let handled: f64 = handled.map(|(flow, way)| (flow.came as usize * way.len()) as f64).sum();
     let full = send(FULL_MBIT, setup.time)?;
-    // Packets a second that fit into the part of a link that a flow may have.
+    // Packets per second that fit into a flow's share of a link.
     let fits = LINK_MBIT * (1.0 - LINK_LOSS) * 1e6 / 8.0 / WIRE_BYTES / SHARING as f64 * times;
-    // Without what waited and came after the last was sent.
+    // Excludes packets that arrived from queues after the last one was sent.
     let millis = setup.time.as_secs_f64() * 1e3;
     let rates = full.iter().map(|flow| flow.rate_between(0.0, millis));
     let least = rates.fold(f64::INFINITY, f64::min);
@@ -88,7 +88,7 @@ fn worst(flows: &[ProbeOutcome], value: impl Fn(&ProbeOutcome) -> f64) -> f64 {
     flows.iter().map(value).fold(0.0, f64::max)
 }
 
-/// Sends over all flows at once, and returns what came of each.
+/// Sends over all flows at once, and returns the result of each.
 fn send(
     bed: &Bed,
     mesh: &Mesh,

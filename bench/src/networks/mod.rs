@@ -1,5 +1,5 @@
-//! `bench networks`: several paths, trees and the butterfly, ours beside TCP over one path, split
-//! TCP, MPTCP, unicast and what routing can reach, in turns on the same links.
+//! `bench networks`: several paths, trees and the butterfly. Compares Recoded with TCP over one
+//! path, split TCP, MPTCP, unicast and the bound of routing, in turns on the same links.
 
 mod tcp;
 
@@ -74,10 +74,10 @@ enum Part {
     Mesh,
 }
 
-/// What all measurements know.
+/// Setup common to all measurements.
 struct Setup {
     seed: u64,
-    /// How long one counts.
+    /// Duration of a measurement.
     time: Duration,
     sinks: usize,
 }
@@ -85,7 +85,7 @@ struct Setup {
 /// Runs the benchmark, prints the tables and writes the file.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
@@ -135,7 +135,7 @@ impl Setup {
     }
 }
 
-/// One contender. One that fails is reported in the table: the others are worth having.
+/// Measures one contender. A failure is reported in the table: the other results are still useful.
 fn row(
     network: &str,
     contender: &str,

@@ -17,23 +17,23 @@ use crate::line::sample::{Datagrams, summary};
 /// Left out at the start of a stream.
 const OMITTED: Duration = Duration::from_secs(3);
 
-/// When the faster path is cut, when it is back, and when that ends, in seconds.
+/// Time when the faster path is cut, when it is restored, and when the test ends, in seconds.
 const CUT: f64 = 5.0;
 const BACK: f64 = 8.0;
 const END: f64 = 12.0;
 
-/// Datagrams while a path is cut: what the slower one carries by itself.
+/// Datagrams while a path is cut: a rate that the slower path carries by itself.
 const DATAGRAM_BYTES: usize = 1300;
 const DATAGRAM_MBIT: f64 = 30.0;
 
-/// Of the rate before, what counts as the full rate again, over so many seconds.
+/// Share of the previous rate that counts as full recovery, if held for `FULL_SECONDS`.
 const FULL_SHARE: f64 = 0.9;
 const FULL_SECONDS: f64 = 0.5;
 
-/// How long late datagrams are waited for.
+/// Grace period for late datagrams.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// TCP over both, and a probe beside it.
+/// TCP over both paths, with a concurrent probe.
 pub fn sum(setup: &Setup) -> Network {
     let contenders = [
         Contender::Fast,
@@ -109,7 +109,7 @@ fn sum_of(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, BenchError
     Ok(figures)
 }
 
-/// The part of the time in which a link carried packets.
+/// Utilisation of a link.
 fn full(bytes: f64, seconds: f64, rate_mbit: f64) -> f64 {
     bytes * 8e-6 / seconds / rate_mbit
 }
@@ -152,7 +152,7 @@ pub fn cut(setup: &Setup) -> Network {
     network
 }
 
-/// Cuts the faster path, and mends it, both when `wait` has waited until then.
+/// Cuts the faster path and restores it, each at its time as signalled by `wait`.
 fn cut_and_mend(bed: &mut Bed, wait: impl Fn(f64)) -> Result<(), BenchError> {
     let link = bed.link_config(FAST_LINK);
     wait(CUT);
@@ -207,7 +207,7 @@ fn cut_under_datagrams(setup: &Setup) -> Result<Vec<Figure>, BenchError> {
     ])
 }
 
-/// A probe by itself, of which a copy goes by each path.
+/// A probe without other traffic, with one copy on each path.
 pub fn every(setup: &Setup) -> Network {
     let rows = vec![
         row("every", "Linux, the faster path", || probe_over(setup, Contender::Fast)),
@@ -225,7 +225,7 @@ fn probe_over(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, BenchE
     let topology = Topology::paths().with("spread = \"every\"\n");
     let bed = topology.build(setup.seed).map_err(BenchError::Bed)?;
     let running = contender.start(&bed, &topology)?;
-    // It finds out what the paths lose.
+    // Lets it learn the loss of the paths.
     let start = |length| {
         let plan = plan(running.datagrams(7000), 172, 250.0, length);
         Probe::start(bed.source(), bed.sink(), &plan).map_err(BenchError::Bed)

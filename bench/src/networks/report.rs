@@ -1,4 +1,4 @@
-//! The result: a table for each network, what was to be reached, and all of it as JSON.
+//! The report: a table for each network, the targets, and everything as JSON.
 
 use serde::Serialize;
 
@@ -16,9 +16,9 @@ pub struct Report {
     pub seconds: u64,
     /// Seed of the losses.
     pub seed: u64,
-    /// How long all of it took, in seconds.
+    /// Total duration, in seconds.
     pub elapsed_seconds: f64,
-    /// What was measured.
+    /// Results by network.
     pub networks: Vec<Network>,
 }
 
@@ -29,27 +29,27 @@ pub struct Network {
     pub name: &'static str,
     /// It in words.
     pub what: String,
-    /// Who was measured.
+    /// Results by contender.
     pub rows: Vec<Row>,
-    /// What was to be reached.
+    /// Targets.
     pub aims: Vec<Aim>,
 }
 
 /// A contender.
 #[derive(Serialize)]
 pub struct Row {
-    /// Who.
+    /// Name of the contender.
     pub contender: String,
-    /// What was measured, in the order of columns.
+    /// Measured figures, in the order of the columns.
     pub figures: Vec<Figure>,
-    /// Why there is nothing.
+    /// Reason for missing figures.
     pub failed: Option<String>,
 }
 
 /// A number.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// Name of the figure.
     pub name: &'static str,
     /// Its unit.
     pub unit: Unit,
@@ -136,7 +136,7 @@ impl Network {
         row.and_then(|row| row.find(name)).map_or(f64::NAN, |figure| figure.value)
     }
 
-    /// Columns in the order in which contenders have them.
+    /// Columns in the contenders' order.
     fn columns(&self) -> Vec<(&'static str, Unit)> {
         let figures = self.rows.iter().flat_map(|row| &row.figures);
         figures.fold(Vec::new(), |mut columns, figure| {
@@ -194,7 +194,7 @@ impl Aim {
     }
 }
 
-/// A number with few digits, small ones with those that count.
+/// A number with few digits; small numbers keep their significant ones.
 fn short(value: f64) -> String {
     match value {
         value if value == 0.0 || value.abs() >= 10.0 => format!("{value:.0}"),

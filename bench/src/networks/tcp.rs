@@ -1,4 +1,4 @@
-//! Who carries a TCP stream over two paths, and how it is set up.
+//! Contenders that carry a TCP stream over two paths, and their setup.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -19,7 +19,7 @@ pub const FAST_LINK: usize = 1;
 pub const SLOW_LINK: usize = 3;
 const RELAY: usize = 1;
 
-/// One who carries a stream.
+/// A contender that carries a stream.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Contender {
     /// Linux over the faster path.
@@ -30,16 +30,16 @@ pub enum Contender {
     Split,
     /// Linux over both.
     Mptcp,
-    /// A tunnel of ours over both, with this congestion control inside.
+    /// A Recoded tunnel over both, with this congestion control inside.
     Tunnel(&'static str),
 }
 
 /// A contender that is ready. Ends when dropped.
 pub struct Running {
     contender: Contender,
-    /// Where it goes.
+    /// Destination address.
     to: SocketAddr,
-    /// Where it arrives.
+    /// Listening address.
     listen: SocketAddr,
     /// The daemons, if any.
     pub daemons: Vec<Daemon>,
@@ -47,7 +47,7 @@ pub struct Running {
 }
 
 impl Contender {
-    /// What tables call it.
+    /// Name in tables.
     pub fn name(self) -> String {
         match self {
             Contender::Fast => "bbr, the faster path".into(),
@@ -74,7 +74,7 @@ impl Contender {
     /// Sets it up.
     ///
     /// # Errors
-    /// [`BenchError`] when a program of it does not start, or Linux lacks what it takes.
+    /// [`BenchError`] if a program does not start, or Linux lacks a feature it needs.
     pub fn start(self, bed: &Bed, topology: &Topology) -> Result<Running, BenchError> {
         let (fast, slow) = (Bed::east_address(FAST_LINK), Bed::east_address(SLOW_LINK));
         let ready = |address: IpAddr| Running {
@@ -118,7 +118,7 @@ impl Running {
     /// Opens the stream.
     ///
     /// # Errors
-    /// When it does not come about.
+    /// If it cannot be opened.
     pub fn open(&self, bed: &Bed) -> Result<Stream, BenchError> {
         let transport = match self.contender {
             Contender::Mptcp => Transport::Mptcp,
@@ -129,7 +129,7 @@ impl Running {
             .map_err(BenchError::Bed)
     }
 
-    /// Where datagrams go.
+    /// Destination of datagrams.
     pub fn datagrams(&self, port: u16) -> SocketAddr {
         let to = if self.contender == Contender::Mptcp { self.to } else { self.listen };
         SocketAddr::new(to.ip(), port)

@@ -18,7 +18,7 @@ const MBIT: f64 = 50.0;
 /// Port of the datagrams.
 const PORT: u16 = 7000;
 
-/// What goes before a measurement: sources and relays find what their links carry.
+/// Time before a measurement, for sources and relays to estimate the capacity of their links.
 const WARM_UP: Duration = Duration::from_millis(1500);
 
 /// End-to-end FEC: source symbols of a block, and blocks that may stay incomplete at the worst
@@ -26,7 +26,7 @@ const WARM_UP: Duration = Duration::from_millis(1500);
 const BLOCK_SYMBOLS: u32 = 256;
 const INCOMPLETE: f64 = 1e-4;
 
-/// Who sends to all receivers.
+/// Contenders that send to all receivers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Contender {
     /// Linux, a copy for each.
@@ -102,15 +102,15 @@ fn sample(setup: &Setup, contender: Contender) -> Result<Vec<Figure>, BenchError
     Ok(figures)
 }
 
-/// Multicast with FEC from end to end, by arithmetic: a code of which any `BLOCK_SYMBOLS` packets
-/// decode, relays that copy. It has to send for the sink that loses most.
+/// Multicast with end-to-end FEC, by arithmetic: relays copy, and any `BLOCK_SYMBOLS` packets
+/// decode a block. The source must send for the sink with the highest loss.
 fn end_to_end_fec(sinks: usize) -> Row {
     let arrives =
         Topology::tree_losses(sinks).into_iter().map(|[near, far]| (1.0 - near) * (1.0 - far));
     let arrives = arrives.fold(1.0, f64::min);
     let packets = fec_packets(BLOCK_SYMBOLS, arrives);
     let best = 1.0 - TO_RELAYS.iter().copied().fold(1.0, f64::min);
-    // What a block lost of its first packets comes with its last ones.
+    // A block's lost first packets are recovered by its last ones.
     let rate = MBIT * 1e6 / 8.0 / PAYLOAD_BYTES as f64;
     let block_ms = f64::from(BLOCK_SYMBOLS) / rate * 1e3;
     let figures = vec![
@@ -125,10 +125,10 @@ fn end_to_end_fec(sinks: usize) -> Row {
     Row { contender: "multicast, FEC end to end, in theory".into(), figures, failed: None }
 }
 
-/// Packets of a block of so many symbols that bring as many to a sink, of which a share arrives,
-/// but for one block in 1 / [`INCOMPLETE`].
+/// Packets of a block of `symbols` symbols that let a sink decode all but a share [`INCOMPLETE`] of
+/// the blocks, if a share `arrives` of the packets arrives.
 fn fec_packets(symbols: u32, arrives: f64) -> u32 {
-    // The last packet needed is number n with probability C(n-1, k-1) a^k (1-a)^(n-k).
+    // The last required packet is number n with probability C(n-1, k-1) a^k (1-a)^(n-k).
     let mut chance = arrives.powi(symbols.cast_signed());
     let (mut packets, mut complete) = (symbols, chance);
     while complete < 1.0 - INCOMPLETE && packets < 64 * symbols {
@@ -143,7 +143,7 @@ fn lost(outcome: &ProbeOutcome) -> f64 {
     outcome.lost() as f64
 }
 
-/// Sends to all receivers and returns what each of them got.
+/// Sends to all receivers and returns each one's result.
 fn send(
     bed: &Bed,
     topology: &Topology,
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn blocks_take_what_losses_take_and_a_margin() {
         assert_eq!(fec_packets(256, 1.0), 256);
-        // One symbol: as many as make 0.28^n less than one in ten thousand.
+        // One symbol: n copies with 0.28^n less than one in ten thousand.
         assert_eq!(fec_packets(1, 0.72), 8);
         let packets = fec_packets(256, 0.72);
         assert!((390..410).contains(&packets), "{packets}");

@@ -3,7 +3,7 @@
 //! ```text
 //!   A  vA 10.0.1.1 ---- vRi 10.0.1.2  R  vRo 10.0.2.1 ---- vB 10.0.2.2  B
 //! ```
-//!
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::Command;
 
@@ -14,11 +14,11 @@ use crate::namespace::{Namespace, run};
 
 /// Interface of the load.
 pub const LOAD: End = End::new("vA", 1, 1);
-/// Interface by which packets enter the host that is measured.
+/// Ingress interface of the measured host.
 pub const IN: End = End::new("vRi", 1, 2);
-/// Interface by which they leave it.
+/// Egress interface of the measured host.
 pub const OUT: End = End::new("vRo", 2, 1);
-/// Interface where they are counted.
+/// Interface at which packets are counted.
 pub const SINK: End = End::new("vB", 2, 2);
 
 /// One end of a cable.
@@ -48,16 +48,16 @@ impl End {
 
 /// The three hosts.
 pub struct Bed {
-    /// Where the load is made.
+    /// The host that generates the load.
     pub a: Namespace,
-    /// What is measured.
+    /// The measured host.
     pub r: Namespace,
-    /// Where packets are counted.
+    /// The host that counts packets.
     pub b: Namespace,
 }
 
 impl Bed {
-    /// Makes namespaces, cables with so many queues each way, addresses, routes and neighbours.
+    /// Sets up namespaces, cables with `queues` queues each way, addresses, routes and neighbours.
     ///
     /// # Errors
     /// [`BenchError::Command`] or [`BenchError::Os`] when Linux refuses one of them.

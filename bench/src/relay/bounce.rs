@@ -1,5 +1,5 @@
-//! A bare AF_XDP bounce through the relay's own socket module: receive on one interface, rewrite
-//! the Ethernet addresses, transmit on the other. What a relay costs that does nothing.
+//! A bare AF_XDP bounce through the relay's own socket module: receives on one interface, rewrites
+//! the Ethernet addresses, transmits on the other. This is the cost of a relay that does nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The ways by which packets get through the host in the middle.
+//! Ways to carry packets through the host in the middle.
 
 use std::net::IpAddr;
 
@@ -56,7 +56,7 @@ impl Case {
         }
     }
 
-    /// How many packets come out.
+    /// Number of packets that leave the host.
     pub fn output(self) -> Output {
         match self {
             Case::Relay | Case::RelayUdp => Output::PerGeneration,
@@ -64,7 +64,7 @@ impl Case {
         }
     }
 
-    /// Where packets are addressed to: a relay is spoken to, the others are passed through.
+    /// Destination address of packets: the relay itself; in other cases the host behind it.
     pub fn destination(self) -> IpAddr {
         match self {
             Case::Relay | Case::RelayUdp => IN.address,
@@ -72,8 +72,8 @@ impl Case {
         }
     }
 
-    /// Whether it has a core of its own. What runs inside Linux runs on the core that sends, since
-    /// a virtual cable has no interrupts.
+    /// Whether it has a core of its own. Cases inside Linux run on the sending core, because a
+    /// virtual cable has no interrupts.
     pub fn has_core(self) -> bool {
         matches!(self, Case::Relay | Case::RelayUdp | Case::Bounce)
     }
@@ -81,7 +81,7 @@ impl Case {
     /// Starts it in the middle of the row.
     ///
     /// # Errors
-    /// [`BenchError`] when Linux refuses what it needs.
+    /// [`BenchError`] if Linux refuses a resource it needs.
     pub fn start(
         self,
         bed: &Bed,
@@ -111,18 +111,18 @@ pub enum Running {
     Bounce(Bounce),
     /// See [`Case::IpForward`] and [`Case::XdpRedirect`].
     InLinux {
-        /// What makes it forward.
+        /// The attached program that forwards.
         _program: Attached,
     },
 }
 
-/// What it says about itself when it has ended.
+/// Final report of a case.
 pub enum Ended {
     /// The relay's account, if it has one.
     Relay(Option<Box<Account>>),
     /// Packets that the bounce received.
     Bounce(u64),
-    /// Linux does not say.
+    /// Linux reports nothing.
     Silent,
 }
 
@@ -146,7 +146,7 @@ impl Ended {
         match self {
             Ended::Relay(account) => account.as_ref().map_or(0, |account| account.received),
             Ended::Bounce(received) => *received,
-            // Nothing between receiving and sending can lose one without a trace at the end.
+            // No packet can be lost between receiving and sending without being counted at the end.
             Ended::Silent => total.arrived,
         }
     }

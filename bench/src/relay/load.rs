@@ -6,13 +6,13 @@
 //!        +-------------- packets that arrived <-----------+
 //! ```
 //!
-//! `load` is run by BPF_PROG_TEST_RUN on live frames and makes several million packets a second on
-//! one core. An AF_XDP socket makes 0.6 million here, fewer than most of what is measured takes: it
-//! would measure itself.
+//! `load` is run by BPF_PROG_TEST_RUN on live frames and generates several million packets per
+//! second on one core. An AF_XDP socket generates 0.6 million here, fewer than most measured cases
+//! can process, so it would measure itself.
 //!
-//! It is a closed loop: never more than [`WINDOW_PACKETS`] of a shard are under way, so that every
-//! case runs at the highest rate at which it loses nothing. Without that bound receive rings would
-//! overflow, and the relay would see losses that are not those of the link.
+//! The load is a closed loop: at most [`WINDOW_PACKETS`] of a shard are in flight, so every case
+//! runs at the highest rate at which it loses nothing. Without that bound receive rings would
+//! overflow, and the relay would see losses other than the link's.
 //!
 //! Every shard has a thread of its own, on a core of its own: a veth delivers to the receive queue
 //! with the number of the core that sends, modulo the queues.
@@ -35,7 +35,7 @@ use crate::relay::bed::{Bed, LOAD, SINK};
 use crate::relay::packets::{FLOW, GENERATION_SIZE, HEADERS_BYTES, LOSS, Packet};
 use crate::relay::xdp::interface_index;
 
-/// What comes out of the measured host.
+/// Packets that leave the measured host.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     /// One packet for each that went in.
@@ -44,18 +44,18 @@ pub enum Output {
     PerGeneration,
 }
 
-/// What was sent and what has arrived since the load was started.
+/// Packets sent and received since the load started.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
     /// Packets sent.
     pub sent: u64,
     /// Generations sent, at least in part.
     pub generations: u64,
-    /// Time that the load held back, because the window was full: a sum over shards.
+    /// Time that the load waited for a full window, summed over shards.
     pub waited_nanos: u64,
     /// Packets that arrived at the end of the row.
     pub arrived: u64,
-    /// Of these, recoded by a relay.
+    /// Received packets that a relay recoded.
     pub arrived_recoded: u64,
 }
 
@@ -71,17 +71,17 @@ pub struct Instrument {
     cpus: u32,
 }
 
-/// What to send, and from where.
+/// Packets to send, and the expected output.
 pub struct Order<'a> {
     /// The first packet of every shard, from 0.
     pub packets: &'a [Packet],
-    /// What will come out.
+    /// Expected output.
     pub output: Output,
     /// Seed of the losses, not 0.
     pub seed: u64,
     /// Cores to send from, one per shard.
     pub cores: &'a [usize],
-    /// About how long the load will run.
+    /// Approximate duration of the load.
     pub time: Duration,
 }
 
@@ -123,11 +123,11 @@ impl Instrument {
         })
     }
 
-    /// Starts sending, all counters at zero. A first packet of every shard goes in front, in a
-    /// generation of its own: until it has memory for a shard a relay holds few packets.
+    /// Starts sending with all counters at zero. Each shard's first packet is sent ahead, in a
+    /// generation of its own: until a relay has memory for a shard it holds few packets.
     ///
     /// # Errors
-    /// [`BenchError`] when Linux refuses it.
+    /// [`BenchError`] if Linux refuses it.
     pub fn start(&mut self, bed: &Bed, order: &Order<'_>) -> Result<Load, BenchError> {
         self.reset(order, 0)?;
         self.headers.set(0, order.packets[0].headers(), 0)?;
@@ -157,7 +157,7 @@ impl Instrument {
         Ok(())
     }
 
-    /// A thread per shard, which sends until `stop`, and `repeat` times before it looks.
+    /// A thread per shard, which sends until `stop` and checks it every `repeat` packets.
     fn spawn(
         &self,
         bed: &Bed,
@@ -184,10 +184,10 @@ impl Instrument {
         bed.a.inside(|| order.packets.iter().zip(order.cores).map(send).collect())
     }
 
-    /// Stops a load. What it has sent may still be under way.
+    /// Stops a load. Its packets may still be in flight.
     ///
     /// # Errors
-    /// What its threads met.
+    /// Errors of its threads.
     pub fn stop(&mut self, load: Load) -> Result<(), BenchError> {
         load.stop.store(true, Ordering::Relaxed);
         self.set_plan(load.output, true)?;
@@ -242,7 +242,7 @@ fn run(ebpf: &Ebpf, packet: &[u8], repeat: u32) -> Result<(), BenchError> {
     options.attrs = TestRunAttrs::new().xdp_live_frames(BATCH_PACKETS);
     match program.test_run(options) {
         Ok(_) => Ok(()),
-        // Work that Linux has for the thread ends the call early, now and then; the next goes on.
+        // Kernel work for the thread sometimes ends the call early; the next call continues.
         Err(ProgramError::SyscallError(SyscallError { io_error, .. }))
             if io_error.kind() == io::ErrorKind::Interrupted =>
         {
@@ -259,16 +259,15 @@ fn program<'a>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut Xdp, Be
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/load.bpf.o");
 
-/// Packets of a shard sent and not come out: so many that what is measured never waits for the
-/// load, and fewer than its receive ring of 2048 holds.
+/// Packets of a shard in flight: enough that the measured case never waits for the load, and fewer
+/// than its receive ring of 2048 holds.
 const WINDOW_PACKETS: u32 = 1024;
-/// Longer than a relay takes to get memory for a shard.
+/// Longer than a relay takes to allocate memory for a shard.
 const OPENING: Duration = Duration::from_millis(20);
-/// Packets that are made before they are sent, which a cable's ring of 256 must hold.
+/// Packets that are generated before they are sent; they must fit into a cable's ring of 256.
 const BATCH_PACKETS: u32 = 64;
-/// Times the program can run in a second, more or less. One call of Linux should outlast a sample,
-/// for the next one needs 20 ms to begin; but what is left of it when the load stops takes time
-/// too.
+/// Approximate runs of the program per second. One system call should outlast a sample, because the
+/// next one takes 20 ms to start; but the rest of it after the load stops takes time too.
 const RUNS_PER_SECOND: f64 = 5e6;
 /// Words of the maps, and CPUs, as `ebpf/load/src/main.rs` has them.
 const PLAN_WORDS: usize = 7;

@@ -1,4 +1,4 @@
-//! `bench relay`: the recoding relay beside a bare AF_XDP bounce, Linux's forwarding and XDP
+//! `bench relay`: the recoding relay compared with a bare AF_XDP bounce, Linux's forwarding and XDP
 //! redirection, in the same namespaces, in turns.
 
 mod placement;
@@ -97,7 +97,7 @@ pub struct Options {
 /// Runs the benchmark, prints the table and writes the JSON.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
@@ -127,7 +127,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     };
     for round in 0..rounds {
         for turn in 0..report.series.len() {
-            // Another one begins each round, so that none always follows the same.
+            // Each round starts with another contender, so that none always follows the same one.
             let turn = (turn + round) % report.series.len();
             let series = &mut report.series[turn];
             let Some(setting) = settings.get_mut(&series.workers) else { continue };
@@ -146,8 +146,8 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Takes a sample, again if it comes without proof: a core that was taken away for some
-/// milliseconds lets rings overflow. The report says how often; what fails time after time is no
+/// Takes a sample, and repeats it if it lacks proof: a core that is preempted for some milliseconds
+/// lets rings overflow. The report contains the number of repetitions. A repeated failure is no
 /// accident and ends the run.
 fn take_proven(
     setting: &mut Setting,

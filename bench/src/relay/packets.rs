@@ -1,5 +1,5 @@
 //! The coded packets of the load: systematic packets of consecutive generations, as a source sends
-//! them by every shard, less those that the link in front of the relay has lost.
+//! them in every shard, without those that the link before the relay has lost.
 
 use std::net::IpAddr;
 
@@ -26,15 +26,15 @@ pub const LOSS: f64 = 0.1;
 /// Bytes of all headers of a systematic packet, from Ethernet to the symbol index.
 pub const HEADERS_BYTES: usize = 14 + 20 + 8 + CODED_BYTES + INDEX_BYTES;
 
-/// The first packet of a shard, symbol 0 of generation 0, from which the load makes all others.
+/// The first packet of a shard, symbol 0 of generation 0. The load derives all others from it.
 pub struct Packet(Vec<u8>);
 
 impl Packet {
-    /// A packet of `shard` to `destination` whose recoded form is `packet_bytes` of IP packet. It
-    /// is 4 bytes shorter itself: its symbol index takes 4 bytes, the coding vector of a recoded
-    /// packet 8.
+    /// A packet of `shard` to `destination` whose recoded form is an IP packet of `packet_bytes`.
+    /// The packet itself is 4 bytes shorter: its symbol index takes 4 bytes, the coding vector of a
+    /// recoded packet 8.
     ///
-    /// `None` when not even one byte of symbol fits.
+    /// `None` if not even one byte of symbol fits.
     pub fn new(packet_bytes: usize, destination: IpAddr, shard: u8) -> Option<Packet> {
         let encap = Encap::new(LOAD.mac, IN.mac, LOAD.address, destination, DEFAULT_PORT)?;
         // Bytes without a pattern that arithmetic could profit from.

@@ -12,11 +12,12 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Chooses for `workers` workers among the cores `allowed`, from the last one: the relay's, in
-    /// front of them the load's, as far as there are as many. One worker has a core of its own.
+    /// Chooses cores for `workers` workers among the cores `allowed`, from the last one: the
+    /// relay's, then the load's before them, as far as cores are left. A single worker has a core
+    /// of its own.
     ///
     /// # Errors
-    /// [`BenchError::Cores`] when there are too few, [`BenchError::Queues`] when the load's do not
+    /// [`BenchError::Cores`] if there are too few, [`BenchError::Queues`] if the load's do not
     /// reach all queues.
     pub fn choose(allowed: &[usize], workers: usize) -> Result<Cores, BenchError> {
         let needed = workers.max(2);

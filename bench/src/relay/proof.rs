@@ -1,5 +1,5 @@
-//! No number without proof that the work was done: by the relay's own account, and by the counter
-//! at the end of the row, which knows nothing of the relay.
+//! No number without proof of the work: by the relay's own counters, and by the counter at the end
+//! of the row, which is independent of the relay.
 
 use serde::Serialize;
 
@@ -9,18 +9,18 @@ use crate::relay::load::{Output, Progress};
 use crate::relay::packets::{GENERATION_SIZE, LOSS};
 use crate::relay::recoder::Account;
 
-/// What a sample's counters say, from its first packet to its last.
+/// Counters of a sample, from its first packet to its last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Proof {
-    /// Packets sent to what is measured.
+    /// Packets sent to the measured host.
     pub sent: u64,
     /// Generations sent.
     pub generations: u64,
     /// Packets that arrived at the end of the row.
     pub arrived: u64,
-    /// Of these, recoded.
+    /// Received packets that were recoded.
     pub arrived_recoded: u64,
-    /// What the relay says, for the relay.
+    /// The relay's own counters, if the case is the relay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayProof>,
 }
@@ -30,7 +30,7 @@ pub struct Proof {
 pub struct RelayProof {
     /// Packets received.
     pub received: u64,
-    /// Packets passed on as they came.
+    /// Packets forwarded unchanged.
     pub sent_forwarded: u64,
     /// Packets recoded.
     pub sent_recoded: u64,
@@ -38,10 +38,9 @@ pub struct RelayProof {
     pub generations: u64,
     /// Mean rank of a generation, divided by its size.
     pub rank_ratio: f64,
-    /// Loss of the link in front of it, as it measured it from link sequence numbers: mean over
-    /// shards.
+    /// Loss of the preceding link, as measured from link sequence numbers: mean over shards.
     pub loss: f64,
-    /// Packets that came to another worker than the one that has their shard.
+    /// Packets that arrived at a worker other than their shard's.
     pub handed_over: u64,
     /// How the XDP program runs: `native` or `generic`.
     pub xdp_mode: String,
@@ -95,8 +94,8 @@ impl Claims {
         self.near("every generation closes", generations, relay.generations as f64)?;
         let sent = relay.sent_forwarded + relay.sent_recoded;
         self.near("16 packets leave per generation", planned, sent as f64)?;
-        // Tolerance is a part of what is expected, here of a tenth of the packets: ten times as
-        // wide.
+        // The tolerance is a share of the expected value. That value is a tenth of the packets
+        // here, so the tolerance is ten times as wide.
         let lost = planned - total.sent as f64;
         let recoded = relay.sent_recoded as f64;
         self.within("what was lost is recoded", lost, recoded, TOLERANCE * planned)?;
@@ -154,8 +153,8 @@ fn relay_proof(account: &Account) -> RelayProof {
     }
 }
 
-/// Chance leaves a thousandth after 100,000 packets; the rest is for a machine shared with others,
-/// where a core that is taken away for long costs packets.
+/// Chance accounts for a thousandth after 100,000 packets; the rest is for a shared machine, where
+/// a core that is preempted for long costs packets.
 const TOLERANCE: f64 = 0.01;
 /// The relay's estimate remembers some 2,000 packets: six standard deviations.
 const LOSS_TOLERANCE: f64 = 0.04;

@@ -23,11 +23,11 @@ const FLOW_MEMORY_BYTES: usize = 256 << 20;
 /// A running relay.
 pub struct Recoder {
     runtime: Runtime,
-    /// With UDP sockets: what makes the cable deliver.
+    /// With UDP sockets: the program that makes the cable deliver.
     _program: Option<Attached>,
 }
 
-/// What the relay did, by its own account.
+/// The relay's own counters.
 pub struct Account {
     /// Packets it took from its socket.
     pub received: u64,
@@ -35,9 +35,9 @@ pub struct Account {
     pub flow: FlowCounters,
     /// Loss of the link in front of it, as each shard measured it.
     pub losses: Vec<f64>,
-    /// Workers, and of these those that have a shard.
+    /// Workers, and workers that have a shard.
     pub workers: [usize; 2],
-    /// Packets that came to another worker than the one that has their shard.
+    /// Packets that arrived at a worker other than their shard's.
     pub handed_over: u64,
     /// How the XDP program runs.
     pub xdp_mode: String,
@@ -66,7 +66,7 @@ impl Recoder {
         })
     }
 
-    /// Stops it and returns its account. `None` when it has none of our flow.
+    /// Stops it and returns its account; `None` if it has none of the flow.
     pub fn stop(self) -> Option<Account> {
         account(self.runtime.stop())
     }
@@ -101,7 +101,7 @@ fn topology(cores: &Cores, backend: Backend) -> Topology {
     Topology {
         workers: cores.relay.len(),
         cores: Some(cores.relay.clone()),
-        // The bounce never sleeps either. Where the load has the same core, it must.
+        // The bounce never sleeps either. If the load has the same core, the relay must.
         idle: if cores.are_shared() { Idle::Interrupt } else { Idle::Busy },
         tunnel_queues: cores.relay.len(),
         flow_memory_bytes: FLOW_MEMORY_BYTES,

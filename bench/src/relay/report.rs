@@ -1,4 +1,4 @@
-//! The result: a table for people, JSON for everything else.
+//! The report: a table for humans, JSON for everything else.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub struct Series {
     pub packet_bytes: usize,
     /// Its samples, one per round.
     pub samples: Vec<Sample>,
-    /// Samples that came without proof and were taken again, and what was wrong.
+    /// Samples without proof that were repeated, and the reason.
     pub void: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub struct Report {
     pub rounds: usize,
     /// Seed of the losses.
     pub seed: u64,
-    /// What was measured.
+    /// Results by case.
     pub series: Vec<Series>,
 }
 
@@ -71,8 +71,8 @@ impl Series {
 }
 
 impl Report {
-    /// The ratio of a value of `series` to the same value of `to` in the same round: what disturbs
-    /// a shared machine disturbs neighbours in time alike.
+    /// The ratio of a value of `series` to the same value of `to` in the same round: a disturbance
+    /// of a shared machine affects adjacent samples alike.
     fn ratio(&self, series: &Series, to: Case, value: fn(&Sample) -> f64) -> Option<f64> {
         let other = self
             .series
@@ -146,7 +146,7 @@ impl Report {
         )
     }
 
-    /// What the relay did, over all samples of a series; `None` when it is not the relay's.
+    /// The relay's work over all samples of a series; `None` for other cases.
     fn evidence(&self, series: &Series) -> Option<String> {
         let proofs = series
             .samples
@@ -226,7 +226,7 @@ impl Report {
     }
 }
 
-/// What the columns mean.
+/// Explanation of the columns.
 const NOTE: &str = "
 Million packets per second. A relay sends 16 packets for the 14.4 that it receives, the others one
 for one: hence two ratios to the bounce, each the median of the ratios within a round. `load waited`

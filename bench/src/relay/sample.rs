@@ -1,5 +1,5 @@
 //! One measurement of one case: start it, start the load, let both settle, count for a while, stop,
-//! and see whether the work was done.
+//! and check that the work was done.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,48 +15,48 @@ use crate::relay::packets::Packet;
 use crate::relay::placement::Cores;
 use crate::relay::proof::{self, Proof};
 
-/// What every measurement of a run has in common.
+/// Setting common to all measurements of a run.
 pub struct Setting {
     /// The hosts.
     pub bed: Bed,
     /// The load, and the counter at the end of the row.
     pub instrument: Instrument,
-    /// Cores of the load, and of all that Linux does for it, and of the relay and the bounce.
+    /// Cores of the load, including Linux's work for it, and of the relay and the bounce.
     pub cores: Cores,
-    /// How long packets are counted.
+    /// Duration of counting.
     pub time: Duration,
     /// Seed of the losses.
     pub seed: u64,
 }
 
-/// What was measured.
+/// One measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sample {
     /// Round, counted from 0.
     pub round: usize,
     /// Packets per second that the load sent.
     pub offered_pps: f64,
-    /// Of these, that the case received.
+    /// Of these, packets that the case received.
     pub received_pps: f64,
     /// Packets per second that arrived at the end of the row.
     pub output_pps: f64,
-    /// Share of the time that the load waited for the case, mean over shards. Near 0: the load was
-    /// the slower one, and the case may be able to do more.
+    /// Share of the time that the load waited for the case, mean over shards. Near 0, the load was
+    /// the bottleneck, and the case may be faster.
     pub load_waited: f64,
     /// Time over which it was counted.
     pub seconds: f64,
-    /// What the load's cores did.
+    /// Load of the generator's cores.
     pub load_core: CoreShares,
-    /// What the relay's cores did.
+    /// Load of the relay's cores.
     pub relay_core: CoreShares,
-    /// That the work was done.
+    /// Proof that the work was done.
     pub proof: Proof,
 }
 
 /// Takes one sample.
 ///
 /// # Errors
-/// [`BenchError::Unproven`] when the work was not done; else what went wrong.
+/// [`BenchError::Unproven`] if the work was not done; otherwise the error that occurred.
 pub fn take(
     setting: &mut Setting,
     case: Case,
@@ -115,7 +115,7 @@ fn wait_for_first(instrument: &Instrument) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Waits until nothing arrives any more: the relay's open generation closes after a timeout.
+/// Waits until packets stop arriving: the relay's open generation closes after a timeout.
 fn wait_for_last(instrument: &Instrument) -> Result<(), BenchError> {
     let mut count = instrument.progress()?.arrived;
     for _ in 0..SETTLE_ROUNDS_MAX {
@@ -151,5 +151,5 @@ const WARM_UP: Duration = Duration::from_millis(150);
 /// Longer than the relay's timeout of 20 ms for a generation that stays open.
 const SETTLE: Duration = Duration::from_millis(40);
 const SETTLE_ROUNDS_MAX: usize = 25;
-/// If nothing has arrived by then, nothing will, and the proof fails.
+/// If nothing has arrived within this time, nothing will, and the proof fails.
 const PATIENCE: Duration = Duration::from_secs(2);

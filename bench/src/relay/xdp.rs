@@ -48,7 +48,7 @@ impl Steering {
     }
 }
 
-/// A program on one interface that works alone. Detaches when dropped.
+/// A program attached to one interface. Detaches when dropped.
 pub struct Attached {
     _ebpf: Ebpf,
 }
@@ -72,12 +72,12 @@ impl Attached {
         Ok(Attached { _ebpf: ebpf })
     }
 
-    /// Passes everything from `end` to Linux. A virtual cable delivers what XDP sends into it only
-    /// when the far end polls, and a program there makes it poll. For the namespace of the calling
-    /// thread.
+    /// Passes everything from `end` to Linux. A virtual cable delivers packets sent by XDP only if
+    /// the far end polls, and a program there makes it poll. Applies to the namespace of the
+    /// calling thread.
     ///
     /// # Errors
-    /// [`BenchError`] when Linux refuses the object, the program or the interface.
+    /// [`BenchError`] if Linux refuses the object, the program or the interface.
     pub fn pass(end: &End) -> Result<Attached, BenchError> {
         let mut ebpf = EbpfLoader::new().load(FORWARDING)?;
         attach(&mut ebpf, "pass", end)?;

@@ -1,13 +1,13 @@
-//! `bench secure --attack`: a good flow over a relay with keys, alone and, in turns, beside hostile
-//! packets for that relay.
+//! `bench secure --attack`: a good flow over a relay with keys, alone and, in turns, alongside
+//! hostile packets for that relay.
 //!
 //! ```text
 //!   h0 source ---- h1 relay ---- h2 sink      good: datagrams through the tunnel, 20 Mbit/s
 //!   |  `--- hostile packets ---> |            over UDP sockets of h0, as fast as told
 //! ```
 //!
-//! Links lose nothing and carry more than all of it, so what the good flow loses is what the
-//! relay's host spends on hostile packets; what makes these packets takes its share of the same
+//! Links lose nothing and have capacity for all packets, so the good flow's loss is the cost of
+//! hostile packets at the relay's host. The generator of these packets uses a share of the same
 //! cores.
 
 use std::collections::BTreeMap;
@@ -45,26 +45,26 @@ const SINK: [u8; 4] = [10, 99, 0, 2];
 /// An address of the source's host that no configuration names.
 const OUTSIDE: [u8; 4] = [10, 255, 255, 7];
 
-/// What the good flow should keep.
+/// Share of its goodput that the good flow should keep.
 const AIM: f64 = 0.95;
 
 /// Different hostile packets, sent in turn.
 const KINDS_OF_PACKETS: usize = 512;
 
-/// Packets between two looks at the clock.
+/// Packets between two checks of the clock.
 const BURST: u64 = 16;
 
-/// Who sends what.
+/// Kinds of hostile packets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
     /// Good packets, from an address that is no neighbour's.
     Outsiders,
-    /// Good packets of which one byte was changed, from the neighbour's address.
+    /// Good packets with one byte changed, from the neighbour's address.
     Forgeries,
-    /// Good packets again, from the neighbour's address.
+    /// Replayed good packets, from the neighbour's address.
     Copies,
-    /// First messages of handshakes of who knows the relay's public key, from the neighbour's
+    /// First handshake messages of a sender that knows the relay's public key, from the neighbour's
     /// address.
     Initiations,
 }
@@ -95,16 +95,16 @@ impl Attack {
 struct Row {
     attack: Attack,
     wanted_per_second: u64,
-    /// Median of what was reached.
+    /// Median of the achieved rate.
     reached_per_second: f64,
     /// Median share of its goodput that the good flow kept, pair by pair.
     kept: f64,
     pairs: Vec<Pair>,
-    /// What the relay counted that rose, of all rounds.
+    /// Counters of the relay that rose, summed over all rounds.
     counted: BTreeMap<String, u64>,
 }
 
-/// The good flow alone, and beside the attack right after that.
+/// The good flow alone, and right after that under attack.
 #[derive(Serialize)]
 struct Pair {
     alone_mbit: f64,
@@ -122,10 +122,10 @@ struct Report {
     met: bool,
 }
 
-/// Measures all attacks; the table, and the report as JSON.
+/// Measures all attacks; returns the table, and the report as JSON.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run((seconds, rounds): (u64, usize)) -> Result<(String, String), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
@@ -174,7 +174,7 @@ pub fn run((seconds, rounds): (u64, usize)) -> Result<(String, String), BenchErr
     Ok((table(&report), json))
 }
 
-/// The good flow for so long; its goodput in Mbit/s.
+/// Runs the good flow for `length`; returns its goodput in Mbit/s.
 fn good(bed: &Bed, length: Duration) -> Result<f64, BenchError> {
     let plan = ProbePlan {
         to: SocketAddr::from((SINK, 7000)),
@@ -218,7 +218,7 @@ fn pair(
     Ok(Pair { alone_mbit, beside_mbit, reached_per_second })
 }
 
-/// Sends packets in turn, so many a second, until `is_over`; how many a second Linux took.
+/// Sends packets in turn at `per_second` until `is_over`; returns the rate that Linux accepted.
 fn send(socket: &UdpSocket, packets: &[Vec<u8>], per_second: u64, is_over: &AtomicBool) -> f64 {
     let (begin, mut tried, mut sent) = (Instant::now(), 0, 0);
     let mut packets = packets.iter().cycle();
@@ -246,7 +246,7 @@ fn recorded(bed: &Bed, attack: Attack) -> Result<Vec<Vec<u8>>, BenchError> {
     if packets.is_empty() { Err(BenchError::NoSuchItem("packets to copy")) } else { Ok(packets) }
 }
 
-/// Initiations of a node that the relay does not know.
+/// Handshake initiations of a node that the relay does not know.
 fn initiations(relay: PublicKey) -> Result<Vec<Vec<u8>>, BenchError> {
     let fresh =
         || Entropy::fresh().map_err(|error| BenchError::os("asking for random bytes")(error));

@@ -1,6 +1,6 @@
-//! What keys cost a stream on its way: a packet from the tunnel of a source over a relay to that of
-//! a sink, through the real pipelines, with reports the other way, and all that neighbours and ends
-//! do with keys. What a relay or a hop takes is the difference of two rows.
+//! Cost of keys for a stream: a packet goes from the tunnel of a source over a relay to that of a
+//! sink. It passes the real pipelines, with reports on the return path and all key operations of
+//! neighbours and ends. The cost of a relay or a hop is the difference of two rows.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ const DOWN: PeerId = PeerId(0);
 const UP: PeerId = PeerId(1);
 const FRAMES: usize = 1024;
 const FRAME_BYTES: usize = 2048;
-/// Bytes that a frame has beside a packet: headers, headroom, envelope and tags.
+/// Bytes of a frame in addition to the packet: headers, headroom, envelope and tags.
 const AROUND_BYTES: usize = 512;
-/// From one packet to the next: 120 Mbit/s of 1500 bytes, a rate that streams begin with.
+/// Packet interval: 120 Mbit/s of 1500 bytes, the initial rate of streams.
 const PACKET_NANOS: Nanos = 100_000;
 /// Packets that may be late on a hop.
 const WINDOW: usize = 1 << 14;
 
-/// What protects the flow.
+/// Protection of the flow.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Keys {
     None,
@@ -81,7 +81,7 @@ fn line(bytes: usize, keys: Keys, name: &str) -> Box<dyn Work> {
     })
 }
 
-/// What a node emits, and its keys of the flow.
+/// Output of a node, and its keys of the flow.
 struct End {
     sent: Vec<(PeerId, Span, u16)>,
     delivered: u64,
@@ -172,7 +172,7 @@ impl Hop {
         }
     }
 
-    /// What the sender does to a packet, whose frame has room behind it, and the receiver.
+    /// One hop: the sender seals a packet, whose frame has tailroom, and the receiver checks it.
     fn cross(&self, bytes: &mut [u8], port: u16) {
         self.sender.seal(bytes, port).expect("sealed");
         let checked = self.receiver.check(bytes, port).expect("verifies");
@@ -185,7 +185,7 @@ struct Line {
     nodes: [Pipeline; 3],
     ends: [End; 3],
     frames: HeapFrames,
-    /// By who sends, and whether towards the sink.
+    /// Indexed by the sending node, then by whether the packet goes towards the sink.
     hops: Option<[[Hop; 2]; 3]>,
     on_the_way: Vec<(usize, PeerId, Span, u16)>,
     now: Nanos,
@@ -236,7 +236,7 @@ impl Line {
         }
     }
 
-    /// A packet enters, and all that comes of it arrives.
+    /// Sends one packet, and delivers all resulting packets.
     fn carry(&mut self, packet: &[u8]) {
         self.now += PACKET_NANOS;
         let Self { nodes, ends, frames, now, .. } = self;
@@ -248,7 +248,7 @@ impl Line {
         }
     }
 
-    /// Carries what left a node, and what comes of that.
+    /// Delivers the packets that a node sent, and all packets sent in response.
     fn travel(&mut self, node: usize) {
         let Self { nodes, ends, frames, hops, on_the_way, now } = self;
         let leave = |end: &mut End, node: usize, way: &mut Vec<_>| {

@@ -1,4 +1,5 @@
-//! `bench secure`: what keys cost per packet, beside other MACs and AEADs, on one core, in turns.
+//! `bench secure`: cost of keys per packet, compared with other MACs and AEADs, on one core, in
+//! turns.
 //!
 //! ```text
 //!  ring of packets (L2) -> each contestant, one packet after the other -> ns per packet
@@ -72,7 +73,7 @@ pub struct Options {
 /// Packets in turn: more than fit into L1, fewer than into L2.
 const PACKETS: usize = 256;
 
-/// What a relay may spend on a packet, in nanoseconds.
+/// Budget of a relay per packet, in nanoseconds.
 const AIM_NANOS: f64 = 160.0;
 
 /// One way to protect a packet, or a part of one.
@@ -93,8 +94,8 @@ struct Report {
     packets: usize,
     rows: Vec<Row>,
     aim_nanos: f64,
-    /// Tag in, tag out and homomorphic verification of 4 columns, measured as one; nothing where
-    /// that row was left out.
+    /// Tag in, tag out and homomorphic verification of 4 columns, measured as one; none if that row
+    /// was left out.
     relay_nanos: Option<f64>,
     met: Option<bool>,
 }
@@ -102,7 +103,7 @@ struct Report {
 /// Runs the benchmark, prints the table and writes the JSON.
 ///
 /// # Errors
-/// [`BenchError`]: one sentence, and the cure where there is one.
+/// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     if options.attack {
         let (table, json) = attack::run(if options.quick { (1, 1) } else { (4, 3) })?;
@@ -154,7 +155,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Nanoseconds per packet, over all packets as often as the time asks for.
+/// Nanoseconds per packet, over all packets, repeated until `seconds` have passed.
 fn sample(work: &mut dyn Work, seconds: f64) -> f64 {
     let (start, mut packets) = (thread_seconds(), 0_usize);
     loop {

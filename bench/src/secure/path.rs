@@ -1,5 +1,5 @@
-//! What sealing costs where it is done: a packet from the tunnel of a source to that of a sink,
-//! through the real pipeline, with envelopes and without.
+//! Cost of sealing in the pipeline: a packet goes from the tunnel of a source to that of a sink,
+//! with envelopes and without.
 
 use std::hint::black_box;
 
@@ -19,9 +19,9 @@ const SHARD: ShardId = ShardId { flow: 7, shard: 0 };
 const PEER: PeerId = PeerId(0);
 const FRAMES: usize = 256;
 const FRAME_BYTES: usize = 2048;
-/// Bytes that a frame has beside a packet: headers and headroom.
+/// Bytes of a frame in addition to the packet: headers and headroom.
 const AROUND_BYTES: usize = 512;
-/// From one packet to the next: 12 Gbit/s of 1500 bytes.
+/// Packet interval: 12 Gbit/s of 1500 bytes.
 const PACKET_NANOS: Nanos = 1000;
 /// Longest packet that a frame holds.
 const PACKET_BYTES_MAX: usize = FRAME_BYTES - AROUND_BYTES;
@@ -56,7 +56,7 @@ fn path(bytes: usize, suite: Option<Suite>) -> Box<dyn Work> {
     })
 }
 
-/// What the pipelines emit, and the keys of both.
+/// Output of the pipelines, and the keys of both.
 struct Outputs {
     sent: Vec<Span>,
     delivered: u64,
@@ -122,7 +122,7 @@ impl Path {
         }
     }
 
-    /// A packet enters, and all that leaves the source comes to the sink.
+    /// Sends one packet, and delivers all packets of the source to the sink.
     fn carry(&mut self, packet: &[u8]) {
         let Self { source, sink, frames, outputs, arriving, now } = self;
         *now += PACKET_NANOS;

@@ -12,9 +12,9 @@ use super::PACKETS;
 
 /// Something that is done to packets.
 pub trait Work {
-    /// What the table calls it.
+    /// Name in the table.
     fn name(&self) -> &str;
-    /// Does it to packet `packet`, below [`PACKETS`].
+    /// Processes packet `packet`, below [`PACKETS`].
     fn run(&mut self, packet: usize);
 }
 
@@ -36,13 +36,13 @@ pub fn named(name: impl Into<String>, run: impl FnMut(usize) + 'static) -> Box<d
     Box::new(Named(name.into(), run))
 }
 
-/// What a relay spends per packet.
+/// Per-packet work of a relay.
 pub const RELAY: &str = "relay: tag in, 4 columns verified, tag out";
 
-/// The same of a strict flow, whose symbols have tags of twice the size.
+/// The same for a strict flow, whose symbols have tags of twice the size.
 const RELAY_STRICT: &str = "relay of a strict flow: tag in, 4 of 16 columns verified, tag out";
 
-/// Header of a generation of 16 symbols with its coding vector, as `dataplane/wire` has it.
+/// Header of a generation of 16 symbols with its coding vector, as in `dataplane/wire`.
 const HEAD_BYTES: usize = 20 + GENERATION;
 const GENERATION: usize = 16;
 const PORT: u16 = 49_152;
@@ -80,11 +80,11 @@ pub fn ours(bytes: usize) -> Vec<Box<dyn Work>> {
 
 /// Coded packets: header, vector, tag of 8 or 16 bytes, payload, room for the trailer of a hop.
 struct Coded {
-    /// With as many columns as who verifies has.
+    /// With the verifier's number of columns.
     key: TagKey,
     masks: Masks,
     packets: Vec<Vec<u8>>,
-    /// Where the payload begins.
+    /// Offset of the payload.
     payload: usize,
 }
 
@@ -113,7 +113,7 @@ impl Coded {
         Self { key, masks, packets, payload }
     }
 
-    /// Verifies the symbol of a packet, given without its trailer.
+    /// Verifies the symbol of a packet without its trailer.
     fn verify(&self, packet: &[u8]) {
         let (head, payload) = packet.split_at(self.payload);
         let (vector, tag) = head[20..].split_at(GENERATION);
@@ -147,7 +147,7 @@ fn tag_out(bytes: usize) -> Box<dyn Work> {
     })
 }
 
-/// Verified without moving the window, so that the same packets can come again.
+/// Verified without moving the window, so that the same packets can be repeated.
 fn tag_in(bytes: usize) -> Box<dyn Work> {
     let digest = digest(bytes);
     let sender = HopSender::new(&secrets(), 1, 0, &digest);
@@ -161,7 +161,7 @@ fn tag_in(bytes: usize) -> Box<dyn Work> {
     })
 }
 
-/// What a relay does to a packet, without recoding it: in, verified, out by other keys.
+/// A relay's work per packet without recoding: incoming tag, verification, outgoing tag.
 fn relay(name: &str, bytes: usize, strength: Strength) -> Box<dyn Work> {
     let mut coded = Coded::new(bytes, strength, SUBSET_MIN);
     let digest = digest(bytes);
@@ -185,7 +185,7 @@ fn relay(name: &str, bytes: usize, strength: Strength) -> Box<dyn Work> {
     })
 }
 
-/// Once per unit, so per packet a sixteenth of what it takes.
+/// Once per unit, so a packet costs a sixteenth of it.
 fn fill(bytes: usize) -> Box<dyn Work> {
     let Coded { key, mut masks, .. } = Coded::new(bytes, Strength::Standard, 8);
     let space = Space { flow: 1, shard: 0, kind: Kind::Generation };

@@ -1,6 +1,6 @@
 //! A page of plain SVG: every figure of the benchmarks and of the demo is drawn with it.
 //!
-//! Stands outside the path of a packet. Places and sizes are in pixels from the upper left corner.
+//! Not on the packet path. Places and sizes are in pixels from the upper left corner.
 
 #![forbid(unsafe_code)]
 
@@ -10,18 +10,18 @@ use std::fmt::Write as _;
 pub const INK: &str = "#1f2430";
 /// Grid lines.
 pub const FAINT: &str = "#e1e4ea";
-/// What is there for comparison.
+/// Colour of references.
 pub const GREY: &str = "#7d8390";
 
 /// Radius of a dot on a line.
 pub const DOT: f64 = 2.6;
 
-/// Where a text begins relative to its place.
+/// Alignment of a text relative to its position.
 #[derive(Copy, Clone, Debug)]
 pub enum Align {
     /// It starts there.
     Start,
-    /// Its middle is there.
+    /// Centred on it.
     Middle,
     /// It ends there.
     End,

@@ -1,4 +1,4 @@
-//! What tests of benches with network namespaces have in common.
+//! Common code of tests of benchmarks with network namespaces.
 
 use std::process::Command;
 
@@ -8,7 +8,8 @@ pub fn has(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok()
 }
 
-/// Whether a test can run; prints what it lacks. With `RECODED_REQUIRE_ALL=1` that is a failure.
+/// Whether a test can run; prints the missing requirement. With `RECODED_REQUIRE_ALL=1` that is a
+/// failure.
 pub fn can_run(obstacle: Option<&str>) -> bool {
     let Some(reason) = obstacle else { return true };
     let required = std::env::var_os("RECODED_REQUIRE_ALL").is_some_and(|value| value == "1");

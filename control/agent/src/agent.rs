@@ -1,4 +1,4 @@
-//! What the agent does, again and again: look, verify, apply or leave alone, say.
+//! The agent's main loop: poll, verify, apply or leave alone, report.
 //!
 //! ```text
 //!  fetch -> verify -> newer? -> check -> note -> write, reload -> well? -> confirm -> keep as good
@@ -7,8 +7,8 @@
 //!    `-- no answer: as it is
 //! ```
 //!
-//! One thread. An end at any point, by a signal or a crash, is made up for by [`Agent::open`]: what
-//! was not confirmed goes back.
+//! Single-threaded. After an interruption at any point, by a signal or a crash, [`Agent::open`]
+//! recovers: unconfirmed changes are rolled back.
 
 use crate::bundle::{Bundle, BundleError};
 use crate::daemon::{Began, Daemon, DaemonError};
@@ -22,25 +22,25 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// First pause before a bundle that was refused is tried again: what stood in its way may be gone.
+/// First pause before a refused bundle is retried, since the obstacle may be gone.
 const AGAIN_PAUSE: Duration = Duration::from_secs(10);
 
-/// Longest such pause; it doubles, unless the source was away, which is no fault of the bundle.
+/// Longest such pause. It doubles, unless the source was down, which is no fault of the bundle.
 const AGAIN_PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// How often a changed box is looked at until it is well.
+/// Poll interval while a changed box becomes well.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// Why a bundle is not in force.
+/// Why a bundle was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It is none, or for another box.
+    /// It is invalid, or for another box.
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// It is not newer.
     #[error(transparent)]
     Stale(#[from] StaleError),
-    /// The daemon does not take it.
+    /// The daemon refuses it.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
     /// The agent's own folder.
@@ -48,23 +48,23 @@ pub enum Refusal {
     Store {
         /// The folder.
         folder: PathBuf,
-        /// What Linux says.
+        /// The error from Linux.
         source: io::Error,
     },
-    /// The daemon took it, and the box was not well.
+    /// The daemon accepted it, and the box was not well.
     #[error(
         "with it the box was not well within {seconds} s, and went back: {}",
         if *.is_reached { "the daemon did not answer" } else { "the source could not be reached" }
     )]
     NotWell {
-        /// How long it had.
+        /// Time limit that was exceeded.
         seconds: u64,
-        /// Whether the source was reached.
+        /// Whether the source was reachable.
         is_reached: bool,
     },
 }
 
-/// Why an agent does not start.
+/// Why an agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The key of the settings.
@@ -81,7 +81,7 @@ pub enum OpenError {
     Store {
         /// The folder.
         folder: PathBuf,
-        /// What Linux says.
+        /// The error from Linux.
         source: io::Error,
     },
 }
@@ -98,21 +98,21 @@ pub struct Agent {
     status: Status,
 }
 
-/// What is known about the bundle that was found.
+/// Earlier verdict on the fetched bundle.
 enum Judged {
-    /// It is in force.
+    /// It is already applied.
     InForce,
-    /// It was refused, and is tried again later.
+    /// It was refused, and will be retried later.
     AsBefore,
 }
 
-/// What is in force.
+/// The applied bundle.
 struct Good {
     digest: String,
     configuration: String,
 }
 
-/// A bundle that was refused, and when it is tried again.
+/// A refused bundle, and when it is retried.
 struct Again {
     digest: String,
     at: Instant,
@@ -120,8 +120,8 @@ struct Again {
 }
 
 impl Agent {
-    /// Takes up where the last one ended: what it had not confirmed goes back, and a box without a
-    /// configuration file gets that of the last good bundle.
+    /// Recovers from the previous run: rolls back an unconfirmed change. A box without a
+    /// configuration file gets the one in the last good bundle.
     ///
     /// # Errors
     ///
@@ -149,17 +149,17 @@ impl Agent {
         Ok(agent)
     }
 
-    /// What is in force and what is not, for people.
+    /// The status for users.
     pub fn status(&self) -> &Status {
         &self.status
     }
 
-    /// The pause before the bundle that was refused is tried again; `None` if none was.
+    /// The pause before the refused bundle is retried; `None` if none was refused.
     pub fn again_pause(&self) -> Option<Duration> {
         self.refused.as_ref().map(|again| again.pause)
     }
 
-    /// Looks once, and does what there is to do.
+    /// Polls once, and acts on the result.
     pub fn step(&mut self) {
         let fetched = self.source.fetch();
         self.status.looked(self.source.is_reached(), fetched.as_ref().err());
@@ -179,7 +179,7 @@ impl Agent {
         };
     }
 
-    /// Waits until there may be something to do.
+    /// Waits until the next poll is due or the source changes.
     pub fn wait(&mut self) {
         let pause = Duration::from_secs(self.settings.poll_seconds());
         let now = Instant::now();
@@ -219,8 +219,8 @@ impl Agent {
         outcome.map(|_| Judged::InForce)
     }
 
-    /// Whether the source is what failed. With the configuration of before, a source that was cut
-    /// off by the bundle answers again; one that is away by itself does not.
+    /// Whether the source itself failed. After a rollback, a source that the bundle cut off answers
+    /// again; one that is down does not.
     fn is_source_away(&mut self, refusal: &Refusal) -> bool {
         if !matches!(refusal, Refusal::NotWell { is_reached: false, .. }) {
             return false;
@@ -229,7 +229,7 @@ impl Agent {
         !self.source.is_reached()
     }
 
-    /// The bundle into force, or everything as it was.
+    /// Applies the bundle, or leaves everything unchanged.
     fn apply(&mut self, bundle: &Bundle, bytes: &[u8]) -> Result<Began, Refusal> {
         self.daemon.check(bundle.configuration())?;
         let before = self.daemon.file()?;
@@ -247,11 +247,11 @@ impl Agent {
         done
     }
 
-    /// The configuration into the file and into force, confirmed once the box is well with it.
+    /// Writes the configuration to the file, applies it, and confirms it once the box is well.
     fn bring(&mut self, configuration: &str) -> Result<Began, Refusal> {
         self.daemon.write(configuration)?;
         let began = self.daemon.begin()?;
-        // The rest of the time is for confirming, and for a daemon that is slow to answer.
+        // The rest of the time is reserved for confirming, and for a slow daemon.
         let patience = Duration::from_secs(self.settings.confirm_seconds) * 2 / 3;
         let deadline = Instant::now() + patience;
         while !self.is_well(began)? {
@@ -265,8 +265,8 @@ impl Agent {
         Ok(began)
     }
 
-    /// Whether the daemon runs with the change and the operator can still reach this box, for which
-    /// the source is asked.
+    /// Whether the daemon runs with the change and the operator can still reach this box, judged by
+    /// the reachability of the source.
     fn is_well(&mut self, began: Began) -> Result<bool, Refusal> {
         if matches!(began, Began::Same | Began::Written) {
             return Ok(true);
@@ -289,7 +289,7 @@ impl Agent {
         }
     }
 
-    /// Back to `before`; what cannot go back now is tried again by the next agent.
+    /// Rolls back to `before`; if that fails, the next agent retries it.
     fn go_back(&mut self, before: Option<&str>) {
         let back = self.daemon.back(before).map_err(|error| error.to_string());
         match back.and_then(|()| self.store.end(None).map_err(|error| error.to_string())) {
@@ -301,7 +301,7 @@ impl Agent {
     }
 }
 
-/// The pause after another refusal of a bundle, by the last one.
+/// The pause after another refusal of a bundle, from the previous pause.
 fn pause_after(last: Option<Duration>, is_source_away: bool) -> Duration {
     match last {
         None => AGAIN_PAUSE,

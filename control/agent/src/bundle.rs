@@ -1,4 +1,4 @@
-//! The signed configuration of one node: a text, so that `less` shows what a box will get.
+//! The signed configuration of one node, as text that can be read with `less`.
 //!
 //! ```text
 //!  recoded bundle 1 <signature of what follows, and of this line's first three words, in base64>
@@ -8,9 +8,9 @@
 //!  <recoded.toml>
 //! ```
 //!
-//! The signature covers the node, so that the bundle of one box is refused by another one, and the
-//! version, which a box never takes back. A bundle carries no secret: private keys stay in files of
-//! the box, which the configuration names.
+//! The signature covers the node, so that another box refuses the bundle, and the version, which
+//! never decreases on a box. A bundle carries no secret: private keys stay in files of the box,
+//! which the configuration names.
 
 use crate::key::{SIGNATURE_BYTES, Signer, Verifier};
 use base64::Engine;
@@ -25,11 +25,12 @@ pub const BUNDLE_BYTES_MAX: usize = CONFIGURATION_BYTES_MAX + 512;
 /// Longest name of a node, in bytes, as in `net.toml`.
 pub const NODE_BYTES_MAX: usize = 32;
 
-/// Begins every bundle, and every text that is signed: such a signature is for nothing else.
+/// Prefix of every bundle, and of every signed text, so that the signature is valid for nothing
+/// else.
 const MAGIC: &str = "recoded bundle 1 ";
 
-/// A configuration whose signature, node and form are right. Only [`Bundle::open`] and
-/// [`Bundle::new`] make one.
+/// A configuration with valid signature, node and form. Created only by [`Bundle::open`] and
+/// [`Bundle::new`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bundle {
     node: String,
@@ -37,7 +38,7 @@ pub struct Bundle {
     configuration: String,
 }
 
-/// Why a bundle is none, or not for this node.
+/// Why a bundle is invalid, or not for this node.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BundleError {
     /// Longer than [`BUNDLE_BYTES_MAX`].
@@ -46,19 +47,19 @@ pub enum BundleError {
          {CONFIGURATION_BYTES_MAX}"
     )]
     TooLarge,
-    /// Something else, or cut off.
+    /// Another format, or truncated.
     #[error("it is not a bundle ({0}): recoded-agent sign makes them")]
     Form(&'static str),
-    /// The signature does not belong to text and key.
+    /// The signature does not match text and key.
     #[error(
         "the signature is wrong: it was changed on the way, or signed with another key than \
          public_key"
     )]
     Signature,
-    /// That of another node.
+    /// It is for another node.
     #[error("it is for node {found}, and this is node {expected}")]
     Node {
-        /// The name it has.
+        /// Its node.
         found: String,
         /// The name of this node.
         expected: String,
@@ -66,11 +67,11 @@ pub enum BundleError {
 }
 
 impl Bundle {
-    /// A configuration for `node`. Versions of a node must go up.
+    /// A configuration for `node`. Versions of a node must increase.
     ///
     /// # Errors
     ///
-    /// [`BundleError::TooLarge`], and [`BundleError::Form`] for a name that is none.
+    /// [`BundleError::TooLarge`], and [`BundleError::Form`] for an invalid name.
     pub fn new(node: &str, version: u64, configuration: &str) -> Result<Bundle, BundleError> {
         if configuration.len() > CONFIGURATION_BYTES_MAX {
             return Err(BundleError::TooLarge);
@@ -90,12 +91,12 @@ impl Bundle {
         format!("{MAGIC}{signature}\n{rest}")
     }
 
-    /// The bundle in `bytes`, if the owner of the key made it for `node`.
+    /// Returns the bundle in `bytes`, if the owner of the key signed it for `node`.
     ///
     /// # Errors
     ///
     /// Each case of [`BundleError`]. Before the signature is verified, only the size and the first
-    /// line of a text are looked at.
+    /// line are examined.
     pub fn open(bytes: &[u8], node: &str, verifier: &Verifier) -> Result<Bundle, BundleError> {
         let bundle = Bundle::open_any(bytes, verifier)?;
         if bundle.node != node {
@@ -133,7 +134,7 @@ impl Bundle {
         Bundle::new(node, version.ok_or(form)?, configuration)
     }
 
-    /// The node that it is for.
+    /// The node.
     pub fn node(&self) -> &str {
         &self.node
     }
@@ -149,7 +150,7 @@ impl Bundle {
     }
 }
 
-/// Whether this may be the name of a node, as in `net.toml`; so it is also a safe name of a file.
+/// Whether this is a valid name of a node, as in `net.toml`, and thus a safe file name.
 pub fn is_node(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
     (1..=NODE_BYTES_MAX).contains(&name.len())
@@ -208,7 +209,7 @@ mod tests {
         }
     }
 
-    /// What is signed but no bundle: a mistake of the signer's, and still no panic.
+    /// Signed texts that are not bundles: a signer's mistake that must not cause a panic.
     #[test]
     fn signed_texts_without_node_or_version_are_refused() {
         for rest in ["", "node a\nversion x\n\n", "node a\nversion -1\n\n", "version 1\nnode a\n\n"]

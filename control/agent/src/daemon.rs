@@ -1,7 +1,7 @@
-//! The daemon as the agent sees it: a program that checks, a file, a control socket.
+//! The daemon as the agent sees it: a program for checks, a file, a control socket.
 //!
-//! Nothing here keeps state: the agent writes down what it is about to do before it does it, and
-//! calls [`Daemon::back`] when that was not finished.
+//! Stateless: the agent records each change before it makes it, and calls [`Daemon::back`] if the
+//! change was not completed.
 
 use crate::bundle::CONFIGURATION_BYTES_MAX;
 use crate::files;
@@ -13,29 +13,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest time for the daemon's program to check a configuration, or for a restart.
+/// Time limit for the daemon's program to check a configuration, or for a restart.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often a command or daemon is looked at.
+/// Poll interval for a command or daemon.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Bytes of a command's output that are shown.
+/// Bytes of a command's output that are kept.
 const OUTPUT_BYTES_MAX: usize = 2000;
 
-/// How a configuration came into place.
+/// How a configuration was applied.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Began {
-    /// The daemon runs with it, as it did before.
+    /// The daemon already ran with it.
     Same,
-    /// The daemon has it, under this number of its history, until it is confirmed or not.
+    /// The daemon runs it under this number of its history, until it is confirmed or rolled back.
     Waits(u64),
-    /// The daemon was started with it.
+    /// The daemon was restarted with it.
     Restarted,
-    /// It lies in the file. No daemon runs, and none was to be started.
+    /// Only the file was written: no daemon runs, and none should be started.
     Written,
 }
 
-/// Why a configuration is not taken.
+/// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// The daemon's program refuses it.
@@ -50,7 +50,7 @@ pub enum DaemonError {
          write the daemon's file by hand once, and restart it"
     )]
     NeedsRestart(String),
-    /// The daemon runs with another one.
+    /// The daemon runs with another configuration.
     #[error("the daemon went back to configuration {0} by itself: its log says why")]
     WentBack(u64),
     /// A file.
@@ -58,7 +58,7 @@ pub enum DaemonError {
     File {
         /// Its path.
         path: PathBuf,
-        /// What Linux says.
+        /// The error from Linux.
         source: io::Error,
     },
     /// A command.
@@ -66,7 +66,7 @@ pub enum DaemonError {
     Command {
         /// Its first word.
         program: String,
-        /// What became of it.
+        /// Why it failed.
         reason: String,
     },
 }
@@ -78,7 +78,7 @@ pub struct Daemon {
     recoded: PathBuf,
     restart: Option<Vec<String>>,
     confirm: Duration,
-    /// Where drafts and outputs lie meanwhile.
+    /// Folder for drafts and output.
     scratch: PathBuf,
 }
 
@@ -100,7 +100,7 @@ impl Daemon {
         Client::connect(&self.socket).and_then(|mut client| client.version()).is_ok()
     }
 
-    /// The configuration file as it is; `None` if there is none.
+    /// The content of the configuration file; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -115,32 +115,32 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// It cannot be written; it is as it was.
+    /// It cannot be written; it is unchanged.
     pub fn write(&self, text: &str) -> Result<(), DaemonError> {
         files::replace(&self.config, text.as_bytes(), 0o600).map_err(failed(&self.config))
     }
 
-    /// Whether the daemon's own program takes this configuration, on this host as it is.
+    /// Checks this configuration with the daemon's own program, on this host in its present state.
     ///
     /// # Errors
     ///
-    /// [`DaemonError::Check`] with its words.
+    /// [`DaemonError::Check`] with its message.
     pub fn check(&self, text: &str) -> Result<(), DaemonError> {
         let draft = self.scratch.join("draft.toml");
         files::replace(&draft, text.as_bytes(), 0o600).map_err(failed(&draft))?;
         let mut command = Command::new(&self.recoded);
         command.arg("--check").arg("--config").arg(&draft);
         let (is_well, output) = self.run(command)?;
-        // The draft is no file that an operator knows.
+        // The operator does not know the draft's name.
         let output = output.replace(&format!("{}:", draft.display()), "line ");
         if is_well { Ok(()) } else { Err(DaemonError::Check(output)) }
     }
 
-    /// Brings the configuration in the file into force, until [`Daemon::confirm`].
+    /// Applies the configuration in the file, pending [`Daemon::confirm`].
     ///
     /// # Errors
     ///
-    /// It is not in force; the file is to be put back.
+    /// It is not active; the caller must restore the file.
     pub fn begin(&self) -> Result<Began, DaemonError> {
         let mut client = match Client::connect(&self.socket) {
             Ok(client) => client,
@@ -162,7 +162,7 @@ impl Daemon {
         }
         let outcome = client.reload(false, Some(self.confirm.as_secs()))?;
         if outcome.applied && outcome.replaces {
-            // The process that answered says what it was told, not that another one runs with it.
+            // The reply confirms the request only; another process must still start with it.
             let deadline = Instant::now() + self.confirm / 2;
             while client.version().is_ok() && Instant::now() < deadline {
                 std::thread::sleep(PAUSE);
@@ -171,8 +171,7 @@ impl Daemon {
         Ok(if outcome.applied { Began::Waits(outcome.number) } else { Began::Same })
     }
 
-    /// Whether the daemon runs as it should after [`Daemon::begin`]. `Err` when it is certain that
-    /// it does not.
+    /// Whether the daemon runs as expected after [`Daemon::begin`]. `Err` if it certainly does not.
     ///
     /// # Errors
     ///
@@ -186,7 +185,7 @@ impl Daemon {
             (Began::Waits(number), Ok(history)) => {
                 match history.entries.last().map_or(0, |entry| entry.number) {
                     found if found == number => Ok(true),
-                    // A process of before that has not ended yet says a lower one.
+                    // A previous process that has not ended yet reports a lower one.
                     found if found < number => Ok(false),
                     found => Err(DaemonError::WentBack(found)),
                 }
@@ -194,11 +193,11 @@ impl Daemon {
         }
     }
 
-    /// Confirms what waits for it.
+    /// Confirms the pending configuration.
     ///
     /// # Errors
     ///
-    /// The daemon does not answer, or nothing waits any more.
+    /// The daemon does not answer, or nothing is pending any more.
     pub fn confirm(&self, began: Began) -> Result<(), DaemonError> {
         if let Began::Waits(_) = began {
             Client::connect(&self.socket)?.confirm()?;
@@ -206,12 +205,12 @@ impl Daemon {
         Ok(())
     }
 
-    /// Takes back what was begun: `before` is in the file, or no file is, and in force. A running
-    /// daemon would go back by itself as well, later.
+    /// Rolls back: restores `before`, or the absence of a file, and applies it. A running daemon
+    /// would also roll back by itself, later.
     ///
     /// # Errors
     ///
-    /// The file cannot be written, or the daemon does not take it.
+    /// The file cannot be written, or the daemon refuses it.
     pub fn back(&self, before: Option<&str>) -> Result<(), DaemonError> {
         match before {
             Some(before) => self.write(before)?,
@@ -240,7 +239,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Restarts the daemon, if the operator said how.
+    /// Restarts the daemon, if the operator configured a command.
     fn restart(&self) -> Result<bool, DaemonError> {
         let Some([program, arguments @ ..]) = self.restart.as_deref() else { return Ok(false) };
         let mut command = Command::new(program);
@@ -251,7 +250,8 @@ impl Daemon {
         }
     }
 
-    /// Runs a command for a bounded time: whether it succeeded, and the beginning of what it wrote.
+    /// Runs a command for a bounded time. Returns whether it succeeded, and the beginning of its
+    /// output.
     fn run(&self, mut command: Command) -> Result<(bool, String), DaemonError> {
         let path = self.scratch.join("output");
         let output = File::create(&path).map_err(failed(&path))?;
@@ -275,7 +275,7 @@ impl Daemon {
     }
 }
 
-/// Its exit status; `None` when it is still running after [`COMMAND_TIMEOUT`].
+/// Its exit status; `None` if it is still running after [`COMMAND_TIMEOUT`].
 fn ended(child: &mut Child) -> io::Result<Option<std::process::ExitStatus>> {
     let deadline = Instant::now() + COMMAND_TIMEOUT;
     while Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! Files that are whole or as they were, and reads that are bounded.
+//! Atomic writes and bounded reads of files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 ///
-/// What Linux says.
+/// The error from Linux.
 pub fn read(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(bytes_max as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The same where a file that is not there is `None`.
+/// The same, with `None` for a missing file.
 ///
 /// # Errors
 ///
-/// What Linux says.
+/// The error from Linux.
 pub fn read_if_there(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
     match read(path, bytes_max) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -29,22 +29,22 @@ pub fn read_if_there(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>
     }
 }
 
-/// Writes a draft beside `path`, down to the disk, and renames it. Mode and owner stay; a new file
+/// Writes a draft next to `path`, syncs it to disk, and renames it. Mode and owner stay; a new file
 /// has `mode`.
 ///
 /// # Errors
 ///
-/// What Linux says; the file is as it was then.
+/// The error from Linux; the file is unchanged then.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let draft = draft(path);
     let write = || {
-        // One that an end halfway left behind.
+        // A draft left by an interrupted write.
         let _ = fs::remove_file(&draft);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(bytes)?;
         let known = fs::metadata(path).ok();
         if let Some(known) = &known {
-            // Only root may give files away; the mode matters more.
+            // Only root may change the owner; the mode matters more.
             let _ = fchown(&file, Some(known.uid()), Some(known.gid()));
         }
         let mode = known.map_or(mode, |known| known.mode() & 0o7777);

@@ -1,4 +1,4 @@
-//! Keys that sign and verify bundles: Ed25519 (RFC 8032), 32 bytes in base64 like all keys here.
+//! Keys that sign and verify bundles: Ed25519 (RFC 8032), 32 bytes in base64 like all Recoded keys.
 
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use base64::Engine;
@@ -15,7 +15,7 @@ pub const SIGNATURE_BYTES: usize = 64;
 pub struct Signer(Ed25519KeyPair);
 
 impl Signer {
-    /// From 32 random bytes.
+    /// Derives a key from 32 random bytes.
     pub fn from_seed(seed: &[u8; 32]) -> Signer {
         Signer(Ed25519KeyPair::from_seed_unchecked(seed).expect("32 bytes are a seed"))
     }
@@ -44,7 +44,7 @@ impl FromStr for Signer {
 ///
 /// # Errors
 ///
-/// Linux gives no random bytes; what it says.
+/// Linux provides no random bytes; its error.
 pub fn generate() -> Result<Zeroizing<String>, String> {
     let entropy = Entropy::fresh().map_err(|error| error.to_string())?;
     // Any 32 bytes are a seed; these have 251 random bits.

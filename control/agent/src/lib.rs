@@ -1,7 +1,7 @@
-//! What `recoded-agent` is made of: it follows the signed configuration of one box.
+//! The library of `recoded-agent`, which follows the signed configuration of one box.
 //!
-//! Place: beside the packet path, in a process of its own; no daemon needs it to start or to
-//! forward. It owns a folder with the last good bundle, and writes the daemon's configuration file.
+//! Place: off the packet path, in its own process; no daemon needs it to start or to forward. It
+//! owns a folder with the last good bundle, and writes the daemon's configuration file.
 //!
 //! ```text
 //!  operator: recoded.toml of each node -> sign -> folder, HTTPS or etcd

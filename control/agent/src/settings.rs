@@ -1,37 +1,37 @@
-//! `agent.toml`: what an agent follows, and where the daemon is.
+//! `agent.toml`: the source that an agent follows, and the daemon's paths.
 
 use crate::bundle::is_node;
 use crate::key::Verifier;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// Where the package has it.
+/// Path in the package.
 pub const FILE_DEFAULT: &str = "/etc/recoded/agent.toml";
 
-/// Where the running agent writes its state; systemd makes the folder.
+/// Status file of the running agent; systemd creates the folder.
 pub const STATUS_DEFAULT: &str = "/run/recoded-agent/status.json";
 
-/// Authorities of the system, on Debian and most others.
+/// The system's certificate authorities, on Debian and most other distributions.
 pub const AUTHORITIES_DEFAULT: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Most endpoints of one etcd: clusters have 3 to 7 members.
 const ENDPOINTS_MAX: usize = 16;
 
-/// Longest time between two looks, in seconds.
+/// Longest poll interval, in seconds.
 const POLL_SECONDS_MAX: u64 = 3600;
 
-/// Where nothing is written: of etcd, whose members may fall silent without closing connections,
-/// and of files.
+/// Default poll intervals, for etcd, whose members may fall silent without closing connections, and
+/// for files.
 const POLL_SECONDS_ETCD: u64 = 1;
 const POLL_SECONDS: u64 = 10;
 
-/// As the file has it.
+/// The settings, as in the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Name of this node, as in the network's file.
+    /// Name of this node, as in the network file.
     pub node: String,
-    /// The key with which bundles are signed, 32 bytes in base64.
+    /// The key that verifies bundles, 32 bytes in base64.
     pub public_key: String,
     /// A folder with `NODE.bundle`.
     pub directory: Option<PathBuf>,
@@ -39,18 +39,18 @@ pub struct Settings {
     pub https: Option<String>,
     /// Endpoints of an etcd: `https://host:2379`.
     pub etcd: Option<Vec<String>>,
-    /// What precedes the name of the node in keys of etcd.
+    /// Prefix of the node's name in etcd keys.
     #[serde(default = "prefix")]
     pub prefix: String,
-    /// PEM file of the authorities that servers are verified by; the system's if not written.
+    /// PEM file of the authorities that verify servers; the system's if not written.
     pub authorities: Option<PathBuf>,
-    /// PEM file of a certificate to show to servers, with those in between.
+    /// PEM file of the client certificate, with intermediate certificates.
     pub certificate: Option<PathBuf>,
     /// PEM file of its private key.
     pub certificate_key: Option<PathBuf>,
-    /// Seconds between two looks ([`Settings::poll_seconds`]).
+    /// Poll interval in seconds ([`Settings::poll_seconds`]).
     poll_seconds: Option<u64>,
-    /// Seconds in which a changed box must be well, or it goes back.
+    /// Time for a changed box to become well before it rolls back, in seconds.
     #[serde(default = "confirm_seconds")]
     pub confirm_seconds: u64,
     /// The daemon's configuration file, which the agent writes.
@@ -59,18 +59,18 @@ pub struct Settings {
     /// The daemon's control socket.
     #[serde(default = "socket")]
     pub socket: PathBuf,
-    /// The daemon's program, which checks a configuration before anything changes.
+    /// The daemon's program, which checks a configuration before any change.
     #[serde(default = "recoded")]
     pub recoded: PathBuf,
-    /// Command and arguments that restart the daemon, for changes that need it. Without it, such
+    /// Command and arguments that restart the daemon, for changes that require it. Without it, such
     /// changes are refused.
     pub restart: Option<Vec<String>>,
-    /// Folder of the agent's own: the last good bundle.
+    /// The agent's own folder, with the last good bundle.
     #[serde(default = "state")]
     pub state: PathBuf,
 }
 
-/// Where bundles are.
+/// Location of bundles.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// In a folder.
@@ -89,15 +89,15 @@ pub enum SettingsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What Linux says.
+        /// The error from Linux.
         source: std::io::Error,
     },
-    /// It is not TOML, or has other keys.
+    /// It is not TOML, or has unknown keys.
     #[error("{path}: {message}")]
     Form {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with its line.
+        /// The parser's message, with the line.
         message: String,
     },
     /// A rule is broken.
@@ -137,7 +137,7 @@ fn state() -> PathBuf {
 }
 
 impl Settings {
-    /// Seconds between two looks. etcd tells of changes at once, while its member is heard.
+    /// Poll interval in seconds. etcd reports changes at once while its member responds.
     #[must_use]
     pub fn poll_seconds(&self) -> u64 {
         let usual = if self.etcd.is_some() { POLL_SECONDS_ETCD } else { POLL_SECONDS };
@@ -148,7 +148,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`SettingsError`], with what to write instead.
+    /// [`SettingsError`], with the fix.
     pub fn read(path: &Path) -> Result<Settings, SettingsError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| SettingsError::Read { path: path.into(), source })?;
@@ -233,7 +233,7 @@ impl Settings {
         rules.into_iter().find(|(holds, ..)| !holds).map(|(_, key, rule)| (key, rule))
     }
 
-    /// Where bundles are.
+    /// Location of bundles.
     pub fn origin(&self) -> Origin {
         match (&self.directory, &self.https, &self.etcd) {
             (Some(folder), ..) => Origin::Directory(folder.clone()),

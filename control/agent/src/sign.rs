@@ -1,4 +1,4 @@
-//! The operator's side: configurations of nodes to signed bundles, in a folder or an etcd.
+//! The operator's side: signs configurations of nodes as bundles, into a folder or an etcd.
 
 use crate::bundle::{BUNDLE_BYTES_MAX, Bundle, BundleError, CONFIGURATION_BYTES_MAX};
 use crate::files;
@@ -10,15 +10,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where bundles go.
+/// Destination of bundles.
 pub enum Target {
-    /// A folder: `NODE.bundle`. A server for HTTPS may serve it.
+    /// A folder with `NODE.bundle`, which an HTTPS server may serve.
     Directory(PathBuf),
     /// Keys of an etcd: prefix and node.
     Etcd {
         /// Its client.
         etcd: Etcd,
-        /// What precedes the node.
+        /// Prefix of the node.
         prefix: String,
     },
 }
@@ -30,11 +30,11 @@ pub struct Signed {
     pub node: String,
     /// Its version.
     pub version: u64,
-    /// False when the same configuration was there already.
+    /// False if the same configuration was already there.
     pub is_new: bool,
 }
 
-/// Why bundles were not made.
+/// Why signing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
     /// No configurations.
@@ -45,15 +45,15 @@ pub enum SignError {
     File {
         /// The file.
         path: PathBuf,
-        /// What Linux says.
+        /// The error from Linux.
         source: io::Error,
     },
-    /// A configuration or its name.
+    /// A configuration or its node name.
     #[error("{path}: {source}")]
     Bundle {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: BundleError,
     },
     /// The etcd.
@@ -87,11 +87,11 @@ impl Target {
     }
 }
 
-/// Signs every `NODE.toml` of a folder. All are read before the first one is written. What a target
-/// has already stays, so that only boxes whose configuration changed have something to do.
+/// Signs every `NODE.toml` of a folder. All are read before the first one is written. Bundles with
+/// an unchanged configuration stay, so that only boxes whose configuration changed need to act.
 ///
-/// A version is the time in seconds, or one more than that of the target, so that it goes up even
-/// when the target lost its bundles. `version` is one instead.
+/// A version is the time in seconds, or one more than that of the target, so that it increases even
+/// if the target lost its bundles. `version` overrides it.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ pub fn sign(
     configurations.into_iter().map(sign_one).collect()
 }
 
-/// What is there and of ours.
+/// The existing bundle, if this key signed it.
 fn present(bytes: Option<Vec<u8>>, node: &str, verifier: &Verifier) -> Option<Bundle> {
     Bundle::open(&bytes?, node, verifier).ok()
 }

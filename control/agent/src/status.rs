@@ -1,5 +1,5 @@
-//! What an agent says about itself: a file that it replaces after every look, and that
-//! `recoded-agent status` reads.
+//! The agent's status: a file that it replaces after every poll, and that `recoded-agent status`
+//! reads.
 
 use crate::daemon::Began;
 use crate::files;
@@ -17,24 +17,24 @@ const STATUS_BYTES_MAX: usize = 64 << 10;
 /// Longest refusal that is kept, in characters.
 const WORDS_MAX: usize = 4000;
 
-/// Seconds beyond those between two looks, and those for confirming, after which an agent that has
-/// written nothing counts as gone.
+/// Allowed silence beyond the poll interval and the confirmation time. After that, the agent counts
+/// as gone.
 const SILENCE_SECONDS_MAX: u64 = 90;
 
-/// What became of the version that is kept as good.
+/// State of the last good version.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// No bundle was ever good; the daemon has what an operator wrote, if anything.
+    /// No good version yet; the daemon has the operator's configuration, if any.
     None,
-    /// The daemon runs with it, as far as the agent has changed it.
+    /// The daemon runs with it, as far as the agent knows.
     InForce,
-    /// It lies in the daemon's file; no daemon ran when it came.
+    /// It was only written to the daemon's file; no daemon ran when it arrived.
     Written,
 }
 
 impl State {
-    /// After a change that came into place so.
+    /// The state after a change of this kind.
     pub fn of(began: Began) -> State {
         match began {
             Began::Written => State::Written,
@@ -43,35 +43,35 @@ impl State {
     }
 }
 
-/// What an agent says about itself.
+/// The status of an agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Name of the node.
     pub node: String,
-    /// Where bundles come from.
+    /// Location of bundles.
     pub source: String,
-    /// What became of `version`.
+    /// State of `version`.
     pub state: State,
-    /// Version that is kept as good; null if there is none.
+    /// The last good version; null if there is none.
     pub version: Option<u64>,
     /// Newest version that was verified.
     pub newest: u64,
-    /// Why what lies at the source is not in force; null when it is.
+    /// Why the source's bundle is not active; null if it is.
     pub refusal: Option<String>,
-    /// Why the source gave nothing; null when it did.
+    /// Why the source provided nothing; null if it did.
     pub trouble: Option<String>,
-    /// When the source answered last, in seconds since 1970; null if it never did.
+    /// Time of the source's last answer, in seconds since 1970; null if it never answered.
     pub reached_at: Option<u64>,
-    /// Whether the daemon's file is another one than that of the good version.
+    /// Whether the daemon's file differs from the good version.
     pub differs: bool,
-    /// When this was written, in seconds since 1970.
+    /// Time of this status, in seconds since 1970.
     pub at: u64,
-    /// Seconds after which the next one is there at the latest.
+    /// Seconds within which the next status must follow.
     pub next_within_seconds: u64,
 }
 
 impl Status {
-    /// Of an agent that has done nothing yet.
+    /// Status of an agent that has done nothing yet.
     pub fn new(settings: &Settings) -> Status {
         let source = match settings.origin() {
             Origin::Directory(folder) => folder.display().to_string(),
@@ -95,7 +95,7 @@ impl Status {
         }
     }
 
-    /// After the source was asked.
+    /// Updates it after a poll of the source.
     pub fn looked(&mut self, is_reached: bool, error: Option<&SourceError>) {
         self.at = now();
         if is_reached {
@@ -111,7 +111,7 @@ impl Status {
         self.trouble = trouble;
     }
 
-    /// After what was found was in force, or was refused.
+    /// Updates it after a bundle was applied or refused.
     pub fn judged(&mut self, refusal: Option<String>) {
         let refusal = refusal.map(|refusal| words(&refusal));
         if refusal != self.refusal
@@ -123,25 +123,25 @@ impl Status {
         self.at = now();
     }
 
-    /// Writes it where `recoded-agent status` finds it.
+    /// Writes it for `recoded-agent status`.
     ///
     /// # Errors
     ///
-    /// What Linux says.
+    /// The error from Linux.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         files::replace(path, &serde_json::to_vec_pretty(self)?, 0o644)
     }
 
-    /// Reads what an agent wrote.
+    /// Reads an agent's status file.
     ///
     /// # Errors
     ///
-    /// There is none, or it is something else.
+    /// There is none, or it has another format.
     pub fn read(path: &Path) -> io::Result<Status> {
         Ok(serde_json::from_slice(&files::read(path, STATUS_BYTES_MAX)?)?)
     }
 
-    /// Exit code for it, by those of all our programs.
+    /// Its exit code, as in all programs of Recoded.
     pub fn exit_code(&self) -> u8 {
         let is_well = self.state == State::InForce && self.refusal.is_none();
         match self.is_silent(now()) {
@@ -155,7 +155,7 @@ impl Status {
         now.saturating_sub(self.at) > self.next_within_seconds
     }
 
-    /// The same for people.
+    /// Formats it as text.
     pub fn text(&self) -> String {
         self.text_at(now())
     }
@@ -195,7 +195,7 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// At most [`WORDS_MAX`] characters, without those that control terminals.
+/// At most [`WORDS_MAX`] characters, without terminal control characters.
 fn words(text: &str) -> String {
     let shown = text.chars().filter(|letter| *letter == '\n' || !letter.is_control());
     shown.take(WORDS_MAX).collect()

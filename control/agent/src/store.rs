@@ -1,5 +1,5 @@
-//! What an agent remembers: the last good bundle, the newest version it ever verified, and what it
-//! was doing.
+//! Persistent state of an agent: the last good bundle, the newest verified version, and the change
+//! in progress.
 //!
 //! ```text
 //!  STATE/good.bundle   in force, or it was when the agent confirmed it
@@ -7,8 +7,8 @@
 //!  STATE/before.toml   the daemon's file before what is half done
 //! ```
 //!
-//! Each file is whole or as it was. A disk that is full keeps the box as it is: nothing is begun
-//! that could not be written down before.
+//! Each file is written atomically. A full disk leaves the box unchanged: no change starts before
+//! it is recorded.
 
 use crate::bundle::{BUNDLE_BYTES_MAX, Bundle, CONFIGURATION_BYTES_MAX};
 use crate::files;
@@ -23,18 +23,18 @@ use std::path::{Path, PathBuf};
 /// Longest `memory.json`, in bytes.
 const MEMORY_BYTES_MAX: usize = 4096;
 
-/// What survives the agent.
+/// State that survives the agent.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Memory {
-    /// Newest version that was verified for this node, applied or not.
+    /// Newest version verified for this node, applied or not.
     pub version: u64,
     /// SHA-256 of that bundle.
     pub digest: String,
-    /// What the agent was about to do to the daemon.
+    /// The change in progress at the daemon.
     pub doing: Doing,
 }
 
-/// What is half done.
+/// The unfinished change.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Doing {
     /// Nothing.
@@ -57,7 +57,7 @@ pub enum StaleError {
         /// The newest one.
         known: u64,
     },
-    /// Another one of the same version.
+    /// Another one with the same version.
     #[error("version {version} was another configuration before: sign it with a higher version")]
     Other {
         /// The version of both.
@@ -68,17 +68,17 @@ pub enum StaleError {
 /// The folder.
 pub struct Store {
     folder: PathBuf,
-    /// What is written down.
+    /// The recorded state.
     pub memory: Memory,
 }
 
 impl Store {
-    /// Opens the folder, and makes it where it is not there.
+    /// Opens the folder, and creates it if it is missing.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or `memory.json` is not what an agent writes: to go on without it would
-    /// forget which versions are old.
+    /// It cannot be read, or `memory.json` is not an agent's: without it, old versions could not be
+    /// recognised.
     pub fn open(folder: &Path) -> io::Result<Store> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let memory = match files::read_if_there(&folder.join("memory.json"), MEMORY_BYTES_MAX)? {
@@ -88,11 +88,11 @@ impl Store {
         Ok(Store { folder: folder.into(), memory })
     }
 
-    /// Whether a bundle may follow what was seen, and notes it.
+    /// Checks that a bundle may follow the recorded versions, and records it.
     ///
     /// # Errors
     ///
-    /// [`StaleError`], or the note cannot be written.
+    /// [`StaleError`], or the record cannot be written.
     pub fn admit(&mut self, bundle: &Bundle, bytes: &[u8]) -> io::Result<Result<(), StaleError>> {
         let (version, digest) = (bundle.version(), digest(bytes));
         let known = self.memory.version;
@@ -114,11 +114,11 @@ impl Store {
         Some((Bundle::open(&bytes, node, verifier).ok()?, bytes))
     }
 
-    /// Writes down what the daemon's file was, before it changes.
+    /// Records the daemon's file before it changes.
     ///
     /// # Errors
     ///
-    /// What Linux says; nothing may be changed then.
+    /// The error from Linux; the file must not be changed then.
     pub fn begin(&mut self, before: Option<&str>) -> io::Result<()> {
         let path = self.folder.join("before.toml");
         match before {
@@ -131,22 +131,22 @@ impl Store {
         self.remember(Memory { doing: Doing::Changing, ..self.memory.clone() })
     }
 
-    /// The daemon's file before what is half done.
+    /// The daemon's file before the unfinished change.
     ///
     /// # Errors
     ///
-    /// What Linux says.
+    /// The error from Linux.
     pub fn before(&self) -> io::Result<Option<String>> {
         let path = self.folder.join("before.toml");
         let bytes = files::read_if_there(&path, CONFIGURATION_BYTES_MAX)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// What was begun has ended, with `good` in force, or as before.
+    /// Records the end of the change, with `good` active, or rolled back.
     ///
     /// # Errors
     ///
-    /// What Linux says.
+    /// The error from Linux.
     pub fn end(&mut self, good: Option<&[u8]>) -> io::Result<()> {
         if let Some(good) = good {
             files::replace(&self.folder.join("good.bundle"), good, 0o600)?;

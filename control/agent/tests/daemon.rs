@@ -1,4 +1,4 @@
-//! An agent beside a real daemon: a relay over UDP sockets on loopback, which needs no privilege.
+//! An agent with a real daemon: a relay over UDP sockets on loopback, which needs no privileges.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A daemon, which ends with it.
+/// A daemon, which ends with this.
 struct Real {
     child: Child,
     socket: PathBuf,
@@ -24,7 +24,7 @@ impl Real {
         Client::connect(&self.socket).expect("the daemon answers")
     }
 
-    /// How often it said that.
+    /// Number of events of this kind.
     fn events(&self, kind: &str) -> usize {
         let events = self.client().events(0).expect("events").events;
         events.iter().filter(|event| event.kind == kind).count()
@@ -71,7 +71,7 @@ fn real_daemon_goes_over_and_back_and_its_process_stays() {
     command.arg("--config").arg(path("recoded.toml")).stdin(Stdio::null()).stderr(log);
     let real = Real { child: command.spawn().expect("it starts"), socket: socket.clone() };
     until("the daemon answers", || Client::connect(&socket).is_ok());
-    // The supervisor tells it a moment later.
+    // The supervisor reports it a moment later.
     until("its process has started", || real.events("process_started") == 1);
     let text = node.settings_text(&node.directory(), "");
     let text = text.replace(&path("control.sock").display().to_string(), &socket.to_string_lossy());
@@ -99,7 +99,7 @@ fn real_daemon_goes_over_and_back_and_its_process_stays() {
     assert!(words.contains("a running daemon cannot change this"), "{words}");
     assert_eq!((node.file(), real.events("config_applied")), (live, 1));
 
-    // Another process takes over, and it is confirmed when that one runs with it.
+    // Another process takes over, and the change is confirmed when that one runs with it.
     assert_eq!(step(&relay(&socket, port, "frames = 8192")), "");
     assert!(real.config().contains("frames = 8192\n"));
     until("the other process is told of", || real.events("process_started") == 2);

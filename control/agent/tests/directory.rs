@@ -1,4 +1,4 @@
-//! What an agent does with bundles, good and bad, from a folder.
+//! An agent's reaction to bundles, good and bad, from a folder.
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,7 @@ fn running() -> Node {
     node
 }
 
-/// The words with which what lies at the source is refused.
+/// The refusal message for the source's bundle.
 fn refusal(agent: &mut Agent) -> String {
     agent.step();
     agent.status().refusal.clone().unwrap_or_default()
@@ -38,14 +38,14 @@ fn new_bundle_is_in_force_confirmed_and_kept() {
     assert_eq!((status.version, status.newest, status.state), (Some(7), 7, State::InForce));
     assert_eq!((status.trouble.clone(), status.differs, status.exit_code()), (None, false, 0));
 
-    // Nothing happens twice, not even by another agent.
+    // Nothing is applied twice, not even by another agent.
     agent.step();
     let mut again = node.agent();
     again.step();
     assert_eq!(node.daemon.get().number, 2);
     assert_eq!((again.status().version, again.status().exit_code()), (Some(7), 0));
 
-    // What an operator changes by hand stays, and is said.
+    // Manual changes by an operator stay, and are reported.
     fs::write(node.folder.path().join("recoded.toml"), "# by hand\n").unwrap();
     again.step();
     assert!(again.status().differs && node.file() == "# by hand\n");
@@ -76,7 +76,7 @@ fn bundles_that_are_forged_stale_or_for_another_box_change_nothing() {
         assert_eq!((node.in_force().as_str(), node.file().as_str()), ("# seven\n", "# seven\n"));
         assert_eq!((agent.status().version, agent.status().exit_code()), (Some(7), 5));
     }
-    // A version that was refused does not come back by an older one either: another agent knows.
+    // Nor does a refused version permit an older one: another agent still knows it.
     let mut agent = node.agent();
     node.publish(&bundle("a", 6, "# six\n"));
     assert!(refusal(&mut agent).contains("version 6 is older"));
@@ -104,7 +104,7 @@ fn configuration_that_is_refused_goes_back_with_words() {
         let status = agent.status();
         assert_eq!((status.version, status.newest, status.state), (None, version, State::None));
     }
-    // It is not tried again at once, and what was said is still said.
+    // It is not retried at once, and the message stays.
     let number = node.daemon.get().number;
     assert!(refusal(&mut agent).contains("the daemon went back"));
     assert_eq!(node.daemon.get().number, number);
@@ -113,7 +113,7 @@ fn configuration_that_is_refused_goes_back_with_words() {
     assert_eq!(node.in_force(), "# good\n");
 }
 
-/// A change that cuts a box off from its source is taken back.
+/// A change that cuts a box off from its source is rolled back.
 #[test]
 fn box_that_no_longer_reaches_its_source_goes_back() {
     let node = running();
@@ -121,13 +121,13 @@ fn box_that_no_longer_reaches_its_source_goes_back() {
     let mut agent = node.agent();
     node.publish(&bundle("a", 1, "# one\n"));
     agent.step();
-    // The folder goes with the change: the program that checks takes it away.
+    // The folder disappears with the change: the check program removes it.
     let (source, away) = (path.join("source"), path.join("away"));
     let cut = format!("#!/bin/sh\nmv {} {}\n", source.display(), away.display());
     let check = fs::read_to_string(path.join("check")).unwrap();
     fs::write(path.join("check"), cut).unwrap();
     node.publish(&bundle("a", 2, "# two\n"));
-    // A folder that is gone has no bundle; one that is a file cannot be asked.
+    // A missing folder has no bundle; a file instead of a folder is unreachable.
     fs::write(path.join("file"), "").unwrap();
     let cut = fs::read_to_string(path.join("check")).unwrap();
     let cut = format!("{cut}mv {} {}\n", path.join("file").display(), source.display());
@@ -146,8 +146,8 @@ fn box_that_no_longer_reaches_its_source_goes_back() {
     assert_eq!(node.in_force(), "# two\n");
 }
 
-/// The source goes away while a bundle is tried, and stays away after the box went back: that
-/// is not held against the bundle, which is tried again as soon the second time.
+/// The source goes down while a bundle is tried, and stays down after the rollback. That is not the
+/// bundle's fault, so its second retry comes as early as the first.
 #[test]
 fn bundle_does_not_wait_longer_because_its_source_was_away() {
     let node = running();
@@ -158,7 +158,7 @@ fn bundle_does_not_wait_longer_because_its_source_was_away() {
     agent.step();
     assert_eq!((agent.status().version, agent.again_pause()), (Some(1), None));
     node.publish(&bundle("a", 2, "# two\n"));
-    // A file in the place of the folder cannot be asked.
+    // A file instead of the folder is unreachable.
     fs::write(&file, "").unwrap();
     let check = fs::read_to_string(path("check")).unwrap();
     let [from, to, other] = [&source, &away, &file].map(|path| path.display().to_string());
@@ -181,7 +181,7 @@ fn bundle_does_not_wait_longer_because_its_source_was_away() {
     assert_eq!((node.in_force().as_str(), agent.status().version), ("# two\n", Some(2)));
 }
 
-/// Killed between writing the file and the confirmation.
+/// Killed between the write of the file and the confirmation.
 #[test]
 fn next_agent_takes_back_what_was_not_confirmed() {
     let node = running();
@@ -215,7 +215,7 @@ fn box_without_a_daemon_has_the_file_for_the_next_start() {
     node.start();
     assert_eq!(node.in_force(), "# one\n");
 
-    // A box whose file is lost, and whose source is away, has the last good one.
+    // A box whose file is lost, and whose source is down, has the last good one.
     fs::remove_file(node.folder.path().join("recoded.toml")).unwrap();
     fs::remove_dir_all(node.folder.path().join("source")).unwrap();
     let _agent = node.agent();
@@ -232,7 +232,7 @@ fn daemon_is_restarted_where_the_operator_said_how() {
     assert_eq!(refusal(&mut agent), "");
     assert!(mark.exists());
     assert_eq!((node.file().as_str(), agent.status().version), ("# restart\n", Some(1)));
-    // A command that fails, and the file of before.
+    // A command that fails; the previous file returns.
     let mut agent = Agent::open(node.settings(&node.directory(), "restart = [\"false\"]")).unwrap();
     node.publish(&bundle("a", 2, "# restart, too\n"));
     let words = refusal(&mut agent);

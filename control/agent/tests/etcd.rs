@@ -1,5 +1,5 @@
-//! Three real members of an etcd, and an agent as a process of its own: what happens to etcd never
-//! happens to the daemon, and what a quorum has is in force soon.
+//! Three real members of an etcd, and an agent as a separate process: failures of etcd never affect
+//! the daemon, and a value at a quorum is applied promptly.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ impl Drop for Following {
     }
 }
 
-/// Puts a bundle, and waits until it is in force; prints how long that took.
+/// Puts a bundle, and waits until it is applied; prints how long that took.
 fn changes(what: &str, cluster: &Cluster, node: &Node, version: u64) {
     let text = format!("# {version}, {what}\n");
     cluster.put(&node.name, &bundle(&node.name, version, &text));
@@ -80,14 +80,14 @@ fn what_a_quorum_has_is_in_force_whatever_becomes_of_members() {
     cluster.restart(leader);
     until("it is back", || cluster.members[leader].answers());
 
-    // One after the other is cut off, that of the agent as well.
+    // Each member is cut off in turn, including the agent's.
     for index in 0..3 {
         cluster.members[index].freeze();
         changes("a member is cut off", &cluster, &node, 4 + index as u64);
         cluster.members[index].thaw();
     }
 
-    // No quorum: nothing changes, and the box goes on.
+    // No quorum: nothing changes, and the box continues.
     let number = node.daemon.get().number;
     let (one, other) = (leader, (leader + 1) % 3);
     cluster.members[one].freeze();
@@ -96,7 +96,7 @@ fn what_a_quorum_has_is_in_force_whatever_becomes_of_members() {
     let trouble = agent.status().trouble.unwrap_or_default();
     println!("without a quorum: {trouble}");
     assert_eq!((node.daemon.get().number, agent.status().version), (number, Some(6)));
-    // An agent that starts meanwhile leaves the box as it is.
+    // An agent that starts meanwhile leaves the box unchanged.
     drop(agent);
     let agent = Following::start(&node, &cluster.source());
     until("it says so as well", || agent.status().trouble.is_some());
@@ -138,7 +138,7 @@ fn store_that_is_taken_over_changes_no_box() {
     until("it says so", || agent.refusal().is_empty());
 }
 
-/// By the operator's program, into the store and out of it.
+/// Signs with the operator's program, into the store, and reads from it.
 #[test]
 fn bundles_that_the_program_signs_are_taken() {
     let Some(cluster) = Cluster::start(1) else { return };

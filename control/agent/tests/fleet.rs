@@ -1,4 +1,4 @@
-//! Two hundred agents on one etcd: how long until all have what a quorum has, and what it costs.
+//! Two hundred agents on one etcd: time until all have applied a quorum's value, and the cost.
 //! Printed as JSON; `RECODED_WRITE_FLEET=1` writes it to `bench/results/fleet.json`.
 
 #![forbid(unsafe_code)]
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const NODES: usize = 200;
 
-/// What a box with some flows has.
+/// Size of the configuration of a box with some flows.
 const CONFIGURATION_BYTES: usize = 4096;
 
 /// Processor time of a process so far.
@@ -29,8 +29,8 @@ fn processor_time(pid: u32) -> Duration {
     Duration::from_millis(fields.map(|field| field.parse::<u64>().expect("a number") * 10).sum())
 }
 
-/// Puts version `version` for all, and waits until all have it: the times of each, in milliseconds
-/// since its own bundle was put.
+/// Puts version `version` for all, and waits until all have it. Returns the time of each, in
+/// milliseconds since its own bundle was put.
 fn roll_out(cluster: &Cluster, nodes: &[Node], version: u64) -> Vec<u128> {
     let text = format!("# {version}\n{}", "#".repeat(CONFIGURATION_BYTES));
     let mut client = cluster.client();

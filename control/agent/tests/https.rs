@@ -16,10 +16,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-/// What the server answers: status line and body.
+/// The server's response: status line and body.
 type Answers = Arc<Mutex<(String, Vec<u8>)>>;
 
-/// A certificate for 127.0.0.1 that signs itself, in `folder`. `false` without openssl.
+/// Creates a self-signed certificate for 127.0.0.1 in `folder`. `false` without openssl.
 fn certificate(folder: &Path) -> bool {
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
@@ -38,7 +38,7 @@ fn certificate(folder: &Path) -> bool {
     }
 }
 
-/// Serves one request a connection, for as long as the test runs; its port.
+/// Serves one request per connection while the test runs; returns its port.
 fn serve(folder: &Path, answers: Answers) -> u16 {
     let certificate = CertificateDer::from_pem_file(folder.join("cert.pem")).expect("certificate");
     let key = PrivateKeyDer::from_pem_file(folder.join("key.pem")).expect("key");
@@ -119,7 +119,7 @@ fn bundles_come_by_https_from_a_server_that_is_verified() {
     assert_eq!(step("200 OK", &bundle("a", 2, "# two\n")), ["", ""]);
     assert_eq!(node.in_force(), "# two\n");
 
-    // A server that the authorities did not sign is not asked.
+    // A server that the authorities did not sign gets no request.
     let other = folder.join("other");
     std::fs::create_dir(&other).expect("folder");
     assert!(certificate(&other));

@@ -9,7 +9,7 @@ fn agent(arguments: &str) -> Output {
     command.args(arguments.split_whitespace()).output().expect("it runs")
 }
 
-/// Scripts that ask for JSON get it, also where no agent runs and where the command line is wrong.
+/// Scripts that request JSON get it, even if no agent runs or the command line is wrong.
 #[test]
 fn errors_are_json_where_that_is_asked_for() {
     let cases = [

@@ -1,6 +1,6 @@
-//! The help of `recoded-agent` and what it says of mistakes, word by word: `golden`.
+//! The help of `recoded-agent` and its error messages, verbatim: `golden`.
 //!
-//! `RECODED_BLESS=1 cargo test -p recoded-agent --test texts` writes them anew.
+//! `RECODED_BLESS=1 cargo test -p recoded-agent --test texts` rewrites them.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Compares with a file of `tests/golden`, or writes it anew where that is asked for.
+/// Compares with a file of `tests/golden`, or rewrites it on request.
 fn assert_golden(file: &str, shown: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     if std::env::var_os("RECODED_BLESS").is_some() {
@@ -19,7 +19,7 @@ fn assert_golden(file: &str, shown: &str) {
     assert_eq!(shown, expected, "{file}");
 }
 
-/// What a command prints and ends with in a folder.
+/// Output and exit code of a command in a folder.
 fn said(folder: &Path, arguments: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_recoded-agent"));
     let output = command.current_dir(folder).args(arguments.split_whitespace()).output();

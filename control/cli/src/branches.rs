@@ -1,13 +1,14 @@
-//! What a box knows of the graph of a flow: a line for each of several next hops and upstreams, and
-//! what they carry together.
+//! Branches of a flow's graph as a box sees them: a line for each of several next hops and
+//! upstreams, and their joint rate.
 
 use crate::table::{clean, percent};
 use recoded_api::v1::{Flow, FlowNeighbour, FlowUpstream};
 
-/// A receiver for which symbols wait longer is behind: others have long got them.
+/// A receiver whose oldest pending symbol exceeds this is behind: other receivers have had it for
+/// long.
 const BEHIND_MICROS: f64 = 100_000.0;
 
-/// The flows that part or meet here; empty where none does.
+/// The flows that branch or merge here; empty if there are none.
 pub fn branches(flows: &[Flow]) -> String {
     let several = |flow: &&Flow| flow.next_hops.len() > 1 || flow.upstreams.len() > 1;
     flows.iter().filter(several).map(of_flow).collect()
@@ -36,8 +37,8 @@ fn of_flow(flow: &Flow) -> String {
     text
 }
 
-/// What goes through, of what its next hops carry by what they lose: the sum of paths, or the least
-/// of receivers.
+/// Goodput against the capacity of the next hops after losses: the sum of paths, or the least of
+/// receivers.
 fn carried(flow: &Flow, spread: Option<&str>) -> String {
     let (what, count) = match spread {
         Some("sum") => ("its paths together carry", flow.next_hops.len()),
@@ -59,7 +60,7 @@ fn carried(flow: &Flow, spread: Option<&str>) -> String {
     }
 }
 
-/// How a next hop is, in one word.
+/// State of a next hop in one word.
 pub fn state(hop: &FlowNeighbour) -> &'static str {
     match hop {
         hop if hop.silent => "silent",

@@ -1,8 +1,8 @@
 //! `recodectl configure host`: prepares this host for a configuration, as far as a program can.
 //!
-//! What is wrong, and the command that mends it, comes from `recoded_host`, which `recoded --check`
-//! and `doctor` ask, too. Without `--apply` nothing is changed. Once mended it is no finding any
-//! more, so a second run changes nothing.
+//! The findings and the commands that fix them come from `recoded_host`, which `recoded --check`
+//! and `doctor` use, too. Without `--apply` nothing changes. A fixed finding disappears, so a
+//! second run changes nothing.
 
 use crate::table::sentence;
 use clap::{Args, Subcommand};
@@ -42,7 +42,7 @@ pub struct Options {
     apply: bool,
 }
 
-/// Why nothing was looked at.
+/// Why the check could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigureError {
     /// There is no such file.
@@ -50,7 +50,7 @@ pub enum ConfigureError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// It is not valid.
@@ -61,13 +61,13 @@ pub enum ConfigureError {
     Facts(#[from] FactsError),
 }
 
-/// What was done, and what is left.
+/// Changes made, and findings that remain.
 #[derive(Debug, Serialize)]
 pub struct Report {
     applied: bool,
     steps: Vec<Step>,
     left: Vec<Left>,
-    /// Of what is left, how much keeps packets from arriving.
+    /// Number of remaining findings that prevent packets from arriving.
     pub errors: usize,
 }
 
@@ -76,7 +76,7 @@ struct Step {
     subject: String,
     cause: String,
     command: String,
-    /// `planned`, `done`, `done by` another command, or why it failed.
+    /// `planned`, `done`, `done by` another command, or the reason of the failure.
     outcome: String,
 }
 
@@ -88,7 +88,7 @@ struct Left {
     cure: String,
 }
 
-/// Looks at this host, and changes it if that is wanted.
+/// Checks this host, and changes it if requested.
 ///
 /// # Errors
 /// The configuration cannot be read, or Linux does not answer.
@@ -120,7 +120,7 @@ fn read(path: &Path) -> Result<String, ConfigureError> {
     let failed = |source| ConfigureError::Read { path: path.to_owned(), source };
     let mut text = String::new();
     let file = File::open(path).map_err(failed)?;
-    // What is longer is cut, and then no TOML.
+    // Longer text is truncated, and then invalid TOML.
     file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
     Ok(text)
 }
@@ -135,7 +135,7 @@ fn step(finding: &Finding, apply: bool) -> Step {
     }
 }
 
-/// A command as a shell takes it.
+/// Formats a command for a shell.
 fn shell(words: &[String]) -> String {
     let is_plain = |word: &&String| !word.contains([' ', '\'']);
     let quoted = words.iter().map(|word| match is_plain(&word) {
@@ -145,7 +145,8 @@ fn shell(words: &[String]) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a command, or the one for drivers that do not know it: `done`, or why the first failed.
+/// Runs a command, or its variant for drivers that do not support it. Returns `done`, or why the
+/// first failed.
 fn mend_somehow(words: &[String]) -> String {
     let outcome = mend(words);
     let Some(other) = uncombined(words).filter(|_| outcome != "done") else { return outcome };
@@ -155,7 +156,7 @@ fn mend_somehow(words: &[String]) -> String {
     }
 }
 
-/// The same number of queues where those for receiving are counted apart, as with veth.
+/// The same number of queues for drivers that count receive queues separately, such as veth.
 fn uncombined(words: &[String]) -> Option<Vec<String>> {
     let place = words.iter().position(|word| word == "combined")?;
     let mut words = words.to_vec();
@@ -163,7 +164,7 @@ fn uncombined(words: &[String]) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// Runs a command; `done`, or why it failed.
+/// Runs a command. Returns `done`, or why it failed.
 fn mend(words: &[String]) -> String {
     let Some((program, arguments)) = words.split_first() else { return "done".into() };
     match Command::new(program).args(arguments).output() {
@@ -178,7 +179,7 @@ fn mend(words: &[String]) -> String {
     }
 }
 
-/// For people.
+/// Formats the report as text.
 pub fn text(report: &Report) -> String {
     let mut text = String::new();
     for Step { subject, cause, command, outcome } in &report.steps {

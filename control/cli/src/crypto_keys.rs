@@ -1,4 +1,4 @@
-//! `genkey`, `pubkey`, `genpsk`: keys in the text form of WireGuard, from and to standard streams.
+//! `genkey`, `pubkey`, `genpsk`: keys in the text form of WireGuard, on standard input and output.
 //! Nothing is written to a file, and secrets are cleared from memory.
 
 use std::io::{self, Read};
@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use recoded_secure::{Entropy, KeyError, PresharedKey, PrivateKey};
 use zeroize::Zeroizing;
 
-/// Bytes of standard input that are looked at: a key has 44.
+/// Bytes of standard input that are read: a key has 44.
 const INPUT_BYTES_MAX: u64 = 256;
 
 /// Why there is no key.
@@ -30,7 +30,7 @@ pub fn preshared() -> Result<String, KeysError> {
     Ok(line(&PresharedKey::generate(&fresh()?).to_text()))
 }
 
-/// The public key of the private key that `input` holds.
+/// The public key of the private key in `input`.
 pub fn public(input: impl Read) -> Result<String, KeysError> {
     let mut text = Zeroizing::new(String::with_capacity(INPUT_BYTES_MAX as usize));
     input.take(INPUT_BYTES_MAX).read_to_string(&mut text)?;

@@ -1,8 +1,8 @@
-//! Times as users write them.
+//! Durations as users write them.
 
 use std::time::Duration;
 
-/// Seconds of a time such as 60s, 5m or 1h.
+/// Seconds of a duration such as 60s, 5m or 1h.
 pub fn confirm_seconds(text: &str) -> Result<u64, String> {
     let rule = || "write a time of 1s to 24h, such as 60s, 5m or 1h".to_owned();
     let (number, unit) = match text.char_indices().last() {

@@ -1,4 +1,4 @@
-//! `recodectl events`: what changed, in words.
+//! `recodectl events`: changes, in words.
 
 use crate::Failure;
 use crate::feed::Feed;
@@ -11,26 +11,26 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// How often a daemon is asked for more. Changes are seen once a second.
+/// Interval of requests to a daemon. It detects changes once a second.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Of what happened before, so many are shown when events are followed.
+/// Earlier events shown when events are followed.
 const BEFORE: usize = 10;
 
-/// Which events.
+/// Selection of events.
 pub struct Wanted {
-    /// Not older than this.
+    /// Not older than this time.
     pub since: Option<Timestamp>,
 }
 
-/// What is kept, as text or JSON.
+/// The kept events, as text or JSON.
 pub fn kept(socket: &Path, wanted: &Wanted, is_json: bool) -> Result<String, Failure> {
     let mut events = recoded_api::client::Client::connect(socket)?.events(0)?;
     events.events.retain(|event| wanted.takes(event));
     Ok(if is_json { json::pretty(&events)? } else { text(&events) })
 }
 
-/// Prints events as they come, until the reader has seen enough. JSON is one event a line.
+/// Prints events as they arrive, until the reader closes the output. JSON has one event per line.
 pub fn follow(socket: &Path, wanted: &Wanted, is_json: bool) -> Result<(), Failure> {
     let mut feed = Feed::new(socket);
     let mut first = feed.events()?.events;
@@ -75,20 +75,20 @@ fn text(events: &Events) -> String {
     events.events.iter().map(|event| line(event, &zone) + "\n").collect()
 }
 
-/// One event for people: time here, a mark where something is wrong, subject, words.
+/// One event as text: local time, a mark for faults, subject, description.
 pub fn line(event: &Event, zone: &TimeZone) -> String {
     let date =
         at(event, zone).map_or("-".into(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string());
     format!("{date} {} {}", mark(event), words(event))
 }
 
-/// When it was, by the clock of this zone.
+/// Time of an event in this zone.
 pub fn at(event: &Event, zone: &TimeZone) -> Option<Zoned> {
     let millis = i64::try_from(event.at_ms).ok()?;
     Some(Timestamp::from_millisecond(millis).ok()?.to_zoned(zone.clone()))
 }
 
-/// One character by which a reader finds what is wrong.
+/// One character that marks faults.
 pub fn mark(event: &Event) -> char {
     match event.level.as_str() {
         "info" => ' ',
@@ -97,7 +97,7 @@ pub fn mark(event: &Event) -> char {
     }
 }
 
-/// What happened to what, and whether there was more of it.
+/// Subject and description, and the number of suppressed similar events.
 pub fn words(event: &Event) -> String {
     let Event { subject, text, left_out, .. } = event;
     let more = match left_out {
@@ -108,7 +108,7 @@ pub fn words(event: &Event) -> String {
     words.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A time in the past: how long ago (`10m`, `1h30m`, `2d`), a time of day, or a date and time.
+/// A time in the past: an age (`10m`, `1h30m`, `2d`), a time of day, or a date and time.
 pub fn since(text: &str) -> Result<Timestamp, String> {
     since_at(text, &Zoned::now())
 }
@@ -129,7 +129,7 @@ fn since_at(text: &str, now: &Zoned) -> Result<Timestamp, String> {
         date.to_zoned(zone.clone()).ok()
     } else if let Some(time) = text.contains(':').then(|| text.parse::<Time>().ok()).flatten() {
         let today = now.datetime().date().to_datetime(time).to_zoned(zone.clone());
-        // What is still to come was yesterday.
+        // A time still to come today means yesterday.
         today.ok().and_then(|it| if it > *now { it.yesterday().ok() } else { Some(it) })
     } else {
         None

@@ -1,45 +1,45 @@
-//! A daemon that is looked at again and again: it may go away and come back meanwhile.
+//! Repeated requests to a daemon, which may disappear and return meanwhile.
 
 use recoded_api::client::{Client, ClientError};
 use recoded_api::exit;
 use recoded_api::v1::{Event, State};
 use std::path::{Path, PathBuf};
 
-/// Asks a daemon, over a connection that is made anew when it broke.
+/// Queries a daemon over a connection that is re-established after errors.
 pub struct Feed {
     socket: PathBuf,
     client: Option<Client>,
-    /// Which daemon counted the events seen, and how far.
+    /// The daemon whose events were seen, and the newest number.
     began_ms: Option<u64>,
     newest: u64,
     is_away: bool,
 }
 
-/// Events that were not seen before.
+/// Events not seen before.
 pub struct Fresh {
     /// The events, oldest first.
     pub events: Vec<Event>,
-    /// Whether another daemon answers than before.
+    /// Whether a different daemon answers than before.
     pub is_another: bool,
 }
 
 impl Feed {
-    /// Of the daemon at this socket.
+    /// Connects to the daemon at this socket.
     pub fn new(socket: &Path) -> Feed {
         Feed { socket: socket.to_owned(), client: None, began_ms: None, newest: 0, is_away: false }
     }
 
-    /// Everything that the daemon knows.
+    /// The daemon's complete state.
     pub fn state(&mut self) -> Result<State, ClientError> {
         self.ask(Client::state)
     }
 
-    /// What happened since the last time, at first all that is kept.
+    /// Events since the last call; at first, all that are kept.
     pub fn events(&mut self) -> Result<Fresh, ClientError> {
         let after = self.newest;
         let mut got = self.ask(|client| client.events(after))?;
         let is_another = self.began_ms.is_some_and(|began| began != got.began_ms);
-        // It counts from 1 on.
+        // Its numbers start at 1.
         if is_another && after > 0 {
             got = self.ask(|client| client.events(0))?;
         }
@@ -47,11 +47,10 @@ impl Feed {
         Ok(Fresh { events: got.events, is_another })
     }
 
-    /// What to do with an error of a daemon that is followed: waits for it, and says so once on
-    /// stderr.
+    /// Handles an error of a followed daemon: waits for it, and reports the outage once on stderr.
     ///
     /// # Errors
-    /// This user may not ask it any more.
+    /// This user is no longer permitted to query it.
     pub fn wait(&mut self, error: ClientError) -> Result<(), ClientError> {
         if error.exit_code() == exit::REFUSED {
             return Err(error);
@@ -62,7 +61,7 @@ impl Feed {
         Ok(())
     }
 
-    /// It answered, the same daemon or another one.
+    /// Records an answer from the same daemon or another one.
     pub fn answered(&mut self, is_another: bool) {
         if is_another {
             note("another daemon answers: what follows is since its start");

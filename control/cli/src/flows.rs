@@ -1,11 +1,11 @@
-//! A line for each flow: whether it is up, how fast, at what cost, and who was heard when.
+//! A line for each flow: its state, rate and cost, and the age of its neighbours' reports.
 
 use crate::table::{Align, count, known, percent, residual, sentence, table};
 use recoded_api::v1::Flow;
 
 use Align::{Left, Right};
 
-/// What the columns of `show flows` are that their names do not say.
+/// Explains the columns of `show flows` whose names do not.
 pub fn legend() -> String {
     [
         ("symbols", "of a full generation, batch or window"),
@@ -19,7 +19,7 @@ pub fn legend() -> String {
     .concat()
 }
 
-/// How each flow is doing.
+/// State of each flow.
 pub fn flow_lines(flows: &[Flow]) -> String {
     let head = [
         ("flow", Right),
@@ -62,7 +62,7 @@ pub fn flow_lines(flows: &[Flow]) -> String {
     text + &below.flatten().collect::<String>()
 }
 
-/// The loss of each hop, where a flow knows several.
+/// The loss of each hop, if a flow has several.
 fn hop_losses(flow: &Flow) -> Option<String> {
     let losses = flow.hops.iter().map(|hop| format!("{:.1}", hop.loss * 100.0));
     let losses = losses.collect::<Vec<_>>().join(", ");
@@ -70,7 +70,7 @@ fn hop_losses(flow: &Flow) -> Option<String> {
     (flow.hops.len() > 1).then(|| sentence(&format!("flow {}", flow.id), &words))
 }
 
-/// What a flow that nothing comes of may lack.
+/// Possible causes if a flow receives nothing.
 fn quiet(flow: &Flow) -> Option<String> {
     if !flow.waits.is_empty() {
         let words = format!("waiting: {}", flow.waits);
@@ -94,13 +94,13 @@ fn quiet(flow: &Flow) -> Option<String> {
     Some(sentence(&format!("flow {}", flow.id), words))
 }
 
-/// What left for the next hops for what was carried, over the last second.
+/// Rate on the wire to the next hops over goodput, over the last second.
 pub fn wire_ratio(flow: &Flow) -> Option<f64> {
     let goodput = flow.goodput_mbit.filter(|mbit| *mbit > 0.0)?;
     flow.wire_mbit.map(|wire| wire / goodput)
 }
 
-/// That ratio, and the packets per symbol that theory needs.
+/// That ratio, and the packets per symbol required in theory.
 pub fn ratio(flow: &Flow) -> String {
     match (wire_ratio(flow), flow.overhead_theory) {
         (None, None) => "-".into(),
@@ -125,13 +125,13 @@ pub fn worst_loss(flow: &Flow) -> Option<f64> {
     flow.hops.iter().map(|hop| hop.loss).reduce(f64::max)
 }
 
-/// Generations that were given up.
+/// Generations that were abandoned.
 pub fn failed(flow: &Flow) -> u64 {
     let remote = flow.remote.as_ref();
     remote.map_or(flow.count("generations_failed"), |remote| remote.failed)
 }
 
-/// What was given up at the sink, and of how much.
+/// Units abandoned at the sink, and their share.
 pub fn given_up(flow: &Flow) -> Option<String> {
     let share = residual(flow.residual_loss?);
     let ended = match &flow.remote {
@@ -141,7 +141,7 @@ pub fn given_up(flow: &Flow) -> Option<String> {
     Some(format!("{share}: {} of {} {} given up", failed(flow), count(ended), units(flow)))
 }
 
-/// What the counters of generations count.
+/// The unit that the counters of generations count.
 pub fn units(flow: &Flow) -> &'static str {
     match flow.code.as_str() {
         "bats" => "blocks",

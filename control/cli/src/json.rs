@@ -1,15 +1,15 @@
-//! JSON output: the types of the control contract, under stable keys.
+//! JSON output: the types of the control API, under stable keys.
 
 use recoded_api::v1::Version;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A value over several lines, which people read as well.
+/// A value as indented JSON.
 pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// An object of one text.
+/// An object with one text.
 pub fn object(key: &str, text: &str) -> serde_json::Result<String> {
     pretty(&BTreeMap::from([(key, text)]))
 }

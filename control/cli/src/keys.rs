@@ -1,12 +1,12 @@
-//! What `recodectl set` can change: its help, and words for completion, from the tables of keys.
-//! The daemon decides what is allowed.
+//! Keys that `recodectl set` can change: help and completion words, from the tables of keys. The
+//! daemon decides which changes are permitted.
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use recoded_api::keys::{DAEMON, FLOW};
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// What `--help` adds.
+/// Text added to `--help`.
 pub fn help() -> String {
     let mut text = "Keys, by the flows that have them:\n".to_owned();
     for key in FLOW.live() {
@@ -30,8 +30,7 @@ Nothing that is under way is lost. Keys of another code are forgotten when the c
 
 Exit code 4 means that a rule forbids it; the message names key, value and rule.";
 
-/// Takes any word; those known here are offered by completion. Which keys there are is for the
-/// daemon to say.
+/// Accepts any word; completion offers the known ones. The daemon validates keys.
 #[derive(Clone)]
 pub struct ChangeParser;
 
@@ -62,7 +61,7 @@ impl TypedValueParser for ChangeParser {
     }
 }
 
-/// Takes a change of a flow apart.
+/// Parses a change of a flow.
 pub fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => {

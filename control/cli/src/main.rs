@@ -1,4 +1,4 @@
-//! `recodectl`: shows what a daemon does and changes its flows while traffic runs.
+//! `recodectl`: shows a daemon's state and changes its flows while traffic runs.
 //!
 //! ```text
 //!  arguments -> Client (Varlink) -> table or JSON -> stdout
@@ -58,7 +58,7 @@ mod trace;
 
 mod watch;
 
-/// The state that tests show.
+/// The state shown in tests.
 #[cfg(test)]
 #[allow(dead_code, missing_docs, reason = "each test uses its own part")]
 #[path = "../tests/fixed/mod.rs"]
@@ -100,7 +100,7 @@ enum Failure {
     Network(#[from] network::NetworkFailure),
     #[error(transparent)]
     Web(#[from] network::WebError),
-    /// A diagnosis, as it is printed, and the exit code that goes with it.
+    /// A printed diagnosis with its exit code.
     #[error("{}", .0.text)]
     Found(network::Told),
     #[error(transparent)]
@@ -186,7 +186,7 @@ fn main() -> ExitCode {
     };
     let failure = match run(&arguments).and_then(|text| print(&text)) {
         Ok(()) => return ExitCode::from(exit::OK),
-        // What was found is the output.
+        // The findings are the output.
         Err(Failure::Found(told)) => {
             let printed = print(&told.text);
             return ExitCode::from(printed.map_or(exit::FAILED, |()| told.code));
@@ -195,7 +195,7 @@ fn main() -> ExitCode {
     };
     let code = failure.exit_code();
     if arguments.json {
-        // Nothing better can be done when this fails as well.
+        // A failure here cannot be reported.
         let _ = print(&json::error(code, failure.kind(), &failure.to_string()));
     } else {
         eprintln!("recodectl: {failure}");
@@ -203,15 +203,15 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Help and versions, which clap takes for errors, and errors: as JSON where that is asked for,
-/// however wrong the rest is.
+/// Prints help, versions and errors, which are all errors to clap: as JSON if requested, even if
+/// the rest is invalid.
 fn wrong_command_line(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
     if !error.use_stderr() || !json {
         error.exit()
     }
     let words = error.to_string();
-    // Without what only people at a terminal need.
+    // Without the lines meant for terminals.
     let words = ["\n\nUsage", "\n\nFor more information"]
         .iter()
         .fold(&words[..], |words, tail| words.split_once(tail).map_or(words, |(words, _)| words));
@@ -289,7 +289,7 @@ fn run(arguments: &Arguments) -> Result<String, Failure> {
     }
 }
 
-/// Shows the state or a part of it, once or again and again.
+/// Shows the state or a part of it, once or repeatedly.
 fn show_state(
     arguments: &Arguments,
     what: Option<Show>,
@@ -313,7 +313,7 @@ fn show_state(
     }
 }
 
-/// Runs a command that looks at this machine or a path, and needs no daemon.
+/// Runs a command that examines this machine or a path, and needs no daemon.
 fn measure(arguments: &Arguments) -> Result<String, Failure> {
     let json = arguments.json;
     match &arguments.command {
@@ -346,7 +346,7 @@ fn measure(arguments: &Arguments) -> Result<String, Failure> {
     }
 }
 
-/// Runs a command that looks at a daemon beyond its state of now.
+/// Runs a command that shows more of a daemon than its present state.
 fn look(arguments: &Arguments) -> Result<String, Failure> {
     let json = arguments.json;
     match &arguments.command {
@@ -378,7 +378,7 @@ fn look(arguments: &Arguments) -> Result<String, Failure> {
     }
 }
 
-/// Runs a command that changes the configuration in force, or shows how it changed.
+/// Runs a command that changes the active configuration, or shows its history.
 fn change(arguments: &Arguments) -> Result<String, Failure> {
     let connect = || Client::connect(&arguments.socket);
     let json = arguments.json;
@@ -448,7 +448,7 @@ fn text(json: bool, key: &str, bytes: Vec<u8>) -> Result<String, Failure> {
     if json { Ok(json::object(key, &text)?) } else { Ok(text) }
 }
 
-/// Writes to stdout. A reader that has seen enough (`| head`) is no error.
+/// Writes to stdout. A reader that closes the pipe (`| head`) is not an error.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());

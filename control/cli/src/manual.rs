@@ -1,5 +1,5 @@
-//! Manual pages: of the commands, and two that follow from tables: what every counter means and
-//! cures, and every key of the configuration.
+//! Manual pages: of the commands, and two generated from tables: the meaning and cure of every
+//! counter, and every key of the configuration.
 
 use crate::Failure;
 use crate::arguments::Arguments;
@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use recoded_api::keys::{self, DefaultValue};
 
-/// The manual page of recodectl, of one of its commands, or one of the others.
+/// The manual page of recodectl, of one of its commands, or one of the generated pages.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ fn command(name: Option<&str>) -> Result<Vec<u8>, Failure> {
     Ok(page)
 }
 
-/// Every counter of every table; those of a fault with what to do about it.
+/// Every counter of every table; those of faults with a cure.
 fn counters() -> Roff {
     let mut page = begin("recoded-counters", "7", "what recoded counts, and what to do about it");
     page.control("SH", ["DESCRIPTION"]);
@@ -136,7 +136,7 @@ mod tests {
 
     fn text(name: &str) -> String {
         let page = String::from_utf8(page(Some(name)).expect("a page")).expect("UTF-8");
-        // As `man` shows it: hyphens are escaped, and a line that begins with a dot.
+        // As `man` shows it: hyphens are escaped, as are lines that begin with a dot.
         page.replace("\\*(Aq", "'").replace("\\-", "-").replace("\\&", "").replace("\\\\", "\\")
     }
 

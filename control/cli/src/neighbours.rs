@@ -1,12 +1,12 @@
-//! The next hops of streams, as people read them.
+//! The next hops of streams as text.
 
 use crate::table::{Align, percent, sentence, table};
 use recoded_api::v1::{Flow, FlowNeighbour};
 
 use Align::{Left, Right};
 
-/// A line for each next hop of each flow that knows them, and what is wrong with them; empty where
-/// none does.
+/// A line for each next hop of each flow that has reports of them, and their faults; empty if there
+/// are none.
 pub fn neighbour_table(flows: &[Flow]) -> String {
     let head = [
         ("flow", Right),
@@ -26,7 +26,7 @@ pub fn neighbour_table(flows: &[Flow]) -> String {
     table(head, &rows) + &flows.iter().flat_map(troubles).collect::<String>()
 }
 
-/// What is wrong with the next hops of a flow, and what to do about it.
+/// Faults of a flow's next hops, and their fixes.
 fn troubles(flow: &Flow) -> impl Iterator<Item = String> {
     let label = format!("flow {}", flow.id);
     let has_own_packets = matches!(flow.code.as_str(), "stream" | "window");
@@ -41,7 +41,8 @@ fn silence(neighbour: &FlowNeighbour) -> Option<String> {
     neighbour.silent.then(|| format!("{} {words}", neighbour.next_hop))
 }
 
-/// Where an IP packet is a symbol, and `has_own_packets`, the tunnel has to follow.
+/// Reports packets that are too long for the path. If an IP packet is a symbol, and
+/// `has_own_packets`, the tunnel must follow.
 fn black_hole(neighbour: &FlowNeighbour, has_own_packets: bool) -> Option<String> {
     let lost = neighbour.lost_packet_bytes?;
     let arrived = neighbour.arrived_packet_bytes;

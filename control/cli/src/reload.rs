@@ -1,4 +1,4 @@
-//! `reload`, `undo` and `history`: what changed, what it cost, and what was in force before.
+//! `reload`, `undo` and `history`: changes, their costs, and earlier configurations.
 
 use crate::table::{Align, sentence, table};
 use recoded_api::client::{Client, ClientError};
@@ -6,13 +6,13 @@ use recoded_api::v1::{History, Reloaded};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long another dataplane process may take until it answers.
+/// Time limit for another dataplane process to answer.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often it is asked.
+/// Interval of queries.
 const START_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why a configuration is not in force although the daemon took it.
+/// Why a configuration is not active although the daemon accepted it.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The next process did not start with it.
@@ -21,12 +21,12 @@ pub enum ReloadError {
          log of the daemon says why"
     )]
     Back {
-        /// Number of what is in force.
+        /// Number of the active configuration.
         number: u64,
     },
 }
 
-/// Waits until another process runs, where one takes over, and looks what it runs with.
+/// If another process takes over, waits until it runs, and checks its configuration.
 pub fn settled(
     mut client: Client,
     outcome: Reloaded,
@@ -57,7 +57,7 @@ pub fn settled(
     Ok(outcome)
 }
 
-/// What changed, or would.
+/// Actual or planned changes.
 pub fn text(outcome: &Reloaded) -> String {
     let mut text = String::new();
     for change in &outcome.changes {
@@ -99,7 +99,7 @@ pub fn text(outcome: &Reloaded) -> String {
     }
 }
 
-/// The configurations that were in force, newest first.
+/// Earlier configurations, newest first.
 pub fn history(history: &History) -> String {
     let head = [("number", Align::Right), ("for", Align::Right), ("by", Align::Left)];
     let rows = history.entries.iter().rev().enumerate().map(|(index, entry)| {
@@ -119,7 +119,7 @@ pub fn history(history: &History) -> String {
     text
 }
 
-/// How long ago.
+/// Formats an age.
 fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -1,11 +1,11 @@
-//! Sessions with neighbours and with other ends of flows, as people read them.
+//! Sessions with neighbours and with other ends of flows, as text.
 
 use crate::table::{Align, duration, sentence, table};
 use recoded_api::v1::Session;
 
 use Align::{Left, Right};
 
-/// A line for each session, and what is wrong; empty where there are no keys.
+/// A line for each session, and its faults; empty if there are no keys.
 pub fn session_table(sessions: &[Session]) -> String {
     if sessions.is_empty() {
         return String::new();
@@ -22,7 +22,7 @@ pub fn session_table(sessions: &[Session]) -> String {
             session.with.clone(),
             session.key.clone(),
             session.age_seconds.map_or("none yet".into(), |age| {
-                // A whole number of seconds is enough for people.
+                // Whole seconds are precise enough.
                 format!("{} old", duration(age as u64))
             }),
             session.handshakes.to_string(),
@@ -33,12 +33,12 @@ pub fn session_table(sessions: &[Session]) -> String {
     table(head, &rows.collect::<Vec<_>>()) + &remarks.collect::<String>()
 }
 
-/// Whether it is what a source grants this relay, rather than a session.
+/// Whether it is a grant of a source to this relay, rather than a session.
 pub fn is_of_source(session: &Session) -> bool {
     session.with.starts_with("source of flow ")
 }
 
-/// Why there are no keys, and what to do about it; or what they are that come without an answer.
+/// Why there are no keys, and the fix; or the kind of keys that need no reply.
 fn remark(session: &Session) -> Option<String> {
     if session.age_seconds.is_some() {
         let words = "keys without an answer, one-way by PSK or of a group: others every 10 s";

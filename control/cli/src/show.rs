@@ -1,4 +1,4 @@
-//! What people read: tables of the state that fit 100 columns.
+//! Tables of the state, as text of at most 100 columns.
 
 use crate::branches::branches;
 use crate::flows::{failed, flow_lines, given_up, legend, rates, units, worst_loss};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use Align::{Left, Right};
 
-/// The code of sources that choose it by their configuration.
+/// The code of sources that choose it from their configuration.
 const AUTO: &str = "auto";
 
 /// Shows the state, or a part of it.
@@ -42,7 +42,7 @@ fn overview(state: &State, is_full: bool) -> String {
         state.kernel
     );
     let part = |part, brief: String| if is_full { show(state, Some(part)) } else { brief };
-    // Flows in full have them.
+    // Full flows include them.
     let of_flows = |table: String| if is_full { String::new() } else { table };
     let parts = [
         ("links", part(Show::Links, link_table(&state.links) + &link_reasons(&state.links))),
@@ -65,7 +65,7 @@ fn overview(state: &State, is_full: bool) -> String {
     text
 }
 
-/// Who solves large generations, and why.
+/// The engine for large generations, and why it is used.
 pub fn engine_line(engine: &Engine) -> String {
     let who = match (engine.up, engine.mode.as_str(), engine.reason.as_str()) {
         (_, "cpu", _) => "the CPU does everything".to_owned(),
@@ -77,7 +77,7 @@ pub fn engine_line(engine: &Engine) -> String {
     sentence(&engine.mode, &who)
 }
 
-/// The card with its name, if the daemon says it.
+/// The card with its name, if the daemon reports it.
 fn card(engine: &Engine) -> String {
     let name = &engine.device;
     if name.is_empty() { "the card".to_owned() } else { format!("the card ({name})") }
@@ -94,7 +94,7 @@ fn engine_details(engine: &Engine) -> String {
     if engine.up && !engine.reason.is_empty() {
         text.push_str(&sentence("last failure", &engine.reason));
     }
-    // The others are those above.
+    // The others are shown above.
     let is_event =
         |name: &str| engine::TABLE.find(name).is_none_or(|counter| counter.unit == Unit::Events);
     let mut events = engine.counters.clone();
@@ -114,7 +114,7 @@ fn engine_details(engine: &Engine) -> String {
     text
 }
 
-/// Buckets of which each holds values up to twice those of the one before.
+/// Buckets whose upper bounds double.
 fn doubling(counts: &[u64], first: u64, unit: &str) -> Vec<String> {
     let buckets = counts.iter().enumerate().filter(|(_, number)| **number > 0);
     buckets
@@ -149,7 +149,7 @@ fn link_table(links: &[Link]) -> String {
     table(head, &rows.collect::<Vec<_>>())
 }
 
-/// Why a link is not in the best mode, and which neighbours are not there.
+/// Why a link is not in the best mode, and which neighbours are down.
 fn link_reasons(links: &[Link]) -> String {
     let mut text = String::new();
     for link in links {
@@ -173,7 +173,7 @@ fn link_reasons(links: &[Link]) -> String {
     text
 }
 
-/// What is wrong with the interface.
+/// Fault of the interface.
 fn link_trouble(link: &Link) -> Option<String> {
     let Link { interface, .. } = link;
     match link.state.as_str() {
@@ -271,7 +271,7 @@ fn tunnel_table(state: &State) -> String {
     table(head, &rows.collect::<Vec<_>>())
 }
 
-/// Which tunnels are not there, and why one is not in the best mode.
+/// Missing tunnels, and why a tunnel is not in the best mode.
 fn tunnel_reasons(state: &State) -> String {
     let mut text = String::new();
     for tunnel in &state.tunnels {
@@ -336,19 +336,19 @@ fn flow_table(flows: &[Flow]) -> String {
     table(head, &rows.collect::<Vec<_>>())
 }
 
-/// The flows, and the next hops of those that know them.
+/// The flows, and the next hops of those that have reports of them.
 fn flow_tables(flows: &[Flow]) -> String {
     let parts = [flow_table(flows) + &legend(), neighbour_table(flows), branches(flows)];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join("\n")
 }
 
-/// What a relay or sink knows by packets only; 0 before the first.
+/// A value that a relay or sink learns from packets; 0 before the first.
 fn known(number: u64) -> String {
     if number == 0 { "-".into() } else { number.to_string() }
 }
 
-/// Packets that a flow takes and gives on this host, whatever its role.
+/// Packets into and out of a flow on this host, for any role.
 fn in_and_out(flow: &Flow) -> (u64, u64) {
     let kinds = ["sent_systematic", "sent_coded", "sent_forwarded", "sent_recoded", "sent_repair"];
     let sent = kinds.iter().map(|kind| flow.count(kind)).sum();
@@ -404,7 +404,7 @@ fn path(flow: &Flow) -> String {
     }
 }
 
-/// Keys and values, where the flow has them.
+/// Keys and values that the flow has.
 fn parameters(flow: &Flow) -> Vec<String> {
     let values = serde_json::to_value(&flow.parameters).unwrap_or_default();
     let is_role = |role: &Role| role.name() == flow.role;
@@ -430,7 +430,7 @@ fn parameters(flow: &Flow) -> Vec<String> {
     items.collect()
 }
 
-/// How much was sent for what arrived, beside theory, and how long decoding took.
+/// Packets sent per packet delivered, compared with theory, and decoding delay.
 fn efficiency(flow: &Flow) -> Vec<String> {
     let mut items = Vec::new();
     let theory =
@@ -458,14 +458,14 @@ fn generations(flow: &Flow) -> Vec<String> {
     items
 }
 
-/// Counters of these units that are not zero, in the order of their table.
+/// Non-zero counters of these units, in the order of their table.
 fn counted(flow: &Flow, is_wanted: fn(Unit) -> bool) -> Vec<String> {
     let wanted = flow::TABLE.counters().filter(|counter| is_wanted(counter.unit));
     let counts = wanted.map(|counter| (counter.name, flow.count(counter.name)));
     counts.filter(|(_, number)| *number > 0).map(|(name, number)| named(name, number)).collect()
 }
 
-/// Counters of other units, and those that only a newer daemon knows. Delays are shown as a mean.
+/// Counters of other units, and those unknown to this version. Delays are shown as a mean.
 fn others(flow: &Flow) -> Vec<String> {
     let mut items =
         counted(flow, |unit| matches!(unit, Unit::Symbols | Unit::Requests | Unit::Events));
@@ -509,7 +509,7 @@ fn worker_table(workers: &[Worker]) -> String {
     table(head, &rows.collect::<Vec<_>>())
 }
 
-/// Where packets were dropped or something went wrong: the place, the table of its reasons, counts.
+/// Place of drops or faults, the table of their reasons, and counts.
 type Place = (String, Table, BTreeMap<String, u64>);
 
 fn places(state: &State) -> Vec<Place> {
@@ -544,7 +544,7 @@ fn places(state: &State) -> Vec<Place> {
     places
 }
 
-/// Everything that was dropped or went wrong, by place and reason.
+/// All drops and faults, by place and reason.
 fn drop_table(state: &State) -> String {
     let mut rows = Vec::new();
     for (place, _, counts) in places(state) {
@@ -557,7 +557,7 @@ fn drop_table(state: &State) -> String {
     table([("place", Left), ("reason", Left), ("count", Right)], &rows)
 }
 
-/// What the reasons in [`drop_table`] mean, and what to do; each once.
+/// Meanings of the reasons in [`drop_table`], and fixes; each once.
 fn drop_details(state: &State) -> String {
     let mut lines = Vec::new();
     for (_, table, counts) in places(state) {
@@ -573,7 +573,7 @@ pub fn flow_faults(flow: &Flow) -> BTreeMap<String, u64> {
     faults.map(|counter| (counter.name.to_owned(), flow.count(counter.name))).collect()
 }
 
-/// What the counters that are not zero mean, and what to do about them.
+/// Meanings of the non-zero counters, and fixes.
 fn cures(table: &Table, counts: &BTreeMap<String, u64>) -> Vec<String> {
     let counted = counts.iter().filter(|(_, number)| **number > 0);
     let known = counted.filter_map(|(name, _)| table.find(name));

@@ -1,4 +1,4 @@
-//! The state of a daemon as JSON, under the keys of the control contract.
+//! The state of a daemon as JSON, under the keys of the control API.
 
 use crate::json::pretty;
 use crate::part::Show;
@@ -7,7 +7,7 @@ use recoded_api::v1::{Engine, Flow, Link, State, Worker};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The state, or a part of it under its own key; over several lines, or in one.
+/// The state, or a part of it under its own key; on several lines, or on one.
 pub fn show(state: &State, what: Option<Show>, is_line: bool) -> serde_json::Result<String> {
     #[derive(Serialize)]
     #[serde(rename_all = "lowercase")]

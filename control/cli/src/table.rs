@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-/// Width that every line keeps to, as far as words allow.
+/// Maximum width of a line, as far as words allow.
 pub const COLUMNS: usize = 100;
 
 /// How a column is aligned.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
@@ -102,12 +102,12 @@ pub fn count(number: u64) -> String {
     }
 }
 
-/// A number with so many decimals, or `-` where it is not known.
+/// A number with `decimals` decimals, or `-` if it is unknown.
 pub fn known(number: Option<f64>, decimals: usize) -> String {
     number.map_or("-".to_owned(), |number| format!("{number:.decimals$}"))
 }
 
-/// Microseconds as milliseconds with one decimal, or `-` where they are not known.
+/// Microseconds as milliseconds with one decimal, or `-` if unknown.
 pub fn millis(micros: Option<f64>) -> String {
     known(micros.map(|micros| micros / 1e3), 1)
 }
@@ -117,7 +117,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// A small share in percent, to two digits that matter: what is left of losses.
+/// A small share in percent with two significant digits: residual losses.
 pub fn residual(share: f64) -> String {
     let percent = share * 100.0;
     if percent <= 0.0 {
@@ -128,7 +128,7 @@ pub fn residual(share: f64) -> String {
     format!("{percent:.decimals$} %")
 }
 
-/// A time of day's length.
+/// Formats a duration.
 pub fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
@@ -158,7 +158,7 @@ pub fn paragraph(text: &str, columns: usize) -> String {
     lines
 }
 
-/// Text from elsewhere must not move the cursor.
+/// Remote text must not move the cursor.
 pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

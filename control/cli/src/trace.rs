@@ -1,7 +1,7 @@
-//! `recodectl trace`: the hops of a flow, by what the nodes on its way report to this one.
+//! `recodectl trace`: the hops of a flow, from the reports of the nodes along its path to this one.
 //!
-//! Sends nothing. What no node reports is `-`, or null: a hop further on has a loss, but no round
-//! trip, since only neighbours measure that. `recodectl -f net.toml trace` asks all of them.
+//! Sends nothing. Unreported values are `-`, or null: a distant hop has a loss, but no round trip,
+//! since only neighbours measure that. `recodectl -f net.toml trace` queries all nodes.
 
 use crate::table::{Align, count, known, millis, percent, residual, sentence, table, wrapped};
 use recoded_api::v1::{Flow, State};
@@ -9,36 +9,36 @@ use serde::Serialize;
 
 use Align::{Left, Right};
 
-/// What is known of the way of a flow.
+/// State of a flow's path.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Trace {
     flow: u64,
     role: String,
     state: Option<String>,
     hops: Vec<Hop>,
-    /// Mean rank of generations or batches at the sink or here, of full ones, and by theory.
+    /// Mean rank of full generations or batches at the sink or here, and by theory.
     rank_ratio: Option<f64>,
     rank_theory: Option<f64>,
-    /// Generations that the sink had complete, and those that it gave up.
+    /// Generations that the sink completed, and those that it abandoned.
     complete: Option<u64>,
     failed: Option<u64>,
-    /// Share that the sink gave up.
+    /// Share that the sink abandoned.
     residual_loss: Option<f64>,
-    /// Sink: mean time until what was lost was decoded.
+    /// Sink: mean delay of decoding lost symbols.
     decode_delay_mean_us: Option<f64>,
 }
 
-/// One link of the way.
+/// One link of the path.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Hop {
-    /// Of a source and a relay: links from this node on, 0 for its own. Null for the link that
-    /// packets come by.
+    /// At a source or relay: number of links from this node, 0 for its own. Null for the incoming
+    /// link.
     hop: Option<u64>,
-    /// The neighbour at the other end, where it is one.
+    /// The neighbour at the other end, if there is one.
     neighbour: Option<String>,
     loss: Option<f64>,
     burst_mean: Option<f64>,
-    /// Share of what the source sent, repairs included, that was there behind this hop.
+    /// Share of the source's packets, repairs included, that arrived after this hop.
     arrived: Option<f64>,
     /// The same by theory.
     arrived_theory: Option<f64>,
@@ -57,7 +57,7 @@ pub struct UnknownFlow {
 }
 
 impl UnknownFlow {
-    /// There are only these.
+    /// The flows that exist.
     pub fn new(flow: u32, ids: impl Iterator<Item = String>) -> UnknownFlow {
         let ids = ids.collect::<Vec<_>>().join(", ");
         let known = if ids.is_empty() { "there is none".into() } else { format!("there is {ids}") };
@@ -65,7 +65,7 @@ impl UnknownFlow {
     }
 }
 
-/// The way of one flow, or of all.
+/// The path of one flow, or of all.
 ///
 /// # Errors
 /// There is no such flow.
@@ -80,7 +80,7 @@ pub fn traces(state: &State, flow: Option<u32>) -> Result<Vec<Trace>, UnknownFlo
     }
 }
 
-/// The ways of the flows that enter or leave a tunnel here: there first, then back.
+/// The paths of the flows that enter or leave a tunnel here: outbound first, then return.
 pub fn of_tunnel(state: &State, tunnel: &str) -> Vec<Trace> {
     let of_it = |flow: &&Flow| flow.tunnel.as_deref() == Some(tunnel);
     let mut traces: Vec<Trace> = state.flows.iter().filter(of_it).map(trace).collect();
@@ -104,9 +104,9 @@ fn trace(flow: &Flow) -> Trace {
     }
 }
 
-/// Share of what its source sent that is there at this node, or at the sink of a source: the mean
-/// rank of generations and batches over their size; of streams and windows, symbols that the sink
-/// did not give up.
+/// Share of the source's packets that arrive at this node, or at the sink for a source. For
+/// generations and batches it is the mean rank over their size; for streams and windows, the
+/// symbols that the sink did not abandon.
 pub fn arrived(flow: &Flow) -> Option<f64> {
     let has_symbols = matches!(flow.code.as_str(), "stream" | "window");
     let rank = flow.rank_ratio.or_else(|| flow.remote.as_ref()?.rank_ratio);
@@ -117,7 +117,7 @@ fn hops(flow: &Flow) -> Vec<Hop> {
     let is_source = flow.role == "source";
     let reported = flow.hops.iter().enumerate().map(|(place, hop)| Hop {
         hop: is_source.then_some(hop.hop),
-        // A relay and a sink know the loss of the link that packets come by.
+        // A relay and a sink know the loss of the incoming link.
         neighbour: if is_source { None } else { flow.upstreams.get(place).cloned() },
         loss: Some(hop.loss),
         burst_mean: Some(hop.burst_mean),
@@ -125,7 +125,7 @@ fn hops(flow: &Flow) -> Vec<Hop> {
         ..Hop::default()
     });
     let mut hops: Vec<Hop> = reported.collect();
-    // A source hears of the sink, behind the last hop; others know what is there of themselves.
+    // A source has the sink's report, after the last hop; other nodes have their own counters.
     let is_known = is_source || flow.upstreams.len() == 1;
     if let Some(last) = hops.last_mut().filter(|_| is_known) {
         last.arrived = arrived(flow);
@@ -141,7 +141,7 @@ fn hops(flow: &Flow) -> Vec<Hop> {
             silent: Some(near.silent),
             ..Hop::default()
         };
-        // Of one next hop both are the same link.
+        // With one next hop both are the same link.
         let same = hops.iter_mut().find(|hop| hop.hop == Some(0) && hop.neighbour.is_none());
         match same.filter(|_| flow.neighbours.len() == 1) {
             Some(same) => {
@@ -161,7 +161,7 @@ fn hops(flow: &Flow) -> Vec<Hop> {
     hops
 }
 
-/// For people.
+/// Formats the traces as text.
 pub fn text(traces: &[Trace]) -> String {
     let blocks: Vec<String> = traces.iter().map(block).collect();
     if blocks.is_empty() { "no flow is configured\n".to_owned() } else { blocks.join("\n") }

@@ -1,8 +1,8 @@
-//! `recodectl show --watch`: the same again and again, over one connection, for logs and for pipes;
-//! `top` is for terminals.
+//! `recodectl show --watch`: repeats the output over one connection, for logs and for pipes; `top`
+//! is for terminals.
 //!
-//! The client asks each time. A call of Varlink that is answered more than once would keep what it
-//! costs, as every answer is the whole state, and keep the daemon's one task and a connection busy
+//! The client sends a request each time. A Varlink call with several replies would cost the same,
+//! as every reply is the whole state, and would keep the daemon's one task and a connection busy
 //! for a client that does not read.
 
 use crate::Failure;
@@ -14,10 +14,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Prints the state, or a part of it, until the reader has seen enough.
+/// Prints the state, or a part of it, until the reader closes the output.
 ///
 /// # Errors
-/// No daemon answers at first, or this user may not ask it any more.
+/// No daemon answers at first, or this user is no longer permitted to query it.
 pub fn watch(
     socket: &Path,
     what: Option<Show>,

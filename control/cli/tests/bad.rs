@@ -1,5 +1,6 @@
-//! What else an operator may meet: daemons that hang or speak nonsense, disks that are full. Each
-//! costs a message with its cause, and changes nothing. `../../../tests/BAD_INPUT.md` has the rest.
+//! Other faults that an operator may meet: daemons that hang or send garbage, full disks. Each
+//! produces a message with its cause, and changes nothing. `../../../tests/BAD_INPUT.md` covers the
+//! rest.
 
 #![forbid(unsafe_code)]
 
@@ -20,8 +21,8 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Answers each connection to a socket in `folder` with `reply`, once something is asked, and ends
-/// it; without one, never.
+/// Replies to each connection to a socket in `folder` with `reply`, after a request, and closes it;
+/// without a reply, keeps it open.
 fn daemon(folder: &Path, reply: Option<&'static [u8]>) {
     let listener = UnixListener::bind(folder.join("socket")).expect("a socket");
     thread::spawn(move || {
@@ -33,7 +34,7 @@ fn daemon(folder: &Path, reply: Option<&'static [u8]>) {
                 continue;
             };
             let mut request = [0; 4096];
-            // A client that is gone is not looked for.
+            // A client may be gone.
             let _ = connection.read(&mut request).and_then(|_| connection.write_all(reply));
         }
     });
@@ -61,7 +62,7 @@ fn daemon_that_hangs_or_speaks_nonsense_is_named() {
     looks.into_iter().for_each(|look| look.join().expect("as it should be"));
 }
 
-/// All commands, by the help.
+/// All commands listed in the help.
 fn commands() -> Vec<String> {
     let help = recodectl(Path::new("/"), "--help").output().expect("runs");
     let help = String::from_utf8(help.stdout).expect("text");
@@ -92,7 +93,7 @@ fn every_command_names_an_option_that_it_does_not_have() {
     }
 }
 
-/// A command that is not among these is new: say here whether it needs a daemon.
+/// Lists every command: a new one must be added here, with or without the need for a daemon.
 #[test]
 fn every_command_without_a_daemon_works_or_says_what_to_start() {
     let daemon = [
@@ -111,7 +112,7 @@ fn every_command_without_a_daemon_works_or_says_what_to_start() {
         "reload --diff",
         "undo 1",
     ];
-    // With what exit code, where their arguments are right.
+    // With the exit code for valid arguments.
     let alone = [
         (1, "configure host --config none.toml"),
         (1, "plan 127.0.0.1:9"),
@@ -153,7 +154,7 @@ fn every_command_without_a_daemon_works_or_says_what_to_start() {
         let words = said(&output);
         let may_not = command.starts_with("ping") && words.contains("ping_group_range");
         assert!(output.status.code() == Some(code) || may_not, "{arguments}: {words}");
-        // A cause, and after the last colon what to do.
+        // A cause, and the fix after the last colon.
         assert!(code == 0 || words.contains(": "), "{arguments}: {words}");
         assert!(code == 0 || !words.contains("no daemon"), "{arguments}: {words}");
     }
@@ -171,7 +172,7 @@ fn output_that_cannot_be_written_is_an_error() {
         let output = recodectl(Path::new("/"), arguments).stdout(full).output().expect("runs");
         assert_eq!(output.status.code(), Some(1), "{arguments}");
         let cause = "cannot write the output: No space left on device";
-        // JSON would go where there is no room.
+        // JSON would go to the full disk.
         assert!(said(&output).contains(cause) || arguments.contains("--json"), "{}", said(&output));
     }
 }
@@ -190,8 +191,8 @@ to = "b"
 tunnel = ["10.99.0.1/24", "10.99.0.2/24"]
 "#;
 
-/// A full disk with a network file, in a namespace of mounts of its own: runs the other arguments
-/// there, and fails if they leave a file behind.
+/// A full disk with a network file, in a separate mount namespace: runs the other arguments there,
+/// and fails if they leave a file behind.
 const FULL_DISK: &str = r#"
 mount -t tmpfs -o size=16k tmpfs "$1" && cd "$1" && cat > net.toml || exit 100
 cat /dev/zero > filler 2>/dev/null
@@ -202,7 +203,7 @@ code=$?
 exit $code
 "#;
 
-/// Exit code and what was printed by `recodectl` on such a disk.
+/// Exit code and output of `recodectl` on such a disk.
 fn on_a_full_disk(arguments: &str) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new("unshare");

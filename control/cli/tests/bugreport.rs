@@ -1,4 +1,4 @@
-//! `recodectl bugreport`: what is in the archive, and that no key is.
+//! `recodectl bugreport`: the archive's content, and the absence of keys.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Keys such as an operator may have put anywhere: RFC 7748 section 6.1, in two forms.
+/// Keys that an operator may have put anywhere: RFC 7748 section 6.1, in two forms.
 const PRIVATE: &str = "dwdtCnMYpX08FsFyUbJmRd9ML4frwJkqsXf7pR25LCo=";
 const PRIVATE_HEX: &str = "77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ac177fba51db92c2a";
 const PRESHARED: &str = "XasIfmJKiksODWCwSTGxSXBxzGB1M8axMtCyZTWlT+s=";
@@ -25,7 +25,7 @@ fn secrets() -> String {
     format!("key {PRIVATE} and {PRIVATE_HEX}, preshared_key={PRESHARED} \"{PRESHARED}\"")
 }
 
-/// A daemon that has keys in everything that it says.
+/// A daemon with keys in all its replies.
 struct Leaky;
 
 impl Backend for Leaky {
@@ -199,7 +199,7 @@ fn archive_has_what_was_said_and_no_key() {
 #[test]
 fn archive_without_a_daemon_says_what_is_missing() {
     let folder = tempfile::tempdir().expect("folder");
-    // Nor is there any command.
+    // The folder of commands is empty.
     fs::create_dir(folder.path().join("bin")).expect("folder");
     let output = bugreport(folder.path(), &["--json"]);
     assert!(output.status.success(), "{output:?}");

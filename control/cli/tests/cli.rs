@@ -1,6 +1,6 @@
-//! `recodectl` as scripts see it: what it prints for a fixed state, and how it exits.
+//! `recodectl` as scripts see it: output for a fixed state, and exit codes.
 //!
-//! Golden files lie in `tests/golden`; `RECODED_BLESS=1 cargo test -p recodectl` writes them anew.
+//! Golden files are in `tests/golden`; `RECODED_BLESS=1 cargo test -p recodectl` rewrites them.
 
 #![forbid(unsafe_code)]
 
@@ -187,19 +187,19 @@ fn output_for_a_fixed_state_is_golden_and_fits_100_columns() {
         let printed = String::from_utf8(output.stdout).expect("text");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments}");
         let too_long = printed.lines().find(|line| line.chars().count() > 100);
-        // An event is one line, so that grep finds it whole.
+        // An event is one line, so that grep finds all of it.
         let is_bounded = file.ends_with(".txt") && file != "events.txt";
         assert_eq!(too_long.filter(|_| is_bounded), None, "{arguments}");
         assert_golden(file, &printed);
     }
 }
 
-/// `recodectl` with something on standard input, and no daemon.
+/// `recodectl` with data on standard input, and no daemon.
 fn with_input(arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_recodectl"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("recodectl starts");
-    // A command that does not read ends before.
+    // A command that does not read may have ended.
     let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
     child.wait_with_output().expect("recodectl ends")
 }
@@ -287,7 +287,7 @@ fn exit_codes_are_what_scripts_rely_on() {
     );
 }
 
-/// `plan` and `size` said nothing to operators.
+/// `plan` and `size` meant nothing to operators.
 #[test]
 fn columns_of_flows_have_plain_names_and_a_legend() {
     let folder = tempfile::tempdir().expect("folder");
@@ -302,7 +302,7 @@ fn columns_of_flows_have_plain_names_and_a_legend() {
     }
 }
 
-/// Scripts that ask for JSON get it, also where the rest of the command line is not understood.
+/// Scripts that request JSON get it, even if the rest of the command line is invalid.
 #[test]
 fn wrong_command_lines_are_json_where_that_is_asked_for() {
     let folder = tempfile::tempdir().expect("folder");
@@ -357,7 +357,7 @@ fn live_view_without_a_terminal_says_what_to_use() {
     assert_eq!(said["error"]["kind"], "terminal");
 }
 
-/// What is followed comes as it happens, one event a line as JSON.
+/// Followed events appear as they happen, one event per line as JSON.
 #[test]
 fn events_are_followed_one_a_line() {
     let folder = tempfile::tempdir().expect("folder");
@@ -376,7 +376,7 @@ fn events_are_followed_one_a_line() {
     child.wait().expect("it ends");
 }
 
-/// The same again and again: as JSON one state a line, for people with the time before it.
+/// Repeated output: as JSON one state per line, as text with a timestamp.
 #[test]
 fn state_is_watched_over_one_connection() {
     let folder = tempfile::tempdir().expect("folder");
@@ -394,7 +394,7 @@ fn state_is_watched_over_one_connection() {
         assert_eq!(got, state());
     }
     drop(lines);
-    // The reader has seen enough, which is no error.
+    // The reader closed the output, which is not an error.
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
     let (mut child, lines) = watch("show links -w");
     let heads: Vec<String> = lines.filter(|line| line.starts_with("--- ")).take(2).collect();
@@ -440,7 +440,7 @@ fn reader_that_has_seen_enough_is_no_error() {
     assert_eq!(code(&command.stdout(writer).output().expect("runs")), 0);
 }
 
-/// A user finds every key that can be changed, and nothing else, with its values.
+/// A user finds exactly the keys that can be changed, with their values.
 #[test]
 fn help_and_completion_offer_the_live_keys_of_the_table() {
     let said = |arguments: &[&str]| {
@@ -473,7 +473,7 @@ fn help_and_completion_offer_the_live_keys_of_the_table() {
     }
 }
 
-/// Relays and sinks follow packets: nothing is to be set there when a source's code changes.
+/// Relays and sinks follow packets: nothing need be set there when a source's code changes.
 #[test]
 fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
     let folder = tempfile::tempdir().expect("folder");
@@ -484,7 +484,7 @@ fn set_of_a_code_names_the_flow_it_changed_and_nothing_else() {
     assert_eq!(text.lines().count(), 1, "{text}");
 }
 
-/// What people are told to look at must be there: the tests that the pages name, at least so many.
+/// The tests that documentation names must exist, with a minimum number of them.
 #[test]
 fn pages_of_tests_name_only_tests_that_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -517,7 +517,7 @@ fn page_by_symptom_names_only_keys_counters_and_commands_that_exist() {
     let quoted: Vec<&str> =
         page.lines().flat_map(|line| line.split('`').skip(1).step_by(2)).collect();
     let words = quoted.iter().flat_map(|text| text.split([' ', '=', '.'])).filter(is_name);
-    // These are of Linux.
+    // These belong to Linux.
     let words = words.filter(|word| !["tcp_congestion_control", "arp_ignore"].contains(word));
     let names: Vec<&str> = words.collect();
     assert!(names.len() > 15, "{names:?}");

@@ -16,7 +16,7 @@ fn recodectl(arguments: &str, stdin: &str) -> Output {
     command.args(arguments.split_whitespace());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("recodectl runs");
-    // It may have ended without reading, on a wrong command line.
+    // It may have ended without reading, after a wrong command line.
     let _ = child.stdin.take().expect("piped").write_all(stdin.as_bytes());
     child.wait_with_output().expect("recodectl ends")
 }
@@ -97,7 +97,7 @@ fn table_fits_the_terminal_and_ends_in_a_summary() {
     }
 }
 
-/// Somebody looked for the key.
+/// A user looked for the key.
 #[test]
 fn report_says_that_no_key_takes_degrees_and_none_does() {
     let output = recodectl("", &lines(&RANKS));

@@ -1,4 +1,4 @@
-//! `recodectl engines` as a user runs it: the truth, whether there is a card or not.
+//! `recodectl engines` as a user runs it: correct with and without a card.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -33,7 +33,7 @@ fn engines_are_listed_and_measured_and_an_absent_card_is_explained() {
     }
 }
 
-/// A simulated card is called so, and its speed is not shown beside that of hardware.
+/// A simulated card is labelled as such, and its speed is not compared with hardware.
 #[test]
 fn simulated_card_is_not_measured() {
     let output = engines(&["--seconds", "1", "--fpga", "simulated", "--json"]);

@@ -1,4 +1,4 @@
-//! The help of every command, word by word: `golden/help`.
+//! The help of every command, verbatim: `golden/help`.
 
 #![forbid(unsafe_code)]
 
@@ -8,10 +8,10 @@ mod fixed;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// What `--help` prints for a command; none is that of the program.
+/// Output of `--help` for a command; an empty one is the program.
 fn help(command: &[String]) -> String {
     let mut program = Command::new(env!("CARGO_BIN_EXE_recodectl"));
-    // Help shows what they are set to.
+    // Help shows their values.
     for name in ["RECODED_SOCKET", "RECODED_SSH"] {
         program.env_remove(name);
     }
@@ -30,7 +30,7 @@ fn listed(help: &str) -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// Compares the help of a command and of all below it; returns the names of the files.
+/// Compares the help of a command and of its subcommands; returns the names of the files.
 fn compare(command: &[String]) -> BTreeSet<String> {
     let help = help(command);
     let name = if command.is_empty() { "recodectl".to_owned() } else { command.join("-") };

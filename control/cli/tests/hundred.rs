@@ -1,5 +1,5 @@
-//! A node of a hundred flows: what it costs to look at it. The daemon here is a stand-in that says
-//! the same each time.
+//! A node of a hundred flows: the cost of observing it. The daemon here is a stand-in that always
+//! replies the same.
 
 #![forbid(unsafe_code)]
 
@@ -23,13 +23,13 @@ use std::time::{Duration, Instant};
 
 const FLOWS: u64 = 100;
 
-/// A node says at most so much in one reply, whose cost grows with the square of its length.
+/// Longest reply of a node: the cost of a reply grows with the square of its length.
 const REPLY_BYTES_MAX: usize = 24 << 10;
 
-/// How long `top` is watched.
+/// Observation time of `top`.
 const WATCHED: Duration = Duration::from_secs(6);
 
-/// The aim is a hundredth of a core, of an optimised program on an idle machine. This one is not
+/// The goal is a hundredth of a core, for an optimised program on an idle machine. This one is not
 /// optimised, and its start counts.
 const SHARE_MAX: f64 = 0.03;
 
@@ -109,8 +109,7 @@ fn serve(folder: &Path) -> PathBuf {
     path
 }
 
-/// A reply of 290 kB took a daemon a third of a second, as zlink writes it anew for every 256
-/// bytes.
+/// A reply of 290 kB took a daemon a third of a second, as zlink rewrites it for every 256 bytes.
 #[test]
 fn state_of_a_hundred_flows_comes_in_short_replies_that_make_the_whole() {
     let folder = tempfile::tempdir().expect("folder");
@@ -149,7 +148,7 @@ fn state_of_a_hundred_flows_comes_in_short_replies_that_make_the_whole() {
     println!("recodectl show {:?}, from its start to its end", began.elapsed());
 }
 
-/// Time on a processor of all threads of a process.
+/// Processor time of all threads of a process.
 fn processor_time(pid: u32) -> Option<Duration> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let nanos = tasks.map(|task| {
@@ -176,7 +175,7 @@ fn live_view_of_a_hundred_flows_leaves_the_processor_alone() {
         .stdout(end)
         .spawn()
         .expect("recodectl starts");
-    // Without a reader, it would wait for room. The terminal ends with its program.
+    // Without a reader, it would block. The terminal closes with its program.
     let reading = std::thread::spawn(move || {
         let _ = shown.read_to_end(&mut screen);
         screen

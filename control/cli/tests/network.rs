@@ -1,5 +1,5 @@
-//! `recodectl -f net.toml` as people and scripts see it, with boxes that are folders. `tests/netns`
-//! has the same with a real sshd and real daemons.
+//! `recodectl -f net.toml` as users and scripts see it, with boxes that are folders. `tests/netns`
+//! does the same with a real sshd and real daemons.
 
 #![forbid(unsafe_code)]
 
@@ -112,7 +112,7 @@ fn nothing_changes_anywhere_when_one_box_refuses_or_does_not_answer() {
         assert!(text.contains("link eth0: there is no interface eth0: correct its name"), "{text}");
         ["a", "b", "c"].iter().for_each(|name| boxes.assert_as_before(name));
     }
-    // The daemon of one refuses what its check took.
+    // The daemon of one box refuses a file that its check accepted.
     boxes.network("none", b("daemon = { socket = \"/run/RESTART\" }"));
     let (code, text) = boxes.recodectl("-f net.toml apply");
     assert_eq!(code, 4, "{text}");
@@ -138,7 +138,7 @@ fn all_boxes_go_back_when_one_is_not_well_or_does_not_confirm() {
     assert!(text.contains("link west: deaf: hear"), "{text}");
     ["a", "b", "c"].iter().for_each(|name| boxes.assert_as_before(name));
 
-    // One whose daemon has gone back by itself meanwhile is not told to undo that.
+    // A daemon that has already rolled back is not asked to undo that.
     let late =
         "confirm) cp \"$BOX/old\" \"$BOX/in-force\"; echo SICK > \"$BOX/old\"; rm \"$BOX/waits\"";
     boxes.network("none", |text| text);
@@ -151,7 +151,7 @@ fn all_boxes_go_back_when_one_is_not_well_or_does_not_confirm() {
     ["a", "b", "c"].iter().for_each(|name| boxes.assert_as_before(name));
     boxes.program("bin/recodectl", RECODECTL);
 
-    // A box that was ill before does not keep the others from changing, or itself.
+    // A box that was faulty before blocks neither the others nor itself.
     boxes.write("b/in-force", "SICK before");
     let (code, text) = boxes.recodectl("-f net.toml apply --confirm 30s");
     assert_eq!(code, 0, "{text}");
@@ -164,11 +164,11 @@ fn all_boxes_go_back_when_one_is_not_well_or_does_not_confirm() {
     ["a", "b", "c"].iter().for_each(|name| boxes.assert_as_before(name));
 }
 
-/// The file of a box that is lost on the way is put back by the box itself.
+/// A box that is lost during the change restores its old file by itself.
 #[test]
 fn box_that_is_lost_puts_its_old_file_back_by_itself() {
     let boxes = Boxes::new();
-    // After the change, no connection to c comes about.
+    // After the change, c is unreachable.
     let lost = SSH.replace("gone)", "c) if [ -e \"$root/c/old\" ]; then exit 255; fi ;;\ngone)");
     boxes.program("ssh", &lost);
     let (code, text) = boxes.recodectl("-f net.toml apply --confirm 10s");
@@ -223,7 +223,7 @@ fn apply_starts_all_boxes_when_told_so_and_says_which_are_not_well() {
         boxes.assert_tidy(name);
     }
 
-    // One that cannot be started is named; the others run, and all keep their files.
+    // A box that cannot be started is named; the others run, and all keep their files.
     stop();
     boxes.write("b/broken", "");
     let (code, text) = boxes.recodectl("-f net.toml apply --start");
@@ -235,7 +235,7 @@ fn apply_starts_all_boxes_when_told_so_and_says_which_are_not_well() {
     assert!(!boxes.path("c/stopped").exists());
     assert!(boxes.path("b/stopped").exists());
 
-    // One that is started and not well says so when the time is over.
+    // A started box that is not well is reported when the time is over.
     fs::remove_file(boxes.path("b/broken")).unwrap();
     stop();
     let sick = "ssh = \"b\", daemon = { socket = \"/run/SICK\" }";
@@ -269,7 +269,7 @@ fn keys_are_made_on_their_boxes_and_public_ones_kept() {
     assert_eq!(boxes.read("b/key"), "was there\n", "never replaced");
     assert_eq!(boxes.recodectl("-f net.toml status").0, 0);
 
-    // A box whose key is another one is never taken for the old one.
+    // A box with another key is never mistaken for the old one.
     boxes.write("b/public", &format!("{}\n", KEYS[0]));
     let before = boxes.read("net.toml");
     let (code, json) = boxes.json("keys --save");
@@ -325,7 +325,7 @@ fn wrong_command_lines_and_networks_are_refused_in_words() {
     assert_eq!((code, &json["error"]["kind"]), (2, &"network".into()), "{json}");
 }
 
-/// Each path from the box where it begins, to the address of its other end.
+/// Pings each path from the box where it begins, to the address of its other end.
 #[test]
 fn every_path_is_pinged_from_where_it_begins() {
     let boxes = Boxes::new();
@@ -358,7 +358,7 @@ fn every_path_is_pinged_from_where_it_begins() {
     let (code, text) = boxes.recodectl("-f net.toml ping --only a");
     assert_eq!(code, 3, "{text}");
     assert!(text.contains("FAIL a -> c") && !text.contains("c -> b"), "{text}");
-    // It would be cut off, and say nothing.
+    // The command would be killed, and print nothing.
     for endless in ["-c 0", "-c 60", "-c 2 -i 30"] {
         let (code, text) = boxes.recodectl(&format!("-f net.toml ping {endless}"));
         assert!(code == 2 && text.contains("--patience"), "{endless}: {text}");

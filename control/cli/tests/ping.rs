@@ -1,5 +1,5 @@
 //! `recodectl ping` as users see it, over the loopback interface and without a daemon.
-//! `tests/netns` has it through tunnels.
+//! `tests/netns` runs it through tunnels.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ fn ping(arguments: &str) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// Whether this user may send echoes; without that the cure is looked at.
+/// Whether this user may send echoes; if not, checks the suggested fix.
 fn may_ping() -> bool {
     let (code, _, said) = ping("ping 127.0.0.1 -c 1");
     if code == Some(0) {

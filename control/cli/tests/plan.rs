@@ -1,6 +1,6 @@
-//! `recodectl plan` as users see it: what it prints of measured hops, and how it refuses.
+//! `recodectl plan` as users see it: output for measured hops, and refusals.
 //!
-//! The golden file is written anew by `RECODED_BLESS=1 cargo test -p recodectl`.
+//! `RECODED_BLESS=1 cargo test -p recodectl` rewrites the golden file.
 
 #![forbid(unsafe_code)]
 
@@ -70,7 +70,7 @@ fn hops_are_printed_as_they_were() {
     assert_eq!(report["forecasts"][1]["verdict"], "no");
 }
 
-/// Two ways to one receiver, then three receivers of which two are behind one link.
+/// Two ways to one receiver, then three receivers, two of them behind one link.
 #[test]
 fn ways_are_compared_and_one_network_is_recommended() {
     let folder = tempfile::tempdir().expect("a folder");

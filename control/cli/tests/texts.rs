@@ -1,4 +1,4 @@
-//! What `recodectl -f`, `configure` and wrong command lines say, word by word: `golden/texts`.
+//! Output of `recodectl -f`, `configure` and wrong command lines, verbatim: `golden/texts`.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ mod fixed;
 use boxes::{Boxes, recodectl};
 use std::process::Command;
 
-/// What one command prints and ends with, as people see it, without the place of the folder.
+/// Output and exit code of one command, as users see them, without the folder's path.
 fn said(boxes: &Boxes, arguments: &str) -> String {
     let (code, out, err) = recodectl(boxes.folder.path(), arguments);
     let place = boxes.folder.path().to_string_lossy().into_owned();
@@ -138,7 +138,7 @@ tunnel = "rec0"
 next_hops = [{ link = "east", address = "10.0.2.2" }]
 "#;
 
-/// In a network namespace of its own, which has nothing but a loopback interface that is down.
+/// In a separate network namespace with only a loopback interface that is down.
 #[test]
 fn configure_says_what_it_would_change_and_what_is_left() {
     if !rustix::process::geteuid().is_root() {
@@ -150,7 +150,7 @@ fn configure_says_what_it_would_change_and_what_is_left() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("recoded.toml"), HOST).expect("written");
     let mut text = String::new();
-    // Each has a namespace of its own, so that a second run has to come after a first one there.
+    // Each runs in a new namespace, so a second run must follow a first one there.
     for (arguments, is_second) in [
         ("configure host --config recoded.toml --dry-run", false),
         ("configure host --config recoded.toml --apply", false),

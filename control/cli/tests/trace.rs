@@ -1,4 +1,4 @@
-//! `recodectl -f net.toml trace`: every hop of every path, by the nodes at both its ends.
+//! `recodectl -f net.toml trace`: every hop of every path, from the nodes at both its ends.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ mod fixed;
 use boxes::Boxes;
 use recoded_api::v1::{Flow, FlowNeighbour, HopLoss, State};
 
-/// What three nodes of a line say of a flow of this code, there and back.
+/// States of three nodes of a line for a flow with this code, in both directions.
 fn line_states(code: &str) -> [State; 3] {
     let counters = |counts: &[(&str, u64)]| {
         counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
@@ -52,7 +52,7 @@ fn line_states(code: &str) -> [State; 3] {
     [of(vec![source]), of(vec![relay]), of(vec![sink, back])]
 }
 
-/// Ranks of generations where they are counted; of a stream what nodes did not give up.
+/// Ranks of generations where they are counted; for a stream, symbols not abandoned by nodes.
 #[test]
 fn trace_of_a_network_has_loss_delay_and_what_arrived_of_every_hop() {
     let boxes = Boxes::new();

@@ -1,5 +1,5 @@
-//! `recodectl -f net.toml web`: the page, by HTTP and in a browser without a window, with boxes
-//! that an `ssh` made here answers for, and whose words are meant to do harm.
+//! `recodectl -f net.toml web`: the page, over HTTP and in a headless browser. A fake `ssh` answers
+//! for the boxes, with hostile content.
 
 #![forbid(unsafe_code)]
 
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a box says that wants to run something in the browser of an operator.
+/// A hostile reply that tries to run a script in an operator's browser.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='taken'\">";
 
-/// a runs, b complains with harm, c has no daemon.
+/// Box a runs, b reports a hostile error, c has no daemon.
 const SSH: &str = r#"#!/bin/sh
 root=$(dirname "$0")
 while [ "$1" != -- ]; do shift; done
@@ -51,12 +51,12 @@ to = "c"
 tunnel = ["10.99.0.1/24", "10.99.0.2/24"]
 "#;
 
-/// Debian's name for it, and that of others.
+/// Debian's name for it, and those of other systems.
 const BROWSERS: [&str; 3] = ["chromium-headless-shell", "chromium", "chromium-browser"];
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A page that is served, and ends with this.
+/// A served page, which ends with this.
 struct Web {
     folder: tempfile::TempDir,
     child: Child,
@@ -71,7 +71,7 @@ impl Web {
         fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
         let mut state = fixed::state();
         state.version = HOSTILE.into();
-        // Of the path back, of which only the sink answers.
+        // A flow of the return path; only its sink answers.
         let back =
             Flow { id: 2, role: "sink".into(), goodput_mbit: Some(48.3), ..state.flows[0].clone() };
         state.flows.push(back);
@@ -99,7 +99,7 @@ impl Web {
         self.url.trim_start_matches("http://").trim_end_matches('/')
     }
 
-    /// What a request is answered with, head and all.
+    /// The response to a request, including its head.
     fn ask(&self, method: &str, path: &str, host: &str) -> String {
         let mut stream = TcpStream::connect(self.address()).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
@@ -165,7 +165,7 @@ fn requests_that_are_not_for_this_machine_or_change_something_are_refused() {
         };
         assert!(text.contains(policy), "{text}");
     }
-    // Connections that say nothing take turns from no one else but for their time.
+    // Idle connections block others only until their time limit.
     let idle: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(web.address()).unwrap()).collect();
     assert_eq!(web.map()["network"], "net.toml");
     drop(idle);
@@ -193,7 +193,7 @@ fn addresses_that_cannot_be_listened_at_are_refused_with_a_cure() {
     assert_eq!((&json["error"]["kind"], &json["error"]["exit_code"]), (&"usage".into(), &2.into()));
 }
 
-/// The program, or, printed, why there is none.
+/// The browser; `None`, with the reason printed, if there is none.
 fn browser() -> Option<&'static str> {
     let is_there = |name: &&&str| Command::new(**name).arg("--version").output().is_ok();
     let found = BROWSERS.iter().find(is_there).copied();
@@ -205,7 +205,7 @@ fn browser() -> Option<&'static str> {
     found
 }
 
-/// Runs the browser; what it printed and what it complained about.
+/// Runs the browser; returns standard output and standard error.
 fn browse(program: &str, web: &Web, arguments: &[&str]) -> (String, String) {
     let profile = web.folder.path().join("profile");
     let Output { stdout, stderr, .. } = Command::new(program)
@@ -230,7 +230,7 @@ fn page_in_a_browser_shows_the_network_and_runs_nothing_that_boxes_say() {
     {
         assert!(page.contains(shown), "{shown}: {page}\n{log}");
     }
-    // The numbers of flows, as the map has them: a's flow 1 is a source, and its flow 2 a sink.
+    // The flows' figures as in the map: a's flow 1 is a source, and its flow 2 a sink.
     let map = web.map();
     let number = |flow: usize, key: &str| {
         let value = map["flows"][flow][key].as_f64();
@@ -248,7 +248,7 @@ fn page_in_a_browser_shows_the_network_and_runs_nothing_that_boxes_say() {
     for shown in shown {
         assert!(page.contains(&shown), "{shown}: {page}");
     }
-    // As text, in its cell, and the title is ours.
+    // As text, in its cell, and the title is unchanged.
     assert!(page.contains("&lt;img src=x onerror="), "{page}");
     assert!(page.contains("&lt;script&gt;document.title"), "{page}");
     assert!(!page.contains("<img") && page.contains("<title>Recoded</title>"), "{page}");

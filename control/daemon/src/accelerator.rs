@@ -1,5 +1,5 @@
-//! Which accelerator there is: a CUDA card, if this program was built with support for it, or the
-//! FPGA card that the configuration names.
+//! Finds the accelerator: a CUDA card, if this program was built with support for it, or the FPGA
+//! card that the configuration names.
 
 use crate::config::EngineChoice;
 use recoded_code::engine::{Engine, Error};
@@ -9,20 +9,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[cfg(feature = "cuda")]
 use std::time::Duration;
 
-/// Loading the driver and the kernels takes a second or two where there is a card, and ten or more
-/// where there are many of them: `CUDA_VISIBLE_DEVICES` names those to be looked at.
+/// Loading the driver and the kernels takes a second or two with one card, and ten or more with
+/// many cards. `CUDA_VISIBLE_DEVICES` limits the search.
 #[cfg(feature = "cuda")]
 const PROBE_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Whether a CUDA card answers a child process, asked before this process gives up starting any.
-/// Without kernels or driver this takes no time.
+/// Whether a child process can use a CUDA card. Checked before this process loses the right to
+/// start children. Takes no time without kernels or driver.
 #[cfg(feature = "cuda")]
 fn has_cuda() -> bool {
     let options = recoded_cuda::Options::find();
     options.is_ok_and(|options| recoded_cuda::probe(&options, PROBE_TIMEOUT).is_ok())
 }
 
-/// There is none.
+/// Built without CUDA support.
 #[cfg(not(feature = "cuda"))]
 fn has_cuda() -> bool {
     false
@@ -35,16 +35,16 @@ enum Kind {
     Fpga,
 }
 
-/// What the thread that opens a card shares with the one that is told which.
+/// State shared by the thread that opens a card and the one that receives the choice.
 struct State {
     choice: EngineChoice,
-    /// What was opened last, and for which choice.
+    /// Most recently opened kind, and the choice that it was opened for.
     opened: Option<(Kind, EngineChoice)>,
-    /// What was said last: opening is tried again and again, and what is said is said once.
+    /// Last message logged. Opening is retried, but each message is logged once.
     told: String,
 }
 
-/// Opens the accelerator that is wanted.
+/// Opens the chosen accelerator.
 pub struct Accelerator {
     fpga: Option<Card>,
     /// Whether this process could open a card.
@@ -53,24 +53,25 @@ pub struct Accelerator {
 }
 
 impl Accelerator {
-    /// One that opens what `choice` wants; `fpga` is the FPGA card.
+    /// Opens the card that `choice` selects; `fpga` is the FPGA card.
     pub fn new(choice: EngineChoice, fpga: Option<Card>) -> Accelerator {
         let state = State { choice, opened: None, told: String::new() };
         Accelerator { fpga, is_free: true, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Whether there is a card to open: an FPGA card is named, or a CUDA card answers.
+    /// Whether any card can be opened: an FPGA card is configured, or a CUDA card responds.
     pub fn has_card(&self) -> bool {
         self.fpga.is_some() || has_cuda()
     }
 
-    /// The same in a process that is in the sandbox and cannot start what a driver needs.
+    /// Marks the process as sandboxed: it cannot start the helpers that a driver needs.
     #[must_use]
     pub fn shut_out(self) -> Accelerator {
         Accelerator { is_free: false, ..self }
     }
 
-    /// For the queue. Where both cards would do, both are opened, and the faster one stays.
+    /// Returns the function that opens the card for the queue. If both cards qualify, it opens both
+    /// and keeps the faster one.
     pub fn opener(&self) -> OpenEngine {
         let (fpga, state) = (self.fpga.clone(), Arc::clone(&self.state));
         if !self.is_free {
@@ -81,7 +82,7 @@ impl Accelerator {
         Arc::new(move || {
             let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
             let choice = lock().choice;
-            // Opening takes long; meanwhile another card may be chosen.
+            // Opening takes long; the choice may have changed in the meantime.
             let (opened, kind) = open(choice, fpga.as_ref());
             let mut state = lock();
             if state.choice == choice {
@@ -99,15 +100,15 @@ impl Accelerator {
         })
     }
 
-    /// Has `choice` opened from now on; whether that is not what is open.
+    /// Sets the choice to open from now on. Returns whether it differs from the open card.
     pub fn choose(&self, choice: EngineChoice) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.choice = choice;
         let Some((kind, opened_for)) = state.opened else { return choice != EngineChoice::Cpu };
         match choice {
-            // What is open stays open.
+            // An open card stays open.
             EngineChoice::Cpu => false,
-            // One that was asked for by name was not compared with the other.
+            // A card chosen by name was not compared with the other one.
             EngineChoice::Auto => {
                 let is_named = matches!(opened_for, EngineChoice::Cuda | EngineChoice::Fpga);
                 is_named && cfg!(feature = "cuda") && self.fpga.is_some()
@@ -124,8 +125,7 @@ fn open(choice: EngineChoice, fpga: Option<&Card>) -> (Opened, Kind) {
     pick(choice, cuda, fpga.map(|card| || card.open()))
 }
 
-/// Opens the card that is wanted; if any will do and both work, the one that is measured to be
-/// faster.
+/// Opens the chosen card; if either will do and both work, the one that measures faster.
 fn pick(
     choice: EngineChoice,
     cuda: impl FnOnce() -> Opened,
@@ -149,12 +149,12 @@ fn pick(
     }
 }
 
-/// The first CUDA card, after a child process has found out that this is safe.
+/// Opens the first CUDA card, after a child process has verified that this is safe.
 #[cfg(feature = "cuda")]
 fn cuda() -> Opened {
     use recoded_cuda::Options;
 
-    // The kernels may be put where they are looked for while the daemon runs.
+    // The kernels may be installed while the daemon runs.
     let options = Options::find().map_err(|error| Error::Absent { reason: error.to_string() })?;
     recoded_cuda::opener(options, PROBE_TIMEOUT)()
 }
@@ -187,14 +187,14 @@ mod tests {
         assert!(accelerator.choose(Fpga));
         opened(&accelerator, Kind::Fpga, Fpga);
         assert!(!accelerator.choose(Fpga) && !accelerator.choose(Cpu) && !accelerator.choose(Fpga));
-        // It was not compared with a CUDA card.
+        // The FPGA card was not compared with a CUDA card.
         assert_eq!(accelerator.choose(Auto), cfg!(feature = "cuda"));
         let alone = Accelerator::new(Cuda, None);
         opened(&alone, Kind::Cuda, Cuda);
         assert!(!alone.choose(Auto), "there is nothing to compare it with");
     }
 
-    /// The CPU as a card that takes its time for each bundle.
+    /// A CPU engine that takes a fixed time per bundle, standing in for a card.
     struct Slow(CpuEngine, Duration);
 
     impl Engine for Slow {

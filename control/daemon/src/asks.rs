@@ -1,31 +1,32 @@
-//! What the supervisor asks of the dataplane process by the control socket, like any client.
+//! Requests from the supervisor to the dataplane process, sent over the control socket like any
+//! client's.
 
 use recoded_api::client::{Client, ClientError};
 use recoded_api::v1::Reloaded;
 use std::path::PathBuf;
 
-/// What the supervisor asks of a dataplane process, as any client does.
+/// The supervisor's client of a dataplane process.
 pub struct Asks {
     socket: PathBuf,
 }
 
 impl Asks {
-    /// By the control socket at this path.
+    /// Uses the control socket at this path.
     pub fn new(socket: PathBuf) -> Asks {
         Asks { socket }
     }
 
-    /// Has the file read again.
+    /// Requests that the file be reread.
     pub fn reload(&self) {
         self.ask("reload", |client| client.reload(false, None));
     }
 
-    /// Has the last change taken back.
+    /// Requests that the last change be undone.
     pub fn undo(&self) {
         self.ask("undo", |client| client.undo(None));
     }
 
-    /// In a thread, for an answer takes its time; what comes of it is in the log.
+    /// Sends a request from a thread, since the reply takes time; the result is logged.
     fn ask(
         &self,
         what: &'static str,

@@ -1,4 +1,4 @@
-//! Flows that part or meet at this node: what several next hops carry together, and what comes from
+//! Flows that branch or merge at this node: the joint rate of several next hops, and the share of
 //! each of several upstreams.
 
 use crate::config::Config;
@@ -6,8 +6,8 @@ use recoded_api::v1::{FlowNeighbour, FlowUpstream};
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Spread};
 use recoded_pipeline::report::FlowReport;
 
-/// What several next hops carry after losses: paths together, or the least of several receivers.
-/// Who does not answer is left out.
+/// Joint goodput of several next hops: the sum over paths, or the least of several receivers.
+/// Silent next hops are left out.
 pub fn carries_mbit(params: &FlowParams, neighbours: &[FlowNeighbour]) -> Option<f64> {
     let answers = neighbours.iter().filter(|hop| !hop.silent && !hop.in_doubt);
     let each = answers.map(|hop| Some(hop.rate_mbit * (1.0 - hop.loss?)));
@@ -22,7 +22,7 @@ pub fn carries_mbit(params: &FlowParams, neighbours: &[FlowNeighbour]) -> Option
     }
 }
 
-/// The neighbours that a flow is received from, until `now`: shares and losses are means over
+/// The neighbours that a flow is received from, up to `now`. Shares and losses are means over
 /// shards.
 pub fn arrivals(config: &Config, reports: &[&FlowReport], now: Nanos) -> Vec<FlowUpstream> {
     let links = || reports.iter().flat_map(|report| &report.upstreams);

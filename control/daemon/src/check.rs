@@ -1,4 +1,4 @@
-//! What a configuration needs of its host, for `recoded_host`.
+//! Requirements of a configuration on its host, for `recoded_host`.
 
 use crate::config::{self, Backend, Config};
 use crate::keys::Keys;
@@ -11,8 +11,8 @@ use recoded_runtime::{
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 
-/// What `config` needs. Where a daemon answers on its control socket, that one has the tunnels and
-/// programs that are in place.
+/// Derives the requirements of `config`. If a daemon answers on its control socket, the existing
+/// tunnels and XDP programs are its own.
 pub fn plan(config: &Config) -> Plan {
     let daemon = &config.daemon;
     let topology = node::topology(config, Keys::none(config));
@@ -51,14 +51,14 @@ pub fn plan(config: &Config) -> Plan {
     }
 }
 
-/// Whether a link may have AF_XDP sockets, as far as it is known before the daemon starts.
+/// Whether a link may get AF_XDP sockets, as far as is known before the daemon starts.
 pub fn may_use_xdp(config: &Config) -> bool {
     let topology = node::topology(config, Keys::none(config));
     let mut links = config.links.iter().enumerate();
     links.any(|(index, link)| sockets(link, index, &topology) != Sockets::Udp)
 }
 
-/// What carries the packets of a link, as far as it is known before the daemon starts.
+/// The kind of socket that carries a link's packets, as far as is known before the daemon starts.
 fn sockets(link: &config::Link, index: usize, topology: &Topology) -> Sockets {
     match link.backend {
         Backend::Xdp => Sockets::Xdp,

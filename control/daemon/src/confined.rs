@@ -1,5 +1,5 @@
-//! The dataplane process: takes what the supervisor gives it, opens its sockets, gives up all
-//! privileges, and only then reads packets and answers the control socket.
+//! The dataplane process: receives its resources from the supervisor, opens its sockets, drops all
+//! privileges, and only then reads packets and serves the control socket.
 
 use crate::{EXIT_PANIC, Failure, farewell, stop_signal};
 use recoded::accelerator::Accelerator;
@@ -32,27 +32,27 @@ use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
-/// How long an answer may take to its client before another process takes over.
+/// Time for a reply to reach its client before another process takes over.
 const LAST_WORD: Duration = Duration::from_millis(20);
 
-/// How often it is looked whether what was read has left, and for how long at most: workers that
-/// answer say so within 0.2 s.
+/// Poll interval and time limit while waiting for received packets to leave: responsive workers
+/// report within 0.2 s.
 const LEAVE_LOOK: Duration = Duration::from_millis(1);
 const LEAVE_MAX: Duration = Duration::from_millis(250);
 
-/// How long the supervisor may take to look at threads: it looks twice, a tenth of a second apart.
+/// Time limit of the supervisor's look at threads: it looks twice, a tenth of a second apart.
 const LOOK_PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
-/// How long a worker may be silent on a machine that is too busy for it.
+/// Longest silence of a worker on an overloaded machine.
 const STARVED_MAX: Duration = Duration::from_secs(24);
 
-/// Waits for the supervisor's orders, and runs until it sends SIGTERM.
+/// Waits for the supervisor's orders, and then runs until SIGTERM.
 pub fn run() -> Result<(), Failure> {
     let _ = rustix::thread::set_name(c"recoded-dp");
     end_on_panic();
     let channel = rustix::stdio::stdin().try_clone_to_owned().map_err(no_supervisor)?;
     let channel = Channel::from(channel);
-    // Where memory ends meanwhile, this process goes before all that run.
+    // If memory runs out meanwhile, this process is killed before all active ones.
     let expendable = Expendable::begin();
     let reserve = stand_by(&channel).map_err(no_supervisor)?;
     match begin(&channel).map_err(no_supervisor)? {
@@ -67,7 +67,7 @@ pub fn run() -> Result<(), Failure> {
     }
 }
 
-/// Runs with what the supervisor gave.
+/// Runs with the resources from the supervisor.
 fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Failure> {
     let mut parts = Parts::new();
     let (start, text, listener, (client, keeper, events)) = given;
@@ -124,12 +124,12 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
         }
     });
     match &ended {
-        // To drain would be to wait for the thread that is stuck.
+        // Draining would wait for the stuck thread.
         Err(failure @ Failure::Unhealthy) => {
             tracing::error!("{failure}");
             std::process::exit(failure.exit_code().into());
         }
-        // Neighbours repair the gap, which is to be short.
+        // Neighbours repair the gap, so it must be short.
         Err(failure @ Failure::Replaced) => {
             node.end_workers();
             tracing::info!("{failure}");
@@ -137,16 +137,16 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
         }
         _ => {}
     }
-    // The service has gone with its future, so this is the last owner.
+    // The service was dropped with its future, so this is the last owner.
     if let Some(node) = Rc::into_inner(node) {
         farewell(&node.stop());
     }
     ended
 }
 
-/// Whether Linux ends this process first where memory ends (proc_pid_oom_score_adj(5)).
+/// Whether Linux kills this process first if memory runs out (proc_pid_oom_score_adj(5)).
 struct Expendable {
-    /// What it was before, if it could be changed.
+    /// The previous value, if it could be changed.
     before: Option<String>,
 }
 
@@ -167,7 +167,7 @@ impl Expendable {
     }
 }
 
-/// How long each part of a start takes: packets wait as long.
+/// Duration of each part of a start; packets wait meanwhile.
 struct Parts {
     begun: Instant,
     ended: Instant,
@@ -194,8 +194,9 @@ impl Parts {
     }
 }
 
-/// A worker that panics is made anew. Any other thread leaves queues without a reader, and what it
-/// had is not known to be right: another process has all of it anew in a tenth of a second.
+/// Ends the process if a thread other than a worker panics. A panicked worker is restarted. Any
+/// other thread leaves queues without a reader, and its state may be corrupt; another process
+/// replaces all of it within a tenth of a second.
 fn end_on_panic() {
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -210,17 +211,17 @@ fn no_supervisor<E: Into<io::Error>>(error: E) -> Failure {
     Failure::NoSupervisor(error.into())
 }
 
-/// Who asks the supervisor for what is privileged, for configurations, and about events.
+/// The supervisor's clients: privileged operations, configurations, and events.
 type Clients = (Client, keeper::Client, events::Client);
 
-/// Maps the frames that the supervisor names, and says so.
+/// Maps the frames that the supervisor requests, and reports it.
 fn stand_by(channel: &Channel) -> io::Result<Reserve> {
     let (Frames { workers, per_worker, mtu }, _) = channel.receive()?.unwrap_or_default();
     if workers == 0 {
         return Ok(Reserve::default());
     }
     let reserve = Reserve::map(workers, (per_worker, frame_size(mtu))).unwrap_or_else(|error| {
-        // It takes over without.
+        // It takes over without them.
         tracing::warn!(%error, "the standby process has no frames yet");
         Reserve::default()
     });
@@ -228,10 +229,10 @@ fn stand_by(channel: &Channel) -> io::Result<Reserve> {
     Ok(reserve)
 }
 
-/// The first order, the configuration's text, where clients are answered, and whom to ask.
+/// The first order, the configuration's text, the control socket's listener, and the clients.
 type Given = (Start, String, UnixListener, Clients);
 
-/// What the supervisor gives; `None` when it has ended without.
+/// Receives the supervisor's resources; `None` if the supervisor has ended without sending any.
 fn begin(channel: &Channel) -> io::Result<Option<Given>> {
     let broken = || io::Error::from(io::ErrorKind::InvalidData);
     let Some((start, fds)) = channel.receive::<Start>()? else { return Ok(None) };
@@ -245,8 +246,8 @@ fn begin(channel: &Channel) -> io::Result<Option<Given>> {
     Ok(Some((start, read(text)?, listener, clients)))
 }
 
-/// Where metrics are asked for. That its port is taken keeps the first process from starting; for
-/// later ones, packets come first.
+/// Opens the listener for metrics. A port in use keeps the first process from starting; for later
+/// processes, packets take precedence.
 fn listen(config: &Config, is_again: bool) -> Result<Option<TcpListener>, Failure> {
     let Some(address) = config.daemon.metrics else { return Ok(None) };
     match metrics::listen(address) {
@@ -259,7 +260,7 @@ fn listen(config: &Config, is_again: bool) -> Result<Option<TcpListener>, Failur
     }
 }
 
-/// Gives up privileges; the accelerator as it can be opened afterwards.
+/// Drops privileges. Returns the accelerator as it can be opened afterwards.
 fn confine(
     config: &Config,
     resources: &mut Resources,
@@ -270,7 +271,7 @@ fn confine(
         true => (Extent::Privileges, accelerator),
         false => (Extent::All, accelerator.shut_out()),
     };
-    // A card's driver opens what belongs to root.
+    // A card's driver opens files that belong to root.
     let user = match (extent, &config.daemon.user) {
         (Extent::Privileges, None) => None,
         (_, written) => User::find(written.as_deref())?,
@@ -281,8 +282,8 @@ fn confine(
     Ok(accelerator)
 }
 
-/// Tells the supervisor that all is well, as long as it is. Without a supervisor packets flow on,
-/// until the next one ends this process.
+/// Reports health to the supervisor as long as it lasts. Without a supervisor packets keep flowing
+/// until the next supervisor ends this process.
 async fn beat(node: &Node, channel: &Channel) -> Failure {
     let mut is_alone = false;
     let mut patience = Duration::ZERO;
@@ -318,14 +319,14 @@ async fn beat(node: &Node, channel: &Channel) -> Failure {
     }
 }
 
-/// Lets the supervisor look at the threads of this process, while they are as they are. Whether the
-/// machine is too busy for them.
+/// Lets the supervisor inspect the threads of this process in their present state. Returns whether
+/// the machine is overloaded.
 fn is_starved(channel: &Channel) -> bool {
     if channel.send(&News::Stuck, &[]).is_err() {
         return false;
     }
     match poll(&mut [PollFd::new(channel, PollFlags::IN)], Some(&LOOK_PATIENCE)) {
-        // The supervisor is late itself.
+        // The supervisor itself is late.
         Ok(0) => true,
         _ => {
             let answer = channel.receive::<Looked>();
@@ -334,7 +335,7 @@ fn is_starved(channel: &Channel) -> bool {
     }
 }
 
-/// Samples the flows without end, and tells what changed.
+/// Samples the flows indefinitely, and reports changes.
 async fn sample(node: &Node, (rates, view): (&Rates, &RefCell<View>), events: &events::Client) {
     let mut watcher = Watcher::default();
     loop {
@@ -347,8 +348,8 @@ async fn sample(node: &Node, (rates, view): (&Rates, &RefCell<View>), events: &e
     }
 }
 
-/// Waits until another process is to take over, the client that asked for it knows, and what was
-/// read from tunnels has arrived.
+/// Waits until another process should take over, the requesting client has its reply, and packets
+/// read from tunnels have been delivered.
 async fn give_way(node: &Node, replaced: &Notify, mut leave: Signal) -> Failure {
     tokio::select! {
         () = replaced.notified() => {}

@@ -1,7 +1,7 @@
-//! The door to the dataplane: what this crate asks of it, and nothing else.
+//! The interface between this crate and the dataplane.
 //!
-//! [`Dataplane`] is what live changes and the control socket need; tests stand a fake behind it.
-//! `node` puts the real one there.
+//! [`Dataplane`] serves live changes and the control socket; tests implement it with a fake. `node`
+//! implements it with the real dataplane.
 
 use crate::config::EngineChoice;
 use recoded_api::v1::{Engine, Link, Tunnel, Worker};
@@ -17,22 +17,22 @@ pub trait Dataplane {
     ///
     /// # Errors
     ///
-    /// [`Refused`] when it does not fit; the one in use stays.
+    /// [`Refused`] if it does not fit; the current one stays.
     fn publish(&self, snapshot: Snapshot) -> Result<(), Refused>;
 
     /// The edition that each worker has adopted.
     fn editions(&self) -> Vec<u64>;
 
-    /// Changes who does bulk work.
+    /// Changes the engine for bulk work.
     fn set_engine(&self, choice: EngineChoice);
 
-    /// Changes the pace of a link, by its index in the configuration.
+    /// Changes the pacing rate of a link, by its index in the configuration.
     fn set_rate(&self, link: usize, rate_mbit: Option<f64>);
 
-    /// Changes who may read flows to several sinks, by the number of the flow.
+    /// Changes the sinks that may decrypt group flows, by the number of the flow.
     fn set_sinks(&self, sinks: Vec<(u32, Vec<PublicKey>)>);
 
-    /// Counters and states of everything.
+    /// Reads all counters and states.
     fn observe(&self) -> Observation;
 }
 
@@ -41,12 +41,12 @@ pub trait Dataplane {
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// What a dataplane says about itself.
+/// State reported by a dataplane.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Observation {
     /// Links, in configuration order.
     pub links: Vec<Link>,
-    /// Faults that Linux counted on the sockets of each of them, by receive queue.
+    /// Faults that Linux counted on the sockets of each link, by receive queue.
     pub queues: Vec<Vec<BTreeMap<String, u64>>>,
     /// Workers.
     pub workers: Vec<Worker>,
@@ -56,14 +56,14 @@ pub struct Observation {
     pub verdicts: BTreeMap<String, u64>,
     /// Packets dropped by the pipeline by reason, over all workers.
     pub drops: BTreeMap<String, u64>,
-    /// Who does bulk work; the mode is filled in by the caller.
+    /// Engine for bulk work; the mode is filled in by the caller.
     pub engine: Engine,
     /// Sessions, of neighbours as [`crate::config::Config::hops`] lists them.
     pub sessions: Sessions,
-    /// When this was, by the clock of the workers, in nanoseconds.
+    /// Time of the observation, by the workers' clock, in nanoseconds.
     pub at: Nanos,
     /// Flows, one entry per worker.
     pub flows: Vec<Vec<FlowReport>>,
-    /// What shards of flows counted that are gone.
+    /// Counters of removed shards of flows.
     pub remainders: Vec<Remainder>,
 }

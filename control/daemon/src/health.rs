@@ -1,4 +1,4 @@
-//! Whether a dataplane process runs, by what it says.
+//! Health of a dataplane process, from its reports.
 
 use crate::threads;
 use recoded::lifecycle::{Looked, News};
@@ -8,50 +8,50 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A process that says nothing for so long hangs: twelve times as long as it says something. A busy
-/// host may keep a thread waiting for a second.
+/// Silence after which a process counts as hung: twelve report intervals. A busy host may delay a
+/// thread for a second.
 const HANG: Duration = Duration::from_secs(3);
-/// Longest time that counts between two looks, twice what the supervisor keeps to on a busy host. A
-/// longer one is a time in which this process stood still itself, and heard nothing from anybody.
+/// Longest time counted between two looks, twice the supervisor's interval on a busy host. A longer
+/// gap means that this process was itself suspended and could not receive reports.
 const STEP: Duration = Duration::from_millis(250);
-/// The same where the machine is too busy for it, at most.
+/// Upper bound on the silence if the machine is overloaded.
 const HANG_MAX: Duration = Duration::from_secs(24);
-/// Until it runs, sockets and cards may take their time.
+/// Silence allowed until it runs: sockets and cards may be slow to open.
 const START_PATIENCE: Duration = Duration::from_secs(130);
-/// What is known of a dataplane process.
+/// Known state of a dataplane process.
 pub struct Health {
-    /// Since when packets flow.
+    /// When packets started to flow.
     pub started: Option<Instant>,
-    /// Whether the service manager knows that it started.
+    /// Whether the service manager was notified of the start.
     pub is_told: bool,
-    /// How long it has said nothing, and when that was last counted.
+    /// Duration of the silence, and when it was last updated.
     silent: Duration,
     looked: Instant,
-    /// How long it may say nothing: longer on a machine that is too busy for it.
+    /// Allowed silence: longer if the machine is overloaded.
     patience: Duration,
 }
 
 impl Health {
-    /// Of one that was just made.
+    /// State of a process that was just started.
     pub fn new() -> Health {
         let (silent, looked) = (Duration::ZERO, Instant::now());
         Health { started: None, is_told: false, silent, looked, patience: HANG }
     }
 
-    /// Whether it was not heard for too long; asked many times a second.
+    /// Whether it was silent for too long; called many times a second.
     pub fn hangs(&mut self, now: Instant) -> bool {
         self.silent += now.saturating_duration_since(self.looked).min(STEP);
         self.looked = now;
         self.silent > if self.started.is_some() { self.patience } else { START_PATIENCE }
     }
 
-    /// Whether it may say nothing for longer, as the machine is too busy for it.
+    /// Extends the allowed silence because the machine is overloaded. Returns whether it could.
     pub fn excuses(&mut self) -> bool {
         self.patience *= 2;
         self.started.is_some() && self.patience <= HANG_MAX
     }
 
-    /// Notes that it was heard.
+    /// Records a report.
     fn hears(&mut self, news: News) {
         self.silent = Duration::ZERO;
         self.patience = HANG;
@@ -61,11 +61,11 @@ impl Health {
     }
 }
 
-/// Notes what the dataplane process `pid` says until it hangs up.
+/// Records the reports of dataplane process `pid` until it hangs up.
 ///
 /// # Errors
 ///
-/// It said what is no news, or Linux refused to carry messages.
+/// The message was not a report, or Linux refused to carry messages.
 pub fn hear(channel: &Channel, pid: u32, health: &Mutex<Health>) -> io::Result<()> {
     while let Some((news, _)) = channel.receive::<News>()? {
         if news == News::Stuck {
@@ -77,8 +77,8 @@ pub fn hear(channel: &Channel, pid: u32, health: &Mutex<Health>) -> io::Result<(
     Ok(())
 }
 
-/// Whether a process that is late has too busy a machine. If not, the log says what its threads do,
-/// as the process is about to be replaced.
+/// Whether a late process suffers from an overloaded machine. If not, logs the state of its
+/// threads, as the process is about to be replaced.
 pub fn is_starved(pid: u32) -> bool {
     let threads = threads::look(pid);
     if threads.is_starved {
@@ -89,12 +89,12 @@ pub fn is_starved(pid: u32) -> bool {
     threads.is_starved
 }
 
-/// A thread that panicked has published what it did until then.
+/// A thread that panicked had published its state up to then.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells systemd, if it asked to be told.
+/// Notifies systemd if it requests notification.
 pub fn notify(state: &NotifyState<'_>) {
     if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
         tracing::debug!(%error, "systemd was not told");
@@ -107,7 +107,7 @@ mod tests {
 
     const LOOK: Duration = Duration::from_millis(100);
 
-    /// When a process that says nothing from `begun` on counts as one that hangs.
+    /// When a process that is silent from `begun` counts as hung.
     fn hangs_after(health: &mut Health, begun: Instant) -> Duration {
         let looks = (1..10_000).map(|look| LOOK * look);
         let mut looks = looks.skip_while(|after| !health.hangs(begun + *after));
@@ -142,8 +142,8 @@ mod tests {
         assert!(after <= HANG + 3 * LOOK, "it was heard: {after:?}");
     }
 
-    /// All processes of a box stand still for a minute (a paused container, a closed laptop): what
-    /// was not said in that time was not to be heard.
+    /// All processes of a box are suspended for a minute (a paused container, a closed laptop):
+    /// silence in that time is not counted.
     #[test]
     fn process_that_stood_still_together_with_its_observer_does_not_hang() {
         let (mut health, begun) = (Health::new(), Instant::now());

@@ -1,13 +1,14 @@
-//! An HTTP server for a few local or trusted clients: metrics of the daemon, the page of
-//! `recodectl web`.
+//! An HTTP server for a few local or trusted clients: metrics of the daemon, the page of `recodectl
+//! web`.
 //!
-//! Bounds: [`Bounds::clients`] connections, one request each. The head of a request must come
-//! within [`HEAD_TIMEOUT`] and be no longer than [`Bounds::request_bytes`]; all must be answered
-//! within [`CLIENT_TIMEOUT`]. Where all connections are taken, the oldest that has not sent its
-//! request yet is closed for a new one, so that silent clients keep none out.
+//! Bounds: [`Bounds::clients`] connections, one request each. The head of a request must arrive
+//! within [`HEAD_TIMEOUT`] and be no longer than [`Bounds::request_bytes`]; the exchange must end
+//! within [`CLIENT_TIMEOUT`]. When all connections are taken, a new one replaces the oldest that
+//! has not sent its request yet, so that silent clients lock nobody out.
 //!
-//! A page from elsewhere must not read answers: browsers keep it from that unless its name is made
-//! to mean this machine (DNS rebinding), so a request has one `Host`, which [`Names`] permits.
+//! Pages of other sites must not read responses. Browsers prevent that unless the site's name
+//! resolves to this machine (DNS rebinding), so a request must have one `Host`, which [`Names`]
+//! permits.
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use http_body_util::Full;
@@ -34,35 +35,35 @@ use tokio::time::timeout;
 /// Time from the connection to the last byte of a request's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// From the connection to the end of the answer. Prometheus gives up after 10 s by default.
+/// From the connection to the end of the response. Prometheus times out after 10 s by default.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause after Linux refused to accept, such as when descriptors have run out.
+/// Pause after Linux refuses to accept, for example when descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server may be made to hold.
+/// Limits of a server.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// Connections at once.
     pub clients: usize,
     /// Longest head of a request.
     pub request_bytes: usize,
-    /// Names that it answers to.
+    /// Host names that it answers to.
     pub names: Names,
 }
 
-/// Names that a request may have for a server.
+/// Host names that a request may use for a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Names {
-    /// Those of loopback.
+    /// Names of loopback.
     Loopback,
-    /// Addresses, names without a dot, and names of this host: nothing else can have such a name
-    /// resolve to it, except who knows its own.
+    /// Addresses, names without a dot, and names of this host. An attacker cannot make such a name
+    /// resolve to this host without knowing the host's name.
     Host(String),
 }
 
 impl Names {
-    /// Whether a request may name the server so, with or without a port.
+    /// Whether a request may use this host name, with or without a port.
     pub fn permit(&self, host: &str) -> bool {
         let name = match host.rsplit_once(':') {
             Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -88,9 +89,9 @@ impl Names {
 /// A connection, as the server sees it.
 #[derive(Default)]
 struct Client {
-    /// Its request has come.
+    /// Its request has arrived.
     is_served: Cell<bool>,
-    /// It is to be closed.
+    /// Signals that it must close.
     closed: Notify,
 }
 
@@ -107,7 +108,7 @@ pub async fn serve(
         tokio::select! {
             biased;
             Some(()) = running.next(), if !running.is_empty() => {
-                // The one that has ended has let go of it.
+                // A finished task has dropped its reference.
                 clients.retain(|client| Rc::strong_count(client) > 1);
             }
             accepted = listener.accept(), if has_room(&clients, bounds.clients) => match accepted {
@@ -128,7 +129,7 @@ pub async fn serve(
     }
 }
 
-/// Whether there is a place, or one that can be had.
+/// Whether there is a free slot, or one that can be freed.
 fn has_room(clients: &VecDeque<Rc<Client>>, most: usize) -> bool {
     clients.len() < most || clients.iter().any(|client| !client.is_served.get())
 }
@@ -140,7 +141,7 @@ fn close_oldest(clients: &mut VecDeque<Rc<Client>>) {
     }
 }
 
-/// One request of one client; what is wrong with it is its own affair.
+/// Serves one request of one client; its errors affect no other client.
 async fn answer(
     stream: TcpStream,
     client: Rc<Client>,
@@ -168,7 +169,7 @@ async fn answer(
     }
 }
 
-/// The answer to a request that is too long or has another name for this server.
+/// The response to a request that is too long or has a wrong host name.
 fn refusal(request: &Request<Incoming>, bounds: &Bounds) -> Option<Response<Full<Bytes>>> {
     let headers = request.headers();
     let length: usize =
@@ -189,7 +190,7 @@ fn refusal(request: &Request<Incoming>, bounds: &Bounds) -> Option<Response<Full
     Some(plain(StatusCode::FORBIDDEN, text))
 }
 
-/// An answer of one line.
+/// A response of one line.
 pub fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(text));
     *response.status_mut() = status;
@@ -236,7 +237,7 @@ mod tests {
         assert!(!Names::Host(String::new()).permit("evil.example"));
     }
 
-    /// What a server with two places answers to a request.
+    /// The response to a request from a server with two slots.
     async fn asked(port: u16, request: String) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -274,7 +275,7 @@ mod tests {
             let text = asked(port, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".into()).await;
             assert!(text.ends_with("here\n"), "{text}");
             assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
-            // A head that comes byte by byte ends by its deadline.
+            // A head that arrives byte by byte ends at its deadline.
             let begin = Instant::now();
             let mut slow = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
             slow.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();

@@ -1,5 +1,5 @@
-//! Log lines as systemd's journal takes them: each begins with its priority (sd-daemon(3)) and has
-//! no time, which the journal adds.
+//! Log lines in the format of systemd's journal: each begins with its priority (sd-daemon(3)) and
+//! has no time, which the journal adds.
 
 use std::fmt::{self, Write};
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// The variable by which systemd names the device and inode of the journal (systemd.exec(5)).
+/// The variable through which systemd passes the device and inode of the journal (systemd.exec(5)).
 const STREAM: &str = "JOURNAL_STREAM";
 
 /// Priority of an error.
@@ -22,7 +22,7 @@ pub fn is_stderr() -> bool {
     stat.is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// A message for stderr, each of its lines with the priority of an error where that is the journal.
+/// A message for stderr. If stderr is the journal, each line has the priority of an error.
 pub fn error(message: &str) -> String {
     if is_stderr() { prefixed(ERROR, message) } else { message.to_owned() }
 }
@@ -41,7 +41,7 @@ const fn priority(level: Level) -> u8 {
     }
 }
 
-/// Writes events so.
+/// Writes log events in this format.
 pub struct Format;
 
 impl<S, N> FormatEvent<S, N> for Format

@@ -1,5 +1,5 @@
-//! What the control socket can ask: the configuration in force and the supervisor, which keeps
-//! it beyond this process.
+//! State behind the control socket: the active configuration, and the supervisor, which keeps it
+//! beyond this process.
 
 use crate::config::diff::{Change, Cost};
 use crate::dataplane::Dataplane;
@@ -18,20 +18,20 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::Notify;
 
-/// A configuration in force that the next process starts with.
+/// An active configuration that the next process starts with.
 pub struct Kept<D> {
     live: Live<D>,
     keeper: Client,
     events: events::Client,
     replaced: Rc<Notify>,
-    /// What metrics are made of.
+    /// State that metrics are derived from.
     view: Rc<RefCell<View>>,
-    /// Where those are served.
+    /// Listeners for metrics.
     metrics: Rc<Listeners>,
 }
 
 impl<D: Dataplane> Kept<D> {
-    /// `replaced` hears that another process is to take over, and `view` follows every change.
+    /// `replaced` is notified when another process must take over, and `view` follows every change.
     pub fn new(
         live: Live<D>,
         (keeper, events): (Client, events::Client),
@@ -40,7 +40,7 @@ impl<D: Dataplane> Kept<D> {
         Kept { live, keeper, events, replaced, view, metrics: Rc::default() }
     }
 
-    /// With metrics that are served there, and follow every change.
+    /// Adds the listeners for metrics, which follow every change.
     #[must_use]
     pub fn serving(self, metrics: Rc<Listeners>) -> Kept<D> {
         Kept { metrics, ..self }
@@ -109,7 +109,7 @@ impl<D: Dataplane> Kept<D> {
         self.bring(next, text, (Cause::Undo, None)).await
     }
 
-    /// Brings `next`, which people read as `text`, into force.
+    /// Applies `next`, which users read as `text`.
     async fn bring(
         &mut self,
         next: Next,
@@ -129,7 +129,7 @@ impl<D: Dataplane> Kept<D> {
         outcome.applied = true;
         outcome.number = match cost {
             Some(Cost::Stop) => return Err(needs_stop(&next.changes)),
-            // This process handles packets until the supervisor that follows ends it.
+            // This process handles packets until the next supervisor ends it.
             Some(Cost::Restart) => {
                 self.keeper.in_force(coming, next.to_toml(), text.text).await?.number
             }

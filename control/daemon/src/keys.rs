@@ -1,5 +1,5 @@
-//! Reads the files of keys that a configuration names. Once, at the start: a running daemon has
-//! no need of them, and no right to them.
+//! Reads the key files that a configuration names, once at the start: a running daemon neither
+//! needs them nor may read them.
 
 use crate::config::Config;
 use crate::config::auth::Known;
@@ -10,10 +10,10 @@ use std::path::PathBuf;
 /// Why keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// A file, or what is in it.
+    /// A file or its content.
     #[error("{0} (recodectl genkey and genpsk write such files)")]
     File(#[from] KeyError),
-    /// Keys are to come of a pre-shared key that anyone knows.
+    /// Keys would derive from a publicly known pre-shared key.
     #[error("{0}: this is no secret, and keys with one_way come of it alone: recodectl genpsk")]
     Zero(PathBuf),
     /// A neighbour, edge, relay or source has the key of this host.
@@ -21,31 +21,31 @@ pub enum KeysError {
     Own(String),
 }
 
-/// What was read.
+/// The keys read.
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
-    /// Of this host.
+    /// Key of this host.
     pub private: Option<PrivateKey>,
-    /// Of the neighbours, as [`Config::hops`] lists them.
+    /// Keys of the neighbours, as [`Config::hops`] lists them.
     pub hops: Vec<Option<PeerKey>>,
-    /// Of other ends of flows.
+    /// Keys of other ends of flows.
     pub edges: Vec<EdgeConfig>,
     /// Flows to several sinks.
     pub groups: Vec<GroupConfig>,
-    /// Sources of flows that are verified where this host relays them.
+    /// Sources of flows that this host verifies as a relay.
     pub relayed: Vec<RelayedConfig>,
 }
 
 impl Keys {
-    /// None, for a process that sees no packet.
+    /// No keys, for a process that sees no packet.
     pub fn none(config: &Config) -> Keys {
         Keys { hops: vec![None; config.hops.len()], ..Keys::default() }
     }
 
-    /// Reads what `config` names.
+    /// Reads the key files of `config`.
     ///
     /// # Errors
-    /// [`KeysError`]: which file or key, and what is wrong with it.
+    /// [`KeysError`]: the file or key, and the fault.
     pub fn read(config: &Config) -> Result<Keys, KeysError> {
         let private: Option<PrivateKey> = match &config.daemon.private_key {
             Some(path) => Some(key_file::read(path)?),

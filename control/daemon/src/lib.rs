@@ -1,8 +1,8 @@
-//! The daemon's inside: configuration, live changes, the control socket, and the dataplane behind
-//! one small door.
+//! The daemon's library: configuration, live changes, the control socket, and a small interface to
+//! the dataplane.
 //!
-//! Place: beside the packet path. Workers know nothing of this crate: they get snapshots and leave
-//! counters.
+//! Place: off the packet path. Workers do not depend on this crate: they receive snapshots and
+//! publish counters.
 
 #![forbid(unsafe_code)]
 

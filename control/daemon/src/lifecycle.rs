@@ -1,5 +1,5 @@
-//! What the supervisor and the dataplane process say to each other, beside what
-//! `recoded_runtime::Privileged` answers.
+//! Messages between the supervisor and the dataplane process, in addition to those of
+//! `recoded_runtime::Privileged`.
 //!
 //! ```text
 //!  supervisor -- Frames: to be mapped at once --------------------------------------> dataplane
@@ -11,9 +11,9 @@
 //!             -- Looked: what threads do is in the log, or they wait for a core --------->
 //! ```
 //!
-//! Between `Ready` and `Start` a process may wait for long, to take over from another one.
+//! Between `Ready` and `Start` a standby process may wait for long, until it takes over.
 //!
-//! A configuration may be longer than a message, so it travels as a file in memory.
+//! A configuration may exceed a message, so it travels as a file in memory.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
@@ -26,65 +26,66 @@ use std::time::Duration;
 use crate::config::document::FILE_BYTES_MAX;
 use crate::config::names::Names;
 
-/// How often the dataplane process says that it is well.
+/// Interval of the dataplane process's health reports.
 pub const BEAT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a process may take to end that leaves what waits in tunnels to the next one (SIGUSR1):
-/// it goes on for 0.2 s with what it has read, and Linux ends it within some tens of milliseconds.
+/// Time limit for a process to end after SIGUSR1, when it leaves packets queued in tunnels to its
+/// successor. It continues for 0.2 s with packets already read, and Linux ends it within some tens
+/// of milliseconds.
 pub const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Exit code by which the dataplane process asks for another in its place.
+/// Exit code that requests another dataplane process.
 pub const EXIT_AGAIN: u8 = 75;
 
-/// The first message: frames that the process maps before it knows its configuration. None of them,
-/// where there is nothing to wait for.
+/// The first message: frames that the process maps before it knows its configuration. Zero frames
+/// for a process that starts at once.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Frames {
-    /// Workers that it will have.
+    /// Number of workers.
     pub workers: usize,
-    /// Frames of each.
+    /// Frames per worker.
     pub per_worker: u32,
-    /// Largest MTU that they are for.
+    /// Largest MTU that they fit.
     pub mtu: usize,
 }
 
-/// The second message; a configuration, a listening socket and three channels come along.
+/// The second message, with a configuration, a listening socket and three channels attached.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// Name of the configuration in messages.
     pub file: String,
-    /// MTUs of interfaces as last seen, for those that are gone.
+    /// MTUs of interfaces as last seen, for missing interfaces.
     pub mtus: BTreeMap<String, u32>,
     /// Addresses of the host names in the configuration.
     pub names: Names,
-    /// Whether another process ran before this one: then it starts without metrics if need be.
+    /// Whether another process ran before this one. If so, it may start without metrics.
     pub is_again: bool,
-    /// Whether the configuration before is back where this one does not start.
+    /// Whether the previous configuration returns if this one fails to start.
     pub is_trial: bool,
 }
 
-/// What the dataplane process reports.
+/// Reports of the dataplane process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum News {
-    /// Its frames are mapped; it waits for what to do.
+    /// Its frames are mapped; it waits for orders.
     Ready,
     /// Packets flow.
     Started,
     /// All threads run.
     Beat,
-    /// One of them ended or does not answer, and this process is about to end, unless they wait for
+    /// A thread ended or does not respond. This process will end, unless the threads only wait for
     /// a core.
     Stuck,
 }
 
-/// What the supervisor says to [`News::Stuck`].
+/// The supervisor's reply to [`News::Stuck`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Looked {
-    /// Whether the machine is too busy for the threads of the process.
+    /// Whether the machine is too busy to run the threads of the process.
     pub is_starved: bool,
 }
 
-/// A text as a file in memory.
+/// Writes a text to a file in memory.
 ///
 /// # Errors
 ///
@@ -95,14 +96,14 @@ pub fn written(text: &str) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The text in a file in memory, of at most the size of a configuration.
+/// Reads the text of a file in memory, of at most the size of a configuration.
 ///
 /// # Errors
 ///
-/// It is no text, too long, or not readable.
+/// It is not text, too long, or not readable.
 pub fn read(file: OwnedFd) -> io::Result<String> {
     let mut file = File::from(file);
-    // Another kind of file could make the reader wait without end.
+    // A read from another kind of file could block indefinitely.
     if !file.metadata()?.is_file() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }

@@ -1,8 +1,8 @@
-//! The configuration in force and how it changes while traffic runs.
+//! The active configuration, and changes to it while traffic runs.
 //!
-//! A change is atomic. It edits a copy of the document, has the copy checked by the rules of the
-//! file, publishes one snapshot and waits until every worker has adopted it. Whatever fails on the
-//! way, the last good configuration is in force at the end.
+//! A change is atomic. It edits a copy of the document, checks the copy by the rules of the file,
+//! publishes one snapshot and waits until every worker has adopted it. After any failure, the last
+//! good configuration is active.
 
 use crate::config::code::forget_other_codes;
 use crate::config::daemon::ENGINE_RULE;
@@ -25,20 +25,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// How long workers may take to adopt an edition. They do so between bursts, within microseconds
-/// under load and one housekeeping interval when idle: a worker that needs longer is stuck.
+/// Time limit for workers to adopt an edition. They do so between bursts, within microseconds under
+/// load and one housekeeping interval when idle: a worker that needs longer is stuck.
 pub const ADOPTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often adoption is looked for.
+/// Interval for polling adoption.
 const ADOPTION_POLL: Duration = Duration::from_millis(1);
 
-/// Edition of what the file said.
+/// Edition of the initial file.
 pub const EDITION_FIRST: u64 = 1;
 
 /// Longest value that `set` takes. No live key needs more than a number or a word.
 const VALUE_BYTES_MAX: usize = 64;
 
-/// The configuration in force, before a dataplane that works by it.
+/// The active configuration, and the dataplane that runs it.
 pub struct Live<D> {
     document: Document,
     mtus: Mtus,
@@ -49,9 +49,9 @@ pub struct Live<D> {
     started: Instant,
 }
 
-/// Another configuration, compared with the one in force.
+/// Another configuration, compared with the active one.
 pub struct Next {
-    /// What it changes, in the order of the file.
+    /// Its changes, in the order of the file.
     pub changes: Vec<Change>,
     document: Document,
     mtus: Mtus,
@@ -59,36 +59,36 @@ pub struct Next {
 }
 
 impl Next {
-    /// The most that one of its changes costs; `None` when there is none.
+    /// The highest cost of its changes; `None` if there are none.
     pub fn cost(&self) -> Option<Cost> {
         self.changes.iter().map(|change| change.cost).max()
     }
 
-    /// The text that a process starts with.
+    /// The text for a new process.
     pub fn to_toml(&self) -> String {
         self.config.to_toml()
     }
 
-    /// Whether metrics are served somewhere else, or no more.
+    /// Whether the address for metrics changes or is removed.
     pub fn moves_metrics(&self) -> bool {
         self.changes.iter().any(Change::is_of_metrics)
     }
 
-    /// Flows that begin anew.
+    /// Flows that restart.
     fn anew(&self) -> BTreeSet<u32> {
         let anew = self.changes.iter().filter(|change| change.cost == Cost::Flow);
         anew.filter_map(|change| change.flow).collect()
     }
 }
 
-/// What was in force, to go back to.
+/// The previously active state, for rollback.
 pub struct Before {
     document: Document,
     mtus: Mtus,
     config: Config,
 }
 
-/// A configuration in force, and since when.
+/// An active configuration, and since when.
 pub struct View {
     config: Config,
     edition: u64,
@@ -97,13 +97,13 @@ pub struct View {
 }
 
 impl View {
-    /// What clients see of a dataplane that works by it.
+    /// State shown to clients, read from a dataplane that runs this configuration.
     pub fn state(&self, dataplane: &impl Dataplane) -> State {
         let now = (self.edition, self.started.elapsed());
         state::state(&self.config, now, dataplane.observe(), &self.rates)
     }
 
-    /// The same of what was observed, without the text of the configuration.
+    /// State from an observation, without the text of the configuration.
     pub fn of(&self, seen: Observation) -> State {
         let now = (self.edition, self.started.elapsed());
         state::observed(&self.config, now, seen, &self.rates)
@@ -111,14 +111,14 @@ impl View {
 }
 
 impl<D: Dataplane> Live<D> {
-    /// Takes over what was published as [`EDITION_FIRST`].
+    /// Adopts the configuration published as [`EDITION_FIRST`].
     pub fn new(document: Document, mtus: Mtus, config: Config, dataplane: Rc<D>) -> Live<D> {
         let started = Instant::now();
         let rates = Rc::default();
         Live { document, mtus, config, edition: EDITION_FIRST, dataplane, rates, started }
     }
 
-    /// What is in force, for who shows the state without a client's request.
+    /// The active configuration, for showing state without a client's request.
     pub fn view(&self) -> View {
         let (config, rates) = (self.config.clone(), self.rates.clone());
         View { config, edition: self.edition, rates, started: self.started }
@@ -136,7 +136,7 @@ impl<D: Dataplane> Live<D> {
         })
     }
 
-    /// The document and configuration with `changes` made.
+    /// Builds the document and configuration with `changes` applied.
     fn candidate(
         &self,
         index: usize,
@@ -169,7 +169,8 @@ impl<D: Dataplane> Live<D> {
         Ok(())
     }
 
-    /// Has workers take up `config`. If they do not, the one in force is published again.
+    /// Installs `config` in the workers. If they do not adopt it, the active one is published
+    /// again.
     async fn install(&mut self, config: &Config) -> Result<(), ControlError> {
         let edition = self.edition + 1;
         let published = self.dataplane.publish(config.snapshot(edition));
@@ -183,7 +184,7 @@ impl<D: Dataplane> Live<D> {
         Err(ControlError::NotAdopted { edition, reason })
     }
 
-    /// Editions only go up: what is taken back is published anew.
+    /// Edition numbers only increase: a rollback is published under a new number.
     fn publish_again(&mut self) {
         self.edition += 1;
         if let Err(refused) = self.dataplane.publish(self.config.snapshot(self.edition)) {
@@ -191,7 +192,7 @@ impl<D: Dataplane> Live<D> {
         }
     }
 
-    /// MTUs of the interfaces, as links have them now.
+    /// Current MTUs of the interfaces, as reported by the links.
     fn mtus_now(&self) -> Mtus {
         let mut mtus = self.mtus.clone();
         for link in self.dataplane.observe().links {
@@ -200,7 +201,7 @@ impl<D: Dataplane> Live<D> {
         mtus
     }
 
-    /// Compares another configuration with the one in force.
+    /// Compares another configuration with the active one.
     ///
     /// # Errors
     /// Every mistake in it, by line and rule.
@@ -213,7 +214,7 @@ impl<D: Dataplane> Live<D> {
         let kept = self.keeping_mtus(&config, &document);
         let mut changes = diff(&self.config, &kept, &document);
         match changes.iter().any(|change| change.cost == Cost::Restart) {
-            // Tunnels are made anew, for links that may carry less.
+            // Tunnels are recreated, for links that may carry smaller packets.
             true => changes = diff(&self.config, &config, &document),
             false => config = kept,
         }
@@ -230,8 +231,8 @@ impl<D: Dataplane> Live<D> {
         Ok(Next { changes, document, mtus, config })
     }
 
-    /// `config` with the MTUs of tunnels that are in force where none is written: this process
-    /// keeps its tunnels.
+    /// `config` with the active MTUs of tunnels whose MTU is not configured: this process keeps its
+    /// tunnels.
     fn keeping_mtus(&self, config: &Config, document: &Document) -> Config {
         let mut kept = config.clone();
         for (tunnel, section) in kept.tunnels.iter_mut().zip(&document.tunnels) {
@@ -245,8 +246,7 @@ impl<D: Dataplane> Live<D> {
         kept
     }
 
-    /// Brings another configuration into force, as far as that can be done in this process;
-    /// returns what was in force.
+    /// Applies another configuration, as far as this process can; returns the previous state.
     ///
     /// # Errors
     /// Workers do not adopt it; it is rolled back to the previous edition.
@@ -260,16 +260,16 @@ impl<D: Dataplane> Live<D> {
         Ok(before)
     }
 
-    /// What is in force.
+    /// The active state.
     pub fn before(&self) -> Before {
         let Live { document, mtus, config, .. } = self;
         Before { document: document.clone(), mtus: mtus.clone(), config: config.clone() }
     }
 
-    /// Takes a change back.
+    /// Rolls a change back.
     ///
     /// # Errors
-    /// Workers do not take it up.
+    /// Workers do not adopt it.
     pub async fn put_back(&mut self, before: Before) -> Result<(), ControlError> {
         let Before { document, mtus, config } = before;
         let is_same = |flow: &Flow| self.config.flows.iter().any(|now| now.moves_not(flow));
@@ -281,7 +281,7 @@ impl<D: Dataplane> Live<D> {
         Ok(())
     }
 
-    /// Goes over to `config`; flows `anew` end before they begin again.
+    /// Switches to `config`; restarted flows end before they start again.
     async fn change(&mut self, config: Config, anew: &BTreeSet<u32>) -> Result<(), ControlError> {
         if config.flows != self.config.flows {
             let begins = |flow: &Flow| anew.contains(&flow.params.id);
@@ -290,7 +290,7 @@ impl<D: Dataplane> Live<D> {
                 without.flows.retain(|flow| !begins(flow));
                 self.install(&without).await?;
             }
-            // Where the second step is refused, the first one has to be taken back.
+            // If the second step is refused, the first one must be rolled back.
             let installed = self.install(&config).await;
             if let Err(error @ ControlError::Refused { .. }) = installed {
                 self.publish_again();
@@ -317,10 +317,10 @@ impl<D: Dataplane> Live<D> {
         Ok(())
     }
 
-    /// The file with changes of a flow written into it.
+    /// The file with changes of a flow applied to its text.
     ///
     /// # Errors
-    /// They may not change live, or the file would not be valid.
+    /// They cannot change live, or the file would become invalid.
     pub fn edited(
         &self,
         file: &Text,
@@ -359,10 +359,10 @@ impl<D: Dataplane> Live<D> {
         Ok(text)
     }
 
-    /// Changes who does bulk work.
+    /// Changes the engine for bulk work.
     ///
     /// # Errors
-    /// It is no choice.
+    /// The choice is unknown.
     pub fn set_engine(&mut self, mode: &str) -> Result<Engine, ControlError> {
         let known = EngineChoice::NAMES.iter().find(|(name, _)| *name == mode);
         let Some((name, choice)) = known else {
@@ -407,7 +407,7 @@ impl<D: Dataplane> Live<D> {
     /// Changes parameters of a flow: all of them or none.
     ///
     /// # Errors
-    /// A rule forbids it, or workers do not take it up.
+    /// A rule forbids it, or workers do not adopt it.
     pub async fn set(
         &mut self,
         flow: i64,
@@ -416,7 +416,7 @@ impl<D: Dataplane> Live<D> {
         let index = self.find(flow)?;
         let (document, config) = self.candidate(index, &changes)?;
         if config == self.config {
-            // Nothing for workers to do, but what is written now counts as written.
+            // Workers need no update, but the document now has the value as written.
             self.document = document;
         } else {
             self.commit(document, config).await?;
@@ -430,7 +430,7 @@ impl<D: Dataplane> Live<D> {
         })
     }
 
-    /// Which daemon this is.
+    /// Version and identity of this daemon.
     pub fn version(&self) -> Version {
         Version {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -440,30 +440,30 @@ impl<D: Dataplane> Live<D> {
         }
     }
 
-    /// Everything it knows.
+    /// The complete state.
     pub fn state(&self) -> State {
         let observation = self.dataplane.observe();
         let now = (self.edition, self.started.elapsed());
         state::state(&self.config, now, observation, &self.rates)
     }
 
-    /// Samples of the flows, for who takes them.
+    /// Samples of the flows, for the sampler.
     pub fn rates(&self) -> Rc<Rates> {
         self.rates.clone()
     }
 
-    /// The configuration in force, with every key written out.
+    /// The active configuration, with every key written out.
     pub fn config(&self) -> String {
         self.config.to_toml()
     }
 
-    /// Edition of what was published last.
+    /// Edition published last.
     pub fn edition(&self) -> u64 {
         self.edition
     }
 }
 
-/// Makes one change in the document, unless the key may not change.
+/// Applies one change to the document, unless the key cannot change.
 fn apply(section: &mut Section, id: u32, key: &str, value: &str) -> Result<(), ControlError> {
     let refused = |reason| Err(ControlError::Refused { reason });
     let known = FLOW.find(key);
@@ -482,7 +482,7 @@ fn apply(section: &mut Section, id: u32, key: &str, value: &str) -> Result<(), C
     if value.len() > VALUE_BYTES_MAX {
         return refused(format!("flow {id}: the value of {key} is longer than any it can have"));
     }
-    // As in the file, but a shell user need not quote words.
+    // As in the file, except that words need no quotes.
     let value = value.parse().unwrap_or_else(|_| toml::Value::String(value.to_owned()));
     section.set(key, value);
     Ok(())

@@ -1,8 +1,8 @@
-//! Bounds the log: nothing that packets, clients or cables cause can fill a disk.
+//! Bounds the log: packets, clients or cable faults cannot fill a disk.
 //!
-//! Each place in the program that logs has a budget of its own: [`BURST`] lines at once, then one
-//! in [`PAUSE`]. The line after those that were left out is followed by their number. Lines of
-//! `debug` and `trace`, which somebody asked for, are all written.
+//! Each place in the program that logs has a separate budget: [`BURST`] lines at once, then one per
+//! [`PAUSE`]. The first line after a suppression is followed by the number of lines suppressed.
+//! Lines of `debug` and `trace`, which must be enabled explicitly, are all written.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,13 +11,13 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Lines of one place that are written at once: an incident of several links and flows is whole.
+/// Lines of one place that are written at once: room for an incident of several links and flows.
 pub const BURST: u32 = 30;
 
-/// Time in which one more line may be written: 8640 a day from one place.
+/// Time per additional line: 8640 a day from one place.
 pub const PAUSE: Duration = Duration::from_secs(10);
 
-/// Target of the lines that tell how many were left out.
+/// Target of the lines that report suppressed lines.
 const TARGET: &str = "recoded::log_limit";
 
 /// The budget of one kind of line.
@@ -35,7 +35,7 @@ impl Limit {
         Limit { left: BURST, filled: now, suppressed: 0 }
     }
 
-    /// Takes a line: how many were left out before it, or `None` where it is left out itself.
+    /// Takes a line. Returns the number suppressed before it, or `None` if it is suppressed itself.
     pub fn take(&mut self, now: Instant) -> Option<u64> {
         let pauses = now.saturating_duration_since(self.filled).as_nanos() / PAUSE.as_nanos();
         let pauses = u32::try_from(pauses).unwrap_or(u32::MAX);
@@ -52,12 +52,12 @@ impl Limit {
     }
 }
 
-/// Lines that were left out, in words.
+/// Describes suppressed lines.
 pub fn suppressed(count: u64) -> String {
     format!("{count} similar lines suppressed before this one")
 }
 
-/// Bounds what a subscriber writes: `subscriber.with(LogLimit::default())`.
+/// Bounds the output of a subscriber: `subscriber.with(LogLimit::default())`.
 #[derive(Debug, Default)]
 pub struct LogLimit {
     places: Mutex<HashMap<Identifier, Place>>,
@@ -66,7 +66,7 @@ pub struct LogLimit {
 #[derive(Debug)]
 struct Place {
     limit: Limit,
-    /// Lines left out before the one that is being written.
+    /// Lines suppressed before the one being written.
     before: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What packages carry beside the program: its manual page and completion scripts.
+//! Files that packages ship with the program: its manual page and completion scripts.
 
 use crate::Arguments;
 use clap::CommandFactory;
@@ -6,7 +6,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use std::io::{self, Write};
 
-/// What an operator finds where.
+/// Files, and where an operator finds them.
 const FILES: [(&str, &str); 4] = [
     ("/etc/recoded/recoded.toml", "the configuration that the service reads"),
     ("/run/recoded/recoded.sock", "the control socket, for root and the group recoded"),
@@ -14,7 +14,7 @@ const FILES: [(&str, &str); 4] = [
     ("/usr/share/recoded", "alert rules and a dashboard for metrics"),
 ];
 
-/// Prints what was asked for on stdout; whether anything was.
+/// Prints the requested text on stdout. Returns whether any was requested.
 pub fn print(arguments: &Arguments) -> io::Result<bool> {
     let mut text = Vec::new();
     if let Some(shell) = arguments.completion {

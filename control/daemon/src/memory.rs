@@ -1,7 +1,7 @@
-//! What Linux says of memory: how much is free, and whether it ended processes because it ran out.
+//! Linux's memory accounting: free memory, and processes killed because it ran out.
 //!
-//! Limits and counters are those of this process's control group where that has a memory
-//! controller (cgroup v2: a unit of systemd, a container), else those of the machine.
+//! Limits and counters are those of this process's control group if it has a memory controller
+//! (cgroup v2: a unit of systemd, a container), otherwise those of the machine.
 
 use std::fs;
 use std::io;
@@ -11,17 +11,17 @@ use std::process::ExitStatus;
 
 const SIGKILL: i32 = 9;
 
-/// What to set, after the reason.
+/// The fix, appended to the reason.
 const CURE: &str = "or set fewer `frames` or `workers` in [daemon]";
 
 /// Memory of this process's group and machine.
 pub struct Memory {
-    /// Where the group's files are, if there are any.
+    /// Directory of the group's files, if there is one.
     group: Option<PathBuf>,
 }
 
 impl Memory {
-    /// That of this process.
+    /// Memory of this process.
     pub fn here() -> Memory {
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let path = groups.lines().find_map(|line| line.strip_prefix("0::/"));
@@ -29,7 +29,7 @@ impl Memory {
         Memory { group: group.filter(|group| group.join("memory.events").exists()) }
     }
 
-    /// How many processes Linux ended because memory ran out. `None` if it does not say.
+    /// Number of processes that Linux killed because memory ran out. `None` if unknown.
     pub fn ended(&self) -> Option<u64> {
         match &self.group {
             Some(group) => field(&group.join("memory.events"), "oom_kill"),
@@ -37,8 +37,8 @@ impl Memory {
         }
     }
 
-    /// Why a process ended like this, if Linux ended it because memory ran out: it has done so more
-    /// often than `before`.
+    /// Why a process ended, if Linux killed it because memory ran out: the count has increased
+    /// since `before`.
     pub fn cause(&self, status: ExitStatus, before: Option<u64>) -> Option<String> {
         let is_more = self.ended()? > before?;
         let limit = match self.limit() {
@@ -49,13 +49,13 @@ impl Memory {
             .then(|| format!("Linux ended it because memory ran out: {limit}; {CURE}"))
     }
 
-    /// Bytes that can still be had. `None` if Linux does not say.
+    /// Bytes available. `None` if unknown.
     pub fn free(&self) -> Option<u64> {
         let machine = field(Path::new("/proc/meminfo"), "MemAvailable:").map(|kib| kib << 10);
         let groups = self.groups().filter_map(|group| {
             let limit = number(&group.join("memory.max")).ok()?;
             let used = number(&group.join("memory.current")).ok()?;
-            // Linux gives up pages of files for it.
+            // Linux can reclaim pages of files.
             let pages = ["active_file", "inactive_file"];
             let pages = pages.map(|name| field(&group.join("memory.stat"), name).unwrap_or(0));
             Some(limit.saturating_sub(used.saturating_sub(pages.iter().sum())))
@@ -63,7 +63,7 @@ impl Memory {
         groups.chain(machine).min()
     }
 
-    /// The smallest limit of the group and of those around it, in bytes.
+    /// The smallest limit of the group and its ancestors, in bytes.
     fn limit(&self) -> Option<u64> {
         self.groups().filter_map(|group| number(&group.join("memory.max")).ok()).min()
     }
@@ -73,14 +73,14 @@ impl Memory {
     }
 }
 
-/// A number behind a name, one of each on a line.
+/// The number after a name, with one pair per line.
 fn field(path: &Path, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     let mut lines = text.lines().map(str::split_whitespace);
     lines.find_map(|mut parts| (parts.next()? == name).then(|| parts.next()?.parse().ok())?)
 }
 
-/// A file that holds a number, and not `max`.
+/// A file that holds a number rather than `max`.
 fn number(path: &Path) -> io::Result<u64> {
     fs::read_to_string(path)?.trim().parse().map_err(io::Error::other)
 }
@@ -132,7 +132,7 @@ mod tests {
     fn machine_says_how_much_it_has() {
         let memory = Memory { group: None };
         assert!(memory.free().unwrap() > 0 && memory.limit().is_none());
-        // Linux counts since 4.13.
+        // Linux has this counter since 4.13.
         assert!(memory.ended().is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The real dataplane behind the door: `recoded_runtime`, in this crate's words.
+//! The real dataplane: implements the interface with `recoded_runtime`.
 
 use crate::accelerator::Accelerator;
 use crate::config::{Config, EngineChoice, Idle, XdpMode};
@@ -25,22 +25,22 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens everything that `config` names and starts the workers.
+    /// Opens all resources of `config` and starts the workers.
     ///
     /// # Errors
     ///
-    /// [`StartError`]: one sentence and its cure.
+    /// [`StartError`]: one sentence and its fix.
     pub fn start(config: &Config, keys: Keys, snapshot: Snapshot) -> Result<Node, StartError> {
         let resources = Resources::open(&topology(config, keys))?;
         let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
         Node::start_on(resources, config, snapshot, accelerator)
     }
 
-    /// Starts the workers on what is open.
+    /// Starts the workers on resources that are already open.
     ///
     /// # Errors
     ///
-    /// [`StartError`]: one sentence and its cure.
+    /// [`StartError`]: one sentence and its fix.
     pub fn start_on(
         resources: Resources,
         config: &Config,
@@ -56,27 +56,27 @@ impl Node {
         Ok(Node { runtime, accelerator })
     }
 
-    /// Whether no thread has ended.
+    /// Whether all threads are alive.
     pub fn has_all_threads(&self) -> bool {
         self.runtime.has_all_threads()
     }
 
-    /// The worker that does not answer, if there is one, and since when.
+    /// The worker that does not respond, if any, and since when.
     pub fn stuck(&self) -> Option<(usize, std::time::Duration)> {
         self.runtime.stuck()
     }
 
-    /// Whether an interface came back that only a new process can open.
+    /// Whether an interface reappeared that only a new process can open.
     pub fn needs_restart(&self) -> bool {
         self.runtime.needs_restart()
     }
 
-    /// Leaves what waits in tunnels to the process that takes over.
+    /// Leaves packets queued in tunnels to the process that takes over.
     pub fn leave(&self) {
         self.runtime.leave();
     }
 
-    /// Whether what was read before has arrived, as far as that is known.
+    /// Whether packets read earlier have been delivered, as far as known.
     pub fn has_left(&self) -> bool {
         self.runtime.has_left()
     }
@@ -86,7 +86,7 @@ impl Node {
         self.runtime.end_workers();
     }
 
-    /// Drains, detaches, removes what was created, and says how it ended.
+    /// Drains, detaches, removes what was created, and returns the final observation.
     pub fn stop(self) -> Observation {
         observation(self.runtime.stop())
     }
@@ -104,7 +104,7 @@ impl Dataplane for Node {
     fn set_engine(&self, choice: EngineChoice) {
         let Some(offload) = self.runtime.offload() else { return };
         offload.set_mode(mode(choice));
-        // One that was left alone is tried again.
+        // A disabled device is retried.
         let is_wanted = choice != EngineChoice::Cpu && !offload.is_up();
         if self.accelerator.choose(choice) || is_wanted {
             offload.replace();
@@ -125,7 +125,7 @@ impl Dataplane for Node {
     }
 }
 
-/// What a choice means to the queue, which has one device, whichever.
+/// The queue's mode for a choice; the queue has one device of either kind.
 const fn mode(choice: EngineChoice) -> offload::Mode {
     match choice {
         EngineChoice::Auto => offload::Mode::Auto,
@@ -265,7 +265,7 @@ fn link(report: &LinkReport, at: Nanos) -> Link {
     }
 }
 
-/// What went wrong on the socket of each receive queue.
+/// Faults on the socket of each receive queue.
 fn queues(report: &LinkReport) -> Vec<Counts> {
     report.by_queue.iter().map(|statistics| split(statistics.iter()).0).collect()
 }

@@ -1,5 +1,5 @@
-//! What a supervisor leaves to the one after it, however it ends: a lock that says whether it
-//! lives, and a record of what it left running.
+//! State that a supervisor leaves to its successor, however it ends: a lock that shows whether it
+//! is alive, and a record of the process and tunnels left running.
 //!
 //! ```text
 //!  recoded.sock         clients
@@ -9,8 +9,8 @@
 //!  recoded.sock.events  events, from one that becomes the next; removed when they are read
 //! ```
 //!
-//! On a full disk the record stays the one before, and is written as soon as there is room. The
-//! process that handles packets is known all the same: its number takes no new block.
+//! On a full disk the previous record remains, and the new one is written as soon as there is room.
+//! The process that handles packets is still known: writing its process id takes no new block.
 
 use crate::config::names::Names;
 use crate::keeper::Handover;
@@ -33,22 +33,22 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A record holds two configurations and some names; a longer file is none.
+/// A record holds two configurations and some names; a longer file is invalid.
 const RECORD_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes of the lock file: three numbers, each in a line of 20 digits at most.
 const LOCK_BYTES: usize = 64;
 
-/// Pause before a record that could not be written is written again.
+/// Pause before a failed write of the record is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Linux frees the memory and the sockets of a killed process in less, under any load.
 const END_PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// Why this daemon cannot be the one for its control socket.
+/// Why this daemon cannot own its control socket.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another lives.
+    /// Another daemon is alive.
     #[error(
         "process {pid} is the daemon of {path}: stop it, have it replaced by SIGUSR2, or configure \
          another path with `socket` in [daemon]"
@@ -59,52 +59,52 @@ pub enum LockError {
         /// The control socket.
         path: PathBuf,
     },
-    /// Linux does not let us.
+    /// Linux refuses.
     #[error("cannot lock or write {path} ({source}): run as root, and free space if it is full")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What Linux answered.
+        /// The error from Linux.
         source: io::Error,
     },
 }
 
-/// The right to be the daemon of a control socket, while this is held.
+/// Ownership of a control socket; held until dropped.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
-    /// The process that the supervisor before left, by the lock file.
+    /// The process that the previous supervisor left, according to the lock file.
     left: Option<Process>,
     state: PathBuf,
     events: PathBuf,
-    /// When a record that could not be written is to be written again.
+    /// When to retry a failed write of the record.
     due: Cell<Option<Instant>>,
 }
 
-/// What is left when a supervisor is killed.
+/// State left behind when a supervisor is killed.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Record {
     /// The process that handles packets.
     pub dataplane: Option<Process>,
     /// Its tunnels.
     pub tunnels: Left,
-    /// The configuration as it was read from the file.
+    /// The configuration as read from the file.
     pub file: String,
-    /// The configuration in force.
+    /// The active configuration.
     pub text: String,
     /// Addresses of the host names in it.
     #[serde(default)]
     pub names: Names,
-    /// Where the next supervisor takes over with a configuration that was read.
+    /// Set if the next supervisor takes over with a configuration that was read.
     #[serde(default)]
     pub handover: Option<Handover>,
 }
 
-/// A process, told from a later one of the same number.
+/// A process, distinguished from a later one with the same process id.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Process {
     pid: i32,
-    /// Ticks since the host started.
+    /// Start time, in ticks since boot.
     started: u64,
 }
 
@@ -144,7 +144,8 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Writes who lives and what handles packets, in place and in one block.
+    /// Writes the process ids of the supervisor and of the process that handles packets, in place
+    /// and in one block.
     fn write_numbers(&self, dataplane: Option<Process>) -> io::Result<()> {
         let own = getpid().as_raw_nonzero();
         let dataplane = dataplane.map(|it| format!("{} {}", it.pid, it.started));
@@ -152,31 +153,31 @@ impl Lock {
         self.file.write_all_at(format!("{text:<LOCK_BYTES$}").as_bytes(), 0)
     }
 
-    /// What the daemon before this one left; `None` if it ended in order.
+    /// The record that the previous daemon left; `None` if it shut down cleanly.
     pub fn record(&self) -> Option<Record> {
         let record: Option<Record> = read(&self.state);
         match self.left.filter(|process| process.runs()) {
-            // It is newer than a record that could not be written.
+            // The process id is newer than a record that could not be written.
             Some(left) => Some(Record { dataplane: Some(left), ..record.unwrap_or_default() }),
             None => record,
         }
     }
 
-    /// The events of a supervisor that became this one; none where it ended in any other way.
+    /// The events of the supervisor that became this one; none if it ended in any other way.
     pub fn events(&self) -> Option<Events> {
         let events = read(&self.events);
         let _ = fs::remove_file(&self.events);
         events
     }
 
-    /// Leaves the events of this supervisor to the one that it becomes.
+    /// Saves the events of this supervisor for the one that it becomes.
     pub fn leave(&self, events: &Events) {
         if let Err(error) = write(&self.events, events) {
             tracing::warn!(%error, "events before the takeover are in the log only");
         }
     }
 
-    /// Notes what is left if this process is killed from now on.
+    /// Records the state left behind if this process is killed.
     pub fn note(&self, record: &Record) {
         let noted = self.write_numbers(record.dataplane).and(write(&self.state, record));
         let was_due = self.due.take().is_some();
@@ -198,12 +199,12 @@ impl Lock {
         }
     }
 
-    /// Whether a record that could not be written is to be written now.
+    /// Whether a failed write of the record is due for a retry.
     pub fn is_due(&self) -> bool {
         self.due.get().is_some_and(|at| Instant::now() >= at)
     }
 
-    /// Nothing is left.
+    /// Removes the saved state.
     pub fn clear(&self) {
         let _ = fs::remove_file(&self.events);
         let _ = self.write_numbers(None);
@@ -217,8 +218,8 @@ impl Lock {
 }
 
 impl Record {
-    /// Tunnels that were left: those on record and, where the record may be older than a process
-    /// that runs, those of the configuration.
+    /// Tunnels left behind: those on record and, if the record may be older than a running process,
+    /// those of the configuration.
     pub fn left(before: Option<&Record>, configured: Option<Left>) -> Left {
         let mut left = before.map(|before| before.tunnels.clone()).unwrap_or_default();
         for (name, addresses) in configured.into_iter().flatten() {
@@ -229,11 +230,12 @@ impl Record {
 }
 
 impl Process {
-    /// The process of this number, if there is one.
+    /// The process with this id, if there is one.
     pub fn find(pid: u32) -> Option<Process> {
         let pid = i32::try_from(pid).ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name, in parentheses, may hold anything: fields are counted after it (proc(5)).
+        // The name, in parentheses, may contain any characters, so fields are counted after it
+        // (proc(5)).
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         let is_over = fields.next()? == "Z";
         let started = fields.nth(18)?.parse().ok()?;
@@ -250,8 +252,8 @@ impl Process {
         self.signal(Signal::KILL)
     }
 
-    /// Has it end when what it read from tunnels has arrived, and waits for that; kills it if it
-    /// does not. A version that cannot leave ends at once.
+    /// Has it end once packets read from tunnels have been delivered, and waits for that; kills it
+    /// on timeout. A version without this signal ends at once.
     pub fn leave(self) -> Option<Killed> {
         let left = self.signal(Signal::USR1)?;
         let patience = Timespec::try_from(LEAVE_PATIENCE).unwrap_or(END_PATIENCE);
@@ -271,7 +273,7 @@ impl Process {
     fn signal(self, signal: Signal) -> Option<Killed> {
         let pid = Pid::from_raw(self.pid)?;
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        // From here on the number cannot come to mean another process.
+        // From here on the process id cannot be reused.
         if !self.runs() {
             return None;
         }
@@ -281,7 +283,7 @@ impl Process {
 }
 
 impl Killed {
-    /// Waits until its sockets and tunnel queues are free, or nearly: Linux frees some of it a
+    /// Waits until its sockets and tunnel queues are free, or nearly: Linux frees some of them a
     /// moment later.
     pub fn wait(self) {
         let Killed { pid, handle } = self;
@@ -289,18 +291,18 @@ impl Killed {
             Ok(1..) => {}
             _ => tracing::error!(%pid, "the dataplane process before this does not end"),
         }
-        // After an upgrade it was our child.
+        // After an upgrade it is a child of this process.
         let _ = waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }
 
-/// Addresses of host names as the daemon of the control socket at `path` knew them, if it did not
-/// end in order.
+/// Addresses of host names from the record of the daemon of the control socket at `path`, if it did
+/// not shut down cleanly.
 pub fn names(path: &Path) -> Names {
     read(&beside(path, "state")).map(|record: Record| record.names).unwrap_or_default()
 }
 
-/// The file is the old one or this one, never half of it.
+/// Replaces the file atomically.
 fn write(path: &Path, what: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(what)?;
     let draft = beside(path, "new");
@@ -319,8 +321,8 @@ fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
     .ok()
 }
 
-/// The supervisor and the process that handles packets, by a lock file; 0 and none where it does
-/// not say.
+/// Process ids of the supervisor and of the process that handles packets, from a lock file; 0 and
+/// none if missing.
 fn numbers(file: &File) -> (u32, Option<Process>) {
     let mut bytes = [0; LOCK_BYTES];
     let length = file.read_at(&mut bytes, 0).unwrap_or(0);
@@ -406,7 +408,7 @@ mod tests {
         assert_eq!(lock.events(), None, "it ended in order");
     }
 
-    /// A full disk: what writes to the draft is told by Linux that there is no space left.
+    /// A full disk: Linux reports no space left for writes to the draft.
     #[test]
     fn record_that_a_full_disk_refuses_leaves_the_one_before_and_is_written_later() {
         let folder = tempfile::tempdir().unwrap();
@@ -426,7 +428,7 @@ mod tests {
         assert_eq!(lock.record(), Some(after));
     }
 
-    /// A process that another test starts holds a lock for a moment longer.
+    /// A child process of another test may hold the lock a moment longer.
     fn take_again(path: &Path) -> Lock {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
@@ -438,8 +440,8 @@ mod tests {
         }
     }
 
-    /// The disk is full while the process that handles packets is replaced, and stays full when
-    /// this one is killed: the record before names a process that is dead.
+    /// The disk is full while the process that handles packets is replaced, and still full when
+    /// this one is killed: the previous record names a dead process.
     #[test]
     fn process_is_known_after_a_full_disk_and_the_record_is_due_until_it_is_written() {
         let folder = tempfile::tempdir().unwrap();
@@ -464,7 +466,7 @@ mod tests {
         next.note(&of(running));
         std::thread::sleep(RETRY);
         assert!(!next.is_due(), "it is written");
-        // Without any record, too.
+        // The same without any record.
         fs::remove_file(&next.state).unwrap();
         drop(next);
         let next = take_again(&path);
@@ -493,7 +495,7 @@ mod tests {
         }
     }
 
-    /// A kill or a power cut at each byte of a write: only the draft is half written.
+    /// A kill or a power cut at each byte of a write leaves only the draft incomplete.
     #[test]
     fn draft_cut_off_at_any_byte_leaves_the_record_before_and_the_next_one_is_whole() {
         let folder = tempfile::tempdir().unwrap();
@@ -501,7 +503,7 @@ mod tests {
         let [before, after] =
             ["before", "after"].map(|text| Record { text: text.into(), ..Record::default() });
         let whole = serde_json::to_vec(&after).unwrap();
-        // One lock for all: a process that another test starts holds it for a moment longer.
+        // One lock for all, since a child process of another test may hold it a moment longer.
         let lock = Lock::take(&path).unwrap();
         for length in 0..=whole.len() {
             lock.note(&before);

@@ -1,7 +1,7 @@
-//! How fast flows are now, and when packets of them came last: sampled once a second.
+//! Current rates of flows, and the time of their last packets, sampled once a second.
 //!
-//! Counters only go up, so a rate is what two samples differ by. A flow that was changed into
-//! another begins anew.
+//! Counters only increase, so a rate is the difference of two samples. A flow that changes into
+//! another one starts over.
 
 use crate::dataplane::Observation;
 use recoded_pipeline::params::Nanos;
@@ -25,23 +25,23 @@ struct Sample {
     /// Packets sent, and bytes of their UDP payloads.
     sent: (u64, u64),
     feedback: u64,
-    /// Since when packets were sent and no feedback came.
+    /// Since when packets have been sent without feedback.
     unanswered_since: Option<Nanos>,
     rate: Rate,
 }
 
-/// What is known of a flow by its samples.
+/// Rates and times of a flow, from its samples.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Rate {
-    /// Mbit/s of IP packets that were taken from a tunnel or delivered to one.
+    /// Mbit/s of IP packets read from a tunnel or delivered to one.
     pub goodput_mbit: Option<f64>,
-    /// Packets a second that left for the next hops, and bytes of their UDP payloads.
+    /// Packets a second sent to the next hops, and bytes of their UDP payloads.
     pub sent: Option<(f64, f64)>,
-    /// When coded packets were seen to have come last.
+    /// When a sample last showed new coded packets.
     pub received_at: Option<Nanos>,
-    /// When feedback was seen to have come last.
+    /// When a sample last showed new feedback.
     pub heard_at: Option<Nanos>,
-    /// For how long packets were sent and no feedback came; 0 when nothing is sent, or it came.
+    /// How long packets have been sent without feedback; 0 if nothing is sent, or feedback arrives.
     pub unanswered: Nanos,
 }
 
@@ -63,7 +63,7 @@ impl Rates {
         }
     }
 
-    /// What is known of a flow.
+    /// Rates and times of a flow.
     pub fn of(&self, flow: u32) -> Rate {
         self.0.borrow().get(&flow).map(|sample| sample.rate).unwrap_or_default()
     }
@@ -121,7 +121,7 @@ mod tests {
             counters: FlowCounters {
                 delivered_bytes: *delivered_bytes,
                 received: *received,
-                // So that packets a second are Mbit/s, for short.
+                // Chosen so that packets a second equal Mbit/s.
                 sent_packets: *delivered_bytes / 125_000,
                 sent_bytes: *delivered_bytes / 500,
                 ..FlowCounters::default()

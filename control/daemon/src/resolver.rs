@@ -1,9 +1,10 @@
-//! Host names of silent neighbours: asked for again once a minute, and where one stands for another
-//! address, the next dataplane process sends there. Names without an address are asked for sooner:
-//! after a second, twice that and so on, and at once when an address of this host changes.
+//! Repeats lookups of host names. Names of silent neighbours are looked up once a minute; if an
+//! address has changed, the next dataplane process sends there. Names without an address are
+//! retried with backoff: after a second, then twice that and so on, and at once when an address of
+//! this host changes.
 //!
-//! A neighbour that is heard is where it is known to be, or roams, so forged answers of the
-//! resolver do not move it. The resolver waits for other hosts: it is asked by a thread of its own.
+//! A neighbour that responds keeps its known address, or roams, so forged DNS answers cannot move
+//! it. Lookups wait for other hosts, so they run in a separate thread.
 
 use recoded::config::document::Named;
 use recoded::config::names::Names;
@@ -16,22 +17,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Time from one look to the next.
+/// Interval of lookups.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Time until a name without an address is asked for again; doubled up to [`INTERVAL`].
+/// Delay before the first retry of a name without an address; doubled up to [`INTERVAL`].
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// Neighbours say something every ten seconds, and may miss it twice.
+/// Neighbours send something every ten seconds, and may miss it twice.
 const SILENT_SECONDS: f64 = 30.0;
 
-/// Asks for host names.
+/// Looks up host names.
 pub struct Resolver {
-    /// The control socket, where the dataplane process says who is heard.
+    /// The control socket, where the dataplane process reports which neighbours respond.
     socket: PathBuf,
     interval: Duration,
     last: Instant,
-    /// When names without an address are asked for, and the pause after that.
+    /// When names without an address are looked up next, and the pause after that.
     retry: (Instant, Duration),
-    /// Changes of this host's network that were seen.
+    /// Observed changes of this host's network.
     changes: u64,
     host: HostChanges,
     /// Set while a thread waits for the resolver. Relaxed: it guards no other memory.
@@ -39,7 +40,7 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Of the daemon with this control socket.
+    /// Serves the daemon with this control socket.
     pub fn new(socket: PathBuf) -> Resolver {
         let (last, is_asking) = (Instant::now(), Arc::default());
         let retry = (last + RETRY_FIRST, RETRY_FIRST);
@@ -47,7 +48,7 @@ impl Resolver {
         Resolver { socket, interval, last, retry, changes: 0, host, is_asking }
     }
 
-    /// Begins to ask, if it is time.
+    /// Starts lookups that are due.
     pub fn look(&mut self, keeper: &Arc<Keeper>) {
         self.retry(keeper);
         if self.last.elapsed() < self.interval {
@@ -68,7 +69,7 @@ impl Resolver {
         });
     }
 
-    /// Asks for names without an address, if it is time.
+    /// Looks up names without an address, if that is due.
     fn retry(&mut self, keeper: &Arc<Keeper>) {
         let (now, changes) = (Instant::now(), self.host.count());
         let is_changed = std::mem::replace(&mut self.changes, changes) != changes;
@@ -88,7 +89,7 @@ impl Resolver {
         }
     }
 
-    /// Has a thread ask, unless one does.
+    /// Runs a lookup in a thread, unless one is running.
     fn spawn(&self, keeper: &Arc<Keeper>, ask: impl FnOnce(&Keeper) + Send + 'static) {
         if self.is_asking.swap(true, Ordering::Relaxed) {
             return;
@@ -114,7 +115,7 @@ fn ask(keeper: &Keeper, state: &State) {
     }
 }
 
-/// Whether nothing was heard of a neighbour for long.
+/// Whether a neighbour has been silent for long.
 fn is_silent(named: &Named, state: &State) -> bool {
     let link = state.links.iter().find(|link| link.name == named.link);
     let address = named.address.to_string();
@@ -122,7 +123,7 @@ fn is_silent(named: &Named, state: &State) -> bool {
     found.is_some_and(|it| it.said_ago_seconds.is_none_or(|ago| ago > SILENT_SECONDS))
 }
 
-/// Tests, of builds with debug assertions, do not wait for a minute.
+/// Tests, in builds with debug assertions, use a shorter interval than a minute.
 fn interval() -> Duration {
     let written =
         std::env::var("RECODED_TEST_NAMES_MILLIS").ok().filter(|_| cfg!(debug_assertions));

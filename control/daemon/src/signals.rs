@@ -1,13 +1,13 @@
-//! Signals of the supervisor, besides those that stop it.
+//! Signals to the supervisor, except those that stop it.
 
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Requests by signal.
 pub struct Signals {
-    /// SIGHUP: read the configuration again.
+    /// SIGHUP: reload the configuration.
     pub hangup: Signal,
-    /// SIGUSR2: hand over to the program that is installed now.
+    /// SIGUSR2: hand over to the program installed now.
     pub replace: Signal,
 }
 

@@ -1,7 +1,8 @@
-//! The process that waits to take over from the one that sees packets.
+//! The standby process, which waits to take over from the process that sees packets.
 //!
-//! Its frames are mapped, which takes longer than all else of a start; it learns what to do when it
-//! is needed. Before it there is a process that runs, so it never delays the first packet.
+//! Its frames are already mapped, which is the slowest part of a start; it receives its orders when
+//! it is needed. It is created only while another process runs, so it never delays the first
+//! packet.
 
 use crate::memory::Memory;
 use recoded::config::Config;
@@ -14,44 +15,45 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
-/// How long another process has run before the next one is made: its neighbours come first.
+/// Run time of the active process before a standby is created, so that the active one can first
+/// connect to its neighbours.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// How long after one that could not be had, or ended, the next one is tried.
+/// Pause before a retry after a standby process could not start, or ended.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// How long frames may take, where a process that runs is ended afterwards.
+/// Time limit for mapping frames while an active process waits to be replaced.
 const PATIENCE: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
-/// Makes dataplane processes, and has the next one ready.
+/// Starts dataplane processes, and keeps a standby ready.
 pub struct Standby {
-    /// What is logged, and the name of the configuration, as lists of processes show it.
+    /// Log level and configuration name, as shown in process lists.
     arguments: [String; 4],
     waiting: Option<Waiting>,
-    /// When one was made last, since the process that runs was.
+    /// When a standby was last started for the running process.
     tried: Option<Instant>,
-    /// Whether the log says that there is no memory for it.
+    /// Whether the lack of memory has been logged.
     is_short_said: bool,
 }
 
-/// A process that waits for its start, and the channel by which it comes.
+/// A process that waits for its start, and its channel.
 pub type Waiting = (Child, Channel);
 
 impl Standby {
-    /// One that has none yet.
+    /// No standby yet.
     pub fn new(log: &str, file: &str) -> Standby {
         let arguments = ["--log", log, "--config", file].map(str::to_owned);
         Standby { arguments, waiting: None, tried: None, is_short_said: false }
     }
 
-    /// Whether a process is to be made ready, beside one that has run for `running`.
+    /// Whether to start a standby for a process that has run for `running`.
     pub fn is_due(&mut self, running: Option<Duration>) -> bool {
         let waits = self.waiting.as_mut().is_some_and(|(child, _)| runs(child));
         let is_time = self.tried.is_none_or(|tried| tried.elapsed() > AGAIN);
         !waits && is_time && running.is_some_and(|running| running > SETTLED)
     }
 
-    /// Makes a process ready for `config`, if it wants one. Inside of a runtime of tokio.
+    /// Starts a standby for `config`, if it has one. Requires a tokio runtime.
     pub fn prepare(&mut self, config: &Config) {
         (self.waiting, self.tried) = (None, Some(Instant::now()));
         if !config.daemon.standby {
@@ -70,8 +72,8 @@ impl Standby {
         }
     }
 
-    /// Whether as many `bytes` as it takes would not be left beside it: other programs need memory
-    /// more than the next start needs to be short.
+    /// Whether less than `bytes` would remain free after the standby takes as much: other programs
+    /// need memory more than the next start needs to be short.
     fn is_short(&mut self, bytes: u64) -> bool {
         let free = Memory::here().free().filter(|free| *free < 2 * bytes);
         if let Some(free) = free.filter(|_| !self.is_short_said) {
@@ -86,8 +88,8 @@ impl Standby {
         free.is_some()
     }
 
-    /// Makes a process ready for `config`, and waits until it is: for an upgrade, while the one
-    /// before still sees packets.
+    /// Starts a standby for `config`, and waits until it is ready: for an upgrade, while the
+    /// previous process still sees packets.
     pub fn prepare_now(&mut self, config: &Config) {
         self.prepare(config);
         if let Some((_, channel)) = &self.waiting {
@@ -95,11 +97,11 @@ impl Standby {
         }
     }
 
-    /// The process that waits, or another one.
+    /// Returns the standby process, or starts one.
     ///
     /// # Errors
     ///
-    /// Linux has no process, memory or descriptors for it.
+    /// Linux lacks a process, memory or descriptors for it.
     pub fn take(&mut self) -> io::Result<Waiting> {
         self.tried = None;
         let waiting = self.waiting.take();
@@ -108,7 +110,7 @@ impl Standby {
         ready.map_or_else(|| self.spawn(Frames::default()), Ok)
     }
 
-    /// Ends the process that waits.
+    /// Ends the standby process.
     pub async fn end(&mut self) {
         if let Some((mut child, _)) = self.waiting.take() {
             let _ = child.kill().await;
@@ -130,7 +132,7 @@ impl Standby {
     }
 }
 
-/// Whether it has not ended yet.
+/// Whether it is still running.
 fn runs(child: &mut Child) -> bool {
     matches!(child.try_wait(), Ok(None))
 }

@@ -1,4 +1,4 @@
-//! From configuration and observation to what the control socket shows.
+//! Builds the state that the control socket shows, from configuration and observation.
 
 use crate::branches::{arrivals, carries_mbit};
 use crate::config::auth::Auth;
@@ -18,13 +18,13 @@ use recoded_runtime::{SessionReport, Sessions, ip_packet_bytes};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// A flow of which nothing came for longer is quiet: as long as a next hop may be silent, and more
-/// than two samples.
+/// Silence after which a flow is quiet: as long as a next hop may be silent, and more than two
+/// samples.
 const QUIET_SECONDS: f64 = 3.0;
 
 const ETHERNET_BYTES: usize = 14;
 
-/// Everything the daemon knows.
+/// The complete state.
 pub fn state(config: &Config, now: (u64, Duration), seen: Observation, rates: &Rates) -> State {
     State { config: config.to_toml(), ..observed(config, now, seen, rates) }
 }
@@ -90,7 +90,7 @@ pub fn observed(
     }
 }
 
-/// What a flow waits for: where all its next hops wait, or all its upstreams do.
+/// The reason why a flow waits: all its next hops wait, or all its upstreams do.
 fn flow_waits(config: &Config, params: &FlowParams, links: &[Link]) -> String {
     let waits = |id: PeerId| {
         let hop = config.hops.get(usize::from(id.0))?;
@@ -107,7 +107,8 @@ fn flow_waits(config: &Config, params: &FlowParams, links: &[Link]) -> String {
     found.into_iter().collect::<Vec<_>>().join("; ")
 }
 
-/// Parameters as configured, those that apply to the role; of `auto` those of the code it chose.
+/// Parameters as configured, as far as they apply to the role; with `auto`, those of the chosen
+/// code.
 pub fn parameters(flow: &FlowConfig) -> Parameters {
     let params = &flow.params;
     let code = if flow.written.code { Word::of(&params.code) } else { Word::Auto };
@@ -175,8 +176,8 @@ fn bats_parameters(params: &FlowParams, bats: &recoded_pipeline::params::BatsPar
     }
 }
 
-/// `gone` is what shards counted that left; `at` is the time of the reports, `rate` what samples
-/// say.
+/// `gone` holds the counters of removed shards, `at` is the time of the reports, and `rate` comes
+/// from samples.
 fn show_flow<'a>(
     config: &Config,
     flow: &FlowConfig,
@@ -190,12 +191,12 @@ fn show_flow<'a>(
         Role::Sink { tunnel, .. } => ("sink", Some(tunnel)),
     };
     let hop = |id| config.hop_name(id);
-    // Workers agree but for the newest generation; the first that has a report speaks for all.
+    // Workers differ only in the newest generation; the first with a report represents all.
     let newest = reports.iter().max_by_key(|report| report.counters.received);
     let mut counters = counters(reports, newest.copied());
     gone.for_each(|remainder| counters += &remainder.counters);
     let mut hops = hop_losses(reports);
-    // What a relay or sink takes, it knows by packets.
+    // Relays and sinks learn their parameters from packets.
     let is_source = matches!(params.role, Role::Source { .. });
     let in_use = newest.filter(|report| is_source || report.counters.received > 0);
     let in_use = in_use.map(|it| (&it.code, it.field, it.generation_size, it.symbol_bytes));
@@ -249,7 +250,7 @@ fn show_flow<'a>(
     }
 }
 
-/// Mbit/s on the wire to the next hops, which may differ in the length of their headers.
+/// Mbit/s on the wire to the next hops, whose headers may differ in length.
 fn wire_mbit(config: &Config, params: &FlowParams, rate: Rate) -> Option<f64> {
     let (packets, payloads) = rate.sent?;
     let tag = if config.daemon.auth == Auth::None { 0 } else { TRAILER_BYTES };
@@ -262,8 +263,8 @@ fn wire_mbit(config: &Config, params: &FlowParams, rate: Rate) -> Option<f64> {
     (hops > 0).then_some((payloads + packets * headers) * 8e-6)
 }
 
-/// How a flow is, by who answers and what comes. Streams know whether next hops answer; sources of
-/// other codes, by the feedback that comes while they send.
+/// State of a flow, from responses and arrivals. Streams know whether next hops respond; sources of
+/// other codes rely on feedback while they send.
 fn flow_state(
     params: &FlowParams,
     neighbours: &[FlowNeighbour],
@@ -286,8 +287,7 @@ fn flow_state(
     })
 }
 
-/// How a source is that is no stream. Where nothing comes back by its configuration, nothing is
-/// known.
+/// State of a source that is not a stream. Unknown if its configuration rules out feedback.
 fn other_source_state(params: &FlowParams, rate: Rate) -> Option<&'static str> {
     let is_answered = (rate.unanswered as f64) < QUIET_SECONDS * 1e9;
     let state = match (rate.heard_at, rate.sent) {
@@ -309,7 +309,7 @@ fn overhead(role: &str, counters: &FlowCounters) -> Option<f64> {
     (symbols > 0).then(|| packets as f64 / symbols as f64)
 }
 
-/// Mean and longest time until generations or blocks were decoded, in microseconds.
+/// Mean and longest time to decode generations or blocks, in microseconds.
 fn decode_delay(counters: &FlowCounters) -> Option<(f64, f64)> {
     let micros = |nanos: u64| nanos as f64 / 1e3;
     let (complete, max) = (counters.generations_complete, counters.decode_delay_nanos_max);
@@ -317,7 +317,7 @@ fn decode_delay(counters: &FlowCounters) -> Option<(f64, f64)> {
     (max > 0 && complete > 0).then(|| (mean, micros(max)))
 }
 
-/// What the sink said last, by the worker that heard the newest.
+/// The sink's last report, from the worker that received the newest.
 fn remote(reports: &[&FlowReport]) -> Option<Remote> {
     let heard = reports.iter().filter_map(|report| report.remote.as_ref());
     let remote = heard.max_by_key(|remote| remote.newest)?;
@@ -331,8 +331,8 @@ fn remote(reports: &[&FlowReport]) -> Option<Remote> {
     })
 }
 
-/// Share of generations or symbols that were given up: at a sink by its own counters, at a source
-/// by what each of its shards heard last of the sink.
+/// Share of generations or symbols that were abandoned: at a sink from its own counters, at a
+/// source from the last report of the sink to each of its shards.
 fn residual_loss(role: &str, counters: &FlowCounters, reports: &[&FlowReport]) -> Option<f64> {
     let (failed, ended) = match role {
         "sink" => (counters.generations_failed, counters.generations),
@@ -347,8 +347,8 @@ fn residual_loss(role: &str, counters: &FlowCounters, reports: &[&FlowReport]) -
     (ended > 0).then(|| failed as f64 / ended as f64)
 }
 
-/// Sums counters, and histograms as long as that of the worker with the newest: lengths differ only
-/// while some workers have not yet seen the source's newest parameters.
+/// Sums counters, with histograms as long as that of the worker with the newest: lengths differ
+/// only until all workers have seen the source's newest parameters.
 fn counters(reports: &[&FlowReport], newest: Option<&FlowReport>) -> FlowCounters {
     let mut sum = newest.map_or_else(FlowCounters::default, |report| report.counters.clone());
     let others =
@@ -365,7 +365,7 @@ fn rank_ratio(histogram: &[u64]) -> Option<f64> {
     (generations > 0).then(|| ranks as f64 / (generations as f64 * size as f64))
 }
 
-/// The next hops of a stream, by what they reported until `now`.
+/// The next hops of a stream, from their reports up to `now`.
 fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowNeighbour> {
     let micros = |nanos: Nanos| nanos as f64 / 1e3;
     let packet = |hop: &NextHop, payload: u16| {
@@ -398,7 +398,7 @@ fn neighbours(config: &Config, next_hops: Vec<NextHop>, now: Nanos) -> Vec<FlowN
     next_hops.into_iter().map(neighbour).collect()
 }
 
-/// Sessions with neighbours, then those with other ends of flows, then what sources grant here.
+/// Sessions with neighbours, then those with other ends of flows, then grants of sources.
 fn sessions(config: &Config, seen: &Sessions) -> Vec<Session> {
     let session = |with, report: &SessionReport| Session {
         with,
@@ -444,7 +444,7 @@ fn hop_losses(reports: &[&FlowReport]) -> Vec<HopLoss> {
     hops.into_iter().map(mean).collect()
 }
 
-/// A count, as the socket has it.
+/// A count in the control socket's type.
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! The program that this process becomes: a new version, or the same one with another
-//! configuration. It has the same process id and what is on record
-//! ([`recoded::predecessor`]); descriptors of programs that stay on their interfaces meanwhile, and
-//! of the queues of tunnels, come by stdin, and whether they do by a variable of its environment.
+//! Replaces this process's program with a new version, or with the same one and another
+//! configuration. It keeps the process id and the record ([`recoded::predecessor`]). Descriptors of
+//! the queues of tunnels, and of XDP programs that stay on their interfaces, are passed on stdin;
+//! an environment variable announces them.
 
 use crate::Arguments;
 use recoded_runtime::channel::Channel;
@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Set where stdin has descriptors.
+/// Set if stdin carries descriptors.
 const INHERITED: &str = "RECODED_PROGRAMS";
 
-/// Becomes `program`, with the same arguments; the error if that fails.
+/// Executes `program` with the same arguments; returns only the error.
 pub fn become_anew(program: &Path, arguments: &Arguments, tunnels: &TunnelQueues) -> io::Error {
     let mut command = Command::new(program);
     command.args(["--log", &arguments.log, "--config"]).arg(arguments.config());
@@ -35,7 +35,7 @@ pub fn become_anew(program: &Path, arguments: &Arguments, tunnels: &TunnelQueues
     command.exec()
 }
 
-/// The end of a channel with all that the next program gets. A program that knows of less reads as
+/// The end of a channel that holds all descriptors for the next program. An older program reads as
 /// much as it knows.
 fn leave(tunnels: &TunnelQueues) -> io::Result<Channel> {
     let (sender, receiver) = Channel::pair()?;
@@ -46,7 +46,7 @@ fn leave(tunnels: &TunnelQueues) -> io::Result<Channel> {
     Ok(receiver)
 }
 
-/// Programs of interfaces and queues of tunnels that this process had before it became this
+/// Programs of interfaces and queues of tunnels that this process had before it executed this
 /// program.
 pub fn inherited() -> Inherited {
     if std::env::var_os(INHERITED).is_none() {

@@ -1,13 +1,13 @@
-//! The supervisor: owns what must outlive the process that sees packets, starts that process, and
-//! starts another when it ends or hangs.
+//! The supervisor: owns everything that must outlive the process that sees packets, starts that
+//! process, and replaces it when it ends or hangs.
 //!
-//! If it is killed itself, packets flow on; the next supervisor takes over what
-//! [`recoded::predecessor`] has on record. On SIGUSR2 it becomes the program that then lies in its
-//! place, which takes over likewise.
+//! If the supervisor is killed, packets keep flowing; the next supervisor takes over the state on
+//! record ([`recoded::predecessor`]). On SIGUSR2 it executes the program then installed at its
+//! path, which takes over likewise.
 //!
-//! It has the path of the control socket, the XDP programs and their maps, the descriptors of the
-//! tunnels, and the configuration in force. It reads no packet and no request of a client; from the
-//! dataplane process it takes only what `lifecycle` and `recoded_runtime::Privileged` know.
+//! It owns the path of the control socket, the XDP programs and their maps, the descriptors of the
+//! tunnels, and the active configuration. It reads neither packets nor client requests; from the
+//! dataplane process it accepts only the messages of `lifecycle` and `recoded_runtime::Privileged`.
 
 use crate::asks::Asks;
 use crate::health::{Health, hear, is_starved, lock, notify};
@@ -45,15 +45,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::process::{Child, Command};
 
-/// A process that ends within this time of its start did not run: the next waits longer.
+/// A process that ends within this time of its start counts as failed: the next waits longer.
 const STABLE: Duration = Duration::from_secs(10);
-/// The first pause after one that did not run, and the longest.
+/// First pause after a failed process, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// A process that does not take back what was not confirmed within this time is killed, and the
-/// next one starts with what was before.
+/// Time limit for a process to roll back an unconfirmed change. After that it is killed, and the
+/// next one starts with the previous configuration.
 const REVERT_PATIENCE: Duration = Duration::from_secs(15);
-/// How often the process is looked after.
+/// Interval for checking the process.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A check of a configuration takes milliseconds.
@@ -68,7 +68,7 @@ pub fn run(
     leave_all_on_panic();
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let control = control.map_err(Failure::Control)?;
-    // From here on a signal waits for us instead of killing us halfway through the start.
+    // From here on a signal waits for this process instead of interrupting the start.
     let signals = async { Ok((stop_signal()?, Signals::listen()?)) };
     let (stop, signals) = control.block_on(signals).map_err(Failure::Control)?;
     let lock = Lock::take(&config.daemon.socket)?;
@@ -76,7 +76,7 @@ pub fn run(
     let file = arguments.config().to_string_lossy().into_owned();
     let (record, config) = in_force(before.as_ref(), &file, text, (config, names));
     let running = before.as_ref().and_then(|before| before.dataplane).filter(|it| it.runs());
-    // What is left running answers there until it ends.
+    // A process left running serves the socket until it ends.
     let early = running.is_none().then(|| claim(&config.daemon.socket, false)).transpose()?;
     let mut standby = Standby::new(&arguments.log, &file);
     if running.is_some() && check::may_use_xdp(&config) {
@@ -139,21 +139,21 @@ pub fn run(
     ended
 }
 
-/// Keeps the configurations of this daemon, from what is on record.
+/// Creates the keeper of configurations from the record.
 fn keeper(arguments: &Arguments, record: &Record, addresses: &Arc<TunnelAddresses>) -> Keeper {
     let Record { file, text, names, .. } = record;
     let keeper = Keeper::new(arguments.config(), file, text, arguments.state.clone());
     keeper.knowing(names.clone()).addressing(addresses.clone())
 }
 
-/// Holds packets back that tunnels are for while there is none, where the file asks for it.
+/// Holds back packets for tunnels while these do not exist, if the file enables it.
 fn kill_switch(config: &Config) -> Result<Option<KillSwitch>, StartError> {
     let tunnels = config.tunnels.iter().filter(|tunnel| tunnel.kill_switch);
     let names: Vec<String> = tunnels.map(|tunnel| tunnel.name.clone()).collect();
     if names.is_empty() { Ok(None) } else { KillSwitch::start(names).map(Some) }
 }
 
-/// Attaches and creates what `config` names, beside a process that handles packets until then.
+/// Attaches and creates the interfaces of `config` while another process handles packets.
 fn open(
     config: &Config,
     inherited: Inherited,
@@ -167,13 +167,13 @@ fn open(
         if running.is_some() {
             tracing::info!("the dataplane process of the supervisor before is ended");
         }
-        // What it does not read from its tunnels is not lost.
+        // Packets that it does not read from its tunnels are not lost.
         let killed = running.and_then(|it| if may_leave { it.leave() } else { it.kill() });
         || killed.into_iter().for_each(Killed::wait)
     })
 }
 
-/// What one-way paths must not forget.
+/// Persistent state of one-way paths.
 fn ways(config: &Config, arguments: &Arguments) -> Ways {
     let file = arguments.state.as_ref().map(|folder| folder.join("one-way.json"));
     if file.is_none() && config.has_one_way() {
@@ -185,8 +185,8 @@ fn ways(config: &Config, arguments: &Arguments) -> Ways {
     Ways::open(file)
 }
 
-/// What this process has would go with it, tunnels included. It ends as if it were killed instead:
-/// packets flow on, and the next supervisor takes over.
+/// A panic would release this process's resources, tunnels included. It ends as if killed instead:
+/// packets keep flowing, and the next supervisor takes over.
 fn leave_all_on_panic() {
     let say = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -195,8 +195,8 @@ fn leave_all_on_panic() {
     }));
 }
 
-/// What to start with: live changes of the supervisor before this one hold as long as the file was
-/// not edited.
+/// The configuration to start with: live changes under the previous supervisor hold as long as the
+/// file was not edited.
 fn in_force(
     before: Option<&Record>,
     file: &str,
@@ -226,53 +226,52 @@ struct Supervisor<'a> {
     resolver: Resolver,
     in_force: InForce<'a>,
     signals: Signals,
-    /// Where this program was when it started.
+    /// Path of this program at its start.
     program: PathBuf,
     listener: UnixListener,
-    /// Of all tunnels.
+    /// Queues of all tunnels.
     queues: Arc<TunnelQueues>,
     privileged: Arc<Mutex<Privileged>>,
     interfaces: Vec<String>,
-    /// Whether it took over with a configuration that the supervisor before it had read.
+    /// Whether it took over with a configuration that the previous supervisor had read.
     has_followed: bool,
     memory: Memory,
     start: Start,
-    /// Waits for signals and for the end of processes. What talks to Linux in between has an
-    /// executor of its own, and one cannot run inside another.
+    /// Waits for signals and for processes to end. Linux calls in between use another executor, and
+    /// executors cannot be nested.
     control: tokio::runtime::Runtime,
 }
 
-/// The configuration in force and those before, and what of them is on record for the next
-/// supervisor.
+/// The active configuration and its predecessors, and the record for the next supervisor.
 struct InForce<'a> {
     keeper: Arc<Keeper>,
     record: Record,
     lock: &'a Lock,
-    /// Those that tunnels have now.
+    /// Current addresses of the tunnels.
     addresses: Arc<TunnelAddresses>,
-    /// Whether the process was ended so that another takes up other addresses.
+    /// Whether the process was ended so that another adopts new addresses.
     is_ended: bool,
 }
 
-/// What is to be done about a dataplane process.
+/// Events in the life of a dataplane process.
 enum Event {
     /// It ended.
     End(End),
-    /// Another program is to take over.
+    /// Another program must take over.
     Replace,
-    /// Another supervisor is to take over with this configuration.
+    /// Another supervisor must take over with this configuration.
     HandOver(String, Handover),
-    /// The next process is to be made ready.
+    /// A standby process must be prepared.
     Prepare,
 }
 
-/// What is looked after beside a process.
+/// Tasks while a process runs.
 struct Duties<'a, 'b> {
     signals: &'a mut Signals,
     asks: &'a Asks,
     resolver: &'a mut Resolver,
     in_force: &'a mut InForce<'b>,
-    /// None where no link has AF_XDP sockets: then there is nothing to prepare.
+    /// `None` if no link has AF_XDP sockets: there is nothing to prepare then.
     standby: Option<&'a mut Standby>,
 }
 
@@ -295,10 +294,10 @@ impl Supervisor<'_> {
             let is_back = keeper.take_back() || is_failed;
             self.in_force.look();
             if is_back && self.has_followed {
-                // Links and tunnels are those of the configuration that is gone.
+                // Links and tunnels are those of the previous configuration.
                 self.hand_over(keeper.in_force().0, None);
             }
-            // What keeps the first one from starting is for the operator, who reads its message.
+            // A first start that fails is reported to the operator.
             if !self.start.is_again && lock(&health).started.is_none() {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
                 return Err(Failure::Dataplane { status, code, cause });
@@ -311,7 +310,7 @@ impl Supervisor<'_> {
                 Duration::ZERO if lock(&health).started.is_some() => PAUSE_FIRST / 2,
                 before => (2 * before).clamp(PAUSE_FIRST, PAUSE_MAX),
             };
-            // The first after a long time starts at once.
+            // The first failure after a long run restarts at once.
             let wait = if pause <= PAUSE_FIRST / 2 { Duration::ZERO } else { pause };
             if !is_asked {
                 let text = format!(
@@ -336,10 +335,10 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Prepares for the next process: the neighbours and addresses of tunnels of the configuration
-    /// in force, on links as they were at the start.
+    /// Prepares for the next process: the neighbours and tunnel addresses of the active
+    /// configuration, on links as they were at the start.
     fn renew(&mut self) {
-        // What is in force was checked before.
+        // The active configuration was checked before.
         let Some(config) = self.in_force.keeper.config() else { return };
         lock(&self.privileged).renew(self.neighbours(&config), &config.tunnel_addresses());
         self.in_force.look();
@@ -355,7 +354,7 @@ impl Supervisor<'_> {
         hops.collect()
     }
 
-    /// Starts a dataplane process and looks after it until it has ended.
+    /// Starts a dataplane process and watches it until it has ended.
     fn supervise(
         &mut self,
         stop: &mut Pin<Box<impl Future<Output = ()>>>,
@@ -366,7 +365,7 @@ impl Supervisor<'_> {
                 self.in_force.keeper.note_mtu(interface, mtu);
             }
         }
-        // While the process runs, a thread that answers it has them.
+        // While the process runs, the thread that serves it holds them.
         let has_frames = lock(&self.privileged).has_programs();
         let (mut child, threads, health) = self.spawn().map_err(Failure::Spawn)?;
         let end = loop {
@@ -382,14 +381,14 @@ impl Supervisor<'_> {
                 }
                 Event::HandOver(text, handover) => self.hand_over(text, Some(handover)),
                 Event::Prepare => {
-                    // What is in force was checked before.
+                    // The active configuration was checked before.
                     let config = self.in_force.keeper.config();
                     let _inside = self.control.enter();
                     config.iter().for_each(|config| self.standby.prepare(config));
                 }
             }
         };
-        // They end with the last descriptor of the process that they listen to.
+        // They end with the last descriptor of the process that they serve.
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread of the supervisor had failed");
@@ -398,8 +397,8 @@ impl Supervisor<'_> {
         Ok((end, health))
     }
 
-    /// Becomes the program that lies where this one did, if that takes the configuration. The
-    /// dataplane process handles packets until the new program ends it.
+    /// Executes the program now at this one's path, if it accepts the configuration. The dataplane
+    /// process handles packets until the new program ends it.
     fn replace(&mut self) {
         let file = &self.start.file;
         let check = async {
@@ -424,8 +423,8 @@ impl Supervisor<'_> {
         tracing::error!("{} cannot take over, this one stays: {reason}", self.program.display());
     }
 
-    /// Becomes a supervisor with another configuration; if that fails, this one stays, with what
-    /// was before.
+    /// Becomes a supervisor with another configuration. If that fails, this one continues with the
+    /// previous configuration.
     fn hand_over(&mut self, text: String, handover: Option<Handover>) {
         self.in_force.look();
         self.in_force.record.text = text;
@@ -444,7 +443,7 @@ impl Supervisor<'_> {
         let inside = self.control.enter();
         let (child, ours): Waiting = self.standby.take()?;
         drop(inside);
-        // Before it can live on without us.
+        // Recorded before the process can outlive this one.
         self.in_force.note(child.id().and_then(Process::find));
         let keeper = self.in_force.keeper.clone();
         self.start.names = keeper.names();
@@ -462,7 +461,7 @@ impl Supervisor<'_> {
                 tracing::warn!(%error, "a dataplane process was not understood");
             }
         })?;
-        // Its end is not waited for, since it may wait for a disk.
+        // Not joined, since it may wait for a disk.
         std::thread::Builder::new().name("recoded-keep".into()).spawn(move || {
             if let Err(error) = keeper.serve(&keeping) {
                 tracing::warn!(%error, "a dataplane process was not understood");
@@ -484,7 +483,7 @@ impl Supervisor<'_> {
 }
 
 impl InForce<'_> {
-    /// Notes what changed since.
+    /// Updates the record.
     fn look(&mut self) {
         let Record { file, text, names, .. } = &self.record;
         let tunnels = self.addresses.now();
@@ -503,10 +502,10 @@ impl InForce<'_> {
     }
 }
 
-/// A dataplane process, the threads that listen to it, and what they heard.
+/// A dataplane process, the threads that serve it, and its health.
 type Spawned = (Child, [JoinHandle<()>; 2], Arc<Mutex<Health>>);
 
-/// Looks after a dataplane process until something is to be done about it; kills it if it hangs.
+/// Watches a dataplane process until an event needs action; kills it if it hangs.
 async fn watch(
     child: &mut Child,
     health: &Mutex<Health>,

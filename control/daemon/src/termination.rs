@@ -1,5 +1,5 @@
-//! Ends a dataplane process: kill, orderly drain, or hand-over of the packets in its tunnels to
-//! the next process.
+//! Ends a dataplane process: kill, orderly drain, or handover of the packets in its tunnels to the
+//! next process.
 
 use crate::health::notify;
 use recoded::lifecycle::LEAVE_PATIENCE;
@@ -11,16 +11,16 @@ use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::process::Child;
 
-/// Draining takes a second at most.
+/// Draining takes at most a second.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a dataplane process ended.
 pub enum End {
-    /// It was told to.
+    /// Stopped on request.
     Stopped,
-    /// By itself.
+    /// Ended by itself.
     Ended(ExitStatus),
-    /// Killed by us, since it hung or another one is to start.
+    /// Killed by the supervisor, since it hung or another one must start.
     Killed(ExitStatus),
 }
 
@@ -30,7 +30,7 @@ pub async fn kill(child: &mut Child) -> io::Result<End> {
     Ok(End::Killed(child.wait().await?))
 }
 
-/// Has the process end, and leave what waits in tunnels to the next one.
+/// Has the process end, and leave packets queued in tunnels to the next one.
 pub async fn leave(child: &mut Child) -> io::Result<End> {
     signal(child, Signal::USR1);
     if let Ok(ended) = tokio::time::timeout(LEAVE_PATIENCE, child.wait()).await {
@@ -42,7 +42,7 @@ pub async fn leave(child: &mut Child) -> io::Result<End> {
 fn signal(child: &Child, signal: Signal) {
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {
-        // Its end was not waited for yet, so the number is still its own.
+        // The process was not waited for yet, so its id is still its own.
         let _ = kill_process(pid, signal);
     }
 }

@@ -1,4 +1,4 @@
-//! What theory expects of a flow, to be shown beside what is measured.
+//! Theoretical predictions for a flow, shown next to measurements.
 
 use recoded_api::v1::HopLoss;
 use recoded_code::theory::stream::StreamHop;
@@ -6,13 +6,13 @@ use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, Spread};
 use recoded_pipeline::report::{FlowReport, NextHop};
 
-/// Larger generations take too long to compute each time somebody looks.
+/// Larger generations take too long to compute on each request.
 const SIZE_MAX: usize = 128;
 
-/// Share of what a source sends that is expected behind each hop, as the source can know it: from
-/// what the hops report. Of generations and batches it is the expected rank over their size: relays
-/// are taken to recode systematically, and batches adaptively, which is their default. Where hops
-/// make up for their losses, as those of streams do, all of it arrives. Empty where nothing is
+/// Share of a source's packets expected after each hop, as far as the source knows from reports of
+/// the hops. For generations and batches it is the expected rank over their size: relays are
+/// assumed to recode systematically, and batches adaptively, which is their default. If hops
+/// compensate for their losses, as those of streams do, everything arrives. Empty if nothing is
 /// known.
 pub fn arrived(report: &FlowReport, hops: &[HopLoss]) -> Vec<f64> {
     let is_source = matches!(report.role, Role::Source { .. });
@@ -34,18 +34,18 @@ pub fn arrived(report: &FlowReport, hops: &[HopLoss]) -> Vec<f64> {
     }
 }
 
-/// Expected rank at the sink over the size of a generation or batch, of what [`arrived`] says;
-/// streams and windows have none.
+/// Expected rank at the sink over the size of a generation or batch, from [`arrived`]; streams and
+/// windows have none.
 pub fn expected_rank(report: &FlowReport, arrived: &[f64]) -> Option<f64> {
     let has_rank = !matches!(report.code, FlowCode::Stream(_) | FlowCode::Window(_));
     arrived.last().copied().filter(|_| has_rank)
 }
 
-/// Packets per source symbol that are needed, as the source of a flow can know it; `rank` is
-/// [`expected_rank`]. Of a stream, those on the links that leave the source, with what it planned
-/// to send in advance: their losses are those of the first hop. Where hops of other codes make up
-/// for their losses, those on the link that leaves the source with what [`in_advance`] says. Not
-/// for generations otherwise, whose number of packets follows from how many may stay incomplete.
+/// Packets needed per source symbol, as far as the source of a flow knows; `rank` is
+/// [`expected_rank`]. For a stream, packets on the links that leave the source, including proactive
+/// redundancy: the losses are those of the first hop. For other codes whose hops compensate for
+/// losses, packets on the link that leaves the source, including the share of [`in_advance`].
+/// Otherwise none for generations, whose number of packets depends on how many may stay incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")
@@ -77,9 +77,9 @@ pub fn overhead(
     }
 }
 
-/// Packets per symbol of a stream on all links that leave the source: on each, where each next hop
-/// gets every symbol; of paths, on that which a symbol takes. Of several links each has told what
-/// it loses.
+/// Packets per symbol of a stream on all links that leave the source. If each next hop gets every
+/// symbol, the sum over the links; if symbols are spread over paths, the mean weighted by their
+/// planned rates. With several links, each reports its own losses.
 fn on_links(spread: Spread, first: LossModel, next_hops: &[NextHop]) -> f64 {
     let lost = |hop: &NextHop| match (next_hops.len(), hop.heard) {
         (2.., Some(heard)) => LossModel { loss: heard.loss.unwrap_or(first.loss), ..first },
@@ -94,9 +94,8 @@ fn on_links(spread: Spread, first: LossModel, next_hops: &[NextHop]) -> f64 {
     next_hops.iter().map(|hop| packets(hop) * rate(hop) / all.max(1e-9)).sum()
 }
 
-/// Packets per source symbol that a source sends before anything is known to be lost, where hops
-/// make up for their losses. Of generations and batches none are counted: what is sent follows from
-/// round trips and rates.
+/// Proactive packets per source symbol, if hops compensate for their losses. Not counted for
+/// generations and batches: their packets follow from round trips and rates.
 pub fn in_advance(report: &FlowReport) -> Option<f64> {
     let share = match report.code {
         FlowCode::Window(_) => report.planned as f64 / report.generation_size.max(1) as f64 - 1.0,
@@ -105,8 +104,8 @@ pub fn in_advance(report: &FlowReport) -> Option<f64> {
     report.is_mended.then_some(share.max(0.0))
 }
 
-/// A hop that sends in advance what it planned on average. Where that is less than its losses take,
-/// the rest is sent again: as many packets as without.
+/// A hop that sends the planned proactive share on average. If that is less than its losses
+/// require, the rest is retransmitted: as many packets as without it.
 fn stream_hop(model: LossModel, hop: &NextHop) -> StreamHop {
     let share = hop.planned.share();
     let share = if share * (1.0 - model.loss) > model.loss { share } else { 0.0 };
@@ -122,7 +121,7 @@ fn model(hop: &HopLoss) -> LossModel {
     LossModel { loss: hop.loss, burst_mean: hop.burst_mean }
 }
 
-/// BATS flows.
+/// Predictions for BATS flows.
 #[cfg(feature = "bats")]
 mod batches {
     use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
@@ -198,7 +197,7 @@ mod tests {
         assert_eq!(expected_rank(&report(FlowCode::Rlnc, 16), &[]), None);
     }
 
-    /// The rank of the same line as a line of fewer hops, and all of it where hops make up.
+    /// The rank of the same line after fewer hops, and everything if hops compensate.
     #[test]
     fn what_arrives_is_known_behind_each_hop() {
         let rlnc = report(FlowCode::Rlnc, 16);
@@ -254,7 +253,7 @@ mod tests {
         }
         assert_eq!(packets(&[]), None);
         assert_eq!(overhead(&params, (None, None), (&[], &[next_hop(0.0)])), None);
-        // Paths: one of four times the rate, and no loss on the other.
+        // Paths: one with four times the rate, and no loss on the other.
         let paths = FlowParams { spread: Spread::Sum, ..params };
         let mut next_hops = [next_hop(0.0), next_hop(0.0)];
         next_hops[0].planned.symbols_per_second *= 4.0;

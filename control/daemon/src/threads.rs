@@ -1,29 +1,29 @@
-//! What the threads of a dataplane process do, as Linux tells it: for the log, before that process
-//! is replaced because one of them does not answer.
+//! State of a dataplane process's threads, as Linux reports it: logged before that process is
+//! replaced because one of them does not respond.
 //!
-//! The process cannot say it itself: its sandbox has no files, and the thread that is stuck does
-//! not run our code. The supervisor reads `/proc`. Name, state and processor time are open to all;
-//! the stack inside of Linux takes the right to trace the process, which the supervisor does not
-//! have under `recoded.service`, so it is left out there.
+//! The process cannot log it itself: its sandbox has no files, and the stuck thread does not run
+//! this code. The supervisor reads `/proc`. Name, state and processor time are readable by all. The
+//! kernel stack requires the right to trace the process, which the supervisor lacks under
+//! `recoded.service`, so it is omitted there.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Between the two looks by which a thread that is busy is told from one that waits.
+/// Interval between two looks, which distinguishes a busy thread from a waiting one.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Threads that are told: a process has fewer, unless something is wrong.
+/// Threads reported: a process has fewer, unless something is wrong.
 const THREADS_MAX: usize = 64;
 
-/// A process starves where one of its threads, or the thread that looks, waits for a core for more
-/// than one in so many parts of a look.
+/// A process starves if one of its threads, or the thread that looks, waits for a core for more
+/// than this fraction of a look.
 const STARVED_SHARE: u32 = 2;
 
-/// Functions of Linux that are named, the innermost first.
+/// Kernel functions named, the innermost first.
 const FRAMES_MAX: usize = 6;
 
-/// Ticks in a second (`USER_HZ`), in which Linux reports processor time on every host.
+/// Ticks a second (`USER_HZ`): Linux's unit for processor time on every host.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// One thread at one moment.
@@ -37,12 +37,12 @@ struct Thread {
     schedule: Schedule,
 }
 
-/// What a scheduler did for a thread, where Linux counts it (`/proc/PID/task/TID/schedstat`).
+/// Scheduler statistics of a thread, if Linux keeps them (`/proc/PID/task/TID/schedstat`).
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 struct Schedule {
-    /// How long it ran.
+    /// Time that it ran.
     ran: Duration,
-    /// How long it was ready to run and did not, up to when it last began to run.
+    /// Time that it was runnable but not running, up to when it last began to run.
     waited: Duration,
 }
 
@@ -59,7 +59,7 @@ impl Thread {
     fn of(folder: &Path) -> Option<Thread> {
         let id = folder.file_name()?.to_str()?.parse().ok()?;
         let stat = fs::read_to_string(folder.join("stat")).ok()?;
-        // The name, in parentheses, may hold anything (proc_pid_stat(5)).
+        // The name, in parentheses, may contain any characters (proc_pid_stat(5)).
         let (name, fields) = stat.rsplit_once(") ")?;
         let name = name.split_once('(')?.1.to_owned();
         let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -74,10 +74,10 @@ impl Thread {
         })
     }
 
-    /// How long it was ready to run and did not, since it was as `before`, `elapsed` ago.
+    /// Time that it was runnable but not running since `before`, which was `elapsed` ago.
     fn waited(&self, before: &Thread, elapsed: Duration) -> Duration {
         let (was, is) = (before.schedule, self.schedule);
-        // What it waits for now is counted once it runs.
+        // The current wait is counted only once it runs.
         if self.state == 'R' && before.state == 'R' && was == is && is.ran > Duration::ZERO {
             return elapsed;
         }
@@ -102,16 +102,15 @@ impl Thread {
     }
 }
 
-/// What the threads of a process do.
+/// State of the threads of a process.
 pub struct Threads {
-    /// A line for each.
+    /// One line per thread.
     pub lines: Vec<String>,
-    /// Whether the machine is too busy for them: then it says nothing of the process that it is
-    /// late.
+    /// Whether the machine is too busy for them: a late response then is not a sign of a hang.
     pub is_starved: bool,
 }
 
-/// Looks at the threads of a process; takes [`LOOK`]. There are none when the process is gone.
+/// Looks at the threads of a process; takes [`LOOK`]. Empty if the process is gone.
 pub fn look(pid: u32) -> Threads {
     let (begun, before) = (Instant::now(), Thread::all(pid));
     std::thread::sleep(LOOK);
@@ -136,7 +135,8 @@ pub fn look(pid: u32) -> Threads {
     Threads { lines: lines.collect(), is_starved }
 }
 
-/// Where a thread is inside of Linux; `None` where it is not, or where we may not trace it.
+/// The kernel function that a thread executes; `None` if it is not in the kernel, or cannot be
+/// traced.
 fn stack(pid: u32, thread: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stack")).ok()?;
     let frame = |line: &str| Some(line.split_once("] ")?.1.split('+').next()?.to_owned());
@@ -164,7 +164,7 @@ mod tests {
             }
         };
         let threads = [named("is) busy").spawn(spin).unwrap(), named("waits").spawn(wait).unwrap()];
-        // On a host with others a look may find it without a core.
+        // On a shared host a look may find it without a core.
         let is_busy = |line: &String| {
             line.contains("thread is) busy (")
                 && line.contains(") runs or waits for a core, ")
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(look(u32::MAX).lines, [""; 0], "there is no such process");
     }
 
-    /// A machine with more to do than it has cores says nothing of a process that is late.
+    /// On an overloaded machine a late process is not a hung one.
     #[test]
     fn process_whose_threads_wait_for_a_core_is_starved() {
         static IS_OVER: AtomicBool = AtomicBool::new(false);

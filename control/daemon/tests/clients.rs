@@ -46,7 +46,7 @@ fn socket_of_a_live_daemon_is_refused_and_of_a_dead_one_replaced() {
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "a file");
 }
 
-/// Whether the peer has closed: reading ends, by end of file or by reset.
+/// Whether the peer has closed: a read ends with end of file or reset.
 fn is_closed(stream: &mut UnixStream) -> bool {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -138,7 +138,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Sixteen silent clients locked everybody out for half a minute.
+/// Sixteen silent clients locked all others out for half a minute.
 #[test]
 fn silent_clients_lock_nobody_out_for_long() {
     let served = Served::start();
@@ -163,13 +163,13 @@ fn silence_is_borne_while_there_is_room() {
     quiet.version().expect("no other client needed the slot");
 }
 
-/// Not a test by itself: the clients of another user for the next one.
+/// A helper for the next test rather than a test: the clients of another user.
 #[test]
 fn other_user_holds_every_slot_it_gets() {
     let Some(path) = std::env::var_os("RECODED_TEST_SOCKET") else { return };
     let streams: Vec<UnixStream> =
         (0..100).map(|_| UnixStream::connect(&path).expect("connect")).collect();
-    // Answers prove that the connections were accepted.
+    // Replies prove that the connections were accepted.
     let request = b"{\"method\":\"org.recoded.Control1.GetVersion\"}\0";
     let answered = streams.iter().filter(|stream| {
         let mut stream: &UnixStream = stream;
@@ -178,7 +178,7 @@ fn other_user_holds_every_slot_it_gets() {
     println!("answered {}", answered.count());
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end && PathBuf::from(&path).exists() {
-        // Not silent, so that only the kept slot is left.
+        // Not silent, so that only the reserved slot is left.
         for mut stream in &streams {
             let _ = stream.write_all(request);
         }
@@ -197,11 +197,12 @@ fn root_has_a_slot_that_no_other_user_gets() {
     let served = Served::start();
     let run = served.path.parent().expect("of the daemon");
     let folder = run.parent().expect("of the test");
-    // Explicitly, since tests beside this one change the mask of the process for a moment.
+    // Explicitly, since tests that run concurrently change the umask of the process for a moment.
     for path in [folder, run] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("ours");
     }
-    // The socket's group may connect. A copy, since the other user may not be let into our folders.
+    // The socket's group may connect. A copy, since the other user may lack access to these
+    // folders.
     let program = folder.join("other");
     std::fs::copy(std::env::current_exe().expect("this program"), &program).expect("room");
     let mut other = Command::new(&program)

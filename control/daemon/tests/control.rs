@@ -1,4 +1,4 @@
-//! Live changes over a fake dataplane, and their atomicity.
+//! Live changes to a fake dataplane, and their atomicity.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +49,7 @@ fn set_publishes_one_snapshot_with_every_change() {
     assert_eq!(again.to_toml(), config);
 }
 
-/// The code follows what is said of the path, back and forth.
+/// The code follows the configured path properties, in both directions.
 #[test]
 fn auto_chooses_again_with_every_change_and_shows_what_it_chose() {
     let served = Served::start();
@@ -86,7 +86,7 @@ fn auto_chooses_again_with_every_change_and_shows_what_it_chose() {
     let size = client.set(1, &changes(&[("generation_size", "32")]));
     assert_eq!(size.expect_err("a stream has none").to_string(), said);
 
-    // The tunnel of a source that begins with generations has room for a stream.
+    // The tunnel of a source that starts with generations has room for a stream.
     let served = Served::with(&FILE.replacen("\nrepair = true", "\nrepair = false", 1));
     let back = served.client().set(1, &changes(&[("repair", "true")])).expect("adopted");
     assert_eq!(back.parameters.stream_symbols, Some(32_768));
@@ -122,7 +122,8 @@ fn the_profile_of_a_stream_changes_live_and_goes_with_its_code() {
     assert_eq!(refused.expect_err("generations have none").to_string(), said);
 }
 
-/// What a tunnel does not fit is refused while it exists, whatever the file would make of it.
+/// A code that does not fit the tunnel is refused while the tunnel exists, even if the file would
+/// change the tunnel.
 #[test]
 fn a_window_is_refused_live_where_packets_of_the_tunnel_are_longer_than_its_symbols() {
     let served = Served::rlnc();
@@ -130,7 +131,7 @@ fn a_window_is_refused_live_where_packets_of_the_tunnel_are_longer_than_its_symb
     let window = changes(&[("code", "window")]);
     let adopted = client.set(1, &window).expect("the tunnel has room for any code").parameters;
     assert_eq!((adopted.field, adopted.symbol_bytes), (Some(256), 1432));
-    // Its field is the default of the code, since 16 is none of a window; and 16 again afterwards.
+    // The field is the code's default, since a window does not support 16; and 16 again afterwards.
     let back = client.set(1, &changes(&[("code", "rlnc")])).expect("adopted").parameters;
     assert_eq!((back.field, back.generation_size), (Some(16), Some(16)));
     let served = Served::with(&generations(&FILE.replacen("#mtu = 1400", "mtu = 1430", 1)));
@@ -309,7 +310,8 @@ fn explicit_symbol_bytes_that_no_longer_fit_refuse_the_change() {
     assert!(error.ends_with(said), "{error}");
 }
 
-/// The MTU was read once: after it was lowered every change brought back symbols that did not fit.
+/// The MTU was read only once: after it was lowered, every change restored symbols that did not
+/// fit.
 #[test]
 fn symbols_follow_the_mtu_that_an_interface_has_now() {
     let served = Served::rlnc();
@@ -350,7 +352,7 @@ fn edition_that_a_worker_does_not_adopt_is_taken_back() {
     assert!(client.config().expect("config").contains("field = 16"));
 }
 
-/// The total of a flow once fell when a shard of it was given back.
+/// The total of a flow once fell when a shard of it was released.
 #[test]
 fn state_adds_what_shards_counted_that_are_gone() {
     let served = Served::start();
@@ -414,7 +416,7 @@ fn engine_changes_at_once_and_only_to_what_there_is() {
     assert_eq!(client.set_engine("fpga").expect("set").mode, "fpga");
     assert_eq!(served.dataplane.with(|fake| fake.engine), Some(EngineChoice::Fpga));
     client.set_engine("cpu").expect("set");
-    // A later change of a flow does not bring the old one back.
+    // A later change of a flow does not restore the old engine.
     client.set(1, &changes(&[("field", "4")])).expect("adopted");
     assert_eq!(client.state().expect("state").engine.mode, "cpu");
 }

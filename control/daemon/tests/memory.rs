@@ -1,4 +1,4 @@
-//! A daemon under traffic keeps to the memory that its configuration says it takes.
+//! A daemon under traffic stays within its configured memory.
 
 #![forbid(unsafe_code)]
 
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What `recoded.toml` says that the program takes beside its memory.
+/// The program's memory in addition to `memory`, as documented in `recoded.toml`.
 const PROGRAM_KIB: u64 = 32 << 10;
 
-/// Source and sink of one flow, with tables larger than anybody needs.
+/// Source and sink of one flow, with oversized tables.
 const ENDS: [(&str, u8); 2] = [
     (
         "role = \"source\"\nnext_hops = [{ link = \"link\", address = \"10.7.0.2\" }]\n\
@@ -27,7 +27,7 @@ const ENDS: [(&str, u8); 2] = [
     ("role = \"sink\"\nupstream = { link = \"link\", address = \"10.7.0.1\" }\n", 2),
 ];
 
-/// Two namespaces joined by a veth pair, and whatever runs in them.
+/// Two namespaces joined by a veth pair, and the processes in them.
 struct Bed {
     names: [String; 2],
     daemons: Vec<Child>,
@@ -52,7 +52,7 @@ impl Bed {
 impl Drop for Bed {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            // In order, since packets flow on where a supervisor is killed.
+            // Graceful shutdown, since packets keep flowing after a supervisor is killed.
             let pid = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw).expect("a process");
             let _ = kill_process(pid, Signal::TERM);
             let _ = daemon.wait();
@@ -80,10 +80,10 @@ fn text(end: usize, socket: &Path, memory: &str) -> String {
     )
 }
 
-/// Packets of as many generations as the tables have places.
+/// Packets that fill all generations of the tables.
 const TABLE_PACKETS: u64 = 600 * 128;
 
-/// The least budget that this configuration is accepted with, in MiB.
+/// The smallest budget that this configuration accepts, in MiB.
 fn least_memory(end: usize) -> u64 {
     let parse = |memory: &str| {
         let text = text(end, Path::new("/run/x.sock"), memory);
@@ -98,7 +98,7 @@ fn least_memory(end: usize) -> u64 {
 }
 
 fn start(bed: &mut Bed, folder: &Path, end: usize) -> (PathBuf, u64) {
-    // What packets announce comes on top of the least; more than that must not be taken.
+    // State that packets announce comes on top of the least; more than that must not be allocated.
     let memory = least_memory(end) + if end == 1 { 16 } else { 0 };
     let socket = folder.join(format!("{end}.sock"));
     let file = folder.join(format!("{end}.toml"));
@@ -127,7 +127,7 @@ fn resident_kib(daemon: &Child) -> u64 {
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Sends packets into the tunnel until `is_enough`, for half a minute at most, from within the
+/// Sends packets into the tunnel until `is_enough`, for at most half a minute, from within the
 /// namespace.
 fn send(namespace: &str, is_enough: &AtomicBool) {
     let file = std::fs::File::open(format!("/run/netns/{namespace}")).expect("it is there");
@@ -169,7 +169,7 @@ fn daemons_under_traffic_stay_within_the_memory_they_declare() {
         }
         std::thread::sleep(Duration::from_millis(100));
         arrived = delivered(&ends[1].0);
-        // More generations than the tables have places, twice.
+        // Twice as many generations as the tables hold.
         is_enough.store(arrived > 2 * TABLE_PACKETS, Ordering::Relaxed);
     }
     sender.join().expect("it sends");
@@ -178,7 +178,7 @@ fn daemons_under_traffic_stay_within_the_memory_they_declare() {
     for ((_, memory), most) in ends.iter().zip(most) {
         println!("{memory} MiB declared, {} MiB resident at most", most >> 10);
         assert!(most <= (memory << 10) + PROGRAM_KIB, "{most} KiB with {memory} MiB declared");
-        // Frames are locked: a smaller figure is not the memory of this process.
+        // Frames are locked, so a smaller figure cannot be the memory of this process.
         assert!(most > 32 << 10, "{most} KiB");
     }
 }

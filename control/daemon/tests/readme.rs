@@ -1,4 +1,4 @@
-//! Configurations that the README of the repository shows are those that the daemon takes.
+//! The daemon accepts the configurations shown in the README of the repository.
 
 #![forbid(unsafe_code)]
 
@@ -7,10 +7,10 @@ use recoded_pipeline::params::Role;
 
 const README: &str = include_str!("../../../README.md");
 
-/// Lines that a box takes at most.
+/// Largest number of lines for one box.
 const LINES_MAX: usize = 12;
 
-/// What stands between fences of TOML.
+/// Fenced TOML blocks.
 fn blocks() -> impl Iterator<Item = &'static str> {
     README.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next())
 }
@@ -38,7 +38,7 @@ fn three_boxes_by_hand_are_whole_configurations() {
     let boxes: Vec<Config> = blocks()
         .filter(|block| block.starts_with("# box "))
         .filter(|block| {
-            // What is added for keys is no whole box.
+            // The lines for keys are not a whole configuration.
             block.contains("[[link]]")
         })
         .map(parse)

@@ -1,4 +1,4 @@
-//! Reading the configuration again, over a fake dataplane and a real keeper.
+//! Reloads the configuration, with a fake dataplane and a real keeper.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use recoded_api::v1::Reloaded;
 use recoded_pipeline::params::PeerId;
 use std::fs;
 
-/// The file with replacements, each of which must have an effect.
+/// The file with replacements, each required to have an effect.
 fn file(replacements: &[(&str, &str)]) -> String {
     replacements.iter().fold(FILE.to_owned(), |text, (from, to)| {
         let changed = text.replacen(from, to, 1);
@@ -70,7 +70,7 @@ fn live_changes_are_one_snapshot_and_a_diff_is_none() {
     assert_eq!(causes, ["start", "reload", "undo"]);
 }
 
-/// Numbers of neighbours follow the order in which flows name them, in a new process.
+/// A new process numbers neighbours in the order in which flows name them.
 #[test]
 fn neighbours_keep_their_numbers_when_flows_change_places() {
     let served = Served::start();
@@ -188,7 +188,7 @@ fn another_socket_is_refused_with_the_line_and_links_are_not_changed_by_this_pro
     assert_eq!(served.dataplane.editions(), [0_u64; 0]);
 }
 
-/// Who changes a configuration finds it among the events, with what it changed.
+/// A change of the configuration appears in the events, with its content.
 #[test]
 fn changes_of_the_configuration_are_events() {
     let served = Served::start();
@@ -224,12 +224,12 @@ fn addresses_of_a_tunnel_and_metrics_cost_nothing_where_the_supervisor_can_chang
     let other = |list: &str| file(&[(address, &format!("\naddress = {list}"))]);
     assert_eq!(cost(&other("[\"10.99.0.1/24\", \"10.98.0.1/24\"]")), "live");
     assert_eq!(cost(&other("\"10.98.0.1/24\"")), "live");
-    // The least MTU is another, and IPv6 is switched on as the tunnel is made.
+    // The least MTU differs, and IPv6 is enabled when the tunnel is created.
     assert_eq!(cost(&other("[\"10.99.0.1/24\", \"fd00:99::1/64\"]")), "gap");
     let metrics = |line: &str| file(&[("#metrics = \"127.0.0.1:9427\"", line)]);
     assert_eq!(cost(&metrics("metrics = \"127.0.0.1:9427\"")), "live");
 
-    // At the same port this process still listens.
+    // This process still listens on the same port.
     let served = Served::with(&metrics("metrics = \"127.0.0.1:9427\""));
     let mut client = served.client();
     let mut cost = |line: &str| {

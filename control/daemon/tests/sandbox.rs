@@ -1,9 +1,9 @@
-//! What a process in the sandbox tries to do, and what becomes of it.
+//! Forbidden actions of a process in the sandbox, and their outcome.
 //!
-//! Each attempt is a process: this program again, with the attempt's name. It enters the sandbox
-//! that the daemon enters and tries. An attempt is first made outside, where it must succeed, or
-//! the refusal inside would say nothing. What belongs to root is tried once more by a process that
-//! has nothing but another user, as the daemon has with an accelerator.
+//! Each attempt is a process: this program, run with the attempt's name. It enters the daemon's
+//! sandbox and makes the attempt. Each attempt is first made outside, where it must succeed;
+//! otherwise a refusal inside would prove nothing. Actions reserved for root are also attempted by
+//! a process that only runs as another user, as the daemon does with an accelerator.
 
 #![forbid(unsafe_code)]
 
@@ -17,11 +17,11 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 
-/// Tried, and it went well.
+/// The attempt succeeded.
 const DONE: u8 = 0;
-/// Tried, and Linux refused with EPERM or EACCES.
+/// Linux refused with EPERM or EACCES.
 const REFUSED: u8 = 10;
-/// Anything else.
+/// Any other result.
 const STRANGE: u8 = 11;
 
 type Attempt = fn() -> Result<(), Error>;
@@ -29,18 +29,18 @@ type Attempt = fn() -> Result<(), Error>;
 /// The user that it becomes, which need not exist.
 const UID: u32 = 64_321;
 
-/// What becomes of an attempt.
+/// Outcome of an attempt.
 #[derive(Copy, Clone, PartialEq)]
 enum End {
     /// It ends the process.
     Fatal,
-    /// It is refused.
+    /// Refused.
     Refused,
-    /// It is refused, also to a process that is nothing but another user's.
+    /// Refused, also to a process that only runs as another user.
     OfRoot,
 }
 
-/// What is tried, and what becomes of it.
+/// The attempts and their outcomes.
 const ATTEMPTS: &[(&str, Attempt, End)] = &[
     ("bpf", || loaded_programs().try_for_each(|it| it.map(drop).map_err(Error::other)), End::Fatal),
     ("execve", || Err(Command::new("true").exec()), End::Fatal),
@@ -57,7 +57,7 @@ const ATTEMPTS: &[(&str, Attempt, End)] = &[
     ("root", || Ok(set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)?), End::OfRoot),
 ];
 
-/// Enters it as the daemon does: as root it becomes another user.
+/// Enters the sandbox as the daemon does: as root it becomes another user.
 fn confine(extent: Extent, name: &str) {
     let user = User { name: "of the test".into(), uid: UID, gid: UID };
     let user = geteuid().is_root().then_some(&user);
@@ -71,7 +71,7 @@ fn confine(extent: Extent, name: &str) {
     }
 }
 
-/// What must still work: threads, memory, files that are open, waiting.
+/// Actions that must still work: threads, memory, open files, waiting.
 fn work() -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("inside".into());
     let sum = thread.spawn(|| (0..1_000_000_u64).map(|it| vec![it; 3][1]).sum::<u64>())?;
@@ -113,7 +113,7 @@ fn main() -> std::process::ExitCode {
     {
         return try_inside(name, place).into();
     }
-    // Not every machine that builds this lets an ordinary user read what root may.
+    // Some build machines let an ordinary user read root's files.
     let is_root = rustix::process::geteuid().is_root();
     for (name, _, end) in ATTEMPTS {
         let outside = run(name, "outside");

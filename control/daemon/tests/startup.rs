@@ -1,4 +1,4 @@
-//! `recoded` as an operator meets it before it runs: messages and exit codes.
+//! `recoded` as an operator sees it before it runs: messages and exit codes.
 
 #![forbid(unsafe_code)]
 
@@ -104,7 +104,7 @@ fn file_without_end_is_refused_by_size() {
     assert!(stderr.contains("is larger than 1048576 bytes"), "{stderr}");
 }
 
-/// The daemon ended, and systemd started it again ten times a second.
+/// The daemon ended, and systemd restarted it ten times a second.
 #[test]
 fn missing_interface_is_waited_for_and_named_and_nothing_stays_behind() {
     if !rustix::process::geteuid().is_root() {
@@ -134,7 +134,7 @@ fn missing_interface_is_waited_for_and_named_and_nothing_stays_behind() {
     assert!(!folder.path().join("run/control.sock").exists());
 }
 
-/// The check said that this file was valid, and the daemon did not start.
+/// The check accepted this file, and the daemon did not start.
 #[test]
 fn check_of_this_host_names_what_is_missing_with_its_cure() {
     let folder = tempfile::tempdir().expect("folder");
@@ -146,7 +146,7 @@ fn check_of_this_host_names_what_is_missing_with_its_cure() {
     assert_eq!(code, 0, "{stdout}{stderr}");
 }
 
-/// `journalctl -p warning` was empty: all lines had one priority, and a second time.
+/// `journalctl -p warning` was empty: all lines had the same priority, and a second timestamp.
 #[test]
 fn lines_for_the_journal_have_priorities_and_no_time() {
     let folder = tempfile::tempdir().expect("folder");

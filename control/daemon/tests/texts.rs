@@ -1,13 +1,13 @@
-//! The help of `recoded` and what it says of files, word by word: `golden`.
+//! The help of `recoded` and its messages about files, verbatim: `golden`.
 //!
-//! `RECODED_BLESS=1 cargo test -p recoded --test texts` writes them anew.
+//! `RECODED_BLESS=1 cargo test -p recoded --test texts` rewrites them.
 
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 use std::process::Command;
 
-/// Compares with a file of `tests/golden`, or writes it anew where that is asked for.
+/// Compares with a file of `tests/golden`, or rewrites it on request.
 fn assert_golden(file: &str, shown: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     if std::env::var_os("RECODED_BLESS").is_some() {
@@ -17,8 +17,8 @@ fn assert_golden(file: &str, shown: &str) {
     assert_eq!(shown, expected, "{file}");
 }
 
-/// What a command prints and ends with in a folder, through `unshare` where there is to be nothing
-/// of this host's network.
+/// Output and exit code of a command in a folder, through `unshare` if it must not see this host's
+/// network.
 fn said(folder: &Path, arguments: &str, is_alone: bool) -> String {
     let program = env!("CARGO_BIN_EXE_recoded");
     let mut command = Command::new(if is_alone { "unshare" } else { program });
@@ -45,7 +45,7 @@ next_hops = [{ link = "west", address = "10.0.1.3" }]
 upstream = { link = "west", address = "10.0.1.1" }
 "#;
 
-/// Names of files, and what is in them.
+/// Names and contents of files.
 const FILES: [(&str, &str); 7] = [
     ("right", RELAY),
     (
@@ -93,7 +93,7 @@ fn check_says_what_is_wrong_in_these_words() {
     assert_golden("check.txt", &text);
 }
 
-/// In a network namespace of its own, which has nothing but a loopback interface that is down.
+/// In a separate network namespace with only a loopback interface that is down.
 #[test]
 fn check_of_a_host_says_what_is_missing_in_these_words() {
     if !rustix::process::geteuid().is_root() {

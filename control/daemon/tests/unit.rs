@@ -1,31 +1,31 @@
-//! The unit files as systemd reads them, and examples that the package carries.
+//! Checks the unit files with systemd's tools, and the examples in the package.
 
 #![forbid(unsafe_code)]
 
 use std::process::Command;
 
-/// Those of the daemon and of the fleet agent.
+/// Units of the daemon and of the fleet agent.
 const UNITS: [&str; 2] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/recoded.service"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../agent/recoded-agent.service"),
 ];
 
-/// What the service may do at most, by systemd's measure from 0 to 10.
+/// Largest exposure of the service, by systemd's measure from 0 to 10.
 const EXPOSURE_MAX: f64 = 3.0;
 
-/// What runs after a box got another configuration.
+/// Handlers that run after a box received another configuration.
 const HANDLERS: &str = include_str!("../package/examples/ansible/roles/recoded/handlers/main.yml");
 
-/// What `recodectl reload` says.
+/// Messages of `recodectl reload`.
 const RELOAD: &str = include_str!("../../cli/src/reload.rs");
 
-/// Says why a test does not run; where all have to, it fails.
+/// Prints why a test is skipped; fails if all tests must run.
 fn skipped(reason: &str) {
     assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none_or(|all| all != "1"), "{reason}");
     println!("skipped: {reason}");
 }
 
-/// The output of `systemd-analyze`, or `None`, with the reason printed, where there is none.
+/// The output of `systemd-analyze`; `None`, with the reason printed, if it is not available.
 fn analyze(arguments: &[&str], unit: &str) -> Option<String> {
     let Ok(output) = Command::new("systemd-analyze").args(arguments).arg(unit).output() else {
         skipped("systemd-analyze is not installed");
@@ -49,16 +49,16 @@ fn units_leave_services_little() {
     }
 }
 
-/// `systemctl reload` succeeded whatever became of it: a signal has no answer.
+/// `systemctl reload` succeeded in any case: a signal has no reply.
 #[test]
 fn reload_of_the_unit_fails_where_the_file_is_refused() {
     let unit = std::fs::read_to_string(UNITS[0]).expect("the unit");
     let reload = unit.lines().find_map(|line| line.strip_prefix("ExecReload="));
-    // Ends with an exit code: `tests/netns`, suite `reload`.
+    // The command ends with an exit code: `tests/netns`, suite `reload`.
     assert_eq!(reload, Some("/usr/bin/recodectl reload"));
 }
 
-/// Beside what the process does by itself (`sandbox.rs`: no core dumps).
+/// In addition to the process's own measures (`sandbox.rs`: no core dumps).
 #[test]
 fn memory_of_the_daemon_reaches_no_disk() {
     let unit = std::fs::read_to_string(UNITS[0]).expect("the unit");
@@ -81,7 +81,7 @@ fn units_have_no_word_that_systemd_ignores() {
     }
 }
 
-/// What the examples add to the unit of the daemon.
+/// Additions to the unit of the daemon in the examples.
 #[test]
 fn examples_of_additions_to_the_unit_have_no_word_that_systemd_ignores() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/package/examples/systemd");
@@ -109,7 +109,7 @@ fn examples_of_additions_to_the_unit_have_no_word_that_systemd_ignores() {
     }
 }
 
-/// The role decides by words of `recodectl reload`, which must be those that it says.
+/// The role depends on words in the output of `recodectl reload`, which must contain them.
 #[test]
 fn ansible_role_knows_the_words_of_reload() {
     let quoted: Vec<&str> = HANDLERS.lines().filter_map(|line| line.split('\'').nth(1)).collect();
@@ -149,7 +149,7 @@ for task in tasks + handlers:
 used = {'recoded_package', 'recoded_boxes', 'recoded_confirm_seconds'}
 assert set(yaml.safe_load(open(role + 'defaults/main.yml'))) == used
 ";
-    // Where the first one of the PATH lacks the module, that of the system may have it.
+    // If the first one in PATH lacks the module, the system's may have it.
     let ends = ["python3", "/usr/bin/python3"].map(|python| {
         let output = Command::new(python).args(["-c", program, folder]).output().ok()?;
         (output.status.code() != Some(42)).then_some(output)

@@ -1,4 +1,4 @@
-//! What Linux says about this host: interfaces, addresses, routes, limits, abilities.
+//! State of this host as reported by Linux: interfaces, addresses, routes, limits, capabilities.
 
 use crate::netlink::all;
 use crate::surroundings::{self, Surroundings};
@@ -16,7 +16,7 @@ use rustix::system::uname;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-/// Routes that are looked at: a host with a table of the whole Internet has a million.
+/// Routes that are examined: a host with a full Internet table has a million.
 const ROUTES_MAX: usize = 4_000_000;
 
 /// Linux does not answer.
@@ -24,7 +24,7 @@ const ROUTES_MAX: usize = 4_000_000;
 #[error("cannot ask Linux about its interfaces ({0}): check that netlink is permitted")]
 pub struct FactsError(String);
 
-/// What is known of a host.
+/// State of a host.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Facts {
     /// Interfaces.
@@ -33,20 +33,20 @@ pub struct Facts {
     pub addresses: Vec<Address>,
     /// Routes, if they were needed.
     pub routes: Vec<Route>,
-    /// How many bytes may be locked in memory; `None`: as many as there are.
+    /// Bytes that may be locked in memory; `None` if unlimited.
     pub memlock_bytes: Option<u64>,
-    /// The same for the service of the package; `None` also where systemd has no such unit.
+    /// The same for the service of the package; `None` also if systemd has no such unit.
     pub unit_memlock_bytes: Option<u64>,
-    /// Most bytes of a socket's buffer for receiving, and for sending, that a program without
-    /// privileges gets; `None`: not known.
+    /// Largest receive and send buffers of a socket for an unprivileged program, in bytes; `None`
+    /// if unknown.
     pub socket_bytes_max: [Option<u64>; 2],
-    /// Capabilities in effect, bit by bit.
+    /// Effective capabilities, as bits.
     pub capabilities: u64,
     /// Version of Linux.
     pub linux: (u32, u32),
-    /// Whether there are AF_XDP sockets; `None`: not known without privileges.
+    /// Whether AF_XDP sockets are supported; `None` if unknown without privileges.
     pub has_af_xdp: Option<bool>,
-    /// Whether there are TUN devices.
+    /// Whether TUN devices are supported.
     pub has_tun: bool,
     /// Firewall, ports, return paths, connection tracking, offloads.
     pub surroundings: Surroundings,
@@ -57,13 +57,13 @@ pub struct Facts {
 pub struct Face {
     /// Its name.
     pub name: String,
-    /// Linux's number of it.
+    /// Its index in Linux.
     pub index: u32,
     /// Whether it carries Ethernet frames.
     pub is_ethernet: bool,
-    /// Whether it is set up.
+    /// Whether it is administratively up.
     pub is_up: bool,
-    /// Whether something is at the other end.
+    /// Whether it has a carrier.
     pub has_carrier: bool,
     /// Its MTU.
     pub mtu: u32,
@@ -71,7 +71,7 @@ pub struct Face {
     pub program: Option<u32>,
     /// Whether it is a bond.
     pub is_bond: bool,
-    /// For a macvlan, Linux's number of the interface below it.
+    /// For a macvlan, the index of the interface below it.
     pub macvlan_parent: Option<u32>,
 }
 
@@ -86,18 +86,18 @@ pub struct Address {
     pub prefix: u8,
 }
 
-/// Where packets go.
+/// A route.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// Out of this interface.
+    /// The outgoing interface.
     pub index: u32,
-    /// To these addresses.
+    /// Destination addresses.
     pub to: IpAddr,
     /// Length of their prefix.
     pub prefix: u8,
 }
 
-/// Whether two addresses begin with the same bits.
+/// Whether two addresses share a prefix.
 pub fn shares_prefix(left: IpAddr, right: IpAddr, prefix: u8) -> bool {
     let differ = match (left, right) {
         (IpAddr::V4(left), IpAddr::V4(right)) => {
@@ -110,7 +110,7 @@ pub fn shares_prefix(left: IpAddr, right: IpAddr, prefix: u8) -> bool {
     differ.leading_zeros() >= u32::from(prefix).min(bits)
 }
 
-/// Asks Linux what the rules need to know.
+/// Collects the facts that the rules need.
 pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
     let mut facts = with_handle(async |handle| interfaces(plan, &handle).await)?;
     facts.memlock_bytes = getrlimit(Resource::Memlock).current;
@@ -124,7 +124,7 @@ pub fn ask(plan: &Plan) -> Result<Facts, FactsError> {
     Ok(facts)
 }
 
-/// Asks Linux by netlink, with an executor of its own.
+/// Queries Linux over netlink, with a separate executor.
 pub fn with_handle<T>(ask: impl AsyncFnOnce(Handle) -> Result<T, Error>) -> Result<T, FactsError> {
     let failed = |error: std::io::Error| FactsError(error.to_string());
     let executor =
@@ -159,7 +159,7 @@ async fn interfaces(plan: &Plan, handle: &Handle) -> Result<Facts, Error> {
     Ok(facts)
 }
 
-/// Whether a neighbour of a link is in no network of its interface.
+/// Whether a neighbour of a link is outside all networks of its interface.
 fn needs_routes(link: &Link, facts: &Facts) -> bool {
     let face = facts.faces.iter().find(|face| face.name == link.interface);
     let is_on = |own: &&Address| face.is_some_and(|face| face.index == own.index);
@@ -170,7 +170,7 @@ fn needs_routes(link: &Link, facts: &Facts) -> bool {
     !link.neighbours.iter().all(is_near)
 }
 
-/// What a message says of an interface.
+/// The interface in a message.
 pub fn face(message: &LinkMessage) -> Option<Face> {
     let kind = message.header.link_layer_type;
     let flags = message.header.flags;
@@ -210,7 +210,7 @@ fn program(attributes: &[LinkXdp]) -> Option<u32> {
     })
 }
 
-/// What a message says of an address.
+/// The address in a message.
 pub fn address(message: &AddressMessage) -> Option<Address> {
     let find = |local: bool| {
         message.attributes.iter().find_map(|attribute| match attribute {
@@ -219,7 +219,7 @@ pub fn address(message: &AddressMessage) -> Option<Address> {
             _ => None,
         })
     };
-    // Between two points, `Address` is the other one's.
+    // On a point-to-point link, `Address` is the peer's.
     let address = find(true).or_else(|| find(false))?;
     Some(Address { index: message.header.index, address, prefix: message.header.prefix_len })
 }
@@ -240,7 +240,7 @@ fn routes_of(message: &RouteMessage) -> Vec<Route> {
             _ => {}
         }
     }
-    // The default route has no destination, and between two points no gateway either.
+    // The default route has no destination, and on a point-to-point link no gateway either.
     let any = match message.header.address_family {
         AddressFamily::Inet6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         _ => Ipv4Addr::UNSPECIFIED.into(),
@@ -255,7 +255,7 @@ fn capabilities() -> u64 {
     line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Major and minor number of Linux; zeros where it does not say.
+/// Major and minor number of Linux; zeros if unknown.
 fn version() -> (u32, u32) {
     let name = uname();
     let release = name.release().to_string_lossy();
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A network of another interface does not make it known.
+    /// A network of another interface does not count.
     #[test]
     fn routes_are_asked_for_where_a_neighbour_is_in_no_network_of_its_own_interface() {
         let face = |name: &str, index| Face { name: name.into(), index, ..Face::default() };

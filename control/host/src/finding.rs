@@ -1,16 +1,16 @@
-//! A finding: its cause, its cure, and the command that applies it.
+//! A finding: its cause, its cure, and the command that applies the cure.
 
-/// How bad it is.
+/// Severity.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// It works, worse than it could, or cannot be known.
+    /// It works with restrictions, or its state is unknown.
     Warning,
     /// Packets do not flow, or the daemon does not start.
     Error,
 }
 
 impl Level {
-    /// How it is written.
+    /// The name as written.
     pub const fn name(self) -> &'static str {
         match self {
             Level::Warning => "warning",
@@ -19,18 +19,18 @@ impl Level {
     }
 }
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub level: Level,
-    /// What it is about, such as `link west`.
+    /// The subject, such as `link west`.
     pub subject: String,
-    /// What is wrong.
+    /// The cause.
     pub cause: String,
-    /// What to do about it.
+    /// The fix.
     pub cure: String,
-    /// The command that does it, word by word; none where that is not for a program to decide.
+    /// The command that applies it, as words; empty if a program should not decide it.
     pub mend: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub fn warning(subject: String, cause: String, cure: String) -> Finding {
     Finding { level: Level::Warning, subject, cause, cure, mend: Vec::new() }
 }
 
-/// The same, with the command that mends it.
+/// Adds the command that fixes it.
 pub fn by(finding: Finding, command: &str) -> Finding {
     Finding { mend: command.split(' ').map(str::to_owned).collect(), ..finding }
 }

@@ -1,4 +1,4 @@
-//! Firewall rules of this host, and whether they let a UDP packet of a link pass.
+//! Firewall rules of this host, and whether they pass a UDP packet of a link.
 //!
 //! ```text
 //!  nft -j list ruleset ─────> nft ──┐
@@ -6,8 +6,8 @@
 //!  iptables-legacy-save ─> iptables ┘
 //! ```
 //!
-//! A match that is not understood may be true or false: a packet is reported as dropped only where
-//! no such match could have accepted it.
+//! A match that is not understood may be true or false: a packet is reported as dropped only if no
+//! such match could have accepted it.
 
 use crate::shares_prefix;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ pub mod iptables;
 
 pub mod nft;
 
-/// Chains that jump to each other in a circle are refused by Linux; deeper ones than this, too.
+/// Nesting limit. Linux refuses chains that jump in a loop, and deeper nesting than this.
 const DEPTH_MAX: usize = 16;
 
 /// A chain of rules.
@@ -26,32 +26,32 @@ pub struct Chain {
     pub table: String,
     /// Its name.
     pub name: String,
-    /// Where packets enter it; none where only other chains lead to it.
+    /// Hook at which packets enter it; none if only other chains lead to it.
     pub hook: Option<Hook>,
-    /// Chains of a hook run in this order.
+    /// Order of chains at a hook.
     pub priority: i64,
-    /// Whether packets that no rule decides about are dropped.
+    /// Whether its default policy is to drop.
     pub drops: bool,
     /// Families of packets that pass it: IPv4, IPv6.
     pub families: [bool; 2],
-    /// Who has the rules.
+    /// The program that owns the rules.
     pub owner: Owner,
     /// Its rules.
     pub rules: Vec<Rule>,
 }
 
-/// Where packets enter a chain.
+/// Hooks at which packets enter a chain.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Hook {
     /// Packets to this host.
     Input,
     /// Packets from this host.
     Output,
-    /// All packets that arrive, before it is known where they go.
+    /// All arriving packets, before routing.
     Prerouting,
 }
 
-/// The program whose rules they are.
+/// The program that owns the rules.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Owner {
     /// nft.
@@ -61,32 +61,32 @@ pub enum Owner {
     Iptables,
 }
 
-/// A rule: where all matches are true, its verdict holds.
+/// A rule: its verdict applies if all matches are true.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Rule {
     /// All of them.
     pub matches: Vec<Match>,
-    /// What happens.
+    /// The action.
     pub verdict: Verdict,
 }
 
-/// What a rule does with a packet.
+/// Action of a rule.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Verdict {
-    /// Nothing, such as counting.
+    /// No decision, such as counting.
     #[default]
     Continue,
     /// The packet passes this chain.
     Accept,
     /// It is dropped or refused.
     Drop,
-    /// It goes elsewhere: another address or port.
+    /// It is redirected to another address or port.
     Divert,
-    /// The rules of another chain, and those after this one unless they decide.
+    /// Evaluates the rules of another chain, then those after this one unless they decide.
     Jump(String),
-    /// The rules of another chain, and none after this one.
+    /// Evaluates the rules of another chain, and none after this one.
     Goto(String),
-    /// No more rules of this chain.
+    /// Leaves this chain.
     Return,
     /// Not understood.
     Unknown,
@@ -106,34 +106,34 @@ pub enum Match {
 /// A property of a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Field {
-    /// Interface that it came in by.
+    /// Incoming interface.
     In,
-    /// Interface that it leaves by.
+    /// Outgoing interface.
     Out,
     /// Protocol above IP.
     Protocol,
     /// IPv4 or IPv6.
     Family,
-    /// UDP port that it comes from.
+    /// UDP source port.
     SourcePort,
-    /// UDP port that it goes to.
+    /// UDP destination port.
     Port,
-    /// Address that it comes from.
+    /// Source address.
     Source,
-    /// Address that it goes to.
+    /// Destination address.
     Destination,
-    /// State of its connection.
+    /// Connection tracking state.
     State,
 }
 
 /// A value of a condition.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// A name, or its beginning where it ends with `*`.
+    /// A name, or a prefix if it ends with `*`.
     Text(String),
     /// A number, or a range.
     Range(u64, u64),
-    /// Addresses that begin with the same bits.
+    /// Addresses with the same prefix.
     Prefix(IpAddr, u8),
     /// Not understood.
     Unknown,
@@ -146,28 +146,28 @@ pub struct Packet<'a> {
     pub interface: &'a str,
     /// The neighbour.
     pub neighbour: IpAddr,
-    /// Our address, where it is known.
+    /// The local address, if known.
     pub local: Option<IpAddr>,
-    /// The port of both.
+    /// The port of both ends.
     pub port: u16,
     /// Whether Linux has seen packets of the other direction.
     pub is_established: bool,
-    /// Where it enters the rules.
+    /// Hook at which it enters the rules.
     pub hook: Hook,
 }
 
-/// What becomes of a packet.
+/// Outcome for a packet.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Decision<'a> {
     /// It passes, or may.
     Passes,
     /// This chain drops it.
     Dropped(&'a Chain),
-    /// This chain sends it elsewhere.
+    /// This chain redirects it.
     Diverted(&'a Chain),
 }
 
-/// What becomes of a packet in all chains of its hook.
+/// Outcome for a packet in all chains of its hook.
 pub fn decide<'a>(chains: &'a [Chain], packet: &Packet) -> Decision<'a> {
     let family = usize::from(packet.neighbour.is_ipv6());
     let is_entered = |chain: &&Chain| chain.hook == Some(packet.hook) && chain.families[family];
@@ -221,7 +221,7 @@ fn outcome(chains: &[Chain], chain: &Chain, packet: &Packet, depth: usize) -> Ou
         };
         match found {
             found if is_certain => return found,
-            // Perhaps it is accepted here.
+            // It may be accepted here.
             Outcome::Accepted | Outcome::Unknown => return Outcome::Unknown,
             _ => {}
         }
@@ -229,7 +229,7 @@ fn outcome(chains: &[Chain], chain: &Chain, packet: &Packet, depth: usize) -> Ou
     Outcome::Undecided
 }
 
-/// Whether the rule is certain to apply; `None` where it certainly does not.
+/// Whether the rule certainly applies; `None` if it certainly does not.
 fn applies(rule: &Rule, packet: &Packet) -> Option<bool> {
     let mut is_certain = true;
     for one in &rule.matches {
@@ -243,7 +243,7 @@ fn applies(rule: &Rule, packet: &Packet) -> Option<bool> {
 }
 
 impl Match {
-    /// Whether it is true of a packet; `None` where that is not known.
+    /// Whether it is true of a packet; `None` if unknown.
     fn holds(&self, packet: &Packet) -> Option<bool> {
         match self {
             Match::Is(field, values) => any(*field, values, packet),
@@ -285,7 +285,7 @@ impl Value {
             (Field::State, Value::Text(name)) => Some(match name.as_str() {
                 "new" => !packet.is_established,
                 "established" => packet.is_established,
-                // What is exempt from tracking is neither; we do not look at the raw table.
+                // Untracked packets are neither; the raw table is not examined.
                 "untracked" => return None,
                 _ => false,
             }),

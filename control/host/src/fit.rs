@@ -1,5 +1,5 @@
-//! Rules about a host's surroundings: whether firewall, port, routes and tunnels leave packets of
-//! links alone.
+//! Rules about a host's surroundings: whether firewall, port, routes and tunnels interfere with
+//! packets of links.
 
 use crate::facts::{Facts, shares_prefix};
 use crate::finding::{by, error, warning};
@@ -8,13 +8,13 @@ use crate::{Face, Finding, Level, Link, Network, Plan, Sockets};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// A table of connections that is fuller than this many per cent drops new ones in a burst.
+/// Threshold in percent: a fuller connection table drops new connections in a burst.
 const TRACKING_PERCENT_MAX: u64 = 90;
 
-/// Name of the process that has the ports of links.
+/// Name of the process that owns the ports of links.
 const DATAPLANE_PROCESS: &str = "recoded-dp";
 
-/// `rp_filter` that drops packets whose answers would take another interface.
+/// `rp_filter` value that drops packets whose replies would take another interface.
 const STRICT: u8 = 1;
 
 pub fn judge(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
@@ -33,8 +33,8 @@ pub fn judge(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
     tracking(plan, facts, findings);
 }
 
-/// As bad as it is for a link of UDP sockets. One that may have AF_XDP sockets, which are below
-/// Linux's own network stack, may not notice.
+/// Severity for a link with UDP sockets. AF_XDP sockets bypass Linux's network stack, so a link
+/// that may have them may not be affected.
 fn level_of(link: &Link) -> Level {
     if link.sockets == Sockets::Udp { Level::Error } else { Level::Warning }
 }
@@ -56,7 +56,7 @@ fn port(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
         format!("{who} has UDP port {port} of {}", holder.address),
         format!("{cure}, or set another port in [daemon] on every box"),
     );
-    // A daemon by another control socket: it may be the one that this configuration is for.
+    // A daemon with another control socket: it may be the one for this configuration.
     let is_daemon = holder.process.as_ref().is_some_and(|(name, _)| name == DATAPLANE_PROCESS);
     let level = if is_daemon { Level::Warning } else { level_of(link) };
     findings.push(Finding { level, ..found });
@@ -78,7 +78,7 @@ fn firewall(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>
             let new = decide(chains, &packet(hook, false));
             let old = decide(chains, &packet(hook, true));
             let Some(found) = verdict(link, &packet(hook, false), &new, &old) else { continue };
-            // One rule drops packets of all neighbours, as a rule.
+            // One rule usually drops packets of all neighbours.
             if named.insert(found.cause.replace(&neighbour.to_string(), "")) {
                 findings.push(found);
             }
@@ -86,7 +86,7 @@ fn firewall(plan: &Plan, facts: &Facts, link: &Link, findings: &mut Vec<Finding>
     }
 }
 
-/// By what becomes of a packet that Linux has seen nothing of before, and of a later one.
+/// Judges the outcome for a packet of a new flow, and for a later one.
 fn verdict(link: &Link, packet: &Packet, new: &Decision, old: &Decision) -> Option<Finding> {
     let (port, interface, neighbour) = (packet.port, packet.interface, packet.neighbour);
     let (Decision::Dropped(chain) | Decision::Diverted(chain)) = new else { return None };
@@ -110,7 +110,7 @@ fn verdict(link: &Link, packet: &Packet, new: &Decision, old: &Decision) -> Opti
     Some(Finding { level, ..error(subject, cause, opening(chain, packet)) })
 }
 
-/// The command that lets packets pass.
+/// The command that allows packets.
 fn opening(chain: &Chain, packet: &Packet) -> String {
     let (port, table, name) = (packet.port, &chain.table, &chain.name);
     let is_ufw = chain.rules.iter().any(|rule| {
@@ -150,7 +150,8 @@ fn rp_filter(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
             && Some(path.local) == link.local
             && path.index != face.index
     });
-    // The routes of a VRF are not those that were asked for: then the way is none of another link.
+    // The routes of a VRF are not those that were queried: the path is then not that of another
+    // link.
     let Some((path, other)) = elsewhere.find_map(|path| {
         let other = facts.faces.iter().find(|face| face.index == path.index)?;
         Some((path, other))
@@ -176,7 +177,7 @@ fn rp_filter(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
 }
 
 /// By default Linux answers ARP on every interface for each address of the host ("ARP flux").
-/// Neighbours may then send to another interface, where neither program nor socket of the link is.
+/// Neighbours may then send to another interface, which has neither program nor socket of the link.
 fn arp(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let Some(face) = facts.faces.iter().find(|face| face.name == link.interface) else { return };
     let of = |index| facts.addresses.iter().filter(move |it| it.index == index);
@@ -207,7 +208,7 @@ fn arp(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     findings.push(by(found, command));
 }
 
-/// AF_XDP sockets get packets as they came, or what merged them is in the way.
+/// AF_XDP sockets need packets as received, so offloads that merge packets interfere.
 fn merging(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     let Some(on) = facts.surroundings.merging.get(&link.interface) else { return };
     for option in on {
@@ -225,7 +226,7 @@ fn merging(facts: &Facts, link: &Link, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Packets to a neighbour inside a tunnel's network would be sent into the tunnel.
+/// Packets to a neighbour inside a tunnel's network would be routed into the tunnel.
 fn overlap(facts: &Facts, link: &Link, network: &Network, findings: &mut Vec<Finding>) {
     let Network { tunnel, address, prefix } = network;
     let is_link_local = |address: &IpAddr| match address {

@@ -1,6 +1,6 @@
-//! What on this host keeps a configuration from working, and what to do about it.
+//! Detects conditions on this host that prevent a configuration from working, and suggests fixes.
 //!
-//! Place: beside the packet path. `recoded --check` and `recodectl doctor` ask; nothing is changed.
+//! Place: off the packet path, called by `recoded --check` and `recodectl doctor`. Changes nothing.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,7 @@ pub use surroundings::{Holder, ReturnPath, Surroundings, Tracking};
 
 use std::net::IpAddr;
 
-/// What a configuration needs of its host.
+/// Requirements of a configuration on its host.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
     /// Links.
@@ -39,19 +39,19 @@ pub struct Plan {
     pub tunnels: Vec<String>,
     /// Addresses of tunnels.
     pub networks: Vec<Network>,
-    /// UDP port of coded packets, where it is known.
+    /// UDP port of coded packets, if known.
     pub port: Option<u16>,
     /// Bytes of packet buffers, which are locked in memory.
     pub locked_bytes: u64,
-    /// Bytes that each buffer of a UDP socket is asked to have, where it is known.
+    /// Requested buffer size of each UDP socket in bytes, if known.
     pub socket_bytes: Option<u64>,
-    /// The longest IP packet that is received, where it is known.
+    /// The longest IP packet received, if known.
     pub packet_bytes_max: Option<u32>,
-    /// Whether a daemon runs by this configuration: then its tunnels and programs are there.
+    /// Whether a daemon runs with this configuration: its tunnels and programs then exist.
     pub is_running: bool,
 }
 
-/// An address of a tunnel, with the network that is reached through it.
+/// An address of a tunnel, with the network reachable through it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
     /// Name of the tunnel.
@@ -69,31 +69,31 @@ pub struct Link {
     pub name: String,
     /// The interface.
     pub interface: String,
-    /// Our address on it.
+    /// The local address on it.
     pub local: Option<IpAddr>,
     /// Next hops and upstream nodes.
     pub neighbours: Vec<IpAddr>,
-    /// What carries its packets.
+    /// Socket type that carries its packets.
     pub sockets: Sockets,
 }
 
-/// What carries the packets of a link.
+/// Socket types of a link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Sockets {
     /// AF_XDP sockets.
     Xdp,
-    /// UDP sockets: nothing of XDP is needed.
+    /// UDP sockets: no XDP support needed.
     Udp,
-    /// AF_XDP sockets if they can be had, and UDP sockets if not.
+    /// AF_XDP sockets if available, otherwise UDP sockets.
     #[default]
     Either,
 }
 
-/// Looks at this host, in the network namespace of the calling thread.
+/// Checks this host, in the network namespace of the calling thread.
 ///
 /// # Errors
 ///
-/// Linux does not answer questions about its interfaces.
+/// Linux does not answer queries about its interfaces.
 pub fn check(plan: &Plan) -> Result<Vec<Finding>, FactsError> {
     let links = own::with_own_addresses(&plan.links, &own_addresses()?);
     let plan = Plan { links, ..plan.clone() };

@@ -4,7 +4,7 @@ use futures_util::stream::{Stream, StreamExt};
 use rtnetlink::Error;
 use std::pin::pin;
 
-/// The answers to a request, as many as are wanted.
+/// Collects the answers to a request, up to a limit.
 pub async fn all<T>(
     answers: impl Stream<Item = Result<T, Error>>,
     most: usize,

@@ -1,4 +1,4 @@
-//! Addresses of this host's interfaces from which Linux sends by itself.
+//! Addresses of this host's interfaces that Linux uses as source addresses.
 
 use crate::Link;
 use crate::facts::{self, FactsError, shares_prefix};
@@ -11,18 +11,18 @@ use std::net::IpAddr;
 /// Interfaces by name, each with its addresses and the lengths of their prefixes.
 pub type OwnAddresses = BTreeMap<String, Vec<(IpAddr, u8)>>;
 
-/// What Linux does not send from unless it is told to: the second address of an IPv4 subnet, a
-/// temporary IPv6 address (the same bit), one that is about to go, one that another host has.
+/// Addresses that Linux does not use by default: the second address of an IPv4 subnet, a temporary
+/// IPv6 address (the same bit), a deprecated one, and a duplicate.
 const PASSED_OVER: AddressHeaderFlags = AddressHeaderFlags::Secondary
     .union(AddressHeaderFlags::Deprecated)
     .union(AddressHeaderFlags::Dadfailed);
 
-/// Every interface in the network namespace of the calling thread, and its addresses but for those
-/// that Linux passes over when it chooses one to send from.
+/// Every interface in the network namespace of the calling thread, and its addresses except those
+/// that source address selection ignores.
 ///
 /// # Errors
 ///
-/// Linux does not answer questions about its interfaces.
+/// Linux does not answer queries about its interfaces.
 pub fn own_addresses() -> Result<OwnAddresses, FactsError> {
     facts::with_handle(async |handle| look(&handle).await)
 }
@@ -42,8 +42,8 @@ async fn look(handle: &Handle) -> Result<OwnAddresses, Error> {
     Ok(found)
 }
 
-/// The links with the addresses that Linux sends from, where the configuration writes none: one in
-/// the network of a neighbour, else the first of the family of the first neighbour.
+/// The links with Linux's source addresses where the configuration has none: one in the network of
+/// a neighbour, otherwise the first of the family of the first neighbour.
 pub(crate) fn with_own_addresses(links: &[Link], own: &OwnAddresses) -> Vec<Link> {
     let derived = |link: &Link| {
         let is_ipv4 = link.neighbours.first().is_none_or(IpAddr::is_ipv4);

@@ -1,17 +1,17 @@
-//! From a plan and what is known of the host to findings.
+//! Derives findings from a plan and the facts about the host.
 
 use crate::facts::{Face, Facts, shares_prefix};
 use crate::finding::{by, error, warning};
 use crate::{Finding, Link, Plan, Sockets, fit, unit};
 use std::net::IpAddr;
 
-/// The oldest Linux with all system calls that the daemon makes.
+/// The oldest Linux with all system calls of the daemon.
 const LINUX_MIN: (u32, u32) = (5, 4);
 
-/// The oldest Linux whose XDP has all features that links with AF_XDP sockets use.
+/// The oldest Linux with all XDP features that links with AF_XDP sockets use.
 const LINUX_MIN_XDP: (u32, u32) = (5, 10);
 
-/// Bits of capabilities, as capability.h has them.
+/// Bits of capabilities, as in capability.h.
 const NET_ADMIN: u32 = 12;
 const NET_RAW: u32 = 13;
 const IPC_LOCK: u32 = 14;
@@ -20,7 +20,7 @@ const SYS_RESOURCE: u32 = 24;
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;
 
-/// All that is wrong, errors first.
+/// All findings, errors first.
 pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     host(plan, facts, &mut findings);
@@ -41,7 +41,7 @@ pub fn judge(plan: &Plan, facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// A finding where Linux is too old for all links, or for those with AF_XDP sockets.
+/// A finding if Linux is too old for all links, or for those with AF_XDP sockets.
 fn old_linux(version: (u32, u32), needs_xdp: bool) -> Option<Finding> {
     let (major, minor) = version;
     let is_known = version != (0, 0);
@@ -75,7 +75,7 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
         ("CAP_NET_ADMIN", has(NET_ADMIN) || !needs_xdp && plan.tunnels.is_empty()),
         ("CAP_NET_RAW", has(NET_RAW) || !needs_xdp),
         ("CAP_BPF", has(BPF) || has(SYS_ADMIN) || !needs_xdp),
-        // The verifier takes no sums of pointers into packets without.
+        // Without it, the verifier rejects pointer arithmetic on packets.
         ("CAP_PERFMON", has(PERFMON) || has(SYS_ADMIN) || !needs_xdp),
     ];
     let missing = wanted.into_iter().filter(|(_, has)| !has).map(|(name, _)| name);
@@ -124,7 +124,7 @@ fn host(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Buffers of UDP sockets, which a program with CAP_NET_ADMIN gets whatever the limits are.
+/// Buffers of UDP sockets; a program with CAP_NET_ADMIN may exceed the limits.
 fn socket_buffers(plan: &Plan, facts: &Facts, findings: &mut Vec<Finding>) {
     let Some(wanted) = plan.socket_bytes else { return };
     let limits = ["net.core.rmem_max", "net.core.wmem_max"].into_iter().zip(facts.socket_bytes_max);
@@ -260,8 +260,8 @@ fn neighbour(
     let is_on_link = own.clone().any(|own| shares_prefix(own.address, address, own.prefix));
     let routes = facts.routes.iter().filter(|route| route.index == face.index);
     let is_routed = routes.clone().any(|route| shares_prefix(route.to, address, route.prefix));
-    // Without a route, Linux sends IPv4 packets out of the interface all the same, and there is no
-    // neighbour to be found first.
+    // Without a route, Linux still sends IPv4 packets through the interface, and no neighbour need
+    // be resolved first.
     let needs_route = face.is_ethernet || address.is_ipv6();
     if !is_on_link && !is_routed && needs_route {
         findings.push(error(
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// The only finding, which must be there and be as bad as `level`.
+    /// The only finding, which must exist with severity `level`.
     fn only(plan: &Plan, facts: &Facts, level: Level) -> String {
         let findings = judge(plan, facts);
         assert_eq!(findings.len(), 1, "{findings:?}");
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(judge(&plan(), &facts()), []);
     }
 
-    /// They bound sockets of those alone who may not exceed them.
+    /// The limits apply only to programs without CAP_NET_ADMIN.
     #[test]
     fn small_socket_buffers_are_found_for_udp_without_privileges() {
         let mut plan = plan();
@@ -394,8 +394,8 @@ mod tests {
         let mut plan = plan();
         plan.links[0].sockets = Sockets::Udp;
         assert_eq!(judge(&plan, &there), []);
-        // Its neighbour is at the other end, whether there is a route to it or not; Linux sends no
-        // IPv6 packet without one.
+        // Its neighbour is at the other end, with or without a route; Linux sends no IPv6 packet
+        // without one.
         plan.links[0].neighbours = vec![[192, 0, 2, 1].into()];
         assert_eq!(judge(&plan, &there), []);
         there.faces[0].is_ethernet = true;
@@ -460,7 +460,7 @@ mod tests {
         }
     }
 
-    /// Without AF_XDP sockets there are others, so that nothing keeps the daemon from starting.
+    /// Without AF_XDP sockets, UDP sockets are used, so nothing prevents the start.
     #[test]
     fn link_that_may_have_either_needs_nothing_of_xdp_and_hears_of_programs() {
         let mut plan = plan();

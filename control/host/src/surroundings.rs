@@ -1,4 +1,4 @@
-//! Parts of a host that packets of links meet: firewall, port, return path, connection tracking,
+//! Parts of a host that affect packets of links: firewall, port, return path, connection tracking,
 //! offloads.
 
 use crate::firewall::{Chain, iptables, nft};
@@ -15,68 +15,67 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
-/// Longest output of a program that is read; a ruleset with large sets has some megabytes.
+/// Longest program output that is read; a ruleset with large sets has some megabytes.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
-/// Offloads that merge packets below XDP, by ethtool's names and by those of its option `-K`.
+/// Offloads that merge packets below XDP, by ethtool's names and by those for its option `-K`.
 const MERGING: [(&str, &str); 2] = [("large-receive-offload", "lro"), ("rx-gro-hw", "rx-gro-hw")];
 
-/// Processes of ours.
+/// Name prefix of Recoded's processes.
 const OURS: &str = "recoded";
 
-/// What is known of them.
+/// State of the surroundings.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Surroundings {
-    /// Chains of the firewall; empty where they cannot be read.
+    /// Chains of the firewall; empty if they cannot be read.
     pub firewall: Vec<Chain>,
     /// Sockets of other programs on the port of the plan.
     pub holders: Vec<Holder>,
-    /// Interfaces that Linux would send to neighbours by, by itself.
+    /// Interfaces that Linux would choose for packets to neighbours.
     pub return_paths: Vec<ReturnPath>,
-    /// `rp_filter` in effect, by interface.
+    /// Effective `rp_filter`, by interface.
     pub rp_filter: BTreeMap<String, u8>,
-    /// `arp_ignore` in effect, by interface.
+    /// Effective `arp_ignore`, by interface.
     pub arp_ignore: BTreeMap<String, u8>,
-    /// Connection tracking, where it is loaded.
+    /// Connection tracking, if it is loaded.
     pub tracking: Option<Tracking>,
-    /// Offloads that are on and merge packets below XDP, by interface: names as `ethtool -K` has
-    /// them.
+    /// Active offloads that merge packets below XDP, by interface: names as for `ethtool -K`.
     pub merging: BTreeMap<String, Vec<&'static str>>,
 }
 
 /// A socket of another program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// The link that it is in the way of.
+    /// The link that it conflicts with.
     pub link: String,
-    /// The address that it has.
+    /// Its address.
     pub address: IpAddr,
-    /// The process, if it may be looked at: name and number.
+    /// The process, if visible: name and process id.
     pub process: Option<(String, u32)>,
 }
 
-/// Where Linux sends packets to a neighbour when nothing names an interface.
+/// The interface that Linux chooses for packets to a neighbour.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReturnPath {
     /// The neighbour.
     pub neighbour: IpAddr,
-    /// Our address on the link.
+    /// The local address on the link.
     pub local: IpAddr,
     /// The interface.
     pub index: u32,
 }
 
-/// Connections that Linux keeps track of.
+/// Usage of the connection tracking table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Tracking {
-    /// Now.
+    /// Present entries.
     pub count: u64,
-    /// At most.
+    /// Maximum.
     pub max: u64,
 }
 
 impl Surroundings {
-    /// Looks at all but return paths.
+    /// Examines all but return paths.
     pub(crate) fn look(&mut self, plan: &Plan, faces: &[Face]) {
         let may_be_udp = plan.links.iter().any(|link| link.sockets != Sockets::Xdp);
         if may_be_udp {
@@ -99,7 +98,7 @@ impl Surroundings {
     }
 }
 
-/// Asks Linux for its way to each neighbour, from our address.
+/// Queries Linux's route to each neighbour, from the local address.
 pub async fn return_paths(plan: &Plan, handle: &Handle) -> Vec<ReturnPath> {
     let mut found = Vec::new();
     for link in &plan.links {
@@ -116,7 +115,7 @@ pub async fn return_paths(plan: &Plan, handle: &Handle) -> Vec<ReturnPath> {
                     .build(),
                 _ => continue,
             };
-            // No route is no finding of this kind.
+            // A missing route is another finding.
             let answers = crate::netlink::all(handle.route().get(message).execute(), 1).await;
             let attributes = answers.into_iter().flatten().flat_map(|route| route.attributes);
             let index = attributes.into_iter().find_map(|attribute| match attribute {
@@ -129,9 +128,10 @@ pub async fn return_paths(plan: &Plan, handle: &Handle) -> Vec<ReturnPath> {
     found
 }
 
-/// A setting of which the stricter of the interface's own and that of all counts (ip-sysctl.rst).
+/// A setting whose effective value is the stricter of the interface's and the global one
+/// (ip-sysctl.rst).
 fn strictest(setting: &str, interface: &str) -> Option<u8> {
-    // A name of an interface has no slash; with one it would be another file.
+    // An interface name has no slash; with one, the path would name another file.
     let is_name = !interface.contains('/');
     let read = |of: &str| {
         let path = format!("/proc/sys/net/ipv4/conf/{of}/{setting}");
@@ -164,14 +164,14 @@ fn merging(interface: &str) -> Vec<&'static str> {
     MERGING.iter().filter(|(name, _)| is_on(name)).map(|(_, option)| *option).collect()
 }
 
-/// What a program prints; nothing where there is none, or where it is not permitted.
+/// Output of a program; empty if it is missing or not permitted.
 fn output(program: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
     let Ok(mut child) = command.spawn() else { return String::new() };
     let mut text = Vec::new();
     if let Some(out) = child.stdout.take() {
-        // Half of a list is none.
+        // A truncated list is useless.
         let is_read = out.take(OUTPUT_BYTES_MAX).read_to_end(&mut text).is_ok();
         if !is_read || text.len() as u64 == OUTPUT_BYTES_MAX {
             text.clear();
@@ -182,7 +182,7 @@ fn output(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// Sockets in the way of a link. Before the daemon runs Linux is asked for a socket like the
+/// Sockets that conflict with a link. Before the daemon runs, this tries to open a socket like the
 /// daemon's; the table of sockets names the program.
 fn holders(plan: &Plan) -> Vec<Holder> {
     let Some(port) = plan.port else { return Vec::new() };
@@ -197,7 +197,7 @@ fn holders(plan: &Plan) -> Vec<Holder> {
         let sockets = all.get_or_insert_with(|| sockets_on(port));
         let mut others = sockets.iter().filter(|socket| socket.is_in_the_way(local));
         let other = if plan.is_running {
-            // Those that cannot be looked at may be ours.
+            // Invisible processes may be Recoded's.
             others.find(|socket| socket.name().is_some_and(|name| !name.starts_with(OURS)))
         } else {
             others.next()
@@ -213,7 +213,7 @@ fn holders(plan: &Plan) -> Vec<Holder> {
     found
 }
 
-/// Whether Linux refuses a socket like the daemon's since another has the port.
+/// Whether Linux refuses a socket like the daemon's because the port is in use.
 fn is_taken(interface: &str, local: SocketAddr) -> bool {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let Ok(fd) = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None) else {
@@ -253,7 +253,7 @@ fn sockets_on(port: u16) -> Vec<UdpSocket> {
     sockets
 }
 
-/// A line of `/proc/net/udp`, where its socket has this port (proc_net_udp(5)).
+/// Parses a line of `/proc/net/udp` if its socket has this port (proc_net_udp(5)).
 fn socket(line: &str, port: u16) -> Option<UdpSocket> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (address, of) = words.get(1)?.split_once(':')?;
@@ -273,7 +273,7 @@ fn socket(line: &str, port: u16) -> Option<UdpSocket> {
     Some(UdpSocket { address, inode: words.get(9)?.parse().ok()?, process: None })
 }
 
-/// Finds the processes that have sockets open, as far as this user may see.
+/// Finds the processes that own the sockets, as far as visible to this user.
 fn name(sockets: &mut [UdpSocket]) {
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {

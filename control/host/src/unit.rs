@@ -1,18 +1,18 @@
-//! What systemd lets the service of the package lock in memory: that of the one who asks says
-//! nothing of it.
+//! Memory locking limit of the package's service under systemd; the caller's own limit is
+//! unrelated.
 
 use std::process::Command;
 
 /// The unit of the package.
 pub const UNIT: &str = "recoded.service";
 
-/// A drop-in of ours, which comes after those of the package and in order of names.
+/// A drop-in of Recoded, which follows those of the package in order of names.
 const DROP_IN: &str = "/etc/systemd/system/recoded.service.d/memlock.conf";
 
-/// Capabilities with which there is no limit, as systemd writes them.
+/// Capabilities that lift the limit, as systemd writes them.
 const UNBOUNDED: [&str; 2] = ["cap_ipc_lock", "cap_sys_resource"];
 
-/// Bytes that the service may lock in memory; `None` where there is no limit, no such unit, or no
+/// Bytes that the service may lock in memory; `None` if there is no limit, no such unit, or no
 /// systemd.
 pub fn memlock_bytes() -> Option<u64> {
     let properties = "--property=LoadState,LimitMEMLOCK,CapabilityBoundingSet";
@@ -20,7 +20,7 @@ pub fn memlock_bytes() -> Option<u64> {
     limit(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The limit in what systemd says of the unit.
+/// Parses the limit from systemd's properties of the unit.
 fn limit(said: &str) -> Option<u64> {
     let value = |key| said.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let capabilities = value("CapabilityBoundingSet").unwrap_or_default();
@@ -29,7 +29,7 @@ fn limit(said: &str) -> Option<u64> {
     value("LimitMEMLOCK")?.parse().ok().filter(|_| is_there && is_bounded)
 }
 
-/// The command that takes the limit away, from the next start on.
+/// The command that removes the limit, from the next start on.
 pub fn mend() -> Vec<String> {
     let folder = DROP_IN.rsplit_once('/').map_or("", |(folder, _)| folder);
     let script = format!(
@@ -53,7 +53,7 @@ mod tests {
         let packaged = "cap_net_admin cap_net_raw cap_bpf";
         assert_eq!(limit(&said("8388608", "loaded", packaged)), Some(8 << 20));
         assert_eq!(limit(&said("infinity", "loaded", packaged)), None);
-        // What systemd says of a unit that it does not know.
+        // Properties that systemd reports for an unknown unit.
         assert_eq!(limit(&said("8388608", "not-found", packaged)), None);
         assert_eq!(limit(&said("8388608", "loaded", "cap_net_admin cap_ipc_lock")), None);
         assert_eq!(limit(""), None);

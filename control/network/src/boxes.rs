@@ -1,4 +1,4 @@
-//! What one node needs of the network: its links, tunnels, neighbours and flows.
+//! One node's part of the network: its links, tunnels, neighbours and flows.
 //!
 //! ```text
 //!  [[link]] ends of a node, one per interface -> link       name: that of the interface
@@ -21,7 +21,7 @@ pub(crate) struct BoxLink<'a> {
     pub link: &'a Link,
 }
 
-/// A node beside another, as that one knows it.
+/// An adjacent node, as this one knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct BoxHop<'a> {
     pub link: String,
@@ -39,21 +39,21 @@ pub(crate) struct BoxFlow<'a> {
     pub tunnel: Option<String>,
     pub upstreams: Vec<BoxHop<'a>>,
     pub next_hops: Vec<BoxHop<'a>>,
-    /// Whether its next hops are paths to one receiver, and nothing else is written.
+    /// Whether its next hops are paths to one receiver, and `spread` is not written.
     pub is_sum: bool,
-    /// Whether a copy goes over each path to one receiver, for the least delay, and nothing else is
-    /// written.
+    /// Whether a copy is sent over each path to one receiver, for the least delay, and no other
+    /// profile or code is written.
     pub is_copied: bool,
     pub edge: Option<PublicKey>,
-    /// Of a source: its sinks, where there are several.
+    /// Source: its sinks, if there are several.
     pub sinks: Vec<PublicKey>,
-    /// Of a sink: whether it is one of several.
+    /// Sink: whether it is one of several.
     pub is_in_group: bool,
-    /// Whether its sink can say nothing to its source.
+    /// Whether its sink cannot send to its source.
     pub is_one_way: bool,
-    /// Of a source: those that verify its symbols on the way.
+    /// Source: relays that verify its symbols.
     pub relays: Vec<PublicKey>,
-    /// Of a relay.
+    /// Relay: the source.
     pub source: Option<PublicKey>,
     pub extras: Vec<&'a Extra>,
     pub path: &'a Path,
@@ -67,7 +67,7 @@ pub(crate) struct BoxTunnel<'a> {
     pub path: &'a Path,
 }
 
-/// What a node needs.
+/// The configuration that a node needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Needs<'a> {
     pub daemon: Vec<&'a Extra>,
@@ -77,7 +77,7 @@ pub(crate) struct Needs<'a> {
     pub flows: Vec<BoxFlow<'a>>,
 }
 
-/// What node `node` needs.
+/// Derives the configuration of node `node`.
 pub(crate) fn of(network: &Network, node: usize) -> Needs<'_> {
     let links = box_links(network, node);
     let tunnels = tunnels(network, node);
@@ -172,8 +172,8 @@ fn flow<'a>(
     let has_tags = network.auth == Auth::Full && is_one;
     let key = |node: usize| network.nodes[node].key;
     let source = ways.first().and_then(|way| way.first());
-    // Relays copy for several receivers, whatever the source does; some keys are for those where
-    // branches meet.
+    // Relays copy to several receivers, regardless of the source; some keys apply only where
+    // branches merge.
     let is_for = |key: &str| match (key, role) {
         ("spread", Role::Relay) => is_one,
         ("onward_share" | "recoding", Role::Relay) => path.ways.len() == 1 || before.len() > 1,
@@ -185,7 +185,7 @@ fn flow<'a>(
     let written = |key: &str| path.flow_extras.iter().find(|extra| extra.key == key);
     let is_spread = written("spread").is_some();
     let is_every = written("spread").is_some_and(|extra| extra.value.as_str() == Some("every"));
-    // What makes it a code without profiles.
+    // Keys that select a code without profiles.
     let others = ["stream_profile", "code", "repair", "redundancy"];
     let is_plain = others.iter().all(|key| written(key).is_none()) && !path.is_one_way(network);
     let parts = is_one && next_hops.len() > 1;
@@ -220,7 +220,7 @@ fn flow<'a>(
     })
 }
 
-/// The neighbours among `nodes`, over each link that `node` has to them.
+/// The neighbours among `nodes`, over each link from `node` to them.
 fn hops<'a>(
     network: &'a Network,
     node: usize,
@@ -236,7 +236,7 @@ fn hops<'a>(
     nodes.iter().flat_map(|to| over(*to)).filter_map(hop).collect()
 }
 
-/// The relays of ways, each once, in the order in which packets pass them.
+/// The relays of ways, each once, in packet order.
 fn relays(ways: &[Vec<usize>]) -> Vec<usize> {
     let mut relays = Vec::new();
     for way in ways {

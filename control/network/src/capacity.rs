@@ -1,17 +1,17 @@
-//! What a path can carry at most: the least cut between its source and a receiver.
+//! The capacity of a path: the minimum cut between its source and a receiver.
 //!
-//! The most that flows through a network is what its least cut lets pass (Ford and Fulkerson 1956);
-//! with several receivers coding brings each of them the least of their cuts at once (Ahlswede,
-//! Cai, Li and Yeung 2000). Found by augmenting along shortest ways (Edmonds and Karp 1972): at
-//! most nodes times hops rounds, whatever the capacities.
+//! The maximum flow through a network equals its minimum cut (Ford and Fulkerson 1956). With
+//! several receivers, coding achieves the smallest of their cuts for all at once (Ahlswede, Cai, Li
+//! and Yeung 2000). Computed by augmenting along shortest ways (Edmonds and Karp 1972): at most
+//! nodes times hops rounds, whatever the capacities.
 
 use crate::model::Path;
 use std::collections::VecDeque;
 
-/// What is left of a capacity by rounding.
+/// Largest capacity that counts as a rounding error.
 const NOTHING: f64 = 1e-9;
 
-/// Hops that part a source from a receiver, and what they carry together.
+/// Hops that separate a source from a receiver, and their joint capacity.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cut {
     /// Sum of their capacities.
@@ -32,8 +32,8 @@ impl Path {
         })
     }
 
-    /// The least cut between its source and a receiver, by what `capacity` says that a hop carries;
-    /// none where it does not know one.
+    /// The minimum cut between its source and a receiver, with the capacities that `capacity`
+    /// returns for hops; none if one is unknown.
     pub fn cut(
         &self,
         receiver: usize,
@@ -45,7 +45,7 @@ impl Path {
     }
 }
 
-/// The least cut between two nodes of a graph of directed hops, each with its capacity.
+/// The minimum cut between two nodes of a graph of directed hops with capacities.
 fn least_cut(hops: &[(usize, usize, f64)], source: usize, receiver: usize) -> Cut {
     let mut left: Vec<f64> = hops.iter().map(|hop| hop.2).collect();
     let mut taken = vec![0.0; hops.len()];
@@ -65,11 +65,11 @@ fn least_cut(hops: &[(usize, usize, f64)], source: usize, receiver: usize) -> Cu
     }
 }
 
-/// The step by which a node is reached: a hop, forward or back over what was sent on it, and the
-/// node before.
+/// The step that reaches a node: a hop, whether forward or back over its flow, and the previous
+/// node.
 type Step = Option<(usize, bool, usize)>;
 
-/// Nodes that more can flow to, nearest first, each with its step.
+/// Nodes reachable with residual capacity, nearest first, each with its step.
 fn reach(
     hops: &[(usize, usize, f64)],
     source: usize,
@@ -94,7 +94,7 @@ fn reach(
     reached
 }
 
-/// Sends as much more as the way to `receiver` lets pass.
+/// Augments the flow along the way to `receiver` as far as possible.
 fn augment(reached: &[(usize, Step)], receiver: usize, left: &mut [f64], taken: &mut [f64]) {
     let step = |node: usize| reached.iter().find(|(there, _)| *there == node).and_then(|it| it.1);
     let way = std::iter::successors(step(receiver), |(_, _, before)| step(*before));
@@ -114,7 +114,7 @@ fn augment(reached: &[(usize, Step)], receiver: usize, left: &mut [f64], taken: 
 mod tests {
     use super::*;
 
-    /// Capacities of all subsets of nodes that have the source and not the receiver.
+    /// The least capacity of all subsets of nodes that contain the source but not the receiver.
     fn least_of_all_cuts(hops: &[(usize, usize, f64)], nodes: usize, receiver: usize) -> f64 {
         let cuts = (0..1u32 << nodes).filter(|set| set & 1 == 1 && set >> receiver & 1 == 0);
         let carries = cuts.map(|set| {
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(least_cut(&hops, 5, 0), Cut { carries: 0.0, hops: Vec::new() });
     }
 
-    /// Against every cut there is, over drawn graphs, with hops that lead back among them.
+    /// Compares with every cut of random graphs, including hops that lead back.
     #[test]
     fn least_cut_is_the_least_of_all() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;

@@ -1,5 +1,5 @@
-//! The daemon's own parser reads the file of every node: what it would refuse is a mistake of the
-//! network.
+//! Checks the file of every node with the daemon's own parser: a file that it refuses is a mistake
+//! in the network.
 
 use crate::boxes::{self, BoxLink, Needs};
 use crate::model::{Extra, Network, Path};
@@ -8,8 +8,8 @@ use recoded::config::error::ConfigError;
 use recoded::config::{Config, budget};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Has the parser of the daemon read the file of every node. Its mistakes are told by the lines of
-/// the network that they come from, once for all nodes. Gives [`Network::windows`].
+/// Parses the file of every node with the daemon's parser. Its errors are reported once for all
+/// nodes, by the lines of the network that cause them. Returns [`Network::windows`].
 pub(crate) fn check(
     network: &Network,
     errors: &mut Vec<NetworkError>,
@@ -19,7 +19,7 @@ pub(crate) fn check(
     for (index, node) in network.nodes.iter().enumerate() {
         let needs = boxes::of(network, index);
         let text = render::render(network, index);
-        // MTUs are those of the node, so they count as the default here.
+        // MTUs depend on the node, so they count as the default here.
         let refused = match Config::parse(&node.name, &text, &|_| None) {
             Ok((_, _, config)) => {
                 configs.push(config);
@@ -41,8 +41,8 @@ pub(crate) fn check(
     if errors.is_empty() { windows(network, &configs) } else { BTreeMap::new() }
 }
 
-/// Sources whose streams would keep more packets than another node of their path has memory for,
-/// and how many that has: a hub of many boxes has less for each than a box of one.
+/// Sources whose streams would exceed the memory of another node of their path, and the packets
+/// that fit there: a hub of many boxes has less per flow than a box with one.
 fn windows(network: &Network, configs: &[Config]) -> BTreeMap<(usize, u32), usize> {
     let fits = |config: &Config| budget::window(config.base(), &config.flows);
     let most: Vec<usize> = configs.iter().map(fits).collect();
@@ -54,7 +54,7 @@ fn windows(network: &Network, configs: &[Config]) -> BTreeMap<(usize, u32), usiz
     for (node, config) in configs.iter().enumerate() {
         for flow in config.flows.iter().filter(|flow| !flow.written.stream_symbols) {
             let Some(window) = flow.window() else { continue };
-            // A path has its own number, and the next one for the way back.
+            // A path has its own number, and the return path has the next one.
             let begun = network.paths.iter().filter(|path| path.id <= flow.params.id);
             let path = begun.max_by_key(|path| path.id);
             let least = path.and_then(least_of).unwrap_or(usize::MAX);
@@ -66,8 +66,8 @@ fn windows(network: &Network, configs: &[Config]) -> BTreeMap<(usize, u32), usiz
     windows
 }
 
-/// What in the network a place in the file of a node follows from, and in which line it is: that of
-/// the key which `fault` begins with, if somebody wrote it.
+/// The part of the network that causes an entry in a node's file, and its line. If `fault` begins
+/// with a written key, that key's line.
 fn origin(
     network: &Network,
     needs: &Needs<'_>,
@@ -94,7 +94,7 @@ fn origin(
             (path.place(nodes), line(&path.tunnel_extras, path.line))
         }
         "neighbour" => {
-            // They have no names.
+            // Neighbours have no names.
             let number: usize = name.strip_prefix("number ")?.parse().ok()?;
             let node = &nodes[needs.neighbours.get(number.checked_sub(1)?)?.node];
             (format!("node {}", node.name), node.line)

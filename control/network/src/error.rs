@@ -1,25 +1,25 @@
-//! What is wrong with a network, in words that say where and how to cure it.
+//! Errors in a network, as messages that state the place and the fix.
 
 use std::fmt;
 
 /// One mistake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NetworkError {
-    /// Line in the file, 1 the first.
+    /// Line in the file, counted from 1.
     pub line: usize,
     /// The part: `node a`, `link a - b`, `path a -> c`. Empty for the file as a whole.
     pub place: String,
-    /// What is wrong there.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What can be wrong.
+/// Kinds of faults.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fault {
-    /// Not TOML at all.
+    /// Invalid TOML.
     #[error("this is not valid TOML: {message}")]
     Syntax {
-        /// The parser's words.
+        /// The parser's message.
         message: String,
     },
     /// A key that does not exist.
@@ -27,15 +27,15 @@ pub enum Fault {
     Unknown {
         /// The key.
         key: String,
-        /// What there is.
+        /// The valid keys.
         hint: String,
     },
-    /// A key that must be there and is not.
+    /// A required key is missing.
     #[error("{key} is missing: {rule}")]
     Missing {
         /// The key.
         key: &'static str,
-        /// What it must be.
+        /// The rule for its value.
         rule: String,
     },
     /// A value that breaks a rule.
@@ -53,7 +53,7 @@ pub enum Fault {
     NoNode {
         /// Its name.
         name: String,
-        /// The nodes there are.
+        /// The existing nodes.
         hint: String,
     },
     /// A link that does not join two nodes.
@@ -62,7 +62,7 @@ pub enum Fault {
          \"192.0.2.1 dev eth0\""
     )]
     Ends {
-        /// Ends that were written.
+        /// Number of ends written.
         count: usize,
     },
     /// Two links that join the same nodes.
@@ -74,19 +74,19 @@ pub enum Fault {
         /// Line of the first one.
         line: usize,
     },
-    /// Something that belongs to somebody else already.
+    /// A value that is already in use.
     #[error("{what} is taken by {owner} (line {line}): {rule}")]
     Taken {
-        /// What it is.
+        /// The value.
         what: String,
-        /// Whose it is.
+        /// Its owner.
         owner: String,
-        /// Where that is written.
+        /// Line of the owner.
         line: usize,
         /// The rule.
         rule: &'static str,
     },
-    /// Addresses of two families that have to talk to each other.
+    /// Addresses of different families for the two ends.
     #[error("{one} and {other} are not of one family: write two IPv4 or two IPv6 addresses")]
     Families {
         /// One address.
@@ -94,7 +94,7 @@ pub enum Fault {
         /// The other.
         other: String,
     },
-    /// A path over nodes without a link.
+    /// A path between nodes without a link.
     #[error(
         "{from} and {to} have no link: write [[link]] with both, or name the nodes between them in \
          via"
@@ -105,25 +105,25 @@ pub enum Fault {
         /// The next one.
         to: String,
     },
-    /// A path that comes to a node twice.
+    /// A path that visits a node twice.
     #[error("it comes to {node} twice: a path passes each node once")]
     Loop {
         /// The node.
         node: String,
     },
-    /// Ways that lead back to where they were.
+    /// Ways that form a loop.
     #[error("ways lead from {node} back to it, and packets would go in a circle: take one away")]
     Circle {
-        /// A node of the circle.
+        /// A node of the loop.
         node: String,
     },
-    /// Ways that do not fit together.
+    /// Ways that do not combine.
     #[error("these ways do not fit together: {rule}")]
     Ways {
-        /// What they must be.
+        /// The rule.
         rule: &'static str,
     },
-    /// A node that must prove who it is, and cannot.
+    /// A node that must be authenticated, and has no key.
     #[error(
         "{node} has no key: `recodectl -f {file} keys --save` has it make one and writes the \
          public part here; auth = \"none\" does without, where no other host reaches the links"
@@ -134,15 +134,15 @@ pub enum Fault {
         /// The file.
         file: String,
     },
-    /// A node that nothing leads to.
+    /// A node without a link.
     #[error("it has no link: write a [[link]] with it, or take it away")]
     Lonely,
-    /// What the daemon's own parser says about the file of a node.
+    /// An error of the daemon's parser in the file of a node.
     #[error("recoded on {node} would refuse it: {message}")]
     Refused {
         /// The node.
         node: String,
-        /// What it says.
+        /// Its message.
         message: String,
     },
 }
@@ -165,7 +165,7 @@ pub struct NetworkErrors {
 }
 
 impl NetworkErrors {
-    /// Collects the mistakes found in `file`; what was found twice is said once.
+    /// Collects the mistakes found in `file`, without duplicates.
     pub fn new(file: &str, mut errors: Vec<NetworkError>) -> NetworkErrors {
         errors.sort_by_key(|error| error.line);
         errors.dedup();

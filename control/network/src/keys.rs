@@ -1,4 +1,4 @@
-//! Public keys into the text of a network; what people wrote beside them stays.
+//! Writes public keys into the text of a network, preserving comments and formatting.
 
 use recoded_secure::PublicKey;
 use toml_edit::{DocumentMut, InlineTable, Item, Value};
@@ -14,7 +14,7 @@ pub enum KeepError {
     NoNode(String),
 }
 
-/// `text` with these keys of nodes.
+/// Returns `text` with these keys of nodes.
 ///
 /// # Errors
 /// [`KeepError`]: the text has no such node.

@@ -1,7 +1,7 @@
-//! A network in one file: nodes, links and paths, and from them the configuration of every node.
+//! A network in one file: derives the configuration of every node from nodes, links and paths.
 //!
-//! Place: beside the packet path, on the machine of an operator; no daemon needs it. It
-//! does no I/O: text in, texts or every mistake out.
+//! Place: off the packet path, on an operator's machine; no daemon needs it. No I/O: it takes a
+//! text and returns the files, or every mistake.
 //!
 //! ```text
 //!  net.toml -> model (nodes, links, paths) -> boxes: what one node needs -> render -> recoded.toml

@@ -1,4 +1,4 @@
-//! `[[link]]`: which nodes reach each other directly, and by which interfaces.
+//! `[[link]]`: adjacent nodes, and the interfaces between them.
 
 use crate::model::{End, Link, Node, Place, extra};
 use crate::reader::{Reader, Text, listed};
@@ -11,10 +11,10 @@ use toml::de::DeTable;
 const END_RULE: &str = "write the address and the interface of this end as ip does: \"192.0.2.1 dev eth0\"; instead \
      of the address its host name will do";
 
-/// Keys of `[[neighbour]]` that both ends of a link have of each other.
+/// Keys of `[[neighbour]]` that both ends of a link share.
 const SHARED: [&str; 2] = ["preshared_key", "one_way"];
 
-/// Reads one link; `earlier` ones have what it may not have.
+/// Reads one link, which must not conflict with `earlier` ones.
 pub(crate) fn link(
     text: &Text<'_>,
     table: &DeTable<'_>,
@@ -66,7 +66,7 @@ pub(crate) fn link(
     Some(link)
 }
 
-/// What messages call a link.
+/// Name of a link in messages.
 pub(crate) fn name(link: &Link, nodes: &[Node]) -> String {
     let [one, other] = &link.ends;
     format!("link {} - {}", nodes[one.node].name, nodes[other.node].name)
@@ -97,7 +97,7 @@ fn check(reader: &mut Reader<'_, '_>, link: &Link, nodes: &[Node], earlier: &[Li
         reader.refuse(other.line, taken(other, one, nodes));
     }
     for before in earlier {
-        // Between two nodes it is another path, if it is by another interface of one of them.
+        // Between the same nodes it is another path if one of them uses another interface.
         let is_known = |end: &End| {
             let mut ends = before.ends.iter();
             ends.any(|there| there.node == end.node && there.interface == end.interface)

@@ -1,4 +1,4 @@
-//! A network as its file says it: nodes, links and paths that refer to each other.
+//! A network as written in its file: nodes, links and paths that refer to each other.
 
 use crate::Fault;
 use crate::reader::{Entry, Reader};
@@ -11,10 +11,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use toml_edit::Value;
 
-/// Largest file that is read: thousands of nodes.
+/// Largest file that is read; it has room for thousands of nodes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What is authenticated, everywhere.
+/// Which packets are authenticated, on all nodes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Auth {
     /// Every packet of a hop, and IP packets from source to sink.
@@ -25,7 +25,7 @@ pub enum Auth {
     None,
 }
 
-/// A key that is handed to the daemon as it is.
+/// A key that is passed to the daemon unchanged.
 #[derive(Clone, Debug)]
 pub struct Extra {
     /// The key.
@@ -36,17 +36,17 @@ pub struct Extra {
     pub line: usize,
 }
 
-/// How a node is found on a link.
+/// Location of a node on a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// By an address.
+    /// An address.
     Address(IpAddr),
-    /// By a host name, for which its neighbours ask their resolvers.
+    /// A host name, which its neighbours resolve.
     Name(String),
 }
 
 impl Place {
-    /// Its address, if that is written.
+    /// Its address, if one is written.
     pub fn address(&self) -> Option<IpAddr> {
         match self {
             Place::Address(address) => Some(*address),
@@ -71,7 +71,7 @@ pub struct End {
     pub node: usize,
     /// Its interface.
     pub interface: String,
-    /// Where the other end finds it.
+    /// Location where the other end reaches it.
     pub place: Place,
     /// Line in the file.
     pub line: usize,
@@ -91,12 +91,12 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether nothing comes back over it.
+    /// Whether it has no return path.
     pub fn is_one_way(&self) -> bool {
         self.shared.iter().any(|it| it.key == "one_way" && it.value.as_bool() == Some(true))
     }
 
-    /// The end of `node` and the other one, if it is one of the two.
+    /// The end at `node` and the other one, if `node` is one of the two.
     pub fn seen_from(&self, node: usize) -> Option<(&End, &End)> {
         let [one, other] = &self.ends;
         match node {
@@ -106,7 +106,7 @@ impl Link {
         }
     }
 
-    /// The address that `node` sends from: any, where what is written may not be its own.
+    /// The source address of `node`: unspecified, if the written one may not be its own.
     pub fn local(&self, end: &End, node: &Node) -> IpAddr {
         let written = self.ends.iter().find_map(|end| end.place.address());
         let any = match written {
@@ -122,7 +122,7 @@ impl Link {
 pub struct Node {
     /// Its name.
     pub name: String,
-    /// Where ssh finds it.
+    /// Host for ssh.
     pub host: String,
     /// Its public key.
     pub key: Option<PublicKey>,
@@ -132,7 +132,7 @@ pub struct Node {
     pub private_key: String,
     /// Whether commands there need sudo.
     pub sudo: bool,
-    /// Whether its neighbours follow it to where its packets come from.
+    /// Whether neighbours take the source of its packets as its address.
     pub roams: bool,
     /// Keys of `[daemon]` for this node, instead of those for all.
     pub daemon: Vec<Extra>,
@@ -157,9 +157,9 @@ pub struct Path {
     /// Addresses of the tunnel at the source and at each receiver, of the same families in the same
     /// order, at least one.
     pub tunnel: Vec<Vec<IpNet>>,
-    /// Name of the tunnel; without one it follows from the order of paths.
+    /// Name of the tunnel; by default derived from the order of paths.
     pub name: Option<String>,
-    /// Id of the flow from the first to the last node; the one back has the next id.
+    /// Id of the flow from the first to the last node; the return flow has the next id.
     pub id: u32,
     /// Keys of `[[tunnel]]`.
     pub tunnel_extras: Vec<Extra>,
@@ -170,24 +170,24 @@ pub struct Path {
 }
 
 impl Path {
-    /// What messages call it.
+    /// Name of the path in messages.
     pub fn place(&self, nodes: &[Node]) -> String {
         let name = |node: usize| nodes[node].name.as_str();
         let to: Vec<&str> = self.receivers().into_iter().map(name).collect();
         format!("path {} -> {}", self.source().map_or("", name), to.join(", "))
     }
 
-    /// Where it begins.
+    /// The node where it begins.
     pub fn source(&self) -> Option<usize> {
         self.ways.first().and_then(|way| way.first().copied())
     }
 
-    /// Where it ends.
+    /// The nodes where it ends.
     pub fn receivers(&self) -> Vec<usize> {
         receivers(&self.ways)
     }
 
-    /// Whether nothing comes back over one of its links: then there is no flow back either.
+    /// Whether one of its links has no return path; then it has no return flow either.
     pub fn is_one_way(&self, network: &Network) -> bool {
         let hops = self.ways.iter().flat_map(|way| way.windows(2));
         let mut links = hops.flat_map(|hop| network.links_between(hop[0], hop[1]));
@@ -200,7 +200,7 @@ impl Path {
     }
 }
 
-/// Each once, in the order in which they come first.
+/// Distinct nodes, in order of first occurrence.
 pub(crate) fn distinct(nodes: impl Iterator<Item = usize>) -> Vec<usize> {
     nodes.fold(Vec::new(), |mut seen, node| {
         if !seen.contains(&node) {
@@ -210,17 +210,17 @@ pub(crate) fn distinct(nodes: impl Iterator<Item = usize>) -> Vec<usize> {
     })
 }
 
-/// Where ways end, each node once.
+/// The ends of ways, each node once.
 pub(crate) fn receivers(ways: &[Vec<usize>]) -> Vec<usize> {
     distinct(ways.iter().filter_map(|way| way.last().copied()))
 }
 
-/// The whole file. Nodes, links and paths fit together.
+/// The whole file, with consistent nodes, links and paths.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// Name of the file, for messages.
     pub file: String,
-    /// What is authenticated.
+    /// Which packets are authenticated.
     pub auth: Auth,
     /// Keys of `[daemon]` for all nodes.
     pub daemon: Vec<Extra>,
@@ -230,20 +230,20 @@ pub struct Network {
     pub links: Vec<Link>,
     /// The paths.
     pub paths: Vec<Path>,
-    /// `stream_symbols` of sources, by node and flow, where another node of the path has no memory
-    /// for as many packets as theirs.
+    /// `stream_symbols` of sources, by node and flow, if another node of the path lacks memory for
+    /// the default number of packets.
     pub(crate) windows: BTreeMap<(usize, u32), usize>,
 }
 
 impl Network {
-    /// The links between two nodes, in the order of the file: paths that add up.
+    /// The links between two nodes, in the order of the file: parallel paths.
     pub fn links_between(&self, one: usize, other: usize) -> impl Iterator<Item = &Link> {
         self.links.iter().filter(move |link| {
             link.seen_from(one).is_some_and(|(_, far)| far.node == other && one != other)
         })
     }
 
-    /// Number of the path that a link is, among those between its two nodes.
+    /// Number of a link among those between its two nodes.
     pub fn path_number(&self, link: &Link) -> usize {
         let [one, other] = &link.ends;
         let mut links = self.links_between(one.node, other.node);
@@ -251,7 +251,7 @@ impl Network {
     }
 }
 
-/// Keys of `[daemon]` that a network may write for its nodes.
+/// Keys of `[daemon]` that a network may set for its nodes.
 pub(crate) fn daemon_keys(reader: &mut Reader<'_, '_>) -> Vec<Extra> {
     let mut extras = Vec::new();
     for entry in reader.rest() {
@@ -273,7 +273,7 @@ pub(crate) fn daemon_keys(reader: &mut Reader<'_, '_>) -> Vec<Extra> {
     extras
 }
 
-/// What is handed to the daemon.
+/// Copies an entry for the daemon.
 pub(crate) fn extra(entry: &Entry<'_>) -> Extra {
     Extra { key: entry.key.to_owned(), value: entry.copied(), line: entry.line }
 }

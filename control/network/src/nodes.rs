@@ -1,11 +1,11 @@
-//! `[nodes]`: who there is, and how to reach them for changes.
+//! `[nodes]`: the nodes, and how to reach them for changes.
 
 use crate::model::{Auth, Network, Node, daemon_keys};
 use crate::reader::{Entry, Reader, Text, is_name};
 use crate::{Fault, NetworkError};
 use toml::de::{DeTable, DeValue};
 
-/// What `[nodes]` is.
+/// Rule of `[nodes]`.
 pub(crate) const RULE: &str =
     "write [nodes] and a line for each box, such as a = \"root@192.0.2.1\"";
 
@@ -15,7 +15,7 @@ const PATH_RULE: &str = "it is the absolute path of a file";
 const KEY_RULE: &str = "it is the node's public key, 44 characters, as `recodectl pubkey` prints \
                         it there";
 
-/// What holds for nodes that do not say otherwise.
+/// Defaults for all nodes.
 pub(crate) struct Common {
     config: String,
     private_key: String,
@@ -23,7 +23,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// Reads it above `[nodes]`.
+    /// Reads the keys above `[nodes]`.
     pub fn read(reader: &mut Reader<'_, '_>) -> Common {
         Common {
             config: reader
@@ -104,7 +104,7 @@ fn node(
     node
 }
 
-/// What the rest of the file asks of nodes.
+/// Checks that the nodes suit the rest of the file.
 pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
     for (index, node) in network.nodes.iter().enumerate() {
         let place = format!("node {}", node.name);
@@ -144,14 +144,14 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
     }
 }
 
-/// A host that ssh cannot take for an option.
+/// Accepts a host that ssh cannot mistake for an option.
 fn host(text: &str) -> Option<String> {
     let printable = text.chars().all(|letter| !letter.is_whitespace() && !letter.is_control());
     let fits = (1..=255).contains(&text.len()) && !text.starts_with('-') && printable;
     fits.then(|| text.to_owned())
 }
 
-/// An absolute path in one line.
+/// Accepts an absolute path on one line.
 fn path(text: &str) -> Option<String> {
     let fits = text.starts_with('/') && text.len() > 1 && text.len() <= 1024;
     (fits && !text.chars().any(char::is_control) && !text.ends_with('/')).then(|| text.to_owned())

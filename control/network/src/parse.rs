@@ -1,4 +1,4 @@
-//! Reads the file of a network and checks all of it.
+//! Reads the file of a network and checks it completely.
 
 use crate::model::{Auth, Network, daemon_keys};
 use crate::reader::{Entry, Reader, Text};
@@ -10,17 +10,17 @@ use toml::de::{DeTable, DeValue};
 const PARTS: &str = "[nodes], [[link]], [[path]], [daemon], auth, config, private_key and sudo";
 
 impl Network {
-    /// Reads a network and checks all of it, the files that follow from it by the parser of the
-    /// daemon included.
+    /// Reads a network and checks it completely, including the generated files, with the daemon's
+    /// parser.
     ///
     /// # Errors
     ///
-    /// Every mistake there is, in order of lines.
+    /// Every mistake, in order of lines.
     pub fn parse(file: &str, text: &str) -> Result<Network, NetworkErrors> {
         Network::parse_with(file, text, true)
     }
 
-    /// The same for nodes that have no keys yet: none is asked for.
+    /// The same for nodes without keys: none is required.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Network {
         })?;
         let mut errors = Vec::new();
         let mut network = read(file, &lines, table.get_ref(), &mut errors);
-        // All else is checked as with keys.
+        // Everything but the keys is checked as usual.
         let mut lacking = Vec::new();
         for (index, node) in network.nodes.iter_mut().enumerate() {
             if !keys && node.key.is_none() {
@@ -46,7 +46,7 @@ impl Network {
                 lacking.push(index);
             }
         }
-        // Of what is whole: what is missing has been said.
+        // Only for complete sections: missing parts are already reported.
         if errors.is_empty() {
             paths::check(&network, &mut errors);
             nodes::check(&network, &mut errors);
@@ -59,10 +59,10 @@ impl Network {
     }
 }
 
-/// Stands for the public key of a node that has none yet, another one for each.
+/// A placeholder for the public key of a node without one, distinct for each.
 fn placeholder(node: usize) -> PublicKey {
     let mut seed = [0; 64];
-    // Apart from the bits that every private key has alike.
+    // Outside the bits that are the same in every private key.
     seed[8..16].copy_from_slice(&(node as u64).to_le_bytes());
     PrivateKey::generate(&Entropy::new(seed)).public()
 }

@@ -1,5 +1,5 @@
-//! `[[path]]`: whose traffic goes which way, and by which tunnel. A path is two flows, there and
-//! back; with several receivers it is one flow.
+//! `[[path]]`: the ways and the tunnel of traffic. A path is two flows, one in each direction; with
+//! several receivers it is one flow.
 
 use crate::model::{Extra, Network, Node, Path, distinct, extra, receivers};
 use crate::reader::{Entry, Reader, Text, listed};
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use recoded_api::keys::{FLOW, TUNNEL};
 use toml::de::{DeTable, DeValue};
 
-/// Keys of flows that follow from the path.
+/// Keys of flows that are derived from the path.
 const DERIVED: [&str; 11] = [
     "id",
     "role",
@@ -31,18 +31,18 @@ const WAYS_RULE: &str = "it lists ways, each of which lists its nodes from sourc
                          [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";
 const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the way back has the next one";
 
-/// The nodes that come after a node on these ways.
+/// The nodes that follow a node on these ways.
 pub(crate) fn after(ways: &[Vec<usize>], node: usize) -> Vec<usize> {
     let pairs = ways.iter().flat_map(|way| way.windows(2));
     distinct(pairs.filter(|pair| pair[0] == node).map(|pair| pair[1]))
 }
 
-/// Id of the path after these.
+/// Id of the next path.
 pub(crate) fn next_id(paths: &[Path]) -> u32 {
     paths.last().map_or(1, |path| path.id.saturating_add(2))
 }
 
-/// Reads one path. Names of nodes that do not exist are mistakes, and the path is nothing then.
+/// Reads one path. Unknown nodes are mistakes; the path is then dropped.
 pub(crate) fn path(
     text: &Text<'_>,
     table: &DeTable<'_>,
@@ -81,8 +81,8 @@ pub(crate) fn path(
     let tunnel = reader.take("tunnel");
     let tunnel = match &tunnel {
         Some(entry) => {
-            // How many receivers there are is not known of ways that are wrong themselves, and that
-            // is said of them.
+            // If the ways are wrong, the number of receivers is unknown, and their errors are
+            // already reported.
             let right =
                 ways.as_deref().filter(|ways| together(ways).is_none() && circle(ways).is_none());
             tunnel_ends(reader, entry, right.map(|ways| receivers(ways).len().max(1)))
@@ -112,7 +112,7 @@ pub(crate) fn path(
     Some(Path { ways: ways?, tunnel: tunnel?, name, id: id?, tunnel_extras, flow_extras, line })
 }
 
-/// `ways`.
+/// Reads `ways`.
 fn all_ways(
     reader: &mut Reader<'_, '_>,
     entry: &Entry<'_>,
@@ -200,7 +200,7 @@ fn find(reader: &mut Reader<'_, '_>, line: usize, name: &str, nodes: &[Node]) ->
     found
 }
 
-/// One address, or a list.
+/// Parses one address, or a list.
 fn addresses(item: &DeValue<'_>) -> Option<Vec<IpNet>> {
     let one = |item: &DeValue<'_>| item.as_str()?.parse().ok();
     match item.as_array() {
@@ -242,7 +242,7 @@ fn tunnel_ends(
                 reader.wrong(entry, "the two ends have different addresses");
                 return None;
             }
-            // A prefix of one address has its routes written elsewhere.
+            // The routes of a single-address prefix are configured elsewhere.
             let is_host = one.prefix_len() == one.max_prefix_len();
             if !is_host && !one.contains(&other.addr()) {
                 reader.wrong(entry, "the ends lie in one network, such as 10.99.0.1/24 and .2/24");
@@ -253,7 +253,7 @@ fn tunnel_ends(
     Some(ends)
 }
 
-/// Rules over links and all paths.
+/// Applies the rules over links and all paths.
 pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
     for (index, path) in network.paths.iter().enumerate() {
         let place = path.place(&network.nodes);
@@ -292,7 +292,7 @@ pub(crate) fn check(network: &Network, errors: &mut Vec<NetworkError>) {
     }
 }
 
-/// What the ways of a path must be and are not.
+/// The rule that the ways of a path break.
 fn together(ways: &[Vec<usize>]) -> Option<&'static str> {
     let source = |way: &Vec<usize>| way.first().copied();
     let inside = |way: &Vec<usize>, node: usize| way[..way.len() - 1].contains(&node);
@@ -307,8 +307,8 @@ fn together(ways: &[Vec<usize>]) -> Option<&'static str> {
     }
 }
 
-/// A node to which ways lead back, whichever they are: only of nodes without one before them can
-/// all be passed once, those left in the end go in a circle.
+/// A node on a loop of several ways, found by topological sorting: nodes without predecessors are
+/// removed repeatedly, and any that remain form a loop.
 fn circle(ways: &[Vec<usize>]) -> Option<usize> {
     let is_simple = |way: &Vec<usize>| (1..way.len()).all(|at| !way[..at].contains(&way[at]));
     if !ways.iter().all(is_simple) {
@@ -328,7 +328,7 @@ fn circle(ways: &[Vec<usize>]) -> Option<usize> {
     }
 }
 
-/// Tunnels of one node whose prefixes or names are the same.
+/// Tunnels of one node with the same prefixes or names.
 fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (node, nets) in ends(path) {
@@ -358,7 +358,7 @@ fn overlap(network: &Network, path: &Path, other: &Path) -> Vec<Fault> {
     faults
 }
 
-/// Addresses of links at the ends of a path that lie in the network of its tunnel.
+/// Addresses of links at the ends of a path that are inside the network of its tunnel.
 fn of_links(network: &Network, path: &Path) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (node, nets) in ends(path) {

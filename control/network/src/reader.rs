@@ -1,11 +1,11 @@
-//! TOML with its lines: one table at a time, mistakes collected.
+//! TOML with line numbers: one table at a time, with mistakes collected.
 
 use crate::error::{Fault, NetworkError};
 use std::collections::BTreeSet;
 use toml::de::{DeTable, DeValue};
 use toml_edit::Value;
 
-/// A value beside the line it stands in.
+/// A value with its line.
 pub(crate) struct Entry<'a> {
     /// The key.
     pub key: &'a str,
@@ -18,8 +18,8 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The value in a form that can be written again. Numbers of more than 64 bits become text,
-    /// which the daemon refuses.
+    /// The value in a form that can be rendered. Numbers of more than 64 bits become text, which
+    /// the daemon refuses.
     pub fn copied(&self) -> Value {
         let parsed = self.written.parse::<Value>();
         let mut value = parsed.unwrap_or_else(|_| Value::from(self.written));
@@ -28,7 +28,7 @@ impl Entry<'_> {
     }
 }
 
-/// Where the lines of a text end.
+/// Text with the offsets of line ends.
 pub(crate) struct Text<'a> {
     text: &'a str,
     ends: Vec<usize>,
@@ -41,7 +41,7 @@ impl<'a> Text<'a> {
         Text { text, ends: ends.collect() }
     }
 
-    /// Line of the byte at `offset`, 1 the first.
+    /// Line of the byte at `offset`, counted from 1.
     pub fn line(&self, offset: usize) -> usize {
         self.ends.partition_point(|end| *end < offset) + 1
     }
@@ -62,16 +62,16 @@ impl<'a> Text<'a> {
 
 /// Reads one part of the file.
 pub(crate) struct Reader<'e, 'a> {
-    /// What messages call it.
+    /// Name in messages.
     pub place: String,
-    /// Where it begins.
+    /// Its first line.
     pub line: usize,
     entries: Vec<Entry<'a>>,
     errors: &'e mut Vec<NetworkError>,
 }
 
 impl<'e, 'a> Reader<'e, 'a> {
-    /// A reader of these keys.
+    /// A reader for these keys.
     pub fn new(
         place: String,
         line: usize,
@@ -81,7 +81,7 @@ impl<'e, 'a> Reader<'e, 'a> {
         Reader { place, line, entries, errors }
     }
 
-    /// Notes a mistake in a line.
+    /// Records a mistake on a line.
     pub fn refuse(&mut self, line: usize, fault: Fault) {
         self.errors.push(NetworkError { line, place: self.place.clone(), fault });
     }
@@ -92,18 +92,18 @@ impl<'e, 'a> Reader<'e, 'a> {
         Some(self.entries.remove(at))
     }
 
-    /// Takes what is left.
+    /// Takes the remaining entries.
     pub fn rest(&mut self) -> Vec<Entry<'a>> {
         std::mem::take(&mut self.entries)
     }
 
-    /// Notes that a value breaks a rule.
+    /// Records that a value breaks a rule.
     pub fn wrong(&mut self, entry: &Entry<'_>, rule: &str) {
         let (key, value) = (entry.key.to_owned(), one_line(entry.written));
         self.refuse(entry.line, Fault::Value { key, value, rule: rule.to_owned() });
     }
 
-    /// Takes a text that `parse` understands.
+    /// Takes a text that `parse` accepts.
     pub fn text<T>(
         &mut self,
         key: &str,
@@ -128,7 +128,7 @@ impl<'e, 'a> Reader<'e, 'a> {
         truth
     }
 
-    /// Refuses what is left, as there are only `known`.
+    /// Refuses the remaining keys, since only `known` exist.
     pub fn no_more(&mut self, known: &str) {
         for entry in self.rest() {
             let hint = format!("there is {known}");
@@ -137,7 +137,7 @@ impl<'e, 'a> Reader<'e, 'a> {
     }
 }
 
-/// A value in one line of a message, cut where it is long.
+/// A value on one line of a message, truncated if long.
 pub(crate) fn one_line(written: &str) -> String {
     const MOST: usize = 60;
     let line = written.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -147,7 +147,7 @@ pub(crate) fn one_line(written: &str) -> String {
     }
 }
 
-/// Names that are written as node names, tunnels and so on: also names of files.
+/// Whether this is a valid name of a node, tunnel and so on, and thus a safe file name.
 pub(crate) fn is_name(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=32).contains(&text.len()) && text.bytes().all(known) && !text.starts_with('-')

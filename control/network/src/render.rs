@@ -1,11 +1,11 @@
-//! The configuration of one node as TOML: a line for each link, tunnel, neighbour and flow.
+//! The configuration of one node as TOML: one line for each link, tunnel, neighbour and flow.
 
 use crate::boxes::{self, BoxFlow, BoxHop, BoxTunnel};
 use crate::model::{Auth, Extra, Network};
 use recoded_api::keys::Role;
 use toml_edit::{Array, InlineTable, Value};
 
-/// `recoded.toml` of node `node`. Keys with their defaults are not written.
+/// Renders `recoded.toml` of node `node`. Keys with default values are omitted.
 pub(crate) fn render(network: &Network, node: usize) -> String {
     let needs = boxes::of(network, node);
     let name = &network.nodes[node].name;
@@ -59,7 +59,7 @@ pub(crate) fn render(network: &Network, node: usize) -> String {
             table.insert("stream_profile", "interactive".into());
         }
         keys(&mut table, flow);
-        // What asks for repair would never be heard, and auto is a code that needs an answer.
+        // Repair requests would never arrive, and auto selects a code that needs reports.
         let is_written = flow.extras.iter().any(|extra| extra.key == "repair");
         if flow.is_one_way && flow.role != Role::Relay && !is_written {
             table.insert("repair", false.into());
@@ -81,7 +81,7 @@ fn neighbour_table(network: &Network, hop: &BoxHop<'_>) -> InlineTable {
     if network.nodes[hop.node].roams {
         table.insert("roams", true.into());
     }
-    // Paths without a way back have no handshakes, which name a path.
+    // Paths without a return path have no handshakes, which carry the path number.
     let path = network.path_number(hop.over);
     if path > 0 && !hop.over.is_one_way() {
         table.insert("path", i64::try_from(path).unwrap_or(i64::MAX).into());
@@ -142,7 +142,7 @@ fn with<'a>(mut table: InlineTable, extras: impl Iterator<Item = &'a Extra>) -> 
     table
 }
 
-/// An array of tables, each in a line of its own; nothing where there are none.
+/// An array of tables, one per line; empty if there are none.
 fn lines(key: &str, tables: impl Iterator<Item = InlineTable>) -> String {
     let tables: Vec<String> = tables.map(|table| table.to_string().trim().to_owned()).collect();
     if tables.is_empty() {

@@ -1,7 +1,7 @@
-//! What becomes of a network: the file of every node, each read by the daemon's own parser.
+//! Generated files of a network: one for every node, each parsed by the daemon's own parser.
 //!
-//! Golden files lie in `tests/golden`; `RECODED_BLESS=1 cargo test -p recoded-network` writes them
-//! anew.
+//! Golden files are in `tests/golden`; `RECODED_BLESS=1 cargo test -p recoded-network` rewrites
+//! them.
 
 #![forbid(unsafe_code)]
 
@@ -55,7 +55,7 @@ fn line_of_three_boxes_becomes_three_short_files() {
     }
 }
 
-/// Boxes with defaults, each with a path to a hub with the default memory, in which all of their
+/// Boxes with defaults, each with a path to a hub with the default memory, which all of their
 /// windows fit.
 #[test]
 fn hub_of_two_hundred_boxes_has_memory_for_what_each_of_them_sends() {
@@ -85,8 +85,8 @@ fn hub_of_two_hundred_boxes_has_memory_for_what_each_of_them_sends() {
     }
 }
 
-/// Two uplinks of a box that moves, to one address of its hub: two paths between two nodes, told
-/// apart by numbers that are not written.
+/// Two uplinks of a box that roams, to one address of its hub: two paths between two nodes,
+/// distinguished by numbers that are not written.
 #[test]
 fn two_links_between_two_boxes_are_paths_with_numbers_that_add_up() {
     let key = |byte: u8| {
@@ -124,7 +124,7 @@ fn two_links_between_two_boxes_are_paths_with_numbers_that_add_up() {
     }
 }
 
-/// Networks that the README of the repository shows are valid; that of two uplinks has two paths.
+/// Networks shown in the README of the repository are valid; that of two uplinks has two paths.
 #[test]
 fn networks_in_the_readme_are_those_that_are_taken() {
     let readme = include_str!("../../../README.md");
@@ -143,7 +143,7 @@ fn networks_in_the_readme_are_those_that_are_taken() {
     assert!(home.contains("spread = \"sum\"") && hub.contains("path = 1"), "{home}{hub}");
 }
 
-/// It is a matter of the ends: relays learn it from the source.
+/// Only the ends need it: relays learn it from the source.
 #[test]
 fn strict_tags_of_a_path_reach_both_ends_of_both_flows_and_no_relay() {
     for (name, text, config) in
@@ -220,7 +220,7 @@ kill_switch = true
     assert_eq!(c.matches("rate_mbit = 20.5").count(), 1, "{c}");
 }
 
-/// A box that moves, one that is known by its name, and tunnels of both families.
+/// A box that roams, one known by name, and tunnels of both families.
 #[test]
 fn boxes_that_move_and_host_names_and_two_families_reach_the_files() {
     let text = LINE
@@ -234,7 +234,7 @@ fn boxes_that_move_and_host_names_and_two_families_reach_the_files() {
         let line = text.lines().find(|line| line.trim_start().starts_with(begin));
         line.unwrap_or_else(|| panic!("{name} has no {begin}: {text}")).to_owned()
     };
-    // Who moves sends from whatever address it has, and its neighbour alone follows it.
+    // A roaming box sends from whatever address it has, and only its neighbour follows it.
     assert!(line(0, "link =").contains("local = \"0.0.0.0\""));
     assert!(line(1, "neighbour =").ends_with("roams = true },"));
     assert!(!line(0, "neighbour =").contains("roams"));
@@ -248,7 +248,7 @@ fn boxes_that_move_and_host_names_and_two_families_reach_the_files() {
     assert_eq!(files[2].2.tunnels[0].addresses.len(), 2);
 }
 
-/// A link without a way back: keys come of the pre-shared one, and there is no flow back.
+/// A link without a return path: keys derive from the pre-shared one, and there is no return flow.
 #[test]
 fn path_over_a_one_way_link_is_one_flow_with_keys_of_a_preshared_one() {
     let link = "\npreshared_key = \"/etc/recoded/link.psk\"\none_way = true\n[[path]]\n\
@@ -269,7 +269,7 @@ fn path_over_a_one_way_link_is_one_flow_with_keys_of_a_preshared_one() {
     assert!(errors.to_string().contains("edge_one_way = true needs"), "{errors}");
 }
 
-/// Nodes and links of `edges`, each link of a network of its own.
+/// Nodes and links of `edges`, each link with its own network.
 fn nodes_and_links(auth: &str, edges: &[&str]) -> String {
     let mut names: Vec<&str> = edges.iter().flat_map(|edge| edge.split('-')).collect();
     names.sort_unstable();
@@ -288,7 +288,7 @@ fn nodes_and_links(auth: &str, edges: &[&str]) -> String {
     text
 }
 
-/// Two ways to one receiver: both flows are spread over both, there and back.
+/// Two ways to one receiver: the flows of both directions are spread over both.
 #[test]
 fn two_ways_are_paths_of_one_flow() {
     let text = nodes_and_links("hop", &["a-b", "b-d", "a-c", "c-d"])
@@ -310,7 +310,7 @@ fn two_ways_are_paths_of_one_flow() {
     }
 }
 
-/// Copies are for those who want the least delay; what is written stays as it is.
+/// Copies are for the least delay; written keys are not changed.
 #[test]
 fn copies_over_two_ways_to_one_receiver_are_interactive() {
     let path = "[[path]]\nways = [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]\n\
@@ -327,7 +327,7 @@ fn copies_over_two_ways_to_one_receiver_are_interactive() {
     }
 }
 
-/// One source, two relays, four sinks: one flow, no way back.
+/// One source, two relays, four sinks: one flow, no return flow.
 #[test]
 fn ways_to_several_receivers_are_a_tree() {
     let edges = ["a-b", "a-c", "b-d", "b-e", "c-f", "c-g"];
@@ -355,7 +355,8 @@ fn ways_to_several_receivers_are_a_tree() {
     }
 }
 
-/// The keys of where branches meet come to that node alone, and only the source takes turns.
+/// Only the node where branches merge gets the keys for that, and only the source spreads round
+/// robin.
 #[test]
 fn branches_that_meet_have_several_upstreams() {
     let edges = ["s-a", "s-b", "a-t", "a-c", "b-u", "b-c", "c-d", "d-t", "d-u"];
@@ -408,14 +409,14 @@ fn ways_that_do_not_fit_together_are_refused() {
         let errors = refused(ways, "");
         assert!(errors.contains(said), "`{said}` is not in:\n{errors}");
     }
-    // How many addresses a tunnel needs is not known of ways that lead in a circle.
+    // The number of tunnel addresses is unknown if ways form a loop.
     let errors = refused("[[\"a\", \"b\", \"c\", \"d\"], [\"a\", \"c\", \"b\", \"e\"]]", "");
     assert!(errors.contains("in a circle") && !errors.contains("tunnel = "), "{errors}");
     let errors = refused("[[\"a\", \"b\", \"d\"]]", "to = \"d\"\n");
     assert!(errors.contains("a path has from, via and to, or ways"), "{errors}");
 }
 
-/// What is wrong is said by line, all at once, and how to cure it.
+/// All mistakes are reported at once, each with its line and fix.
 #[test]
 fn every_mistake_is_named_by_line_and_cure() {
     let begin = "auth = \"none\"\n[nodes]\na = \"a\"\nb = \"b\"\nc = \"c\"\n";
@@ -516,7 +517,7 @@ fn mistakes_of_roaming_names_and_lists_of_addresses_are_named() {
             Err(errors) => assert!(errors.to_string().contains(said), "`{said}`: {errors}"),
         }
     }
-    // Who is known by a name sends from any address, which AF_XDP cannot.
+    // A box known by name sends from any address, which AF_XDP does not support.
     let text = LINE
         .replace("c = \"198.51.100.2", "c = \"c.example.net")
         .replace("rate_mbit", "backend = \"xdp\"\nrate_mbit");
@@ -530,7 +531,7 @@ fn all_mistakes_are_told_at_once_in_order_of_lines() {
     let errors = Network::parse("net.toml", text).unwrap_err();
     let lines: Vec<usize> = errors.errors.iter().map(|error| error.line).collect();
     assert_eq!(lines, [3, 4, 5, 6], "{errors}");
-    // A value that two files would have is wrong once, in the line that has it.
+    // A value that two files would have is reported once, for its line.
     let text = LINE.replace("via =", "redundancy_max = 99\nvia =");
     let errors = Network::parse("net.toml", &text).unwrap_err();
     assert_eq!(errors.errors.len(), 1, "{errors}");

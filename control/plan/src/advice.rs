@@ -1,5 +1,5 @@
-//! Which network to build where there are several ways, or several receivers: arithmetic on links
-//! that were measured one by one.
+//! Recommends a network for several ways, or several receivers, by arithmetic on links that were
+//! measured separately.
 //!
 //! ```text
 //!  links, each measured once ──┬── ways: links in their order, and where they lead
@@ -8,8 +8,9 @@
 //!            what is left when a link is cut ──> one of them, and why
 //! ```
 //!
-//! Rates are those of streams by `forecast`, where ways share a link in equal parts of it. What is
-//! not measured, such as an uplink in front of two links that both look fast, is not known here.
+//! Rates are those of streams in `forecast`; ways that share a link get equal parts of it.
+//! Unmeasured bottlenecks, such as an uplink in front of two links that both look fast, are not
+//! known here.
 
 mod fill;
 
@@ -22,19 +23,19 @@ use fill::fill;
 /// Most ways.
 pub const WAYS_MAX: usize = 64;
 
-/// Most of them to one receiver: a flow has so many next hops.
+/// Most ways to one receiver: the limit of next hops of a flow.
 pub const PATHS_MAX: usize = 8;
 
 /// A way from the near end to a receiver.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Way {
-    /// Who is at its end.
+    /// The receiver at its end.
     pub receiver: String,
-    /// Its links by number, from the near end on.
+    /// Its links by number, from the near end.
     pub links: Vec<usize>,
 }
 
-/// A network that could be built.
+/// Kinds of networks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -44,18 +45,18 @@ pub enum Shape {
     Line,
     /// Several ways that share the traffic.
     Sum,
-    /// Several ways, of which the first that answers is used.
+    /// Several ways; the first working one carries the traffic.
     Backup,
-    /// Several ways that all carry everything.
+    /// Several ways that each carry everything.
     Every,
     /// Several receivers; each link carries everything once.
     Tree,
-    /// Several receivers, a flow to each.
+    /// Several receivers, one flow to each.
     Apart,
 }
 
 impl Shape {
-    /// For tables.
+    /// Name for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -69,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// The value of `spread` that makes it, where it needs one.
+    /// The value of `spread` for it, if needed.
     #[must_use]
     pub fn spread(self) -> Option<&'static str> {
         match self {
@@ -81,23 +82,23 @@ impl Shape {
     }
 }
 
-/// What a network brings.
+/// A possible network and its benefit.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Choice {
-    /// Which.
+    /// Its kind.
     pub shape: Shape,
-    /// Ways that it takes, by number.
+    /// Its ways, by number.
     pub ways: Vec<usize>,
-    /// What the receiver that gets least gets, Mbit/s of TCP payload.
+    /// Rate of the slowest receiver, Mbit/s of TCP payload.
     pub mbit: f64,
-    /// The same from the far end to the near end, where there is one receiver.
+    /// The same from the far end to the near end, with one receiver.
     pub back_mbit: Option<f64>,
-    /// To the receiver that waits longest when all of it is used, milliseconds one way, without
-    /// queues and losses.
+    /// One-way delay to the farthest receiver with the whole network in use, in milliseconds,
+    /// without queues and losses.
     pub one_way_ms: f64,
-    /// Packets that the source sends for each one that enters.
+    /// Packets that the source sends per packet that enters.
     pub packets: f64,
-    /// What is left to the receiver that gets least when the link is cut whose loss costs most.
+    /// Rate of the slowest receiver after the worst failure of a single link.
     pub left_mbit: f64,
 }
 
@@ -107,55 +108,55 @@ pub struct Choice {
 pub enum Why {
     /// There is one way.
     OneWay,
-    /// There is one way, and plain TCP does as well on it.
+    /// There is one way, and plain TCP performs as well on it.
     NotWorthIt,
-    /// The ways carry more together.
+    /// The ways together carry more.
     Adds,
-    /// They do not, but one goes on when another is cut.
+    /// They do not, but one survives the failure of another.
     Reserve,
-    /// They do not, and share a link without which nothing is left.
+    /// They do not, and depend on a common link.
     Shared,
     /// Links that lead to several receivers carry everything once.
     Once,
-    /// No receiver gets more by that.
+    /// That does not increase any receiver's rate.
     NothingShared,
 }
 
-/// What could be built, and what should be.
+/// Possible networks, and the recommended one.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Advice {
-    /// All that could be.
+    /// All possible networks.
     pub choices: Vec<Choice>,
-    /// Which of them, by number.
+    /// The recommended one, by number.
     pub recommended: usize,
-    /// Why.
+    /// The reason.
     pub why: Why,
 }
 
-/// Ways that cannot be.
+/// Invalid ways.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WaysError {
     /// None, or too many.
     #[error("{0} ways: 1 to {WAYS_MAX} are compared")]
     Count(usize),
-    /// To one receiver.
+    /// Too many to one receiver.
     #[error("{0} ways lead to {1}: a flow has at most {PATHS_MAX} next hops")]
     Paths(usize, String),
-    /// One has no link, or one that is not there.
+    /// A way has no link, or a missing one.
     #[error("way {0} names no link that was measured")]
     Links(usize),
-    /// One comes to a link again.
+    /// A way visits a link twice.
     #[error("way {0} takes a link twice: ways lead in no circle")]
     Circle(usize),
-    /// Two are the same.
+    /// Two are identical.
     #[error("ways {0} and {1} take the same links: name each way once")]
     Twice(usize, usize),
 }
 
-/// Links in one direction, with what follows from them.
+/// Links in one direction, with values derived from them.
 struct Net {
     hops: Vec<Hop>,
-    /// Mbit/s of TCP payload in a stream, and its packets for each.
+    /// Mbit/s of TCP payload in a stream, and its packets per symbol.
     carried: Vec<(f64, f64)>,
 }
 
@@ -170,12 +171,12 @@ impl Net {
         way.links.iter().map(|link| self.hops[*link].round_trip).sum()
     }
 
-    /// Packets that the source sends for each one that takes a way.
+    /// Packets that the source sends per packet that takes a way.
     fn packets(&self, way: &Way) -> f64 {
         self.carried[way.links[0]].1
     }
 
-    /// What each of several ways gets that share links.
+    /// Rates of several ways that share links.
     fn together(&self, ways: &[&Way]) -> Vec<f64> {
         let rooms: Vec<f64> = self.carried.iter().map(|(mbit, _)| *mbit).collect();
         let links: Vec<&[usize]> = ways.iter().map(|way| way.links.as_slice()).collect();
@@ -183,12 +184,12 @@ impl Net {
         got.map(|(mbit, way)| mbit * codes::stream_reached(self.trip(way))).collect()
     }
 
-    /// What a way carries by itself.
+    /// Rate of a way by itself.
     fn alone(&self, way: &Way) -> f64 {
         self.together(&[way])[0]
     }
 
-    /// What the receiver that gets least gets of a network of these ways.
+    /// Rate of the slowest receiver in a network of these ways.
     fn carries(&self, shape: Shape, ways: &[&Way]) -> f64 {
         let least = |all: &mut dyn Iterator<Item = f64>| all.min_by(f64::total_cmp).unwrap_or(0.0);
         let each = || ways.iter().map(|way| self.alone(way));
@@ -201,7 +202,7 @@ impl Net {
         }
     }
 
-    /// The same when the link is cut whose loss costs most.
+    /// The same after the worst failure of a single link.
     fn left(&self, shape: Shape, ways: &[&Way]) -> f64 {
         let several = matches!(shape, Shape::Sum | Shape::Backup | Shape::Every);
         let links = ways.iter().flat_map(|way| &way.links);
@@ -213,7 +214,7 @@ impl Net {
         links.map(without).min_by(f64::total_cmp).unwrap_or(0.0)
     }
 
-    /// Packets that the source sends for each one that enters.
+    /// Packets that the source sends per packet that enters.
     fn sent(&self, shape: Shape, ways: &[&Way]) -> f64 {
         let mut each = ways.iter().map(|way| self.packets(way));
         match shape {
@@ -233,11 +234,11 @@ impl Net {
         }
     }
 
-    /// Longest one-way delay when all of it is used, milliseconds.
+    /// Longest one-way delay with the whole network in use, in milliseconds.
     fn one_way_ms(&self, shape: Shape, ways: &[&Way]) -> f64 {
         let mut each = ways.iter().map(|way| self.trip(way) / 2.0 * 1e3);
         match shape {
-            // The copy that comes first counts.
+            // The earliest copy counts.
             Shape::Every => each.fold(f64::INFINITY, f64::min),
             Shape::Backup => each.next().unwrap_or(0.0),
             _ => each.fold(0.0, f64::max),
@@ -246,14 +247,14 @@ impl Net {
 }
 
 impl Advice {
-    /// Compares what could be built of ways over measured links.
+    /// Compares the networks that can be built from ways over measured links.
     ///
     /// # Errors
-    /// [`WaysError`]: ways that cannot be.
+    /// [`WaysError`]: invalid ways.
     pub fn new(links: &[Measured], ways: &[Way]) -> Result<Advice, WaysError> {
         check(links.len(), ways)?;
         let (there, back) = (Net::new(links, Direction::There), Net::new(links, Direction::Back));
-        // The best first: it is the one that a backup is for.
+        // The best first: the others are its backup.
         let mut order: Vec<usize> = (0..ways.len()).collect();
         order.sort_by(|one, other| there.alone(&ways[*other]).total_cmp(&there.alone(&ways[*one])));
         let is_one = ways.iter().all(|way| way.receiver == ways[0].receiver);
@@ -276,13 +277,13 @@ impl Advice {
         }
     }
 
-    /// The one to build.
+    /// The recommended network.
     #[must_use]
     pub fn best(&self) -> &Choice {
         &self.choices[self.recommended]
     }
 
-    /// One that is not recommended.
+    /// The network of this kind, if possible.
     #[must_use]
     pub fn find(&self, shape: Shape) -> Option<&Choice> {
         self.choices.iter().find(|choice| choice.shape == shape)
@@ -319,7 +320,7 @@ fn to_one(
     Advice { choices, recommended, why }
 }
 
-/// To each receiver by the best of its ways.
+/// To each receiver over the best of its ways.
 fn to_several(
     ways: &[Way],
     order: &[usize],

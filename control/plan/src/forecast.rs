@@ -1,4 +1,4 @@
-//! What a path would carry: TCP as it is, TCP split at every relay, and the codes of Recoded.
+//! Forecasts the goodput of a path: plain TCP, TCP split at every relay, and the codes of Recoded.
 //!
 //! ```text
 //!  hops measured ─┬─> forecast/tcp.rs    formulas of TCP, fitted to what was measured
@@ -6,11 +6,11 @@
 //!                                        times what of that was reached at such round trips
 //! ```
 //!
-//! All are goodputs of one TCP connection over ten seconds, on processors that keep up. What the
-//! formulas leave out was fitted to `bench line` (`bench/results/line-2026-11-22.json`, which has
-//! more of each start than later runs), and the tests hold all of it against those rows. Where
-//! lines were measured, ours are right within 15 %, TCP that loses packets within 40 %: its rows
-//! scatter by as much from run to run.
+//! All values are goodputs of one TCP connection over ten seconds, on processors that keep up.
+//! Effects outside the formulas were fitted to `bench line` (`bench/results/line-2026-11-22.json`,
+//! which has more of each start than later runs), and the tests compare all forecasts with those
+//! rows. For the measured lines, the forecast for Recoded is within 15 %, and that for TCP with
+//! losses within 40 %: its rows vary by as much from run to run.
 
 pub(crate) mod codes;
 mod tcp;
@@ -24,22 +24,22 @@ use crate::measured::{Measured, Way};
 /// One hop in the direction of the forecast.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Hop {
-    /// What it loses, and in which bursts.
+    /// Its loss rate and burst length.
     pub loss: LossModel,
     /// Mbit/s with Ethernet headers.
     pub rate_mbit: f64,
-    /// Seconds there and back, without load.
+    /// Unloaded round trip in seconds.
     pub round_trip: f64,
     /// Largest IP packet.
     pub mtu: f64,
-    /// What its IP headers take more than those of IPv4.
+    /// Additional bytes of its IP headers compared with IPv4.
     pub longer_header_bytes: f64,
 }
 
-/// How much longer headers of IPv6 are.
+/// Additional bytes of an IPv6 header.
 const V6_BYTES: f64 = 20.0;
 
-/// Which direction of hops is looked at.
+/// Direction of a forecast.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -50,7 +50,7 @@ pub enum Direction {
 }
 
 impl Hop {
-    /// One direction of what was measured.
+    /// One direction of a measurement.
     #[must_use]
     pub fn new(measured: &Measured, direction: Direction) -> Hop {
         let Way { loss, burst_mean, rate_mbit, mtu, .. } = *match direction {
@@ -69,23 +69,23 @@ impl Hop {
         }
     }
 
-    /// What a full packet carries behind so many bytes of headers over IPv4.
+    /// Payload of a full packet behind `header_bytes` of headers over IPv4.
     fn payload(&self, header_bytes: f64) -> f64 {
         (self.mtu - header_bytes - self.longer_header_bytes).max(1.0)
     }
 
-    /// Mean run of losses where it is longer than by chance, else 1.
+    /// Mean run of losses if it is longer than random, otherwise 1.
     fn burst(&self) -> f64 {
         let LossModel { loss, burst_mean } = self.loss;
         if burst_mean * (1.0 - loss) > 1.15 { burst_mean } else { 1.0 }
     }
 }
 
-/// Who carries a connection.
+/// Ways to carry a connection.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contender {
-    /// TCP with cubic, as most hosts have it.
+    /// TCP with CUBIC, the default of most hosts.
     Cubic,
     /// TCP with BBR.
     Bbr,
@@ -102,7 +102,7 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// For tables.
+    /// Name for tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -116,7 +116,7 @@ impl Contender {
         }
     }
 
-    /// Whether it is ours.
+    /// Whether it is a code of Recoded.
     #[must_use]
     pub fn is_ours(self) -> bool {
         !matches!(self, Contender::Cubic | Contender::Bbr | Contender::SplitBbr)
@@ -126,62 +126,62 @@ impl Contender {
 /// A row of a forecast.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Who.
+    /// The contender.
     pub contender: Contender,
     /// Goodput of a TCP connection.
     pub mbit: f64,
-    /// The least and the most that lines like this one gave.
+    /// The lowest and highest results of similar lines.
     pub range_mbit: (f64, f64),
     /// Packets on the busiest link for each one carried.
     pub packets_per_symbol: Option<f64>,
-    /// What losses add to the way of one packet in a hundred, milliseconds, under load.
+    /// Delay that losses add at the 99th percentile, in milliseconds, under load.
     pub added_p99_ms: Option<f64>,
 }
 
-/// Whether it is worth it.
+/// Whether Recoded is worth it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Plain TCP does as well, and next to nothing is lost.
+    /// Plain TCP performs as well, and almost nothing is lost.
     No,
-    /// Plain TCP does as well; what is not TCP loses packets.
+    /// Plain TCP performs as well; other traffic loses packets.
     Datagrams,
-    /// It carries more.
+    /// Recoded carries more.
     Yes,
     /// Split TCP carries as much.
     Split,
 }
 
-/// What a path would carry in one direction.
+/// Forecast of a path in one direction.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Forecast {
-    /// Which.
+    /// The direction.
     pub direction: Direction,
-    /// Hops.
+    /// Number of hops.
     pub hops: usize,
-    /// Share lost from end to end without anything.
+    /// End-to-end loss rate without repair.
     pub loss: f64,
     /// Round trip of the path, milliseconds.
     pub round_trip_ms: f64,
-    /// The slowest hop.
+    /// Rate of the slowest hop.
     pub rate_mbit: f64,
     /// Rows, TCP first.
     pub rows: Vec<Row>,
-    /// Whether it is worth it.
+    /// Whether Recoded is worth it.
     pub verdict: Verdict,
-    /// The code to take where it is.
+    /// The recommended code, if it is.
     pub code: Contender,
 }
 
-/// Losses below these are not noticed.
+/// Loss rates below this are negligible.
 const LOSS_NEGLIGIBLE: f64 = 1e-3;
 const ROUND_TRIP_SHORT: f64 = 0.05;
 
-/// Ours has to be better by so much to be worth it, and another code than streams, too.
+/// Factor that Recoded must exceed TCP by to be worth it, and another code must exceed streams by.
 pub(crate) const BETTER: f64 = 1.15;
 
 impl Forecast {
-    /// What these hops would carry, in their order. `None` without any.
+    /// Forecasts the goodput over these hops, in their order. `None` without any.
     #[must_use]
     pub fn new(direction: Direction, hops: &[Hop]) -> Option<Forecast> {
         let slowest = hops.iter().map(|hop| hop.rate_mbit).min_by(f64::total_cmp)?;
@@ -213,7 +213,7 @@ impl Forecast {
 fn verdict(rows: &[Row], loss: f64, round_trip: f64) -> (Verdict, Contender) {
     let mbit =
         |contender| rows.iter().find(|row| row.contender == contender).map_or(0.0, |row| row.mbit);
-    // Ties go to the code that needs to be told nothing.
+    // Ties go to the code that needs no configuration.
     let best_other = rows.iter().filter(|row| row.contender.is_ours());
     let best_other = best_other.max_by(|one, other| one.mbit.total_cmp(&other.mbit));
     let stream = mbit(Contender::Stream);

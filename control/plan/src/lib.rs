@@ -1,12 +1,12 @@
-//! Measures a path between two hosts on which nothing of Recoded runs but this, and forecasts what
-//! Recoded would bring on it.
+//! Measures a path between two hosts that run only this program, and forecasts Recoded's benefit on
+//! it.
 //!
-//! Place: beside the packet path; used by `recodectl plan`. No privileges, no daemon. One end
-//! listens ([`listen`]), the other one measures ([`measure`]), both directions. [`forecast`] is
-//! arithmetic on what was measured, of one hop or of several.
+//! Place: off the packet path; used by `recodectl plan`. No privileges, no daemon. One end listens
+//! ([`listen`]), the other one measures ([`measure`]), in both directions. [`forecast`] computes
+//! from measurements of one hop or of several.
 //!
-//! Everything that comes from the network may be forged: it is parsed once ([`packet`]), sizes no
-//! allocation and no loop, and is held against what can be true.
+//! Everything from the network may be forged. It is parsed once ([`packet`]), determines the size
+//! of no allocation and no loop, and is checked for plausibility.
 
 #![forbid(unsafe_code)]
 

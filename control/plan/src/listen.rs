@@ -1,4 +1,4 @@
-//! The far end: answers one client at a time, bounded in time, rate and memory.
+//! The far end: serves one client at a time, bounded in time, rate and memory.
 //!
 //! ```text
 //!  Hello ──> Cookie        stateless: the token is a MAC of address, port and half minute
@@ -6,8 +6,8 @@
 //!  token ──> anything      of the client's address alone
 //! ```
 //!
-//! Without a token nothing is sent that is longer than what came. With one, at most what the client
-//! asks for within `rate_max_mbit`, in trains of 0.6 s for each of which it has to ask.
+//! Without a token no response is longer than its request. With one, the client gets at most what
+//! it requests, within `rate_max_mbit`, in trains of 0.6 s that it must request one by one.
 
 use std::hash::Hasher;
 use std::io;
@@ -21,52 +21,52 @@ use crate::socket::{Endpoint, Received, header_bytes};
 use crate::summary::Summary;
 use crate::train::{Arrivals, TrainPlan, be_prompt, send, wall_nanos};
 
-/// A session that hears nothing for so long ends.
+/// Idle timeout of a session.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// A session lasts no longer, so that others get their turn.
+/// Longest session, so that other clients get their turn.
 pub const SESSION_MAX: Duration = Duration::from_secs(180);
 
-/// Tokens are of so many seconds, and good during the next ones as well.
+/// Period of a token, in seconds; it stays valid during the next period.
 const SLOT_SECONDS: u64 = 30;
 
-/// How often it is looked whether the time is up.
+/// Interval of checks for the end of the listening time.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Short answers a second that a session gets: pings and probes ask for some hundred.
+/// Short responses a second in a session: pings and probes need some hundred.
 const ANSWERS_PER_SECOND: f64 = 2000.0;
 
-/// A message that is worth more than one packet is sent so often.
+/// Copies of an important message.
 const COPIES: usize = 3;
 
-/// How a listener is bounded.
+/// Limits of a listener.
 #[derive(Copy, Clone, Debug)]
 pub struct Limits {
-    /// Fastest that it sends and wants to be sent to.
+    /// Highest rate in both directions.
     pub rate_max_mbit: f64,
-    /// When it ends.
+    /// Time until it ends.
     pub length: Duration,
 }
 
-/// What a listener did.
+/// Statistics of a listener.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug, serde::Serialize)]
 pub struct Served {
     /// Sessions that were opened.
     pub sessions: u64,
-    /// Sessions that were refused, because there was one already or by their version.
+    /// Sessions refused, because one was active or the version differed.
     pub refused: u64,
-    /// Packets that were none of ours, had no token or a wrong one, or said nonsense.
+    /// Packets of other programs, without a token, with a wrong one, or malformed.
     pub ignored: u64,
 }
 
-/// Something that is worth a line in a log.
+/// An event for the log.
 #[derive(Copy, Clone, Debug)]
 pub enum Event {
     /// A client began.
     Opened(SocketAddr),
-    /// A client is done or was not heard any more.
+    /// A client finished or fell silent.
     Ended(SocketAddr),
-    /// A client of another version came.
+    /// A client with another version.
     Version(SocketAddr, u8),
 }
 
@@ -75,10 +75,10 @@ struct Session {
     token: Token,
     began: Instant,
     heard: Instant,
-    /// Short answers that may be sent.
+    /// Remaining allowance for short responses.
     answers: f64,
     filled: Instant,
-    /// The newest train that was sent, and its packets.
+    /// The newest train sent, and its packets.
     sent: (u32, u32),
     /// The newest summary.
     summary: Option<Summary>,
@@ -99,7 +99,7 @@ impl Listener {
     /// Binds the address.
     ///
     /// # Errors
-    /// Linux refuses the address or has no random numbers.
+    /// Linux refuses the address or provides no random numbers.
     pub fn bind(local: SocketAddr, limits: Limits) -> io::Result<Listener> {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
@@ -114,10 +114,10 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// The local address.
     ///
     /// # Errors
-    /// Linux does not say.
+    /// The address is not available.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.endpoint.socket().local_addr()
     }
@@ -134,7 +134,7 @@ impl Listener {
             match self.endpoint.receive(PATIENCE) {
                 Ok(Some(received)) => self.handle(&received, &mut log),
                 Ok(None) => {}
-                // Not of this socket: a packet that it sent found no listener.
+                // Not an error of this socket: a packet that it sent found no listener.
                 Err(error) if is_remote(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -184,7 +184,7 @@ impl Listener {
     fn open(&mut self, from: SocketAddr, token: Token, nonce: u64, log: &mut impl FnMut(Event)) {
         let now = Instant::now();
         match &self.session {
-            // It asks again: the answer was lost.
+            // A repeated request: the response was lost.
             Some(session) if session.client == from && session.token == token => {}
             Some(session) => {
                 let left = SESSION_MAX.saturating_sub(session.began.elapsed()).as_secs() + 1;
@@ -257,7 +257,7 @@ impl Listener {
             Body::ProbeBack { payload_bytes } => {
                 let body = Body::Echo { payload_bytes };
                 let token = session.token;
-                // Larger than the interface takes is an answer, too: nothing comes.
+                // A packet too large for the interface counts as lost.
                 let _ = self.endpoint.send(Some(from), (token, body), payload_bytes.into());
             }
             Body::Ask { train, sent } => self.report(from, train, sent),
@@ -277,14 +277,14 @@ impl Listener {
 
     fn report(&mut self, from: SocketAddr, train: u32, sent: u32) {
         if train > self.arrivals.train() {
-            // Nothing of it came.
+            // No packet of it arrived.
             self.arrivals.begin(train);
         }
         let Some(session) = self.session.as_mut() else { return };
         if train != self.arrivals.train() {
             return;
         }
-        // An answer that was lost is given again, not computed again.
+        // A lost response is repeated, not recomputed.
         let known = session.summary.filter(|known| known.train == train && known.sent == sent);
         let summary = known.unwrap_or_else(|| self.arrivals.summary(sent));
         session.summary = Some(summary);
@@ -298,7 +298,8 @@ impl Listener {
             let bits = (plan.payload_bytes + usize::from(header_bytes(from.ip())) + 14) * 8;
             let plan = plan.bounded(self.limits.rate_max_mbit * 1e6 / bits as f64);
             let socket = self.endpoint.socket();
-            // What was sent until Linux refused is not known; such a train is asked for again.
+            // After an error of Linux the number sent is unknown; the client requests such a train
+            // again.
             let sent = send(&plan, token, |bytes| socket.send_to(bytes, from)).unwrap_or(0);
             session.sent = (train, sent);
             session.heard = Instant::now();
@@ -318,7 +319,7 @@ impl Listener {
     }
 
     fn put(&mut self, to: SocketAddr, token: Token, body: Body) {
-        // A client that cannot be sent to asks again or gives up.
+        // A client that cannot be reached retries or stops.
         let _ = self.endpoint.send(Some(to), (token, body), 0);
     }
 
@@ -351,12 +352,12 @@ impl Session {
     }
 }
 
-/// Half minutes of Linux's clock.
+/// Half minutes of the wall clock.
 fn slot() -> u64 {
     wall_nanos() / (SLOT_SECONDS * 1_000_000_000)
 }
 
-/// Errors that only say what became of a packet.
+/// Errors that report the fate of an earlier packet.
 pub(crate) fn is_remote(error: &io::Error) -> bool {
     matches!(
         error.kind(),

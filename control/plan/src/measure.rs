@@ -5,8 +5,8 @@
 //!                                            └─── there, then back ───┘
 //! ```
 //!
-//! What the listener says is believed as far as it can be true, sizes nothing, and ends nothing but
-//! this measurement.
+//! Reports of the listener are used only if plausible. They determine no allocation size, and can
+//! abort nothing but this measurement.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -23,49 +23,50 @@ use crate::train::{Arrivals, TrainPlan, be_prompt, send, wall_nanos};
 
 mod mtu;
 
-/// Ethernet header, which rates count.
+/// Ethernet header, which rates include.
 pub const ETHERNET_BYTES: u16 = 14;
 
-/// IP packets of trains, as far as the path carries them.
+/// Size of packets in trains, if the path carries it.
 const PACKET_BYTES_MAX: u16 = 1500;
 
-/// Opening packets and their times between: nothing for three seconds is nothing.
+/// Opening packets and the interval between them: three seconds in all before giving up.
 const OPENINGS: u32 = 12;
 const OPENING_PATIENCE: Duration = Duration::from_millis(250);
 
-/// Pings, and between two of them.
+/// Number of pings, and the interval between them.
 const PINGS: u32 = 150;
 const PING_PAUSE: Duration = Duration::from_millis(6);
 
-/// A question is asked so often before its answer counts as lost for good, each time in one copy
-/// more: a channel whose bursts are of packets, not of time, has to be got out of its bad state.
+/// Attempts of a request before its response counts as lost for good. Each attempt sends one more
+/// copy: a channel whose loss bursts are counted in packets, not in time, must be driven out of its
+/// bad state.
 const ASKED_MAX: u32 = 12;
 
-/// What a train may be late by beside the round trip: queues, jitter, reordering.
+/// Allowance for late packets of a train in addition to the round trip: queues, jitter, reordering.
 const LATE: Duration = Duration::from_millis(150);
 
-/// Packets that overtook the question about their train get so long.
+/// Grace period for packets that are overtaken by the query about their train.
 const GRACE: Duration = Duration::from_millis(12);
 
-/// Losses are measured at this share of the rate, and this many packets a second at most.
+/// Share of the rate at which losses are measured, and the upper limit in packets a second.
 const LOSS_RATE_SHARE: f64 = 0.6;
 const LOSS_PACKETS_PER_SECOND: f64 = 8000.0;
 const LOSS_TRAIN_SECONDS: f64 = 0.4;
 
-/// A train of those whose queue grows by this backs off: the rate was less than it seemed.
+/// Queue growth at which loss trains back off: the rate was overestimated.
 const GROWTH_NANOS: u64 = 20_000_000;
 const BACK_OFF: f64 = 0.7;
 
-/// Filling the queue: so much above the rate, for so long.
+/// Filling the queue: factor above the rate, and duration.
 const FILLING: f64 = 1.5;
 const FILLING_SECONDS: f64 = 0.12;
 
-/// What to measure.
+/// Options of a measurement.
 #[derive(Copy, Clone, Debug)]
 pub struct Options {
     /// Time for measuring losses, both directions together.
     pub seconds: f64,
-    /// Fastest that anything is sent, in either direction.
+    /// Highest rate in either direction.
     pub rate_max_mbit: f64,
 }
 
@@ -80,17 +81,17 @@ struct Client {
     endpoint: Endpoint,
     remote: SocketAddr,
     token: Token,
-    /// Estimate of the round trip, for patience.
+    /// Round trip estimate, for timeouts.
     round_trip: Duration,
     rate_max_mbit: f64,
     arrivals: Arrivals,
     train: u32,
     notes: Vec<String>,
-    /// Packets that found the socket of this host or of the other one full.
+    /// Packets dropped by a full socket buffer at either host.
     overruns: u64,
 }
 
-/// Measures the path to a listener. `progress` is told what is being measured.
+/// Measures the path to a listener. `progress` receives the current step.
 ///
 /// # Errors
 /// No listener answers, or it stops answering.
@@ -108,7 +109,7 @@ pub fn measure(
     outcome
 }
 
-/// The address of a host that is written with or without a port.
+/// Resolves a host that is given with or without a port.
 fn resolve(host: &str) -> Result<SocketAddr, MeasureError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let found = match bare.parse() {
@@ -162,7 +163,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Asks until there is an answer that is one.
+    /// Repeats a request until a valid response arrives.
     fn open<T>(
         &mut self,
         body: Body,
@@ -174,7 +175,8 @@ impl Client {
             let copies = 0..=(tried / 2);
             let said = copies.into_iter().try_for_each(|_| self.say(body, OPENING_BYTES));
             if let Err(error) = said {
-                // An ICMP error may be of an earlier packet, or of a listener that just starts.
+                // An ICMP error may stem from an earlier packet, or from a listener that is
+                // starting.
                 refused = Some(error);
                 std::thread::sleep(Duration::from_millis(50));
                 continue;
@@ -298,7 +300,7 @@ impl Client {
     }
 
     fn way(&mut self, direction: Direction, mtu: u16, seconds: f64) -> Result<Way, MeasureError> {
-        // Larger ones are rare outside of one site, and make coarse trains.
+        // Larger ones are rare outside of a site, and make trains coarse.
         let packet = mtu.min(PACKET_BYTES_MAX);
         let bits = f64::from(packet + ETHERNET_BYTES) * 8.0;
         let payload_bytes = usize::from(packet - header_bytes(self.remote.ip()));
@@ -332,7 +334,7 @@ impl Client {
         })
     }
 
-    /// Sends below the rate, and lowers it where a queue grows.
+    /// Sends below the rate, and lowers it if a queue grows.
     fn losses(
         &mut self,
         direction: Direction,
@@ -342,7 +344,7 @@ impl Client {
     ) -> Result<Sums, MeasureError> {
         let mut sums = Sums::default();
         let (mut mbit, began) = (loss_rate(rate.mbit, bits), Instant::now());
-        // Time passes while a train is asked about, too; a path of long round trips gets twice.
+        // Queries about trains take time, too; a path with long round trips gets twice the time.
         let (mut sent_seconds, longest) = (0.0, Duration::from_secs_f64(2.0 * seconds + 2.0));
         while sent_seconds < seconds && began.elapsed() < longest {
             let packets = (mbit * 1e6 * LOSS_TRAIN_SECONDS / bits).max(8.0) as u32;
@@ -355,7 +357,7 @@ impl Client {
                     *rate = Rate { mbit: carried, is_least: false };
                     mbit *= BACK_OFF;
                 }
-                // A packet that a host had no room for is not a loss of the path.
+                // A packet dropped for lack of room at a host is not a loss of the path.
                 _ if summary.overrun == 0 => sums.add(&summary),
                 _ => {}
             }
@@ -366,7 +368,7 @@ impl Client {
         Ok(sums)
     }
 
-    /// Sends a train, or has one sent; what came of it.
+    /// Sends a train, or requests one; returns its summary.
     fn train(
         &mut self,
         direction: Direction,
@@ -390,7 +392,7 @@ impl Client {
     fn train_there(&mut self, plan: &TrainPlan) -> Result<Summary, MeasureError> {
         let socket = self.endpoint.socket();
         let sent = send(plan, self.token, |bytes| match socket.send(bytes) {
-            // Of a packet before this one.
+            // The error of an earlier packet.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => socket.send(bytes),
             sent => sent,
         });
@@ -436,7 +438,7 @@ impl Client {
                 }
             }
             match sent {
-                // The listener's Linux refused: once more.
+                // The listener's Linux refused to send: try again.
                 Some(0) if !self.arrivals.any() => self.round_trip += Duration::from_millis(1),
                 Some(sent) => return Ok(self.arrivals.summary(sent)),
                 None => {}
@@ -445,13 +447,13 @@ impl Client {
         Err(MeasureError::Lost(self.remote, "it was to send trains"))
     }
 
-    /// What a packet of the listener in this session says.
+    /// The body of a packet from the listener in this session.
     fn said(&self, received: &Received) -> Option<Body> {
         let packet = received.packet.ok()?;
         (packet.token == self.token).then_some(packet.body)
     }
 
-    /// Waits for a packet until then.
+    /// Waits for a packet until this time.
     fn hear(&mut self, until: Instant) -> Result<Option<Received>, MeasureError> {
         while let Some(left) = left(until) {
             match self.endpoint.receive(left) {
@@ -471,7 +473,7 @@ impl Client {
     fn say(&mut self, body: Body, padded_bytes: usize) -> Result<(), MeasureError> {
         let sent = self.endpoint.send(None, (self.token, body), padded_bytes);
         match sent {
-            // In a session, this is of an earlier packet.
+            // Within a session, this stems from an earlier packet.
             Err(error)
                 if self.token != [0; 16] && error.kind() == io::ErrorKind::ConnectionRefused =>
             {
@@ -486,7 +488,7 @@ fn loss_rate(mbit: f64, bits: f64) -> f64 {
     (LOSS_RATE_SHARE * mbit).min(LOSS_PACKETS_PER_SECOND * bits / 1e6)
 }
 
-/// What is left until then, in whole milliseconds, one at least; `None` when it is over.
+/// Time left, in whole milliseconds, at least one; `None` if it is over.
 fn left(until: Instant) -> Option<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     (!left.is_zero()).then(|| left.max(Duration::from_millis(1)))
@@ -495,7 +497,7 @@ fn left(until: Instant) -> Option<Duration> {
 fn failed(remote: SocketAddr, error: io::Error) -> MeasureError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => MeasureError::NotListening(remote),
-        // The last is what a route of type blackhole makes of it.
+        // The last is the error of a route of type blackhole.
         kind @ (io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
         | io::ErrorKind::InvalidInput) => MeasureError::Unreachable(remote, kind),

@@ -1,5 +1,5 @@
-//! What was measured of a path: the JSON of `recodectl plan`, which also reads it again to join
-//! several hops. What is read may be edited by hand or forged, and is checked.
+//! Results of a measurement: the JSON of `recodectl plan`, which also reads it back to join several
+//! hops. Input may be edited by hand or forged, and is checked.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +17,9 @@ pub struct Measured {
     pub there: Way,
     /// From the far end to the near end.
     pub back: Way,
-    /// Without load.
+    /// Unloaded round trip.
     pub round_trip: RoundTrip,
-    /// What restricts the figures.
+    /// Limitations of the figures.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -29,33 +29,33 @@ pub struct Measured {
 pub struct Way {
     /// Share of packets lost.
     pub loss: f64,
-    /// Standard deviation of that.
+    /// Its standard deviation.
     pub loss_deviation: f64,
-    /// Packets that this is known from.
+    /// Number of packets in the sample.
     pub packets: u64,
-    /// Those lost.
+    /// Packets lost.
     pub lost: u64,
-    /// At this rate, Mbit/s.
+    /// Send rate of the sample, Mbit/s.
     pub measured_at_mbit: f64,
     /// Mean number of consecutive losses.
     pub burst_mean: f64,
-    /// Gilbert-Elliott: probability that a packet after one that arrived is lost.
+    /// Gilbert-Elliott: probability of a loss after a packet that arrived.
     pub good_to_bad: f64,
-    /// The same, that a packet after a lost one arrives.
+    /// The same: probability of an arrival after a loss.
     pub bad_to_good: f64,
     /// Runs of losses of length 1, 2, to 4, 8, 16, 32, 64, and longer.
     pub runs: [u64; 8],
-    /// Fastest sending at which no queue grows, Mbit/s with Ethernet, IP and UDP headers.
+    /// Highest rate at which no queue grows, Mbit/s with Ethernet, IP and UDP headers.
     pub rate_mbit: f64,
     /// The path may carry more: a limit was reached.
     pub rate_is_least: bool,
-    /// Longest wait in the queue of the path, milliseconds.
+    /// Longest queueing delay of the path, milliseconds.
     pub queue_ms: f64,
     /// The queue may be longer: it was not filled.
     pub queue_is_least: bool,
-    /// Share of packets that came after one that was sent later.
+    /// Share of packets that arrived after one that was sent later.
     pub reordered: f64,
-    /// Share of packets that came twice.
+    /// Share of packets that arrived twice.
     pub duplicated: f64,
     /// Largest IP packet that arrives.
     pub mtu: u16,
@@ -70,27 +70,27 @@ pub struct RoundTrip {
     pub median_ms: f64,
     /// 99 % quantile.
     pub p99_ms: f64,
-    /// Answers that this is known from.
+    /// Number of answers in the sample.
     pub answers: u64,
 }
 
-/// A value that no measurement has.
+/// An impossible value.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{key} = {value} is out of range: {rule}")]
 pub struct RangeError {
-    /// Where it stands.
+    /// Its key.
     pub key: &'static str,
-    /// What it is.
+    /// The value.
     pub value: f64,
-    /// What it must be.
+    /// The rule.
     pub rule: &'static str,
 }
 
 impl Measured {
-    /// Refuses values that no measurement has.
+    /// Refuses impossible values.
     ///
     /// # Errors
-    /// The first of them.
+    /// The first impossible value.
     pub fn check(&self) -> Result<(), RangeError> {
         for way in [&self.there, &self.back] {
             for (key, value) in
@@ -123,7 +123,7 @@ fn within(
     if is_in { Ok(()) } else { Err(RangeError { key, value, rule }) }
 }
 
-/// Losses of the trains that count, and what they say of the channel.
+/// Losses of valid trains, and the channel parameters that follow from them.
 #[derive(Copy, Clone, Default, Debug)]
 pub struct Sums {
     packets: u64,
@@ -135,7 +135,7 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Takes a train in.
+    /// Adds a train.
     pub fn add(&mut self, summary: &crate::summary::Summary) {
         self.packets += u64::from(summary.sent);
         self.lost += u64::from(summary.lost());
@@ -153,9 +153,9 @@ impl Sums {
         self.packets
     }
 
-    /// What was measured of the direction, so far as losses say it. The chain of two states that
-    /// loses all in one of them and nothing in the other has two parameters, and the share lost and
-    /// the mean burst are their most likely values.
+    /// Loss-related results for a direction. The two-state chain that loses everything in one state
+    /// and nothing in the other has two parameters; their maximum likelihood estimates follow from
+    /// the share lost and the mean burst.
     #[must_use]
     pub fn way(&self) -> Way {
         let (packets, lost) = (self.packets.max(1) as f64, self.lost as f64);
@@ -163,7 +163,7 @@ impl Sums {
         let burst_mean = if self.runs > 0 { lost / self.runs as f64 } else { 1.0 };
         let came = packets - lost;
         let good_to_bad = if came > 0.0 { (self.runs as f64 / came).min(1.0) } else { 1.0 };
-        // Losses in runs are fewer independent observations.
+        // Correlated losses are fewer independent observations.
         let correlation = (1.0 - good_to_bad - burst_mean.recip()).clamp(0.0, 0.999);
         let spread = (1.0 + correlation) / (1.0 - correlation);
         Way {

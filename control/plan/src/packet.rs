@@ -5,21 +5,21 @@
 //!  | RcPL | version |  0  |  token  |  body (postcard) | padding ..
 //! ```
 //!
-//! The token is what the listener gave for an address, zero before that. A body is a [`Body`] as
-//! postcard encodes it; what follows it is padding and is not looked at.
+//! The token is the one that the listener issued for an address, zero before that. A body is a
+//! [`Body`] in postcard encoding; padding after it is ignored.
 
 use serde::{Deserialize, Serialize};
 
 use crate::summary::Summary;
 
-/// Version of the packets, raised with every change of them.
+/// Version of the packets, incremented with every change.
 pub const VERSION: u8 = 1;
 
-/// UDP port of a listener unless told otherwise: beside that of the daemon, 9426.
+/// Default UDP port of a listener, close to the daemon's 9426.
 pub const PORT: u16 = 9428;
 
-/// A packet that opens a session is this long, so that no answer to one is longer than it: a
-/// listener multiplies nothing for addresses that have not proved to be the sender's.
+/// Length of a packet that opens a session. No response to one is longer, so a listener does not
+/// amplify traffic to unverified addresses.
 pub const OPENING_BYTES: usize = 96;
 
 /// Longest packet without padding.
@@ -28,147 +28,147 @@ pub const BYTES_MAX: usize = 320;
 const MAGIC: [u8; 4] = *b"RcPL";
 const BODY_AT: usize = 22;
 
-/// Proves that a client receives at the address it sends from.
+/// Proves that a client receives at its source address.
 pub type Token = [u8; 16];
 
 /// A packet.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Packet {
-    /// What the listener gave, or zero.
+    /// Issued by the listener, or zero.
     pub token: Token,
-    /// What it says.
+    /// Its message.
     pub body: Body,
 }
 
-/// Why a listener does not open a session.
+/// Why a listener refuses a session.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Refusal {
-    /// Another client is being served, for so many seconds at most.
+    /// Another client is being served, for at most this many seconds.
     Busy(u32),
     /// The packet has another version than the listener.
     Version,
 }
 
-/// What a packet says. Times are nanoseconds of the sender's clock.
+/// Message of a packet. Times are nanoseconds of the sender's clock.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Body {
-    /// Client: is anybody there?
+    /// Client: request for a token.
     Hello {
-        /// Comes back in the answer.
+        /// Echoed in the response.
         nonce: u64,
     },
-    /// Listener: yes; the token is in this packet.
+    /// Listener: the token, which is in this packet's header.
     Cookie {
-        /// That of the question.
+        /// From the request.
         nonce: u64,
     },
-    /// Client: here is the token, let us begin.
+    /// Client: request for a session, with the token.
     Open {
-        /// Comes back in the answer.
+        /// Echoed in the response.
         nonce: u64,
     },
     /// Listener: a session is open.
     Opened {
-        /// That of the question.
+        /// From the request.
         nonce: u64,
-        /// Fastest that it sends and wants to be sent to.
+        /// Highest rate in both directions.
         rate_max_kbit: u32,
-        /// How long the session may last.
+        /// Longest duration of the session.
         seconds: u32,
     },
     /// Listener: no session.
     Refused {
-        /// That of the question, or zero where it could not be read.
+        /// From the request, or zero if it was unreadable.
         nonce: u64,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
-    /// Client: answer at once.
+    /// Client: request for an immediate response.
     Ping {
-        /// Of this ping.
+        /// Number of the ping.
         number: u32,
-        /// When it was sent.
+        /// Time sent.
         at: u64,
     },
-    /// Listener: the answer.
+    /// Listener: response to a ping.
     Pong {
-        /// That of the ping.
+        /// From the ping.
         number: u32,
-        /// That of the ping.
+        /// From the ping.
         at: u64,
-        /// How long the listener had it.
+        /// Time that the listener held it.
         held_nanos: u32,
     },
     /// A packet of a train, padded.
     Data {
-        /// Of the train; trains of a direction have ascending numbers.
+        /// The train; numbers increase in each direction.
         train: u32,
-        /// Of the packet in its train, from 0.
+        /// Index in its train, from 0.
         number: u32,
-        /// When it was sent.
+        /// Time sent.
         at: u64,
     },
-    /// Client: what came of a train, of which so many were sent?
+    /// Client: query about a train of this many packets.
     Ask {
         /// The train.
         train: u32,
         /// Its packets.
         sent: u32,
     },
-    /// Listener: this.
+    /// Listener: the summary.
     Report(Summary),
-    /// Client: send me a train.
+    /// Client: request for a train.
     Send {
         /// Its number.
         train: u32,
-        /// Its packets, at most.
+        /// Maximum number of packets.
         packets: u32,
-        /// UDP payload of each.
+        /// UDP payload of each packet.
         payload_bytes: u16,
-        /// Between two of them.
+        /// Interval between packets.
         interval_nanos: u32,
     },
-    /// Listener: the train has been sent.
+    /// Listener: the end of a train.
     Sent {
         /// Its number.
         train: u32,
-        /// Its packets.
+        /// Packets sent.
         sent: u32,
     },
-    /// Client: padded to so many bytes; did it arrive?
+    /// Client: size probe, padded to this size.
     Probe {
         /// UDP payload.
         payload_bytes: u16,
     },
-    /// Listener: it did.
+    /// Listener: confirms a probe.
     Probed {
-        /// That of the probe.
+        /// From the probe.
         payload_bytes: u16,
     },
-    /// Client: send me one of so many bytes.
+    /// Client: request for a packet of this size.
     ProbeBack {
         /// UDP payload.
         payload_bytes: u16,
     },
-    /// Listener: padded to so many bytes.
+    /// Listener: packet padded to the requested size.
     Echo {
-        /// That of the question.
+        /// From the request.
         payload_bytes: u16,
     },
-    /// Client: done.
+    /// Client: end of the session.
     Bye,
 }
 
-/// Why bytes are no packet.
+/// Why bytes are not a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParseError {
-    /// Not one of ours.
+    /// Not a packet of this protocol.
     #[error("this is no packet of a measurement")]
     Foreign,
-    /// One of ours, of this other version.
+    /// A packet of this protocol with another version.
     #[error("a packet of version {0}")]
     Version(u8),
-    /// One of ours, and nonsense.
+    /// A packet of this protocol that is malformed.
     #[error("a packet that says nothing")]
     Malformed,
 }
@@ -177,7 +177,7 @@ impl Packet {
     /// Reads a packet. Allocates nothing.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not a valid packet.
     pub fn parse(bytes: &[u8]) -> Result<Packet, ParseError> {
         let (front, body) = bytes.split_at_checked(BODY_AT).ok_or(ParseError::Foreign)?;
         if front[..4] != MAGIC {
@@ -191,8 +191,8 @@ impl Packet {
         Ok(Packet { token, body: body.0 })
     }
 
-    /// Writes it at the front of `buffer` and returns its length without padding; `None` where
-    /// the buffer is shorter than that.
+    /// Writes it at the front of `buffer` and returns its length without padding; `None` if the
+    /// buffer is too short.
     pub fn write(&self, buffer: &mut [u8]) -> Option<usize> {
         let (front, rest) = buffer.split_at_mut_checked(BODY_AT)?;
         front[..4].copy_from_slice(&MAGIC);
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(Packet::parse(&[]), Err(ParseError::Foreign));
     }
 
-    /// What a listener sends to an address that has proved nothing.
+    /// Responses of a listener to an unverified address.
     #[test]
     fn no_answer_to_an_opening_packet_is_longer_than_it() {
         let nonce = u64::MAX;

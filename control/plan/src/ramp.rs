@@ -1,14 +1,14 @@
-//! Finds the rate of a path by trains that each fill a queue by some 20 ms at most.
+//! Finds the rate of a path with trains that each fill a queue by at most some 20 ms.
 //!
-//! A train of 30 ms, or of 24 packets where that takes longer, is sent at ever higher rates until
-//! less arrives than was sent. A step is small enough that the train before vouches for it: at
-//! 1.6 times a rate that was carried, 30 ms leave at most 18 ms in a queue, which drains before the
-//! next train. Five trains a quarter above what arrived then say what the path carries; their
-//! median is taken.
+//! Trains of 30 ms, or of 24 packets if that takes longer, are sent at increasing rates until less
+//! arrives than was sent. Steps are small enough that the previous train limits the queue: at 1.6
+//! times a rate that was carried, 30 ms leave at most 18 ms in a queue, which drains before the
+//! next train. Then five trains are sent a quarter above the arrival rate; the result is the median
+//! of their arrival rates.
 //!
-//! The rate of a path is the fastest sending at which no queue grows: packets that the path loses
-//! count as carried, since they took their share of it. Where it loses more at higher rates and
-//! no queue grows, something drops what exceeds a rate, and what arrived is the rate.
+//! The rate of a path is the highest send rate at which no queue grows. Packets that the path loses
+//! count as carried, since they took their share of it. If losses increase at higher rates and no
+//! queue grows, a policer drops the excess, and the arrival rate is the rate.
 
 use crate::summary::Summary;
 
@@ -23,46 +23,46 @@ const SLOW_MBIT: f64 = 10.0;
 const TRAIN_SECONDS: f64 = 0.03;
 const TRAIN_PACKETS_MIN: f64 = 24.0;
 
-/// A train that arrives at this share of its rate, or faster, is carried.
+/// A train that arrives at this share of its rate, or faster, counts as carried.
 const CARRIED: f64 = 0.86;
 
-/// Tries of a train: a path that pauses makes any train look slow.
+/// Attempts of a train: a path that pauses makes any train look slow.
 const TRIES: usize = 3;
 
-/// A sender that was slower than this share of the rate says nothing of the path; tries of trains,
-/// those of late senders included.
+/// Share of the nominal rate below which the sender was too late for a valid result; below,
+/// attempts of a train, including those of late senders.
 const ON_TIME: f64 = 0.93;
 const LATE_TRIES: usize = 15;
 
-/// Trains that the result is the median of, and how far above the guess they are.
+/// Trains for the final median, and the factor of their rate above the estimate.
 const REFINING: usize = 5;
 const ABOVE: f64 = 1.25;
 
-/// Times that a guess may prove too low.
+/// Times that an estimate may prove too low.
 const GUESSES: usize = 4;
 
-/// Losses are more than those of the path when they exceed them by so many deviations.
+/// Excess over the path's losses, in standard deviations, that counts as significant.
 const DEVIATIONS: f64 = 4.0;
 
-/// A train to be sent.
+/// Parameters of a train.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Shape {
-    /// At this rate, Ethernet headers included.
+    /// Its rate, including Ethernet headers.
     pub mbit: f64,
     /// Packets.
     pub packets: u32,
 }
 
-/// What was found.
+/// The result.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Rate {
-    /// Mbit/s, Ethernet, IP and UDP headers included.
+    /// Mbit/s, including Ethernet, IP and UDP headers.
     pub mbit: f64,
-    /// The path may carry more: the limit that was given was reached.
+    /// The path may carry more: the configured limit was reached.
     pub is_least: bool,
 }
 
-/// Losses below saturation so far.
+/// Losses below saturation.
 #[derive(Copy, Clone, Default, Debug)]
 pub struct Losses {
     sent: f64,
@@ -71,7 +71,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Takes a train in.
+    /// Adds a train.
     pub fn add(&mut self, summary: &Summary) {
         self.sent += f64::from(summary.sent);
         self.lost += f64::from(summary.lost());
@@ -97,8 +97,8 @@ impl Losses {
     }
 }
 
-/// Looks for the rate, up to `cap_mbit`, with packets of so many bits. `run` sends a train and says
-/// what came of it. Returns `None` where nothing arrives.
+/// Finds the rate, up to `cap_mbit`, with packets of `packet_bits` bits. `run` sends a train and
+/// returns its summary. Returns `None` if nothing arrives.
 ///
 /// # Errors
 /// Those of `run`.
@@ -127,20 +127,20 @@ pub fn find<E>(
             let mbit = median.min(cap);
             return Ok(Some(Rate { mbit, is_least: median >= cap }));
         }
-        // The guess was of a path that paused.
+        // The estimate stemmed from a pause of the path.
         mbit = (faster * STEP).min(cap);
     }
 }
 
-/// What a rate turned out to be.
+/// Outcome of a rate.
 enum Step {
     /// Nothing arrives.
     Nothing,
-    /// The sender has no core for such a rate; it sent this one, and it was carried.
+    /// The sender could only send at this rate, which was carried.
     Late(f64),
     /// It was carried.
     Carried,
-    /// It was not, but this much.
+    /// It exceeded the path, which carried this much.
     TooMuch(f64),
 }
 
@@ -166,7 +166,7 @@ fn step<E>(
         }
         let own = sent_mbit(&summary, packet_bits).unwrap_or(mbit);
         if own < ON_TIME * mbit {
-            // All that was sent was carried, as far as it says.
+            // All that was sent was carried, according to the summary.
             sent = sent.max(own.min(carried));
             continue;
         }
@@ -183,7 +183,7 @@ fn step<E>(
     })
 }
 
-/// The rate of five trains above a guess, and the median of what arrived of them.
+/// The send rate of five trains above an estimate, and the median of their arrival rates.
 fn refine<E>(
     guess: f64,
     packet_bits: f64,
@@ -196,7 +196,7 @@ fn refine<E>(
         let mut shape = shape(faster, packet_bits);
         shape.packets *= 2;
         let summary = run(shape)?;
-        // A queue that ran empty, because the sender paused, says too little.
+        // A queue that ran empty because the sender paused yields too low a rate.
         let is_on_time =
             sent_mbit(&summary, packet_bits).is_none_or(|sent| sent >= ON_TIME * faster);
         if is_on_time {
@@ -210,7 +210,7 @@ fn refine<E>(
     Ok((faster, carried_mbit.get(carried_mbit.len() / 2).copied().unwrap_or(guess)))
 }
 
-/// The rate at which what arrived was sent.
+/// The rate at which the arrived packets were sent.
 fn sent_mbit(summary: &Summary, packet_bits: f64) -> Option<f64> {
     let is_enough = summary.span_packets > 0 && summary.span_sent_nanos > 0;
     let rate = f64::from(summary.span_packets) * packet_bits * 1e3;
@@ -222,7 +222,7 @@ fn shape(mbit: f64, packet_bits: f64) -> Shape {
     Shape { mbit, packets: packets as u32 }
 }
 
-/// Mbit/s that arrived, packets that the path always loses included.
+/// Arrival rate in Mbit/s, including the packets that the path always loses.
 #[must_use]
 pub fn carried(summary: &Summary, packet_bits: f64, losses: &Losses) -> Option<f64> {
     let mbit = summary.packets_per_second()? * packet_bits / 1e6;
@@ -233,7 +233,7 @@ pub fn carried(summary: &Summary, packet_bits: f64, losses: &Losses) -> Option<f
     Some(mbit * (arrived / (1.0 - losses.share()).max(0.05)).min(1.0))
 }
 
-/// The larger of two numbers of which either may be missing.
+/// The larger of two numbers, each of them optional.
 trait MaxBy {
     fn max_by(self, other: Self) -> Self;
 }
@@ -258,7 +258,7 @@ mod tests {
 
     const BITS: f64 = 1514.0 * 8.0;
 
-    /// A link with a queue, or one that drops what exceeds its rate.
+    /// A link with a queue, or one with a policer.
     struct Link {
         mbit: f64,
         loss: f64,
@@ -274,7 +274,7 @@ mod tests {
             Link {
                 mbit,
                 loss,
-                // As long as a packet of a slow link at least.
+                // At least as long as a packet on a slow link.
                 queue_seconds: (32.0 * BITS / mbit / 1e6).max(0.025),
                 jitter_seconds: 0.0,
                 random,
@@ -343,7 +343,7 @@ mod tests {
         assert!(fastest <= 50.0);
     }
 
-    /// Without a queue what exceeds the rate is lost, and all that arrives comes at once.
+    /// Without a queue the excess is lost, and the rest arrives immediately.
     #[test]
     fn links_that_drop_what_exceeds_their_rate_are_known_by_their_losses() {
         for loss in [0.0, 0.05] {
@@ -360,7 +360,7 @@ mod tests {
         assert!((rate.mbit / 100.0 - 1.0).abs() < 0.15, "{rate:?}");
     }
 
-    /// A sender on a machine that others use as well: every other train has a pause in it, or all.
+    /// A sender on a shared machine: every other train has a pause in it, or all.
     #[test]
     fn late_senders_say_nothing_of_the_path() {
         for (every, expected) in [(2, 100.0), (1, 6.0)] {

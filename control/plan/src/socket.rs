@@ -1,4 +1,5 @@
-//! A UDP socket that never fragments, and knows when packets came and how many it had no room for.
+//! A UDP socket that never fragments, and reports arrival times and packets dropped for lack of
+//! room.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -15,7 +16,7 @@ use rustix::net::sockopt as ip;
 use crate::packet::{BYTES_MAX, Body, Packet, ParseError, Token};
 use crate::train::{PAYLOAD_BYTES_MAX, wall_nanos};
 
-/// Room for what comes while the program has no core, as far as Linux allows.
+/// Room for packets that arrive while the program is not scheduled, as far as Linux allows.
 const BUFFER_BYTES: usize = 8 << 20;
 
 /// IP and UDP headers.
@@ -32,18 +33,18 @@ pub struct Endpoint {
     overrun: u32,
 }
 
-/// A packet that came.
+/// A received packet.
 #[derive(Debug)]
 pub struct Received {
-    /// From here.
+    /// The source address.
     pub from: SocketAddr,
-    /// Linux's stamp, nanoseconds.
+    /// Linux's timestamp, in nanoseconds.
     pub at: u64,
     /// Length, padding included.
     pub bytes: usize,
-    /// Packets that found the socket full since the one before.
+    /// Packets dropped because the socket buffer was full since the previous one.
     pub overrun: u32,
-    /// What it says.
+    /// Its content.
     pub packet: Result<Packet, ParseError>,
 }
 
@@ -51,19 +52,19 @@ impl Endpoint {
     /// Binds a socket.
     ///
     /// # Errors
-    /// Linux refuses the address, or an option that every Linux has.
+    /// Linux refuses the address, or an option that all of its versions support.
     pub fn bind(local: SocketAddr) -> io::Result<Endpoint> {
         let socket = UdpSocket::bind(local)?;
         if local.is_ipv6() {
             ip::set_ipv6_mtu_discover(&socket, ip::Ipv6PathMtuDiscovery::PROBE)?;
-            // For IPv4 over the same socket; fails where there is no IPv4.
+            // For IPv4 over the same socket; fails on a host without IPv4.
             let _ = ip::set_ip_mtu_discover(&socket, ip::Ipv4PathMtuDiscovery::PROBE);
         } else {
             ip::set_ip_mtu_discover(&socket, ip::Ipv4PathMtuDiscovery::PROBE)?;
         }
         setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
         setsockopt(&socket, sockopt::RxqOvfl, &1)?;
-        // The first needs privileges, the second is cut to what Linux allows.
+        // The first needs privileges, the second is limited by Linux.
         if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER_BYTES).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &BUFFER_BYTES);
         }
@@ -82,10 +83,10 @@ impl Endpoint {
         &self.socket
     }
 
-    /// Waits for a packet, so long at most.
+    /// Waits for a packet, for at most `patience`.
     ///
     /// # Errors
-    /// What Linux heard of a packet that was sent, such as that the port is unreachable.
+    /// An error that Linux reports for an earlier packet, such as an unreachable port.
     pub fn receive(&mut self, patience: Duration) -> io::Result<Option<Received>> {
         let millis = u16::try_from(patience.as_millis()).unwrap_or(u16::MAX);
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
@@ -127,8 +128,7 @@ impl Endpoint {
         Ok(Some(Received { from, at: at.unwrap_or_else(wall_nanos), bytes, overrun, packet }))
     }
 
-    /// Sends a packet, padded to so many bytes; to where the socket is connected to, or to an
-    /// address.
+    /// Sends a packet, padded to the given size, to the connected address or to the given one.
     ///
     /// # Errors
     /// Linux does not send it.

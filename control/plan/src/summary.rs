@@ -1,59 +1,59 @@
-//! What is known of a train once it came, in a fixed size.
+//! Summary of a received train, in a fixed size.
 
 use serde::{Deserialize, Serialize};
 
-/// Bins of [`Summary::runs_by_length`]: runs up to so long, and longer ones.
+/// Upper bounds of the bins of [`Summary::runs_by_length`]; longer runs have one more bin.
 pub const RUN_BINS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// What came of a train. All of it may be a lie when it comes from the other end.
+/// Summary of a train. All of it may be forged if it comes from the other end.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Summary {
     /// Number of the train.
     pub train: u32,
-    /// Packets that were sent.
+    /// Packets sent.
     pub sent: u32,
-    /// Packets that came, each once.
+    /// Distinct packets received.
     pub received: u32,
-    /// Packets that came again.
+    /// Duplicate packets.
     pub duplicates: u32,
-    /// Packets that came after one that was sent later.
+    /// Packets that arrived after one that was sent later.
     pub overtaken: u32,
-    /// Packets that came and found the socket's buffer full: not lost by the path.
+    /// Packets dropped because the socket's buffer was full: not lost by the path.
     pub overrun: u32,
     /// Runs of consecutive losses.
     pub runs: u32,
-    /// Those of lengths up to [`RUN_BINS`], and longer ones.
+    /// Runs by length, up to [`RUN_BINS`], and longer ones.
     pub runs_by_length: [u32; 8],
     /// Losses in the second half.
     pub lost_late: u32,
-    /// From the first packet that came to the last, by their numbers.
+    /// Number of packets from the first arrival to the last, lost ones included.
     pub span_packets: u32,
-    /// The same by arrival.
+    /// Time between these by arrival.
     pub span_came_nanos: u64,
-    /// The same by sending.
+    /// Time between these by sending.
     pub span_sent_nanos: u64,
-    /// Least one-way time, of two clocks.
+    /// Minimum one-way delay, with an unknown clock offset.
     pub way_min_nanos: i64,
-    /// One-way times above that: median.
+    /// Queueing delay, as one-way delay above the minimum: median.
     pub queue_median_nanos: u64,
     /// 99 % quantile.
     pub queue_p99_nanos: u64,
-    /// Most.
+    /// Maximum.
     pub queue_max_nanos: u64,
-    /// Median of the first quarter of what came.
+    /// Median of the first quarter of arrivals.
     pub queue_early_nanos: u64,
     /// Median of the last quarter.
     pub queue_late_nanos: u64,
 }
 
 impl Summary {
-    /// Packets that did not come.
+    /// Packets that did not arrive.
     #[must_use]
     pub fn lost(&self) -> u32 {
         self.sent.saturating_sub(self.received)
     }
 
-    /// The same where it can be true of a train of which so many packets were sent.
+    /// Returns the summary if it is plausible for a train with this number of packets sent.
     #[must_use]
     pub fn plausible(self, train: u32, sent: u32) -> Option<Summary> {
         let runs: u64 = self.runs_by_length.iter().map(|runs| u64::from(*runs)).sum();
@@ -76,7 +76,7 @@ impl Summary {
         holds.then_some(self)
     }
 
-    /// Packets a second that arrived or, between those, were lost; `None` where too few came.
+    /// Packets a second that arrived or were lost in between; `None` if too few arrived.
     #[must_use]
     pub fn packets_per_second(&self) -> Option<f64> {
         let is_enough = self.span_packets >= SPAN_PACKETS_MIN && self.span_came_nanos > 0;
@@ -84,8 +84,8 @@ impl Summary {
     }
 }
 
-/// A train and all delays take less than this.
+/// Upper bound on a train's duration and all delays.
 pub const SPAN_MAX_NANOS: u64 = 60_000_000_000;
 
-/// Fewer packets say nothing of a rate.
+/// Fewer packets do not determine a rate.
 const SPAN_PACKETS_MIN: u32 = 6;

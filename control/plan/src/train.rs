@@ -1,5 +1,5 @@
-//! Trains of packets: sent at a pace, and what came of them, of which a [`Summary`] of fixed size
-//! is computed where they arrive.
+//! Packet trains: sent at a given pace, and summarised at the receiver in a [`Summary`] of fixed
+//! size.
 //!
 //! ```text
 //!  sent    0 1 2 3 4 5 6 7 8 9        at the pace asked for, never in a flood to catch up
@@ -8,7 +8,7 @@
 //!                                     the path carries where it is slower than the pace
 //! ```
 //!
-//! Clocks of both ends differ by any amount: only differences of one-way times are used.
+//! The clocks of both ends may have any offset: only differences of one-way times are used.
 
 use std::io;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,35 +16,35 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::packet::{BYTES_MAX, Body, Packet, Token};
 use crate::summary::{RUN_BINS, SPAN_MAX_NANOS, Summary};
 
-/// Most packets of a train: what a receiver has memory for, half a megabyte.
+/// Most packets of a train: bounds a receiver's memory to half a megabyte.
 pub const PACKETS_MAX: u32 = 16_384;
 
-/// Longest train. A sender of a train hears nothing before its end.
+/// Longest train. The sender receives nothing until its end.
 pub const LENGTH_MAX: Duration = Duration::from_millis(600);
 
 /// Largest payload.
 pub const PAYLOAD_BYTES_MAX: usize = 9216;
 
-/// A sender that is behind sends so much of its schedule at once, or so many packets where that is
-/// more, and forgets the rest.
+/// Backlog that a late sender catches up at once, in time or packets, whichever is more; the rest
+/// of the delay stays.
 const CATCH_UP_NANOS: u64 = 5_000_000;
 const CATCH_UP_PACKETS: u64 = 3;
 
-/// What is to be sent.
+/// Parameters of a train.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TrainPlan {
     /// Number of the train.
     pub train: u32,
     /// Packets.
     pub packets: u32,
-    /// UDP payload of each.
+    /// UDP payload of each packet.
     pub payload_bytes: usize,
-    /// Between two packets.
+    /// Interval between packets.
     pub interval_nanos: u64,
 }
 
 impl TrainPlan {
-    /// The same within the limits of memory and time, and no faster than so many packets a second.
+    /// Limits it in memory and time, and to a rate in packets a second.
     #[must_use]
     pub fn bounded(self, packets_per_second_max: f64) -> TrainPlan {
         let least = (1e9 / packets_per_second_max.max(1.0)).ceil() as u64;
@@ -59,7 +59,7 @@ impl TrainPlan {
         }
     }
 
-    /// How long it takes.
+    /// Its duration.
     #[must_use]
     pub fn length(&self) -> Duration {
         let nanos = self.interval_nanos.saturating_mul(u64::from(self.packets));
@@ -67,8 +67,8 @@ impl TrainPlan {
     }
 }
 
-/// Sends a train and returns its packets. Buffers that are full are waited for; what the sender
-/// is late by, more than five milliseconds, it stays late by.
+/// Sends a train and returns the number of packets sent. Waits if buffers are full. A late sender
+/// catches up at most five milliseconds, or three packets.
 ///
 /// # Errors
 /// Linux does not send.
@@ -103,7 +103,7 @@ pub fn send(
     Ok(number)
 }
 
-/// A full buffer is tried again so often.
+/// Retries on a full buffer.
 const REFUSED_MAX: u32 = 1000;
 
 fn is_full(error: &io::Error) -> bool {
@@ -111,30 +111,30 @@ fn is_full(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(nix::errno::Errno::ENOBUFS as i32)
 }
 
-/// Has this thread woken when it is due, as far as this user may: timers without slack, and a
-/// priority above that of other programs.
+/// Makes this thread wake on time, as far as this user may: timers without slack, and a priority
+/// above that of other programs.
 pub fn be_prompt() {
     let _ = nix::sys::prctl::set_timerslack(1_000);
     let _ = rustix::process::nice(NICE);
 }
 
-/// What only privileged users may have.
+/// Requires privileges.
 const NICE: i32 = -15;
 
-/// Nanoseconds of Linux's clock, by which it also stamps what arrives.
+/// Nanoseconds of the wall clock, which Linux also uses for arrival timestamps.
 #[must_use]
 pub fn wall_nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What came of one train, packet by packet. Allocates when it is made, not later.
+/// Arrivals of one train, by packet. Allocates only when it is created.
 #[derive(Debug)]
 pub struct Arrivals {
     train: u32,
-    /// One-way time and time of arrival, by number.
+    /// One-way time and arrival time, by number.
     came: Vec<Option<(i64, u64)>>,
-    /// Numbers below this may have come.
+    /// All numbers that arrived are below this.
     end: usize,
     highest: Option<u32>,
     duplicates: u32,
@@ -159,7 +159,7 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Forgets everything and begins with this train.
+    /// Clears everything and begins with this train.
     pub fn begin(&mut self, train: u32) {
         self.came[..self.end].fill(None);
         (self.train, self.end, self.highest) = (train, 0, None);
@@ -172,14 +172,15 @@ impl Arrivals {
         self.train
     }
 
-    /// Whether any packet came.
+    /// Whether any packet arrived.
     #[must_use]
     pub fn any(&self) -> bool {
         self.highest.is_some()
     }
 
-    /// A packet of this train that was sent at one time of the sender's clock and came at another
-    /// of ours; packets that found the socket full since the last one.
+    /// Records a packet of this train, with its send time by the sender's clock and its arrival
+    /// time by the local clock; `overrun` counts packets dropped because the socket was full since
+    /// the previous one.
     pub fn note(&mut self, number: u32, sent_at: u64, came_at: u64, overrun: u32) {
         self.overrun = self.overrun.saturating_add(overrun);
         let Some(slot) = self.came.get_mut(number as usize) else { return };
@@ -193,7 +194,7 @@ impl Arrivals {
         self.highest = self.highest.max(Some(number));
     }
 
-    /// What came, of so many packets sent.
+    /// Summarises the arrivals of a train of `sent` packets.
     pub fn summary(&mut self, sent: u32) -> Summary {
         let sent = sent.min(PACKETS_MAX);
         let came = &self.came[..sent as usize];
@@ -264,7 +265,7 @@ mod tests {
 
     const MILLI: u64 = 1_000_000;
 
-    /// A packet a millisecond, 20 ms on the way, without these.
+    /// One packet per millisecond with a one-way delay of 20 ms, without the lost ones.
     fn arrivals(sent: u32, lost: &[u32]) -> Arrivals {
         let mut arrivals = Arrivals::default();
         arrivals.begin(3);
@@ -298,7 +299,7 @@ mod tests {
         arrivals.begin(1);
         for number in 0..100 {
             let at = u64::from(number) * MILLI;
-            // The other clock is a day behind; the path takes 1.5 ms for each packet.
+            // The other clock is a day behind; the path takes 1.5 ms per packet.
             arrivals.note(number, at, (u64::from(number) * 3 / 2 * MILLI).wrapping_sub(1 << 46), 0);
         }
         let summary = arrivals.summary(100);
@@ -349,7 +350,7 @@ mod tests {
         assert_eq!(slow.packets, 1);
     }
 
-    /// A sender that lost its core for a while.
+    /// A sender that was not scheduled for a while.
     #[test]
     fn late_sender_does_not_flood() {
         let plan = TrainPlan { train: 1, packets: 80, payload_bytes: 100, interval_nanos: MILLI };
@@ -362,7 +363,7 @@ mod tests {
             Ok(100)
         });
         assert_eq!(sent.expect("sent"), 80);
-        // Of the 40 ms that it slept, 5 are made up for.
+        // Only 5 ms of the delay of 40 ms are caught up.
         assert!(started.elapsed() >= Duration::from_millis(110));
     }
 }

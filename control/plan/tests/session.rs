@@ -25,7 +25,7 @@ fn options(rate_max_mbit: f64) -> Options {
     Options { seconds: 1.0, rate_max_mbit }
 }
 
-/// A listener that ends after so long.
+/// A listener that ends after `seconds`.
 fn listener(seconds: u64) -> (SocketAddr, std::thread::JoinHandle<recoded_plan::listen::Served>) {
     listener_at(LOOPBACK, seconds)
 }
@@ -48,7 +48,7 @@ fn bytes(token: [u8; 16], body: Body, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// What comes within a fifth of a second.
+/// The packet that arrives within a fifth of a second, if any.
 fn answer(socket: &UdpSocket) -> Option<Packet> {
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
     let mut bytes = [0; 2048];
@@ -77,7 +77,7 @@ fn path_within_this_host(local: &str) {
     for way in [&measured.there, &measured.back] {
         assert!(way.loss < 1e-3, "{way:?}");
         assert!(way.rate_mbit > 17.0 && way.rate_mbit < 20.1, "{way:?}");
-        // The loopback interface takes more than a measurement sends.
+        // The loopback interface allows larger packets than a measurement sends.
         let most = PAYLOAD_BYTES_MAX as u16 + header_bytes(at.ip());
         assert_eq!(way.mtu, most, "{way:?}");
     }
@@ -149,7 +149,7 @@ fn listener_answers_nothing_that_is_short_unproved_replayed_or_not_of_its_client
     let (client, token) = open(at);
     let opening = bytes(token, Body::Open { nonce: 8 }, OPENING_BYTES);
     for wrong in [
-        // Shorter than any answer to it would be.
+        // Shorter than any response to it.
         bytes([0; 16], Body::Hello { nonce: 7 }, 0),
         bytes([9; 16], Body::Open { nonce: 8 }, OPENING_BYTES),
         // The token of another port.
@@ -165,7 +165,7 @@ fn listener_answers_nothing_that_is_short_unproved_replayed_or_not_of_its_client
     assert_eq!(answer(&client), None, "no session is open yet");
     client.send(&opening).expect("sent");
     assert!(matches!(answer(&client), Some(Packet { body: Body::Opened { nonce: 8, .. }, .. })));
-    // Replayed from elsewhere, it opens nothing and ends nothing.
+    // Replayed from another address, it opens nothing and ends nothing.
     third.send_to(&opening, at).expect("sent");
     third.send_to(&bytes(token, Body::Bye, 0), at).expect("sent");
     assert_eq!(answer(&third), None);
@@ -184,7 +184,7 @@ fn listener_answers_nothing_that_is_short_unproved_replayed_or_not_of_its_client
     assert!(served.ignored >= 7, "{served:?}");
 }
 
-/// What a client may ask for that makes others suffer, or costs memory.
+/// Requests that would harm others, or cost memory.
 #[test]
 fn client_that_asks_for_too_much_gets_what_is_allowed() {
     let (at, served) = listener(4);
@@ -224,7 +224,7 @@ fn client_that_asks_for_too_much_gets_what_is_allowed() {
     served.join().expect("it ends");
 }
 
-/// A listener that says anything: figures that cannot be are refused, and the client ends.
+/// A listener that sends random values: impossible figures are refused, and the client ends.
 #[test]
 fn client_survives_a_listener_that_lies() {
     for seed in 0..6 {

@@ -1,4 +1,4 @@
-//! Code and sizes that packets announce, and the sizes of a stage that takes them.
+//! Code and sizes that packets announce, and the sizes of a stage that accepts them.
 
 use crate::arrival::Data;
 use crate::collected::PacketView;
@@ -15,21 +15,21 @@ use recoded_gf::FieldOrder;
 use recoded_wire::coded::Block;
 use recoded_wire::frames::Frames;
 
-/// Smallest size that tables are made for, in symbols of a generation. Batches have none: the
-/// smaller they are, the more of them a block has.
+/// Smallest size that tables are allocated for, in symbols of a generation. Batches have no
+/// minimum: the smaller they are, the more of them a block has.
 pub const SIZE_MIN: usize = 16;
 
 /// Logarithm of the largest size.
 const FULL_LOG2_MAX: u8 = 8;
 
-/// As `SIZE_MIN`, of a window.
+/// Smallest window that tables are allocated for, in symbols.
 pub const WINDOW_MIN: usize = 64;
 
 impl FlowParams {
-    /// Sizes of a stage of this relay or sink that takes a packet, and all that one of the
-    /// `present` sizes takes if it is of the same code. Its symbols are as long as this flow
-    /// accepts and frames hold behind such vectors. `None` when no source sends such a packet, or
-    /// its symbol is longer.
+    /// Sizes of a stage of this relay or sink that accepts a packet, and everything that one of the
+    /// `present` sizes accepts if it has the same code. Its symbols are as long as this flow
+    /// accepts and as frames can hold after such vectors. `None` when no source sends such a
+    /// packet, or its symbol is longer.
     pub(crate) fn that_take(
         &self,
         data: &Data<'_>,
@@ -40,7 +40,7 @@ impl FlowParams {
         let is_relay = matches!(self.role, Role::Relay { .. });
         let is_stream = |sizes: &Sizes| matches!(sizes.code, FlowCode::Stream(_));
         let is_alike = |present: &Sizes| {
-            // One table of a relay serves all codes but streams.
+            // One table of a relay serves all codes except streams.
             is_relay && !is_stream(present) && !is_stream(&announced)
                 || std::mem::discriminant(&present.code) == std::mem::discriminant(&announced.code)
         };
@@ -51,7 +51,8 @@ impl FlowParams {
         };
         let is_possible =
             |sizes: &Sizes| announced.symbol_bytes <= sizes.symbol_bytes && is_sent(sizes);
-        // Longer vectors leave less for a symbol: then not all that the present stage takes.
+        // Longer vectors leave less room for a symbol; then it does not accept everything that the
+        // present stage does.
         let both = present.filter(is_alike).map(|present| larger(announced, present));
         let mut sizes = both.into_iter().chain([announced]).map(within_frames);
         sizes.find(is_possible)
@@ -89,7 +90,7 @@ pub(crate) fn full_symbols(block: &Block) -> usize {
     (1 << block.full_log2).max(usize::from(block.source_symbols))
 }
 
-/// What a packet announces, rounded up.
+/// Sizes that a packet announces, rounded up.
 pub(crate) fn announced(data: &Data<'_>) -> Sizes {
     match data {
         Data::Coded { view, .. } => Sizes {

@@ -1,4 +1,4 @@
-//! A received packet, parsed, and its fate.
+//! A received packet, parsed, and its outcome.
 
 use crate::collected::PacketView;
 use crate::report::{DropReason, PacketCounters};
@@ -11,21 +11,21 @@ use recoded_wire::window::WindowPacket;
 /// A generation number this far behind the newest is a source that restarted, not a straggler.
 pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
 
-/// A packet may be this many generations ahead of the newest one; beyond, others must confirm it.
-/// Bursts that lose more whole generations are rare, and cost two packets that are passed on as
-/// they came.
+/// A packet may be this many generations ahead of the newest one; beyond that, further packets must
+/// confirm it. Bursts that lose more whole generations are rare, and cost two packets that are
+/// passed on as they came.
 pub(crate) const AHEAD_MAX: u32 = 4;
 
 /// A received data packet, parsed, and the span of its UDP payload.
 #[derive(Debug)]
 pub(crate) struct Arrival<'a> {
     pub payload: Span,
-    /// DSCP and ECN bits that it came with.
+    /// DSCP and ECN bits of its IP header.
     pub traffic_class: u8,
     pub data: Data<'a>,
 }
 
-/// What a data packet carries.
+/// Contents of a data packet.
 #[derive(Debug)]
 pub(crate) enum Data<'a> {
     /// A symbol of a generation or of a batch.
@@ -37,12 +37,12 @@ pub(crate) enum Data<'a> {
 }
 
 impl Data<'_> {
-    /// Whether it is a keepalive of a flow that is no stream.
+    /// Whether it is a keepalive of a flow that is not a stream.
     pub(crate) fn is_keepalive(&self) -> bool {
         matches!(self, Data::Stream(packet) if packet.header.is_of_other_code())
     }
 
-    /// Whether the hops of its flow make up for their losses.
+    /// Whether each hop of its flow recovers its own losses.
     pub(crate) fn is_mended(&self) -> bool {
         match self {
             Data::Coded { header, .. } => header.is_mended(),
@@ -51,7 +51,7 @@ impl Data<'_> {
         }
     }
 
-    /// What every packet says.
+    /// Header common to all packets.
     pub(crate) fn header(&self) -> &Header {
         match self {
             Data::Coded { header, .. } => &header.common,
@@ -61,20 +61,20 @@ impl Data<'_> {
     }
 }
 
-/// What became of a received packet.
+/// Outcome of a received packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Forwarded,
     Consumed,
-    /// Another worker has its shard, and the packet.
+    /// Handed over to the worker that has its shard.
     HandedOver,
     Dropped(DropReason),
-    /// None yet: it waits for its stage.
+    /// None yet: it waits for its stage to open.
     Waiting,
 }
 
 impl Fate {
-    /// Counts the fate of a packet.
+    /// Counts the outcome of a packet.
     pub(crate) fn count(self, packets: &mut PacketCounters) {
         match self {
             Fate::Forwarded => packets.forwarded += 1,

@@ -1,9 +1,9 @@
-//! How much memory a flow takes: an estimate from its parameters alone, so that a configuration can
-//! be refused before anything of it is allocated.
+//! Memory of a flow: an estimate from its parameters only, so that a configuration can be refused
+//! before anything is allocated.
 //!
 //! Tables are allocated when a flow is created, for the largest generations, blocks or windows that
-//! it accepts, and never grow; so the estimate is the sum of their sizes, never below what is
-//! allocated and at most half as much again. Frames are not in it: they belong to a worker,
+//! it accepts, and never grow. So the estimate is the sum of their sizes: never below the allocated
+//! memory, and at most half as much again. Frames are not included: they belong to a worker,
 //! whatever its flows hold.
 
 #[cfg(feature = "bats")]
@@ -28,7 +28,7 @@ use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::frames::Span;
 
 impl FlowParams {
-    /// Bytes that one worker allocates for this flow, at most.
+    /// Maximum bytes that one worker allocates for this flow.
     pub fn memory_bytes(&self) -> usize {
         let tables = match (&self.role, &self.code) {
             (Role::Relay { .. }, FlowCode::Stream(code)) => StreamRelay::memory_bytes(self, code),
@@ -81,7 +81,7 @@ fn elimination(size: usize) -> usize {
 
 #[cfg(feature = "bats")]
 fn bats_source(params: &FlowParams, bats: &BatsParams) -> usize {
-    // A precode adds a fifth at most, and some.
+    // A precode adds at most a fifth, plus a constant.
     let symbols = bats.source_symbols + bats.source_symbols / 4 + 256;
     let former = FORMER_BYTES + params.generation_size * FORMER_COLUMN_BYTES;
     let mended = Mender::memory_bytes(mended_packets(params))
@@ -94,7 +94,7 @@ fn bats_sink(params: &FlowParams, bats: &BatsParams) -> usize {
     let limits = received::limits(params, bats);
     let spans = limits.batches_max * limits.batch_size_max * size_of::<Span>()
         + (limits.intermediate_symbols_max() + limits.inactive_max) * size_of::<Option<Span>>();
-    // It leaves out tables that grow with the block: measured, a twentieth at most.
+    // It leaves out tables that grow with the block: a twentieth at most, as measured.
     let decoder = Decoder::memory_bytes(limits) / 8 * 9;
     let block = size_of::<Progress>() + decoder + spans + DECODER_BYTES;
     (params.blocks(bats) + TRIAL) * block + DELIVERY_BYTES
@@ -117,18 +117,18 @@ fn window_sink(params: &FlowParams, code: &WindowParams) -> usize {
 const FIXED_BYTES: usize = 24 << 10;
 /// A next hop: its numbers, and those of its feedback.
 const HOP_BYTES: usize = 4 << 10;
-/// A sink tries a unit beside those of its table.
+/// A sink tries one unit in addition to those of its table.
 const TRIAL: usize = 1;
-/// An entry of a table beside its lists.
+/// An entry of a table, without its lists.
 const ENTRY_BYTES: usize = 96;
-/// What alignment may add to an allocation.
+/// Alignment overhead per allocation.
 const ALIGN_BYTES: usize = 64;
 /// A sink collects packets of up to 64 KiB that span symbols.
 const DELIVERY_BYTES: usize = 64 << 10;
 /// A recoding table of batches of 128, made when hops report.
 const ADAPTIVE_BYTES: usize = 128 << 10;
-/// What forms batches: a generator, coefficients of a product, and plans; and for each packet of a
-/// batch.
+/// Memory for forming batches: a generator, coefficients of a product, and plans; plus an amount
+/// for each packet of a batch.
 #[cfg(feature = "bats")]
 const FORMER_BYTES: usize = 320 << 10;
 #[cfg(feature = "bats")]

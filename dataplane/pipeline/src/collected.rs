@@ -1,6 +1,6 @@
 //! One generation, or one batch of a BATS flow, as a relay or a sink holds it: the innovative
-//! packets, where their symbols lie, and the elimination of their coding vectors. Symbols stay in
-//! the frames they arrived in.
+//! packets, the places of their symbols, and the elimination of their coding vectors. Symbols stay
+//! in the frames they arrived in.
 
 use crate::params::{Nanos, UPSTREAMS_MAX};
 use crate::peer::tally::{Tallied, Tally};
@@ -11,18 +11,18 @@ use recoded_wire::frames::{Frames, Span};
 
 use crate::combine::Sources;
 
-/// What a packet did to its generation.
+/// Effect of a packet on its generation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Accepted {
     /// Raised the rank; a reference to the frame is now held.
     Innovative,
-    /// Did not.
+    /// Did not raise the rank.
     Redundant,
-    /// Contradicts what earlier packets said.
+    /// Contradicts earlier packets.
     Mismatch,
 }
 
-/// What all packets of a generation agree on; and those of a batch, on their block word too.
+/// Fields that all packets of a generation share; packets of a batch share their block word too.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub epoch: u8,
@@ -36,21 +36,20 @@ pub(crate) struct Shape {
 pub(crate) struct Collected {
     /// Generation number.
     pub generation: u32,
-    /// No further packets are planned: END, full rank, a newer generation or a timeout.
+    /// No further packets are planned, after END, full rank, a newer generation or a timeout.
     pub closed: bool,
     /// When the last packet arrived, or the entry was opened.
     pub touched: Nanos,
     /// Packets this hop may send.
     pub planned: u16,
-    /// Packets that upstreams announce, each what comes from it; and which of them, a bit each,
-    /// have sent their last.
+    /// Packets announced by each upstream, and a bit for each upstream that has sent its last.
     pub announced: [u16; UPSTREAMS_MAX],
     pub ended: u8,
-    /// Whether that was decided by the rank it ended with.
+    /// Whether `planned` was decided by the rank at its end.
     pub is_planned: bool,
-    /// Whether hops make up for their own losses of it.
+    /// Whether hops recover their own losses of it.
     pub is_mended: bool,
-    /// Packets of it on this hop, and how many are sent in advance when it ends.
+    /// Packets of it on this hop, and how many of them are sent proactively when it ends.
     pub tally: Tally,
     pub share: u16,
     /// Packets still to be sent since it closed.
@@ -61,7 +60,7 @@ pub(crate) struct Collected {
     pub repaired: u8,
     /// Traffic class of its first packet.
     pub class: u8,
-    /// Parameters, once a packet told them.
+    /// Parameters, once a packet announced them.
     shape: Option<Shape>,
     /// Innovative symbols in order of arrival.
     symbols: Vec<Span>,
@@ -104,8 +103,8 @@ impl Collected {
         }
     }
 
-    /// Begins a generation in this entry, which must be unused. One that had to leave before its
-    /// time and comes back has sent a part of its plan, or all of it: that remains.
+    /// Begins a generation in this entry, which must be unused. One that was evicted early and
+    /// returns has sent part of its plan, or all of it: that count remains.
     pub(crate) fn open(&mut self, generation: u32, now: Nanos) {
         debug_assert!(self.symbols.is_empty());
         let sent = if self.generation == generation { self.tally.outstanding() } else { 0 };
@@ -119,14 +118,14 @@ impl Collected {
         self.shape = None;
     }
 
-    /// Frees the entry and lets its frames go.
+    /// Frees the entry and releases its frames.
     pub(crate) fn clear(&mut self, frames: &mut impl Frames) {
         for symbol in self.symbols.drain(..) {
             frames.release(symbol.frame);
         }
     }
 
-    /// Takes a packet in. `payload` is its span, whose reference stays with the caller.
+    /// Adds a packet. `payload` is its span, whose reference stays with the caller.
     pub(crate) fn accept(
         &mut self,
         frames: &mut impl Frames,
@@ -175,7 +174,7 @@ impl Collected {
         Accepted::Innovative
     }
 
-    /// Size in symbols, as far as known.
+    /// Size in symbols, if known.
     pub(crate) fn size(&self) -> usize {
         if self.shape.is_some() { self.elimination.size() } else { 0 }
     }
@@ -185,8 +184,8 @@ impl Collected {
         self.symbols.len()
     }
 
-    /// Packets to be sent so that the next node comes to hold what is held here, beside those that
-    /// are pending.
+    /// Packets to be sent, in addition to pending ones, until the next node holds everything held
+    /// here.
     pub(crate) fn lacks(&self) -> u16 {
         self.tally.lacks(self.rank()).saturating_sub(self.pending)
     }
@@ -196,7 +195,7 @@ impl Collected {
         self.shape.is_some() && self.elimination.is_complete()
     }
 
-    /// What its packets agree on, once known.
+    /// Fields that its packets share, once known.
     pub(crate) fn shape(&self) -> Option<Shape> {
         self.shape
     }
@@ -211,7 +210,7 @@ impl Collected {
         self.elimination.solution(symbol, out)
     }
 
-    /// What a relay combines.
+    /// Operands that a relay combines.
     pub(crate) fn sources(&self) -> Option<Sources<'_>> {
         let Shape { field, block, .. } = self.shape?;
         Some(Sources {
@@ -224,7 +223,7 @@ impl Collected {
     }
 }
 
-/// A coded packet, checked and unpacked: borrows nothing of its frame.
+/// A coded packet, checked and unpacked: it does not borrow from its frame.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct PacketView<'a> {
     pub epoch: u8,
@@ -240,7 +239,7 @@ pub(crate) struct PacketView<'a> {
 /// How the symbol was formed.
 #[derive(Copy, Clone, Debug)]
 pub(crate) enum PacketCoding<'a> {
-    /// Source symbol of this index.
+    /// The source symbol of this index.
     Systematic(usize),
     /// Combination with these elements, as many as the packet's size.
     Vector(&'a [u8]),
@@ -263,7 +262,7 @@ impl PacketCoding<'_> {
 }
 
 impl<'a> PacketView<'a> {
-    /// What it must agree on with others of its generation.
+    /// Fields that it must share with other packets of its generation.
     pub(crate) fn shape(&self) -> Shape {
         Shape {
             epoch: self.epoch,
@@ -274,8 +273,8 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// Unpacks `coded`, which lies in `payload`, its vector into `vector`. `None` when the field
-    /// code is none, which two bits cannot say, or the size is none, which its byte cannot say.
+    /// Unpacks `coded`, which lies in `payload`, with its vector going to `vector`. `None` for an
+    /// invalid field code or size, which their encodings, two bits and one byte, cannot express.
     #[inline]
     pub(crate) fn new(
         payload: Span,

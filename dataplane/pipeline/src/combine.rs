@@ -1,6 +1,6 @@
 //! Random combinations: fresh coded symbols from held ones, with their coding vectors.
 //!
-//! One fused multiply forms a whole group of packets from one pass over the sources.
+//! One fused multiply forms a whole group of packets in one pass over the sources.
 
 use std::mem;
 
@@ -18,10 +18,10 @@ use crate::plan::PlanMaker;
 /// Packets formed per pass: enough destinations for the kernels to amortise their loads.
 pub(crate) const GROUP_MAX: usize = 16;
 
-/// Symbols decoded by one product: what a product takes to begin shows in a group of 16.
+/// Symbols decoded by one product: with groups of 16 the setup cost of a product is noticeable.
 pub(crate) const SOLVED_MAX: usize = 64;
 
-/// What to combine.
+/// Operands of a combination.
 pub(crate) struct Sources<'a> {
     /// Generation size: elements of a coding vector.
     pub size: usize,
@@ -42,7 +42,7 @@ impl Sources<'_> {
         if self.block.is_some() { PacketType::Bats } else { PacketType::Generation }
     }
 
-    /// Bytes in front of the symbol of a packet formed: header, block word and vector.
+    /// Bytes in front of the symbol of a formed packet: header, block word and vector.
     pub(crate) fn bytes_before(&self) -> usize {
         coding_offset(self.block.is_some()) + vector_bytes(self.size, self.field.code())
     }
@@ -58,13 +58,13 @@ pub(crate) struct Combiner {
     kernel: &'static Kernel,
     // ChaCha is not linear over GF(2): a shift-register generator caps the rank at its state bits.
     random: ChaCha8Rng,
-    /// Makes plans where no other thread does.
+    /// Makes plans if no other thread does.
     plan_maker: PlanMaker,
     coefficients: Vec<u8>,
     vectors: Vec<u8>,
     formed: Vec<Span>,
     solutions: Vec<u8>,
-    /// What a packet is sealed into, or opened in.
+    /// Buffer for a packet that is sealed or opened.
     envelope: Vec<u8>,
     /// A copy of an IP packet.
     packet: Vec<u8>,
@@ -90,32 +90,32 @@ impl Combiner {
         self.random.next_u32()
     }
 
-    /// What makes plans.
+    /// The maker of plans.
     pub(crate) fn plan_maker(&mut self) -> &mut PlanMaker {
         &mut self.plan_maker
     }
 
-    /// Places for an envelope that is opened and for a copy of an IP packet, each as long as any.
+    /// Buffers for an opened envelope and for a copy of an IP packet, each of maximum length.
     pub(crate) fn packets(&mut self) -> (&mut [u8], &mut [u8]) {
         (&mut self.envelope, &mut self.packet)
     }
 
-    /// Takes the place for an envelope out, which [`Combiner::put_back`] returns.
+    /// Takes the envelope buffer out; [`Combiner::put_back`] returns it.
     pub(crate) fn take_envelope(&mut self) -> Vec<u8> {
         mem::take(&mut self.envelope)
     }
 
-    /// Puts back what was taken out.
+    /// Puts the envelope buffer back.
     pub(crate) fn put_back(&mut self, envelope: Vec<u8>) {
         self.envelope = envelope;
     }
 
-    /// Takes the place for an IP packet out, which [`Combiner::put_back_packet`] returns.
+    /// Takes the IP packet buffer out; [`Combiner::put_back_packet`] returns it.
     pub(crate) fn take_packet(&mut self) -> Vec<u8> {
         mem::take(&mut self.packet)
     }
 
-    /// Puts back what [`Combiner::take_packet`] took out.
+    /// Puts back the buffer that [`Combiner::take_packet`] took out.
     pub(crate) fn put_back_packet(&mut self, packet: Vec<u8>) {
         self.packet = packet;
     }
@@ -188,7 +188,7 @@ impl Combiner {
     fn form_vectors(&mut self, sources: &Sources<'_>) {
         let (held, size, count) = (sources.symbols.len(), sources.size, self.formed.len());
         let Some((vectors, stride)) = sources.vectors else {
-            // Sources are the first symbols of the generation: coefficients are the vector.
+            // Sources are the first symbols of the generation, so coefficients are the vector.
             self.vectors[..count * size].copy_from_slice(&self.coefficients[..count * held]);
             return;
         };

@@ -15,17 +15,17 @@ pub(crate) struct Context<'a, 'io, F, E> {
     pub shard: ShardId,
     pub params: &'a FlowParams,
     pub counters: &'a mut FlowCounters,
-    /// The neighbour that it is received from.
+    /// The neighbour that the flow is received from.
     pub upstream: &'a mut Upstream,
-    /// Those that it is sent to.
+    /// The next hops that it is sent to.
     pub hops: &'a mut NextHops,
-    /// Congestion marks to be passed on.
+    /// Congestion marks to be propagated.
     pub marks: &'a mut Marks,
     pub io: &'a mut Io<'io, F, E>,
 }
 
 impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
-    /// The class of a packet that is sent, with a congestion mark that is to be passed on.
+    /// The class of a packet to send, with a pending congestion mark if there is one.
     fn marked(&mut self, traffic_class: u8) -> u8 {
         if self.marks.take(traffic_class) { class::marked(traffic_class) } else { traffic_class }
     }
@@ -37,8 +37,8 @@ impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
         self.hops.send_to(place, self.io.frames, self.io.egress, (payload, class))
     }
 
-    /// Sends a packet, whose header is written, to the next hops, and with it a congestion mark
-    /// that is to be passed on.
+    /// Sends a packet, whose header is written, to the next hops, with a pending congestion mark if
+    /// there is one.
     pub(crate) fn send(&mut self, payload: Span, traffic_class: u8) {
         let class = self.marked(traffic_class);
         self.counters.send_failed +=
@@ -47,15 +47,15 @@ impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
 }
 
 impl<F, E> Context<'_, '_, F, E> {
-    /// Whether a source tells the hops of a flow to make up for their own losses: not where an
-    /// operator says how many packets leave, or that there is no way back; and of several next hops
-    /// each lacks something else.
+    /// Whether a source requests that the hops of a flow recover their own losses. It does not if
+    /// the operator fixed the number of packets, if there is no return path, or with several next
+    /// hops, since each lacks other packets.
     pub(crate) fn asks_to_mend(&self) -> bool {
         let params = self.params;
         params.repair && params.redundancy == Redundancy::Auto && self.hops.len() == 1
     }
 
-    /// The header of a packet formed here; its link sequence number is that of the hop it goes to.
+    /// The header of a packet formed here; its link sequence number is set per next hop.
     pub(crate) fn header(&self, packet_type: PacketType, flags: Flags, epoch: u8) -> Header {
         let ShardId { flow, shard } = self.shard;
         Header { packet_type, flags, epoch, shard, flow, link_sequence: 0, hop_index: 0 }

@@ -1,4 +1,4 @@
-//! Where the pipeline's results go. The runtime implements this over rings and a TUN interface, the
+//! Outputs of the pipeline. The runtime implements this over rings and a TUN interface, the
 //! simulator over queues.
 
 pub use crate::layout::{ENVELOPE_BYTES, STRICT_TAG_BYTES, TAG_BYTES};
@@ -11,23 +11,23 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// What came of a packet for the shard of another worker.
+/// Outcome of handing a packet over to the worker that has its shard.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum HandOver {
     /// No other worker has the shard.
     Unowned,
     /// It was taken.
     Taken,
-    /// The worker that has it can take no more.
+    /// The worker that has it cannot take more.
     Full,
 }
 
 /// Why a packet was not sealed, or not opened.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Unsealed {
-    /// There are no keys, none for this packet, or they are used up.
+    /// There are no keys, none for this packet, or they are exhausted.
     NoKeys,
-    /// It is not genuine, or it came before.
+    /// It is not genuine, or it is a replay.
     Refused,
 }
 
@@ -45,39 +45,39 @@ impl Error for Unsealed {}
 /// Bytes of a [`TaggedUnit`]'s context.
 pub const CONTEXT_BYTES: usize = 16;
 
-/// A unit whose symbols have tags, and what those are bound to.
+/// A unit whose symbols have tags, and the context those are bound to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TaggedUnit {
-    /// The shard that it is of.
+    /// Its shard.
     pub shard: ShardId,
-    /// What it is.
+    /// Its kind.
     pub kind: UnitKind,
-    /// Its number, which does not repeat as long as a key is valid.
+    /// Its number, which does not repeat while a key is valid.
     pub number: u64,
-    /// What all of its packets say; of a stream, what a symbol says of itself.
+    /// Fields shared by all of its packets; for a stream, the fields of a symbol's own header.
     pub context: [u8; CONTEXT_BYTES],
 }
 
-/// What a unit is.
+/// Kind of a unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum UnitKind {
     /// A generation.
     Generation,
     /// A batch.
     Batch,
-    /// [`STREAM_UNIT`] symbols of a stream in a row.
+    /// [`STREAM_UNIT`] consecutive symbols of a stream.
     Stream,
 }
 
-/// Symbols of a stream that are a unit: number modulo this is the index of one.
+/// Symbols of a stream per unit: a symbol's number modulo this is its index in the unit.
 pub const STREAM_UNIT: u32 = 16;
 
 /// How a symbol was formed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Formed<'a> {
-    /// It is that of this index, as the source formed it.
+    /// The source symbol of this index, as the source formed it.
     Source(usize),
-    /// By these coefficients, elements of GF(256).
+    /// A combination with these coefficients, elements of GF(256).
     Combination(&'a [u8]),
 }
 
@@ -86,7 +86,7 @@ pub enum Formed<'a> {
 pub enum Untagged {
     /// There are no keys.
     NoKeys,
-    /// It is not what honest nodes make of what the source sent.
+    /// It is not a combination that honest nodes could form from the source's symbols.
     Refused,
 }
 
@@ -101,24 +101,24 @@ impl fmt::Display for Untagged {
 
 impl Error for Untagged {}
 
-/// Receives what the pipeline decided, and has the keys of sealed and tagged flows. Nothing here
-/// may block.
+/// Takes the pipeline's results, and has the keys of sealed and tagged flows. Nothing here may
+/// block.
 pub trait Egress {
     /// Sends the UDP payload in `span` to a neighbour, in a packet that `outer` describes.
     ///
-    /// Takes over one reference to the frame, also when it must drop the packet, which it counts.
-    /// The frame's bytes in front of the span may be overwritten (`HEADROOM_BYTES` of them);
-    /// the span itself may not.
+    /// Takes over one reference to the frame, even if it must drop the packet, which it counts. The
+    /// frame's bytes in front of the span may be overwritten (`HEADROOM_BYTES` of them); the span
+    /// itself may not.
     fn transmit(&mut self, peer: PeerId, span: Span, outer: Outer);
 
-    /// Bytes a second that our side of the link to a neighbour lets through at most, with headers,
-    /// if that is limited: what exceeds it is dropped by [`Egress::transmit`].
+    /// Rate limit of the link to a neighbour at this node, in bytes per second including headers,
+    /// if there is one: [`Egress::transmit`] drops packets beyond it.
     fn pace(&self, peer: PeerId) -> Option<f64> {
         let _ = peer;
         None
     }
 
-    /// A neighbour reported the fate of these packets. Its reports may say anything.
+    /// A neighbour reported the fate of these packets. Its reports are not trusted.
     fn reported(&mut self, peer: PeerId, comparison: &Comparison) {
         let _ = (peer, comparison);
     }
@@ -136,8 +136,8 @@ pub trait Egress {
         Err(Unsealed::NoKeys)
     }
 
-    /// Decrypts what [`Egress::seal`] made here, as long as its keys are valid. `packet` is
-    /// [`ENVELOPE_BYTES`] shorter.
+    /// Decrypts a packet sealed here by [`Egress::seal`], as long as its keys are valid. `packet`
+    /// is [`ENVELOPE_BYTES`] shorter.
     ///
     /// # Errors
     /// It cannot be decrypted.
@@ -151,26 +151,26 @@ pub trait Egress {
         Err(Unsealed::NoKeys)
     }
 
-    /// Decrypts in place what [`Egress::seal`] made at the source, each packet once. The packet
-    /// lies in `sealed`, behind the header of the envelope. What comes here may be forged, of any
-    /// length from [`ENVELOPE_BYTES`] and 20 on.
+    /// Decrypts in place a packet sealed by [`Egress::seal`] at the source, each packet once. The
+    /// packet lies in `sealed`, after the header of the envelope. The input may be forged, with any
+    /// length from [`ENVELOPE_BYTES`] and 20 up.
     ///
     /// # Errors
-    /// It cannot be decrypted, or was before. It is dropped and counted.
+    /// It cannot be decrypted, or was already. It is dropped and counted.
     fn unseal<'a>(&mut self, shard: ShardId, sealed: &'a mut [u8]) -> Result<&'a [u8], Unsealed> {
         let _ = (shard, sealed);
         Err(Unsealed::NoKeys)
     }
 
-    /// The key that symbols of a unit which begins now are tagged with, by a number that names it
-    /// as long as the unit is open.
+    /// The key to tag the symbols of a beginning unit with, by a number that identifies it while
+    /// the unit is open.
     fn tag_key(&mut self, shard: ShardId) -> Option<u8> {
         let _ = shard;
         None
     }
 
-    /// Writes the tag of symbol `index` of a unit of a source into the first [`TAG_BYTES`] of
-    /// `symbol`, or [`STRICT_TAG_BYTES`], and its payload follows; of a stream into the last ones.
+    /// Writes the tag of symbol `index` of a unit of a source into the first [`TAG_BYTES`] or
+    /// [`STRICT_TAG_BYTES`] of `symbol`, before its payload; for a stream into the last ones.
     ///
     /// # Errors
     /// The key is gone, or such a symbol has no tag.
@@ -185,7 +185,7 @@ pub trait Egress {
         Err(Untagged::NoKeys)
     }
 
-    /// Verifies a symbol, tag and payload, that came for a tagged flow. All of it may be forged.
+    /// Verifies a received symbol of a tagged flow, tag and payload. All of it may be forged.
     ///
     /// # Errors
     /// It is not of the unit, or there are no keys.
@@ -199,20 +199,21 @@ pub trait Egress {
         Err(Untagged::NoKeys)
     }
 
-    /// Whether there are keys to verify symbols of a shard by: a symbol of others was tagged for a
-    /// session before this one.
+    /// Whether there are keys to verify symbols of a shard: a symbol under other keys was tagged
+    /// for an earlier session.
     fn has_keys(&mut self, shard: ShardId) -> bool {
         let _ = shard;
         false
     }
 
-    /// So many symbols with wrong tags came from a neighbour that its keys should be changed.
+    /// A neighbour sent enough symbols with wrong tags that its keys should be changed.
     fn distrust(&mut self, peer: PeerId) {
         let _ = peer;
     }
 
-    /// Offers a product to an accelerator. When it takes it, it calls `fill` at once, which writes
-    /// all inputs, and says later what came of it: [`Pipeline::solved`](crate::Pipeline::solved).
+    /// Offers a product to an accelerator. If the accelerator accepts, this calls `fill` at once,
+    /// which writes all inputs, and the result arrives later through
+    /// [`Pipeline::solved`](crate::Pipeline::solved).
     fn offload(
         &mut self,
         ticket: Ticket,
@@ -223,32 +224,32 @@ pub trait Egress {
         false
     }
 
-    /// Asks another thread for a stage that takes packets of a shard.
+    /// Requests, from another thread, a stage that accepts packets of a shard.
     fn open(&mut self, request: &OpenRequest) -> Answer {
         let _ = request;
         Answer::Here
     }
 
-    /// Takes what the stage of before a change holds at a source of the budget, or says that there
-    /// is too little left: it then goes at once.
+    /// Charges the stage from before a change, which a source still holds, to the budget. `None` if
+    /// too little is left: the stage is then closed at once.
     fn keep(&mut self, bytes: usize) -> Option<Rent> {
         Rent::take(&Arc::default(), bytes, usize::MAX)
     }
 
-    /// Hands the UDP payload of a packet, and where it came from, to the worker that has its shard.
+    /// Hands the UDP payload of a packet, and its origin, to the worker that has its shard.
     fn hand_over(&mut self, shard: ShardId, origin: Origin, payload: &[u8]) -> HandOver {
         let _ = (shard, origin, payload);
         HandOver::Unowned
     }
 
-    /// Takes a question for a plan to the thread that makes plans.
+    /// Passes a plan request to the thread that makes plans.
     fn plan(&mut self, request: &PlanRequest) -> Answer {
         let _ = request;
         Answer::Here
     }
 }
 
-/// Headers around a UDP payload, beyond what its next hop says.
+/// Outer header fields of a UDP payload, beyond those set by its next hop.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Outer {
     /// UDP source port.
@@ -257,7 +258,7 @@ pub struct Outer {
     pub traffic_class: u8,
 }
 
-/// Where a packet came from.
+/// Origin of a received packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The neighbour that sent it.
@@ -266,19 +267,19 @@ pub struct Origin {
     pub traffic_class: u8,
 }
 
-/// What became of a question for a plan or for a stage.
+/// Outcome of a request for a plan or for a stage.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// No other thread answers it: it is answered where it was asked.
+    /// No other thread answers it: the caller computes the answer.
     Here,
-    /// The reply comes by [`Pipeline::planned`](crate::Pipeline::planned) or
+    /// The reply arrives through [`Pipeline::planned`](crate::Pipeline::planned) or
     /// [`Pipeline::opened`](crate::Pipeline::opened).
     Elsewhere,
-    /// The thread that answers is busy: ask again later.
+    /// The thread that answers is busy: retry later.
     Busy,
 }
 
-/// Names a product that is computed elsewhere.
+/// Identifies a product that is computed elsewhere.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ticket {
     /// The shard it is for.
@@ -292,13 +293,13 @@ pub struct Ticket {
 pub struct Product {
     /// Symbols to be computed.
     pub rows: usize,
-    /// Symbols that they are combinations of: coefficients of a row.
+    /// Symbols that they combine: coefficients of a row.
     pub columns: usize,
     /// Bytes of a symbol.
     pub row_bytes: usize,
 }
 
-/// Where the inputs of a product are to be written.
+/// Destination buffers for the inputs of a product.
 pub trait ProductInputs {
     /// Row `row` of the coefficients.
     fn coefficients(&mut self, row: usize) -> &mut [u8];

@@ -1,5 +1,5 @@
-//! What a relay and a sink know of a shard by what arrives: its rank histogram, its parameters as
-//! of the newest packet.
+//! Arrivals of a shard at a relay or sink: its rank histogram, and its parameters as of the newest
+//! packet.
 
 use crate::collected::PacketView;
 #[cfg(feature = "bats")]
@@ -12,19 +12,19 @@ use recoded_wire::coded::{Block, CodedHeader};
 use recoded_wire::stream::StreamPacket;
 use recoded_wire::window::WindowPacket;
 
-/// Consecutive out-of-range packets required before resynchronising: one alone may be a straggler
-/// of a source that restarted since, or forged.
+/// Consecutive out-of-range packets required before resynchronising: a single one may be forged, or
+/// a straggler of a source that has since restarted.
 const OUT_OF_RANGE_PACKETS: u8 = 3;
 
-/// What the newest packet said.
+/// Parameters that the newest packet announced.
 #[derive(Copy, Clone, Debug)]
 struct Newest {
     epoch: u8,
     field: FieldOrder,
-    /// Of its generation or batch; 1 for a window.
+    /// Size of its generation or batch; 1 for a window.
     size: usize,
     symbol_bytes: usize,
-    /// Of a window or a stream.
+    /// Code of a window or a stream.
     code: Option<FlowCode>,
 }
 
@@ -34,7 +34,7 @@ fn code_of(block: Block) -> FlowCode {
     FlowCode::Bats(BatsParams::announced(&block))
 }
 
-/// As with BATS: such packets are dropped before.
+/// Stand-in without BATS: such packets are dropped earlier.
 #[cfg(not(feature = "bats"))]
 fn code_of(_block: Block) -> FlowCode {
     FlowCode::Rlnc
@@ -79,7 +79,7 @@ impl Incoming {
 
     /// Notes a packet out of range; those less than `distance` apart belong together. When enough
     /// of them came in a row, and nothing in range for as long as `silence`, the source restarted
-    /// or much of what it sent was lost: returns the earliest of these generations.
+    /// or many of its packets were lost: returns the earliest of these generations.
     pub(crate) fn note_out_of_range(
         &mut self,
         generation: u32,
@@ -126,7 +126,7 @@ impl Incoming {
         self.block = None;
     }
 
-    /// Size, field and block word of batches, if that is what arrives.
+    /// Size, field and block word of batches, if the flow sends batches.
     pub(crate) fn batch(&self) -> Option<(usize, FieldOrder, Block)> {
         let Newest { field, size, .. } = self.newest?;
         Some((self.ranks.nominal().max(size), field, self.block?))

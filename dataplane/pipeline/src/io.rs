@@ -1,4 +1,4 @@
-//! Memory, outputs, randomness and the time, as one call gets them.
+//! Memory, outputs, randomness and the time, passed to each call.
 
 use crate::combine::Combiner;
 use crate::time::Nanos;

@@ -11,10 +11,10 @@
 //! No I/O, no clock, no unsafe: bytes and `now` in, bytes and verdicts out, so that AF_XDP, the
 //! simulator and the fuzzer drive the same code. Tables are allocated when a flow is created; the
 //! packet path allocates nothing. Received symbols stay in their frames while their generation
-//! lives; combinations are written straight into frames that are then transmitted.
+//! lives; combinations are written straight into the frames that are transmitted.
 //!
 //! Every received packet is counted in exactly one of forwarded, consumed, handed over and
-//! dropped-by-reason; one that waits for its stage, when it has waited.
+//! dropped-by-reason; a packet that waits for its stage is counted after the wait.
 
 #![forbid(unsafe_code)]
 
@@ -111,7 +111,7 @@ pub struct Pipeline {
     edition: u64,
     shards: Shards,
     combiner: Combiner,
-    /// The unpacked coding vector of the packet at hand.
+    /// The unpacked coding vector of the current packet.
     vector: Box<[u8; SIZE_MAX]>,
 }
 
@@ -121,18 +121,17 @@ impl Pipeline {
         Pipeline::of_worker(Share::ALL, snapshot, seed)
     }
 
-    /// Builds the tables of the sources in `snapshot`, for the shards that are this worker's. Those
-    /// of relays and sinks follow when packets come: see [`Egress::open`]. `seed` starts the
-    /// coefficient generator; give each start of a program another one.
+    /// Builds the tables of this worker's shards of the sources in `snapshot`. Those of relays and
+    /// sinks follow when packets arrive: see [`Egress::open`]. `seed` starts the coefficient
+    /// generator; use a different one for each start of a program.
     pub fn of_worker(share: Share, snapshot: &Snapshot, seed: u64) -> Pipeline {
         let mut combiner = Combiner::new(seed);
         let shards = Shards::new(share, snapshot, &mut combiner);
         Pipeline { edition: snapshot.edition, shards, combiner, vector: Box::new([0; SIZE_MAX]) }
     }
 
-    /// Adopts a new snapshot: flows appear, disappear or change parameters. Call between bursts.
-    /// No packet is lost to it: what is open ends under the old parameters. Allocates for what is
-    /// new.
+    /// Adopts a new snapshot: flows appear, disappear or change parameters. Call between bursts. No
+    /// packet is lost: open units end under the old parameters. Allocates memory for new flows.
     pub fn apply(
         &mut self,
         snapshot: &Snapshot,
@@ -168,8 +167,8 @@ impl Pipeline {
         frames.release(datagram.payload.frame);
     }
 
-    /// Takes an IP packet from the tunnel of a source flow, to be sent by `shard`; ignored when
-    /// that is not here.
+    /// Takes an IP packet from the tunnel of a source flow, to be sent by `shard`; ignored if that
+    /// shard is not here.
     pub fn ingress(
         &mut self,
         frames: &mut impl Frames,
@@ -186,17 +185,17 @@ impl Pipeline {
         }
     }
 
-    /// Whether a packet for `shard` of a source can leave soon. Otherwise it is better left in the
-    /// tunnel, until the time returned if that is known.
+    /// Whether a packet for `shard` of a source can be sent soon. Otherwise it is better left in
+    /// the tunnel, until the returned time if that is known.
     ///
     /// # Errors
-    /// When to ask again; `None` when something must come first.
+    /// When to retry; `None` when another event must come first.
     pub fn opens_at(&mut self, shard: ShardId, now: Nanos) -> Result<(), Option<Nanos>> {
         self.shards.find(shard).map_or(Ok(()), |shard| shard.opens_at(now))
     }
 
     /// Sum of the round trips of all hops from the source of a shard, in nanoseconds, as far as its
-    /// code measures them; else 0.
+    /// code measures them; otherwise 0.
     pub fn path_round_trip(&mut self, shard: ShardId) -> Nanos {
         self.shards.find(shard).map_or(0, |shard| shard.path_round_trip())
     }
@@ -208,14 +207,13 @@ impl Pipeline {
     }
 
     /// Whether some of several paths from the source of a shard do not answer, and others carry
-    /// what they did.
+    /// their traffic.
     pub fn lacks_paths(&mut self, shard: ShardId) -> bool {
         self.shards.find(shard).is_some_and(|shard| shard.lacks_paths())
     }
 
-    /// Takes what an accelerator computed of a product that [`Egress::offload`] took: its rows, or
-    /// fewer when it failed, and the product is done here then. Ignored when its generation is
-    /// gone.
+    /// Takes the result of a product that [`Egress::offload`] accepted: its rows, or fewer if it
+    /// failed, and then the product is computed here. Ignored when its generation is gone.
     pub fn solved<'a>(
         &mut self,
         frames: &mut impl Frames,
@@ -230,16 +228,15 @@ impl Pipeline {
         }
     }
 
-    /// Takes over a plan that a shard asked for; see [`Egress::plan`]. Ignored when the shard is
-    /// gone.
+    /// Adopts a plan that a shard requested; see [`Egress::plan`]. Ignored when the shard is gone.
     pub fn planned(&mut self, reply: PlanReply) {
         if let Some(shard) = self.shards.find(reply.shard) {
             shard.planned(reply.plan);
         }
     }
 
-    /// Takes over a stage that a shard asked for; see [`Egress::open`]. Packets that waited for
-    /// it follow. Returns what it replaces.
+    /// Adopts a stage that a shard requested; see [`Egress::open`]. Then handles the packets that
+    /// waited for it. Returns the stage that it replaces.
     pub fn opened(
         &mut self,
         frames: &mut impl Frames,
@@ -254,7 +251,8 @@ impl Pipeline {
         closed
     }
 
-    /// Says that another worker has a shard that was asked for. Packets that waited for it follow.
+    /// Notes that another worker has a requested shard, and hands over the packets that waited for
+    /// it.
     pub fn elsewhere(
         &mut self,
         frames: &mut impl Frames,
@@ -267,19 +265,20 @@ impl Pipeline {
         resume(&mut self.shards, &mut io, &mut self.vector, shard);
     }
 
-    /// Closes a stage that a source was told to replace and that is not asked any more, two seconds
-    /// later. `None` when there is none. Call it now and then.
+    /// Closes a stage that a source has replaced and that got no more requests for two seconds.
+    /// `None` when there is none. Call it occasionally.
     pub fn retire(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Closed> {
         self.shards.retire(frames, now).map(|stage| Closed { _stage: stage })
     }
 
-    /// Closes a stage for memory that others wait for: one of before a change, or the shard of a
-    /// relay or sink that proved nothing, neither used for a while. `None` when there is none.
+    /// Closes a stage to free memory that others wait for: one from before a change, or the shard
+    /// of a relay or sink that proved nothing, provided that it was not used for a while. `None`
+    /// when there is none.
     pub fn give_back(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Closed> {
         self.shards.give_back(frames, now).map(|stage| Closed { _stage: stage })
     }
 
-    /// Counts a packet that was handed over to this worker and found no frame.
+    /// Counts a packet that was handed over to this worker but found no frame.
     pub fn lost(&mut self, frames: &mut impl Frames, egress: &mut impl Egress, now: Nanos) {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         self.shards.relieve(&mut io);
@@ -287,12 +286,12 @@ impl Pipeline {
         Fate::Dropped(DropReason::Opening).count(&mut self.shards.packets);
     }
 
-    /// Says that there is no memory for a stage that a shard asked for.
+    /// Notes that there is no memory for a stage that a shard requested.
     pub fn refused(&mut self, frames: &mut impl Frames, shard: ShardId) {
         self.shards.refused(shard, frames);
     }
 
-    /// Lets timers act. Cheap when nothing is due: call it after every burst, and again at the time
+    /// Runs due timers. Cheap when nothing is due: call it after every burst, and again at the time
     /// it returns.
     pub fn tick(
         &mut self,
@@ -314,15 +313,14 @@ impl Pipeline {
         }
     }
 
-    /// Lets every frame go: nothing is held afterwards.
+    /// Releases every frame: nothing is held afterwards.
     pub fn release(&mut self, frames: &mut impl Frames) {
         self.shards.release(frames);
     }
 
-    /// Makes everything anew but what was counted: for a worker that panicked on the way. What was
-    /// open is lost, packets that waited count as dropped, and frames are its caller's to take
-    /// back, after [`Pipeline::release`] if that still works. Sources begin at other numbers, as
-    /// after a start.
+    /// Resets everything except counters, for a worker that panicked in the middle of a call. Open
+    /// units are lost, and waiting packets count as dropped. The caller reclaims the frames, after
+    /// [`Pipeline::release`] if that still works. Sources begin at other numbers, as after a start.
     pub fn renew(&mut self, snapshot: &Snapshot, seed: u64) {
         self.combiner = Combiner::new(seed);
         self.edition = snapshot.edition;
@@ -344,7 +342,7 @@ impl Pipeline {
 /// A received packet before it is parsed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Datagram {
-    /// Its sender; `None` when that is no neighbour of ours.
+    /// Its sender; `None` if that is not a configured neighbour.
     pub peer: Option<PeerId>,
     /// The UDP payload.
     pub payload: Span,
@@ -353,7 +351,7 @@ pub struct Datagram {
 }
 
 impl From<(Option<PeerId>, Span)> for Datagram {
-    /// A packet of best effort.
+    /// A packet of the best-effort class.
     fn from((peer, payload): (Option<PeerId>, Span)) -> Datagram {
         Datagram { peer, payload, traffic_class: 0 }
     }
@@ -366,7 +364,7 @@ fn resume(
     vector: &mut [u8; SIZE_MAX],
     shard: ShardId,
 ) {
-    // What no stage takes now may wait again, for another one.
+    // Packets that no stage accepts now may wait again, for another one.
     for _ in 0..shards.waiting_for(shard) {
         let Some(waiting) = shards.next_waiting(shard) else { return };
         let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
@@ -377,7 +375,7 @@ fn resume(
     }
 }
 
-/// `is_noted` says whether the shard has noted its link sequence number before.
+/// `is_noted` is whether the shard has already noted its link sequence number.
 fn dispatch(
     shards: &mut Shards,
     io: &mut Io<'_, impl Frames, impl Egress>,
@@ -393,7 +391,7 @@ fn dispatch(
         return Fate::Dropped(DropReason::HopLimit);
     }
     let id = ShardId { flow: packet.header().flow, shard: packet.header().shard };
-    // Those of nodes with keys do not come here. Between neighbours they belong to no flow.
+    // Handshakes of nodes with keys do not come here. Between neighbours they belong to no flow.
     if matches!(packet, Packet::Handshake(_)) && peer.is_some() {
         return Fate::Dropped(DropReason::Handshake);
     }
@@ -423,7 +421,7 @@ fn dispatch(
                 None => Fate::Dropped(DropReason::Opening),
             };
         }
-        // Of no flow, so they do not come here from a neighbour.
+        // These belong to no flow, so a neighbour's do not come here.
         Packet::Handshake(_) | Packet::Announcement(_) => {
             return Fate::Dropped(DropReason::Malformed);
         }

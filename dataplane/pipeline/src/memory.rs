@@ -87,7 +87,7 @@ impl Frames for HeapFrames {
         destinations: &[Span],
         work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
     ) -> R {
-        // Preparing and dropping places takes time, and there are few destinations as a rule.
+        // Preparing and dropping places takes time, and destinations are usually few.
         match destinations.len() {
             0..=FEW => self.gather::<FEW, R>(sources, destinations, work),
             _ => self.gather::<GATHER_MAX, R>(sources, destinations, work),
@@ -104,8 +104,9 @@ impl HeapFrames {
         work: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
     ) -> R {
         assert!(sources.len() <= GATHER_MAX && destinations.len() <= N);
-        // A destination's memory is moved out while `work` runs; a second view of it finds it gone
-        // and panics on the empty box's bounds. Arrays, because the packet path must not allocate.
+        // A destination's memory is moved out while `work` runs; a second view of it finds it
+        // missing and panics on the empty box's bounds. Arrays, because the packet path must not
+        // allocate.
         let mut moved: [Box<[u8]>; N] = std::array::from_fn(|_| Box::default());
         for (place, span) in moved.iter_mut().zip(destinations) {
             *place = std::mem::take(&mut self.frames[span.frame.0 as usize]);
@@ -130,5 +131,5 @@ impl HeapFrames {
     }
 }
 
-/// Destinations that the roles form at most in one go.
+/// Most destinations that the roles usually form at once.
 const FEW: usize = 64;

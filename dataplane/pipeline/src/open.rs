@@ -1,16 +1,16 @@
-//! Stages for what packets announce.
+//! Stages for the code and sizes that packets announce.
 //!
-//! Only the source of a flow is told its code and sizes; relays and sinks take them from packets.
-//! Tables for them are not allocated on the packet path: a shard asks, another thread allocates
-//! within a budget, and the shard takes over what was made.
+//! Code and sizes are configured only at the source of a flow; relays and sinks take them from
+//! packets. Tables for them are not allocated on the packet path: a shard requests a stage, another
+//! thread allocates it within a budget, and the shard adopts it.
 //!
 //! ```text
 //!  packet of another code, or larger ─► Egress::open(request) ─► Opener ─► Pipeline::opened
 //!                                         until then: dropped as `opening`
 //! ```
 //!
-//! Sizes are rounded up, so that a flow whose sizes vary asks once or twice; a stage that grows
-//! never shrinks. Nothing a packet says leads to more than one question at a time per shard.
+//! Sizes are rounded up, so that a flow whose sizes vary makes one or two requests; a stage that
+//! grows never shrinks. Whatever a packet contains, a shard has at most one request outstanding.
 
 pub use crate::announced_sizes::{SIZE_MIN, WINDOW_MIN};
 use crate::combine::Combiner;
@@ -19,7 +19,7 @@ use crate::params::{FlowParams, ShardId};
 use crate::stage::Stage;
 pub use crate::stage_memory::{OpenRequest, Rent};
 
-/// A stage that was asked for.
+/// A requested stage.
 pub struct Opened {
     pub(crate) shard: ShardId,
     pub(crate) stage: Stage,
@@ -31,7 +31,7 @@ impl Opened {
         self.shard
     }
 
-    /// This stage, with what it takes of a budget.
+    /// This stage, with its share of a budget.
     #[must_use]
     pub fn with(self, rent: Rent) -> Opened {
         let Opened { shard, stage } = self;
@@ -50,13 +50,12 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// `seed` starts the generator of what must be random; give each start of a program another
-    /// one.
+    /// `seed` starts the random generator; use a different one for each start of a program.
     pub fn new(seed: u64) -> Opener {
         Opener { combiner: Combiner::new(seed) }
     }
 
-    /// Allocates what `request` asks for, of a flow with `settings`.
+    /// Allocates the stage of `request`, for a flow with `settings`.
     pub fn open(&mut self, request: &OpenRequest, settings: &FlowParams) -> Opened {
         let OpenRequest { shard, sizes } = *request;
         Opened { shard, stage: Stage::new(shard, settings.with(sizes), &mut self.combiner) }

@@ -1,4 +1,4 @@
-//! Parameters: an immutable snapshot of everything a flow may do, published by the control side.
+//! Parameters: an immutable snapshot of all flow settings, published by the control side.
 //!
 //! Workers pick a snapshot up between bursts. Every value here was validated before; nothing in a
 //! packet can exceed it.
@@ -27,17 +27,17 @@ pub struct ShardId {
     pub shard: u8,
 }
 
-/// Which of a node's workers a pipeline belongs to.
+/// A worker's share of a node.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Share {
     /// The worker, from 0.
     pub worker: usize,
-    /// How many there are.
+    /// Number of workers.
     pub workers: usize,
 }
 
 impl Share {
-    /// All of it: there is one worker.
+    /// The share of a single worker.
     pub const ALL: Share = Share { worker: 0, workers: 1 };
 
     /// The shards of a source of `shards` that this worker sends.
@@ -68,52 +68,52 @@ pub const UPSTREAMS_MAX: usize = 8;
 /// Longest path, in hops, that a source plans for.
 pub const HOPS_MAX: usize = 64;
 
-/// What a node does for a flow.
+/// Role of a node in a flow.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Role {
     /// IP packets in from a tunnel, coded packets out.
     Source {
-        /// Where packets come from.
+        /// Tunnel that packets come from.
         tunnel: TunnelId,
     },
     /// Coded packets in, recoded packets out.
     Relay {
-        /// Where feedback goes.
+        /// Neighbour that feedback is sent to.
         upstream: PeerId,
     },
     /// Coded packets in, IP packets out to a tunnel.
     Sink {
-        /// Where packets go.
+        /// Tunnel that packets are delivered to.
         tunnel: TunnelId,
-        /// Where feedback goes.
+        /// Neighbour that feedback is sent to.
         upstream: PeerId,
     },
 }
 
-/// Which next hops get a symbol of a stream, where there are several.
+/// Which of several next hops get a symbol of a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Spread {
-    /// Every one: several receivers, or several paths to one that takes whichever copy is first.
+    /// Every one: several receivers, or several paths to one receiver that takes the first copy.
     Every,
-    /// The one through which it arrives first, of those that can take it now: paths to one
-    /// receiver, whose rates add up. Packets of generations: each in turn.
+    /// The one through which it arrives first, among those that can take it now: paths to one
+    /// receiver, whose rates add up. Packets of generations go to each in turn.
     Sum,
-    /// The first that answers, in the order in which they are given.
+    /// The first one that answers, in configured order.
     Backup,
 }
 
 impl Spread {
-    /// Next hops of which each must have a symbol, of so many.
+    /// Next hops that must each get a symbol, out of `next_hops`.
     pub(crate) fn receivers(self, next_hops: usize) -> usize {
         if self == Spread::Every { next_hops } else { next_hops.min(1) }
     }
 }
 
-/// How many packets a source plans per generation.
+/// Packets that a source plans per generation.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Redundancy {
-    /// Enough that the share of generations left incomplete meets the flow's target loss, given the
-    /// loss that each hop reports.
+    /// Enough that the share of incomplete generations meets the flow's target loss, given the
+    /// losses that the hops report.
     Auto,
     /// `ceil(factor * size)` packets, factor at least 1.
     Fixed(f64),
@@ -122,13 +122,14 @@ pub enum Redundancy {
 /// How a relay forms its packets (RFC 9426 calls this recoding).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Recoding {
-    /// Innovative packets leave at once as they came; only the shortfall of the plan is combined.
+    /// Innovative packets are sent at once as they came; only the shortfall of the plan is
+    /// combined.
     Systematic,
     /// Every packet sent is a fresh random combination, formed when the generation closes.
     Random,
 }
 
-/// What protects a flow.
+/// Code of a flow.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum FlowCode {
     /// Random linear network coding over generations.
@@ -138,11 +139,11 @@ pub enum FlowCode {
     Bats(BatsParams),
     /// Sliding window (RFC 8681) between the edges; relays forward.
     Window(WindowParams),
-    /// Sliding window that every hop keeps whole on its own.
+    /// Sliding window with per-hop retransmission.
     Stream(StreamParams),
 }
 
-/// Code and sizes, as packets announce them.
+/// Code and sizes, as announced by packets.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Sizes {
     /// The code, with the size of its windows or blocks.
@@ -160,7 +161,7 @@ pub struct Sizes {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowParams {
     /// Source: symbols of an encoding window, 1 to 4095. Sink: the longest one it expects; it keeps
-    /// twice as many symbols to decode with.
+    /// twice as many symbols for decoding.
     pub window_symbols: usize,
     /// Source: density threshold DT, 0 to 15: (DT + 1) / 16 of the coefficients are not zero. 15 is
     /// for field 256: over field 2 it makes all repair packets of one window equal.
@@ -168,27 +169,27 @@ pub struct WindowParams {
 }
 
 impl WindowParams {
-    /// What packets tell a relay or sink of the code, but for the size of its windows.
+    /// The code as packets announce it to a relay or sink, without the size of its windows.
     pub(crate) const ANNOUNCED: WindowParams = WindowParams { window_symbols: 0, density: 15 };
 }
 
 /// A stream. A symbol holds one IP packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct StreamParams {
-    /// Source: symbols that every node keeps, 64 to 32768, rounded up to a power of two: what is on
-    /// the way of the longest hop, and some.
+    /// Source: symbols that every node keeps, 64 to 32768, rounded up to a power of two. It must
+    /// cover the symbols in flight on the longest hop, plus some headroom.
     pub window_symbols: usize,
-    /// Source: how much each hop sends in advance. Relays see that by the packets.
+    /// Source: how much redundancy each hop sends proactively. Relays learn that from packets.
     pub profile: StreamProfile,
 }
 
 impl StreamParams {
-    /// A window of so many symbols, as a daemon's defaults have the rest.
+    /// A window of `window_symbols`, with the daemon's defaults for the rest.
     pub const fn new(window_symbols: usize) -> Self {
         Self { window_symbols, profile: StreamProfile::Balanced }
     }
 
-    /// The largest window, a power of two, whose symbols may have so many bytes.
+    /// The largest window, a power of two, for symbols of `symbol_bytes`.
     pub fn window_for(symbol_bytes: usize) -> usize {
         let symbols = STREAM_MEMORY_BYTES / symbol_bytes.max(STREAM_SYMBOL_BYTES);
         1 << symbols.max(1).ilog2()
@@ -201,7 +202,7 @@ impl StreamParams {
 /// source and a sink exceed the default `memory` of a daemon.
 const STREAM_MEMORY_BYTES: usize = 80 << 20;
 
-/// Symbols may be as long as this in any window.
+/// Any window allows symbols of this length.
 const STREAM_SYMBOL_BYTES: usize = 1778;
 
 impl FlowCode {
@@ -216,7 +217,7 @@ impl FlowCode {
         }
     }
 
-    /// Longest symbol, whatever a node accepts.
+    /// Longest symbol, independent of a node's limits.
     pub fn symbol_bytes_max(&self) -> usize {
         match self {
             FlowCode::Stream(code) => {
@@ -227,7 +228,7 @@ impl FlowCode {
         }
     }
 
-    /// Most bytes of a packet in front of its symbol.
+    /// Maximum bytes of a packet in front of its symbol.
     pub fn header_bytes(&self, generation_size: usize, field: FieldOrder) -> usize {
         let vector = vector_bytes(generation_size, field.code()).max(INDEX_BYTES);
         match self {
@@ -239,7 +240,7 @@ impl FlowCode {
         }
     }
 
-    /// Bytes that come with each IP packet in the symbols of a source, sealed or not.
+    /// Framing bytes per IP packet in the symbols of a source, sealed or not.
     fn framing_bytes(&self) -> usize {
         match self {
             FlowCode::Window(_) => ADU_HEADER_BYTES,
@@ -249,23 +250,23 @@ impl FlowCode {
     }
 }
 
-/// Everything one node knows about one flow.
+/// One node's settings of one flow.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowParams {
     /// Flow id on the wire.
     pub id: u32,
-    /// What this node does for the flow.
+    /// Role of this node in the flow.
     pub role: Role,
-    /// Where coded packets go: source and relay; at most [`NEXT_HOPS_MAX`].
+    /// Destinations of coded packets: source and relay; at most [`NEXT_HOPS_MAX`].
     pub next_hops: Vec<PeerId>,
     /// Source: shards, 1 to 16. Inner flows are spread over them, and they over workers.
     pub shards: u8,
-    /// Source: what protects it. Relays and sinks see that by the packets.
+    /// Source: its code. Relays and sinks learn it from packets.
     pub code: FlowCode,
     /// Source: field of the coding coefficients.
     pub field: FieldOrder,
-    /// Source: symbols per generation, 1 to 256, or packets' worth of a batch (its batch size, 1 to
-    /// 128). Relays and sinks see that by the packets.
+    /// Source: symbols per generation, 1 to 256, or packets of a batch (its batch size, 1 to 128).
+    /// Relays and sinks learn it from packets.
     pub generation_size: usize,
     /// Source: bytes per symbol, its tag included if it has one. Relay and sink: the most they
     /// accept.
@@ -275,9 +276,9 @@ pub struct FlowParams {
     /// Source: share of generations that may stay incomplete, after repair if that is on, when
     /// redundancy is automatic.
     pub target_loss: f64,
-    /// Cap of packets sent per symbol of a generation, at least 1, plan and relays alike.
+    /// Maximum packets sent per symbol of a generation, at least 1, by plan and relays alike.
     pub redundancy_max: f64,
-    /// Source: a generation that stays short closes after this; a block when packets pause for as
+    /// Source: a partial generation closes after this time; a block when packets pause for this
     /// long, and after 32 times as long at the latest.
     pub flush_timeout_nanos: Nanos,
     /// Relay: an open batch closes after this silence. Sink: wait before a repair request.
@@ -287,41 +288,42 @@ pub struct FlowParams {
     /// Source and relay of a stream: which of several next hops get a symbol.
     pub spread: Spread,
     /// Source and relay of a stream: how long a symbol is sent to one of several receivers after it
-    /// came, round trips aside. One that is further behind lacks it, and no other waits for that.
+    /// arrived here, round trips aside. A receiver that is further behind misses it, and no other
+    /// waits for that.
     pub lag_timeout_nanos: Nanos,
-    /// Relay and sink: neighbours that it is received from, beside the upstream of the role. Paths
-    /// of one flow meet here; at most [`UPSTREAMS_MAX`] with that one.
+    /// Relay and sink: further neighbours that it is received from, in addition to the upstream of
+    /// the role. Paths of one flow meet here; at most [`UPSTREAMS_MAX`] including that one.
     pub further_upstreams: Vec<PeerId>,
     /// Relay: how packets are formed.
     pub recoding: Recoding,
-    /// Relay: of the packets planned for a generation that it is to send, by all upstreams
-    /// together, the share that it does, above 0 and up to 1. Below 1 where branches meet in front
-    /// of a link that carries less than they do, and sinks get the rest on other ways.
+    /// Relay: the share that it sends of the packets planned for a generation by all upstreams
+    /// together, above 0 and up to 1. Below 1 if branches meet in front of a link with less
+    /// capacity than they have together, and sinks get the rest over other paths.
     pub onward_share: f64,
     /// Relay: packets for a batch of a BATS flow follow its rank, at equal airtime.
     pub adaptive: bool,
     /// Sink: ask once for missing degrees of freedom. Source: answer.
     pub repair: bool,
-    /// Source and sink: packets are encrypted from end to end, by the keys that
-    /// [`Egress`](crate::egress::Egress) has. A sealed flow neither sends nor delivers what is in
-    /// the clear, another one does not deliver what is sealed.
+    /// Source and sink: packets are encrypted end to end, with the keys that
+    /// [`Egress`](crate::egress::Egress) has. A sealed flow neither sends nor delivers plaintext
+    /// packets; an unsealed one does not deliver sealed packets.
     pub sealed: bool,
-    /// Symbols have tags that recoding carries along, but those of windows, by the keys that
-    /// [`Egress`](crate::egress::Egress) has. Source: writes them. Sink: takes in nothing that has
-    /// a wrong one. Relay: neither, where it has a part of the keys.
+    /// Symbols, except those of windows, have tags that survive recoding, under the keys that
+    /// [`Egress`](crate::egress::Egress) has. Source: writes them. Sink: rejects symbols with a
+    /// wrong one. Relay: rejects them too if it has part of the keys.
     pub tagged: bool,
-    /// Source and sink: these tags have [`STRICT_TAG_BYTES`]. A relay goes by its keys.
+    /// Source and sink: these tags have [`STRICT_TAG_BYTES`]. A relay follows its keys.
     pub strict: bool,
-    /// Relay and sink: wrong tags within a minute after which a neighbour is not heard for a while,
-    /// where others are, and gets other keys; 0 for any number.
+    /// Relay and sink: wrong tags within a minute after which a neighbour is ignored for a while,
+    /// if there are others, and rekeyed; 0 for no limit.
     pub wrong_tags_max: u32,
-    /// Generations or batches held at once, allocated when the flow is created; at a sink as
-    /// [`FlowParams::sink_generations`] rounds it.
+    /// Generations or batches held at once, allocated when the flow is created; at a sink, rounded
+    /// by [`FlowParams::sink_generations`].
     pub generations: usize,
 }
 
-/// [`FlowParams::wrong_tags_max`] where nothing else is said. Honest neighbours send none: few, so
-/// that a liar is soon found; but a bit that memory flipped is no lie.
+/// Default of [`FlowParams::wrong_tags_max`]. Honest neighbours send no wrong tags, so a low limit
+/// finds an attacker soon; it is not 1 because memory may flip a bit.
 pub const WRONG_TAGS_MAX: u32 = 64;
 
 impl FlowParams {
@@ -331,14 +333,14 @@ impl FlowParams {
         Sizes { code, field, generation_size, symbol_bytes }
     }
 
-    /// These parameters of a relay or sink, with code and sizes.
+    /// These parameters of a relay or sink, completed with code and sizes.
     #[must_use]
     pub fn with(&self, sizes: Sizes) -> FlowParams {
         let Sizes { code, field, generation_size, symbol_bytes } = sizes;
         FlowParams { code, field, generation_size, symbol_bytes, ..self.clone() }
     }
 
-    /// Neighbours that it is received from; none at a source.
+    /// Neighbours that the flow is received from; none at a source.
     pub fn upstreams(&self) -> impl Iterator<Item = PeerId> {
         let first = match self.role {
             Role::Source { .. } => None,
@@ -349,13 +351,12 @@ impl FlowParams {
     }
 
     /// Generations that a sink holds at once: a power of two, so that a generation has its place to
-    /// itself where numbers wrap around.
+    /// itself when numbers wrap around.
     pub fn sink_generations(&self) -> usize {
         self.generations.max(2).next_power_of_two()
     }
 
-    /// An RLNC flow of generations of 16 symbols of 1404 bytes over GF(16), as a daemon's defaults
-    /// have it.
+    /// An RLNC flow of generations of 16 symbols of 1404 bytes over GF(16), the daemon's defaults.
     pub fn new(id: u32, role: Role, next_hops: Vec<PeerId>) -> Self {
         Self {
             id,
@@ -387,17 +388,17 @@ impl FlowParams {
         }
     }
 
-    /// Bytes that come with each IP packet in the symbols of a source.
+    /// Framing bytes per IP packet in the symbols of a source.
     pub fn framing_bytes(&self) -> usize {
         self.code.framing_bytes() + self.sealing_bytes()
     }
 
-    /// Of these, what sealing takes.
+    /// The part of these that sealing takes.
     pub fn sealing_bytes(&self) -> usize {
         sealing_bytes(self.sealed)
     }
 
-    /// Of the bytes of a symbol, those of its tag.
+    /// Bytes of a symbol that its tag takes.
     pub fn tag_bytes(&self) -> usize {
         match self.code {
             FlowCode::Window(_) => 0,
@@ -405,7 +406,7 @@ impl FlowParams {
         }
     }
 
-    /// The same where the code is one whose symbols have tags.
+    /// The same, assuming a code whose symbols have tags.
     pub fn tag_bytes_of_units(&self) -> usize {
         match (self.tagged, self.strict) {
             (false, _) => 0,
@@ -414,13 +415,13 @@ impl FlowParams {
         }
     }
 
-    /// Bytes of a symbol behind its tag.
+    /// Bytes of a symbol without its tag.
     pub fn payload_bytes(&self) -> usize {
         self.symbol_bytes.saturating_sub(self.tag_bytes())
     }
 
-    /// Packets that a source may plan for one generation or block, and then send at once. Zero for
-    /// other roles.
+    /// Maximum packets that a source plans for one generation or block, and then sends at once.
+    /// Zero for other roles.
     pub fn unit_packets_max(&self) -> usize {
         let symbols = match (&self.role, self.code) {
             (Role::Source { .. }, FlowCode::Rlnc) => self.generation_size,
@@ -431,17 +432,17 @@ impl FlowParams {
         (symbols as f64 * self.redundancy_max).ceil() as usize
     }
 
-    /// Bytes of a frame that the largest packet formed here takes: headroom, header, the longest
-    /// coding vector and the symbol. Frames must not be shorter.
+    /// Frame bytes that the largest packet formed here takes: headroom, header, the longest coding
+    /// vector and the symbol. Frames must not be shorter.
     pub fn frame_bytes_min(&self) -> usize {
         self.frame_bytes_around(&self.sizes()) + self.symbol_bytes
     }
 
-    /// Of these bytes, those in front of a symbol, with other sizes.
+    /// The part of these bytes in front of a symbol, with other sizes.
     pub(crate) fn frame_bytes_around(&self, sizes: &Sizes) -> usize {
         let header_bytes = match self.role {
             Role::Source { .. } => sizes.code.header_bytes(sizes.generation_size, sizes.field),
-            // Fields and codes are those of packets.
+            // Fields and codes are those that packets announce.
             Role::Relay { .. } => {
                 let largest = FieldOrder::TwoFiftySix.code();
                 coding_offset(true) + vector_bytes(sizes.generation_size, largest).max(INDEX_BYTES)
@@ -452,15 +453,15 @@ impl FlowParams {
     }
 }
 
-/// Bytes that sealing takes of the room for an IP packet in symbols, if packets are sealed.
+/// Bytes that sealing takes from the room for an IP packet in symbols, if packets are sealed.
 pub const fn sealing_bytes(sealed: bool) -> usize {
     if sealed { SEALING_BYTES } else { 0 }
 }
 
-/// All flows of a node, and which edition of the configuration they come from.
+/// All flows of a node, and the edition of the configuration they come from.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Snapshot {
-    /// Edition of the configuration, counted up at every change.
+    /// Edition of the configuration, incremented at every change.
     pub edition: u64,
     /// The flows.
     pub flows: Vec<FlowParams>,

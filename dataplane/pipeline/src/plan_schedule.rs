@@ -1,8 +1,8 @@
-//! Schedule of the plan requests of a flow. Until a reply comes, the flow keeps its present plan.
+//! Schedule of the plan requests of a flow. Until a reply arrives, the flow keeps its present plan.
 //!
-//! A flow has one request out at a time and makes at most fifty a second, whatever reports say. A
-//! program without a thread for plans answers at once, on the packet path: tests and the simulator
-//! do.
+//! A flow has one request outstanding at a time and makes at most fifty a second, regardless of
+//! reports. A program without a planning thread computes plans immediately, on the packet path:
+//! tests and the simulator do.
 
 use crate::egress::{Answer, Egress};
 use crate::io::Io;
@@ -11,10 +11,10 @@ use crate::plan::{Basis, Plan, PlanRequest};
 use crate::time::Nanos;
 use recoded_wire::frames::Frames;
 
-/// Shortest time between two requests of one flow: nodes report as often.
+/// Shortest time between two requests of one flow: the reporting interval of nodes.
 const INTERVAL_NANOS: Nanos = 20_000_000;
 
-/// A flow makes another request when the reply has not come after this time.
+/// A flow retries a request that was not answered within this time.
 const REPLY_TIMEOUT_NANOS: Nanos = 10_000_000_000;
 
 /// The requests of one flow.
@@ -27,28 +27,28 @@ pub(crate) struct PlanSchedule {
 }
 
 impl PlanSchedule {
-    /// A first plan is wanted.
+    /// A schedule whose first plan is due.
     pub(crate) fn new(shard: ShardId) -> Self {
         Self { shard, is_wanted: true, requested_at: None, is_out: false }
     }
 
-    /// The basis of the plan has changed.
+    /// Notes that the basis of the plan has changed.
     pub(crate) fn want(&mut self) {
         self.is_wanted = true;
     }
 
-    /// The operator has changed parameters: the next request need not wait.
+    /// Makes the next request without delay: the operator has changed parameters.
     pub(crate) fn want_now(&mut self) {
         (self.is_wanted, self.requested_at, self.is_out) = (true, None, false);
     }
 
-    /// When to make the next request.
+    /// When the next request is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
         let pause = if self.is_out { REPLY_TIMEOUT_NANOS } else { INTERVAL_NANOS };
         self.is_wanted.then(|| self.requested_at.map_or(0, |at| at.saturating_add(pause)))
     }
 
-    /// Makes a request, if it is time. Returns the plan where it is made at once.
+    /// Makes a request, if it is time. Returns the plan if it is made at once.
     pub(crate) fn request(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -72,7 +72,7 @@ impl PlanSchedule {
         }
     }
 
-    /// The reply came.
+    /// Notes that the reply arrived.
     pub(crate) fn answered(&mut self) {
         self.is_out = false;
     }

@@ -1,13 +1,13 @@
-//! Rank histogram of a flow: what the theory is held against, and what the source is told.
+//! Rank histogram of a flow: compared with theory, and reported to the source.
 
 use recoded_wire::coded::SIZE_MAX;
 
-/// Units that close late are of an epoch fewer than so many behind, and come no more than so many
-/// in a row: else the source restarted, and drew another epoch.
+/// Units that close late are fewer than this many epochs behind, and at most `LATE_MAX` come in a
+/// row. Otherwise the source restarted and drew another epoch.
 const EPOCHS: u8 = 4;
 const LATE_MAX: u32 = 64;
 
-/// Rank histogram of full-size generations, started anew when the source changes parameters.
+/// Rank histogram of full-size generations, reset when the source changes parameters.
 #[derive(Debug)]
 pub(crate) struct RankHistogram {
     epoch: Option<u8>,
@@ -42,14 +42,14 @@ impl RankHistogram {
         }
     }
 
-    /// Notes `count` generations of which nothing arrived.
+    /// Notes `count` generations without any arrival.
     pub(crate) fn record_absent(&mut self, count: u32) {
         if let Some(absent) = self.counts.first_mut() {
             *absent += u64::from(count);
         }
     }
 
-    /// Takes back that one was absent: it was only late.
+    /// Takes one absence back: the generation was only late.
     pub(crate) fn retract_absent(&mut self) {
         if let Some(absent) = self.counts.first_mut() {
             *absent = absent.saturating_sub(1);
@@ -80,11 +80,11 @@ mod tests {
     fn ranks_are_those_of_the_epoch_in_use() {
         let mut ranks = RankHistogram::default();
         ranks.record(7, 16, 16);
-        // One closes late, after a change.
+        // One generation closes late, after a change.
         ranks.record(8, 16, 15);
         ranks.record(7, 16, 3);
         assert_eq!((ranks.epoch(), ranks.counts()[15], ranks.counts()[3]), (Some(8), 1, 0));
-        // Sources that restarted, whatever epoch they drew: half the number space behind, near.
+        // Sources that restarted, whatever epoch they drew: half the number space behind, or near.
         for (life, epoch) in [200, 100, 98, 255, 1].into_iter().enumerate() {
             for _ in 0..=LATE_MAX + 4 {
                 ranks.record(epoch, 16, life);

@@ -1,8 +1,9 @@
-//! Reports: what happened to packets, by flow and by reason. Counters are plain integers that a
-//! worker owns and publishes between bursts; `dataplane/counters` declares them.
+//! Reports: outcomes of packets, by flow and by reason. Counters are plain integers that a worker
+//! owns and publishes between bursts; `dataplane/counters` declares them.
 //!
-//! The conservation law, held by a property test: every received packet is counted in exactly one
-//! of `forwarded`, `consumed`, `handed_over` and one [`DropReason`], or is among those `waiting`.
+//! The conservation law, verified by a property test: every received packet is counted in exactly
+//! one of `forwarded`, `consumed`, `handed_over` and one [`DropReason`], or is among those
+//! `waiting`.
 
 use crate::params::{FlowCode, Nanos, PeerId, Role};
 use crate::time::earlier;
@@ -11,10 +12,10 @@ use recoded_gf::FieldOrder;
 pub use recoded_counters::flow::FlowCounters;
 pub use recoded_counters::worker::{DROP_REASONS, DropReason, PacketCounters};
 
-/// Loss of one hop, as a source has heard or a receiver has measured it.
+/// Loss of one hop, as reported to a source or measured by a receiver.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct HopLoss {
-    /// Hop index, 0 for the link that leaves the source.
+    /// Hop index, 0 for the source's outgoing link.
     pub hop: u8,
     /// Share of packets lost.
     pub loss: f64,
@@ -22,54 +23,55 @@ pub struct HopLoss {
     pub burst_mean: f64,
 }
 
-/// Change of a loss estimate that is worth planning anew: what one standard error moves it by.
+/// Smallest change of a loss estimate that makes plans out of date: one standard error of the
+/// estimate.
 const LOSS_STEP: f64 = 0.003;
 const LOSS_STEP_RELATIVE: f64 = 0.05;
 
 impl HopLoss {
-    /// Whether it has changed so much that plans made for `old` are out of date.
+    /// Whether it has changed enough that plans made for `old` are out of date.
     pub(crate) fn differs(&self, old: &HopLoss) -> bool {
         (self.loss - old.loss).abs() > LOSS_STEP.max(old.loss * LOSS_STEP_RELATIVE)
             || (self.burst_mean - old.burst_mean).abs() > 0.2 * old.burst_mean
     }
 }
 
-/// A next hop of a stream that has not answered for so long, while packets were sent to it, is
-/// silent. Queues and restarts take less; hosts are to route around a dead path soon.
+/// A next hop of a stream is silent if it has not answered for this long while packets were sent to
+/// it. Queues and restarts take less time; a longer limit would delay routing around a dead path.
 pub const SILENT_NANOS: Nanos = 3_000_000_000;
 
-/// A next hop of a stream, as one shard has it from link reports.
+/// A next hop of a stream, as one shard sees it through link reports.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct NextHop {
     /// The neighbour.
     pub peer: PeerId,
-    /// How fast it may be sent to, in bytes per second: Ethernet, IP and UDP headers included.
+    /// Sending rate that it allows, in bytes per second: Ethernet, IP and UDP headers included.
     pub bytes_per_second: f64,
-    /// What it reported; `None` before its first report.
+    /// Its newest report; `None` before the first.
     pub heard: Option<HeardHop>,
-    /// For how long it has been sent to and has not answered.
+    /// How long it has been sent packets without answering.
     pub silence: Nanos,
-    /// Whether large packets do not get there.
+    /// Whether large packets fail to arrive there.
     pub black_hole: Option<BlackHole>,
-    /// What was planned to be sent in advance.
+    /// Proactive redundancy that was planned.
     pub planned: Planned,
-    /// How it is as one of several.
+    /// Its state as one of several next hops.
     pub branch: Branch,
 }
 
 /// A next hop of a stream as one of several: a path to one receiver, or a receiver.
 #[derive(Copy, Clone, PartialEq, Default, Debug)]
 pub struct Branch {
-    /// Path: share of the newest symbols that went this way; `None` before the first.
+    /// Path: share of the newest symbols sent over it; `None` before the first.
     pub share: Option<f64>,
-    /// Path: whether others send what it had, since nothing is heard of it.
+    /// Path: whether others carry its traffic because it does not report.
     pub is_in_doubt: bool,
-    /// When the oldest symbol that waits for it was heard of.
+    /// When the oldest symbol that waits for it was first seen.
     pub waits_since: Option<Nanos>,
 }
 
 impl Branch {
-    /// Of two shards: the mean share, weighted by how many shards are joined already.
+    /// Of two shards: the mean share, weighted by the number of shards joined so far.
     fn join(self, other: Self, shards: f64) -> Self {
         let mean = |(one, other): (f64, f64)| (one * shards + other) / (shards + 1.0);
         Self {
@@ -80,37 +82,37 @@ impl Branch {
     }
 }
 
-/// A neighbour that a relay or sink receives from, as one shard has it.
+/// A neighbour that a relay or sink receives from, as one shard sees it.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct UpstreamLink {
     /// The neighbour.
     pub peer: PeerId,
-    /// What its link loses, once that is known.
+    /// Loss of its link, once known.
     pub loss: Option<HopLoss>,
-    /// When a packet came last, by the clock of the pipeline.
+    /// When a packet last arrived, by the clock of the pipeline.
     pub heard_at: Option<Nanos>,
-    /// Share of the newest packets that came from it; `None` before the first.
+    /// Share of the newest packets received from it; `None` before the first.
     pub share: Option<f64>,
 }
 
-/// What a hop of a stream planned to send before anything was known to be lost.
+/// Proactive redundancy that a hop of a stream planned, before any loss was known.
 #[derive(Copy, Clone, PartialEq, Default, Debug)]
 pub struct Planned {
-    /// Symbols that left for the first time.
+    /// Symbols sent for the first time.
     pub symbols: u64,
     /// Combinations planned for them.
     pub combinations: f64,
-    /// Symbols a second, of late.
+    /// Symbols per second, recently.
     pub symbols_per_second: f64,
 }
 
 impl Planned {
-    /// Combinations for each symbol.
+    /// Combinations per symbol.
     pub fn share(&self) -> f64 {
         self.combinations / self.symbols.max(1) as f64
     }
 
-    /// Of two shards, whose packets are told apart on the link: the rate of the faster one.
+    /// Of two shards, whose packets are distinguished on the link: the rate of the faster one.
     fn join(self, other: Self) -> Self {
         Self {
             symbols: self.symbols + other.symbols,
@@ -123,32 +125,32 @@ impl Planned {
 /// Packets above some size do not arrive, while smaller ones do: bytes of UDP payload.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct BlackHole {
-    /// Largest packet that comes, as far as is known.
+    /// Largest packet known to arrive.
     pub came_bytes: u16,
-    /// Least size that does not, as far as is known.
+    /// Smallest packet known not to arrive.
     pub lost_bytes: u16,
-    /// The least that a full packet of the flow has, whatever the path carries: of the least MTU of
-    /// a tunnel, and with what keys add.
+    /// Smallest full packet of the flow on any path: with the minimum MTU of a tunnel, and the
+    /// overhead of keys.
     pub needed_bytes: u16,
 }
 
 impl BlackHole {
-    /// Whether even a tunnel of the least MTU has packets that do not arrive.
+    /// Whether even a tunnel of minimum MTU has packets that do not arrive.
     pub fn is_below_tunnels(&self) -> bool {
         self.lost_bytes <= self.needed_bytes
     }
 }
 
-/// What a next hop of a stream reported.
+/// Report of a next hop of a stream.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct HeardHop {
-    /// When it reported last, by the clock of the pipeline.
+    /// When it last reported, by the clock of the pipeline.
     pub at: Nanos,
-    /// Mean time from a packet to the report on it.
+    /// Mean time from a packet to its report.
     pub round_trip_nanos: Nanos,
-    /// Mean time that packets waited on the link.
+    /// Mean queueing delay of packets on the link.
     pub queue_nanos: Nanos,
-    /// Share of packets that the link loses, once it was measured.
+    /// Loss rate of the link, once measured.
     pub loss: Option<f64>,
 }
 
@@ -158,9 +160,9 @@ impl NextHop {
         self.silence >= SILENT_NANOS
     }
 
-    /// The next hops of a flow, in order of appearance, by those of its shards: the sum of rates,
-    /// the mean of losses, the longest of times, the latest report, the least size that does not
-    /// arrive, all that was planned. One that any shard has heard lately is not silent.
+    /// The next hops of a flow, in order of appearance, joined from those of its shards: the sum of
+    /// rates, the mean of losses, the longest times, the latest report, the smallest size that does
+    /// not arrive, and the sum of plans. One that any shard has heard from recently is not silent.
     pub fn joined<'a>(of_shards: impl Iterator<Item = &'a NextHop>, now: Nanos) -> Vec<NextHop> {
         let mut hops: Vec<(NextHop, f64, f64)> = Vec::new();
         for hop in of_shards {
@@ -201,20 +203,20 @@ fn join(one: Option<HeardHop>, other: Option<HeardHop>) -> Option<HeardHop> {
     })
 }
 
-/// What the sink of a flow told its source, as last heard. Counters are modulo 2^32.
+/// Newest report of a flow's sink to its source. Counters are modulo 2^32.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RemoteReport {
     /// Newest generation seen.
     pub newest: u32,
     /// Generations decoded completely.
     pub complete: u32,
-    /// Generations given up.
+    /// Generations abandoned.
     pub failed: u32,
-    /// Full-size generations of the present epoch by rank when they closed.
+    /// Full-size generations of the present epoch by their rank when they closed.
     pub rank_histogram: Vec<u32>,
 }
 
-/// One shard of a flow as a worker sees it.
+/// One shard of a flow, as seen by a worker.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowReport {
     /// Flow id.
@@ -223,7 +225,7 @@ pub struct FlowReport {
     pub shard: u8,
     /// Role.
     pub role: Role,
-    /// Code. A relay's is that of its configuration, which it ignores.
+    /// Code. For a relay, the configured one, which it ignores.
     pub code: FlowCode,
     /// Source: epoch of the parameters in use.
     pub epoch: u8,
@@ -235,20 +237,20 @@ pub struct FlowReport {
     pub symbol_bytes: usize,
     /// Source: packets planned for a full generation. Relay: of the newest packet.
     pub planned: usize,
-    /// Source of generations or batches: whether the first hop makes up for its losses by what the
-    /// next node reports, and sends nothing in advance.
+    /// Source of generations or batches: whether the first hop recovers its losses from the next
+    /// node's reports, and sends nothing proactively.
     pub is_mended: bool,
-    /// Source: what the hops report. Relay and sink: the one incoming link.
+    /// Source: reports of the hops. Relay and sink: the one incoming link.
     pub hops: Vec<HopLoss>,
-    /// Relay and sink: the neighbours that it is received from.
+    /// Relay and sink: the neighbours that the flow is received from.
     pub upstreams: Vec<UpstreamLink>,
-    /// Source and relay of a stream: the neighbours that it is sent to. Of other codes: the one
-    /// where large packets do not arrive, while that is so.
+    /// Source and relay of a stream: the neighbours that it is sent to. Other codes: the one where
+    /// large packets fail to arrive, while that is so.
     pub next_hops: Vec<NextHop>,
-    /// Source of a stream: bytes of the longest IP packet that every link carries, where longer
-    /// ones are known to vanish on the way.
+    /// Source of a stream: bytes of the longest IP packet that every link carries, if longer ones
+    /// are known to be lost.
     pub packet_bytes_max: Option<usize>,
-    /// Source: what the sink reports of itself.
+    /// Source: the sink's report on itself.
     pub remote: Option<RemoteReport>,
     /// Generations held now.
     pub held: usize,
@@ -256,8 +258,8 @@ pub struct FlowReport {
     pub counters: FlowCounters,
 }
 
-/// What shards of a flow counted that are gone: a total of the flow is the sum of this and its
-/// shards. It has no rank histogram, which is that of the present parameters.
+/// Counters of removed shards of a flow: the total of a flow is the sum of this and its shards. It
+/// has no rank histogram, which covers the present parameters only.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Remainder {
     /// Flow id.
@@ -271,13 +273,13 @@ pub struct Remainder {
 pub struct Report {
     /// Edition of the snapshot in use.
     pub edition: u64,
-    /// Fate of received packets.
+    /// Outcomes of received packets.
     pub packets: PacketCounters,
-    /// Received packets that wait for their stages, and have no fate yet.
+    /// Received packets that wait for their stages, and have no outcome yet.
     pub waiting: usize,
-    /// The shards, by flow id and shard. One that nothing was received of is missing.
+    /// The shards, by flow id and shard. Shards that received nothing are missing.
     pub flows: Vec<FlowReport>,
-    /// Of flows of which shards are gone.
+    /// Totals of flows with removed shards.
     pub remainders: Vec<Remainder>,
 }
 

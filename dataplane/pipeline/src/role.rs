@@ -1,4 +1,4 @@
-//! What every role does in its life, whatever its code: sources, relays and sinks alike.
+//! Lifecycle common to roles of all codes: sources, relays and sinks.
 
 use crate::context::Context;
 use crate::egress::Egress;
@@ -8,28 +8,28 @@ use recoded_wire::frames::Frames;
 
 /// The state of a role.
 pub(crate) trait Lifecycle {
-    /// Lets timers act. When to call it again.
+    /// Runs due timers. Returns when to call it again.
     fn tick(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> Option<Nanos>;
 
-    /// When to call [`Lifecycle::tick`] next, after a packet came.
+    /// When to call [`Lifecycle::tick`] next, after a packet arrived.
     fn wake(&self, params: &FlowParams, now: Nanos) -> Option<Nanos>;
 
-    /// Units held, each of them with frames.
+    /// Number of units held, each with frames.
     fn held(&self) -> usize {
         0
     }
 
-    /// Closes what is open, as before a change of parameters or a shutdown.
+    /// Closes open units, as before a change of parameters or a shutdown.
     fn drain(&mut self, _cx: &mut Context<'_, '_, impl Frames, impl Egress>) {}
 
-    /// Lets the oldest unit go, to free frames. False when none is held.
+    /// Evicts the oldest unit, to free frames. Returns false when none is held.
     fn evict_oldest(&mut self, _cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
         false
     }
 
-    /// Lets all frames go.
+    /// Releases all frames.
     fn release(&mut self, _frames: &mut impl Frames) {}
 
-    /// Writes what it knows into a report.
+    /// Writes its state into a report.
     fn fill(&self, report: &mut FlowReport);
 }

@@ -1,27 +1,27 @@
-//! Arrivals of packets by the half of a comparison in which they left: sent in segmented bursts
-//! (UDP_SEGMENT), or each by itself.
+//! Arrivals of packets by the half of a comparison that they were sent in: segmented bursts
+//! (UDP_SEGMENT), or one by one.
 //!
-//! The clock says which half it is, so that the socket that sends and the account of sent packets
-//! agree without a word:
+//! The half follows from the clock, so that the sending socket and the account of sent packets
+//! agree without communication:
 //!
 //! ```text
 //!  | segmented | single || single | segmented || segmented | single || ...   34 ms each
 //! ```
 //!
-//! Which half of a pair comes first is as good as random: loss that comes at regular intervals is
-//! in both. The counts mean something while a socket alternates; who does not, ignores them.
+//! Which half of a pair comes first is pseudorandom, so that loss at regular intervals affects
+//! both. The counts are meaningful while a socket alternates; other callers ignore them.
 
 use crate::params::Nanos;
 
-/// Logarithm of the length of a half, 34 ms: long compared with a burst, so that most packets leave
-/// in the middle of one, and short compared with changes of the link.
+/// Logarithm of the length of a half, 34 ms: long compared with a burst, so that most packets are
+/// sent in the middle of one, and short compared with changes of the link.
 const HALF_LOG2: u32 = 25;
 
-/// Whether packets that leave now leave each by itself.
+/// Whether packets are now sent one by one.
 #[inline]
 pub fn is_single(now: Nanos) -> bool {
     let half = now >> HALF_LOG2;
-    // SplitMix64: one multiplication alone has a top bit that nearly repeats.
+    // SplitMix64: with one multiplication only, the top bit nearly repeats.
     let mixed = (half >> 1).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -44,7 +44,7 @@ impl Totals {
         self.arrived.saturating_add(self.lost)
     }
 
-    /// Lost ones.
+    /// Share of lost packets.
     pub fn loss(&self) -> f64 {
         f64::from(self.lost) / f64::from(self.packets().max(1))
     }
@@ -55,17 +55,17 @@ impl Totals {
     }
 }
 
-/// Packets whose fate was reported, by the half in which they left.
+/// Packets whose fate was reported, by the half that they were sent in.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Comparison {
-    /// Those that left in halves of segmented bursts.
+    /// Packets sent in halves of segmented bursts.
     pub segmented: Totals,
-    /// Those that left while each packet does by itself.
+    /// Packets sent one by one.
     pub single: Totals,
 }
 
 impl Comparison {
-    /// Notes the fate of a packet that left at `at`.
+    /// Notes the fate of a packet that was sent at `at`.
     #[inline]
     pub(crate) fn note(&mut self, at: Nanos, is_lost: bool) {
         let totals = if is_single(at) { &mut self.single } else { &mut self.segmented };
@@ -73,7 +73,7 @@ impl Comparison {
         *count = count.saturating_add(1);
     }
 
-    /// Adds others.
+    /// Adds another comparison.
     pub fn add(&mut self, other: &Comparison) {
         self.segmented.add(&other.segmented);
         self.single.add(&other.single);

@@ -1,8 +1,8 @@
 //! One shard of a flow on one node: its parameters, neighbours, counters and stages.
 //!
-//! Packets say which code and sizes they have. Where they change, the stage of before remains
-//! beside the new one: a source still answers NACKs with it, a sink decodes with it what is still
-//! on the way.
+//! Packets announce their code and sizes. When these change, the previous stage remains alongside
+//! the new one: a source still answers NACKs with it, and a sink decodes packets that are still in
+//! flight.
 
 mod change;
 mod pace;
@@ -35,8 +35,8 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
 use recoded_wire::link::LinkReport;
 
-/// A stage that took no packet for as long may be replaced if there is another: deliveries wait no
-/// longer.
+/// A stage that accepted no packet for this long may be replaced if there is another: deliveries
+/// never wait longer.
 const REPLACE_NANOS: Nanos = 200_000_000;
 
 /// A shard of a flow on this node.
@@ -46,23 +46,23 @@ pub(crate) struct Shard {
     upstreams: Upstreams,
     hops: NextHops,
     marks: Marks,
-    /// When the first symbol with a right tag came.
+    /// When the first symbol with a valid tag arrived.
     verified_at: Option<Nanos>,
     present: Stage,
-    /// Bytes of a symbol by the settings of the flow: a source may have to make shorter ones.
+    /// Configured bytes of a symbol: a source may have to make shorter ones.
     symbol_bytes: usize,
-    /// The one of before, or one that has yet to prove itself.
+    /// The previous stage, or one that has yet to prove itself.
     other: Option<Stage>,
-    /// Of a source: parameters for which other nodes would need a third stage, until they need the
-    /// first no longer.
+    /// Source: parameters that would require a third stage at other nodes, until those no longer
+    /// need the first.
     postponed: Option<Box<FlowParams>>,
-    /// When a source went to another code, or to larger sizes.
+    /// When a source changed to another code, or to larger sizes.
     changed_at: Option<Nanos>,
-    /// When [`Shard::tick`] has something to do; it may be early, never late.
+    /// Next deadline of [`Shard::tick`]; it may be early, never late.
     deadline: Option<Nanos>,
 }
 
-/// A stage's state, and the context that it works in.
+/// A stage's state and its context.
 fn split<'a, 'io, F, E>(
     shard: &'a mut Shard,
     io: &'a mut Io<'io, F, E>,
@@ -73,8 +73,8 @@ fn split<'a, 'io, F, E>(
     (state, Context { shard: *id, params, counters, upstream, hops, marks, io })
 }
 
-/// Takes in the pace of the link to a neighbour, and returns the fates of packets of a stage that
-/// it reported since the last call.
+/// Updates the pace of the link to a neighbour, and returns the fates of packets of a stage that it
+/// reported since the last call.
 fn settle(state: &mut State, peer: PeerId, pace: Option<f64>) -> Comparison {
     match state {
         State::StreamSource(source) => source.settle(peer, pace),
@@ -106,15 +106,14 @@ impl Shard {
         }
     }
 
-    /// Takes the stage beside the present one out.
+    /// Takes the second stage out.
     fn take_other(&mut self, frames: &mut impl Frames) -> Option<Stage> {
         let mut other = self.other.take()?;
         each!(&mut other.state, role => role.release(frames));
         Some(other)
     }
 
-    /// Calls `act` with the present stage and with the one beside it, each in the place of the
-    /// present one.
+    /// Calls `act` once for each stage, with that stage in the present one's place.
     fn both<T>(&mut self, mut act: impl FnMut(&mut Self) -> T) -> (T, Option<T>) {
         let first = act(self);
         let Some(other) = self.other.take() else { return (first, None) };
@@ -124,7 +123,7 @@ impl Shard {
         (first, Some(second))
     }
 
-    /// Exchanges the present stage and the one beside it.
+    /// Swaps the present stage and the second one.
     fn exchange(&mut self) {
         self.other.iter_mut().for_each(|other| swap(&mut self.present, other));
     }
@@ -133,7 +132,7 @@ impl Shard {
         self.id
     }
 
-    /// Whether it does for its flow what `params` say.
+    /// Whether its role in the flow is that of `params`.
     pub(crate) fn has_role_of(&self, params: &FlowParams) -> bool {
         self.present.has_role_of(params)
     }
@@ -144,8 +143,8 @@ impl Shard {
         held(&self.present) + self.other.as_ref().map_or(0, held)
     }
 
-    /// Takes the stage beside the present one out, if it was not used for a while and, at a source,
-    /// is not asked for any more.
+    /// Takes the second stage out, if it was not used for a while and, at a source, gets no more
+    /// requests.
     pub(crate) fn take_spare(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
         self.other.as_ref().filter(|other| other.is_unused(now))?;
         self.take_other(frames)
@@ -161,7 +160,7 @@ impl Shard {
         !self.is_source() && is_idle(&self.present) && self.other.as_ref().is_none_or(is_idle)
     }
 
-    /// What it counted, and its stage.
+    /// Its counters, and its stage.
     pub(crate) fn into_parts(self) -> (FlowCounters, Stage) {
         (self.counted(), self.present)
     }
@@ -175,7 +174,7 @@ impl Shard {
         counters
     }
 
-    /// Notes a data packet from `peer`, whatever becomes of it.
+    /// Notes a data packet from `peer`, before its outcome is known.
     ///
     /// # Errors
     /// The reason why it must be dropped.
@@ -199,8 +198,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Handles a data packet that was admitted. [`DropReason::Oversize`] and
-    /// [`DropReason::WrongCode`] say that no stage takes such packets: see [`Shard::that_take`].
+    /// Handles an admitted data packet. [`DropReason::Oversize`] and [`DropReason::WrongCode`] mean
+    /// that no stage accepts such packets: see [`Shard::that_take`].
     pub(crate) fn take(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -236,14 +235,14 @@ impl Shard {
         self.present.is_proven |= self.counters.delivered_packets > delivered;
         let refused = self.counters.tag_refused - refused;
         if refused > 0 {
-            // Symbols that came back out of what the neighbour combined.
+            // Wrong tags of symbols that were solved from the neighbour's combinations.
             self.distrust(io, refused);
         }
         self.wake(io.now);
         fate
     }
 
-    /// A keepalive of a hop of generations or batches asks for a link report, and no more.
+    /// A keepalive of a hop of generations or batches requests a link report and nothing more.
     fn answer_keepalive(&mut self, arrival: &Arrival<'_>, now: Nanos) -> Fate {
         let what = (usize::from(arrival.payload.len), true);
         self.upstreams.present_mut().track(arrival.data.header(), what, now);
@@ -251,8 +250,8 @@ impl Shard {
         Fate::Consumed
     }
 
-    /// Makes the stage the present one that takes a packet. Code and sizes are the same in all of
-    /// an epoch, so a packet that differs from others of its epoch is forged or damaged.
+    /// Makes the stage that accepts a packet the present one. Code and sizes are constant within an
+    /// epoch, so a packet that differs from others of its epoch is forged or damaged.
     fn choose(&mut self, data: &Data<'_>, now: Nanos) -> Result<(), DropReason> {
         let epoch = data.header().epoch;
         let fits = self.present.takes(data);
@@ -273,8 +272,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Sizes of a stage that would take a packet that none here takes. `None` while the stage that
-    /// would have to go is in use.
+    /// Sizes of a stage that would accept a packet that no stage here accepts. `None` while the
+    /// stage to be replaced is in use.
     pub(crate) fn that_take(
         &self,
         settings: &FlowParams,
@@ -289,7 +288,7 @@ impl Shard {
         settings.that_take(data, Some(self.present.params.sizes()), io.frames)
     }
 
-    /// Takes over a stage that was asked for. Returns the one it replaces.
+    /// Adopts a requested stage. Returns the one it replaces.
     pub(crate) fn open(
         &mut self,
         stage: Stage,
@@ -306,16 +305,16 @@ impl Shard {
         self.other = Some(replace(&mut self.present, stage));
         let is_relay = matches!(self.present.state, State::Relay(_) | State::StreamRelay(_));
         if is_relay && std::mem::discriminant(&self.present.state) == kind {
-            // The larger one takes all that the smaller one took.
+            // The larger one accepts everything that the smaller one accepted.
             gone = self.take_other(io.frames);
         }
-        // The next packet decides which of both is the present one.
+        // The next packet decides which of the two is the present one.
         self.exchange();
         self.wake(io.now);
         gone
     }
 
-    /// Takes an IP packet; only a source does anything with it.
+    /// Takes an IP packet; only a source processes it.
     pub(crate) fn ingress(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: &[u8]) {
         let (state, mut cx) = split(self, io);
         source!(
@@ -330,7 +329,7 @@ impl Shard {
         self.wake(io.now);
     }
 
-    /// Handles a feedback packet from `peer`: the source reads it, a relay hands it upstream.
+    /// Handles a feedback packet from `peer`: the source reads it, a relay passes it upstream.
     pub(crate) fn receive_feedback(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -344,10 +343,10 @@ impl Shard {
         if let Err(reason) = self.hops.heard(peer, &header.common, io.now) {
             return Fate::Dropped(reason);
         }
-        // What a relay sends is wanted.
+        // The relay's packets are wanted: it is proven.
         self.present.is_proven |= matches!(self.present.params.role, Role::Relay { .. });
         if matches!(self.present.params.role, Role::Relay { .. }) {
-            // Of two codes, the one that the report is about hands it up.
+            // Of two codes, the one that the report concerns passes it upstream.
             let is_before = |other: &Stage| other.epoch == Some(header.common.epoch);
             if self.present.epoch != Some(header.common.epoch)
                 && self.other.as_ref().is_some_and(is_before)
@@ -380,7 +379,7 @@ impl Shard {
         fate
     }
 
-    /// Handles a link report from `peer`, whose stream it is of.
+    /// Handles a link report from `peer`, whose stream it belongs to.
     pub(crate) fn receive_link(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -428,7 +427,7 @@ impl Shard {
         }
     }
 
-    /// Notes when the roles want to be called, after something came.
+    /// Updates the deadline from the roles, after an event.
     fn wake(&mut self, now: Nanos) {
         let stages = [Some(&self.present), self.other.as_ref()];
         let wake = |stage: &Stage| each!(&stage.state, role => role.wake(&stage.params, now));
@@ -436,7 +435,7 @@ impl Shard {
         self.deadline = earlier(self.deadline, earlier(stages, self.upstreams.due()));
     }
 
-    /// Takes what an accelerator computed.
+    /// Takes the result of an accelerator.
     pub(crate) fn solved<'a>(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -447,7 +446,7 @@ impl Shard {
         sink!(state, sink => sink.solved(&mut cx, ticket, rows), ());
     }
 
-    /// Takes over a plan that was asked for.
+    /// Adopts a requested plan.
     pub(crate) fn planned(&mut self, plan: Plan) {
         match &mut self.present.state {
             State::Relay(relay) => relay.planned(plan),
@@ -455,10 +454,10 @@ impl Shard {
         }
     }
 
-    /// Ends the oldest unit held, to free frames. False when none is held.
+    /// Evicts the oldest unit held, to free frames. Returns false when none is held.
     pub(crate) fn evict_oldest(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> bool {
         let mut done = false;
-        // The stage of before first.
+        // The previous stage first.
         self.exchange();
         self.both(|shard| {
             let (state, mut cx) = split(shard, io);
@@ -468,7 +467,7 @@ impl Shard {
         done
     }
 
-    /// Closes what is open.
+    /// Closes all open units.
     pub(crate) fn drain(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
         self.both(|shard| {
             let (state, mut cx) = split(shard, io);
@@ -476,7 +475,7 @@ impl Shard {
         });
     }
 
-    /// Lets all frames go.
+    /// Releases all frames.
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
         for stage in [Some(&mut self.present), self.other.as_mut()].into_iter().flatten() {
             each!(&mut stage.state, role => role.release(frames));

@@ -1,7 +1,7 @@
-//! The shards that a worker has, and those that it asks for.
+//! The shards that a worker has, and those that it requests.
 //!
-//! A worker has the shards of sources that are its share from the start. A relay or a sink cannot
-//! know which shards will come by its queue: it asks for one when the first packet of it comes.
+//! A worker has its share of the sources' shards from the start. A relay or a sink cannot know
+//! which shards will arrive in its queue: it requests one when its first packet arrives.
 
 use crate::arrival::{Arrival, Data, Fate};
 use crate::combine::Combiner;
@@ -20,16 +20,16 @@ use std::collections::BTreeMap;
 /// Shards that wait for a stage at once: more than a few flows that begin at the same moment.
 const OPENING_MAX: usize = 64;
 
-/// What was asked for is asked for again after this: it was refused, or the answer was lost.
+/// Retry interval of a request: it was refused, or the answer was lost.
 const AGAIN_NANOS: Nanos = 1_000_000_000;
 
 /// Packets that wait for the stages of their shards: 10 ms of 300 Mbit/s.
 const WAITING_MAX: usize = 256;
 
-/// Shards that a relief looks at, of however many there are.
+/// Shards examined per relief, however many there are.
 const RELIEF_LOOKS: usize = 8;
 
-/// A shard, and where it is among those of this worker.
+/// A shard, and its index among those of this worker.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Place {
     id: ShardId,
@@ -49,21 +49,21 @@ pub(crate) struct Waiting {
     shard: ShardId,
     pub origin: Origin,
     pub payload: Span,
-    /// Whether its shard was there and has noted it.
+    /// Whether its shard existed and has noted it.
     pub is_noted: bool,
 }
 
-/// A shard that has asked for a stage.
+/// A shard that has requested a stage.
 #[derive(Debug)]
 struct Opening {
     shard: ShardId,
-    /// Of the packet that it is for.
+    /// Epoch of the packet that caused the request.
     epoch: u8,
     asked_at: Nanos,
     is_refused: bool,
 }
 
-/// Indices of the shards whose turn is next, and of the one that was relieved last.
+/// Indices of the shards to examine next, and of the one relieved last.
 #[derive(Default)]
 struct Relief {
     next: usize,
@@ -72,14 +72,14 @@ struct Relief {
 
 /// The shards of a worker, and the flows they belong to.
 pub(crate) struct Shards {
-    /// What became of packets.
+    /// Outcomes of packets.
     pub(crate) packets: PacketCounters,
     share: Share,
     /// Flows as configured, sorted by id.
     settings: Vec<FlowParams>,
     /// Sorted by id.
     shards: Vec<Shard>,
-    /// What shards counted that are gone, by flow: totals of a flow never fall.
+    /// Counters of removed shards, by flow: totals of a flow never fall.
     remainders: BTreeMap<u32, FlowCounters>,
     opening: Vec<Opening>,
     waiting: Vec<Waiting>,
@@ -102,7 +102,7 @@ impl Shards {
         shards
     }
 
-    /// Begins again with what was counted.
+    /// Restarts with the previous counters.
     pub(crate) fn renew(&mut self, snapshot: &Snapshot, combiner: &mut Combiner) {
         let new = Shards::new(self.share, snapshot, combiner);
         let Shards { mut packets, shards, mut remainders, waiting, .. } =
@@ -139,7 +139,7 @@ impl Shards {
         Some(&self.settings[index])
     }
 
-    /// Where the shard of this id is.
+    /// Place of the shard with this id.
     #[inline]
     pub(crate) fn place(&self, id: ShardId) -> Place {
         Place { id, index: self.search(id).ok() }
@@ -178,7 +178,7 @@ impl Shards {
         self.add_sources(io.combiner);
     }
 
-    /// Closes a shard, whose flow keeps what it counted. Returns its stage.
+    /// Closes a shard and adds its counters to those of its flow. Returns its stage.
     fn close(&mut self, mut shard: Shard, frames: &mut impl Frames) -> Stage {
         shard.release(frames);
         let flow = shard.id().flow;
@@ -187,19 +187,19 @@ impl Shards {
         stage
     }
 
-    /// What shards of flows counted that are gone.
+    /// Counters of removed shards, by flow.
     pub(crate) fn remainders(&self) -> impl Iterator<Item = Remainder> {
         let remainders = self.remainders.iter();
         remainders.map(|(flow, counters)| Remainder { flow: *flow, counters: counters.clone() })
     }
 
-    /// Whether this worker is to have a shard of a flow, if it is here.
+    /// Whether this worker is to keep a shard of a flow, if it is here.
     fn is_ours(&self, shard: &Shard, params: &FlowParams) -> bool {
         let is_source = matches!(params.role, Role::Source { .. });
         !is_source || self.share.sends(params.shards).any(|own| own == shard.id().shard)
     }
 
-    /// Adds the shards of sources that are this worker's and not there yet.
+    /// Adds the missing shards of sources that belong to this worker.
     fn add_sources(&mut self, combiner: &mut Combiner) {
         for params in self.settings.clone() {
             if !matches!(params.role, Role::Source { .. }) {
@@ -226,7 +226,7 @@ impl Shards {
         let Place { id, index } = place;
         let Some(index) = index else {
             if arrival.data.is_keepalive() {
-                // It says nothing of what is to come.
+                // It gives no information about later packets.
                 return Fate::Dropped(DropReason::Opening);
             }
             let Some(settings) = self.settings(id.flow) else {
@@ -257,7 +257,7 @@ impl Shards {
         }
     }
 
-    /// Handles a packet that no stage takes, which `refusal` says.
+    /// Handles a packet that no stage accepts, for the reason `refusal`.
     #[cold]
     fn open_for(
         &mut self,
@@ -275,7 +275,7 @@ impl Shards {
             }
             Err(reason) => return Fate::Dropped(reason),
         }
-        // The stage was made here: the packet is the first that it takes.
+        // The stage was made here: the packet is the first that it accepts.
         let Some(shard) = self.find(id) else { return Fate::Dropped(refusal) };
         let header = arrival.data.header();
         if index.is_none()
@@ -286,11 +286,11 @@ impl Shards {
         shard.take(io, arrival)
     }
 
-    /// Asks for a stage that takes a packet, unless one was asked for a moment ago. Whether there
-    /// is one now.
+    /// Requests a stage that accepts a packet, unless one was requested a moment ago. Returns
+    /// whether there is one now.
     ///
     /// # Errors
-    /// Why there is none yet, or will be none.
+    /// Drop reason if there is none yet, or there will be none.
     fn ask(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -336,7 +336,7 @@ impl Shards {
         }
     }
 
-    /// Keeps a packet until its stage is there.
+    /// Keeps a packet until its stage is open.
     fn wait(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, packet: Waiting) -> Fate {
         let is_asked = self.opening.iter().any(|opening| opening.shard == packet.shard);
         if !is_asked || self.waiting.len() == WAITING_MAX || io.frames.scarce() {
@@ -347,23 +347,24 @@ impl Shards {
         Fate::Waiting
     }
 
-    /// How many packets wait.
+    /// Number of waiting packets.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How many packets wait for the stage of a shard.
+    /// Number of packets that wait for the stage of a shard.
     pub(crate) fn waiting_for(&self, shard: ShardId) -> usize {
         self.waiting.iter().filter(|waiting| waiting.shard == shard).count()
     }
 
-    /// The oldest packet that waits for the stage of a shard, whose reference goes to the caller.
+    /// The oldest packet that waits for the stage of a shard. Its frame reference passes to the
+    /// caller.
     pub(crate) fn next_waiting(&mut self, shard: ShardId) -> Option<Waiting> {
         let oldest = self.waiting.iter().position(|waiting| waiting.shard == shard)?;
         Some(self.waiting.remove(oldest))
     }
 
-    /// Forgets what was asked for a while ago. When there is more to forget.
+    /// Forgets old requests. Returns when more become old.
     pub(crate) fn forget_old(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -378,20 +379,20 @@ impl Shards {
         self.opening.iter().map(end).min()
     }
 
-    /// Another worker has a shard that was asked for.
+    /// Notes that another worker has a requested shard.
     pub(crate) fn elsewhere(&mut self, shard: ShardId) {
         self.opening.retain(|opening| opening.shard != shard);
     }
 
-    /// Takes a stage out that a source was told to replace, when sinks have stopped asking for what
-    /// it sent.
+    /// Takes out a stage that a source has replaced, once sinks no longer request packets sent with
+    /// it.
     pub(crate) fn retire(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
         let mut sources = self.shards.iter_mut().filter(|shard| shard.is_source());
         sources.find_map(|shard| shard.take_spare(frames, now))
     }
 
-    /// Takes a stage out, with its shard if it has no other, that was not used for a while and has
-    /// proven nothing.
+    /// Takes out a stage that was not used for a while and has proven nothing; with its shard if it
+    /// has no other.
     pub(crate) fn give_back(&mut self, frames: &mut impl Frames, now: Nanos) -> Option<Stage> {
         let spare = self.shards.iter_mut().find_map(|shard| shard.take_spare(frames, now));
         if spare.is_some() {
@@ -410,7 +411,7 @@ impl Shards {
         }
     }
 
-    /// Drops all packets that wait, and lets all frames go.
+    /// Drops all waiting packets, and releases all frames.
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
         while let Some(waiting) = self.waiting.pop() {
             frames.release(waiting.payload.frame);
@@ -419,7 +420,7 @@ impl Shards {
         self.shards.iter_mut().for_each(|shard| shard.release(frames));
     }
 
-    /// Takes over a stage. Returns the one that it replaces.
+    /// Adopts a stage. Returns the one that it replaces.
     pub(crate) fn opened(
         &mut self,
         Opened { shard, stage }: Opened,
@@ -428,7 +429,7 @@ impl Shards {
         let asked = self.opening.iter().find(|opening| opening.shard == shard);
         let epoch = asked.map(|opening| opening.epoch);
         self.opening.retain(|opening| opening.shard != shard);
-        // Parameters may have changed since it was asked for.
+        // Parameters may have changed since the request.
         let settings = self.settings(shard.flow);
         let stage = settings.and_then(|settings| stage.under(settings, (epoch, io.now)))?;
         match self.search(shard) {
@@ -440,15 +441,15 @@ impl Shards {
         }
     }
 
-    /// There is no memory for a stage that was asked for.
+    /// Notes that there is no memory for a requested stage.
     pub(crate) fn refused(&mut self, shard: ShardId, frames: &mut impl Frames) {
         self.let_go(shard, DropReason::NoMemory, frames);
         let asked = self.opening.iter_mut().filter(|opening| opening.shard == shard);
         asked.for_each(|opening| opening.is_refused = true);
     }
 
-    /// Frees frames under pressure: one unit goes, per packet, of the shard that holds most of
-    /// those in turn and the one that was relieved last.
+    /// Frees frames under pressure: one unit per packet, of the shard that holds most among those
+    /// examined in turn and the one relieved last.
     pub(crate) fn relieve(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
         let count = self.shards.len();
         let in_turn = (0..RELIEF_LOOKS.min(count)).map(|step| (self.relief.next + step) % count);

@@ -1,5 +1,5 @@
-//! What one node does with one code and sizes up to some, in whichever role: a source encodes with
-//! it, a relay and a sink take packets in.
+//! A node's handling of one code, with sizes up to a limit, in any role: a source encodes with it,
+//! a relay and a sink receive packets with it.
 
 use crate::announced_sizes::full_size;
 #[cfg(feature = "bats")]
@@ -23,7 +23,7 @@ use crate::stream::source::StreamSource;
 use crate::window::sink::WindowSink;
 use crate::window::source::WindowSource;
 
-/// A stage that took a packet in this recently is in use: nothing comes later than this.
+/// A stage that accepted a packet this recently is in use: no packet arrives later than this.
 pub(crate) const IN_USE_NANOS: Nanos = 2_000_000_000;
 
 /// The state of a role.
@@ -62,7 +62,7 @@ macro_rules! each {
     };
 }
 
-/// Evaluates an expression over a source, or another one where the role is not a source.
+/// Evaluates an expression over a source, or another one if the role is not a source.
 macro_rules! source {
     ($state:expr, $source:ident => $result:expr, $otherwise:expr) => {
         match $state {
@@ -76,7 +76,7 @@ macro_rules! source {
     };
 }
 
-/// As `source`, of sinks.
+/// Like `source`, for sinks.
 macro_rules! sink {
     ($state:expr, $sink:ident => $result:expr, $otherwise:expr) => {
         match $state {
@@ -127,19 +127,19 @@ impl State {
     }
 }
 
-/// A role with its parameters: code and sizes, and what they do not concern.
+/// A role with its parameters: code and sizes, and settings independent of them.
 pub(crate) struct Stage {
     pub(crate) params: FlowParams,
     pub(crate) state: State,
-    /// When it last took a packet in; of a source: when it was replaced.
+    /// When it last accepted a packet; for a source: when it was replaced.
     pub(crate) used_at: Nanos,
     made_at: Nanos,
-    /// Epoch of that packet, or of the one that the stage was asked for.
+    /// Epoch of that packet, or of the one that the stage was requested for.
     pub(crate) epoch: Option<u8>,
-    /// Whether it has delivered anything, or the next node has reported on it: a forged packet may
-    /// have opened it else.
+    /// Whether it has delivered anything, or the next node has reported on it; otherwise a forged
+    /// packet may have opened it.
     pub(crate) is_proven: bool,
-    /// What it takes of a budget: of a relay or sink, or of a source that was replaced.
+    /// Its share of a budget: of a relay or sink, or of a source that was replaced.
     pub(crate) rent: Option<Rent>,
 }
 
@@ -149,8 +149,8 @@ impl Stage {
         Self { params, state, used_at: 0, made_at: 0, epoch: None, is_proven: false, rent: None }
     }
 
-    /// Whether it takes packets of this code and the sizes that their epoch has: a short unit may
-    /// come first.
+    /// Whether it accepts packets of this code and the sizes of their epoch: a short unit may come
+    /// first.
     pub(crate) fn takes(&self, data: &Data<'_>) -> Result<(), DropReason> {
         let is_relay = matches!(self.state, State::Relay(_));
         let (fits, size, symbol_bytes) = match (data, &self.params.code) {
@@ -179,35 +179,35 @@ impl Stage {
         if fits && is_within { Ok(()) } else { Err(DropReason::Oversize) }
     }
 
-    /// This stage, with what it takes of a budget.
+    /// This stage, with its share of a budget.
     pub(crate) fn with(self, rent: Rent) -> Self {
         Self { rent: Some(rent), ..self }
     }
 
-    /// Whether packets of this epoch are its own.
+    /// Whether packets of this epoch belong to it.
     pub(crate) fn is_of(&self, epoch: u8, now: Nanos) -> bool {
         self.epoch == Some(epoch) && now < self.used_at.saturating_add(IN_USE_NANOS)
     }
 
-    /// Where of this stage and another one only one has proven itself, and takes a packet: whether
-    /// that is the other. A forged packet may have opened the one that has not, in any epoch.
+    /// If exactly one of the two stages is proven, and it accepts the packet: whether it is
+    /// `other`. A forged packet may have opened the unproven one, in any epoch.
     pub(crate) fn or(&self, other: &Self, data: &Data<'_>) -> Option<bool> {
         let proven = if other.is_proven { other } else { self };
         let is_either = self.is_proven != other.is_proven && proven.takes(data).is_ok();
         is_either.then_some(other.is_proven)
     }
 
-    /// Whether nothing has come to it for a while.
+    /// Whether it has received nothing for a while.
     pub(crate) fn is_unused(&self, now: Nanos) -> bool {
         now >= self.used_at.max(self.made_at).saturating_add(IN_USE_NANOS)
     }
 
-    /// Which of two stages is kept when there is a third: the larger.
+    /// Which of two stages is kept when there is a third: the larger value.
     pub(crate) fn worth(&self) -> (bool, Nanos) {
         (self.is_proven, self.used_at)
     }
 
-    /// Whether the state can go on under other parameters.
+    /// Whether the state can continue under other parameters.
     pub(crate) fn fits(&self, params: &FlowParams) -> bool {
         let is_same_code =
             std::mem::discriminant(&self.params.code) == std::mem::discriminant(&params.code);
@@ -222,7 +222,8 @@ impl Stage {
     }
 
     /// Adopts settings of its flow at a relay or sink: code and sizes stay those that it was made
-    /// for. Where longer symbols are allowed now, a packet that has one asks for another stage.
+    /// for. If longer symbols are now allowed, a packet that has one leads to a request for another
+    /// stage.
     pub(crate) fn adopt(&mut self, settings: &FlowParams) {
         let sizes = self.params.sizes();
         let symbol_bytes = settings.symbol_bytes.min(sizes.symbol_bytes);
@@ -236,7 +237,7 @@ impl Stage {
     }
 
     /// This stage of a relay or sink, made for packets of `epoch`, under the present settings of
-    /// its flow, if they still suit it.
+    /// its flow, if it still suits them.
     pub(crate) fn under(
         mut self,
         settings: &FlowParams,

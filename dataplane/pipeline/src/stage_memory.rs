@@ -4,16 +4,17 @@ use crate::params::{ShardId, Sizes};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Asks for a stage that takes the packets of a shard.
+/// A request for a stage that accepts the packets of a shard.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct OpenRequest {
     /// The shard.
     pub shard: ShardId,
-    /// What it has to take.
+    /// Sizes that it must accept.
     pub sizes: Sizes,
 }
 
-/// Bytes that a stage takes of a budget, given back when the stage is dropped, wherever that is.
+/// Bytes that a stage takes from a budget; they are returned when the stage is dropped, on any
+/// thread.
 #[derive(Debug)]
 pub struct Rent {
     used: Arc<AtomicUsize>,
@@ -21,7 +22,8 @@ pub struct Rent {
 }
 
 impl Rent {
-    /// Takes `bytes` of `budget`, of which so much is `used`; `None` when that is too much.
+    /// Takes `bytes` of `budget`, whose `used` counts the bytes taken; `None` if they would exceed
+    /// it.
     pub fn take(used: &Arc<AtomicUsize>, bytes: usize, budget: usize) -> Option<Rent> {
         let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= budget);
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;

@@ -1,15 +1,15 @@
-//! Numbered tables: units found by number modulo the size of the table, as relays and sources hold
-//! them.
+//! Numbered tables: units found by number modulo the size of the table, as used by relays and
+//! sources.
 //!
 //! ```text
 //!  number % len ─► entry      occupied: a bit per entry, the oldest is found in len / 64 steps
 //! ```
 //!
-//! Entries are made once, with all their memory, and used again and again.
+//! Entries are allocated once, with all their memory, and reused.
 
 use std::ops::{Index, IndexMut};
 
-/// Entries, and which of them are in use.
+/// Entries, and a bit for each that is in use.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     entries: Vec<T>,
@@ -21,7 +21,7 @@ impl<T> Table<T> {
     /// A table of these entries, none in use.
     ///
     /// # Panics
-    /// When there are none.
+    /// When there are no entries.
     pub(crate) fn new(entries: impl Iterator<Item = T>) -> Self {
         let entries: Vec<T> = entries.collect();
         assert!(!entries.is_empty(), "a table has entries");
@@ -76,7 +76,7 @@ impl<T> Table<T> {
         Some(word * u64::BITS as usize + bits.trailing_zeros() as usize)
     }
 
-    /// The entry in use whose unit comes first after `newest`, around the table: the oldest, where
+    /// The entry in use whose unit comes first after `newest`, around the table: the oldest, if
     /// units are at most a table apart.
     pub(crate) fn oldest(&self, newest: u32) -> Option<usize> {
         let after = self.index(newest) + 1;

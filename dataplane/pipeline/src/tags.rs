@@ -1,5 +1,5 @@
-//! Tags of symbols: what they are bound to, and where they are written and verified. Keys are
-//! behind [`Egress`]; recoding carries tags along as a part of the symbol.
+//! Tags of symbols: the context they are bound to, and where they are written and verified. Keys
+//! are behind [`Egress`]; recoding carries tags along as a part of the symbol.
 //!
 //! ```text
 //!  symbol on the wire:  | tag 8 or 16 | payload |        a sink holds payloads only
@@ -8,17 +8,17 @@
 //!           | block 2 | batch 2 | source symbols 2 | full_log2 | profile | bits | interleave |
 //! ```
 //!
-//! A symbol of a stream has its tag at its end, since nodes on the way read how its packet begins,
-//! and a context of its own, which is combined with it:
+//! A symbol of a stream has its tag at its end, because intermediate nodes read the start of its
+//! packet. It has a context of its own, which is combined with it:
 //!
 //! ```text
 //!           | number 4 | predecessor 2 | bytes, tag included 2 | 0 |
 //! ```
 //!
-//! Of a generation, the fields of a batch are zero. Its size is not in the context, since symbols
-//! leave before it is known, nor are flags, the plan and numbers of the hop. A unit is numbered by
-//! generation number and epoch: numbers of a key's life do not repeat within one. A combination of
-//! a stream is not verified: what comes back out of it is.
+//! For a generation, the fields of a batch are zero. Its size is not in the context, since symbols
+//! are sent before it is known. Nor are flags, the plan and numbers of the hop. A unit is numbered
+//! by generation number and epoch; these do not repeat within the life of a key. A combination of a
+//! stream is not verified; the symbols solved from it are.
 
 use crate::arrival::{Arrival, Data};
 use crate::collected::{PacketCoding, PacketView};
@@ -34,7 +34,7 @@ use recoded_wire::stream::{
     STREAM_BYTES, SYMBOL_HEADER_BYTES, StreamBody, StreamSymbol, write_symbol_header,
 };
 
-/// The unit of a packet with this header, and symbols of so many bytes.
+/// The unit of a packet with this header, and with symbols of `symbol_bytes`.
 fn unit_of(header: &CodedHeader, block: Option<&Block>, symbol_bytes: u16) -> TaggedUnit {
     let CodedHeader { common, full_log2, generation, size, .. } = header;
     let mut context = [0; CONTEXT_BYTES];
@@ -57,7 +57,7 @@ fn unit_of(header: &CodedHeader, block: Option<&Block>, symbol_bytes: u16) -> Ta
     }
 }
 
-/// The unit of a symbol of a stream, and its index there.
+/// The unit of a symbol of a stream, and the symbol's index in it.
 fn stream_unit(shard: ShardId, symbol: &StreamSymbol) -> (TaggedUnit, usize) {
     let mut context = [0; CONTEXT_BYTES];
     write_symbol_header(symbol, &mut context[..SYMBOL_HEADER_BYTES]);
@@ -66,8 +66,8 @@ fn stream_unit(shard: ShardId, symbol: &StreamSymbol) -> (TaggedUnit, usize) {
     (unit, (symbol.number % STREAM_UNIT) as usize)
 }
 
-/// Writes the tag of a symbol of a stream into the last bytes of `tagged`, behind its packet. The
-/// key; `None` where there are no keys: it leaves without a tag, and is refused.
+/// Writes the tag of a symbol of a stream into the last bytes of `tagged`, after its packet.
+/// Returns the key; `None` without keys: the symbol is sent without a tag, and is refused.
 pub(crate) fn tag_stream(
     egress: &mut impl Egress,
     (shard, symbol): (ShardId, &StreamSymbol),
@@ -79,7 +79,7 @@ pub(crate) fn tag_stream(
 }
 
 /// Verifies a symbol of a stream of a flow with these `settings`: packet and tag are in `tagged`.
-/// Whether it could be.
+/// Returns whether it could be verified.
 ///
 /// # Errors
 /// The symbol must be dropped.
@@ -98,13 +98,13 @@ pub(crate) fn verify_stream(
     match egress.verify(&unit, Formed::Source(index), tagged) {
         Ok(()) => Ok(true),
         Err(Untagged::Refused) => Err(DropReason::WrongSymbolTag),
-        // Tags stay where they are for who has keys.
+        // Tags stay in place for nodes with keys.
         Err(Untagged::NoKeys) if matches!(settings.role, Role::Relay { .. }) => Ok(false),
         Err(Untagged::NoKeys) => Err(DropReason::NoSymbolKeys),
     }
 }
 
-/// Writes the tag of symbol `index`, which leaves under `header`.
+/// Writes the tag of symbol `index`, which is sent under `header`.
 pub(crate) fn tag<F: Frames, E: Egress>(
     cx: &mut Context<'_, '_, F, E>,
     key: u8,
@@ -118,22 +118,22 @@ pub(crate) fn tag<F: Frames, E: Egress>(
     }
 }
 
-/// Leaves a symbol without a tag: it leaves, since others wait for its number, and is refused.
+/// Leaves a symbol without a tag: it is sent, since others wait for its number, and is refused.
 pub(crate) fn leave_out<F: Frames, E>(cx: &mut Context<'_, '_, F, E>, symbol: Span) {
     cx.counters.tag_failed += 1;
-    // Not what the frame held before.
+    // Clears stale bytes of the frame.
     cx.io.frames.bytes_mut(symbol)[..cx.params.tag_bytes()].fill(0);
 }
 
-/// A packet that may go on.
+/// A packet that passed verification, or needs none here.
 pub(crate) struct Admitted<'a> {
     /// Whether its symbol was verified.
     pub is_verified: bool,
-    /// The packet as a sink is to see it, without the tag; `None` if that is as it came.
+    /// The packet as a sink sees it, without the tag; `None` if it is unchanged.
     pub payload: Option<Arrival<'a>>,
 }
 
-/// Verifies the symbol of a packet of a flow with these `settings`, before it can change anything.
+/// Verifies the symbol of a packet of a flow with these `settings`, before it can change any state.
 ///
 /// # Errors
 /// The packet must be dropped.
@@ -163,7 +163,7 @@ pub(crate) fn verify<'a>(
     let is_sink = matches!(settings.role, Role::Sink { .. });
     match io.egress.verify(&unit, formed, io.frames.bytes(view.symbol)) {
         Ok(()) => {}
-        // Tags stay where they are for who has keys.
+        // Tags stay in place for nodes with keys.
         Err(Untagged::NoKeys) if !is_sink => return Ok(as_it_came(false)),
         Err(Untagged::NoKeys) => return Err(DropReason::NoSymbolKeys),
         Err(Untagged::Refused) => return Err(DropReason::WrongSymbolTag),

@@ -1,6 +1,6 @@
-//! Time, as the caller's clock gives it.
+//! Time of the caller's clock.
 
-/// Nanoseconds on the caller's monotonic clock. The pipeline never reads a clock itself.
+/// Nanoseconds of the caller's monotonic clock. The pipeline never reads a clock itself.
 pub type Nanos = u64;
 
 /// The earlier of two deadlines.

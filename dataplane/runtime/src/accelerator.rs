@@ -6,24 +6,24 @@ use recoded_offload::{Inputs, Port};
 use recoded_pipeline::egress::{Product, ProductInputs, Ticket};
 use std::time::Instant;
 
-/// Products that may be out at once: more than any queue in front of a device holds.
+/// Products in flight at once: more than any device queue holds.
 const OUTSTANDING_MAX: u32 = 4096;
 
-/// What a result of that tag is.
+/// Destination of the result with this tag.
 #[derive(Copy, Clone)]
 enum Tag {
-    /// None is out.
+    /// Not in use.
     Free,
-    /// For a pipeline.
+    /// For this request of a pipeline.
     Of(Ticket),
-    /// For one that is not there any more.
+    /// For a pipeline that no longer exists.
     OfNone,
 }
 
-/// A port of the queue, and what is still out.
+/// A port of the offload queue and the products in flight.
 pub(crate) struct Accelerator {
     port: Port,
-    /// What becomes of results, by tag.
+    /// Destinations of results, by tag.
     tags: Vec<Tag>,
     /// Tags that are not in use.
     free: Vec<u32>,
@@ -35,7 +35,7 @@ impl Accelerator {
         Accelerator { port, tags, free: (0..OUTSTANDING_MAX).collect() }
     }
 
-    /// Results of what was offered until now are for nothing.
+    /// Discards the results of all products offered so far.
     pub(crate) fn forget(&mut self) {
         let out = self.tags.iter_mut().filter(|tag| matches!(tag, Tag::Of(_)));
         out.for_each(|tag| *tag = Tag::OfNone);
@@ -71,8 +71,8 @@ impl Accelerator {
         self.outstanding() > 0
     }
 
-    /// Submits products that have waited long enough, and calls `solved` for each result. Whether
-    /// there was one.
+    /// Submits products that have waited long enough, and calls `solved` for each result. Returns
+    /// whether there was one.
     pub(crate) fn poll(
         &mut self,
         mut solved: impl FnMut(Ticket, &mut dyn Iterator<Item = &[u8]>),
@@ -82,7 +82,7 @@ impl Accelerator {
         let before = free.len();
         loop {
             let jobs = port.poll(|delivered| {
-                // None of the jobs inverts a matrix, so none has found one that is singular.
+                // No job inverts a matrix, so none has found a singular one.
                 let rows = 0..delivered.job().rows;
                 let mut rows = rows.map_while(|row| delivered.destination(row).ok());
                 let tag = delivered.tag() as u32;

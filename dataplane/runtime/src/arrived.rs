@@ -1,4 +1,4 @@
-//! A packet that a socket received, and how many of them a worker takes at once.
+//! A received packet, and the burst size of a worker.
 
 use recoded_wire::frames::Span;
 use std::net::SocketAddr;
@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 /// enough that no link waits long for another.
 pub(crate) const BURST_PACKETS: usize = 64;
 
-/// A packet that arrived for us; its owner holds one reference to its frame.
+/// A packet addressed to this node; its owner holds one reference to its frame.
 pub(crate) struct Arrived {
     /// The UDP payload.
     pub(crate) payload: Span,
-    /// Who sent it.
+    /// Its sender.
     pub(crate) source: SocketAddr,
     /// DSCP and ECN bits of its IP header.
     pub(crate) traffic_class: u8,

@@ -1,12 +1,12 @@
 //! The XDP program of one interface: loaded, attached, and its maps.
 //!
 //! Each interface gets its own copy of the program and of its maps, since the socket map is indexed
-//! by receive queue alone. The program is attached by a `bpf_link`, which a process owns: however
-//! that process ends, the program goes with it. It may be another process than the one that sees
-//! packets ([`crate::privileged`]); then each call here is a question to it. The one that sees
-//! packets has a descriptor of the `bpf_link`, too, so that packets flow on when the other is
-//! killed. A process that becomes another program leaves its links, and that one puts its programs
-//! in the place of those before ([`crate::bpf_link`]).
+//! by receive queue only. The program is attached by a `bpf_link`, which a process owns: however
+//! that process ends, the program is detached. The owner may differ from the process that sees
+//! packets ([`crate::privileged`]); then each call here is a request to it. The packet process also
+//! holds a descriptor of the `bpf_link`, so packets keep flowing when the owner is killed. A
+//! process that calls `execve` leaves its links open, and its successor replaces the programs on
+//! them ([`crate::bpf_link`]).
 //!
 //! Order, held by `resources` and `runtime`: attach, open the sockets, enter them into the map;
 //! and the reverse at the end.
@@ -43,9 +43,9 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../ebpf/recoded.bpf.o"
 /// Our program on one interface. Detaches when dropped.
 pub(crate) struct Attachment {
     interface: String,
-    /// Linux's index of the interface; 0 where it is not known here.
+    /// Linux's index of the interface; 0 if not known here.
     index: u32,
-    /// Receive queues when the program was attached; 0 where it is not known here.
+    /// Receive queues when the program was attached; 0 if not known here.
     queues: u32,
     /// When the program was attached.
     since: Since,
@@ -58,17 +58,17 @@ pub(crate) struct Attachment {
     entered: BTreeSet<u32>,
 }
 
-/// Who holds the program and its maps.
+/// The holder of the program and its maps.
 enum Holder {
-    /// With the `bpf_link`, unless this Linux has none (before 5.9).
+    /// This process, with the `bpf_link`, unless this Linux has none (before 5.9).
     Here(Box<Ebpf>, Option<BpfLink>),
-    /// With a descriptor of the `bpf_link`, if the privileged process has one to give.
+    /// The privileged process; with a descriptor of the `bpf_link`, if it has one to give.
     Privileged(Arc<Client>, Option<OwnedFd>),
-    /// There is none: the link has UDP sockets.
+    /// No program: the link has UDP sockets.
     Absent,
 }
 
-/// Why a map of a program cannot be read or changed.
+/// The reason why a map of a program cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SteerError {
     /// Linux refuses.
@@ -108,8 +108,8 @@ impl Attachment {
         })
     }
 
-    /// The place of a program on an interface that is gone: `privileged` takes what is asked and
-    /// does nothing.
+    /// A placeholder for the program of an interface that is gone: `privileged` accepts the
+    /// requests and ignores them.
     pub(crate) fn absent(interface: &str, privileged: &Arc<Client>) -> Attachment {
         Attachment {
             interface: interface.to_owned(),
@@ -124,7 +124,7 @@ impl Attachment {
         }
     }
 
-    /// The place of a program on an interface that needs none, and why.
+    /// A placeholder for an interface that needs no program, and the reason.
     pub(crate) fn none(interface: &str, reason: String) -> Attachment {
         Attachment {
             interface: interface.to_owned(),
@@ -139,8 +139,8 @@ impl Attachment {
         }
     }
 
-    /// Makes the neighbours of a link those of the topology: new ones first, so that none that
-    /// stays is refused meanwhile. What the privileged process holds, it changes itself.
+    /// Replaces the neighbours of a link by those of the topology: adds new ones first, so that
+    /// none that stays is refused meanwhile. The privileged process changes its own maps itself.
     pub(crate) fn set_neighbours(
         &mut self,
         topology: &Topology,
@@ -160,7 +160,7 @@ impl Attachment {
         gone.try_for_each(|words| neighbours.remove(words))
     }
 
-    /// Takes the program off the interface; maps that are held here stay.
+    /// Detaches the program from the interface; maps held here stay.
     pub(crate) fn detach(&mut self) {
         let detached = match &mut self.program {
             Holder::Here(ebpf, link) => {
@@ -183,8 +183,8 @@ impl Attachment {
         &self.interface
     }
 
-    /// A further descriptor of the `bpf_link`: the program stays while either is open. `None` where
-    /// there is none, or where Linux does not give it; the program then goes with this process.
+    /// A further descriptor of the `bpf_link`: the program stays while either is open. `None` if
+    /// there is none or Linux refuses; the program then ends with this process.
     pub(crate) fn link(&self) -> Option<OwnedFd> {
         let Holder::Here(_, Some(link)) = &self.program else { return None };
         link.share()
@@ -195,8 +195,8 @@ impl Attachment {
         self.index
     }
 
-    /// Whether a queue that came after the program has none: veth runs it on the queues that the
-    /// interface had when it was attached.
+    /// Whether a queue added after the program has none: veth runs the program on the queues that
+    /// the interface had when it was attached.
     pub(crate) fn lacks_queues(&self, now: u32) -> bool {
         matches!(self.program, Holder::Here(..)) && self.queues < now
     }
@@ -211,7 +211,7 @@ impl Attachment {
         self.local
     }
 
-    /// What carries the packets of its link.
+    /// The backend that carries the packets of the link.
     pub(crate) fn backend(&self) -> Backend {
         match self.program {
             Holder::Absent => Backend::Udp,
@@ -224,7 +224,7 @@ impl Attachment {
         (self.mode, &self.reason)
     }
 
-    /// Directs the packets of `queue` to `socket`, whose fill ring must be primed.
+    /// Directs the packets of `queue` to `socket`; its fill ring must be primed.
     pub(crate) fn set_socket(
         &mut self,
         queue: u32,
@@ -298,7 +298,7 @@ impl Attachment {
         Ok(())
     }
 
-    /// The addresses that were refused last, one for each CPU at most.
+    /// The addresses refused last, at most one for each CPU.
     pub(crate) fn not_neighbours(&self) -> Result<Vec<IpAddr>, SteerError> {
         let ebpf = match &self.program {
             Holder::Here(ebpf, _) => ebpf,
@@ -349,7 +349,7 @@ impl Loaded {
         Ok(Loaded { interface: interface.to_owned(), local, ebpf })
     }
 
-    /// Attaches it, as [`Attachment::open`] does, in place of the one in `left` if that will do.
+    /// Attaches it, as [`Attachment::open`] does, replacing the one in `left` where possible.
     pub(crate) fn attach(
         self,
         preference: ModePreference,
@@ -375,7 +375,7 @@ impl Loaded {
                     let link = Some(BpfLink::Open(link));
                     return Ok(held(place, (ebpf, link), (mode, reason)));
                 }
-                // The link goes, and with it the program that it holds.
+                // Dropping the link detaches the program that it holds.
                 Err(error) => tracing::warn!(error, interface, "the program is attached again"),
             }
         }
@@ -414,7 +414,7 @@ fn refused(interface: &str, error: &(dyn std::error::Error + 'static)) -> StartE
     }
 }
 
-/// Where a program is attached, and what for.
+/// The place and the purpose of an attachment.
 #[derive(Copy, Clone)]
 struct Place<'a> {
     interface: &'a str,
@@ -454,7 +454,7 @@ fn replace(program: &Xdp, link: &OwnedFd) -> Result<(), String> {
     replace_program(link.as_fd(), loaded.as_fd()).map_err(|error| error.to_string())
 }
 
-/// Whether a program that is attached so is what a start would come to.
+/// Whether a program attached in this mode satisfies the preference.
 fn is_as_wanted(mode: XdpMode, preference: ModePreference) -> bool {
     match preference {
         ModePreference::Auto => true,
@@ -463,8 +463,8 @@ fn is_as_wanted(mode: XdpMode, preference: ModePreference) -> bool {
     }
 }
 
-/// Attaches, and tries again while the interface is taken: the program of a process that has just
-/// been killed goes a moment after it.
+/// Attaches, and retries while the interface is taken: Linux detaches the program of a killed
+/// process a moment later.
 fn attach(
     program: &mut Xdp,
     (interface, index): (&str, u32),
@@ -477,7 +477,7 @@ fn attach(
     };
     loop {
         match program.attach_to_if_index(index, flag) {
-            // Where Linux has no `bpf_link`, what holds the program goes back into it.
+            // Without `bpf_link`, aya's descriptor goes back into the program.
             Ok(id) => {
                 let link = program.take_link(id)?;
                 return match FdLink::try_from(link) {
@@ -497,7 +497,7 @@ fn is_taken(error: &ProgramError) -> bool {
     matches!(errno(error), Some(EBUSY | EEXIST))
 }
 
-/// Names the program that blocks ours, as far as Linux reports it.
+/// Names the program that blocks this one, as far as Linux reports it.
 fn foreign(interface: &str, netlink: &Netlink) -> StartError {
     let id = netlink.interface(interface).ok().and_then(|interface| interface.program);
     let program = match id {
@@ -516,7 +516,7 @@ fn program_name(id: u32) -> Option<String> {
     program.name_as_str().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// The system error at the bottom of an error, if that is what it is.
+/// The system error at the root of an error, if there is one.
 fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut current = Some(error);
     while let Some(error) = current {

@@ -1,8 +1,8 @@
 //! Descriptors of the `bpf_link`s that hold XDP programs on interfaces: a program stays while one
 //! of them is open, in any process.
 //!
-//! aya keeps the one it has to itself, so further ones are found among those of this process, by
-//! what Linux says of each (`/proc/self/fdinfo`).
+//! aya does not expose its own descriptor, so further ones are found among those of this process,
+//! by Linux's description of each (`/proc/self/fdinfo`).
 
 use crate::channel::Channel;
 use aya::programs::links::FdLink;
@@ -11,19 +11,19 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What holds a program.
+/// The link that holds a program.
 pub(crate) enum BpfLink {
-    /// A descriptor that others can have, too.
+    /// A descriptor that can be shared.
     Open(OwnedFd),
-    /// One that only aya has, as Linux gave no other: the program goes with this process.
+    /// Only aya has a descriptor, as Linux gave no other: the program ends with this process.
     Alone {
         /// Open while this is.
         _link: FdLink,
     },
 }
 
-/// Programs that a process leaves on their interfaces for the program that it becomes (`execve`),
-/// which puts its own in their place: by Linux's index of the interface.
+/// Programs that a process leaves attached for its successor (`execve`), which replaces them: by
+/// Linux's index of the interface.
 #[derive(Debug, Default)]
 pub struct LeftPrograms(BTreeMap<u32, OwnedFd>);
 
@@ -55,7 +55,7 @@ impl BpfLink {
 }
 
 impl LeftPrograms {
-    /// Those on which this process has a descriptor.
+    /// The links that this process has descriptors of.
     ///
     /// # Errors
     /// `/proc` is not there.
@@ -64,8 +64,8 @@ impl LeftPrograms {
         Ok(LeftPrograms(found.map(|(facts, link)| (facts.interface, link)).collect()))
     }
 
-    /// Writes them to a channel that [`LeftPrograms::receive`] reads after this process is another
-    /// program, as one message, also where there are none.
+    /// Writes them to a channel as one message, even if there are none. [`LeftPrograms::receive`]
+    /// reads it after `execve`.
     ///
     /// # Errors
     /// Linux refuses, or there are too many programs for a message.
@@ -75,10 +75,10 @@ impl LeftPrograms {
         channel.send_now(&interfaces, &links)
     }
 
-    /// What the program before left in a channel.
+    /// Reads the links that the previous program left in a channel.
     ///
     /// # Errors
-    /// It left something else.
+    /// The channel holds another message.
     pub fn receive(channel: &Channel) -> io::Result<LeftPrograms> {
         let (interfaces, links): (Vec<u32>, _) = channel.receive_now()?.unwrap_or_default();
         if interfaces.len() != links.len() {
@@ -87,22 +87,22 @@ impl LeftPrograms {
         Ok(LeftPrograms(interfaces.into_iter().zip(links).collect()))
     }
 
-    /// What holds the program of the interface of this index.
+    /// Takes the link that holds the program of the interface with this index.
     pub(crate) fn take(&mut self, interface: u32) -> Option<OwnedFd> {
         self.0.remove(&interface)
     }
 }
 
-/// What Linux says of a descriptor of a `bpf_link`.
+/// Linux's description of a `bpf_link` descriptor.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Facts {
     /// Linux's number of the link.
     id: u32,
-    /// Linux's index of the interface; 0 where that is gone.
+    /// Linux's index of the interface; 0 if that is gone.
     interface: u32,
 }
 
-/// Further descriptors of the links of XDP programs that this process has, one of each link.
+/// Further descriptors of this process's XDP links, one for each link.
 fn find(is_wanted: impl Fn(Facts) -> bool) -> io::Result<Vec<(Facts, OwnedFd)>> {
     let ourselves = pidfd_open(getpid(), PidfdFlags::empty())?;
     let mut found: Vec<(Facts, OwnedFd)> = Vec::new();
@@ -119,7 +119,7 @@ fn find(is_wanted: impl Fn(Facts) -> bool) -> io::Result<Vec<(Facts, OwnedFd)>> 
     Ok(found)
 }
 
-/// `None` of a descriptor of anything but the link of an XDP program.
+/// `None` for a descriptor of anything but the link of an XDP program.
 fn read(text: &str) -> Option<Facts> {
     let value = |name: &str| {
         let mut lines = text.lines();
@@ -155,7 +155,7 @@ mod tests {
         assert!(received.take(3).is_none(), "it is taken once");
         LeftPrograms::default().leave(&sender).unwrap();
         assert!(LeftPrograms::receive(&channel).unwrap().0.is_empty());
-        // Read to the end: there is nothing to leave.
+        // Nothing is left: the channel was read to the end.
         assert!(LeftPrograms::receive(&channel).unwrap().0.is_empty());
         let (one, other) = Channel::pair().unwrap();
         one.send(&[1, 2], &[file().as_fd()]).unwrap();

@@ -5,7 +5,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 /// Needed to create tunnels.
 pub(crate) const TUNNEL_CAPABILITY: &str = "CAP_NET_ADMIN";
 
-/// Capabilities that AF_XDP needs and this process lacks; none where Linux does not say.
+/// Capabilities that AF_XDP needs and this process lacks; none if Linux does not report them.
 pub(crate) fn missing_capabilities() -> Vec<&'static str> {
     let Ok(sets) = capabilities(None) else { return Vec::new() };
     let needed = [

@@ -1,4 +1,4 @@
-//! Panics that end where a worker is made anew, and work whose panic does not.
+//! Panics that restart the worker, and work whose panic must end the process.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,16 +7,16 @@ thread_local! {
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic of this thread ends where a worker is made anew: for a hook that would end the
-/// process otherwise.
+/// Whether a panic of this thread restarts its worker, for a panic hook that otherwise ends the
+/// process.
 pub fn is_panic_caught() -> bool {
     IS_CAUGHT.get()
 }
 
-/// Whether `work` went to its end.
+/// Whether `work` finished without a panic.
 pub(crate) fn ends_well(work: impl FnOnce()) -> bool {
     IS_CAUGHT.set(true);
-    // What it leaves is looked at by `Worker::renew` alone.
+    // Only `Worker::renew` looks at the state left behind.
     let ended = catch_unwind(AssertUnwindSafe(work));
     let is_caught = IS_CAUGHT.replace(false);
     match ended {
@@ -26,7 +26,7 @@ pub(crate) fn ends_well(work: impl FnOnce()) -> bool {
     }
 }
 
-/// Work whose panic is none of which anything can be made anew.
+/// Runs work after whose panic nothing can be restarted.
 pub(crate) fn whole<R>(work: impl FnOnce() -> R) -> R {
     let is_caught = IS_CAUGHT.replace(false);
     let result = work();

@@ -1,8 +1,8 @@
 //! Messages with descriptors between two processes of one daemon.
 //!
-//! A pair of Unix sockets that keep the bounds of messages. Each message is JSON of at most
-//! [`MESSAGE_BYTES_MAX`] bytes with at most [`DESCRIPTORS_MAX`] descriptors. The receiver
-//! trusts neither: what is too long, cut off or not JSON is an error.
+//! A pair of Unix sockets that preserve message boundaries. Each message is JSON of at most
+//! [`MESSAGE_BYTES_MAX`] bytes with at most [`DESCRIPTORS_MAX`] descriptors. The receiver trusts
+//! neither: a message that is too long, truncated or not JSON is an error.
 //!
 //! Off the packet path: a few messages a second.
 
@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Longest message: names of 64 links with their MTUs fit several times.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
-/// Most descriptors of a message: a tunnel has one for each of at most 64 queues.
+/// Most descriptors of a message: a tunnel has one for each of up to 64 queues.
 pub const DESCRIPTORS_MAX: usize = 128;
 
 /// One end.
@@ -39,7 +39,7 @@ impl Channel {
         Ok((Channel(one), Channel(other)))
     }
 
-    /// Sends a message; waits while the other end is behind.
+    /// Sends a message; blocks while the other end is behind.
     ///
     /// # Errors
     /// The other end is gone, or the message is too long.
@@ -47,7 +47,7 @@ impl Channel {
         self.send_with(message, fds, SendFlags::empty())
     }
 
-    /// Sends a message that the other end reads later; never waits.
+    /// Sends a message that the other end reads later; never blocks.
     ///
     /// # Errors
     /// As [`Channel::send`], and where there is no room for it.
@@ -83,7 +83,7 @@ impl Channel {
         self.receive_with(RecvFlags::empty())
     }
 
-    /// The next message, or `None` when there is none yet or the other end is gone; never waits.
+    /// The next message, or `None` when there is none yet or the other end is gone; never blocks.
     ///
     /// # Errors
     /// As [`Channel::receive`].
@@ -102,7 +102,7 @@ impl Channel {
         let flags = flags | RecvFlags::CMSG_CLOEXEC;
         let received = retry_on_intr(|| recvmsg(&self.0, &mut parts, &mut ancillary, flags));
         let received = match received {
-            // The other end went with messages unread.
+            // The other end closed with messages unread.
             Err(Errno::CONNRESET) => return Ok(None),
             Err(Errno::WOULDBLOCK) if flags.contains(RecvFlags::DONTWAIT) => return Ok(None),
             received => received?,

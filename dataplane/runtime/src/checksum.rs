@@ -1,5 +1,5 @@
-//! The Internet checksum (RFC 1071), for headers that are written here and packets that are split
-//! or merged at a tunnel. Pure.
+//! The Internet checksum (RFC 1071), for headers written here and for packets split or merged at a
+//! tunnel. Pure.
 
 /// One's complement sum of the big-endian 16-bit words of `bytes`, an odd last byte padded with
 /// zero.
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 1071 in the plainest words.
+    /// RFC 1071, written as plainly as possible.
     fn plain(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {

@@ -1,11 +1,11 @@
-//! What carries the packets of a link whose configuration leaves that open (`backend = "auto"`).
+//! Chooses the backend of a link whose configuration leaves it open (`backend = "auto"`).
 //!
-//! AF_XDP sockets, unless Linux or its administrator has none for us, the interface carries packets
-//! without an Ethernet header (PPP, raw-IP modems, VPNs), or UDP sockets were measured
-//! faster: where plain packets enter or leave and the interface is one of Linux's own (veth, a
-//! bridge) or takes our program in generic mode only. There Linux copies every AF_XDP packet, but
-//! carries UDP packets 64 KiB at a time (`bench edge`). Between links, AF_XDP relays more packets
-//! than UDP sockets even so (`bench relay`).
+//! AF_XDP sockets are the default. UDP sockets are chosen if Linux or its administrator permits no
+//! AF_XDP, if packets of the interface have no Ethernet header (PPP, raw-IP modems, VPNs), or if
+//! UDP sockets were measured faster. The last is the case where plain packets enter or leave and
+//! the interface is virtual (veth, a bridge) or takes the program in generic mode only. There Linux
+//! copies every AF_XDP packet, but carries UDP packets 64 KiB at a time (`bench edge`). Between
+//! links, AF_XDP still relays more packets than UDP sockets (`bench relay`).
 
 use crate::attach::{Attachment, Loaded};
 use crate::bpf_link::LeftPrograms;
@@ -15,7 +15,7 @@ use crate::netlink::{Interface, Netlink};
 use crate::topology::{Backend, Topology};
 use recoded_xsk::{ModePreference, XdpMode};
 
-/// What a link is about to have.
+/// A prepared backend of a link.
 pub(crate) enum Prepared {
     /// AF_XDP sockets behind this program.
     Program(Loaded),
@@ -23,16 +23,17 @@ pub(crate) enum Prepared {
     Sockets {
         /// Interface of the link.
         interface: String,
-        /// Words for reports.
+        /// Reason, for reports.
         reason: String,
     },
 }
 
 impl Prepared {
-    /// Prepares what needs no change on the interface, which may have another program meanwhile.
+    /// Prepares everything that needs no change on the interface, which may have another program
+    /// meanwhile.
     ///
     /// # Errors
-    /// As [`attach`]; what is wrong with programs only where none but AF_XDP will do.
+    /// As [`attach`]; program errors only if the link requires AF_XDP.
     pub(crate) fn new(
         topology: &Topology,
         link: usize,
@@ -62,7 +63,7 @@ impl Prepared {
         }
     }
 
-    /// Attaches the program, if there is one, in place of the one in `left` if that will do.
+    /// Attaches the program, if there is one, replacing the one in `left` where possible.
     ///
     /// # Errors
     /// As [`Prepared::new`].
@@ -101,7 +102,7 @@ impl Prepared {
 }
 
 /// Loads the program for the packets of the neighbours on a link and attaches it: native if the
-/// topology allows and the driver can, generic otherwise. Has the privileged process do so where
+/// topology allows and the driver supports it, generic otherwise. The privileged process does so if
 /// there is one.
 ///
 /// # Errors
@@ -123,7 +124,7 @@ pub(crate) fn attach(
     }
 }
 
-/// The topology with nothing left open: what each link got.
+/// The topology with every open choice settled by the result for each link.
 pub(crate) fn settled(topology: &Topology, attachments: &[Attachment]) -> Topology {
     let mut settled = topology.clone();
     for (link, attachment) in settled.links.iter_mut().zip(attachments) {
@@ -134,8 +135,8 @@ pub(crate) fn settled(topology: &Topology, attachments: &[Attachment]) -> Topolo
     settled
 }
 
-/// Why a link with `backend = "auto"` on this interface gets UDP sockets before AF_XDP is even
-/// tried; `None` if it is tried.
+/// The reason why a link with `backend = "auto"` on this interface gets UDP sockets without trying
+/// AF_XDP; `None` if AF_XDP is tried.
 pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Option<String> {
     if let Some(reason) = no_ethernet(interface) {
         return Some(reason);
@@ -158,14 +159,14 @@ pub fn why_udp(topology: &Topology, link: usize, interface: &Interface) -> Optio
     Some(format!("sources and sinks are faster so on an interface of Linux's own ({kind})"))
 }
 
-/// Why a link on this interface has UDP sockets, where its packets have no Ethernet header.
+/// The reason for UDP sockets on an interface without Ethernet headers, if it is one.
 pub(crate) fn no_ethernet(interface: &Interface) -> Option<String> {
     let kind = interface.kind.as_ref().map(|kind| format!(" ({kind})")).unwrap_or_default();
     let is_without = interface.mac.is_none();
     is_without.then(|| format!("its packets have no Ethernet header{kind}, which AF_XDP needs"))
 }
 
-/// Refuses interfaces of a kind on which AF_XDP sockets cannot serve a link.
+/// Refuses kinds of interfaces whose links AF_XDP sockets cannot serve.
 ///
 /// # Errors
 /// [`StartError::NotEthernet`], [`StartError::Stacked`].
@@ -177,15 +178,15 @@ pub(crate) fn refuse_kind(name: &str, found: &Interface) -> Result<(), StartErro
     stacked(found).map_or(Ok(()), |kind| Err(StartError::Stacked { interface, kind }))
 }
 
-/// The kind of an interface, in words, whose native XDP program runs on its members: a bond. There
-/// it sees the queues of these, and a socket of the bond gets nothing. On other interfaces of
-/// Linux's own, which have generic XDP only, the program runs on the interface itself.
+/// The kind of an interface, in words, if its native XDP program runs on its members: a bond. There
+/// the program sees the queues of the members, and a socket of the bond gets nothing. On other
+/// virtual interfaces, which have generic XDP only, the program runs on the interface itself.
 fn stacked(interface: &Interface) -> Option<String> {
     (interface.kind.as_deref() == Some(BOND)).then(|| format!("a {BOND}"))
 }
 
-/// Refuses a native program on hardware that has members, as a virtual card has the function of a
-/// real one behind it: as a bond.
+/// Refuses a native program on hardware that has members, as for a bond. A virtual card backed by
+/// the function of a real one is an example.
 fn refuse_members(attachment: Attachment, netlink: &Netlink) -> Result<Attachment, StartError> {
     if attachment.mode().0 != XdpMode::Native {
         return Ok(attachment);
@@ -199,7 +200,7 @@ fn refuse_members(attachment: Attachment, netlink: &Netlink) -> Result<Attachmen
     Err(StartError::Stacked { interface, kind })
 }
 
-/// Why a link with `backend = "udp"` has UDP sockets.
+/// The reason for UDP sockets on a link with `backend = "udp"`.
 pub(crate) const CONFIGURED: &str = "backend = \"udp\" is configured";
 
 /// The kind of bonds in netlink.
@@ -214,8 +215,8 @@ fn is_slow(topology: &Topology, attachment: &Attachment) -> bool {
     is_edge(topology) && attachment.mode().0 == XdpMode::Generic
 }
 
-/// Whether a program in generic mode sees what Linux merged: between interfaces of its own it hands
-/// on up to 64 KiB of packets as one, which no frame holds.
+/// Whether a program in generic mode sees merged packets: between virtual interfaces, Linux passes
+/// up to 64 KiB of packets as one, which no frame holds.
 fn is_merged(topology: &Topology, attachment: &Attachment, netlink: &Netlink) -> bool {
     let is_own = || netlink.interface(attachment.interface()).is_ok_and(|it| it.kind.is_some());
     let is_open = topology.xdp_mode == ModePreference::Auto;

@@ -89,7 +89,7 @@ impl Encap {
         udp[..2].copy_from_slice(&source_port.to_be_bytes());
         udp[4..6].copy_from_slice(&udp_length.to_be_bytes());
         if self.is_v6() {
-            // Between the version and the flow label, neither of which shares a bit with it.
+            // It lies between the version and the flow label and shares no bit with them.
             ip[0] |= traffic_class >> 4;
             ip[1] |= traffic_class << 4;
             ip[4..6].copy_from_slice(&udp_length.to_be_bytes());
@@ -160,7 +160,7 @@ const UDP_BYTES: usize = 8;
 const HEADER_BYTES_V4: usize = ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES;
 const HEADER_BYTES_MAX: usize = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
 const PROTOCOL_UDP: u8 = 17;
-/// Linux's default, and what RFC 1700 recommends.
+/// Linux's default, which RFC 1700 recommends.
 const HOP_LIMIT: u8 = 64;
 
 // A frame's headroom must hold the headers.
@@ -183,14 +183,14 @@ mod tests {
         payload: &[u8],
     ) -> Vec<u8> {
         let encap = Encap::new(US, THEM, source, destination, port).unwrap();
-        // Stale bytes in the headroom must not shine through.
+        // Stale bytes in the headroom must not leak into the packet.
         let mut packet = vec![0xa5; encap.header_bytes()];
         packet.extend_from_slice(payload);
         encap.write(&mut packet, 50000, traffic_class);
         packet
     }
 
-    /// RFC 768 and RFC 8200, 8.1, in the plainest words.
+    /// RFC 768 and RFC 8200, 8.1, written as plainly as possible.
     fn udp_v6_checksum_holds(packet: &[u8]) -> bool {
         let ip = &packet[ETHERNET_BYTES..];
         let mut data = ip[8..40].to_vec();

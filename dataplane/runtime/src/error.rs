@@ -1,4 +1,5 @@
-//! Why a node does not start, or does not take a snapshot: one sentence each, with the cure.
+//! Reasons why a node does not start or does not apply a snapshot: one sentence each, with the
+//! cure.
 
 use crate::topology::TopologyError;
 use recoded_wire::steer::FLOWS_MAX;
@@ -6,7 +7,7 @@ use recoded_xsk::XskError;
 use std::io;
 use std::net::SocketAddr;
 
-/// Why the runtime could not be opened or started.
+/// The reason why the runtime could not be opened or started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The topology breaks a rule.
@@ -28,7 +29,7 @@ pub enum StartError {
         missing: String,
     },
 
-    /// The process lacks the privilege that tunnels need; there is nothing of XDP.
+    /// The process lacks the privilege that tunnels need; XDP is not involved.
     #[error("not permitted to create tunnels: run as root or grant CAP_NET_ADMIN")]
     NoTunnels,
 
@@ -40,27 +41,27 @@ pub enum StartError {
     Udp {
         /// The interface.
         interface: String,
-        /// Our address and port on it.
+        /// This node's address and port on it.
         local: SocketAddr,
-        /// What Linux answered.
+        /// Linux's error.
         source: io::Error,
     },
 
     /// No interface has this name in the current network namespace.
     #[error("no interface named `{interface}` here: check the name and the network namespace")]
     NoSuchInterface {
-        /// The name asked for.
+        /// The requested name.
         interface: String,
     },
 
-    /// The interface of a link has no address that can be sent from.
+    /// The interface of a link has no address to send from.
     #[error("{reason}")]
     NoOwnAddress {
-        /// Which, and the cure.
+        /// The interface and the cure.
         reason: String,
     },
 
-    /// AF_XDP sockets are wanted on an interface whose packets have no Ethernet header.
+    /// AF_XDP sockets are requested on an interface whose packets have no Ethernet header.
     #[error(
         "packets of `{interface}` have no Ethernet header, which AF_XDP sockets need: set backend = \
          \"udp\" in its [[link]], or leave backend out"
@@ -75,13 +76,14 @@ pub enum StartError {
     ForeignProgram {
         /// The interface.
         interface: String,
-        /// What is known of the program: id and name.
+        /// The known facts about the program: id and name.
         program: String,
-        /// How it is taken away.
+        /// How to remove it.
         cure: String,
     },
 
-    /// The interface passes on packets of others, whose queues its AF_XDP sockets do not serve.
+    /// The interface passes on packets of other interfaces, whose queues its AF_XDP sockets do not
+    /// serve.
     #[error(
         "`{interface}` is {kind}: its packets arrive on the queues of its members, which AF_XDP \
          sockets on `{interface}` do not serve: set backend = \"udp\" in its [[link]], or make a \
@@ -90,18 +92,18 @@ pub enum StartError {
     Stacked {
         /// The interface.
         interface: String,
-        /// What it is, in words.
+        /// Its kind, in words.
         kind: String,
     },
 
-    /// Native XDP was demanded and the driver refused it.
+    /// Native XDP is required and the driver refused it.
     #[error(
         "`{interface}` cannot do native XDP ({reason}): configure the mode `auto` or `generic`"
     )]
     NoNativeXdp {
         /// The interface.
         interface: String,
-        /// What Linux answered.
+        /// Linux's error.
         reason: String,
     },
 
@@ -113,7 +115,7 @@ pub enum StartError {
     Program {
         /// The interface.
         interface: String,
-        /// What Linux answered.
+        /// Linux's error.
         reason: String,
     },
 
@@ -139,29 +141,29 @@ pub enum StartError {
     Tunnel {
         /// Name of the tunnel.
         tunnel: String,
-        /// What was attempted.
+        /// The failed action.
         action: &'static str,
-        /// What Linux answered.
+        /// Linux's error.
         source: io::Error,
     },
 
     /// Linux does not answer questions about its interfaces.
     #[error("cannot ask Linux about its interfaces ({reason}): check that netlink is permitted")]
     Netlink {
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
 
-    /// The process with privileges does not do what this one asks.
+    /// The privileged process refuses a request of this one.
     #[error("the supervisor refuses {what} ({reason}): see its log")]
     Privileged {
-        /// What was asked for.
+        /// The request.
         what: String,
         /// Its answer.
         reason: String,
     },
 
-    /// The process has no privileges any more and would need them.
+    /// The process dropped its privileges and would need them.
     #[error("opening sockets needs the privileges that this process gave up: it starts again")]
     Sealed,
 
@@ -169,24 +171,24 @@ pub enum StartError {
     #[error("cannot start the offload queue: {0}: raise the process's limits (`ulimit -u`)")]
     Offload(recoded_offload::StartError),
 
-    /// A thread or descriptor could not be had.
+    /// A thread or descriptor could not be created.
     #[error("cannot create {what} ({source}): raise the process's limits (`ulimit -n -u`)")]
     Limit {
-        /// What was to be created.
+        /// The thread or descriptor.
         what: &'static str,
-        /// What Linux answered.
+        /// Linux's error.
         source: io::Error,
     },
 }
 
 impl StartError {
-    /// Whether it is about an interface that is not there, or has no address.
+    /// Whether the cause is an interface that is missing or has no address.
     pub(crate) fn is_absence(&self) -> bool {
         matches!(self, StartError::NoSuchInterface { .. } | StartError::NoOwnAddress { .. })
     }
 }
 
-/// Why a snapshot cannot be taken over. The one in use stays in force.
+/// The reason why a snapshot cannot be applied. The active one stays.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// More flows than the XDP program's table holds.
@@ -242,7 +244,7 @@ pub enum SnapshotError {
         mtu: usize,
     },
 
-    /// Packets that a flow forms would not fit a frame.
+    /// Packets formed by a flow would not fit a frame.
     #[error(
         "flow {flow} may form packets that take {needed} bytes of a frame, and a frame has \
          {frame_bytes}: lower symbol_bytes ({symbol_bytes}) or the generation size \
@@ -261,7 +263,7 @@ pub enum SnapshotError {
         needed: usize,
     },
 
-    /// Sources would take more memory than is left by relays, sinks and what sources have replaced.
+    /// Sources would take more memory than relays, sinks and replaced sources leave.
     #[error(
         "sources would take {} MiB, and of the {} MiB for flows {} are in use besides: choose \
          smaller sizes or raise memory under [daemon]",
@@ -272,7 +274,7 @@ pub enum SnapshotError {
     Memory {
         /// Bytes that sources would take.
         sources: usize,
-        /// Bytes that relays and sinks hold, and for 2 s what sources were told to replace.
+        /// Bytes that relays and sinks hold, and for 2 s those of replaced sources.
         stages: usize,
         /// Bytes for flows.
         budget: usize,
@@ -283,7 +285,7 @@ pub enum SnapshotError {
     FlowTable {
         /// The interface.
         interface: String,
-        /// What Linux answered.
+        /// Linux's error.
         reason: String,
     },
 }

@@ -1,7 +1,7 @@
-//! What a worker does with keys: tags on every packet of a hop, envelopes around the packets of
-//! sealed flows, tags of the symbols of tagged ones. Keys come from `keyer`, by one lock when they
-//! change; packets take none but that of a replay window, which another worker holds only where a
-//! card sends one lane to both.
+//! A worker's use of keys: tags on every packet of a hop, envelopes around the packets of sealed
+//! flows, tags on the symbols of tagged flows. Keys come from `keyer`, under one lock when they
+//! change. Packets take no lock except that of a replay window, which is contended only where a
+//! card sends one lane to two workers.
 //!
 //! ```text
 //!  received:  known neighbour? -> handshake? ------------------------> keyer
@@ -10,8 +10,8 @@
 //!  to send:   keys for the hop? -> tag behind the packet -> headers -> socket
 //! ```
 //!
-//! Whether a hop has keys is what the configuration says: packets without a tag are dropped there,
-//! whatever they say, and nothing leaves without one.
+//! The configuration decides whether a hop has keys: packets without a tag are dropped there,
+//! whatever they claim, and nothing leaves without one.
 
 use crate::keyer::{MAIL, MAIL_OF_HOPS, MAIL_OF_TALK};
 use crate::keyring::{Keyring, Letter, Rings};
@@ -36,27 +36,26 @@ pub(crate) struct Guard {
     rings: Rings,
     seen: u64,
     mail: Sender<Letter>,
-    /// Of the units at hand, by [`masks_of`]; once there are keys of a flow of that strength.
+    /// For the units at hand, by [`masks_of`]; set once a flow of that strength has keys.
     masks: [Option<UnitMasks>; 2],
-    /// The same of flows that are relayed here, once there are columns of one.
+    /// The same for flows relayed here; set once one has columns.
     relay_masks: Option<UnitMasks>,
-    /// What was said last of where a neighbour is, and when.
+    /// The last report of a neighbour's place, and its time.
     told: Option<(PeerId, Place, Nanos)>,
 }
 
-/// How often the same is said again while nothing comes of it.
+/// Interval at which the same report is repeated until it takes effect.
 const TELL_AGAIN_NANOS: Nanos = 10_000_000;
 
-/// Units that a worker has masks of: more than are ever open at once, interleaved batches included.
+/// Units with masks at a worker: more than are ever open at once, interleaved batches included.
 const UNITS: usize = 256;
 
-/// What becomes of a received packet.
+/// The result of admitting a received packet.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Admitted {
-    /// The bytes of it that the pipeline gets, without the tag; `None`: it ends here, and was
-    /// counted.
+    /// Bytes of it for the pipeline, without the tag; `None` if it ends here and was counted.
     pub(crate) packet: Option<usize>,
-    /// Whether the neighbour sent it after all that came before, as its tag shows.
+    /// Whether the neighbour sent it after all earlier arrivals, as its tag shows.
     pub(crate) is_newest: bool,
 }
 
@@ -80,14 +79,14 @@ impl Guard {
         guard
     }
 
-    /// One that remembers nothing but the keys, for other numbers of units. Counters of keys are
-    /// shared, and go on; tags go by those numbers, so that other keys follow soon.
+    /// A guard that keeps only the keys, for other numbers of units. Counters of keys are shared
+    /// and continue. Tags depend on those numbers, so other keys follow soon.
     pub(crate) fn anew(&self) -> Guard {
         self.keyring.has_new_numbers.store(true, Ordering::Relaxed);
         Guard::new(self.keyring.clone(), self.mail.clone())
     }
 
-    /// Takes new keys over. Whether there were any.
+    /// Adopts new keys. Returns whether there were any.
     #[inline]
     pub(crate) fn adopt(&mut self) -> bool {
         let Some(rings) = self.keyring.rings.newer(&mut self.seen) else { return false };
@@ -111,13 +110,13 @@ impl Guard {
         self.keyring.near.newer(seen)
     }
 
-    /// Numbers of the keys under which a neighbour sends.
+    /// Numbers of the keys that a neighbour sends under.
     pub(crate) fn key_ids(&self, peer: PeerId) -> impl Iterator<Item = u8> + '_ {
         let ring = self.rings.hops.get(usize::from(peer.0)).and_then(Option::as_ref);
         ring.into_iter().flat_map(Ring::epochs).map(|epoch| epoch.key_id)
     }
 
-    /// Looks at a packet of a neighbour.
+    /// Checks a packet of a neighbour.
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -143,7 +142,7 @@ impl Guard {
                     return Admitted::ENDED;
                 }
             },
-            // The pipeline counts what a node without keys cannot answer.
+            // The pipeline counts messages that a node without keys cannot answer.
             None if is_message => {
                 return Admitted { packet: Some(payload.len()), is_newest: false };
             }
@@ -152,10 +151,11 @@ impl Guard {
         Admitted { packet: self.sort(peer, packet, is_message, counters), is_newest }
     }
 
-    /// Which of these neighbours, which roam, sent a packet that is no message between neighbours.
+    /// Which of these roaming neighbours sent a packet that is not a message between neighbours.
     ///
     /// # Errors
-    /// None did, or it came before: why the first one that has a key for it did not.
+    /// No neighbour sent it, or it is a replay: the reason from the first one that has a key for
+    /// it.
     pub(crate) fn recognise(
         &mut self,
         roaming: impl Iterator<Item = PeerId>,
@@ -179,7 +179,7 @@ impl Guard {
         Err(first)
     }
 
-    /// Hands what the thread of keys reads to it; the bytes of what is for the pipeline.
+    /// Passes messages to the key thread; returns the bytes meant for the pipeline.
     fn sort(
         &self,
         peer: PeerId,
@@ -196,7 +196,7 @@ impl Guard {
             return Some(packet.len());
         }
         counters.rx_handshakes += 1;
-        // What is left of a hello is its header.
+        // A hello consists of a header only.
         if packet.len() > HEADER_BYTES {
             let room = if is_message { MAIL_OF_HOPS } else { MAIL };
             let is_sent = self.post(Letter::new(peer, packet), room);
@@ -205,14 +205,14 @@ impl Guard {
         None
     }
 
-    /// Hands on a message of a handshake that may be of any neighbour that roams.
+    /// Passes on a handshake message that may be from any roaming neighbour.
     pub(crate) fn ask(&self, place: Place, packet: &[u8], counters: &mut LinkCounters) {
         counters.rx_handshakes += 1;
         let is_sent = self.post(Letter::from_elsewhere(place, packet), MAIL_OF_HOPS);
         counters.rx_handshakes_refused += u64::from(!is_sent);
     }
 
-    /// Tells the thread of keys where the newest packet of a neighbour came from.
+    /// Reports the place of a neighbour's newest packet to the key thread.
     #[cold]
     pub(crate) fn relocate(&mut self, peer: PeerId, place: Place, now: Nanos) {
         let is_told = |(told, at, when)| {
@@ -226,7 +226,7 @@ impl Guard {
         }
     }
 
-    /// Hands a packet to the thread of keys, where fewer than `room` wait. Whether it did.
+    /// Passes a packet to the key thread unless `room` are waiting. Returns whether it did.
     fn post(&self, letter: Option<Letter>, room: usize) -> bool {
         let letter = letter.filter(|_| self.mail.len() < room);
         letter.is_some_and(|letter| self.mail.try_send(letter).is_ok())
@@ -241,26 +241,24 @@ impl Guard {
         }
     }
 
-    /// Writes the tag into the last [`TRAILER_BYTES`] bytes of `buffer`. False when there are no
-    /// keys for it.
+    /// Writes the tag into the last [`TRAILER_BYTES`] bytes of `buffer`. False without keys for it.
     #[inline]
     pub(crate) fn tag(&self, peer: PeerId, buffer: &mut [u8]) -> bool {
         let ring = self.rings.hops.get(usize::from(peer.0)).and_then(Option::as_ref);
         let keys = ring.and_then(|ring| ring.sending());
-        // That of the shard, which what stands between the nodes cannot change: UDP sockets send
-        // from another one, and a box that translates addresses makes yet another of it.
+        // The port of the shard, which middleboxes cannot change: UDP sockets send from another
+        // port, and NAT rewrites that again.
         let source_port = port_of(buffer);
         keys.is_some_and(|epoch| epoch.keys.seal(buffer, source_port).is_ok())
     }
 
-    /// Whether a packet goes without a tag where there are keys: a message by which keys come.
+    /// Whether a packet needs no tag although there are keys: a handshake message.
     #[inline]
     pub(crate) fn is_untagged(payload: &[u8]) -> bool {
         is_handshake(payload) && is_hop_message(payload, false)
     }
 
-    /// Whether packets of a source cannot leave yet: there are no keys of its flow, or of none of
-    /// its next hops.
+    /// Whether packets of a source cannot leave yet: its flow, or every next hop, lacks keys.
     pub(crate) fn lacks_keys(&self, flow: u32, next_hops: &[PeerId]) -> bool {
         let edge = self.rings.edge(flow).map(|place| &self.rings.edges[place].1);
         let lacks_hop = |hop: &PeerId| {
@@ -273,7 +271,7 @@ impl Guard {
     /// Encrypts an IP packet of a source into `out`, which is [`ENVELOPE_BYTES`] longer.
     ///
     /// # Errors
-    /// There are no keys, or they are used up.
+    /// There are no keys, or they are exhausted.
     #[inline]
     pub(crate) fn seal(&self, flow: u32, packet: &[u8], out: &mut [u8]) -> Result<(), Refused> {
         let place = self.rings.edge(flow).ok_or(Refused::UnknownKey)?;
@@ -285,10 +283,10 @@ impl Guard {
         epoch.keys.seal(out, &flow.to_be_bytes())
     }
 
-    /// Decrypts what [`Guard::seal`] made, under whichever keys that are still valid.
+    /// Decrypts an envelope that [`Guard::seal`] made, under any key that is still valid.
     ///
     /// # Errors
-    /// The keys are gone, or it was not sealed here.
+    /// The keys are gone, or the envelope was not sealed here.
     #[cold]
     pub(crate) fn open_own(
         &self,
@@ -298,16 +296,16 @@ impl Guard {
     ) -> Result<(), Refused> {
         let place = self.rings.edge(flow).ok_or(Refused::UnknownKey)?;
         let (_, ring) = &self.rings.edges[place];
-        // The sink chose the numbers of keys: those of two sessions may be the same.
+        // The sink chose the key numbers: those of two sessions may collide.
         let mut opened =
             ring.epochs().map(|epoch| epoch.keys.open_own(sealed, &flow.to_be_bytes(), packet));
         opened.find(Result::is_ok).unwrap_or(Err(Refused::UnknownKey))
     }
 
-    /// Decrypts what the other end of a flow sealed, in place; the packet within.
+    /// Decrypts in place an envelope from the other end of a flow; returns the packet within.
     ///
     /// # Errors
-    /// There are no keys for it, it is not of the other end, or it came before.
+    /// There are no keys for it, it is not from the other end, or it is a replay.
     #[inline]
     pub(crate) fn unseal<'a>(
         &mut self,
@@ -325,10 +323,10 @@ impl Guard {
         self.rings.tagging(flow)
     }
 
-    /// Tags symbol `index` of a unit under one of the keys that are valid.
+    /// Tags symbol `index` of a unit under one of the valid keys.
     ///
     /// # Errors
-    /// There is no such key any more, or no such symbol.
+    /// The key is no longer valid, or there is no such symbol.
     #[inline]
     pub(crate) fn tag_symbol(
         &mut self,
@@ -345,11 +343,11 @@ impl Guard {
         masks.tag(key, &unit_of(unit), index, symbol)
     }
 
-    /// Verifies a symbol that the source of a flow tagged, and relays combined: by all columns
-    /// where it ends here, by those that were granted where it is relayed.
+    /// Verifies a symbol that the source of a flow tagged and relays combined: by all columns where
+    /// the flow ends here, by the granted columns where it is relayed.
     ///
     /// # Errors
-    /// There are no keys, or it is no such symbol.
+    /// There are no keys, or the symbol is not authentic.
     #[inline]
     pub(crate) fn verify_symbol(
         &mut self,
@@ -376,33 +374,33 @@ impl Guard {
         verified.map_err(|reason| if is_fresh() { Refused::UnknownKey } else { reason })
     }
 
-    /// Whether there are keys of a flow that begins or ends here.
+    /// Whether there are keys for a flow that begins or ends here.
     #[cold]
     pub(crate) fn has_keys(&self, flow: u32) -> bool {
         let place = self.rings.edge(flow);
         place.is_some_and(|place| self.rings.edges[place].1.epochs().next().is_some())
     }
 
-    /// Has the keys of a neighbour changed, which sent too many symbols with wrong tags.
+    /// Requests other keys with a neighbour that sent too many symbols with wrong tags.
     #[cold]
     pub(crate) fn distrust(&self, peer: PeerId) {
-        // Where there is no room, others are named: it will be again.
+        // Without room, others are named; this neighbour will be named again.
         let _ = self.keyring.distrusted.push(peer);
     }
 
-    /// A packet that the thread of keys wants sent, for the first worker.
+    /// A packet of the key thread to send, for the first worker.
     pub(crate) fn outgoing(&self) -> Option<Letter> {
         self.keyring.outgoing.pop()
     }
 }
 
-// The pipeline leaves as much room as is taken.
+// The pipeline reserves as much room as is used.
 const _: () = assert!(ENVELOPE_BYTES == recoded_secure::ENVELOPE_BYTES);
 const _: () = assert!(TAG_BYTES == Strength::Standard.columns());
 const _: () = assert!(STRICT_TAG_BYTES == Strength::Strict.columns());
 const _: () = assert!(egress::CONTEXT_BYTES == CONTEXT_BYTES);
 
-/// Where masks for all columns of such tags are.
+/// Index of the masks for all columns of such tags.
 const fn masks_of(strength: Strength) -> usize {
     match strength {
         Strength::Standard => 0,
@@ -421,7 +419,7 @@ fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
     TaggedUnit { space, number: unit.number, context: unit.context }
 }
 
-/// Source port of the shard of a packet with a tag.
+/// Source port of the shard of a tagged packet.
 #[inline]
 fn port_of(tagged: &[u8]) -> u16 {
     source_port_of(&tagged[..tagged.len().saturating_sub(TRAILER_BYTES)])
@@ -432,7 +430,7 @@ fn is_handshake(payload: &[u8]) -> bool {
     is_type(payload, PacketType::Handshake)
 }
 
-/// Whether the thread of keys reads it.
+/// Whether the key thread reads it.
 #[inline]
 fn is_letter(payload: &[u8]) -> bool {
     is_handshake(payload) || is_type(payload, PacketType::Announcement)
@@ -443,8 +441,7 @@ fn is_type(payload: &[u8], packet_type: PacketType) -> bool {
     payload.first().is_some_and(|first| first & 15 == packet_type as u8)
 }
 
-/// Whether it is a message between neighbours; one without content, with or without a tag, is a
-/// hello.
+/// Whether it is a message between neighbours. One without content, tagged or not, is a hello.
 fn is_hop_message(payload: &[u8], is_tagged: bool) -> bool {
     let hello = HEADER_BYTES + if is_tagged { TRAILER_BYTES } else { 0 };
     let header = Header::parse(payload).ok();
@@ -452,7 +449,7 @@ fn is_hop_message(payload: &[u8], is_tagged: bool) -> bool {
     header.is_some_and(|header| !header.flags.has(Flags::EDGE) && payload.len() > hello)
 }
 
-/// Counts a packet that has no tag of its neighbour.
+/// Counts a packet without a valid tag of its neighbour.
 pub(crate) fn count(reason: Refused, counters: &mut LinkCounters) {
     match reason {
         Refused::UnknownKey => counters.rx_no_keys += 1,

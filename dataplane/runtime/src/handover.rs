@@ -1,17 +1,18 @@
-//! Packets that arrive at a worker which does not have their shard, handed to the one that has.
+//! Packets that arrive at a worker without their shard, passed to the worker that has it.
 //!
 //! Receive-side scaling keeps a shard on one queue, but feedback has other addresses than the data
-//! it is about, and cards change their tables. Copies travel in parcels that go around: the
-//! receiver's free ones are taken by senders, filled, put into its inbox, emptied and freed again.
+//! it is about, and cards change their tables. Copies travel in parcels that circulate: a sender
+//! takes a free one of the receiver, fills it and puts it into the inbox; the receiver empties and
+//! frees it.
 //!
 //! # Memory ordering
-//! Both queues are crossbeam's `ArrayQueue`: what was written to a parcel before a push is seen
-//! after the pop. A worker says that it sleeps before it looks for parcels the last time, others
-//! ask whether it does after they put one in: with a fence between the two on both sides, one of
-//! them sees what the other did.
+//! Both queues are crossbeam's `ArrayQueue`: writes to a parcel before a push are visible after the
+//! pop. A worker sets its sleep flag before it checks for parcels a last time; senders read the
+//! flag after they put one in. With a fence between the two steps on both sides, one of them sees
+//! the other's write.
 //!
 //! # Limitations
-//! A receiver that has no free parcel loses the packet, which is counted where it arrived
+//! If a receiver has no free parcel, the packet is lost and counted at the worker where it arrived
 //! (`opening`).
 
 use crossbeam::queue::ArrayQueue;
@@ -20,13 +21,13 @@ use recoded_pipeline::params::{PeerId, ShardId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Which worker has which shard of a relay or sink.
+/// The worker that has each shard of a relay or sink.
 pub(crate) type Owners = HashMap<ShardId, usize>;
 
 /// Parcels per worker: a burst of each of a few neighbours.
 const PARCELS: usize = 256;
 
-/// Room in a parcel: what a frame takes behind the headroom.
+/// Room in a parcel: a frame without its headroom.
 const PARCEL_BYTES: usize = 2048 - recoded_wire::frames::HEADROOM_BYTES;
 
 /// A copy of a packet.
@@ -43,11 +44,12 @@ impl Parcel {
     }
 }
 
-/// What other workers have for one.
+/// A worker's inbox for packets from other workers.
 pub(crate) struct Inbox {
     full: ArrayQueue<Parcel>,
     free: ArrayQueue<Parcel>,
-    /// Whether its worker sleeps, or is about to: it looks for parcels once more after it said so.
+    /// Whether its worker sleeps or is about to: it checks for parcels once more after setting
+    /// this.
     is_asleep: AtomicBool,
 }
 
@@ -87,7 +89,7 @@ impl Inbox {
         self.full.pop()
     }
 
-    /// Gives a parcel back that was emptied.
+    /// Returns an emptied parcel.
     pub(crate) fn recycle(&self, parcel: Parcel) {
         let _ = self.free.push(parcel);
     }
@@ -96,17 +98,17 @@ impl Inbox {
         self.full.is_empty()
     }
 
-    /// Its worker goes to sleep, or is awake again. Whether parcels are there.
+    /// Marks its worker as asleep or awake. Returns whether parcels are waiting.
     pub(crate) fn sleeps(&self, is_asleep: bool) -> bool {
         self.is_asleep.store(is_asleep, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         !self.is_empty()
     }
 
-    /// Whether its worker must be woken for what was put in: once for each sleep.
+    /// Whether its worker must be woken for a new parcel: once for each sleep.
     pub(crate) fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
-        // While it is awake nothing is written here: senders would take the line from each other.
+        // While it is awake nothing is written here: senders would contend for the cache line.
         self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::SeqCst)
     }
 }

@@ -1,5 +1,5 @@
-//! Counts changes of this host's network, for callers that retry when one may help: a host name,
-//! for example, may resolve once there is a route to a name server.
+//! Counts changes of this host's network, for callers that retry after one: a host name, for
+//! example, may resolve once there is a route to a name server.
 
 use futures_util::FutureExt;
 use futures_util::stream::StreamExt;
@@ -13,8 +13,8 @@ use std::time::Duration;
 pub struct HostChanges(Arc<AtomicU64>);
 
 impl HostChanges {
-    /// Starts to count, in the network namespace of the calling thread. Where Linux refuses to
-    /// report changes, there are none.
+    /// Starts counting in the network namespace of the calling thread. Counts nothing if Linux
+    /// refuses to report changes.
     pub fn watch() -> HostChanges {
         let changes = HostChanges(Arc::default());
         let counted = changes.clone();
@@ -39,7 +39,7 @@ fn count(changes: &AtomicU64) -> std::io::Result<()> {
     let executor =
         tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     executor.block_on(async {
-        // Not routes, of which a router may get millions: those of a new address come with it.
+        // Routes are left out: a router may get millions, and those of a new address come with it.
         let groups = [MulticastGroup::Ipv4Ifaddr, MulticastGroup::Ipv6Ifaddr];
         let (connection, _handle, mut messages) = rtnetlink::new_multicast_connection(&groups)?;
         tokio::spawn(connection);

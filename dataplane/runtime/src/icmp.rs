@@ -1,14 +1,14 @@
-//! ICMP errors about coded packets: a neighbour where no daemon runs, a router without a way, a
-//! link that carries smaller packets. Linux hands them to no socket of ours, since AF_XDP sends
-//! without one; so they are read beside, and counted for people.
+//! ICMP errors about coded packets: a neighbour without a daemon, a router without a route, a link
+//! with a smaller MTU. Linux delivers them to none of this node's sockets, since AF_XDP sends
+//! without one; so they are read separately and counted for operators.
 //!
-//! They change nothing that packets meet, because anyone can forge them: streams find neighbours
-//! and the MTU of the path by what arrives. One is counted if the packet that it quotes is ours, by
-//! both addresses and the port. The thread that watches links reads them, [`READS_MAX`] a look;
-//! what is more than its socket holds is lost.
+//! They never affect forwarding, because anyone can forge them: streams find neighbours and the
+//! path MTU by the packets that arrive. An error is counted if both addresses and the port of the
+//! quoted packet are this node's. The thread that watches links reads up to [`READS_MAX`] per poll;
+//! an overflow of the socket buffer is lost.
 //!
-//! Without CAP_NET_RAW (UDP sockets need no privilege) there is nothing to read from, and all
-//! counters stay 0.
+//! Without CAP_NET_RAW (UDP sockets need no privilege) there is no socket to read, and all counters
+//! stay 0.
 
 use crate::topology::Topology;
 use recoded_counters::link::IcmpErrors;
@@ -16,10 +16,10 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, ipproto, re
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
-/// Messages read in one look: more than a router sends of us in that time.
+/// Messages read per poll: more than a router sends about this node in that time.
 const READS_MAX: usize = 256;
 
-/// Of a message, with headers in front and what it quotes.
+/// Bytes read of a message, including headers and the quoted packet.
 const MESSAGE_BYTES: usize = 256;
 
 const UDP: u8 = 17;
@@ -28,12 +28,12 @@ const ICMP_BYTES: usize = 8;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 
-/// What an ICMP error says.
+/// The meaning of an ICMP error.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// No program takes packets to that port.
+    /// No program listens on that port.
     NoPort,
-    /// The host, its network or protocol cannot be reached, or a firewall forbids it.
+    /// The host, its network or protocol is unreachable, or a firewall blocks it.
     Unreachable,
     /// A link carries only smaller packets.
     TooLarge,
@@ -69,7 +69,7 @@ impl Icmp {
         }
     }
 
-    /// Counts what came since the last look, by link; `say` is told of each, and of the neighbour.
+    /// Counts the errors since the last poll by link; calls `say` for each, with the neighbour.
     pub(crate) fn look(
         &self,
         topology: &Topology,
@@ -81,7 +81,7 @@ impl Icmp {
             let Some(socket) = socket else { continue };
             for _ in 0..READS_MAX {
                 let mut message = [0; MESSAGE_BYTES];
-                // The end of what there is, or an error of the socket, which the next look tries.
+                // The queue is empty, or the socket failed; the next poll retries.
                 let Ok((len, _)) = recv(socket, &mut message, RecvFlags::empty()) else { break };
                 let Some(heard) = parse(&message[..len]) else { continue };
                 let Some(link) = link_of(topology, &heard) else { continue };
@@ -92,7 +92,7 @@ impl Icmp {
     }
 }
 
-/// The link on which a quoted packet of ours left, if it is one.
+/// The link of a quoted packet, if this node sent it.
 fn link_of(topology: &Topology, heard: &Heard) -> Option<usize> {
     if heard.port != topology.port {
         return None;
@@ -110,8 +110,8 @@ fn count(counts: &mut IcmpErrors, kind: Kind) {
     }
 }
 
-/// RFC 792: an IPv4 header, type, code and six bytes, then the header of the packet in question and
-/// at least 8 bytes behind that.
+/// RFC 792: an IPv4 header, type, code and six bytes, then the header of the quoted packet and at
+/// least 8 bytes behind it.
 fn heard_v4(message: &[u8]) -> Option<Heard> {
     const UNREACHABLE: u8 = 3;
     const PORT: u8 = 3;
@@ -134,8 +134,7 @@ fn heard_v4(message: &[u8]) -> Option<Heard> {
     Some(Heard { kind, from: address(12)?, to: address(16)?, port: port(udp)? })
 }
 
-/// RFC 4443: type, code and six bytes, then the packet in question; Linux takes its own header
-/// away.
+/// RFC 4443: type, code and six bytes, then the quoted packet; Linux strips its own header.
 fn heard_v6(icmp: &[u8]) -> Option<Heard> {
     const UNREACHABLE: u8 = 1;
     const PORT: u8 = 4;
@@ -193,7 +192,7 @@ mod tests {
         vec![0xc0, 1, high, low, 0, 8, 0, 0]
     }
 
-    /// What a router says of a packet from us to the neighbour.
+    /// A router's report about a packet from this node to the neighbour.
     fn error_v4(kind: u8, code: u8, options: usize) -> Vec<u8> {
         let mut message = ipv4(1, [192, 0, 2, 9], [10, 0, 2, 1], options);
         message.extend([kind, code, 0, 0, 0, 0, 5, 0]);
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn other_messages_and_cut_or_changed_ones_are_ignored_or_told_and_never_panic() {
-        // A ping, a redirect, an answer to a TCP packet.
+        // A ping, a redirect, a reply to a TCP packet.
         let mut of_tcp = error_v4(3, 3, 0);
         of_tcp[IPV4_BYTES + ICMP_BYTES + 9] = 6;
         for message in [error_v4(8, 0, 0), error_v4(5, 1, 0), of_tcp] {
@@ -281,7 +280,7 @@ mod tests {
         }
     }
 
-    /// A packet to a port of loopback that is closed.
+    /// A packet to a closed port of loopback.
     #[test]
     fn linux_answers_of_a_closed_port_are_heard() {
         for address in ["127.0.0.1", "::1"] {

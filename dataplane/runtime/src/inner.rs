@@ -1,8 +1,8 @@
-//! IP packets as tests put them into tunnels.
+//! IP packets that tests put into tunnels.
 
 use crate::checksum::{fold, sum};
 
-/// A TCP or UDP packet to be.
+/// A TCP or UDP packet to build.
 #[derive(Clone, Debug)]
 pub(crate) struct Inner {
     pub(crate) is_v4: bool,
@@ -46,7 +46,7 @@ impl Inner {
         Inner { is_tcp: false, ..Inner::tcp(flow, 0, payload) }
     }
 
-    /// Its bytes, all checksums right.
+    /// Its bytes, with all checksums valid.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut segment = self.transport_header();
         segment.extend_from_slice(&self.payload);

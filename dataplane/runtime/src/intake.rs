@@ -1,16 +1,16 @@
 //! A worker's reading side of one tunnel: packets one at a time, however many a read returned.
 //!
-//! A worker reads several queues in turns, one read each. Queues of one tunnel carry different
-//! flows (Linux chooses by a hash, and sends answers to the queue that the flow was written to), so
-//! the order within a flow holds.
+//! A worker reads several queues in turn, one read each. Queues of one tunnel carry different flows
+//! (Linux chooses by a hash, and sends replies to the queue that the flow was written to), so the
+//! order within a flow holds.
 
 use crate::segments::{READ_BYTES_MAX, Segments};
 use crate::tunnel::{self, Offload, Tunnel};
 
-/// What one worker has read from one tunnel and not handed out yet.
+/// Packets that one worker has read from one tunnel and not handed out yet.
 pub(crate) struct Intake {
     lanes: Vec<Lane>,
-    /// Whose turn it is.
+    /// The lane whose turn it is.
     turn: usize,
 }
 
@@ -21,19 +21,19 @@ struct Lane {
     segments: Segments,
 }
 
-/// How taking a packet ended.
+/// The result of taking a packet.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Taken<'a> {
     /// An IP packet, and the queue it was read from.
     Packet(usize, &'a [u8]),
-    /// Nothing waits.
+    /// No packet is waiting.
     Empty,
-    /// Linux refused, or handed over what contradicts itself.
+    /// Linux refused, or returned inconsistent data.
     Failed,
 }
 
 impl Intake {
-    /// Reads these queues.
+    /// An intake for these queues.
     pub(crate) fn new(queues: impl Iterator<Item = usize>) -> Intake {
         let lane = |queue| Lane {
             queue,
@@ -43,17 +43,17 @@ impl Intake {
         Intake { lanes: queues.map(lane).collect(), turn: 0 }
     }
 
-    /// The queues that are read.
+    /// Its queues.
     pub(crate) fn queues(&self) -> impl Iterator<Item = usize> {
         self.lanes.iter().map(|lane| lane.queue)
     }
 
-    /// Whether packets wait here that no poll of the tunnel would show.
+    /// Whether packets wait here that a poll of the tunnel would not show.
     pub(crate) fn is_pending(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.segments.is_empty())
     }
 
-    /// The next packet: what is left of the last read, or else, if it `reads`, of a new one.
+    /// The next packet: from the last read, or from a new one if it `reads`.
     #[inline]
     pub(crate) fn take(&mut self, tunnel: &Tunnel, reads: bool) -> Taken<'_> {
         for _ in 0..self.lanes.len() {
@@ -84,7 +84,7 @@ impl Intake {
         Taken::Empty
     }
 
-    /// Forgets what was read and not handed out. How many packets and bytes that was.
+    /// Discards packets read but not handed out. Returns their number and bytes.
     pub(crate) fn discard(&mut self) -> (u64, u64) {
         let (mut packets, mut bytes) = (0, 0);
         for Lane { segments, buffer, .. } in &mut self.lanes {
@@ -105,7 +105,7 @@ impl Intake {
 struct Failed;
 
 impl Lane {
-    /// Reads once. False when nothing waits.
+    /// Reads once. False if nothing is waiting.
     fn read(&mut self, tunnel: &Tunnel) -> Result<bool, Failed> {
         let len = match tunnel.read(self.queue, &mut self.buffer) {
             tunnel::Read::Bytes(len) => len,

@@ -1,15 +1,15 @@
-//! The thread of keys: handshakes with neighbours and with the other ends of flows; passes those of
-//! others on. It also talks with neighbours (`talk`).
+//! The key thread: handshakes with neighbours and with the other ends of flows; forwards those of
+//! other nodes. It also exchanges announcements with neighbours (`talk`).
 //!
 //! ```text
 //!  workers: messages ─► one queue ─► this thread: Gate, Association ─► keys for all workers
 //!                                                                  └─► letters ─► first worker
 //! ```
 //!
-//! Anyone can cause the questions, so their cost is bounded: the queue has a few places, the gate
-//! asks for cookies beyond a hundred messages a second, and messages between edges come over
-//! links whose packets are verified, and only so many a second are passed on. The first worker
-//! sends what this thread writes, so handshakes take the way of all packets.
+//! Anyone can trigger requests, so their cost is bounded: the queue is short, and the gate requires
+//! cookies beyond a hundred messages a second. Messages between edges arrive over links whose
+//! packets are verified, and their forwarding is rate-limited. The first worker sends this thread's
+//! messages, so handshakes take the path of all packets.
 
 use crate::keyring::{Keyring, LETTER_BYTES, Letter, Rings};
 use crate::memory::Memory;
@@ -45,40 +45,40 @@ use party::{Moment, Party};
 use places::home;
 use stamps::{Stamps, seconds};
 
-/// Letters from workers that wait.
+/// Letters from workers that wait in the queue.
 pub(crate) const MAIL: usize = 256;
 
-/// Of these, how many may be messages of hops, which anyone can send: the rest is for messages
-/// between edges, which come over hops with keys.
+/// Of these, the share for messages of hops, which anyone can send: the rest is for messages
+/// between edges, which arrive over hops with keys.
 pub(crate) const MAIL_OF_HOPS: usize = MAIL / 2;
 
-/// And of these announcements: they are the least that there is to miss.
+/// And of these, announcements: losing one costs the least.
 pub(crate) const MAIL_OF_TALK: usize = MAIL / 8;
 
-/// Letters that are read between two looks at the timers.
+/// Letters read between two checks of the timers.
 const BURST: usize = 64;
 
-/// How often workers' keys are looked at.
+/// Interval at which workers' keys are checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The same where there are no keys.
+/// The same without keys.
 const LOOK_ALONE: Duration = Duration::from_secs(1);
 
-/// Messages of others that are passed on in a second.
+/// Messages of other nodes forwarded per second.
 const PASSED_PER_SECOND: u64 = 2000;
 
-/// Copies of each message between neighbours: a path without keys carries nothing, and of links
-/// that lose a tenth one handshake in five would fail without, each of which costs a tenth of a
-/// second. With three it is one in five hundred. What came before is refused at little cost.
+/// Copies of each message between neighbours: a path without keys carries nothing. On links with 10
+/// % loss, one handshake in five would fail without copies, and each failure costs a tenth of a
+/// second. With three it is one in five hundred. Refusing a duplicate is cheap.
 const HOP_COPIES: usize = 3;
 
-/// Copies of each message between edges, which travel several hops: over two that lose a tenth one
-/// handshake in four hundred fails.
+/// Copies of each message between edges, which travel several hops: over two hops with 10 % loss,
+/// one handshake in four hundred fails.
 const EDGE_COPIES: usize = 4;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// How often it is reported what neighbours said.
+/// Interval of reports about neighbours' announcements.
 const REPORT_NANOS: u64 = SECOND / 20;
 
 /// The thread's state.
@@ -87,27 +87,27 @@ pub(crate) struct Keyer {
     keyring: Arc<Keyring>,
     clock: Clock,
     gate: Option<Gate>,
-    /// By `PeerId`; `None` where the configuration has no key of it.
+    /// By `PeerId`; `None` if the configuration has no key for it.
     hops: Vec<Option<Party<HopKeys>>>,
     edges: Vec<(u32, Party<EdgeKeys>)>,
     columns: Columns,
     groups: Groups,
-    /// What is not forgotten over a restart.
+    /// State that survives a restart.
     memory: Memory,
     stamps: Stamps,
-    /// Flows whose first session is young.
+    /// Flows with a young first session.
     fresh: Vec<u32>,
-    /// Messages of others that may still be passed on, and the second for which that is.
+    /// Messages of other nodes that may still be forwarded, and the second that this applies to.
     passes: (u64, u64),
     talk: Talk,
-    /// When it was last said what neighbours said.
+    /// When neighbours' announcements were last reported.
     told: Option<u64>,
-    /// By `PeerId`: link, address, whether there is a key of it.
+    /// By `PeerId`: link, address, whether there is a key for it.
     ways: Vec<(usize, IpAddr, bool)>,
     movers: Movers,
-    /// By `PeerId`: its name in the records, and where the configuration has it.
+    /// By `PeerId`: its name in the records, and its address in the configuration.
     homes: Vec<(String, SocketAddr)>,
-    /// Memory for sources, and for what packets announce.
+    /// Memory for sources and for announced packets.
     flow_memory_bytes: usize,
 }
 
@@ -173,7 +173,7 @@ impl Keyer {
             let came = mail.recv_timeout(self.pause());
             let worked = match came {
                 Ok(letter) => {
-                    // Under a flood, timers take their turn after so many.
+                    // Under a flood, timers take their turn after a burst.
                     let mut letters = std::iter::once(letter).chain(mail.try_iter()).take(BURST);
                     letters.try_for_each(|letter| self.receive(letter))
                 }
@@ -189,7 +189,7 @@ impl Keyer {
         }
     }
 
-    /// How long there is nothing to do unless a letter comes.
+    /// Time until something is due, unless a letter comes.
     fn pause(&self) -> Duration {
         let hops = self.hops.iter().flatten().map(|party| party.keys.wake());
         let ready = self.edges.iter().filter(|(flow, _)| self.is_on_the_way(*flow));
@@ -201,7 +201,7 @@ impl Keyer {
         Duration::from_nanos(wait).min(if is_alone { LOOK_ALONE } else { LOOK })
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     fn poll(&mut self) -> Result<(), getrandom::Error> {
         let (now, stamp) = (self.clock.now(), self.stamps.now());
         self.renew(now);
@@ -210,7 +210,7 @@ impl Keyer {
             self.poll_hop(hop, None)?;
         }
         for edge in 0..self.edges.len() {
-            // What finds no keys on the way out is lost, and waiting for an answer takes longer.
+            // A message without keys on its path is lost, and waiting for the reply takes longer.
             if !self.is_on_the_way(self.edges[edge].0) {
                 continue;
             }
@@ -228,8 +228,8 @@ impl Keyer {
         Ok(())
     }
 
-    /// Agrees on other keys with neighbours that workers distrust, and with the other ends of flows
-    /// that begin here where units are numbered anew.
+    /// Agrees on other keys with neighbours that workers distrust, and with the far ends of flows
+    /// that begin here after units were renumbered.
     fn renew(&mut self, now: u64) {
         while let Some(peer) = self.keyring.distrusted.pop() {
             let party = self.hops.get_mut(usize::from(peer.0)).and_then(Option::as_mut);
@@ -255,7 +255,7 @@ impl Keyer {
         })
     }
 
-    /// Keys of a flow that begins or ends here.
+    /// Keys for a flow that begins or ends here.
     fn edge_ring(&self, flow: u32) -> Option<&Ring<Arc<EdgeKeys>>> {
         match self.edges.binary_search_by_key(&flow, |(known, _)| *known) {
             Ok(edge) => Some(self.edges[edge].1.keys.ring()),
@@ -285,7 +285,7 @@ impl Keyer {
             self.listen(peer, &letter);
             return Ok(());
         }
-        // Without a trailer: the worker has taken it off.
+        // Without a trailer: the worker has removed it.
         let Ok(header) = parse_handshake(letter.packet()) else { return Ok(()) };
         if header.flags.has(Flags::EDGE) {
             return self.receive_edge(header.flow, peer, letter);
@@ -297,10 +297,10 @@ impl Keyer {
         let (now, entropy) = (self.clock.now(), Entropy::fresh()?);
         let message = &letter.packet()[HEADER_BYTES..];
         let mut out = [0; HANDSHAKE_BYTES_MAX];
-        // The worker has seen to it that the address is that of the neighbour.
+        // The worker has checked that the address is that of the neighbour.
         let address = peer.0.to_be_bytes();
         let is_one_way = party.keys.is_one_way();
-        // An opening costs a hash, so it needs no gate, and could not answer a cookie.
+        // An opening costs a hash, so it needs no gate, and its sender could not answer a cookie.
         let admission = match is_one_way && is_opening(message) {
             true => Ok(Admission::Pass),
             false => gate.admit(now, &entropy, &address, message, &mut out),
@@ -308,7 +308,7 @@ impl Keyer {
         let turn = match admission {
             Ok(Admission::Reply(_)) if is_one_way => Err(Refused::Unexpected),
             Ok(Admission::Reply(send)) => {
-                // An answer is no longer than what it answers.
+                // A reply is no longer than its request.
                 self.send_to_hop(hop, None, (&out[..send], 1));
                 return Ok(());
             }
@@ -319,7 +319,7 @@ impl Keyer {
         Ok(())
     }
 
-    /// Moves a neighbour that roams to where its newest packet came from.
+    /// Moves a roaming neighbour to the place of its newest packet.
     fn relocate(&mut self, peer: PeerId, place: Place) {
         let hop = usize::from(peer.0);
         let key =
@@ -360,7 +360,7 @@ impl Keyer {
         let packet = letter.packet_mut();
         let message = &mut packet[HEADER_BYTES..];
         if message.len() == ENVELOPE_BYTES {
-            // A hello, which no message is as long as: the peer has the keys.
+            // A hello, shorter than any message: the peer has the keys.
             let mut ring = party.keys.ring().clone();
             if let Err(reason) = open_edge(&mut ring, message, &flow.to_be_bytes()) {
                 party.refuse(reason);
@@ -373,7 +373,7 @@ impl Keyer {
         Ok(())
     }
 
-    /// Passes a message between edges on, in the direction in which it travels.
+    /// Forwards a message between edges in its direction of travel.
     fn pass(&mut self, flow: u32, from: PeerId, mut letter: Letter) {
         let second = self.clock.now() / SECOND;
         if self.passes.0 != second {
@@ -399,7 +399,8 @@ impl Keyer {
         }
     }
 
-    /// Sends what an association with a neighbour asks for: to `place`, or where the neighbour is.
+    /// Sends the message that an association with a neighbour requests: to `place`, or to the
+    /// neighbour's known place.
     fn follow_hop(
         &mut self,
         hop: usize,
@@ -441,7 +442,7 @@ impl Keyer {
         }
     }
 
-    /// Sends a message of handshakes with a neighbour, or a hello: to `place`, or where it is.
+    /// Sends a handshake message or a hello to a neighbour: to `place`, or to its known place.
     fn send_to_hop(&self, hop: usize, place: Option<Place>, (message, copies): (&[u8], usize)) {
         let Ok(id) = u16::try_from(hop) else { return };
         let mut packet = [0; LETTER_BYTES];
@@ -454,7 +455,7 @@ impl Keyer {
         copies.for_each(|letter| self.send(letter));
     }
 
-    /// Sends what an association with another edge asks for.
+    /// Sends the message that an association with another edge requests.
     fn follow_edge(&mut self, edge: usize, turn: Result<Turn, Refused>, message: &[u8]) {
         let (flow, party) = &mut self.edges[edge];
         let flow = *flow;
@@ -495,7 +496,7 @@ impl Keyer {
         }
     }
 
-    /// Has the first worker send it; what finds no room is sent again by the timers of sessions.
+    /// Passes it to the first worker; session timers retransmit letters that find no room.
     fn send(&self, letter: Letter) {
         if self.keyring.outgoing.push(letter).is_ok() {
             self.shared.waker(0).wake();
@@ -515,13 +516,13 @@ impl Keyer {
         let hop =
             |party: &Option<Party<HopKeys>>| party.as_ref().map(|party| party.keys.ring().clone());
         let edge = |flow: u32| {
-            // There is nothing to seal or tag with before relays have what they verify by.
+            // Nothing is sealed or tagged before relays can verify it.
             let ring = self.edge_ring(flow).filter(|_| !self.columns.holds_back(flow));
             (flow, ring.cloned().unwrap_or_default())
         };
         let flows = self.edges.iter().map(|(flow, _)| *flow).chain(self.groups.flows());
         let mut edges: Vec<_> = flows.map(edge).collect();
-        // Workers look keys up by the number of the flow.
+        // Workers look keys up by flow number.
         edges.sort_by_key(|(flow, _)| *flow);
         Rings {
             hops: self.hops.iter().map(hop).collect(),
@@ -533,7 +534,7 @@ impl Keyer {
     }
 }
 
-/// The neighbours on the way from one edge of a flow to the other.
+/// The neighbours on the path from one edge of a flow to the other.
 fn towards_edge(flow: &FlowParams) -> Vec<PeerId> {
     match flow.role {
         Role::Sink { .. } => flow.upstreams().collect(),

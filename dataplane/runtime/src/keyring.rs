@@ -1,5 +1,5 @@
-//! What the thread of keys and the workers share: keys, letters to send, and what `recodectl`
-//! shows of sessions.
+//! State shared by the key thread and the workers: keys, letters to send, and the sessions that
+//! `recodectl` shows.
 
 use crate::roaming::{Near, Place};
 use crate::slot::Slot;
@@ -13,41 +13,41 @@ use recoded_wire::header::HEADER_BYTES;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Letters that wait to be sent.
+/// Letters waiting to be sent.
 const OUTGOING: usize = 256;
 
-/// Neighbours whose keys are to be changed; one that finds no room is named again.
+/// Neighbours whose keys must change; one that finds no room is named again.
 const DISTRUSTED: usize = 64;
 
-/// Longest packet of a handshake, or announcement, without a trailer.
+/// Longest handshake packet or announcement, without a trailer.
 pub(crate) const LETTER_BYTES: usize = HEADER_BYTES + MESSAGE_BYTES_MAX;
 const _: () = assert!(LETTER_BYTES >= ANNOUNCEMENT_BYTES_MAX);
 
 /// Valid keys, by neighbour and by flow.
 #[derive(Clone, Default)]
 pub(crate) struct Rings {
-    /// By `PeerId`; `None` where the configuration has no key of it.
+    /// By `PeerId`; `None` if the configuration has no key for it.
     pub(crate) hops: Vec<Option<Ring<Arc<HopKeys>>>>,
-    /// Of sealed flows that begin or end here, by the number of the flow.
+    /// For sealed flows that begin or end here, by flow number.
     pub(crate) edges: Vec<(u32, Ring<Arc<EdgeKeys>>)>,
-    /// Of those that relays verify, by number: the keys that symbols are tagged with. Of others
-    /// they are those that are sent with.
+    /// For flows that relays verify, by flow number: the keys that tag symbols. For others these
+    /// are the sending keys.
     pub(crate) tagging: Vec<(u32, u8)>,
-    /// Of flows that this node relays, by number: what it verifies their symbols by.
+    /// For flows relayed here, by flow number: keys that verify their symbols.
     pub(crate) columns: Vec<(u32, Vec<Arc<TagKey>>)>,
-    /// Flows whose first session since this node started is so young that symbols of the session
-    /// before still come. None of the keys here verifies those, and no relay lied.
+    /// Flows whose first session since this node's start is so young that symbols of the previous
+    /// session still arrive. No key here verifies those, and no relay is at fault.
     pub(crate) fresh: Vec<u32>,
 }
 
 impl Rings {
-    /// Where the keys of a flow are.
+    /// Index of the keys of a flow.
     #[inline]
     pub(crate) fn edge(&self, flow: u32) -> Option<usize> {
         self.edges.binary_search_by_key(&flow, |(id, _)| *id).ok()
     }
 
-    /// The keys that symbols of a flow are tagged with.
+    /// The key that tags symbols of a flow.
     #[inline]
     pub(crate) fn tagging(&self, flow: u32) -> Option<u8> {
         let (_, ring) = &self.edges[self.edge(flow)?];
@@ -57,7 +57,7 @@ impl Rings {
         }
     }
 
-    /// What a relay verifies symbols of a flow by.
+    /// Keys that a relay verifies symbols of a flow by.
     #[inline]
     pub(crate) fn columns(&self, flow: u32) -> Option<&[Arc<TagKey>]> {
         let place = self.columns.binary_search_by_key(&flow, |(id, _)| *id).ok()?;
@@ -65,30 +65,30 @@ impl Rings {
     }
 }
 
-/// A packet of a handshake, or an announcement, received from or to be sent to a neighbour. One
-/// without a byte says where the neighbour is.
+/// A handshake packet or an announcement, received from a neighbour or for it. An empty one reports
+/// the neighbour's place.
 #[derive(Clone, Debug)]
 pub(crate) struct Letter {
-    /// `None`: who it is of is to be found out.
+    /// `None` if the sender is not identified yet.
     pub(crate) peer: Option<PeerId>,
-    /// Where it came from, or is to be sent, where that is not where the neighbour is known to be.
+    /// Source or destination, if it differs from the neighbour's known place.
     pub(crate) place: Option<Place>,
     len: usize,
     bytes: [u8; LETTER_BYTES],
 }
 
 impl Letter {
-    /// `None` when it is longer than any.
+    /// `None` if it exceeds the longest packet.
     pub(crate) fn new(peer: PeerId, packet: &[u8]) -> Option<Letter> {
         Letter::write(Some(peer), None, packet)
     }
 
-    /// Of an address that is no neighbour's, or an answer to it. `None` when it is longer than any.
+    /// A packet from an unknown address, or a reply to it. `None` if it exceeds the longest packet.
     pub(crate) fn from_elsewhere(place: Place, packet: &[u8]) -> Option<Letter> {
         Letter::write(None, Some(place), packet)
     }
 
-    /// The newest packet of a neighbour came from there.
+    /// The newest packet of a neighbour came from this place.
     pub(crate) fn moved(peer: PeerId, place: Place) -> Letter {
         Letter { peer: Some(peer), place: Some(place), len: 0, bytes: [0; LETTER_BYTES] }
     }
@@ -99,7 +99,7 @@ impl Letter {
         Some(Letter { peer, place, len: packet.len(), bytes })
     }
 
-    /// The same to another neighbour.
+    /// The same for another neighbour.
     pub(crate) fn to(&self, peer: PeerId) -> Letter {
         Letter { peer: Some(peer), place: None, ..self.clone() }
     }
@@ -116,29 +116,29 @@ impl Letter {
 /// A session with a neighbour or with the other end of a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SessionReport {
-    /// The public key of the other one, as WireGuard writes it.
+    /// The peer's public key, in WireGuard's format.
     pub key: String,
-    /// Nanoseconds since the keys in use were agreed on; `None` while there are none.
+    /// Nanoseconds since agreement on the active keys; `None` if there are none.
     pub age_nanos: Option<u64>,
-    /// Handshakes that were finished.
+    /// Completed handshakes.
     pub handshakes: u64,
-    /// Messages that were refused: by their MAC, their content, their age.
+    /// Refused messages: wrong MAC, invalid content, too old.
     pub refused: u64,
-    /// Why the last one was refused; empty when none was.
+    /// Reason of the last refusal; empty if there was none.
     pub refusal: String,
-    /// Whether keys come of a pre-shared key, without an answer.
+    /// Whether keys come from a pre-shared key, without a reply.
     pub one_way: bool,
 }
 
 /// Sessions of a node.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Sessions {
-    /// By `PeerId`; `None` where the configuration has no key of it.
+    /// By `PeerId`; `None` if the configuration has no key for it.
     pub hops: Vec<Option<SessionReport>>,
-    /// Of sealed flows that begin or end here.
+    /// For sealed flows that begin or end here.
     pub edges: Vec<(u32, SessionReport)>,
-    /// Of flows that this node relays and whose source grants it columns of tags: the source's key,
-    /// how old those are that it goes by, how often they changed.
+    /// For relayed flows whose source grants this node columns of tags: the source's key, the age
+    /// of the columns in use, the number of changes.
     pub columns: Vec<(u32, SessionReport)>,
 }
 
@@ -146,14 +146,14 @@ pub struct Sessions {
 pub(crate) struct Keyring {
     pub(crate) rings: Slot<Rings>,
     pub(crate) outgoing: ArrayQueue<Letter>,
-    /// Those that sent too many symbols with wrong tags.
+    /// Neighbours that sent too many symbols with wrong tags.
     pub(crate) distrusted: ArrayQueue<PeerId>,
-    /// Whether a worker numbers the units of its sources anew, so that those of edges are to be
-    /// other keys. Relaxed: it guards no other memory.
+    /// Whether a worker renumbers the units of its sources, so that the edge keys must change.
+    /// Relaxed: it guards no other memory.
     pub(crate) has_new_numbers: AtomicBool,
-    /// Where neighbours are.
+    /// The places of neighbours.
     pub(crate) near: Slot<Near>,
-    /// Sinks of flows that have several, by the number of the flow, where they change.
+    /// Sinks of flows with several, by flow number, if they change.
     pub(crate) sinks: Slot<Vec<(u32, Vec<PublicKey>)>>,
     sessions: Mutex<Sessions>,
     talked: Mutex<Vec<Talked>>,
@@ -182,7 +182,7 @@ impl Keyring {
         *self.sessions.lock().unwrap_or_else(PoisonError::into_inner) = sessions;
     }
 
-    /// What neighbours said, by `PeerId`; empty before the thread of keys first looked.
+    /// Announcements of neighbours, by `PeerId`; empty before the key thread first looked.
     pub(crate) fn talked(&self) -> Vec<Talked> {
         self.talked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -143,13 +143,13 @@ pub use netlink::Interface;
 pub use privileged::{
     Client, Inherited, KillSwitch, Left, Privileged, TunnelAddresses, TunnelQueues,
 };
-/// What one of so many workers allocates for the packets of one tunnel that wait.
+/// Bytes that each worker allocates for the waiting packets of one tunnel.
 pub use queue::memory_bytes as tunnel_queue_bytes;
-/// The offload queue, for the code that opens accelerators and sets the mode.
+/// The offload queue, for code that opens accelerators and sets the mode.
 pub use recoded_offload as offload;
-/// Keys, for the code that reads them.
+/// Keys, for code that reads them.
 pub use recoded_secure as secure;
-/// What the control side needs of `xsk`, which it must not depend on.
+/// The parts of `xsk` that the control side needs; it must not depend on that crate.
 pub use recoded_xsk::{FrameGauge, FrameSize, ModePreference, SocketStatistics};
 pub use report::RuntimeReport;
 pub use reserve::Reserve;

@@ -1,11 +1,10 @@
-//! Watches the interfaces of the links and our addresses on them: logs when one disappears, comes
-//! back, is set down or gets another MTU, address or number of queues, has the sockets opened again
-//! when one is back, receives on other queues or was suspended with the box, and has packets leave
-//! from the address that it has now.
+//! Watches the interfaces of the links and this node's addresses on them. Logs when one disappears,
+//! returns, is set down or gets another MTU, address or number of queues. Reopens the sockets when
+//! an interface is back, receives on other queues or was suspended with the box. Makes packets
+//! leave from the current address.
 //!
-//! A thread of its own. Events from Linux tell it that something changed; it then queries all
-//! interfaces. It also does so once a second, since events can be lost, and then reads what ICMP
-//! says.
+//! Runs as a thread of its own. Linux events report that something changed; it then queries all
+//! interfaces. It also does so once a second, since events can be lost, and then reads ICMP errors.
 
 use crate::choice;
 use crate::error::StartError;
@@ -57,7 +56,7 @@ pub(crate) fn run(node: &Node, sources: &mut Sources, stop: &mut oneshot::Receiv
     }
 }
 
-/// The interface of that name, if there is one.
+/// The interface with that name, if there is one.
 fn find(netlink: &Netlink, name: &str) -> Result<Option<Interface>, StartError> {
     match netlink.interface(name) {
         Ok(interface) => Ok(Some(interface)),
@@ -71,16 +70,16 @@ fn find(netlink: &Netlink, name: &str) -> Result<Option<Interface>, StartError> 
 struct Watch {
     /// Whether the box was suspended since the last query.
     was_suspended: bool,
-    /// When to try again to open sockets, and how long to wait after that.
+    /// When to retry opening sockets, and the delay after that.
     retry: Option<(Instant, Duration)>,
-    /// Packets too large that were counted, and when that was last logged.
+    /// Oversized packets counted, and when that was last logged.
     oversize: u64,
     said: Option<Instant>,
-    /// Offloads whose end was logged.
+    /// Disabled offloads that were logged.
     unused: [&'static str; 2],
 }
 
-/// What happened to an interface.
+/// A change of an interface.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Change {
     Gone,
@@ -88,14 +87,14 @@ enum Change {
     Up,
     Down,
     Mtu(usize),
-    /// It has another number of queues.
+    /// The number of queues changed.
     Queues(Queues),
 }
 
 /// The result of a query.
 struct Found {
     interface: Option<Interface>,
-    /// Where they matter and are known.
+    /// Queues, if they matter and are known.
     queues: Option<Queues>,
 }
 
@@ -106,7 +105,7 @@ fn changes(state: &LinkState, found: &Found) -> Vec<Change> {
     let Some(found) = &found.interface else {
         return if is_gone { Vec::new() } else { vec![Change::Gone] };
     };
-    // A modem may go over to packets without an Ethernet header while its interface stays.
+    // A modem may switch to packets without an Ethernet header while its interface stays.
     let is_unfit = matches!(state.mode, LinkMode::Xdp(_)) && found.mac.is_none();
     let is_other = found.index != state.interface.index || is_unfit;
     let mut changes = Vec::new();
@@ -182,7 +181,7 @@ impl Watch {
         }
     }
 
-    /// Compares our address on an interface with the one known.
+    /// Compares this node's address on an interface with the known one.
     fn follow(&mut self, node: &Node, netlink: &Netlink, link: usize, found: &Interface) {
         let name = &node.topology.links[link].name;
         let before = node.links()[link].local;
@@ -214,7 +213,7 @@ impl Watch {
         note_waits(node, link, String::new());
     }
 
-    /// Opens the sockets of an interface that is back, now or, if that has just failed, later.
+    /// Opens the sockets of an interface that is back: now, or later after a recent failure.
     fn reopen(
         &mut self,
         node: &Node,
@@ -233,7 +232,7 @@ impl Watch {
             note(node, link, None);
         }
         let name = &node.topology.links[link].name;
-        // An address that comes is an event: it is not waited for by trying.
+        // A new address raises an event, so there is no retry.
         if let Err(error @ StartError::NoOwnAddress { .. }) = node.own(link, netlink, found) {
             return self.wait(node, link, &error);
         }
@@ -271,7 +270,7 @@ impl Watch {
         }
     }
 
-    /// Notes what a link waits for, and logs it where that is new.
+    /// Records what a link waits for, and logs a change.
     fn wait(&self, node: &Node, link: usize, error: &StartError) {
         let config = &node.topology.links[link];
         let waits = waits(config, error);
@@ -300,7 +299,7 @@ impl Watch {
         );
     }
 
-    /// Logs that an offload of UDP sockets is left unused, once.
+    /// Logs once that an offload of UDP sockets is unused.
     fn tell_unused(&mut self, node: &Node, link: usize) {
         let unused = node.shared.unused_offloads[link].reasons();
         if unused == self.unused {
@@ -322,8 +321,8 @@ impl Watch {
     }
 }
 
-/// Notes the query's result, and publishes it to the workers. An interface other than the one our
-/// sockets are on counts as gone: only [`Node::reopen`] changes that.
+/// Records the query's result and publishes it to the workers. An interface other than the one with
+/// this link's sockets counts as gone: only [`Node::reopen`] changes that.
 fn note(node: &Node, link: usize, found: Option<Interface>) {
     let mut links = node.links();
     let state = &mut links[link];
@@ -338,19 +337,19 @@ fn note(node: &Node, link: usize, found: Option<Interface>) {
     node.publish_links(&links);
 }
 
-/// Notes what a link waits for; nothing, where that is empty.
+/// Records what a link waits for; empty for nothing.
 fn note_waits(node: &Node, link: usize, waits: String) {
     node.links()[link].waits = waits;
 }
 
-/// Notes our address on a link, and publishes it.
+/// Records this node's address on a link, and publishes it.
 fn note_local(node: &Node, link: usize, local: Option<IpAddr>) {
     let mut links = node.links();
     links[link].local = local;
     node.publish_links(&links);
 }
 
-/// Logs the effect of another MTU on the flows.
+/// Logs the effect of a changed MTU on the flows.
 fn say_mtu(node: &Node, link: usize, before: usize, found: Option<&Interface>) {
     let Some(found) = found else { return };
     let config = &node.topology.links[link];
@@ -368,7 +367,7 @@ fn say_mtu(node: &Node, link: usize, before: usize, found: Option<&Interface>) {
     if consequence.is_empty() { tracing::info!("{text}") } else { tracing::warn!("{text}") }
 }
 
-/// Logs what was heard of a neighbour, for each link at an interval.
+/// Logs ICMP errors about a neighbour, at an interval for each link.
 fn say_icmp(
     node: &Node,
     said: &mut Option<Instant>,

@@ -1,12 +1,12 @@
-//! What paths without a way back must not forget over a restart of this node: of each way the
-//! newest epoch, so that what was recorded before is not taken again.
+//! Replay protection that survives a restart, for paths without a return path: the newest epoch of
+//! each way, so that recorded packets are not accepted again.
 //!
 //! ```text
 //!  thread of keys -> Memory -> Ways, in this process (alone) or in the supervisor -> a file
 //! ```
 //!
-//! No secrets. A stamp never goes back. What cannot be written is not kept, and its
-//! epoch not believed; so a file that is broken is left alone until an operator removes it.
+//! Holds no secrets. A stamp never decreases. An epoch that cannot be written is neither kept nor
+//! trusted; so a broken file is left alone until an operator removes it.
 
 use crate::privileged::Client;
 use recoded_secure::{Remembered, Way};
@@ -23,11 +23,10 @@ mod sessions;
 
 pub(crate) use sessions::SessionRecords;
 
-/// Ways that are known at most: neighbours and flows of a node that changes its keys every month
-/// for years.
+/// Most known ways: neighbours and flows of a node that changes its keys every month for years.
 const WAYS_MAX: usize = 1024;
 
-/// Longest file: each way has less than 200 bytes.
+/// Longest file: each way takes less than 200 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Number of a way, see [`Way::id`].
@@ -45,14 +44,14 @@ pub(crate) struct Newest {
 pub struct Ways {
     file: Option<PathBuf>,
     known: BTreeMap<u128, Newest>,
-    /// Why nothing can be kept.
+    /// The reason why nothing can be kept.
     trouble: Option<String>,
-    /// Beside them, in a file of their own.
+    /// Records of sessions, in a file of their own.
     pub(crate) sessions: SessionRecords,
 }
 
 impl Ways {
-    /// What `file` has; without one, what is kept goes with this process.
+    /// Reads `file`; without one, records end with this process.
     pub fn open(file: Option<PathBuf>) -> Ways {
         let beside = file.as_ref().map(|file| file.with_file_name("sessions.json"));
         let sessions = SessionRecords::open(beside);
@@ -77,7 +76,7 @@ impl Ways {
         self.known.get(&u128::from_be_bytes(way)).copied()
     }
 
-    /// Whether it is kept, or why not.
+    /// Keeps an epoch, or returns why not.
     pub(crate) fn keep(&mut self, way: WayId, newest: Newest) -> Result<(), String> {
         if let Some(trouble) = &self.trouble {
             return Err(trouble.clone());
@@ -102,7 +101,7 @@ impl Ways {
         written.map_err(|error| format!("{} cannot be written ({error})", path.display()))
     }
 
-    /// The file is the old one or the new one, never half of it.
+    /// Replaces the file atomically: it is the old one or the new one.
     fn write(&self) -> io::Result<()> {
         let Some(path) = &self.file else { return Ok(()) };
         if let Some(folder) = path.parent() {
@@ -127,7 +126,7 @@ fn read(path: &PathBuf) -> io::Result<Vec<(u128, Newest)>> {
     }
 }
 
-/// The same as the thread of keys sees it.
+/// The same as seen by the key thread.
 #[derive(Debug)]
 pub(crate) enum Memory {
     /// In this process.
@@ -137,7 +136,7 @@ pub(crate) enum Memory {
 }
 
 impl Memory {
-    /// What was kept of a way.
+    /// The kept record of a way.
     pub(crate) fn recall(&self, way: &Way) -> Option<Remembered> {
         let newest = match self {
             Memory::Own(ways) => ways.recall(way.id()),
@@ -174,7 +173,7 @@ impl Memory {
         }
     }
 
-    /// The address at which a neighbour was last.
+    /// The last address of a neighbour.
     pub(crate) fn place(&self, name: &str) -> Option<SocketAddr> {
         match self {
             Memory::Own(ways) => ways.sessions.place(name),
@@ -195,7 +194,7 @@ impl Memory {
         }
     }
 
-    /// Keeps the newest epoch of a way. Whether it could.
+    /// Keeps the newest epoch of a way. Returns whether it could.
     pub(crate) fn keep(&mut self, way: &Way, newest: Remembered) -> bool {
         let newest = Newest { salt: newest.salt, stamp: newest.stamp };
         let kept = match self {

@@ -1,9 +1,8 @@
-//! Merges delivered packets that follow each other closely, so that a tunnel takes them in few
-//! writes.
+//! Merges consecutive delivered packets, so that a tunnel takes them in few writes.
 //!
-//! Consecutive packets of one TCP or UDP flow that differ only in what Linux can compute again
+//! Consecutive packets of one TCP or UDP flow that differ only in fields Linux can recompute
 //! (lengths, sequence numbers, checksums) become one large packet behind a virtio header, which
-//! Linux treats like one that a NIC merged (GRO). What cannot be merged is written as it is.
+//! Linux treats like one that a NIC merged (GRO). Other packets are written unchanged.
 //!
 //! ```text
 //!  push: | IP TCP seq 0 | a |   | IP TCP seq 1 | b |   | IP TCP seq 2 | c |
@@ -36,8 +35,8 @@ use tun_rs::{
     VIRTIO_NET_HDR_LEN, VirtioNetHdr,
 };
 
-/// Takes what is to be written: a virtio header, an IP packet, and how many packets and bytes of
-/// packets went into it.
+/// Receives the packets to write: a virtio header, an IP packet, and the number of packets and
+/// bytes merged into it.
 pub(crate) trait Write {
     /// Writes one packet, merged or not.
     fn write(&mut self, virtio: &[u8], packet: &[u8], packets: u64, bytes: u64);
@@ -46,30 +45,30 @@ pub(crate) trait Write {
 /// Runs of one tunnel that are being merged.
 pub(crate) struct Merger {
     runs: Vec<Run>,
-    /// Runs in use, oldest first, and those that are free; indices of `runs`.
+    /// Runs in use, oldest first, and free ones; indices of `runs`.
     open: Vec<usize>,
     free: Vec<usize>,
     merges_udp: bool,
 }
 
-/// A packet, or several that became one.
+/// A packet, or several merged into one.
 struct Run {
     bytes: Box<[u8; PACKET_BYTES_MAX]>,
     len: usize,
     shape: Shape,
-    /// Payload of every packet but the last.
+    /// Payload of every packet except the last.
     segment_bytes: usize,
     packets: u64,
     /// Bytes of the packets before they were merged.
     packet_bytes: u64,
     /// Sequence number that continues the run.
     next_sequence: u32,
-    /// Nothing can follow: a short packet or one with PSH has ended it.
+    /// The run is complete: a short packet or one with PSH ended it.
     is_closed: bool,
 }
 
 impl Merger {
-    /// Room for all runs. `merges_udp` says whether Linux takes UDP packets merged.
+    /// Allocates all runs. `merges_udp` says whether Linux accepts merged UDP packets.
     pub(crate) fn new(merges_udp: bool) -> Merger {
         Merger {
             runs: (0..RUNS).map(|_| Run::new()).collect(),
@@ -79,12 +78,11 @@ impl Merger {
         }
     }
 
-    /// Takes a packet; writes it if it is not kept, after the packets that must precede it.
+    /// Accepts a packet; writes it if it is not kept, after the packets that must precede it.
     #[inline]
     pub(crate) fn push(&mut self, packet: &[u8], out: &mut impl Write) {
         let Some(shape) = Shape::of(packet, self.merges_udp) else {
-            // Not known which flow it belongs to (fragments, tunnels in tunnels): nothing
-            // overtakes.
+            // Unknown flow (fragments, tunnels in tunnels): it must not overtake others.
             self.flush(out);
             write_single(packet, out);
             return;
@@ -110,8 +108,8 @@ impl Merger {
         }
     }
 
-    /// Writes the runs that need not wait: those that nothing can follow, and packets that came
-    /// alone. Whether others are left.
+    /// Writes the runs that need not wait: complete ones, and single packets. Returns whether
+    /// others remain.
     #[inline]
     pub(crate) fn settle(&mut self, out: &mut impl Write) -> bool {
         let mut place = 0;
@@ -126,7 +124,7 @@ impl Merger {
         !self.open.is_empty()
     }
 
-    /// Writes everything that is left, oldest first.
+    /// Writes all remaining runs, oldest first.
     #[inline]
     pub(crate) fn flush(&mut self, out: &mut impl Write) {
         while !self.open.is_empty() {
@@ -177,14 +175,14 @@ impl Run {
     /// Whether a packet has the run's addresses and ports.
     fn is_of_flow(&self, packet: &[u8], shape: &Shape) -> bool {
         let (ours, at) = (self.packet(), shape.transport);
-        // Equal places of the transport header mean the same IP version.
+        // Equal offsets of the transport header imply the same IP version.
         self.shape.protocol == shape.protocol
             && self.shape.transport == at
             && ours[at..at + 4] == packet[at..at + 4]
             && ours[shape.addresses()] == packet[shape.addresses()]
     }
 
-    /// Continues the run with a packet of its flow; false when it does not fit.
+    /// Appends a packet of the same flow; false if it does not fit.
     fn append(&mut self, packet: &[u8], shape: &Shape) -> bool {
         let payload = &packet[shape.payload..];
         if self.is_closed
@@ -213,13 +211,13 @@ impl Run {
         true
     }
 
-    /// Whether everything that Linux will repeat in each packet is equal. Addresses and ports are.
+    /// Whether all fields that Linux repeats in each packet are equal. Addresses and ports are.
     fn headers_agree(&self, packet: &[u8], shape: &Shape) -> bool {
         let (ours, at) = (self.packet(), shape.transport);
         let equal = |range: std::ops::Range<usize>| ours[range.clone()] == packet[range];
         let network = if shape.is_v4() {
             // Version and class of service; flags, time to live. Without "do not fragment" the
-            // identifications must be those that splitting will give.
+            // identifications must be those that splitting assigns.
             equal(0..2)
                 && equal(6..9)
                 && (packet[6] & IPV4_DONT_FRAGMENT != 0
@@ -281,7 +279,7 @@ impl Run {
             csum_offset: offset as u16,
         };
         let mut virtio = [0; VIRTIO_NET_HDR_LEN];
-        // Fails only where the buffer is too short.
+        // Fails only if the buffer is too short.
         let _ = header.encode(&mut virtio);
         out.write(&virtio, packet, packets, bytes);
     }
@@ -291,8 +289,8 @@ fn write_single(packet: &[u8], out: &mut impl Write) {
     out.write(&[0; VIRTIO_NET_HDR_LEN], packet, 1, packet.len() as u64);
 }
 
-/// Flows that are merged side by side. More cost memory (64 KiB each, per tunnel and worker) and a
-/// longer search per packet; with fewer, alternating flows end each other's runs.
+/// Flows merged concurrently. More cost memory (64 KiB each, per tunnel and worker) and a longer
+/// search per packet; with fewer, alternating flows end each other's runs.
 const RUNS: usize = 16;
 /// Linux's own bound for UDP (`UDP_GRO_CNT_MAX`).
 const UDP_PACKETS_MAX: u64 = 64;
@@ -304,7 +302,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// What was written: virtio header and packet, packets and bytes in it.
+    /// Written packets: virtio header and packet, and the packets and bytes in it.
     #[derive(Default)]
     struct Written(Vec<(Vec<u8>, u64, u64)>);
 
@@ -315,7 +313,7 @@ mod tests {
     }
 
     impl Written {
-        /// The packets that Linux makes of it.
+        /// The packets that Linux splits it into.
         fn split(&self) -> Vec<Vec<u8>> {
             let mut split = Vec::new();
             for (bytes, packets, packet_bytes) in &self.0 {
@@ -344,7 +342,7 @@ mod tests {
         written
     }
 
-    /// How many packets went into each write.
+    /// Packets merged into each write.
     fn counts(packets: &[Inner]) -> Vec<u64> {
         let bytes: Vec<_> = packets.iter().map(Inner::bytes).collect();
         let written = merged(&bytes, true);
@@ -352,9 +350,9 @@ mod tests {
         written.0.iter().map(|(_, packets, _)| *packets).collect()
     }
 
-    /// Addresses and ports, and the packet without what splitting may set again: the identification
-    /// of a packet that may not be fragmented, which means nothing (RFC 6864), and the checksum of
-    /// the header that it is part of.
+    /// Groups packets by addresses and ports, without the fields that splitting may reset: the
+    /// identification of a packet that may not be fragmented, which has no meaning (RFC 6864), and
+    /// the checksum of the header that it is part of.
     fn by_flow(packets: &[Vec<u8>]) -> HashMap<Vec<u8>, Vec<Vec<u8>>> {
         let mut flows: HashMap<_, Vec<_>> = HashMap::new();
         for packet in packets {
@@ -372,7 +370,7 @@ mod tests {
         flows
     }
 
-    /// Bursts of a few flows: mostly in order, with everything that ends a run now and then.
+    /// Bursts of a few flows: mostly in order, with an occasional packet that ends a run.
     fn burst() -> impl Strategy<Value = Vec<Inner>> {
         let step = (
             (0u8..20, any::<bool>(), any::<bool>(), 0u8..12),
@@ -421,7 +419,7 @@ mod tests {
             packets in proptest::collection::vec(
                 proptest::collection::vec(any::<u8>(), 1..100), 1..20),
         ) {
-            // Nothing here has a right checksum, but for chance in 2^32.
+            // No checksum here is valid, except by a chance of 2^-32.
             let written = merged(&packets, true);
             let mut expected = packets.clone();
             let mut bytes: Vec<_> =

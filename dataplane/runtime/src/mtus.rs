@@ -1,6 +1,6 @@
-//! Gives tunnels the MTU of the path behind them: what streams found out, bounded by what is
-//! configured and what IP needs. Linux does the rest: it tells senders that a packet is too large,
-//! on this host and behind it, and TCP sends shorter segments from the next one on.
+//! Sets the MTU of each tunnel to that of the path behind it, as discovered by streams and bounded
+//! by the configuration and by IP's minimum. Linux does the rest: it reports "packet too large" to
+//! senders on this host and behind it, and TCP sends shorter segments from then on.
 
 use crate::netlink::Netlink;
 use crate::node::Node;
@@ -8,8 +8,8 @@ use crate::sent_stream::Flow;
 use crate::topology::{TunnelConfig, tunnel_mtu_min};
 use std::collections::BTreeSet;
 
-/// The MTU of a tunnel whose path carries packets of so many bytes: never more than is configured,
-/// nor less than IP needs.
+/// The MTU of a tunnel whose path carries packets of this size: at most the configured one, at
+/// least IP's minimum.
 fn mtu(config: &TunnelConfig, packet_bytes: Option<usize>) -> u16 {
     let least = tunnel_mtu_min(&config.addresses).min(config.mtu);
     let carried = packet_bytes.and_then(|bytes| u16::try_from(bytes).ok());
@@ -19,13 +19,13 @@ fn mtu(config: &TunnelConfig, packet_bytes: Option<usize>) -> u16 {
 /// The MTUs of the tunnels.
 #[derive(Default)]
 pub(crate) struct Mtus {
-    /// Tunnels whose MTU Linux did not change, which was logged.
+    /// Tunnels whose MTU Linux refused to change, as logged.
     refused: BTreeSet<usize>,
 }
 
 impl Mtus {
-    /// Gives every tunnel the MTU that it should have. One that was created again has the
-    /// configured one, and one that somebody changed by hand keeps it until the path changes.
+    /// Sets every tunnel's MTU. A recreated tunnel has the configured one; an MTU changed by hand
+    /// stays until the path changes.
     pub(crate) fn follow(&mut self, node: &Node, netlink: &Netlink, flows: &[Flow]) {
         for (index, tunnel) in node.shared.tunnels.get().iter().enumerate() {
             let limits = flows.iter().filter(|flow| flow.reads(index));

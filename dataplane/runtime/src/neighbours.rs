@@ -1,14 +1,14 @@
-//! Who answers for each next hop: keeps the Ethernet addresses of all hops up to date.
+//! Resolves next hops: keeps their Ethernet addresses up to date.
 //!
-//! A thread of its own reads Linux's neighbour table and publishes the headers of every hop that is
-//! resolved. AF_XDP packets bypass Linux's sending path, so nothing else would make it resolve a
-//! neighbour or notice that one moved: entries that are missing, failed or stale are asked for.
-//! Those of a hop that does not answer are forgotten and asked for again, however sure Linux is of
-//! them: one forged ARP reply makes it sure for half a minute. Until the answer comes, and for a
-//! second at most, packets go where they went.
+//! A separate thread reads Linux's neighbour table and publishes the headers of every resolved hop.
+//! AF_XDP packets bypass Linux's transmit path, so nothing else makes Linux resolve a neighbour or
+//! notice that one moved: missing, failed and stale entries are requested. Entries of a hop that
+//! does not respond are deleted and requested again, even if Linux considers them reachable: one
+//! forged ARP reply makes it do so for half a minute. Until the reply arrives, for a second at
+//! most, packets use the previous address.
 //!
-//! Not done here: choosing another hop when one is gone. Packets to an unresolved hop are dropped
-//! and counted by the worker.
+//! Does not choose another hop when one is gone. The worker drops and counts packets to an
+//! unresolved hop.
 
 use crate::encap::{Encap, Mac, NextHops};
 use crate::netlink::{Neighbour, Netlink};
@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct HopRoute {
     pub(crate) interface: u32,
-    /// Of zeros for UDP sockets, which write no Ethernet header.
+    /// Zeros for UDP sockets, which write no Ethernet header.
     pub(crate) source_mac: Mac,
-    /// Whether Linux finds it for each packet, as it does for UDP sockets.
+    /// Whether Linux resolves it for each packet, as it does for UDP sockets.
     pub(crate) by_linux: bool,
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,
@@ -39,7 +39,7 @@ pub(crate) struct HopRoute {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Lookup {
     mac: Option<Mac>,
-    /// Whether Linux must be asked to resolve or verify it.
+    /// Whether Linux must resolve or verify it.
     ask: bool,
 }
 
@@ -82,13 +82,12 @@ pub(crate) fn run(task: &NeighbourTask, shared: &Shared, stop: &Receiver<()>) {
 /// Interface and address of an entry of the neighbour table.
 type Place = (u32, IpAddr);
 
-/// Entries that were forgotten because a hop did not answer, and when. Several hops may be behind
-/// one.
+/// Entries deleted because a hop did not respond, and when. Several hops may share one.
 #[derive(Default)]
 struct Asked(BTreeMap<Place, Instant>);
 
 impl Asked {
-    /// Whether Linux may be asked for an entry again, which it then is.
+    /// Whether an entry may be requested again; if so, the caller requests it.
     fn may_ask(&mut self, place: Place, now: Instant) -> bool {
         self.0.retain(|_, at| now.duration_since(*at) < ASK_AGAIN);
         let is_due = !self.0.contains_key(&place);
@@ -96,12 +95,12 @@ impl Asked {
         is_due
     }
 
-    /// Whether all answers came, or are waited for no longer.
+    /// Whether all replies arrived or timed out.
     fn is_over(&self, now: Instant) -> bool {
         self.0.values().all(|at| now.duration_since(*at) >= ASK_AGAIN)
     }
 
-    /// What was found, or what is known of hops as long as answers have yet to come.
+    /// The entries found, or the known ones while replies are outstanding.
     fn keep(&self, mut found: NextHops, known: &NextHops, now: Instant) -> NextHops {
         if !self.is_over(now) {
             for (found, known) in found.iter_mut().zip(known) {
@@ -112,13 +111,13 @@ impl Asked {
     }
 }
 
-/// Where Linux looks a hop up.
+/// The key of a hop's entry in the neighbour table.
 fn place(netlink: &Netlink, hop: &HopRoute) -> Place {
     let gateway = netlink.gateway(hop.interface, hop.destination);
     (hop.interface, gateway.unwrap_or(hop.destination))
 }
 
-/// Has Linux forget an entry, unless an operator wrote it, and ask for it.
+/// Deletes an entry, unless an operator wrote it, and requests it.
 fn forget(netlink: &Netlink, (interface, address): Place) {
     let Ok(table) = netlink.neighbours() else { return };
     let is_it = |it: &&Neighbour| it.interface == interface && it.address == address;
@@ -130,7 +129,7 @@ fn forget(netlink: &Netlink, (interface, address): Place) {
     }
 }
 
-/// Whether it is an address that Linux learned, and may have learned wrongly.
+/// Whether Linux learned the address, perhaps from a forged reply.
 fn is_learned(state: NeighbourState) -> bool {
     matches!(
         state,
@@ -141,13 +140,13 @@ fn is_learned(state: NeighbourState) -> bool {
     )
 }
 
-/// One look at the neighbour table. Also called before the workers start, so that hops which Linux
-/// knows already work from the first packet on.
+/// Reads the neighbour table once. Also called before the workers start, so that hops already known
+/// to Linux work from the first packet on.
 pub(crate) fn refresh(
     netlink: &Netlink,
     hops: &[Option<HopRoute>],
 ) -> Result<NextHops, rtnetlink::Error> {
-    // Without a hop that needs it, the table is not asked for.
+    // The table is read only if a hop needs it.
     let is_needed = hops.iter().flatten().any(|hop| !hop.by_linux);
     let table = if is_needed { netlink.neighbours()? } else { Vec::new() };
     let next = hops
@@ -156,7 +155,7 @@ pub(crate) fn refresh(
             let hop = hop.as_ref()?;
             if hop.by_linux {
                 let HopRoute { source_mac, source, destination, port, .. } = *hop;
-                // These addresses are not used: the headers only count.
+                // These addresses are not used: only the length of the headers matters.
                 return Encap::new(source_mac, source_mac, source, destination, port);
             }
             let neighbour =
@@ -180,28 +179,28 @@ fn look_up(table: &[Neighbour], interface: u32, address: IpAddr) -> Lookup {
         return Lookup { mac: None, ask: true };
     };
     match entry.state {
-        // A permanent entry must not be asked for: see `Netlink::resolve`.
+        // A permanent entry must not be requested: see `Netlink::resolve`.
         NeighbourState::Permanent | NeighbourState::Noarp => Lookup { mac: entry.mac, ask: false },
         NeighbourState::Reachable | NeighbourState::Delay | NeighbourState::Probe => {
             Lookup { mac: entry.mac, ask: false }
         }
-        // Usable, and it stays so while Linux verifies it.
+        // Usable, and it stays usable while Linux verifies it.
         NeighbourState::Stale => Lookup { mac: entry.mac, ask: true },
         NeighbourState::Incomplete => Lookup { mac: None, ask: false },
         _ => Lookup { mac: None, ask: true },
     }
 }
 
-/// A neighbour that moves is noticed within this and the time Linux takes to verify it.
+/// A neighbour's move is noticed within this plus Linux's verification time.
 const REFRESH: Duration = Duration::from_secs(1);
-/// While a hop is missing nothing flows, and a look costs some tens of microseconds. Hops that do
-/// not answer are asked for as soon.
+/// While a hop is missing nothing flows, and a read costs some tens of microseconds. Hops that do
+/// not respond are requested as quickly.
 const LOOK: Duration = Duration::from_millis(100);
-/// Time between two questions for a hop that does not answer: Linux itself waits a second for each
-/// answer, and believes no second one within one (`locktime`).
+/// Interval between two requests for a hop that does not respond: Linux itself waits a second for
+/// each reply, and accepts no second one within one (`locktime`).
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What the thread needs; bundled, since everything in it is opened before the thread exists.
+/// The thread's inputs, bundled since all are opened before the thread exists.
 pub(crate) struct NeighbourTask {
     pub(crate) netlink: Netlink,
     /// By `PeerId`; `None` while the interface is gone.

@@ -1,4 +1,4 @@
-//! Questions to Linux over rtnetlink: interfaces, routes, the neighbour table.
+//! Queries Linux over rtnetlink: interfaces, routes, the neighbour table.
 //!
 //! Blocking calls over a private single-threaded executor, for start and for the control thread;
 //! never called by a worker. The socket belongs to the network namespace of the thread that opened
@@ -36,18 +36,18 @@ use tokio::sync::oneshot;
 pub struct Interface {
     /// Linux's index of it.
     pub index: u32,
-    /// Its Ethernet address; `None` where its packets have no Ethernet header (PPP, raw-IP modems,
+    /// Its Ethernet address; `None` if its packets have no Ethernet header (PPP, raw-IP modems,
     /// VPNs).
     pub mac: Option<Mac>,
     /// Largest IP packet in bytes.
     pub mtu: usize,
     /// Id of the XDP program attached to it, if any.
     pub program: Option<u32>,
-    /// How that is attached; `None` where there is none, or by the card.
+    /// How that is attached; `None` if there is none, or it is offloaded to the card.
     pub mode: Option<XdpMode>,
     /// Whether it is set up (`ip link set ... up`).
     pub is_up: bool,
-    /// What it is (veth, bridge) where it is Linux's own; `None` for hardware.
+    /// Kind of a virtual interface (veth, bridge); `None` for hardware.
     pub kind: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Netlink {
     executor: tokio::runtime::Runtime,
     handle: Handle,
     ethtool: Ethtool,
-    /// Who changes things, if not this process.
+    /// The process that makes changes, if not this one.
     privileged: Option<Arc<Client>>,
 }
 
@@ -109,12 +109,12 @@ impl Netlink {
         Ok(Netlink { executor, handle, ethtool, privileged: None })
     }
 
-    /// A socket for questions; changes are left to `privileged`, if there is one.
+    /// A socket for queries; changes are left to `privileged`, if there is one.
     pub(crate) fn open_beside(privileged: Option<&Arc<Client>>) -> Result<Netlink, StartError> {
         Ok(Netlink { privileged: privileged.cloned(), ..Netlink::open()? })
     }
 
-    /// The process that has the privileges that this one lacks.
+    /// The process with the privileges that this one lacks.
     pub(crate) fn privileged(&self) -> Option<&Arc<Client>> {
         self.privileged.as_ref()
     }
@@ -141,8 +141,8 @@ impl Netlink {
         dumped.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
-    /// The queues of an interface that are in use. The privileged process is asked where there is
-    /// one, since the other may not ask drivers.
+    /// The active queues of an interface. The privileged process queries them if there is one,
+    /// since this one must not query drivers.
     pub(crate) fn queues(&self, name: &str) -> Result<Queues, StartError> {
         match &self.privileged {
             Some(privileged) => {
@@ -168,7 +168,7 @@ impl Netlink {
         }
     }
 
-    /// Limits how many packets Linux may hand to an interface as one.
+    /// Limits how many packets Linux may pass to an interface as one.
     pub(crate) fn limit_segments(&self, name: &str, segments: u32) -> Result<(), Error> {
         let message = LinkUnspec::new_with_name(name)
             .append_extra_attribute(LinkAttribute::GsoMaxSegs(segments))
@@ -184,12 +184,12 @@ impl Netlink {
         deleted.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
-    /// Gives an interface an address, if it has not got it.
+    /// Adds an address to an interface, unless it has it.
     pub(crate) fn add_address(&self, name: &str, address: Address) -> Result<(), StartError> {
         let Some(message) = self.link(name)? else { return Ok(()) };
         let mut request = self.handle.address().add(message.header.index, address.0, address.1);
         if address.0.is_ipv6() {
-            // There is no other host on a tunnel that could have it: it can be used at once.
+            // No other host on a tunnel can have it: it is usable at once.
             request.message_mut().header.flags |= AddressHeaderFlags::Nodad;
         }
         let added = self.executor.block_on(request.replace().execute());
@@ -198,7 +198,7 @@ impl Netlink {
         })
     }
 
-    /// Takes an address from an interface, if it has it.
+    /// Removes an address from an interface, if it has it.
     pub(crate) fn remove_address(&self, name: &str, address: Address) -> Result<(), StartError> {
         let Some(message) = self.link(name)? else { return Ok(()) };
         let (index, (address, prefix)) = (message.header.index, address);
@@ -218,7 +218,7 @@ impl Netlink {
         removed.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
-    /// Gives an interface a carrier, or takes it away.
+    /// Sets or removes the carrier of an interface.
     pub(crate) fn set_carrier(&self, name: &str, carrier: bool) -> Result<(), StartError> {
         if let Some(privileged) = &self.privileged {
             let set = privileged.set_carrier(name, carrier);
@@ -231,7 +231,7 @@ impl Netlink {
         set.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
-    /// Gives an interface an MTU.
+    /// Sets the MTU of an interface.
     pub(crate) fn set_mtu(&self, name: &str, mtu: u16) -> Result<(), StartError> {
         if let Some(privileged) = &self.privileged {
             return privileged.set_mtu(name, mtu).map_err(|error| refused("an MTU", &error));
@@ -253,9 +253,9 @@ impl Netlink {
         })
     }
 
-    /// Asks Linux to resolve a neighbour, or to verify a stale entry.
+    /// Makes Linux resolve a neighbour, or verify a stale entry.
     ///
-    /// Not for permanent entries: `NTF_USE` would make them ordinary ones.
+    /// Not for permanent entries: `NTF_USE` would turn them into ordinary ones.
     pub(crate) fn resolve(&self, interface: u32, address: IpAddr) -> Result<(), StartError> {
         if let Some(privileged) = &self.privileged {
             let asked = privileged.resolve(interface, address);
@@ -272,7 +272,7 @@ impl Netlink {
         asked.map_err(|error| StartError::Netlink { reason: error.to_string() })
     }
 
-    /// Has Linux forget the address of a neighbour, and ask for it by a new broadcast.
+    /// Deletes the address of a neighbour and requests it by a new broadcast.
     pub(crate) fn resolve_again(&self, interface: u32, address: IpAddr) -> Result<(), StartError> {
         if let Some(privileged) = &self.privileged {
             let asked = privileged.resolve_again(interface, address);
@@ -285,14 +285,14 @@ impl Netlink {
         self.resolve(interface, address)
     }
 
-    /// The gateway towards `address` out of `interface`; `None` when it is on the link itself, or
-    /// when Linux knows no route and it can only be there.
+    /// The gateway towards `address` out of `interface`; `None` when it is on-link, or when Linux
+    /// knows no route and it can only be on-link.
     pub(crate) fn gateway(&self, interface: u32, address: IpAddr) -> Option<IpAddr> {
         read_gateway(&self.route(interface, address)?)
     }
 
-    /// The address from which Linux sends to `address` out of `interface`. It may be another
-    /// interface's.
+    /// The source address that Linux uses towards `address` out of `interface`. It may belong to
+    /// another interface.
     pub(crate) fn source(&self, interface: u32, address: IpAddr) -> Option<IpAddr> {
         read_source(&self.route(interface, address)?)
     }
@@ -307,7 +307,7 @@ impl Netlink {
         self.first(self.handle.route().get(message).execute()).ok()?
     }
 
-    /// The addresses of an interface that can be sent from, those first that Linux prefers.
+    /// The addresses of an interface that can be sent from, in Linux's order of preference.
     pub(crate) fn own_addresses(&self, interface: u32) -> Result<Vec<Address>, StartError> {
         let found = self.executor.block_on(async {
             let request = self.handle.address().get().set_link_index_filter(interface);
@@ -322,8 +322,7 @@ impl Netlink {
         Ok(found.into_iter().map(|(_, address)| address).collect())
     }
 
-    /// Destinations that routes lead to by one of these interfaces, and that have no unreachable
-    /// route of ours.
+    /// Destinations of routes by these interfaces that the kill switch does not cover yet.
     pub(crate) fn unprotected(&self, interfaces: &[String]) -> Result<Vec<Prefix>, StartError> {
         let mut indices = Vec::with_capacity(interfaces.len());
         for name in interfaces {
@@ -353,7 +352,7 @@ impl Netlink {
         Ok(into.difference(&ours).copied().collect())
     }
 
-    /// Makes destinations unreachable where no other route leads to them.
+    /// Makes destinations unreachable unless another route leads to them.
     pub(crate) fn make_unreachable(&self, prefix: &Prefix) -> Result<(), StartError> {
         let failed = |reason: String| StartError::Netlink { reason };
         let message = RouteMessageBuilder::<IpAddr>::new()
@@ -368,7 +367,7 @@ impl Netlink {
         added.map_err(|error| failed(error.to_string()))
     }
 
-    /// First answer of a request; the others are read and dropped.
+    /// First reply to a request; the others are read and dropped.
     fn first<T>(&self, answers: impl Stream<Item = Result<T, Error>>) -> Result<Option<T>, Error> {
         self.executor.block_on(async {
             let mut answers = pin!(answers);
@@ -404,7 +403,7 @@ impl LinkEvents {
         Ok(LinkEvents { executor, messages: Box::pin(messages.map(|_| ())) })
     }
 
-    /// Waits for the next event, at most for `patience`. False when `stop` came first.
+    /// Waits for the next event, up to `patience`. False when `stop` came first.
     pub(crate) fn wait(&mut self, patience: Duration, stop: &mut oneshot::Receiver<()>) -> bool {
         let LinkEvents { executor, messages } = self;
         executor.block_on(async {
@@ -437,8 +436,8 @@ fn read_interface(message: &LinkMessage) -> Interface {
     let is_up = message.header.flags.contains(LinkFlags::Up);
     let index = message.header.index;
     let mut interface = Interface { index, is_up, ..Interface::default() };
-    // The loopback interface frames as Ethernet does, with addresses of zeros. Others have
-    // addresses of their own kind: a GRE tunnel the IPv4 address of its end.
+    // The loopback interface uses Ethernet frames with zero addresses. Others have their own kind
+    // of address: a GRE tunnel the IPv4 address of its end.
     let is_ethernet =
         matches!(message.header.link_layer_type, LinkLayerType::Ether | LinkLayerType::Loopback);
     for attribute in &message.attributes {
@@ -515,8 +514,8 @@ fn read_neighbour(message: &NeighbourMessage) -> Option<Neighbour> {
     Some(Neighbour { interface: header.ifindex, address: address?, mac, state: header.state })
 }
 
-/// The destinations of an ordinary route; not those of this host itself, and not those that no
-/// route by another interface could lead to.
+/// The destination of an ordinary route; excludes those of this host itself and those that no route
+/// by another interface could lead to.
 fn read_prefix(message: &RouteMessage) -> Option<Prefix> {
     let mut table = u32::from(message.header.table);
     let mut address = match message.header.address_family {
@@ -550,8 +549,8 @@ fn read_interfaces(message: &RouteMessage) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// An address that can be sent from, and whether Linux passes it over: a second address of an IPv4
-/// subnet, a temporary IPv6 address (the same bit), one that is about to go.
+/// An address that can be sent from, and whether Linux gives it low priority: a second address of
+/// an IPv4 subnet, a temporary IPv6 address (the same bit), a deprecated one.
 fn read_own(message: &AddressMessage) -> Option<(bool, Address)> {
     let flags = message.header.flags;
     if flags.intersects(AddressHeaderFlags::Dadfailed | AddressHeaderFlags::Tentative) {
@@ -565,7 +564,7 @@ fn read_own(message: &AddressMessage) -> Option<(bool, Address)> {
             _ => None,
         })
     };
-    // Between two points, `Address` is the other one's.
+    // On a point-to-point link, `Address` is the peer's.
     let address = find(true).or_else(|| find(false))?;
     Some((flags.intersects(passed_over), (address, message.header.prefix_len)))
 }
@@ -588,7 +587,8 @@ fn read_gateway(message: &RouteMessage) -> Option<IpAddr> {
     })
 }
 
-/// Who added a route, in its words: no routing daemon has this number. `ip route flush proto 82`.
+/// Protocol number of this program's routes, which no routing daemon has:
+/// `ip route flush proto 82`.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(82);
 /// Linux's "no such device".
 const ENODEV: i32 = 19;

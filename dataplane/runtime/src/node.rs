@@ -1,11 +1,10 @@
-//! A node while it runs: workers, programs and sockets, and how they are opened again after an
-//! interface was created again.
+//! A running node: workers, programs and sockets, and how they reopen after an interface was
+//! recreated.
 //!
 //! Sockets of one worker share its UMEM, and a UMEM ends with its first socket (`dataplane/xsk`).
-//! So when an interface comes back, or has another number of queues, all sockets of all workers are
-//! opened again: workers stop,
-//! release their frames, get new ones and continue. Flows, counters and tunnels stay; units that
-//! were open at that moment are lost.
+//! So when an interface returns, or has another number of queues, all sockets of all workers are
+//! reopened: workers stop, release their frames, get new ones and continue. Flows, counters and
+//! tunnels stay; units open at that moment are lost.
 //!
 //! Locks, in this order: `steering`, `workers`, `links`, `icmp`. A thread that opens sockets holds
 //! the first two.
@@ -65,15 +64,15 @@ pub(crate) struct Node {
     /// By link, counted by the thread that watches them.
     pub(crate) icmp: Mutex<Vec<IcmpErrors>>,
     pub(crate) steering: Mutex<Steering>,
-    /// Locked while workers are stopped and started again.
+    /// Locked while workers are stopped and restarted.
     pub(crate) workers: Mutex<Vec<JoinHandle<Worker>>>,
     /// For the neighbour thread.
     pub(crate) routes: Arc<Slot<Vec<Option<HopRoute>>>>,
     /// Keys, for workers and reports.
     pub(crate) keyring: Arc<Keyring>,
-    /// Whether this process gave up the privileges that opening sockets needs.
+    /// Whether this process dropped the privileges that opening sockets needs.
     pub(crate) is_sealed: bool,
-    /// Set when it would need them. Relaxed: it guards no other memory.
+    /// Set when those are needed. Relaxed: it guards no other memory.
     pub(crate) needs_restart: AtomicBool,
 }
 
@@ -100,7 +99,7 @@ impl Node {
         workers.len() == self.topology.workers && !workers.iter().any(JoinHandle::is_finished)
     }
 
-    /// The worker that does not answer, if there is one, and since when.
+    /// The unresponsive worker, if there is one, and since when.
     pub(crate) fn stuck(&self) -> Option<(usize, Duration)> {
         Some(self.shared.silence()).filter(|(_, silent)| *silent >= STUCK)
     }
@@ -165,14 +164,14 @@ impl Node {
             .name(format!("recoded-w{index}"))
             .spawn(move || {
                 worker.core = core.filter(|core| pin(*core));
-                // Linux otherwise lets timers slip by 50 us, too much for pacing and flushing.
+                // Linux otherwise delays timers by up to 50 us, too much for pacing and flushing.
                 let _ = set_current_timer_slack(NonZeroU64::new(1));
                 worker.run(socket_fds)
             })
             .map_err(|source| StartError::Limit { what: "a worker thread", source })
     }
 
-    /// Ends all workers; those that had not failed are returned.
+    /// Ends all workers; returns those that had not failed.
     pub(crate) fn stop_workers(&self) -> Vec<Worker> {
         let mut workers = self.workers();
         self.end(&mut workers)
@@ -191,12 +190,12 @@ impl Node {
         ended.collect()
     }
 
-    /// Opens all sockets again: `interface` is that of `link` again, and gets a program, or it is
-    /// the same with another number of queues.
+    /// Reopens all sockets: `interface` is that of `link` again and gets a program, or it is the
+    /// same with another number of queues.
     ///
     /// # Errors
-    /// Why the link stays without sockets. The others have theirs, unless a thread or memory
-    /// is not available: then workers are missing, and the node is not healthy.
+    /// The reason why the link stays without sockets. The others have theirs, unless a thread or
+    /// memory is not available: then workers are missing, and the node is not healthy.
     pub(crate) fn reopen(
         &self,
         link: usize,
@@ -213,7 +212,7 @@ impl Node {
         }
         let mut steering = self.steering();
         if reason == Reopening::Back {
-            // The interface may be the same one under its old name again.
+            // The interface may be the same one renamed back.
             steering.attachments[link].detach();
             steering.replace(link, choice::attach(&self.topology, link, netlink)?);
         }
@@ -234,7 +233,7 @@ impl Node {
             let reserve = &mut Reserve::default();
             match open_workers(&self.topology, &steering.attachments, &mut usable, reserve) {
                 Ok((opened, modes)) => break (opened, modes, usable),
-                // Another interface may have disappeared since: all present ones get sockets.
+                // Another interface may have disappeared meanwhile: all present ones get sockets.
                 Err(Refused { error, link: Some(other) }) if queues[other].is_some() => {
                     queues[other] = None;
                     if other == link {
@@ -277,7 +276,7 @@ impl Node {
         self.publish_links(&links);
     }
 
-    /// Our address on a link, whose interface is there.
+    /// This node's address on a link whose interface is present.
     pub(crate) fn own(
         &self,
         link: usize,
@@ -287,8 +286,8 @@ impl Node {
         own::address(&self.topology, link, netlink, interface)
     }
 
-    /// Why a link has UDP sockets on an interface; `None` where it has others. Where its backend is
-    /// not decided yet, and AF_XDP would serve it, another process is needed.
+    /// The reason for UDP sockets on a link; `None` if it has AF_XDP. If its backend is not decided
+    /// yet and AF_XDP would serve it, another process is needed.
     fn why_udp(
         &self,
         link: usize,
@@ -306,13 +305,13 @@ impl Node {
             let is_udp = attachment.backend() == Backend::Udp;
             return Ok(is_udp.then(|| attachment.mode().1.to_owned()));
         }
-        // It stays what was decided; another kind of interface is another reason.
+        // The decision stays; another kind of interface is another reason.
         let kind = choice::no_ethernet(interface).filter(|_| is_auto);
         Ok(kind.or_else(|| Some(mode.reason().to_owned())))
     }
 
-    /// Opens UDP sockets on `interface`, which is that of `link` now, and leaves them to the
-    /// workers. Other links do not notice. Sockets that are open are on the same interface still.
+    /// Opens UDP sockets on `interface`, now that of `link`, and passes them to the workers. Other
+    /// links are not affected. Sockets already open are on the same interface.
     fn reopen_udp(
         &self,
         link: usize,
@@ -478,11 +477,10 @@ impl Node {
     }
 }
 
-/// Addresses that are named of a link: each tells its operator something, a list of all a flood's
-/// does not.
+/// Most addresses listed for a link: a few help the operator, all addresses of a flood do not.
 const NOT_NEIGHBOURS_MAX: usize = 8;
 
-/// Why sockets are opened again.
+/// The reason for reopening sockets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reopening {
     /// The interface was gone.
@@ -491,16 +489,16 @@ pub(crate) enum Reopening {
     Queues,
 }
 
-/// A worker publishes 20 times a second. A busy host may keep a thread waiting for a second.
+/// A worker publishes 20 times a second. A busy host may delay a thread by a second.
 const STUCK: Duration = Duration::from_secs(3);
 
-/// MTUs of the links; without bound where an interface was not seen yet.
+/// MTUs of the links; unbounded for an interface not seen yet.
 pub(crate) fn mtus(links: &[LinkState]) -> Vec<usize> {
     let mtu = |link: &LinkState| Some(link.interface.mtu).filter(|mtu| *mtu > 0);
     links.iter().map(|link| mtu(link).unwrap_or(usize::MAX)).collect()
 }
 
-/// Where each hop is; `None` while its interface is gone.
+/// The route to each hop; `None` while its interface is gone.
 pub(crate) fn routes(topology: &Topology, links: &[LinkState]) -> Vec<Option<HopRoute>> {
     let route = |hop: &HopConfig| {
         let LinkState { interface, status, local, .. } = &links[hop.link];

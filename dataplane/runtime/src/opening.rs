@@ -1,14 +1,13 @@
-//! The thread that allocates what shards of relays and sinks need; see `recoded_pipeline::open`.
+//! The thread that allocates shards of relays and sinks; see `recoded_pipeline::open`.
 //!
 //! ```text
 //!  worker: Egress::open ─► one queue ─► this thread: budget, allocate ─► a queue each ─► worker
 //!                                            └─► owners: which worker has which shard
 //! ```
 //!
-//! Packets from the network cause the questions. What they can cost is bounded by the budget; a
-//! shard has one question pending; the queue has a few places. The worker that asks first has the
-//! shard from then on: others hand its packets over. What is replaced comes back here, because
-//! freeing it may take long.
+//! Packets from the network trigger the requests. The budget bounds their cost; a shard has one
+//! request pending; the queue is short. The worker that requests first owns the shard from then on:
+//! others pass its packets on. Replaced state is returned here, because freeing it may take long.
 
 use crate::handover::Owners;
 use crate::shared::Shared;
@@ -21,20 +20,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// Questions that wait: the shards of some flows that begin at once.
+/// Waiting requests: the shards of some flows that begin at once.
 const QUEUE: usize = 256;
 
-/// What workers say to this thread.
+/// Messages from workers to this thread.
 enum Message {
-    /// A worker asks.
+    /// A worker's request.
     Open(usize, OpenRequest),
-    /// Not used any more.
+    /// State to free.
     Closed(Closed),
 }
 
-/// What this thread answers.
+/// A reply of this thread.
 pub(crate) enum Reply {
-    /// What was asked for.
+    /// The requested shard.
     Opened(Box<Opened>),
     /// There is no memory for it.
     Refused(ShardId),
@@ -52,7 +51,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Takes a question; see [`recoded_pipeline::egress::Egress::open`].
+    /// Queues a request; see [`recoded_pipeline::egress::Egress::open`].
     pub(crate) fn ask(&self, request: &OpenRequest) -> Answer {
         match self.messages.try_send(Message::Open(self.worker, *request)) {
             Ok(()) => Answer::Elsewhere,
@@ -60,29 +59,29 @@ impl Counter {
         }
     }
 
-    /// A reply, if one has come.
+    /// A reply, if one has arrived.
     pub(crate) fn reply(&self) -> Option<Reply> {
         self.replies.try_recv().ok()
     }
 
-    /// Takes memory for what a source was told to replace, of what other stages and sources leave.
+    /// Reserves memory for a source's replaced state, if other stages and sources leave enough.
     pub(crate) fn keep(&self, bytes: usize) -> Option<Rent> {
         let left = self.budget.saturating_sub(source_memory_bytes(&self.shared.snapshot.get()));
         Rent::take(&self.shared.stage_bytes, bytes, left)
     }
 
-    /// Gives back what is not used any more.
+    /// Returns state for freeing.
     pub(crate) fn give_back(&self, closed: Closed) {
-        // Where the queue is full it is freed here.
+        // If the queue is full, it is freed here.
         let _ = self.messages.try_send(Message::Closed(closed));
     }
 }
 
-/// Starts the thread, which ends when all counters are gone. It allocates what sources leave of
-/// `budget` bytes at most.
+/// Starts the thread, which ends when all counters are gone. It allocates at most the part of
+/// `budget` bytes that sources leave.
 ///
 /// # Errors
-/// When a thread cannot be had.
+/// The thread cannot be created.
 pub(crate) fn start(
     shared: Arc<Shared>,
     workers: usize,
@@ -124,7 +123,7 @@ impl Office {
             Message::Open(worker, request) => {
                 let snapshot = self.shared.snapshot.get();
                 let reply = self.open(worker, &request, &snapshot);
-                // A worker whose queue is full asks again; one that has ended does not.
+                // A worker whose queue is full retries; one that has ended does not.
                 let _ = self.answers[worker].try_send(reply);
                 self.shared.waker(worker).wake();
             }
@@ -165,14 +164,14 @@ pub(crate) fn source_memory_bytes(snapshot: &Snapshot) -> usize {
     bytes.fold(0, usize::saturating_add)
 }
 
-/// Who has what, and what all stages take.
+/// The owner of each shard, and the memory of all stages.
 struct Books {
     used: Arc<AtomicUsize>,
     owners: Owners,
 }
 
 impl Books {
-    /// Forgets the shards of flows that `is_there` does not name.
+    /// Drops the shards of flows that `is_there` does not name.
     fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
         self.owners.retain(|shard, _| is_there(shard.flow));
     }
@@ -181,8 +180,8 @@ impl Books {
         self.owners.get(&shard).copied()
     }
 
-    /// Takes `bytes` of a budget for a stage of the shard, and notes who has it; `None` when there
-    /// is too little left.
+    /// Reserves `bytes` of a budget for a stage of the shard and records its owner; `None` when too
+    /// little is left.
     fn take(
         &mut self,
         shard: ShardId,
@@ -213,7 +212,7 @@ mod tests {
         drop(half);
         let other = books.take(B, 0, of(60)).expect("what was dropped");
         assert_eq!((books.owner(A), books.owner(B)), (Some(1), Some(0)));
-        // A flow that is gone gives its memory back when its worker drops it, not before.
+        // A removed flow releases its memory only when its worker drops it.
         books.keep(|flow| flow == 2);
         assert_eq!(books.owner(A), None);
         assert!(books.take(B, 0, of(20)).is_none());

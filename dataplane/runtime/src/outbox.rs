@@ -1,10 +1,10 @@
-//! Where a worker's pipeline puts its results: coded packets wait here until the burst is done and
-//! then get headers and go to their sockets; IP packets are merged while they follow each other
-//! closely and then written to their tunnel.
+//! The output of a worker's pipeline: coded packets wait here until the burst is done and then get
+//! headers and go to their sockets; consecutive IP packets are merged and then written to their
+//! tunnel.
 //!
 //! Packets wait because the pipeline holds the frames during its call. A waiting packet owns one
 //! reference to its frame, and there are never more of them than frames, so the queue never grows
-//! after it was made.
+//! after its creation.
 
 use crate::accelerator::Accelerator;
 use crate::encap::NextHops;
@@ -35,11 +35,11 @@ use recoded_wire::header::{Header, PacketType};
 use recoded_xsk::Umem;
 use std::sync::Arc;
 
-/// Results of one worker's pipeline, on their way out.
+/// Results of one worker's pipeline, waiting to leave.
 pub(crate) struct Outbox {
     waiting: Vec<Outgoing>,
     hops: Vec<PeerLink>,
-    /// MTUs of the links, and whether they are there; replaced when one changes.
+    /// MTUs of the links, and whether they are present; replaced when one changes.
     pub(crate) links_now: Arc<Vec<LinkNow>>,
     pacers: Arc<[Pacer]>,
     outlets: Vec<Outlet>,
@@ -57,17 +57,17 @@ pub(crate) struct Outbox {
     pub(crate) accelerator: Option<Accelerator>,
     /// Makes plans.
     pub(crate) desk: Desk,
-    /// Allocates what shards need.
+    /// Allocates shards.
     pub(crate) counter: Counter,
-    /// Which worker has which shard.
+    /// The worker that has each shard.
     pub(crate) whereabouts: Whereabouts,
     /// Tags and envelopes.
     pub(crate) guard: Guard,
-    /// Whether a test wants a panic at the next packet.
+    /// Whether a test requests a panic at the next packet.
     pub(crate) must_panic: bool,
 }
 
-/// Which worker has which shard.
+/// The worker that has each shard.
 pub(crate) struct Whereabouts {
     pub(crate) shared: Arc<Shared>,
     pub(crate) share: Share,
@@ -110,11 +110,11 @@ struct Outgoing {
     traffic_class: u8,
 }
 
-/// The writing side of a tunnel: this worker's queue, and what waits to be written to it.
+/// The writing side of a tunnel: this worker's queue, and the packets waiting for it.
 struct Outlet {
     tunnel: Arc<Tunnel>,
     queue: usize,
-    /// Packets that wait, where Linux takes merged ones.
+    /// Waiting packets, if Linux accepts merged ones.
     merger: Option<Merger>,
 }
 
@@ -156,8 +156,8 @@ impl Outbox {
         }
     }
 
-    /// Forgets what is on its way, of a worker of so many frames, which takes them back. Counters
-    /// and what other threads are asked by stay.
+    /// Drops all waiting packets; the worker takes back its `frames`. Counters and the ends of
+    /// queues to other threads stay.
     pub(crate) fn renew(&mut self, frames: u32) {
         self.waiting = Vec::with_capacity(frames as usize);
         self.merging_until = None;
@@ -168,7 +168,7 @@ impl Outbox {
         self.accelerator.iter_mut().for_each(Accelerator::forget);
     }
 
-    /// Has the panic that a test wants. Builds without debug assertions never have one.
+    /// Panics if a test requested it. Builds without debug assertions never do.
     #[inline]
     pub(crate) fn panic_if_wanted(&mut self) {
         if cfg!(debug_assertions) {
@@ -176,7 +176,7 @@ impl Outbox {
         }
     }
 
-    /// Packets that wait.
+    /// Waiting packets.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -190,7 +190,7 @@ impl Outbox {
         self.waiting = waiting;
     }
 
-    /// At the end of a round: writes what was delivered to the tunnels, but merges flows that send
+    /// Writes delivered packets to the tunnels at the end of a round, but merges flows that send
     /// without pause for a little longer.
     #[inline]
     pub(crate) fn settle_tunnels(&mut self) {
@@ -208,7 +208,7 @@ impl Outbox {
         self.merging_until = is_merging.then(|| self.merging_until.unwrap_or(until));
     }
 
-    /// Writes everything that was delivered to the tunnels.
+    /// Writes all delivered packets to the tunnels.
     pub(crate) fn flush_tunnels(&mut self) {
         self.merging_until = None;
         for (outlet, counters) in self.outlets.iter_mut().zip(&mut self.tunnel_counters) {
@@ -219,7 +219,7 @@ impl Outbox {
         }
     }
 
-    /// Adopts tunnels that were created again.
+    /// Adopts recreated tunnels.
     pub(crate) fn set_tunnels(&mut self, tunnels: &Tunnels) {
         self.flush_tunnels();
         for (outlet, tunnel) in self.outlets.iter_mut().zip(tunnels) {
@@ -447,6 +447,6 @@ impl Write for Writer<'_> {
 }
 
 /// How long packets of a flow that sends without pause may be merged: 64 KiB at 5 Gbit/s. Longer
-/// adds delay, shorter costs a write, and often an acknowledgement, per few packets. A worker that
-/// goes to sleep writes first.
+/// adds delay, shorter costs a write, and often an acknowledgement, per few packets. A worker
+/// writes before it goes to sleep.
 const MERGE_NANOS: Nanos = 100_000;

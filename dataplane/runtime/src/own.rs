@@ -1,20 +1,20 @@
-//! This node's address on a link whose configuration leaves it out (`local` is unspecified): the
-//! one from which Linux sends to the neighbours of the link.
+//! This node's address on a link whose configuration leaves it out (`local` is unspecified):
+//! Linux's source address towards the neighbours of the link.
 //!
-//! Looked up when sockets are opened, and again whenever an address changes (`links`). UDP sockets
-//! are bound to no address, so Linux follows by itself; an XDP program accepts packets for one
-//! address and is replaced. A link without an address is not used: Linux would send from an address
-//! of another interface, and neighbours would follow it there.
+//! Looked up when sockets are opened and whenever an address changes (`links`). UDP sockets are
+//! bound to no address, so Linux follows by itself; an XDP program accepts packets for one address
+//! and is replaced. A link without an address is not used: Linux would send from an address of
+//! another interface, and neighbours would follow it there.
 
 use crate::error::StartError;
 use crate::netlink::{Interface, Netlink};
 use crate::topology::{Address, Topology, is_known};
 use std::net::IpAddr;
 
-/// Why a link has no address to send from.
+/// The reason why a link has no address to send from.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Lacks {
-    /// Its interface has none.
+    /// Its interface has no address.
     #[error("{interface} has no {family} address: give it one")]
     Address { interface: String, family: &'static str },
     /// Its interface has the address of a neighbour.
@@ -22,7 +22,7 @@ pub(crate) enum Lacks {
     Neighbour { interface: String, neighbour: IpAddr },
 }
 
-/// Our address on a link: the configured one, or the one of its interface.
+/// This node's address on a link: the configured one, or that of its interface.
 ///
 /// # Errors
 /// [`StartError::NoOwnAddress`], [`StartError::Netlink`].
@@ -45,7 +45,7 @@ pub(crate) fn address(
     chosen.map_err(|lacks| StartError::NoOwnAddress { reason: lacks.to_string() })
 }
 
-/// The address that Linux prefers, if the interface has it; else the first.
+/// The address that Linux prefers, if the interface has it; otherwise the first.
 fn choose(
     interface: &str,
     own: &[Address],
@@ -57,7 +57,7 @@ fn choose(
     if let Some(neighbour) = hops.iter().find(is_own).copied() {
         return Err(Lacks::Neighbour { interface: interface.to_owned(), neighbour });
     }
-    // Neighbours behind a router have no route to an address that is of one link only.
+    // Neighbours behind a router have no route to a link-local address.
     let is_near = !hops.is_empty() && hops.iter().all(|hop| is_link_local(*hop));
     let suits = |address: IpAddr| {
         address.is_ipv4() == is_ipv4 && (is_ipv4 || is_link_local(address) == is_near)

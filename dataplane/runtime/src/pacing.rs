@@ -8,9 +8,9 @@
 //! No call blocks. Relays only spend, since delaying a coded packet costs a frame and has no use. A
 //! worker that reads from a tunnel first waits until [`Pacer::opens_at`].
 //!
-//! The backlog is bounded, since requests for repair could otherwise keep a tunnel shut without
-//! end. The bound is [`BACKLOG_NANOS`], or the time that one unit of every source takes if that is
-//! longer. A packet beyond it is refused, and the caller drops it.
+//! The backlog is bounded, since requests for repair could otherwise keep a tunnel shut
+//! indefinitely. The bound is [`BACKLOG_NANOS`], or the time that one unit of every source takes if
+//! that is longer. A packet beyond it is refused, and the caller drops it.
 //!
 //! The rate may change while packets are sent.
 //!
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Budget of one link.
 #[derive(Debug)]
 pub struct Pacer {
-    /// Bits of an `f64`, as is the next; zero is a link without a limit.
+    /// Bits of an `f64`, like the next field; zero is a link without a limit.
     rate_mbit: AtomicU64,
     nanos_per_byte: AtomicU64,
     burst_nanos: AtomicU64,
@@ -50,8 +50,8 @@ impl Pacer {
         pacer
     }
 
-    /// Another rate from here on. What was accounted stays so, in time: the backlog of before
-    /// still has to pass. Call [`Pacer::allow_unit`] after it.
+    /// Changes the rate. The backlog stays the same in time and still has to drain. Call
+    /// [`Pacer::allow_unit`] after it.
     pub fn set_rate(&self, rate_mbit: Option<f64>) {
         let nanos_per_byte = rate_mbit.map_or(0.0, |rate| 8_000.0 / rate);
         let packets_nanos = (BURST_PACKETS_MIN * PACKET_BYTES * nanos_per_byte) as Nanos;
@@ -61,7 +61,7 @@ impl Pacer {
         self.rate_mbit.store(rate_mbit.unwrap_or(0.0).to_bits(), Relaxed);
     }
 
-    /// The rate in force; `None` is a link without a limit.
+    /// The active rate; `None` is a link without a limit.
     pub fn rate_mbit(&self) -> Option<f64> {
         Some(f64::from_bits(self.rate_mbit.load(Relaxed))).filter(|rate| *rate > 0.0)
     }
@@ -71,15 +71,15 @@ impl Pacer {
         f64::from_bits(self.nanos_per_byte.load(Relaxed))
     }
 
-    /// Lets the backlog hold what a source needs that sends `unit_bytes` at once.
+    /// Raises the backlog bound for a source that sends `unit_bytes` at once.
     pub fn allow_unit(&self, unit_bytes: usize) {
         let unit_nanos = (unit_bytes as f64 * self.nanos_per_byte()) as Nanos;
         let burst_nanos = self.burst_nanos.load(Relaxed);
         self.backlog_nanos.store(unit_nanos.max(burst_nanos).max(BACKLOG_NANOS), Relaxed);
     }
 
-    /// Accounts `wire_bytes` to be sent at `now`, Ethernet header included. False, and nothing is
-    /// accounted, when the backlog is at its bound: the caller drops the packet.
+    /// Accounts `wire_bytes` to be sent at `now`, Ethernet header included. When the backlog is at
+    /// its bound, returns false and accounts nothing: the caller drops the packet.
     #[inline]
     #[must_use]
     pub fn spend(&self, wire_bytes: usize, now: Nanos) -> bool {
@@ -109,14 +109,15 @@ impl Pacer {
 }
 
 /// A tunnel is read in bursts and the worker may sleep this long between them without losing rate.
-/// More would fill the queues of the link behind us, less would not survive a timer's slack.
+/// More would fill the queues of the link behind it, less would not survive a timer's slack.
 const BURST_NANOS: Nanos = 2_000_000;
-/// Relays send as packets come, in bursts of a few milliseconds, and links have queues of some
-/// tens: less would drop what the link still takes, more would keep a tunnel shut that long.
+/// Relays send packets as they arrive, in bursts of a few milliseconds, and links have queues of
+/// some tens: less would drop packets that the link could still take, more would keep a tunnel shut
+/// that long.
 const BACKLOG_NANOS: Nanos = 50_000_000;
 /// On slow links 2 ms is less than a generation; a generation leaves as a whole.
 const BURST_PACKETS_MIN: f64 = 32.0;
-/// What a packet of a usual link takes, header included.
+/// Bytes of a full-size packet on a usual link, header included.
 const PACKET_BYTES: f64 = 1514.0;
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
-    /// Bytes a greedy sender gets through in `seconds` with packets of `packet` bytes, polling
+    /// Bytes that a greedy sender gets through in `seconds` with packets of `packet` bytes, polling
     /// every `step` nanoseconds.
     fn greedy(pacer: &Pacer, packet: usize, step: Nanos, seconds: u64) -> u64 {
         let (mut sent, mut now) = (0, 5 * SECOND);
@@ -161,7 +162,7 @@ mod tests {
         assert!(pacer.is_open(0));
     }
 
-    /// Packets of `bytes` that are accepted at once, one after the other.
+    /// Number of packets of `bytes` accepted back to back.
     fn accepted(pacer: &Pacer, bytes: usize, now: Nanos) -> usize {
         (0..1_000_000).take_while(|_| pacer.spend(bytes, now)).count()
     }

@@ -1,10 +1,11 @@
-//! Follows the paths of streams: logs which next hops do not answer or get no large packets, takes
-//! the carrier of a tunnel away while no next hop of its flow answers, so that hosts behind it may
-//! route around it, and gives tunnels the MTU of the path (`mtus.rs`).
+//! Follows the paths of streams: logs next hops that do not respond or get no large packets,
+//! removes the carrier of a tunnel while no next hop of its flow responds, so that hosts behind it
+//! may route around it, and sets the tunnels' MTU to that of the path (`mtus.rs`).
 //!
-//! A thread of its own looks at what the workers published. Whether a next hop is silent is decided
-//! in the pipeline, by what it sent; streams go on asking a neighbour that is silent, though
-//! nothing comes out of a tunnel without a carrier. Other codes do not know whether anyone answers.
+//! A thread of its own reads the state that the workers published. The pipeline decides whether a
+//! next hop is silent, by the packets from it; streams keep probing a silent neighbour, though
+//! nothing comes out of a tunnel without a carrier. Other codes do not know whether anyone
+//! responds.
 
 use crate::mtus::Mtus;
 use crate::netlink::Netlink;
@@ -43,7 +44,7 @@ pub(crate) fn run(node: &Node, netlink: &Netlink, stopped: &Receiver<()>) {
     }
 }
 
-/// The streams that this node sends, by what its workers published.
+/// The streams that this node sends, as published by its workers.
 fn flows(parts: &[WorkerPart], now: Nanos) -> Vec<Flow> {
     let mut shards: BTreeMap<u32, Vec<&FlowReport>> = BTreeMap::new();
     for report in parts.iter().flat_map(|part| &part.worker.pipeline.flows) {
@@ -63,7 +64,7 @@ fn flows(parts: &[WorkerPart], now: Nanos) -> Vec<Flow> {
     shards.into_iter().map(flow).collect()
 }
 
-/// Something that began or ended at a next hop of a flow.
+/// A state that began or ended at a next hop of a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Change {
     flow: u32,
@@ -74,26 +75,26 @@ struct Change {
 /// Flows and next hops.
 type Places = BTreeSet<(u32, PeerId)>;
 
-/// Next hops of which something is so.
+/// Next hops that meet a condition.
 fn places(flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Places {
     let hops = flows.iter().flat_map(|flow| flow.next_hops.iter().map(|hop| (flow.id, hop)));
     hops.filter(|(_, hop)| is_so(hop)).map(|(flow, hop)| (flow, hop.peer)).collect()
 }
 
-/// What changed since the last look; `before` says where it was so then.
+/// Changes since the last poll; `before` holds the places where the condition held then.
 fn changes(before: &mut Places, flows: &[Flow], is_so: fn(&NextHop) -> bool) -> Vec<Change> {
     let (now, known) = (places(flows, is_so), places(flows, |_| true));
     let change =
         |begins| move |(flow, peer): &(u32, PeerId)| Change { flow: *flow, peer: *peer, begins };
     let began = now.difference(before).map(change(true));
-    // Where a flow or next hop is gone, nothing is known to have ended.
+    // If a flow or next hop is gone, nothing is known to have ended.
     let ended = before.difference(&now).filter(|place| known.contains(place)).map(change(false));
     let changes = began.chain(ended).collect();
     *before = now;
     changes
 }
 
-/// Logs who does not answer, and who does again.
+/// Logs next hops that fall silent or respond again.
 fn log_silence(topology: &Topology, Change { flow, peer, begins }: Change) {
     let neighbour = name(topology, peer);
     if begins {
@@ -109,7 +110,7 @@ fn log_silence(topology: &Topology, Change { flow, peer, begins }: Change) {
     }
 }
 
-/// Logs where large packets do not arrive, and where they do again.
+/// Logs next hops that large packets fail to reach, or reach again.
 fn log_black_hole(topology: &Topology, flows: &[Flow], change: Change) {
     let Change { flow, peer, begins } = change;
     let neighbour = name(topology, peer);
@@ -130,12 +131,12 @@ fn log_black_hole(topology: &Topology, flows: &[Flow], change: Change) {
     );
 }
 
-/// Whether a tunnel cannot become as small as the path.
+/// Whether the path is smaller than a tunnel can become.
 fn is_too_narrow(hop: &NextHop) -> bool {
     hop.black_hole.is_some_and(|hole| hole.is_below_tunnels())
 }
 
-/// Logs where not even the packets of the smallest tunnel arrive, and where they do again.
+/// Logs next hops that not even the smallest tunnel's packets reach, or reach again.
 fn log_too_narrow(topology: &Topology, flows: &[Flow], change: Change) {
     let Change { flow, peer, begins } = change;
     let neighbour = name(topology, peer);
@@ -154,7 +155,7 @@ fn log_too_narrow(topology: &Topology, flows: &[Flow], change: Change) {
     );
 }
 
-/// The sizes that do not arrive where something changed.
+/// The sizes that do not arrive at a changed next hop.
 fn black_hole(flows: &[Flow], Change { flow, peer, .. }: Change) -> Option<BlackHole> {
     let hops = flows.iter().filter(|it| it.id == flow).flat_map(|it| &it.next_hops);
     hops.filter(|hop| hop.peer == peer).find_map(|hop| hop.black_hole)
@@ -169,12 +170,12 @@ fn name(topology: &Topology, peer: PeerId) -> String {
 /// The carriers of the tunnels.
 #[derive(Default)]
 struct Carriers {
-    /// Tunnels whose carrier Linux did not change, which was logged.
+    /// Tunnels whose carrier Linux refused to change, as logged.
     refused: BTreeSet<usize>,
 }
 
 impl Carriers {
-    /// Gives every tunnel the carrier that it should have. One that was created again has one.
+    /// Sets every tunnel's carrier. A recreated tunnel has one.
     fn follow(&mut self, node: &Node, netlink: &Netlink, flows: &[Flow]) {
         for (index, tunnel) in node.shared.tunnels.get().iter().enumerate() {
             let silent = flows.iter().find(|flow| flow.reads(index) && flow.is_silent());
@@ -201,12 +202,12 @@ impl Carriers {
     }
 }
 
-/// How often to look: a small part of the time after which a next hop is silent, and of the time
-/// that TCP waits before it sends again what was too large.
+/// Polling interval: a small part of the time after which a next hop is silent, and of TCP's
+/// timeout before it retransmits oversized packets.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A next hop that has not answered for so long may be behind another Ethernet address. An answer
-/// takes a round trip, and an ARP query that was in vain costs nothing.
+/// A next hop silent for this long may have another Ethernet address. A reply takes a round trip,
+/// and a needless ARP query costs nothing.
 const SUSPECT_NANOS: Nanos = 1_500_000_000;
 
 #[cfg(test)]

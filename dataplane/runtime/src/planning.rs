@@ -4,9 +4,9 @@
 //!  worker: Egress::plan ─► one queue ─► this thread: theory ─► a queue each ─► Pipeline::planned
 //! ```
 //!
-//! Packets from the network cause the questions, so their number and cost are bounded: a flow has
-//! one pending, the queue has a few places, and the thread sleeps four times as long as it
-//! computed, so that it takes a fifth of a core at most. A worker never waits for it.
+//! Packets from the network trigger the requests, so their number and cost are bounded: a flow has
+//! one pending, the queue is short, and the thread sleeps four times as long as it computed, so
+//! that it takes at most a fifth of a core. A worker never waits for it.
 
 use crossbeam::channel::{Receiver, Sender, bounded};
 use recoded_pipeline::egress::Answer;
@@ -15,10 +15,10 @@ use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Questions that wait: more than flows change at once, little enough to be answered soon.
+/// Waiting requests: more than flows change at once, few enough to be answered soon.
 const QUEUE: usize = 64;
 
-/// Rest after a plan, by the time it took.
+/// Rest after a plan, as a multiple of the time it took.
 const REST: u32 = 4;
 
 /// Longest rest, after the plan of a window of thousands of symbols.
@@ -32,7 +32,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    /// Takes a question; see [`recoded_pipeline::egress::Egress::plan`].
+    /// Queues a request; see [`recoded_pipeline::egress::Egress::plan`].
     pub(crate) fn ask(&self, request: &PlanRequest) -> Answer {
         match self.requests.try_send((self.worker, request.clone())) {
             Ok(()) => Answer::Elsewhere,
@@ -40,7 +40,7 @@ impl Desk {
         }
     }
 
-    /// A reply, if one has come.
+    /// A reply, if one has arrived.
     pub(crate) fn reply(&self) -> Option<PlanReply> {
         self.replies.try_recv().ok()
     }
@@ -49,7 +49,7 @@ impl Desk {
 /// Starts the thread, which ends when all desks are gone.
 ///
 /// # Errors
-/// When a thread cannot be had.
+/// The thread cannot be created.
 pub(crate) fn start(workers: usize) -> io::Result<(JoinHandle<()>, Vec<Desk>)> {
     let (requests, questions) = bounded(QUEUE);
     let mut answers = Vec::with_capacity(workers);
@@ -68,7 +68,7 @@ fn answer_all(questions: &Receiver<(usize, PlanRequest)>, answers: &[Sender<Plan
     let mut maker = PlanMaker::new();
     for (worker, request) in questions {
         let started = Instant::now();
-        // A worker whose queue is full asks again; one that has ended does not.
+        // A worker whose queue is full retries; one that has ended does not.
         let _ = answers[worker].try_send(maker.make(&request));
         std::thread::sleep((started.elapsed() * REST).min(REST_MAX));
     }

@@ -1,12 +1,12 @@
-//! A worker's sockets on a link, of whatever kind: what comes in are UDP payloads in frames, what
-//! goes out are payloads in frames with the headers that they are to have.
+//! A worker's sockets on a link, of either kind: input is UDP payloads in frames, output is
+//! payloads in frames with their headers.
 //!
 //! ```text
 //!  AF_XDP:  frame with headers -> locate -> payload     payload -> headers in front -> ring
 //!  UDP:     payloads -> verdict -> payload in a frame   payload -> runs of equal size -> sendmmsg
 //! ```
 //!
-//! Nothing behind this knows which it is.
+//! Callers do not know which kind it is.
 
 use crate::arrived::{Arrived, BURST_PACKETS};
 use crate::encap::Encap;
@@ -27,11 +27,11 @@ pub(crate) enum Port {
     Udp(Box<UdpSocket>),
 }
 
-/// What a packet is to be sent with.
+/// The headers to send a packet with.
 pub(crate) struct Headers<'a> {
     pub(crate) hop: PeerId,
     pub(crate) encap: &'a Encap,
-    /// Of its shard. UDP sockets send from the one at which they hear.
+    /// Source port of its shard. UDP sockets send from the port that they receive on.
     pub(crate) source_port: u16,
     pub(crate) traffic_class: u8,
 }
@@ -40,12 +40,12 @@ pub(crate) struct Headers<'a> {
 #[derive(Clone, Debug)]
 pub(crate) enum LinkMode {
     Xdp(ActiveMode),
-    /// And what Linux does not do for them.
+    /// UDP sockets, and the offloads that Linux lacks for them.
     Udp(String),
 }
 
 impl LinkMode {
-    /// How the XDP program runs.
+    /// Mode of the XDP program.
     pub(crate) fn xdp(&self) -> String {
         match self {
             LinkMode::Xdp(mode) => mode.xdp.to_string(),
@@ -53,7 +53,7 @@ impl LinkMode {
         }
     }
 
-    /// How packets travel.
+    /// Mode of the sockets.
     pub(crate) fn socket(&self) -> String {
         match self {
             LinkMode::Xdp(mode) => mode.socket.to_string(),
@@ -61,7 +61,7 @@ impl LinkMode {
         }
     }
 
-    /// Why that is not better; empty if it is the best.
+    /// The reason why that is not better; empty if it is the best.
     pub(crate) fn reason(&self) -> &str {
         match self {
             LinkMode::Xdp(mode) => &mode.reason,
@@ -70,11 +70,11 @@ impl LinkMode {
     }
 }
 
-/// The AF_XDP sockets of a worker on a link, and our address there.
+/// The AF_XDP sockets of a worker on a link, and this node's address there.
 pub(crate) struct XdpPort {
     /// One for each of the worker's queues. The first one sends.
     sockets: Vec<Socket>,
-    /// Sends where none of them can.
+    /// Sends if none of them can.
     by_linux: Option<UdpSocket>,
     /// The socket that is served first.
     next: usize,
@@ -92,8 +92,8 @@ impl XdpPort {
         XdpPort { sockets, by_linux, next: 0, local, burst: Vec::with_capacity(BURST_PACKETS) }
     }
 
-    /// Takes packets from one socket after the other, until there are [`BURST_PACKETS`]: those that
-    /// had no turn come first in the next call.
+    /// Receives packets from one socket after the other, up to [`BURST_PACKETS`]: sockets that had
+    /// no turn come first in the next call.
     fn receive(
         &mut self,
         umem: &mut Umem,
@@ -181,7 +181,7 @@ impl XdpPort {
 }
 
 impl Port {
-    /// Readable: packets wait.
+    /// Readable when packets wait.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let of_linux = match self {
             Port::Xdp(_) => None,
@@ -199,8 +199,8 @@ impl Port {
         sockets.iter().map(|socket| (socket.queue(), socket.fd()))
     }
 
-    /// Adds up to [`BURST_PACKETS`] packets to `arrived`, which is empty. False when none waited;
-    /// those that ended here are counted.
+    /// Adds up to [`BURST_PACKETS`] packets to `arrived`, which is empty. False if none were
+    /// waiting; packets that ended here are counted.
     #[inline]
     pub(crate) fn receive(
         &mut self,
@@ -214,8 +214,8 @@ impl Port {
         }
     }
 
-    /// Takes over one reference to the frame of `payload`, in front of which there is room for
-    /// headers. False when there is no room: the reference is released and the packet is lost.
+    /// Takes one reference to the frame of `payload`, which has headroom for headers. Returns false
+    /// without space: the reference is released and the packet is lost.
     ///
     /// Nothing is sent before [`Port::flush`].
     #[inline]
@@ -226,7 +226,7 @@ impl Port {
         }
     }
 
-    /// Has Linux send what waits, as far as it takes it at the moment.
+    /// Makes Linux send waiting packets, as far as it accepts them at the moment.
     #[inline]
     pub(crate) fn flush(&mut self, umem: &mut Umem, counters: &mut LinkCounters) {
         match self {
@@ -235,7 +235,7 @@ impl Port {
         }
     }
 
-    /// Takes back the frames that were sent.
+    /// Takes back the frames of sent packets.
     #[inline]
     pub(crate) fn complete(&mut self, umem: &mut Umem) {
         if let Port::Xdp(port) = self {
@@ -243,7 +243,7 @@ impl Port {
         }
     }
 
-    /// Packets that Linux has not taken yet: flush again soon.
+    /// Packets not yet accepted by Linux: flush again soon.
     pub(crate) fn unsent(&mut self) -> usize {
         match self {
             Port::Xdp(port) => port.unsent(),
@@ -251,7 +251,7 @@ impl Port {
         }
     }
 
-    /// Frames taken over and not given back yet.
+    /// Frames taken and not returned yet.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         match self {
@@ -260,7 +260,7 @@ impl Port {
         }
     }
 
-    /// The socket whose packets get their headers from Linux, if one has.
+    /// The socket whose packets get their headers from Linux, if there is one.
     pub(crate) fn of_linux(&mut self) -> Option<&mut UdpSocket> {
         match self {
             Port::Xdp(port) => port.by_linux.as_mut(),
@@ -268,29 +268,29 @@ impl Port {
         }
     }
 
-    /// Releases what was taken over and not sent.
+    /// Releases frames that were not sent.
     pub(crate) fn discard(&mut self, umem: &mut Umem) {
         if let Some(socket) = self.of_linux() {
             socket.discard(umem);
         }
     }
 
-    /// Accepts packets of the flows of `snapshot` and no others. An XDP program is told by
-    /// `steering`.
+    /// Accepts packets of the flows of `snapshot` and no others. `steering` updates XDP programs.
     pub(crate) fn accept(&mut self, snapshot: &Snapshot) {
         if let Port::Udp(socket) = self {
             socket.accept(snapshot.flows.iter().map(|flow| flow.id));
         }
     }
 
-    /// Hears neighbours, and sends to them, where they are now. With AF_XDP they do not move.
+    /// Receives from neighbours and sends to them at their present places. With AF_XDP they do not
+    /// move.
     pub(crate) fn place(&mut self, near: &Near, link: usize) {
         if let Some(socket) = self.of_linux() {
             socket.place(near, link);
         }
     }
 
-    /// Which packets from addresses that are no neighbour's are looked at.
+    /// The filter for packets from addresses that are no neighbour's.
     pub(crate) fn lookout(&mut self) -> Option<&mut Lookout> {
         match self {
             Port::Xdp(_) => None,
@@ -298,14 +298,14 @@ impl Port {
         }
     }
 
-    /// A packet from such an address was no neighbour's after all.
+    /// Records that a packet from such an address was no neighbour's after all.
     pub(crate) fn refuse(&mut self, source: IpAddr) {
         if let Port::Udp(socket) = self {
             socket.refuse(source);
         }
     }
 
-    /// The last address that was refused where no XDP program is.
+    /// The last address refused without an XDP program.
     pub(crate) fn not_neighbour(&self) -> Option<IpAddr> {
         match self {
             Port::Xdp(_) => None,
@@ -313,7 +313,7 @@ impl Port {
         }
     }
 
-    /// Sends bytes to an address that is no neighbour's, if there is room. Whether it did.
+    /// Sends bytes to an address that is no neighbour's, if there is room. Returns whether it did.
     pub(crate) fn send_to(&mut self, packet: &[u8], address: SocketAddr) -> bool {
         match self {
             Port::Xdp(_) => false,
@@ -321,7 +321,7 @@ impl Port {
         }
     }
 
-    /// Adds what Linux counted on the sockets of this worker.
+    /// Adds Linux's counters for the sockets of this worker.
     pub(crate) fn add_statistics(&mut self, worker: usize, sum: &mut ByQueue) {
         match self {
             Port::Xdp(port) => {
@@ -333,7 +333,7 @@ impl Port {
         }
     }
 
-    /// Adds the verdicts on packets that no XDP program has seen.
+    /// Adds the verdicts on packets that no XDP program saw.
     pub(crate) fn add_verdicts(&self, sum: &mut Verdicts) {
         if let Port::Udp(socket) = self {
             sum.iter_mut().zip(socket.verdicts()).for_each(|(sum, count)| *sum += count);

@@ -1,14 +1,14 @@
 //! The process that holds an XDP program of another owner on an interface, and the command that
-//! takes the program away.
+//! removes the program.
 //!
-//! A program that is attached by a `bpf_link` stays until the last descriptor of that link is
-//! closed: `ip link set ... xdp off` is refused ("Can't replace active BPF XDP link"). One that was
-//! attached by netlink stays until it is detached by netlink.
+//! A program attached by a `bpf_link` stays until the last descriptor of that link is closed:
+//! `ip link set ... xdp off` is refused ("Can't replace active BPF XDP link"). A program attached
+//! by netlink stays until it is detached by netlink.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-/// How a program can be taken away.
+/// How to remove a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// A process has its link.
@@ -18,7 +18,7 @@ pub enum Owner {
         /// Its name.
         name: String,
     },
-    /// No process that may be looked at has a link of it.
+    /// No visible process has a link of it.
     Unknown,
 }
 
@@ -27,7 +27,7 @@ impl Owner {
     pub fn of(program: u32) -> Owner {
         let holders: Vec<u32> = pids().filter(|pid| holds(*pid, program)).collect();
         let all: BTreeSet<u32> = holders.iter().copied().collect();
-        // Of a daemon's processes the one that starts the others.
+        // The parent of a daemon's processes.
         let is_first = |pid: &&u32| parent(**pid).is_none_or(|parent| !all.contains(&parent));
         match holders.iter().find(is_first) {
             Some(pid) => Owner::Process { pid: *pid, name: name(*pid) },
@@ -35,7 +35,7 @@ impl Owner {
         }
     }
 
-    /// The command that takes the program off an interface, with what it is for.
+    /// The command that removes the program from an interface, with an explanation.
     pub fn cure(&self, interface: &str) -> String {
         match self {
             Owner::Process { pid, name } => format!("stop {name}, which has it (`kill {pid}`)"),
@@ -59,7 +59,7 @@ fn holds(pid: u32, program: u32) -> bool {
     texts.any(|text| is_link_of(&text, program))
 }
 
-/// Whether Linux describes a link of the program so.
+/// Whether this is Linux's description of a link of the program.
 fn is_link_of(text: &str, program: u32) -> bool {
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
     let id = value("prog_id:").and_then(|id| id.trim().parse::<u32>().ok());

@@ -16,7 +16,7 @@ pub(crate) type Verdicts = [u64; Verdict::COUNT as usize];
 pub use recoded_counters::link::{IcmpErrors, LinkCounters, Unparsed};
 pub use recoded_counters::tunnel::TunnelCounters;
 
-/// The counter of packets that we cannot read for this reason.
+/// The counter of packets that are unreadable for this reason.
 pub(crate) fn unparsed(reason: NotUdp) -> Unparsed {
     match reason {
         NotUdp::NotIp => Unparsed::NotIp,
@@ -35,24 +35,24 @@ pub(crate) fn unparsed(reason: NotUdp) -> Unparsed {
 pub struct HopReport {
     /// Its address, as configured.
     pub address: IpAddr,
-    /// Where it is, if it moved.
+    /// Its present place, if it moved.
     pub endpoint: Option<SocketAddr>,
-    /// How often it did.
+    /// Number of moves.
     pub moves: u64,
     /// Whether packets can be sent to it.
     pub is_resolved: bool,
-    /// What it said.
+    /// Its announcements.
     pub talked: Talked,
 }
 
-/// What became of a link's interface.
+/// Status of a link's interface.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum LinkStatus {
-    /// It is there and set up.
+    /// Present and set up.
     Up,
-    /// It is there and set down.
+    /// Present and set down.
     Down,
-    /// No interface has its name, or our sockets are not on the one that has.
+    /// No interface has its name, or the one that has is without this link's sockets.
     Gone,
 }
 
@@ -74,11 +74,11 @@ pub struct LinkReport {
     pub name: String,
     /// Linux's name.
     pub interface: String,
-    /// What became of its interface.
+    /// Status of its interface.
     pub status: LinkStatus,
-    /// Reason why no packets are sent and received on it; empty while they are.
+    /// The reason why no packets are sent and received on it; empty while they are.
     pub waits: String,
-    /// Our address on it; `None` while it has none.
+    /// This node's address on it; `None` while it has none.
     pub local: Option<IpAddr>,
     /// MTU of the interface, in bytes.
     pub mtu: usize,
@@ -88,22 +88,22 @@ pub struct LinkReport {
     pub xdp_mode: String,
     /// `zero-copy` or `copy`; `udp` with UDP sockets.
     pub socket_mode: String,
-    /// Why the modes are not better; empty if they are the best.
+    /// The reason why the modes are not better; empty if they are the best.
     pub reason: String,
     /// Receive queues served.
     pub queues: usize,
     /// Next hops on this link.
     pub hops: Vec<HopReport>,
-    /// Addresses that are no neighbour's and whose packets were dropped last, `NOT_NEIGHBOURS_MAX`
-    /// at most.
+    /// Addresses whose packets were dropped last because they are no neighbour's, at most
+    /// `NOT_NEIGHBOURS_MAX`.
     pub not_neighbours: BTreeSet<IpAddr>,
     /// Packets.
     pub counters: LinkCounters,
-    /// What Linux counted on the sockets.
+    /// Linux's counters for the sockets.
     pub statistics: SocketStatistics,
-    /// The same of each receive queue; with UDP sockets, of each worker.
+    /// The same for each receive queue; with UDP sockets, for each worker.
     pub by_queue: Vec<SocketStatistics>,
-    /// What hosts and routers answered.
+    /// ICMP errors from hosts and routers.
     pub icmp: IcmpErrors,
 }
 
@@ -114,24 +114,24 @@ pub struct WorkerReport {
     pub index: usize,
     /// Core it is pinned to.
     pub core: Option<usize>,
-    /// What it does when idle.
+    /// Its idle mode.
     pub idle: &'static str,
-    /// Where its frames are.
+    /// State of its frames.
     pub frames: FrameGauge,
-    /// How often it panicked and was made anew.
+    /// Restarts after a panic.
     pub panics: u64,
     /// Its pipeline.
     pub pipeline: Report,
 }
 
-/// What became of a tunnel's interface.
+/// Status of a tunnel's interface.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum TunnelStatus {
-    /// It is there.
+    /// Present.
     Present,
-    /// No next hop of the stream that reads from it answers, so it has no carrier.
+    /// No next hop of the stream that reads from it responds, so it has no carrier.
     NoCarrier,
-    /// Somebody deleted it. It is created again.
+    /// It was deleted and is being recreated.
     Gone,
 }
 
@@ -151,13 +151,13 @@ impl TunnelStatus {
 pub struct TunnelReport {
     /// Name of the interface.
     pub name: String,
-    /// What crosses it many packets at a time: `tcp+udp`, `tcp` or `none`.
+    /// Protocols that cross it many packets at a time: `tcp+udp`, `tcp` or `none`.
     pub offload: &'static str,
-    /// Why that is not better; empty if it is the best.
+    /// The reason why that is not better; empty if it is the best.
     pub reason: String,
-    /// What became of its interface.
+    /// Status of its interface.
     pub status: TunnelStatus,
-    /// Its MTU: the configured one, or that of the path where it is smaller.
+    /// Its MTU: the configured one, or that of the path if smaller.
     pub mtu: u16,
     /// Packets.
     pub counters: TunnelCounters,
@@ -180,10 +180,10 @@ pub struct RuntimeReport {
     pub sessions: Sessions,
 }
 
-/// What Linux counted on sockets, by receive queue; on UDP sockets, by worker.
+/// Linux's counters of sockets by receive queue; of UDP sockets by worker.
 pub(crate) type ByQueue = BTreeMap<u32, SocketStatistics>;
 
-/// What one worker publishes of a link.
+/// The part of a link's report that one worker publishes.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkPart {
     pub(crate) counters: LinkCounters,
@@ -192,12 +192,12 @@ pub(crate) struct LinkPart {
     pub(crate) not_neighbour: Option<IpAddr>,
 }
 
-/// What one worker publishes.
+/// The part of the report that one worker publishes.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerPart {
     pub(crate) worker: WorkerReport,
     pub(crate) links: Vec<LinkPart>,
     pub(crate) tunnels: Vec<TunnelCounters>,
-    /// On packets that no XDP program has seen.
+    /// On packets that no XDP program saw.
     pub(crate) verdicts: Verdicts,
 }

@@ -1,6 +1,6 @@
-//! Frames that are mapped before it is known who uses them.
+//! Frames mapped before their user is known.
 //!
-//! To map frames takes longer than all else of a start: Linux clears and locks them page by page.
+//! Mapping frames takes longer than the rest of a start: Linux clears and locks them page by page.
 //! A process that waits to take over from another one has them by then.
 
 use crate::error::StartError;
@@ -15,8 +15,8 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// Maps, locks and registers so many frames of a size for each of `workers`; none where AF_XDP
-    /// has none of that size.
+    /// Maps, locks and registers `frames` of this size for each of `workers`; none if AF_XDP does
+    /// not support that size.
     ///
     /// # Errors
     /// As those of frames when a node starts: not permitted, or no memory.
@@ -27,8 +27,8 @@ impl Reserve {
         Ok(Reserve { umems: umems.collect::<Result<_, _>>()? })
     }
 
-    /// The frames of the next worker: of those mapped before if they are what `topology` wants, or
-    /// mapped now.
+    /// The frames of the next worker: those mapped before if they fit `topology`, or newly mapped
+    /// ones.
     pub(crate) fn take(&mut self, topology: &Topology) -> Result<Umem, StartError> {
         let (frames, size) = (topology.frames_per_worker, topology.frame_size);
         if !topology.needs_xdp() {
@@ -40,8 +40,8 @@ impl Reserve {
     }
 }
 
-/// UMEMs and, before Linux 5.11, BPF maps count against this limit. Where it may not be raised the
-/// UMEM says whether it was too low.
+/// UMEMs and, before Linux 5.11, BPF maps count against this limit. If it may not be raised,
+/// opening the UMEM reports that it was too low.
 pub(crate) fn raise_memlock() {
     if let Err(error) = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None }) {
         tracing::debug!(%error, "the memlock limit stays as it is");

@@ -1,9 +1,9 @@
 //! Opens everything that needs privilege: XDP programs, frames, sockets, tunnels, netlink.
 //!
-//! [`crate::Runtime::start`] takes what is open here and opens nothing itself. So a process may
-//! give up its privileges in between ([`Resources::seal`]): programs, tunnels and changes by
-//! rtnetlink are then another process's ([`crate::privileged`]), and sockets are opened once. No
-//! thread is started here, so that whatever confines this thread confines them all.
+//! [`crate::Runtime::start`] takes the open resources and opens nothing itself. So a process may
+//! drop its privileges in between ([`Resources::seal`]): programs, tunnels and changes by rtnetlink
+//! then belong to another process ([`crate::privileged`]), and sockets are opened once. No thread
+//! is started here, so that whatever confines this thread confines them all.
 
 use crate::attach::Attachment;
 use crate::capabilities::{TUNNEL_CAPABILITY, missing_capabilities};
@@ -34,7 +34,7 @@ pub struct Resources {
     pub(crate) workers: Vec<WorkerResources>,
     pub(crate) wakers: Arc<[Waker]>,
     pub(crate) attachments: Vec<Attachment>,
-    /// For the thread that creates deleted tunnels again.
+    /// For the thread that recreates deleted tunnels.
     pub(crate) plans: Vec<TunnelPlan>,
     pub(crate) tunnel_netlink: Netlink,
     pub(crate) tunnels: Arc<Slot<Tunnels>>,
@@ -42,7 +42,7 @@ pub struct Resources {
     pub(crate) netlink: Netlink,
     /// For the thread that follows paths.
     pub(crate) path_netlink: Netlink,
-    /// What one-way paths must not forget.
+    /// Replay protection of one-way paths.
     pub(crate) memory: Memory,
     /// For the thread that watches the links.
     pub(crate) link_sources: Sources,
@@ -50,29 +50,29 @@ pub struct Resources {
     pub(crate) is_sealed: bool,
 }
 
-/// What the thread hears from.
+/// Event sources of the thread.
 pub(crate) struct Sources {
     pub(crate) netlink: Netlink,
     pub(crate) events: LinkEvents,
     pub(crate) icmp: Icmp,
 }
 
-/// What is known of a link once it is open.
+/// State of a link once it is open.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkState {
     /// As last seen.
     pub(crate) interface: Interface,
-    /// Our address on it; `None` while it has none.
+    /// This node's address on it; `None` while it has none.
     pub(crate) local: Option<IpAddr>,
-    /// Of the frames behind its sockets.
+    /// Size of the frames behind its sockets.
     pub(crate) frame_size: FrameSize,
     pub(crate) mode: LinkMode,
     pub(crate) status: LinkStatus,
-    /// When the sockets were opened, as its driver has it.
+    /// The driver's queues when the sockets were opened.
     pub(crate) queues: Queues,
     /// Receive queues with sockets.
     pub(crate) served: u32,
-    /// Reason why no packets are sent and received on it; empty while they are.
+    /// The reason why no packets are sent and received on it; empty while they are.
     pub(crate) waits: String,
     /// Whether its configuration leaves its backend open (`backend = "auto"`).
     pub(crate) is_auto: bool,
@@ -99,9 +99,9 @@ impl Resources {
         Resources::open_beside(topology, None, Reserve::default())
     }
 
-    /// Opens what this process needs beside `privileged`, which has the rest, on frames of
-    /// `reserve` where they fit. Links whose interface or address cannot be had wait for it, and
-    /// with `waits_for_ports` those whose UDP port is taken.
+    /// Opens what this process needs in addition to `privileged`, which has the rest, on frames of
+    /// `reserve` if they fit. Links wait while their interface or address is missing, and with
+    /// `waits_for_ports` also while their UDP port is taken.
     ///
     /// # Errors
     /// As [`Resources::open`].
@@ -173,8 +173,8 @@ impl Resources {
         })
     }
 
-    /// Notes that this process gave up the privileges that opening sockets needs: when an interface
-    /// comes back, [`crate::Runtime::needs_restart`].
+    /// Records that this process dropped the privileges that opening sockets needs: when an
+    /// interface returns, [`crate::Runtime::needs_restart`].
     pub fn seal(&mut self) {
         self.is_sealed = true;
     }
@@ -187,19 +187,19 @@ struct Opening<'a> {
     netlink: &'a Netlink,
 }
 
-/// The sockets of all workers, and by link how they run.
+/// The sockets of all workers, and their mode by link.
 struct Opened {
     workers: Vec<WorkerResources>,
     modes: Vec<Option<LinkMode>>,
-    /// As the driver has them; `None` where there is no interface.
+    /// The driver's queues; `None` without an interface.
     queues: Vec<Option<Queues>>,
-    /// Of these, the ones that sockets can use.
+    /// Of these, the usable ones for sockets.
     usable: Vec<Option<Queues>>,
 }
 
 impl Opening<'_> {
-    /// Opens the sockets of all links that were found. With `waits_for_ports`, a link whose port is
-    /// taken becomes one that waits.
+    /// Opens the sockets of all links found. With `waits_for_ports`, a link whose port is taken
+    /// becomes one that waits.
     fn open_sockets(
         &self,
         found: &mut [Found],
@@ -229,7 +229,7 @@ impl Opening<'_> {
         }
     }
 
-    /// The state of each link; what waits is logged.
+    /// The state of each link; logs links that wait.
     fn links(&self, found: Vec<Found>, opened: &Opened) -> Vec<LinkState> {
         let state = |(link, found): (usize, Found)| {
             let Found { interface, local, waits, is_auto, is_undecided } = found;
@@ -260,9 +260,9 @@ impl Opening<'_> {
 /// The interface of a link.
 #[derive(Default)]
 struct Found {
-    /// `None` where there are no sockets on it.
+    /// `None` if there are no sockets on it.
     interface: Option<Interface>,
-    /// Our address there.
+    /// This node's address there.
     local: Option<IpAddr>,
     /// See [`LinkState`].
     waits: String,
@@ -271,7 +271,7 @@ struct Found {
 }
 
 impl Found {
-    /// An interface, and our address there as far as it has one.
+    /// An interface, and this node's address there if it has one.
     fn new(
         topology: &Topology,
         link: usize,
@@ -292,7 +292,7 @@ impl Found {
     }
 }
 
-/// The interfaces of all links, which must be there, and their programs.
+/// The interfaces of all links, which must be present, and their programs.
 fn open_links(
     topology: &Topology,
     netlink: &Netlink,
@@ -309,7 +309,7 @@ fn open_links(
     Ok(opened?.into_iter().unzip())
 }
 
-/// The links whose interfaces are there, and their programs; the places of the others.
+/// The links whose interfaces are present, with their programs; placeholders for the others.
 fn find_links(
     topology: &Topology,
     netlink: &Netlink,
@@ -341,7 +341,7 @@ fn find_links(
     Ok(found?.into_iter().unzip())
 }
 
-/// What a link waits for.
+/// The missing item that a link waits for.
 pub(crate) fn waits(link: &LinkConfig, error: &StartError) -> String {
     match error {
         StartError::NoSuchInterface { .. } => missing(link),
@@ -349,12 +349,12 @@ pub(crate) fn waits(link: &LinkConfig, error: &StartError) -> String {
     }
 }
 
-/// The same where its interface is missing.
+/// The same if its interface is missing.
 pub(crate) fn missing(link: &LinkConfig) -> String {
     format!("interface {} is missing", link.interface)
 }
 
-/// How a link without an interface runs.
+/// Mode of a link without an interface.
 fn without_sockets(config: &LinkConfig, attachment: &Attachment) -> LinkMode {
     let (xdp, reason) = attachment.mode();
     match config.backend {
@@ -368,8 +368,8 @@ fn without_sockets(config: &LinkConfig, attachment: &Attachment) -> LinkMode {
     }
 }
 
-/// One message that names all that is missing, rather than one refusal after the other. UDP sockets
-/// need none, tunnels one.
+/// Checks all capabilities at once, so that one message names every missing one. UDP sockets need
+/// none, tunnels one.
 pub(crate) fn check_capabilities(topology: &Topology) -> Result<(), StartError> {
     let missing = missing_capabilities();
     if topology.needs_xdp() && !missing.is_empty() {
@@ -394,7 +394,7 @@ fn warn_of_limits(link: &LinkConfig, interface: &Interface, frame_size: FrameSiz
     }
 }
 
-/// Of an interface that is there.
+/// For an interface that is present.
 pub(crate) fn status(interface: &Interface) -> LinkStatus {
     if interface.is_up { LinkStatus::Up } else { LinkStatus::Down }
 }

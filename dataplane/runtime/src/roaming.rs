@@ -1,6 +1,6 @@
-//! Neighbours that roam: hosts whose address changes while they run, or that are behind a box which
-//! translates addresses and forgets what it wrote. As in WireGuard, such a neighbour is where its
-//! newest packet came from, if the tag of that packet is right.
+//! Roaming neighbours: hosts whose address changes while they run, or that are behind a NAT which
+//! drops its mappings. As in WireGuard, such a neighbour is at the source of its latest
+//! authenticated packet.
 //!
 //! ```text
 //!  known address ----------------------------------> tag right? --> pipeline
@@ -10,13 +10,13 @@
 //!  all workers  <---------- endpoints ------------ thread of keys: allowed, and not too often?
 //! ```
 //!
-//! Nothing that was sent before moves a neighbour: copies are refused by the replay window, and
-//! what others overtook is not the newest. Messages of handshakes do not move it either, since
-//! after a restart of this node recorded ones pass: their answer goes to where they came from, and
-//! the first packet under the keys that come of it moves the neighbour.
+//! No replayed packet moves a neighbour: the replay window refuses copies, and a packet that others
+//! overtook is not the newest. Handshake messages do not move it either, since recorded ones pass
+//! after a restart of this node: the reply goes to their source, and the first packet under the
+//! resulting keys moves the neighbour.
 //!
-//! Not done here: keys, sockets. Everything is bounded: [`PACKETS`] and [`HANDSHAKES`] a look of
-//! packets from other addresses, [`MOVES`] at once and one a second of each neighbour.
+//! Does not handle keys or sockets. Everything is bounded: [`PACKETS`] and [`HANDSHAKES`] from
+//! other addresses between two polls, and for each neighbour [`MOVES`] at once and one a second.
 
 use crate::topology::{Backend, HopConfig, Topology};
 use recoded_pipeline::params::{Nanos, PeerId};
@@ -26,32 +26,32 @@ use recoded_wire::header::{Flags, HEADER_BYTES};
 use recoded_wire::shard::source_port_of;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
-/// Packets from other addresses than the sender's known one whose tag is verified between two looks
-/// of a worker at its keys, 50 ms, each under the keys that have its id: of a neighbour at its new
-/// address, all until the address is known. At most 2 % of a core. A flood of forgeries takes some
-/// of it from those that moved, of whom one packet suffices.
+/// Packets from other addresses than the sender's known one whose tag is verified between two polls
+/// of a worker's keys, 50 ms, each under the keys that have its id. A neighbour at a new address
+/// uses them until the address is known. At most 2 % of a core. A flood of forgeries takes part of
+/// the budget, but one packet of a moved neighbour suffices.
 pub(crate) const PACKETS: u32 = 512;
 
-/// The same of messages of handshakes: what the gate admits in a second, and copies.
+/// The same for handshake messages: the gate's limit for a second, and copies.
 pub(crate) const HANDSHAKES: u32 = 16;
 
-/// Neighbours that roam for which one more message is looked at: all of a hub ask at once when it
-/// starts, three copies each, and with [`HANDSHAKES`] alone two hundred waited for a quarter of a
-/// minute. The thread of keys reads them, and asks for cookies before it computes.
+/// Roaming neighbours per additional handshake message: all neighbours of a hub connect at once
+/// when it starts, with three copies each, and with [`HANDSHAKES`] only, two hundred waited for a
+/// quarter of a minute. The key thread reads them, and requires cookies before it computes.
 const ROAMING_PER_HANDSHAKE: u32 = 4;
 
-/// Moves of a neighbour at once: a host whose networks change moves once or twice.
+/// Burst of moves of a neighbour: a host that changes networks moves once or twice.
 const MOVES: u64 = 8;
 
 /// Beyond those, time between two.
 const MOVE_NANOS: Nanos = 1_000_000_000;
 
-/// Where a neighbour is.
+/// The place of a neighbour.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Endpoint {
-    /// Where packets to it go.
+    /// Destination of packets to it.
     pub(crate) at: SocketAddr,
-    /// How often that changed.
+    /// Number of changes.
     pub(crate) moves: u64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Place {
     pub(crate) address: SocketAddr,
 }
 
-/// Where neighbours are.
+/// The places of neighbours.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Near {
     /// By `PeerId`.
@@ -75,12 +75,12 @@ pub(crate) struct Near {
 }
 
 impl Near {
-    /// Of neighbours that have not moved.
+    /// The places of neighbours before any moved.
     pub(crate) fn new(topology: &Topology) -> Near {
         Movers::new(topology).near()
     }
 
-    /// Where a neighbour that roams is, if its newest packet shows that it moved.
+    /// The place of a roaming neighbour, if its newest packet shows that it moved.
     #[inline]
     pub(crate) fn moved(
         &self,
@@ -95,33 +95,33 @@ impl Near {
     }
 }
 
-/// Whether a neighbour may move: only where there is a key of it, and UDP sockets.
+/// Whether a neighbour may move: only with a key and UDP sockets.
 fn roams(topology: &Topology, hop: &HopConfig) -> bool {
     hop.roams && hop.key.is_some() && topology.links[hop.link].backend == Backend::Udp
 }
 
-/// Where a neighbour is of which a packet came from `source`. AF_XDP sends each shard from a port
-/// of its own, and takes what comes to the port of all nodes.
+/// The place of a neighbour that sent a packet from `source`. AF_XDP sends each shard from its own
+/// port, and receives on the port of all nodes.
 fn endpoint_of(source: SocketAddr, packet: &[u8], port: u16) -> SocketAddr {
     let port = if source.port() == source_port_of(packet) { port } else { source.port() };
     match source {
         SocketAddr::V4(_) => SocketAddr::new(source.ip(), port),
-        // Without the label of its flow.
+        // Without the flow label.
         SocketAddr::V6(v6) => SocketAddrV6::new(*v6.ip(), port, 0, v6.scope_id()).into(),
     }
 }
 
-/// The neighbours of a link, found by their addresses: by search, since a packet asks.
+/// The neighbours of a link by address, sorted for a search per packet.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Around {
     /// In order of addresses.
     fixed: Vec<(IpAddr, PeerId)>,
-    /// Likewise. Several paths may come from one address and port: addresses that were translated
-    /// change, and what is known of one may be old.
+    /// Likewise. Several paths may share one address and port: translated addresses change, and the
+    /// known one may be stale.
     roaming: Vec<(IpAddr, u16, PeerId)>,
 }
 
-/// The neighbour at an address, as far as that says it.
+/// The neighbour at an address, as far as the address identifies it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
     pub(crate) peer: PeerId,
@@ -130,8 +130,8 @@ pub(crate) struct Found {
 }
 
 impl Around {
-    /// The neighbour at this address. Of those that roam the port counts, too: several may be
-    /// behind one address.
+    /// The neighbour at this address. For roaming ones the port counts, too: several may be behind
+    /// one address.
     #[inline]
     pub(crate) fn find(&self, source: SocketAddr, packet: &[u8]) -> Option<Found> {
         let (ip, port) = (source.ip(), source.port());
@@ -140,7 +140,7 @@ impl Around {
         }
         let at = |port| self.roaming.partition_point(|known| (known.0, known.1) < (ip, port));
         let exact = self.roaming.get(at(port)).filter(|known| (known.0, known.1) == (ip, port));
-        // AF_XDP sends each shard from a port of its own.
+        // AF_XDP sends each shard from its own port.
         let any = || {
             let by_shard = self.roaming.get(at(0)).filter(|known| known.0 == ip);
             by_shard.filter(|_| source_port_of(packet) == port)
@@ -148,26 +148,26 @@ impl Around {
         exact.or_else(any).map(|known| Found { peer: known.2, roams: true })
     }
 
-    /// The neighbours that roam.
+    /// The roaming neighbours.
     pub(crate) fn roaming(&self) -> impl Iterator<Item = PeerId> + '_ {
         self.roaming.iter().map(|known| known.2)
     }
 }
 
-/// Neighbours that roam, by the ids of the keys under which they send: a packet is verified under
-/// those that have its id, and no others.
+/// Roaming neighbours, by the ids of their sending keys: a packet is verified only under keys that
+/// have its id.
 #[derive(Default, Debug)]
 pub(crate) struct Senders(Vec<(u8, PeerId)>);
 
 impl Senders {
-    /// Takes these instead.
+    /// Replaces them.
     pub(crate) fn fill(&mut self, senders: impl Iterator<Item = (u8, PeerId)>) {
         self.0.clear();
         self.0.extend(senders);
         self.0.sort_unstable();
     }
 
-    /// Those that send under a key with the id that a packet names.
+    /// Neighbours whose sending key has the id in a packet.
     pub(crate) fn of(&self, packet: &[u8]) -> impl Iterator<Item = PeerId> + '_ {
         let key_id = packet.last_chunk::<TRAILER_BYTES>().map(|trailer| trailer[0]);
         let first = key_id
@@ -177,19 +177,19 @@ impl Senders {
     }
 }
 
-/// Which packets from other addresses are looked at, and how many more.
+/// The filter for packets from other addresses, and the remaining budget.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Lookout {
-    /// Numbers of keys under which neighbours that roam send, a bit each.
+    /// Ids of the sending keys of roaming neighbours, a bit each.
     keys: [u64; 4],
-    /// Neighbours on the link that roam.
+    /// Roaming neighbours on the link.
     roaming: u32,
     packets: u32,
     handshakes: u32,
 }
 
 impl Lookout {
-    /// Looks for packets under these keys of so many neighbours that roam.
+    /// Sets these keys, and the number of roaming neighbours.
     pub(crate) fn watch(&mut self, roaming: usize, keys: impl Iterator<Item = u8>) {
         self.keys = [0; 4];
         self.roaming = u32::try_from(roaming).unwrap_or(u32::MAX);
@@ -198,13 +198,13 @@ impl Lookout {
         }
     }
 
-    /// Allows as many as between two looks.
+    /// Restores the budget for the next interval.
     pub(crate) fn refill(&mut self) {
         let handshakes = HANDSHAKES.saturating_add(self.roaming / ROAMING_PER_HANDSHAKE);
         (self.packets, self.handshakes) = (PACKETS, handshakes);
     }
 
-    /// Whether a packet is looked at.
+    /// Whether to check a packet.
     pub(crate) fn takes(&mut self, packet: &[u8]) -> bool {
         if self.roaming == 0 {
             return false;
@@ -217,7 +217,7 @@ impl Lookout {
         self.keys[usize::from(key / 64)] & 1 << (key % 64) != 0 && self.takes_another()
     }
 
-    /// Whether another packet is verified under keys of others than the one at its address.
+    /// Whether to verify a packet under keys of others than the one at its address.
     pub(crate) fn takes_another(&mut self) -> bool {
         take(&mut self.packets)
     }
@@ -229,13 +229,13 @@ fn take(left: &mut u32) -> bool {
     is_some
 }
 
-/// Whether it is a message of a handshake between neighbours, which has no tag.
+/// Whether it is a handshake message between neighbours, which has no tag.
 pub(crate) fn is_message(packet: &[u8]) -> bool {
     let header = parse_handshake(packet).ok().filter(|header| !header.flags.has(Flags::EDGE));
     header.is_some() && packet.len() > HEADER_BYTES + TRAILER_BYTES
 }
 
-/// Why a neighbour stays where it is, for all that a packet of it shows.
+/// The reason why a neighbour stays in its place despite a packet of it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Stays {
     /// It does not roam.
@@ -247,12 +247,12 @@ pub(crate) enum Stays {
     /// Another neighbour is there, which does not roam.
     #[error("another neighbour is there")]
     Taken,
-    /// It moved too often lately.
+    /// It moved too often recently.
     #[error("it moved too often")]
     TooOften,
 }
 
-/// Where all neighbours are, for the thread of keys.
+/// The places of all neighbours, for the key thread.
 pub(crate) struct Movers {
     movers: Vec<Mover>,
     links: usize,
@@ -264,7 +264,7 @@ struct Mover {
     link: usize,
     roams: bool,
     endpoint: Endpoint,
-    /// Until when what it moved is paid for.
+    /// When its moves so far are paid for.
     paid: Nanos,
 }
 
@@ -279,18 +279,18 @@ impl Movers {
         Movers { movers: movers.collect(), links: topology.links.len(), port: topology.port }
     }
 
-    /// Has packets for a neighbour go to where an earlier process of this node knew it, if it may
-    /// be there.
+    /// Sends packets for a neighbour to its address in an earlier process of this node, if the
+    /// neighbour may be there.
     pub(crate) fn recall(&mut self, hop: usize, address: SocketAddr) {
         let Some(Mover { link, .. }) = self.movers.get(hop) else { return };
         let is_moved = self.relocate(hop, Place { link: *link, address }, 0).is_ok();
         if let Some(mover) = self.movers.get_mut(hop).filter(|_| is_moved) {
-            // It has yet to show that it is.
+            // The neighbour has yet to prove it.
             (mover.endpoint.moves, mover.paid) = (0, 0);
         }
     }
 
-    /// Where they are.
+    /// The present places.
     pub(crate) fn near(&self) -> Near {
         let mut links = vec![Around::default(); self.links];
         for (index, mover) in (0..).zip(&self.movers) {
@@ -312,21 +312,21 @@ impl Movers {
         }
     }
 
-    /// Where a neighbour is.
+    /// The address of a neighbour.
     pub(crate) fn address(&self, hop: usize) -> Option<SocketAddr> {
         self.movers.get(hop).map(|mover| mover.endpoint.at)
     }
 
-    /// Those on a link that roam.
+    /// Roaming neighbours on a link.
     pub(crate) fn on_link(&self, link: usize) -> impl Iterator<Item = usize> + '_ {
         let movers = self.movers.iter().enumerate();
         movers.filter(move |(_, mover)| mover.roams && mover.link == link).map(|(hop, _)| hop)
     }
 
-    /// Moves a neighbour to where its newest packet came from. False when it is there.
+    /// Moves a neighbour to the source of its newest packet. False if it is there already.
     ///
     /// # Errors
-    /// Why it stays.
+    /// The reason why it stays.
     pub(crate) fn relocate(&mut self, hop: usize, to: Place, now: Nanos) -> Result<bool, Stays> {
         let Place { link, address } = to;
         let mover = self.movers.get(hop).filter(|mover| mover.roams && mover.link == link);
@@ -338,7 +338,7 @@ impl Movers {
         if !is_reachable || address.is_ipv4() != endpoint.at.is_ipv4() {
             return Err(Stays::Unreachable);
         }
-        // One that roams may have left without a word.
+        // A roaming neighbour may have left silently.
         let is_there = |other: &Mover| {
             other.link == link && !other.roams && other.endpoint.at.ip() == address.ip()
         };

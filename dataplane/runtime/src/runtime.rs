@@ -35,9 +35,9 @@ pub struct Runtime {
     node: Arc<Node>,
     neighbours: Option<(Sender<()>, JoinHandle<()>)>,
     paths: Option<(Sender<()>, JoinHandle<()>)>,
-    /// Ends by itself when the workers have gone.
+    /// Ends by itself when the workers are gone.
     planning: Option<JoinHandle<()>>,
-    /// So do these.
+    /// As above.
     opening: Option<JoinHandle<()>>,
     keys: Option<JoinHandle<()>>,
     watch: Watch,
@@ -45,7 +45,7 @@ pub struct Runtime {
     offload: Option<Offload>,
 }
 
-/// An accelerator for bulk work, and how the queue in front of it works.
+/// An accelerator for bulk work, and the settings of its queue.
 pub struct Acceleration {
     /// Settings of the queue.
     pub config: recoded_offload::Config,
@@ -54,7 +54,7 @@ pub struct Acceleration {
 }
 
 impl Runtime {
-    /// Starts the workers on what is open.
+    /// Starts the workers on the open resources.
     ///
     /// # Errors
     /// [`StartError::Snapshot`] when the snapshot does not fit the topology, [`StartError::Limit`]
@@ -170,8 +170,8 @@ impl Runtime {
         steering.accept(&snapshot)
     }
 
-    /// Changes the pace of a link, by its index in the topology; `None` is as fast as it takes
-    /// packets. Holds from the next packet on.
+    /// Changes the pace of a link, by its index in the topology; `None` is unlimited. Applies from
+    /// the next packet on.
     pub fn set_rate(&self, link: usize, rate_mbit: Option<f64>) {
         let node = &self.node;
         if let Some(pacer) = node.pacers.get(link) {
@@ -180,19 +180,19 @@ impl Runtime {
         }
     }
 
-    /// Changes who may read flows to several sinks: their public keys. Those of before that are
-    /// not among them read nothing that is sent a second later.
+    /// Changes the readers of flows to several sinks: their public keys. A removed sink cannot
+    /// decrypt traffic sent more than one second later.
     pub fn set_sinks(&self, sinks: Vec<(u32, Vec<PublicKey>)>) {
         self.node.keyring.sinks.publish(sinks);
     }
 
-    /// Refuses sources that take more than stages of relays and sinks leave.
+    /// Refuses sources that take more memory than relays and sinks leave.
     fn check_memory(&self, snapshot: &Snapshot) -> Result<(), SnapshotError> {
         let Node { shared, topology, .. } = &*self.node;
         let sources = source_memory_bytes(snapshot);
         let (stages, budget) =
             (shared.stage_bytes.load(Ordering::Relaxed), topology.flow_memory_bytes);
-        // What is in use already may stay.
+        // Sources already in use may stay.
         let is_more = sources > source_memory_bytes(&shared.snapshot.get());
         if is_more && sources.saturating_add(stages) > budget {
             return Err(SnapshotError::Memory { sources, stages, budget });
@@ -222,13 +222,13 @@ impl Runtime {
             && !threads.into_iter().any(JoinHandle::is_finished)
     }
 
-    /// The worker that does not answer, if there is one, and since when.
+    /// The unresponsive worker, if there is one, and since when.
     pub fn stuck(&self) -> Option<(usize, std::time::Duration)> {
         self.node.stuck()
     }
 
-    /// Whether an interface came back whose sockets only a process with privileges can open: stop
-    /// the node and start it in a new process.
+    /// Whether an interface returned whose sockets only a privileged process can open: stop the
+    /// node and start it in a new process.
     pub fn needs_restart(&self) -> bool {
         self.node.needs_restart.load(Ordering::Relaxed)
     }
@@ -247,21 +247,21 @@ impl Runtime {
         report
     }
 
-    /// Leaves what waits in tunnels to the process that takes over: workers read no more from them,
-    /// and go on with what they have read until [`Runtime::has_left`].
+    /// Leaves packets waiting in tunnels to the process that takes over: workers stop reading, and
+    /// continue with packets already read until [`Runtime::has_left`].
     pub fn leave(&self) {
         self.node.shared.leave.begin();
         self.node.shared.wake_all();
     }
 
-    /// Whether what was read before [`Runtime::leave`] has arrived at the next hops and had time to
-    /// arrive at the sink; true 200 ms later in any case.
+    /// Whether packets read before [`Runtime::leave`] have arrived at the next hops and had time to
+    /// reach the sink; true after 200 ms in any case.
     pub fn has_left(&self) -> bool {
         self.node.shared.leave.is_done()
     }
 
-    /// Ends the workers after [`Runtime::leave`], with what they hold written to sockets and
-    /// tunnels. All else ends with this process.
+    /// Ends the workers after [`Runtime::leave`]; they write their packets to sockets and tunnels
+    /// first. Everything else ends with this process.
     pub fn end_workers(&self) {
         self.node.stop_workers();
     }
@@ -274,7 +274,7 @@ impl Runtime {
     }
 
     fn shut_down(&mut self) {
-        // First the thread that could start workers again.
+        // First the thread that could restart workers.
         if let Some((stop, thread)) = self.links.take() {
             drop(stop);
             if thread.join().is_err() {
@@ -327,7 +327,7 @@ fn start_offload(
     Ok((Some(offload), ports))
 }
 
-/// Starts the thread of keys, which ends when no worker can write to it any more.
+/// Starts the key thread, which ends when no worker can write to it any more.
 fn start_keys(node: &Node, memory: Memory) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
     let Node { topology, shared, keyring, clock, .. } = node;
     let mut keyer = Keyer::new(topology, shared.clone(), keyring.clone(), (*clock, memory))
@@ -393,5 +393,6 @@ fn start_links(
     Ok((stop, thread))
 }
 
-/// Headers of a packet beside its symbol: Ethernet, IPv6, UDP, ours and a vector of usual length.
+/// Header bytes of a packet around its symbol: Ethernet, IPv6, UDP, Recoded and a vector of usual
+/// length.
 const UNIT_HEADER_BYTES: usize = 14 + 40 + 8 + 20 + 32;

@@ -1,5 +1,5 @@
-//! Finds out that a link loses packets of segmented bursts (UDP_SEGMENT) that arrive when each is
-//! sent by itself: a card, driver or box on the way that segments wrongly.
+//! Detects links that lose packets of segmented bursts (UDP_SEGMENT) which arrive when sent singly:
+//! a card, driver or box on the path segments wrongly.
 //!
 //! ```text
 //!  watches --more than 2 % are lost--> compares --no difference--> rests 5 s, 10 s, ... an hour
@@ -7,28 +7,29 @@
 //! ```
 //!
 //! While it compares, the socket alternates between both ways of sending, by the clock
-//! ([`is_single`]), and neighbours' reports say what arrived of each. A window of enough packets of
-//! both gives one difference; [`WINDOWS`] of them decide. They differ by chance, and more so where
-//! losses come in bursts; so the mean difference is compared with how much they differ among each
-//! other, not with the errors of independent losses. A comparison ends early when the sum of
-//! differences is not above zero: a link that just loses packets is left alone within seconds.
+//! ([`is_single`]), and neighbours' reports count arrivals of each. A window of enough packets of
+//! both gives one difference; [`WINDOWS`] of them decide. They differ by chance, and more so under
+//! bursty loss; so the mean difference is compared with their spread, not with the errors of
+//! independent losses. A comparison ends early when the sum of differences is not above zero: a
+//! link with ordinary loss is left alone within seconds.
 //!
-//! Reports may say anything. A neighbour that lies has its link send without bursts, which costs
-//! CPU time and nothing else. Nothing reverts this: to measure the offload again would lose packets
-//! again. Sockets that are opened again begin anew.
+//! Reports are not trusted. A lying neighbour makes its link send without bursts, which costs CPU
+//! time and nothing else. Nothing reverts this: measuring the offload again would lose packets
+//! again. Reopened sockets start over.
 
 use recoded_pipeline::params::Nanos;
 use recoded_pipeline::segmentation::{Comparison, Totals, is_single};
 
-/// Loss of a link above which it may be due to bursts. Offloads that lie lose far more; below it a
-/// comparison would take long to see anything.
+/// Loss of a link above which it may be due to bursts. Broken offloads lose far more; below it a
+/// comparison would take long to detect anything.
 const LOSS_MIN: f64 = 0.02;
 
-/// Packets after which a link that is watched is judged: 1 % is then known to a third of a point.
+/// Packets after which a watched link is judged: 1 % is then known to a third of a point.
 const WATCHED_PACKETS: u32 = 1000;
 
 /// Packets of each half in a window, at first: 11 % are then known to 3 points. Each comparison
-/// without a result doubles them, up to [`DOUBLINGS`] times, to see less where much else is lost.
+/// without a result doubles them, up to [`DOUBLINGS`] times, to detect smaller differences under
+/// heavy loss.
 const WINDOW_PACKETS: u32 = 128;
 const DOUBLINGS: u32 = 3;
 
@@ -39,17 +40,17 @@ const WINDOW_NANOS: Nanos = 200_000_000;
 const WINDOWS: u32 = 16;
 
 /// Windows after which a comparison ends if their sum is not above zero: fewer would end some that
-/// have begun badly, more cost a link that just loses packets more time without bursts.
+/// began badly, more cost a link with ordinary loss more time without bursts.
 const VAIN_WINDOWS: u32 = 3;
 
-/// Loss by bursts alone for which it is worth to send without them.
+/// Least extra loss by bursts that justifies sending without them.
 const DIFFERENCE_MIN: f64 = 0.05;
 
-/// Standard errors between the mean difference and zero. By chance it is as many once in 100,000
+/// Standard errors between the mean difference and zero. By chance this occurs once in 100,000
 /// comparisons (Student's t, 15 degrees of freedom).
 const ERRORS_MIN: f64 = 6.0;
 
-/// Reports at the beginning are about packets that left before.
+/// Reports at the beginning are about packets sent earlier.
 const SETTLE_NANOS: Nanos = 1_000_000_000;
 
 /// A comparison that takes longer has too few packets.
@@ -59,18 +60,18 @@ const COMPARE_NANOS: Nanos = 60_000_000_000;
 const REST_NANOS: Nanos = 5_000_000_000;
 const REST_MAX_NANOS: Nanos = 3_600_000_000_000;
 
-/// What is known of a link.
+/// State of a link.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Segmentation {
     reported: Comparison,
-    /// Until then nothing is looked at.
+    /// No evaluation before this time.
     rests_until: Nanos,
     /// Comparisons without a result.
     vain: u32,
     present: Option<Windows>,
 }
 
-/// A comparison that is going on.
+/// A comparison in progress.
 #[derive(Copy, Clone, Debug)]
 struct Windows {
     ends_at: Nanos,
@@ -82,7 +83,7 @@ struct Windows {
 }
 
 impl Segmentation {
-    /// Notes what a neighbour on the link reports.
+    /// Records the report of a neighbour on the link.
     #[inline]
     pub(crate) fn note(&mut self, reported: &Comparison) {
         self.reported.add(reported);
@@ -94,14 +95,13 @@ impl Segmentation {
         self.present.is_some()
     }
 
-    /// Whether packets leave each by itself for the sake of a comparison.
+    /// Whether packets leave singly for a comparison.
     #[inline]
     pub(crate) fn is_single(&self, now: Nanos) -> bool {
         self.is_comparing() && is_single(now)
     }
 
-    /// Looks at what was reported, some times a second. True when bursts are to end, which is said
-    /// once.
+    /// Evaluates the reports, several times a second. Returns true once, when bursts must end.
     pub(crate) fn look(&mut self, now: Nanos) -> bool {
         if now < self.rests_until {
             self.reported = Comparison::default();
@@ -183,11 +183,11 @@ impl Windows {
     }
 }
 
-/// The share of packets lost in bursts of those that would have arrived by themselves; less than
-/// zero, if fewer are lost in bursts.
+/// The share of packets lost in bursts among those that would have arrived singly; negative if
+/// fewer are lost in bursts.
 fn extra_loss(segmented: &Totals, single: &Totals) -> f64 {
     let arrived = 1.0 - single.loss();
-    // Where nothing arrives either way, nothing is known.
+    // If nothing arrives either way, nothing is known.
     if arrived < 0.01 { 0.0 } else { (segmented.loss() - single.loss()) / arrived }
 }
 

@@ -1,10 +1,9 @@
-//! Splits what one read of a tunnel returned into packets, in place.
+//! Splits the result of one read of a tunnel into packets, in place.
 //!
-//! With offloads Linux delivers a run of TCP or UDP packets as one: headers once, then the
-//! payloads of all, and a virtio header with the length of each (virtio 1.2, 5.1.6). The packets
-//! are produced one at a time, so that the caller can stop between any two of them. Each is formed
-//! where its payload lies: its headers are written over the end of the payload before it, which has
-//! been returned by then.
+//! With offloads Linux delivers a run of TCP or UDP packets as one: headers once, then the payloads
+//! of all, and a virtio header with the length of each (virtio 1.2, 5.1.6). The packets are
+//! produced one at a time, so that the caller can stop between any two of them. Each is formed in
+//! place: its headers overwrite the end of the previous payload, which has been returned by then.
 //!
 //! ```text
 //!  read:      | virtio | IP TCP | payload 0 | payload 1 | payload 2 |
@@ -13,8 +12,8 @@
 //! ```
 //!
 //! Pure. The crate `tun-rs` can split, too, but all at once into one buffer per packet, which
-//! copies every byte and would take 64 KiB from a tunnel that its link has budget for one packet
-//! of.
+//! copies every byte and would take 64 KiB from a tunnel even if its link has budget for only one
+//! packet.
 
 use crate::checksum::{fold, sum};
 use std::ops::Range;
@@ -27,18 +26,18 @@ use tun_rs::{
 pub(crate) const VIRTIO_NET_HDR_F_NEEDS_CSUM: u8 = 1;
 /// Kind of a virtio header: one packet.
 const VIRTIO_NET_HDR_GSO_NONE: u8 = 0;
-/// Bit beside the kind: the first packet has CWR set.
+/// Bit next to the kind: the first packet has CWR set.
 const VIRTIO_NET_HDR_GSO_ECN: u8 = 0x80;
 
 /// Bytes of a buffer that holds the result of any one read.
 pub(crate) const READ_BYTES_MAX: usize = VIRTIO_NET_HDR_LEN + PACKET_BYTES_MAX;
 
-/// What is left of one read.
+/// The unreturned part of one read.
 pub(crate) struct Segments {
     /// IP and transport header of the first packet.
     header: [u8; HEADER_BYTES_MAX],
     header_bytes: usize,
-    /// Where the transport header begins.
+    /// Offset of the transport header.
     transport: usize,
     protocol: Protocol,
     /// Sum of the pseudo-header without its length.
@@ -46,17 +45,17 @@ pub(crate) struct Segments {
     segment_bytes: usize,
     /// Number of the next packet.
     index: usize,
-    /// Payload that is left, as a range of the buffer.
+    /// Remaining payload, as a range of the buffer.
     rest: Range<usize>,
 }
 
-/// What the virtio header asked for contradicts the packet behind it.
+/// The virtio header contradicts the packet behind it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Protocol {
-    /// One packet, returned as it is.
+    /// One packet, returned unchanged.
     Whole,
     Tcp,
     Udp,
@@ -83,7 +82,7 @@ impl Segments {
         self.rest.is_empty()
     }
 
-    /// Begins to split `read`, a virtio header and what follows it.
+    /// Begins to split `read`, a virtio header and the packet behind it.
     ///
     /// # Errors
     /// [`Malformed`]; no packets are left then.
@@ -115,13 +114,13 @@ impl Segments {
         Ok(())
     }
 
-    /// One packet, returned as it lies in the buffer.
+    /// One packet, returned unchanged from the buffer.
     pub(crate) fn whole(&mut self, packet: Range<usize>) {
         self.protocol = Protocol::Whole;
         self.rest = packet;
     }
 
-    /// Where the next packet lies in `read`, the buffer that [`Segments::start`] was given.
+    /// The range of the next packet in `read`, the buffer given to [`Segments::start`].
     #[inline]
     pub(crate) fn next(&mut self, read: &mut [u8]) -> Option<Range<usize>> {
         if self.rest.is_empty() {
@@ -150,8 +149,8 @@ impl Segments {
     ) -> Result<(), Malformed> {
         let is_v4 = packet[0] >> 4 == 4;
         let network_bytes_min = if is_v4 { IPV4_BYTES } else { IPV6_BYTES };
-        // The length that Linux gives is that of all headers only where it built the packet itself,
-        // so it is read from the packet.
+        // Linux's length covers all headers only if Linux built the packet itself, so it is read
+        // from the packet.
         let transport_bytes = match protocol {
             Protocol::Tcp => {
                 usize::from(*packet.get(transport + TCP_OFFSET).ok_or(Malformed)? >> 4) * 4
@@ -171,7 +170,7 @@ impl Segments {
         self.header_bytes = header_bytes;
         self.transport = transport;
         self.protocol = protocol;
-        // Linux leaves the sum of the pseudo-header in the checksum's place, with the length of
+        // Linux leaves the sum of the pseudo-header in the checksum field, with the length of
         // everything; each packet has its own length.
         let at = transport + self.checksum_offset();
         let with_length = u64::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
@@ -227,15 +226,15 @@ impl Segments {
     }
 }
 
-/// Finishes a checksum of which the packet holds the pseudo-header's part.
+/// Finishes a checksum from the pseudo-header's part in the packet.
 fn complete_checksum(packet: &mut [u8], start: usize, offset: usize) -> Result<(), Malformed> {
     let covered = packet.get_mut(start..).ok_or(Malformed)?;
     if covered.len() < offset + 2 {
         return Err(Malformed);
     }
     let checksum = match !fold(sum(covered)) {
-        // Linux's own rule (`skb_checksum_help`): zero would mean "none" to UDP, and the two are
-        // equal to all other receivers.
+        // Linux's own rule (`skb_checksum_help`): zero means "none" to UDP, and the two are equal
+        // to all other receivers.
         0 => 0xffff,
         checksum => checksum,
     };
@@ -251,8 +250,8 @@ fn length_16(bytes: usize) -> u16 {
 
 /// The longest IP packet.
 const PACKET_BYTES_MAX: usize = 65_535;
-/// IPv6 with 150 bytes of extension headers, and the longest TCP header. Linux has none longer in
-/// what it leaves to be split.
+/// IPv6 with 150 bytes of extension headers, and the longest TCP header. Linux leaves no longer
+/// headers to be split.
 const HEADER_BYTES_MAX: usize = 256;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
@@ -272,7 +271,7 @@ mod tests {
     use crate::inner::Inner;
     use proptest::prelude::*;
 
-    /// What Linux delivers for `inner`, to be split into payloads of `segment_bytes`.
+    /// Linux's read result for `inner`, to be split into payloads of `segment_bytes`.
     fn read(inner: &Inner, segment_bytes: usize) -> Vec<u8> {
         let mut packet = inner.bytes();
         let transport = if inner.is_v4 { 20 } else { 40 };

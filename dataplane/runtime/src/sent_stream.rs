@@ -7,10 +7,10 @@ use recoded_pipeline::report::NextHop;
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) id: u32,
-    /// Of a source.
+    /// The tunnel of a source.
     pub(crate) tunnel: Option<TunnelId>,
     pub(crate) next_hops: Vec<NextHop>,
-    /// Bytes of the longest IP packet that the path carries, where longer ones vanish.
+    /// Bytes of the longest IP packet that the path carries, if longer ones vanish.
     pub(crate) packet_bytes: Option<usize>,
 }
 

@@ -5,7 +5,7 @@ use crate::checksum::{fold, sum};
 /// The fields of a packet that decide whether it merges.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Shape {
-    /// First bytes of the headers: where the transport header begins, and the payload.
+    /// Offsets of the transport header and of the payload.
     pub(crate) transport: usize,
     pub(crate) payload: usize,
     pub(crate) protocol: Protocol,
@@ -20,7 +20,7 @@ pub(crate) enum Protocol {
 }
 
 impl Shape {
-    /// `None` for what is neither TCP nor UDP, or not laid out in the one way that is merged.
+    /// `None` for protocols other than TCP and UDP, and for layouts that are not merged.
     #[inline]
     pub(crate) fn of(packet: &[u8], merges_udp: bool) -> Option<Shape> {
         let (transport, number) = match packet.first()? >> 4 {
@@ -57,7 +57,7 @@ impl Shape {
         self.transport == IPV4_BYTES
     }
 
-    /// Where source and destination address lie.
+    /// The range of source and destination address.
     pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
         if self.is_v4() { 12..20 } else { 8..40 }
     }
@@ -72,13 +72,14 @@ impl Shape {
     }
 }
 
-/// An IPv4 packet without options that is no fragment: where its payload begins, and its protocol.
+/// Checks for an IPv4 packet without options that is no fragment; returns where its payload begins,
+/// and its protocol.
 fn v4(packet: &[u8]) -> Option<(usize, u8)> {
     let is_plain = packet.len() >= IPV4_BYTES
         && packet[0] == 0x45
         && usize::from(word(packet, 2)) == packet.len()
         && word(packet, 6) & IPV4_FRAGMENT == 0
-        // A wrong sum would be made right by merging.
+        // Merging would replace a wrong sum by a valid one.
         && fold(sum(&packet[..IPV4_BYTES])) == 0xffff;
     is_plain.then(|| (IPV4_BYTES, packet[9]))
 }

@@ -1,4 +1,4 @@
-//! What the threads of a node share: published values, a stop flag, and each worker's report.
+//! State shared by the threads of a node: published values, a stop flag, and each worker's report.
 
 use crate::encap::NextHops;
 use crate::handover::{Inbox, Owners};
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What workers do when another process takes over. Relaxed: they guard no other memory.
+/// Progress of the workers when another process takes over. Relaxed: they guard no other memory.
 pub(crate) struct Leave {
     begun: AtomicBool,
-    /// By worker: nothing waits there any more.
+    /// By worker: no packets are waiting there.
     done: Vec<CachePadded<AtomicBool>>,
 }
 
@@ -30,7 +30,7 @@ impl Leave {
         }
     }
 
-    /// Whether nothing is to be read from tunnels any more.
+    /// Whether tunnels must not be read any more.
     #[inline]
     pub(crate) fn is_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
@@ -40,12 +40,12 @@ impl Leave {
         self.begun.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that nothing waits at a worker.
+    /// Records that no packets are waiting at a worker.
     pub(crate) fn note_done(&self, worker: usize) {
         self.done[worker].store(true, Ordering::Relaxed);
     }
 
-    /// Whether nothing waits at any worker.
+    /// Whether no packets are waiting at any worker.
     pub(crate) fn is_done(&self) -> bool {
         self.done.iter().all(|done| done.load(Ordering::Relaxed))
     }
@@ -56,28 +56,28 @@ impl Leave {
 pub(crate) struct LinkNow {
     /// Largest IP packet, in bytes.
     pub(crate) mtu: usize,
-    /// Whether there is an interface and our sockets are on it.
+    /// Whether there is an interface with this link's sockets.
     pub(crate) is_present: bool,
 }
 
-/// Offloads of a link that do harm, and are left unused until its sockets are opened again.
-/// Relaxed: they guard no other memory.
+/// Offloads of a link that do harm, unused until its sockets are reopened. Relaxed: they guard no
+/// other memory.
 #[derive(Default)]
 pub(crate) struct UnusedOffloads {
-    /// Splitting bursts that are sent (UDP_SEGMENT).
+    /// Splitting sent bursts (UDP_SEGMENT).
     pub(crate) segmentation: AtomicBool,
-    /// Merging packets that are received (UDP_GRO).
+    /// Merging received packets (UDP_GRO).
     pub(crate) merging: AtomicBool,
 }
 
 impl UnusedOffloads {
-    /// Uses them again.
+    /// Enables them again.
     pub(crate) fn reset(&self) {
         self.segmentation.store(false, Ordering::Relaxed);
         self.merging.store(false, Ordering::Relaxed);
     }
 
-    /// What is said of them; empty while all are in use.
+    /// Reports of them; empty while all are in use.
     pub(crate) fn reasons(&self) -> [&'static str; 2] {
         let said = |flag: &AtomicBool, words| if flag.load(Ordering::Relaxed) { words } else { "" };
         [
@@ -87,7 +87,7 @@ impl UnusedOffloads {
     }
 }
 
-/// Neighbours that wait for a new look at where they are; one that finds no room is named again.
+/// Neighbours that wait for a new lookup; one that finds no room is named again.
 const SUSPECTS: usize = 64;
 
 /// Shared by the control side and all workers.
@@ -100,26 +100,26 @@ pub(crate) struct Shared {
     /// By link.
     pub(crate) unused_offloads: Vec<UnusedOffloads>,
     /// Stored with Release by the control side after the sockets left their maps, loaded with
-    /// Acquire by workers: what they then receive is the last.
+    /// Acquire by workers: packets received after that are the last.
     pub(crate) stop: AtomicBool,
     /// Whether another process takes over: tunnels are left to it.
     pub(crate) leave: Leave,
-    /// Edition each worker has adopted: Release there, Acquire where it is read. Padded, so that
-    /// workers do not write to each other's cache lines.
+    /// Edition each worker has adopted: Release there, Acquire in readers. Padded, so that workers
+    /// do not write to each other's cache lines.
     pub(crate) editions: Vec<CachePadded<AtomicU64>>,
-    /// Which worker has which shard of a relay or sink.
+    /// The worker that has each shard of a relay or sink.
     pub(crate) owners: Slot<Owners>,
-    /// What stages of relays and sinks take, and those that sources were told to replace, in bytes.
+    /// Memory of stages of relays and sinks, and of replaced state of sources, in bytes.
     pub(crate) stage_bytes: Arc<AtomicUsize>,
     /// Stages refused because no memory was left.
     pub(crate) refusals: AtomicU64,
     /// By worker.
     pub(crate) inboxes: Vec<Inbox>,
-    /// Neighbours that do not answer, for the thread that resolves them.
+    /// Neighbours that do not respond, for the thread that resolves them.
     pub(crate) suspects: ArrayQueue<PeerId>,
     wakers: Arc<[Waker]>,
     start: Instant,
-    /// When each worker was last heard of, in milliseconds since `start`. Relaxed: they guard no
+    /// Last sign of life of each worker, in milliseconds since `start`. Relaxed: they guard no
     /// other memory.
     heard: Vec<CachePadded<AtomicU64>>,
     observer: Observer,
@@ -128,7 +128,7 @@ pub(crate) struct Shared {
     ports: Vec<Mutex<Vec<NewPort>>>,
 }
 
-/// A socket for a worker that runs.
+/// A socket for a running worker.
 pub(crate) struct NewPort {
     pub(crate) link: usize,
     pub(crate) port: Port,
@@ -186,16 +186,16 @@ impl Shared {
         (0..self.heard.len()).for_each(|worker| self.hear(worker));
     }
 
-    /// A worker is alive.
+    /// Records that a worker is alive.
     pub(crate) fn hear(&self, worker: usize) {
         // 584 million years fit.
         let millis = self.start.elapsed().as_millis() as u64;
         self.heard[worker].store(millis, Ordering::Relaxed);
     }
 
-    /// The worker that is silent longest, and how long. Each is heard of many times a second,
-    /// whatever it does, also when there is nothing to do. Asked four times a second: time in which
-    /// it was not asked, as this process stood still, does not count.
+    /// The worker that is silent longest, and for how long. Each reports many times a second, even
+    /// when idle. Polled four times a second; a gap in the polls means that this process was
+    /// stopped, and does not count.
     pub(crate) fn silence(&self) -> (usize, Duration) {
         let heard = self.heard.iter().map(|heard| heard.load(Ordering::Relaxed));
         let oldest = heard.enumerate().min_by_key(|(_, heard)| *heard);
@@ -205,18 +205,18 @@ impl Shared {
         (worker, Duration::from_millis(now.saturating_sub(since)))
     }
 
-    /// A neighbour should have answered, and did not: Linux may have a wrong address of it.
+    /// Reports a neighbour that failed to respond: Linux may have a wrong address for it.
     pub(crate) fn suspect(&self, peer: PeerId) {
-        // Where there is no room, it is named again while it is silent.
+        // Without room, it is named again while it is silent.
         let _ = self.suspects.push(peer);
     }
 
-    /// Leaves a socket to a worker, which takes it when the state of its link changes.
+    /// Leaves a socket to a worker, which adopts it when the state of its link changes.
     pub(crate) fn leave_port(&self, worker: usize, port: NewPort) {
         self.ports(worker).push(port);
     }
 
-    /// The sockets that were left to a worker.
+    /// Takes the sockets that were left to a worker.
     pub(crate) fn take_ports(&self, worker: usize) -> Vec<NewPort> {
         std::mem::take(&mut *self.ports(worker))
     }
@@ -234,7 +234,7 @@ impl Shared {
         *self.parts[worker].lock().unwrap_or_else(PoisonError::into_inner) = Some(part);
     }
 
-    /// What every worker last published; a worker that has only just started is missing.
+    /// The last report of every worker; a worker that has only just started is missing.
     pub(crate) fn parts(&self) -> Vec<WorkerPart> {
         let part = |part: &Mutex<Option<WorkerPart>>| {
             part.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -243,11 +243,11 @@ impl Shared {
     }
 }
 
-/// Longest time between two looks at the workers after which the one who looks is itself late:
-/// four times what it keeps to.
+/// Longest interval between two polls of the workers before the poller itself counts as late: four
+/// times its regular interval.
 const LATE_MILLIS: u64 = 1000;
 
-/// When the thread that judges workers last looked, and since when it has looked without a gap; in
+/// The last poll of the thread that judges workers, and the start of its polls without a gap; in
 /// milliseconds. Relaxed: they guard no other memory, and one thread uses them.
 #[derive(Default)]
 struct Observer {
@@ -256,7 +256,7 @@ struct Observer {
 }
 
 impl Observer {
-    /// Looks. Since when it has looked without a gap.
+    /// Records a poll. Returns the start of the polls without a gap.
     fn look(&self, now: u64) -> u64 {
         let before = self.looked.swap(now, Ordering::Relaxed);
         if now.saturating_sub(before) > LATE_MILLIS {
@@ -266,8 +266,8 @@ impl Observer {
     }
 }
 
-/// The one clock of a node: nanoseconds since it started, the same for all workers, because they
-/// share the links' budgets.
+/// The clock of a node: nanoseconds since its start, the same for all workers, because they share
+/// the links' budgets.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Clock {
     start: Instant,
@@ -289,7 +289,7 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// All threads stand still for a minute: none is judged by it.
+    /// All threads stop for a minute: none is judged by it.
     #[test]
     fn observer_that_missed_its_own_looks_begins_again() {
         let observer = Observer::default();

@@ -1,8 +1,8 @@
 //! A value that one thread publishes and others pick up between bursts: snapshots, next hops.
 //!
-//! Readers compare a version, one load per loop, and take the lock only when it moved. That keeps
-//! locks off the packet path without a hazard-pointer scheme: values change when an operator or a
-//! neighbour table does, not with packets.
+//! Readers compare a version, one load per loop, and take the lock only when it changed. That keeps
+//! locks off the packet path without a hazard-pointer scheme: values change with operator actions
+//! or the neighbour table, not with packets.
 //!
 //! # Memory ordering
 //! `version` is stored with Release after the value is in place and loaded with Acquire by readers.

@@ -1,4 +1,4 @@
-//! Does a snapshot fit this node? Checked before any worker sees it.
+//! Checks that a snapshot fits this node, before any worker sees it.
 
 use crate::encap::{ETHERNET_BYTES, header_bytes};
 use crate::error::SnapshotError;
@@ -10,12 +10,12 @@ use recoded_xsk::{FrameSize, Umem};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-/// Largest IP packet that sockets over such frames receive, whatever the MTU of their interface.
+/// Largest IP packet that sockets receive with such frames, whatever the MTU of their interface.
 pub const fn ip_packet_bytes_max(frame: FrameSize) -> usize {
     frame.receive_bytes_max() - ETHERNET_BYTES
 }
 
-/// Frames for links of so large an MTU.
+/// Frame size for links with this MTU.
 pub fn frame_size(mtu: usize) -> FrameSize {
     FrameSize::receiving(mtu.saturating_add(ETHERNET_BYTES))
 }
@@ -40,7 +40,7 @@ fn packet_bytes(address: IpAddr, before: usize, symbol_bytes: usize) -> usize {
     ip_packet_bytes(address, before + symbol_bytes)
 }
 
-/// Bytes of the IP packet to `address` that carries so many bytes of UDP payload.
+/// Bytes of the IP packet to `address` that carries `payload` bytes of UDP payload.
 pub fn ip_packet_bytes(address: IpAddr, payload: usize) -> usize {
     header_bytes(address) - ETHERNET_BYTES + payload
 }
@@ -94,7 +94,7 @@ fn check_tunnel(flow: u32, tunnel: TunnelId, topology: &Topology) -> Result<(), 
     }
 }
 
-/// Of every role: the largest packet that the flow may form lies within a frame.
+/// Checks that the flow's largest packet lies within a frame, for every role.
 fn check_frame(flow: &FlowParams, frame: FrameSize) -> Result<(), SnapshotError> {
     let needed = flow.frame_bytes_min();
     if needed > frame.bytes() {
@@ -109,7 +109,8 @@ fn check_frame(flow: &FlowParams, frame: FrameSize) -> Result<(), SnapshotError>
     Ok(())
 }
 
-/// Only of sources: a relay's and a sink's sizes are ceilings, and what exceeds a link is counted.
+/// Checks sources only: a relay's and a sink's sizes are ceilings, and packets that exceed a link
+/// are counted.
 fn check_fits(flow: &FlowParams, topology: &Topology, mtus: &[usize]) -> Result<(), SnapshotError> {
     for hop in &flow.next_hops {
         let hop = &topology.hops[usize::from(hop.0)];

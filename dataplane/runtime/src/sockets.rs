@@ -1,4 +1,4 @@
-//! The sockets of the workers: which worker serves which queue of which link, and how they open.
+//! The sockets of the workers: how they open, and the worker that serves each queue of each link.
 //!
 //! ```text
 //!  queue q of a link -> worker q % workers, one AF_XDP socket each, on the frames of that worker
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! So every receive queue is served, whatever the number of workers. A packet that arrives at a
-//! worker other than the one that has its shard is handed over, as ever.
+//! worker without its shard is handed over, as usual.
 
 use crate::attach::Attachment;
 use crate::error::StartError;
@@ -20,27 +20,27 @@ use recoded_xsk::{ActiveMode, ModePreference, Queues, Socket, SocketMode, Umem, 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// What one worker will own.
+/// Resources of one worker.
 pub(crate) struct WorkerResources {
-    /// By link; `None` where there is no interface.
+    /// By link; `None` without an interface.
     pub(crate) ports: Vec<Option<Port>>,
     pub(crate) umem: Umem,
     /// Further descriptors of the sockets, to wait on, by link.
     pub(crate) socket_fds: Vec<Vec<OwnedFd>>,
 }
 
-/// What sockets are opened on.
+/// The inputs for opening sockets.
 struct Ground<'a> {
     topology: &'a Topology,
     attachments: &'a [Attachment],
-    /// Queues of each interface; `None` where there is none.
+    /// Queues of each interface; `None` without one.
     queues: &'a [Option<Queues>],
 }
 
-/// Why the sockets of a worker cannot be had.
+/// The reason why the sockets of a worker cannot be opened.
 pub(crate) struct Refused {
     pub(crate) error: StartError,
-    /// The link whose socket it was, if it was one.
+    /// The link of the failed socket, if it was a socket.
     pub(crate) link: Option<usize>,
 }
 
@@ -50,10 +50,10 @@ impl<E: Into<StartError>> From<E> for Refused {
     }
 }
 
-/// How a link's sockets run; `None` for one that has none.
+/// Mode of a link's sockets; `None` for a link without any.
 pub(crate) type Mode = Option<LinkMode>;
 
-/// The queues of an interface that exists; those of a link with UDP sockets do not matter.
+/// The queues of an existing interface; those of a link with UDP sockets do not matter.
 pub(crate) fn queues_of(topology: &Topology, link: usize, netlink: &Netlink) -> Queues {
     let config = &topology.links[link];
     if config.backend == Backend::Udp {
@@ -82,7 +82,7 @@ pub(crate) fn queues_of(topology: &Topology, link: usize, netlink: &Netlink) -> 
     }
 }
 
-/// Receive queues of an interface that are served.
+/// Served receive queues of an interface.
 pub(crate) fn served(queues: Queues) -> u32 {
     queues.receive.min(XSKS_MAX)
 }
@@ -90,7 +90,7 @@ pub(crate) fn served(queues: Queues) -> u32 {
 /// The queues of one worker on an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Part {
-    /// The one on which it sends comes first.
+    /// The sending queue comes first.
     queues: Vec<u32>,
     /// Whether the first one can send.
     sends: bool,
@@ -101,15 +101,15 @@ impl Part {
         let first = worker as u32;
         let sends = first < queues.transmit.min(XSKS_MAX);
         let received = (first..served(queues)).step_by(workers);
-        // A queue that only sends has a socket, too, where the worker has no other.
+        // A transmit-only queue also has a socket, if the worker has no other.
         let only_sends = (sends && first >= served(queues)).then_some(first);
         Part { queues: only_sends.into_iter().chain(received).collect(), sends }
     }
 }
 
-/// The sockets of all workers, on frames of `reserve` where they fit.
+/// The sockets of all workers, on frames of `reserve` if they fit.
 ///
-/// Where Linux has fewer queues than the driver says, `queues` has their number afterwards.
+/// If Linux has fewer queues than the driver reports, `queues` has their number afterwards.
 pub(crate) fn open_workers(
     topology: &Topology,
     attachments: &[Attachment],
@@ -150,10 +150,9 @@ fn open_all(
     Ok((opened, modes))
 }
 
-/// Over one worker's frames, its sockets on every link that is there.
+/// The sockets of one worker on every present link, over its frames.
 ///
-/// With `auto`, all sockets copy where one of them cannot do without: those on the same frames are
-/// alike.
+/// With `auto`, all sockets copy if one of them has to: those on the same frames are alike.
 fn open_worker(
     ground: &Ground<'_>,
     worker: usize,
@@ -272,7 +271,7 @@ fn merge_modes(modes: &mut Vec<Mode>, others: Vec<Mode>) {
     }
 }
 
-/// Publishes the sockets, whose fill rings are primed. No packet comes yet: the flow tables are
+/// Publishes the sockets, whose fill rings are primed. No packet arrives yet: the flow tables are
 /// empty.
 pub(crate) fn enter_sockets(
     attachments: &mut [Attachment],
@@ -320,7 +319,7 @@ mod tests {
         assert_eq!(part(1, 2, 4, 4), (vec![1, 3], true));
         // Fewer queues than workers.
         assert_eq!(part(1, 2, 1, 1), (vec![], false));
-        // Fewer for sending, and fewer for receiving.
+        // Fewer transmit queues, and fewer receive queues.
         assert_eq!(part(1, 2, 4, 1), (vec![1, 3], false));
         assert_eq!(part(1, 2, 1, 4), (vec![1], true));
     }

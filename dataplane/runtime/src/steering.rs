@@ -1,4 +1,4 @@
-//! The XDP side of the flows: which program of which interface accepts which flow.
+//! The XDP side of the flows: the flows that the program of each interface accepts.
 
 use crate::attach::Attachment;
 use crate::error::SnapshotError;
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 pub(crate) struct Steering {
     pub(crate) attachments: Vec<Attachment>,
     flows: BTreeSet<u32>,
-    /// What programs counted whose interfaces are gone.
+    /// Counters of programs whose interfaces are gone.
     ended: Verdicts,
 }
 
@@ -50,8 +50,7 @@ impl Steering {
         Ok(())
     }
 
-    /// Puts the program of an interface that is back in the place of the one that went with it, and
-    /// counts on from there.
+    /// Replaces the program of an interface that returned, and continues its counters.
     pub(crate) fn replace(&mut self, link: usize, attachment: Attachment) {
         let old = std::mem::replace(&mut self.attachments[link], attachment);
         if let Err(error) = old.add_verdicts(&mut self.ended) {
@@ -59,13 +58,13 @@ impl Steering {
         }
     }
 
-    /// Accepts on every interface what is accepted.
+    /// Accepts the current flows on every interface again.
     pub(crate) fn accept_again(&mut self) -> Result<(), SnapshotError> {
         let flows: Vec<u32> = self.flows.iter().copied().collect();
         flows.into_iter().try_for_each(|flow| self.set_flow(flow, true))
     }
 
-    /// Takes the sockets out of the maps, so that no more packets arrive at them.
+    /// Removes the sockets from the maps, so that no more packets arrive at them.
     pub(crate) fn release_sockets(&mut self) {
         self.attachments.iter_mut().for_each(Attachment::unset_sockets);
     }

@@ -1,5 +1,5 @@
-//! Whether the box was suspended: after that, drivers of some NICs (virtio-net) run without the XDP
-//! program, which Linux still shows as attached.
+//! Detects a suspension of the box: after one, drivers of some NICs (virtio-net) run without the
+//! XDP program, which Linux still shows as attached.
 //!
 //! One clock of Linux counts the time of a suspension and another does not. A machine that is
 //! paused by its host is not suspended: neither clock runs.
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A point in time between suspensions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Since {
-    /// The box was suspended no longer than this since its boot.
+    /// Upper bound of the suspended time since boot.
     most: Duration,
 }
 
@@ -29,8 +29,8 @@ impl Since {
     }
 }
 
-/// Bounds of the time that the box was suspended since its boot. The clocks are read one after the
-/// other, and this thread may wait for a core in between.
+/// Bounds of the suspended time since boot. The clocks are read one after the other, and this
+/// thread may wait for a core in between.
 struct Bounds {
     least: Duration,
     most: Duration,

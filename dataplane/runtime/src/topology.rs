@@ -1,4 +1,4 @@
-//! What a node is made of: links, hops, tunnels, workers. Built by the control side from the
+//! The parts of a node: links, hops, tunnels, workers. Built by the control side from the
 //! configuration, checked here, fixed while the daemon runs.
 //!
 //! Flows are not here: they change while the node runs, in [`recoded_pipeline::params::Snapshot`],
@@ -22,13 +22,13 @@ pub const TUNNEL_ADDRESSES_MAX: usize = 8;
 /// An address and the length of its prefix.
 pub type Address = (IpAddr, u8);
 
-/// Least MTU of a tunnel with these addresses, written, by default, or where the path carries less.
+/// Least MTU of a tunnel with these addresses: for the configuration, the default and narrow paths.
 pub fn tunnel_mtu_min(addresses: &[Address]) -> u16 {
     let is_ipv4 = addresses.iter().all(|(address, _)| address.is_ipv4());
     if is_ipv4 { TUNNEL_MTU_MIN_V4 } else { TUNNEL_MTU_MIN_V6 }
 }
 
-/// How a worker waits when nothing happens.
+/// How a worker waits when idle.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Idle {
     /// Never sleeps: lowest latency, one whole core.
@@ -51,15 +51,15 @@ impl Idle {
     }
 }
 
-/// What carries the packets of a link.
+/// The backend that carries the packets of a link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Backend {
-    /// AF_XDP sockets where they can be had and are not slower, UDP sockets elsewhere.
+    /// AF_XDP sockets if available and not slower, otherwise UDP sockets.
     #[default]
     Auto,
     /// AF_XDP sockets behind an XDP program.
     Xdp,
-    /// UDP sockets, which need no privilege: Linux finds the neighbour and the way to it.
+    /// UDP sockets, which need no privilege: Linux resolves the neighbour and the route to it.
     Udp,
 }
 
@@ -81,12 +81,12 @@ pub struct LinkConfig {
     pub name: String,
     /// Linux's name of the interface.
     pub interface: String,
-    /// Our address on it: source of what we send, destination of what we accept. Unspecified: the
-    /// one of the interface, whatever it becomes (`own`).
+    /// This node's address on it: source of sent packets, destination of accepted ones.
+    /// Unspecified: the one of the interface, which may change (`own`).
     pub local: IpAddr,
-    /// What carries its packets.
+    /// Its backend.
     pub backend: Backend,
-    /// Pace of what we send, in Mbit/s of bytes on the wire, Ethernet header included.
+    /// Pace of sent packets, in Mbit/s of bytes on the wire, Ethernet header included.
     pub rate_mbit: Option<f64>,
 }
 
@@ -97,23 +97,24 @@ pub struct HopConfig {
     pub link: usize,
     /// Address of the neighbour.
     pub address: IpAddr,
-    /// Its key: every packet from it and to it has a tag then. `None`: none has.
+    /// Its key: every packet from it and to it then has a tag. `None`: no tags.
     pub key: Option<PeerKey>,
-    /// Whether it is where its newest packet came from: with a key, and UDP sockets ([`Backend`]).
+    /// Whether its place is the source of its newest packet: with a key, and UDP sockets
+    /// ([`Backend`]).
     pub roams: bool,
-    /// Number of this path to it, the same at both ends. Of several paths to one key over one link,
-    /// each has another one where it roams.
+    /// Number of this path to it, the same at both ends. If the neighbour roams, several paths to
+    /// one key over one link have different numbers.
     pub path: u8,
 }
 
-/// How another node is known.
+/// The keys of another node.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PeerKey {
     /// Its public key.
     pub public: PublicKey,
-    /// The key that both share besides, or [`PresharedKey::none`].
+    /// The additional shared key, or [`PresharedKey::none`].
     pub psk: PresharedKey,
-    /// Whether keys come of `psk` alone, since there is no way back for a handshake.
+    /// Whether keys come from `psk` only, since handshakes have no return path.
     pub one_way: bool,
 }
 
@@ -124,9 +125,9 @@ pub struct EdgeConfig {
     pub flow: u32,
     /// The key of the other end.
     pub key: PeerKey,
-    /// Columns of the tags of its symbols, as the other end has it.
+    /// Columns of the tags of its symbols, as configured at the other end.
     pub strength: Strength,
-    /// Of a source: keys of relays that verify its symbols, in the order in which they pass them.
+    /// For a source: keys of relays that verify its symbols, in path order.
     pub relays: Vec<PublicKey>,
 }
 
@@ -135,7 +136,7 @@ pub struct EdgeConfig {
 pub struct GroupConfig {
     /// The flow.
     pub flow: u32,
-    /// What this node is in it.
+    /// The part of this node in it.
     pub part: GroupPart,
     /// As in [`EdgeConfig`].
     pub strength: Strength,
@@ -146,13 +147,13 @@ pub struct GroupConfig {
 /// The part of a node in a flow to several sinks.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GroupPart {
-    /// It begins here; the keys of the sinks, of which there may be others later.
+    /// It begins here; the keys of the sinks, which may change later.
     Source(Vec<PublicKey>),
-    /// It ends here, and at others; the key of the source.
+    /// It ends here and at other sinks; the key of the source.
     Sink(PublicKey),
 }
 
-/// A flow that is relayed here, and whose symbols are verified on the way.
+/// A flow relayed here, whose symbols are verified on the path.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RelayedConfig {
     /// The flow.
@@ -166,7 +167,7 @@ pub struct RelayedConfig {
 pub struct TunnelConfig {
     /// Name of the interface.
     pub name: String,
-    /// Our addresses in the tunnel, IPv4 and IPv6.
+    /// This node's addresses in the tunnel, IPv4 and IPv6.
     pub addresses: Vec<Address>,
     /// Largest IP packet, in bytes.
     pub mtu: u16,
@@ -179,11 +180,11 @@ pub struct Topology {
     pub workers: usize,
     /// Cores to pin the workers to, one each.
     pub cores: Option<Vec<usize>>,
-    /// What workers do when idle.
+    /// How workers wait when idle.
     pub idle: Idle,
     /// Queues of every tunnel: at least as many as workers, and as shards of any source.
     pub tunnel_queues: usize,
-    /// Bytes that flows may take together: sources, and relays and sinks for what packets announce.
+    /// Bytes that flows may take together: sources, and relays and sinks for announced packets.
     pub flow_memory_bytes: usize,
     /// UMEM frames per worker.
     pub frames_per_worker: u32,
@@ -191,7 +192,7 @@ pub struct Topology {
     pub frame_size: FrameSize,
     /// UDP destination port of coded packets.
     pub port: u16,
-    /// Where on the ladder zero copy, native copy, generic to begin.
+    /// Where to start on the ladder zero copy, native copy, generic.
     pub xdp_mode: ModePreference,
     /// The links.
     pub links: Vec<LinkConfig>,
@@ -209,7 +210,7 @@ pub struct Topology {
     pub relayed: Vec<RelayedConfig>,
 }
 
-/// A topology that cannot be run: which key, and the rule it breaks.
+/// A topology that cannot be run: the key, and the rule it breaks.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum TopologyError {
     /// Too few or too many workers.
@@ -220,7 +221,7 @@ pub enum TopologyError {
     Cores {
         /// Cores listed.
         cores: usize,
-        /// Workers wanted.
+        /// Workers requested.
         workers: usize,
     },
     /// Too few or too many frames.
@@ -238,7 +239,7 @@ pub enum TopologyError {
     /// A name used twice.
     #[error("{kind} {name:?} appears twice: every {kind} needs its own")]
     Duplicate {
-        /// What the name stands for.
+        /// The kind of object.
         kind: &'static str,
         /// The name.
         name: String,
@@ -254,7 +255,7 @@ pub enum TopologyError {
     /// An address that no packet can be sent from or to.
     #[error("address {0}: must be a unicast address")]
     NotUnicast(IpAddr),
-    /// A neighbour that roams on a link with AF_XDP.
+    /// A roaming neighbour on a link with AF_XDP.
     #[error("{0} cannot roam: AF_XDP pins its address, backend = \"udp\" does not")]
     Roams(IpAddr),
     /// A hop on a link that does not exist.
@@ -273,7 +274,7 @@ pub enum TopologyError {
         /// Address of the link.
         local: IpAddr,
     },
-    /// A hop that is ourselves.
+    /// A hop that is this node itself.
     #[error("hop {0} is the local address of its link: name the neighbour's")]
     HopIsLocal(IpAddr),
     /// More neighbours than the table of the XDP program holds.
@@ -297,7 +298,7 @@ pub enum TopologyError {
     Addresses {
         /// Name of the tunnel.
         tunnel: String,
-        /// How many it has.
+        /// Number of its addresses.
         count: usize,
     },
     /// A tunnel MTU below the minimum of IP.
@@ -313,12 +314,12 @@ pub enum TopologyError {
 }
 
 impl Topology {
-    /// Whether any link needs XDP, and the privileges that go with it.
+    /// Whether any link needs XDP and its privileges.
     pub fn needs_xdp(&self) -> bool {
         self.links.iter().any(|link| link.backend == Backend::Xdp)
     }
 
-    /// Checks everything that can be checked without asking Linux.
+    /// Checks everything that needs no query to Linux.
     ///
     /// # Errors
     /// The first broken rule, as [`TopologyError`].
@@ -436,7 +437,7 @@ fn unique<'a>(
     Ok(())
 }
 
-/// Whether a host may have this address. Neighbours whose host name is not resolved have one of the
+/// Whether a host may have this address. Neighbours with an unresolved host name have one of the
 /// others (RFC 1122, section 3.2.1.3; RFC 6666), and nothing is sent to them.
 pub fn is_known(address: IpAddr) -> bool {
     match address {
@@ -461,9 +462,9 @@ fn check_unicast(address: IpAddr) -> Result<(), TopologyError> {
     Ok(())
 }
 
-/// Below this the fill rings of a few links would leave nothing to transmit with.
+/// Below this the fill rings of a few links would leave no frames to transmit with.
 const FRAMES_MIN: u32 = 1024;
-/// 2 GiB of frames per worker: above it a typing error is likelier than a wish.
+/// 2 GiB of frames per worker: a larger number is more likely a typing error.
 const FRAMES_MAX: u32 = 1 << 20;
 /// RFC 791: every host forwards 68 bytes unfragmented.
 const MTU_MIN_V4: u16 = 68;

@@ -1,14 +1,13 @@
 //! TUN interfaces: where plain IP packets enter and leave.
 //!
-//! Created at start, gone with the last descriptor, when the process stops or is killed. One that a
-//! supervisor creates lasts ([`crate::privileged`]): only an orderly stop removes it. While no
-//! process reads from it, Linux drops what is routed into it.
-//! One queue per worker. Where Linux offers offloads, a virtio header stands in front of what is
-//! read and written, and one read or write carries many packets ([`crate::segments`],
-//! [`crate::merge`]).
+//! Created at start, removed with the last descriptor, when the process stops or is killed. One
+//! created by a supervisor persists ([`crate::privileged`]): only an orderly stop removes it. While
+//! no process reads from it, Linux drops packets routed into it.
+//! One queue per worker. If Linux offers offloads, a virtio header precedes the bytes of each read
+//! and write, and one read or write carries many packets ([`crate::segments`], [`crate::merge`]).
 //!
-//! Reads and writes never block. [`crate::watch`] creates a deleted interface again; a
-//! [`Tunnel`] is one instance of it.
+//! Reads and writes never block. [`crate::watch`] recreates a deleted interface; a [`Tunnel`] is
+//! one instance of it.
 
 use crate::error::StartError;
 use crate::netlink::Netlink;
@@ -22,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-/// What a tunnel is made with.
+/// The settings of a tunnel.
 #[derive(Clone, Debug)]
 pub(crate) struct TunnelPlan {
     pub(crate) config: TunnelConfig,
@@ -44,7 +43,7 @@ pub(crate) struct Tunnel {
     /// Fallback reason.
     reason: String,
     /// Set by the thread that notices that the interface is gone. Relaxed: it guards no other
-    /// memory, and every thread notices by itself in the end.
+    /// memory, and every thread notices by itself eventually.
     is_gone: AtomicBool,
     /// Set by the thread that follows paths. Relaxed: it is only reported.
     has_carrier: AtomicBool,
@@ -52,23 +51,23 @@ pub(crate) struct Tunnel {
     mtu: AtomicU16,
 }
 
-/// How long an interface stays, and whether it was there.
+/// How long an interface stays, and whether it existed before.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Extent {
     /// As long as a process has a queue of it.
     Process,
-    /// Until somebody removes it.
+    /// Until it is removed.
     Lasting,
-    /// It is there, made by a process that was killed.
+    /// It exists, created by a killed process.
     Left,
 }
 
-/// Which offloads are used in both directions.
+/// Offloads used in both directions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Offload {
     /// One packet per read and write.
     None,
-    /// TCP packets come and go as one, UDP packets singly (Linux before 6.2).
+    /// TCP packets are merged, UDP packets are not (Linux before 6.2).
     Tcp,
     /// Both.
     TcpAndUdp,
@@ -85,12 +84,12 @@ impl Offload {
     }
 }
 
-/// How a read ended.
+/// The result of a read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Read {
-    /// This many bytes, a virtio header included where there are offloads.
+    /// This many bytes, including a virtio header with offloads.
     Bytes(usize),
-    /// Nothing waits.
+    /// No packet is waiting.
     Empty,
     /// Linux refused.
     Failed,
@@ -99,7 +98,7 @@ pub(crate) enum Read {
 }
 
 impl Tunnel {
-    /// Creates the interface, gives it its address and MTU and brings it up, or has the privileged
+    /// Creates the interface, sets its address and MTU and brings it up, or has the privileged
     /// process do so.
     pub(crate) fn open(plan: &TunnelPlan, netlink: &Netlink) -> Result<Tunnel, StartError> {
         if let Some(privileged) = netlink.privileged() {
@@ -110,8 +109,8 @@ impl Tunnel {
     }
 
     /// Like [`Tunnel::open`], for a process with privileges, and with an interface that stays when
-    /// that process is killed. With `is_left`, one that stayed is taken as it is: up or down, with
-    /// its addresses and all routes.
+    /// that process is killed. With `is_left`, an existing one is adopted as it is: up or down,
+    /// with its addresses and all routes.
     pub(crate) fn open_lasting(
         plan: &TunnelPlan,
         is_left: bool,
@@ -122,15 +121,15 @@ impl Tunnel {
             wait_until_free(name, netlink)?;
             return Tunnel::create_with_offloads(plan, Extent::Lasting, netlink);
         }
-        // The queues of a process that was killed go a moment after it.
+        // Linux removes the queues of a killed process a moment later.
         let end = Instant::now() + RELEASE_TIMEOUT;
         loop {
             match Tunnel::create_with_offloads(plan, Extent::Left, netlink) {
                 Err(StartError::TunnelExists { .. }) if Instant::now() < end => {
                     std::thread::sleep(RELEASE_PAUSE);
                 }
-                // The number of workers changed: queues of one kind do not fit an interface of the
-                // other.
+                // The number of workers changed: single-queue and multi-queue interfaces do not
+                // mix.
                 Err(StartError::Tunnel { action: CREATE, source, .. })
                     if source.raw_os_error() == Some(EINVAL) =>
                 {
@@ -210,7 +209,7 @@ impl Tunnel {
         if extent != Extent::Left {
             set_ipv6(config);
             promote_secondaries(&config.name);
-            // The first of a family is the one that Linux sends from.
+            // Linux sends from the first address of a family.
             for address in &config.addresses {
                 netlink.add_address(&config.name, *address)?;
             }
@@ -243,14 +242,14 @@ impl Tunnel {
         }
     }
 
-    /// The same, which has this MTU.
+    /// The same, with this MTU.
     pub(crate) fn with_mtu(self, mtu: u16) -> Tunnel {
         self.mtu.store(mtu, Relaxed);
         self
     }
 
-    /// Whether this tunnel, of which the program before left the queues, still is what `plan`
-    /// wants. If so, it is given the MTU, the carrier and the limits that it has at a start.
+    /// Whether this tunnel, whose queues the previous program left, still matches `plan`. If so,
+    /// resets its MTU, carrier and limits to those of a start.
     pub(crate) fn adopts(&self, plan: &TunnelPlan, netlink: &Netlink) -> Result<bool, StartError> {
         let config = &plan.config;
         if self.queues() != plan.queues || self.look() || !netlink.exists(&config.name)? {
@@ -269,7 +268,7 @@ impl Tunnel {
         &self.name
     }
 
-    /// Lets it end with its last descriptor, wherever it is.
+    /// Makes it end with its last descriptor, in whichever namespace it is.
     pub(crate) fn end_with_descriptors(&self) -> io::Result<()> {
         recoded_xsk::end_with_descriptors(self.queue_fd(0))
     }
@@ -304,28 +303,28 @@ impl Tunnel {
         self.has_carrier.load(Relaxed)
     }
 
-    /// Gives the interface a carrier, or takes it away: then Linux sends nothing into the tunnel,
-    /// and hosts may route around it. What arrives for the tunnel is still delivered.
+    /// Sets or removes the carrier of the interface. Without one, Linux sends nothing into the
+    /// tunnel, and hosts may route around it. Packets arriving for the tunnel are still delivered.
     pub(crate) fn set_carrier(&self, carrier: bool, netlink: &Netlink) -> Result<(), StartError> {
         netlink.set_carrier(&self.name, carrier)?;
         self.has_carrier.store(carrier, Relaxed);
         Ok(())
     }
 
-    /// The MTU that it has.
+    /// Its present MTU.
     pub(crate) fn mtu(&self) -> u16 {
         self.mtu.load(Relaxed)
     }
 
-    /// Gives the interface an MTU: Linux tells senders on this host and behind it, and cuts what
-    /// may be cut.
+    /// Sets the MTU of the interface: Linux reports it to senders on this host and behind it, and
+    /// fragments packets that permit it.
     pub(crate) fn set_mtu(&self, mtu: u16, netlink: &Netlink) -> Result<(), StartError> {
         netlink.set_mtu(&self.name, mtu)?;
         self.mtu.store(mtu, Relaxed);
         Ok(())
     }
 
-    /// What became of it.
+    /// Status of its interface.
     pub(crate) fn status(&self) -> TunnelStatus {
         match (self.is_gone(), self.has_carrier()) {
             (true, _) => TunnelStatus::Gone,
@@ -334,7 +333,7 @@ impl Tunnel {
         }
     }
 
-    /// Asks Linux whether the interface is gone.
+    /// Queries whether the interface is gone.
     pub(crate) fn look(&self) -> bool {
         let mut polled = [PollFd::new(&self.queues[0], PollFlags::empty())];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -357,7 +356,7 @@ impl Tunnel {
         }
     }
 
-    /// Writes one packet, merged or not; false when Linux did not take it.
+    /// Writes one packet, merged or not; false if Linux refused it.
     #[inline]
     pub(crate) fn write(&self, queue: usize, virtio: &[u8], packet: &[u8]) -> bool {
         let device = &self.queues[queue];
@@ -384,7 +383,7 @@ impl Tunnel {
     }
 }
 
-/// How the tunnels of a topology are to be made.
+/// The plans for the tunnels of a topology.
 pub(crate) fn plans(topology: &Topology) -> Vec<TunnelPlan> {
     let slowest = topology.links.iter().filter_map(|link| link.rate_mbit).reduce(f64::min);
     let plan = |config: &TunnelConfig| TunnelPlan {
@@ -395,14 +394,14 @@ pub(crate) fn plans(topology: &Topology) -> Vec<TunnelPlan> {
     topology.tunnels.iter().map(plan).collect()
 }
 
-/// Packets that the link carries while it carries one place of the tunnel's queue.
+/// Packets that the link carries in the time of one place of the tunnel's queue.
 fn segments_max(rate_mbit: f64, mtu: u16) -> u32 {
     let bytes = rate_mbit * 1e6 / 8.0 * PLACE_SECONDS;
     // The cast saturates.
     ((bytes / f64::from(mtu)) as u32).clamp(1, SEGMENTS_MAX)
 }
 
-/// Has Linux leave no more packets to be split in one read than `plan` says.
+/// Limits the packets that Linux leaves to be split in one read to those of `plan`.
 fn limit_segments(plan: &TunnelPlan, netlink: &Netlink) {
     let name = &plan.config.name;
     if let Some(segments) = plan.segments_max
@@ -412,7 +411,7 @@ fn limit_segments(plan: &TunnelPlan, netlink: &Netlink) {
     }
 }
 
-/// What an interface that is made now is given; it is brought up later.
+/// Settings of a newly created interface; it is brought up later.
 fn setting(builder: DeviceBuilder, mtu: u16) -> DeviceBuilder {
     builder.mtu(mtu).tx_queue_len(QUEUE_PLACES).enable(false)
 }
@@ -437,7 +436,7 @@ fn wait_until_free(name: &str, netlink: &Netlink) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Has an address of a prefix stay when the first one of that prefix goes.
+/// Keeps the other addresses of a prefix when its first one is removed.
 fn promote_secondaries(name: &str) {
     let path = format!("/proc/sys/net/ipv4/conf/{name}/promote_secondaries");
     if let Err(error) = std::fs::write(&path, "1") {
@@ -446,9 +445,9 @@ fn promote_secondaries(name: &str) {
 }
 
 /// Keeps router solicitations and multicast reports of an unused IPv6 link-local address out of an
-/// IPv4 tunnel: coded packets would carry them on an idle tunnel. Addresses given by hand still
-/// work. A tunnel with IPv6 keeps its addresses while it is down, as it is for a moment when
-/// somebody puts it into a VRF; Linux keeps those of IPv4 anyway.
+/// IPv4 tunnel: coded packets would carry them on an idle tunnel. Addresses added by hand still
+/// work. A tunnel with IPv6 keeps its addresses while it is down, as it is briefly when it is put
+/// into a VRF; Linux keeps those of IPv4 anyway.
 fn set_ipv6(config: &TunnelConfig) {
     let is_ipv4 = config.addresses.iter().all(|(address, _)| address.is_ipv4());
     let key = if is_ipv4 { "addr_gen_mode" } else { "keep_addr_on_down" };
@@ -459,15 +458,15 @@ fn set_ipv6(config: &TunnelConfig) {
 }
 
 const CREATE: &str = "create";
-/// Places in Linux's queue, where packets wait until the worker reads next: 4 ms of what it reads
-/// while they cannot leave. Fewer would lose the bursts of a fast sender, more only serve one that
-/// nothing slows down.
+/// Places in Linux's queue, where packets wait until the worker's next read: 4 ms of its reading
+/// pace while they cannot leave. Fewer would lose the bursts of a fast sender, more only serve a
+/// sender that never slows down.
 const QUEUE_PLACES: u32 = 1000;
 /// A place of the queue holds one packet, or many that Linux leaves to be split. The slower the
-/// link, the fewer they may be: as many as it carries in this time, so that a full queue is 40 ms
-/// at any rate even when no worker reads. Slow links have time for a read per packet.
+/// link, the fewer they may be: up to the number that it carries in this time, so that a full queue
+/// is 40 ms at any rate even when no worker reads. Slow links have time for a read per packet.
 const PLACE_SECONDS: f64 = 40e-6;
-/// What fits into 64 KiB of packets of 1 KiB; Linux leaves no more bytes to be split.
+/// Packets of 1 KiB in 64 KiB; Linux leaves no more bytes to be split.
 const SEGMENTS_MAX: u32 = 64;
 /// Linux removes the interfaces of a killed process within milliseconds.
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -490,7 +489,7 @@ mod tests {
         assert_eq!(segments_max(1e12, 68), SEGMENTS_MAX);
     }
 
-    /// Runs `work` in a network namespace of its own; not without root.
+    /// Runs `work` in a network namespace of its own; skipped without root.
     fn in_namespace(work: impl FnOnce() + Send) {
         if !rustix::process::geteuid().is_root() {
             return eprintln!("skipped: needs root for a network namespace");
@@ -532,7 +531,7 @@ mod tests {
             assert_eq!((buffer[0], &buffer[28..len]), (0x45, &b"out"[..]));
             assert_eq!(tunnel.read(0, &mut buffer), Read::Empty);
             let mut answer = crate::inner::Inner::udp(2, b"in").bytes();
-            // To 10.99.0.1; the UDP checksum is left out.
+            // To 10.99.0.1; the UDP checksum is omitted.
             answer[19] = 1;
             answer[26..28].fill(0);
             answer[10..12].fill(0);

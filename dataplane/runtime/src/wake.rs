@@ -1,5 +1,5 @@
-//! Sleeping until something happens: one `ppoll` over sockets, tunnels and an eventfd by which
-//! other threads wake this one.
+//! Sleeping until an event: one `ppoll` over sockets, tunnels and an eventfd that other threads
+//! write to wake this one.
 
 use recoded_pipeline::params::Nanos;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -50,7 +50,7 @@ impl<'a> Sleeper<'a> {
 
     /// Sleeps until a socket has packets, a tunnel that `wants` names has packets, another thread
     /// wakes this one, or `timeout` has passed. Returns early on a signal. A socket that `hears`
-    /// does not name is not waited for: one whose interface is gone is always ready with an error.
+    /// does not name is not polled: one whose interface is gone is always ready with an error.
     pub(crate) fn sleep(
         &mut self,
         timeout: Nanos,

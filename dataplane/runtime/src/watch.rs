@@ -1,11 +1,11 @@
-//! Creates a deleted tunnel again (`ip link delete`), with its name, address and MTU.
+//! Recreates a deleted tunnel (`ip link delete`), with its name, address and MTU.
 //!
 //! A thread of its own checks every tunnel a few times a second; a worker that notices first only
 //! stops reading and writing. New descriptors reach the workers through a [`Slot`] and are adopted
 //! at their next burst. Routes that others added through the interface are not known here and are
 //! not restored; this is logged.
 //!
-//! It needs the privilege to create interfaces, or asks the process that has it. The network
+//! It needs the privilege to create interfaces, or uses the process that has it. The network
 //! namespace is that of its netlink socket, or of the thread that starts it.
 
 use crate::error::StartError;
@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 pub(crate) struct Watch {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    /// How often each tunnel was created again. Relaxed: counters.
+    /// How often each tunnel was recreated. Relaxed: counters.
     recreated: Arc<[AtomicU64]>,
 }
 
 impl Watch {
-    /// Starts to watch the tunnels in `slot`, made after `plans`.
+    /// Starts watching the tunnels in `slot`, made from `plans`.
     pub(crate) fn start(
         plans: Vec<TunnelPlan>,
         slot: Arc<Slot<Tunnels>>,
@@ -43,7 +43,7 @@ impl Watch {
         Ok(Watch { stop: Some(stop), thread: Some(thread), recreated })
     }
 
-    /// How often a tunnel was created again.
+    /// How often a tunnel was recreated.
     pub(crate) fn recreated(&self, tunnel: usize) -> u64 {
         self.recreated[tunnel].load(Relaxed)
     }
@@ -53,7 +53,7 @@ impl Watch {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends the thread; no tunnel is created again after that.
+    /// Ends the thread; no tunnel is recreated after that.
     pub(crate) fn stop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take()

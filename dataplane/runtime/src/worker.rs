@@ -8,9 +8,9 @@
 //!  -> sleep (see `idle`)
 //! ```
 //!
-//! Owns its UMEM, sockets and pipeline alone; shares only what [`Shared`] lists. After start it
-//! allocates when a snapshot, a neighbour or a tunnel changes and when it publishes a report, never
-//! per packet.
+//! Owns its UMEM, sockets and pipeline exclusively; shares only what [`Shared`] lists. After start
+//! it allocates when a snapshot, a neighbour or a tunnel changes and when it publishes a report,
+//! never per packet.
 
 mod ingress;
 
@@ -56,7 +56,7 @@ pub(crate) struct Worker {
     pub(crate) idle: Idle,
     pub(crate) clock: Clock,
     pub(crate) shared: Arc<Shared>,
-    /// By link; `None` where there was no interface when they were opened.
+    /// By link; `None` if there was no interface when they were opened.
     pub(crate) ports: Vec<Option<Port>>,
     /// Counters of closed sockets, by link.
     pub(crate) closed_statistics: Vec<ByQueue>,
@@ -67,7 +67,7 @@ pub(crate) struct Worker {
     /// Link of each hop.
     pub(crate) hop_links: Vec<usize>,
     pub(crate) tunnels: Arc<Tunnels>,
-    /// Where neighbours are.
+    /// The places of neighbours.
     pub(crate) near: Arc<Near>,
     pub(crate) state: State,
 }
@@ -80,19 +80,19 @@ pub(crate) struct Parked {
     pub(crate) state: State,
 }
 
-/// What changes from round to round.
+/// State that changes from round to round.
 #[derive(Default)]
 pub(crate) struct State {
     arrived: Vec<Arrived>,
     /// Verdicts of closed sockets.
     verdicts: Verdicts,
-    /// Sources of which this worker sends shards.
+    /// Sources whose shards this worker sends.
     pub(crate) sources: Vec<Source>,
     /// Packets of each tunnel that wait until they can leave.
     pub(crate) queues: Vec<FairQueue>,
-    /// Sources whose tunnels may be read, when the worker was about to sleep.
+    /// Sources whose tunnels could be read when the worker was about to sleep.
     pub(crate) readable: Vec<usize>,
-    /// Neighbours that roam, by link.
+    /// Roaming neighbours, by link.
     senders: Vec<Senders>,
     owners_seen: u64,
     snapshot_seen: u64,
@@ -107,11 +107,11 @@ pub(crate) struct State {
     worked_at: Nanos,
     /// Since when another process is about to take over.
     pub(crate) leaves_from: Option<Nanos>,
-    /// Refusals of memory that were looked after.
+    /// Refusals of memory already handled.
     refusals_seen: u64,
-    /// How often this worker panicked and was made anew.
+    /// Restarts of this worker after a panic.
     panics: u64,
-    /// When to panic, and when to be busy without end, in builds for tests.
+    /// When to panic, and when to loop endlessly, in test builds.
     panics_at: Vec<Instant>,
     spins_at: Vec<Instant>,
     /// Whether anything may have changed since the last report.
@@ -119,7 +119,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Of a worker that has just begun.
+    /// State of a new worker.
     pub(crate) fn new(topology: &Topology) -> State {
         let tunnels = topology.tunnels.len();
         let queue = |tunnel: &TunnelConfig| FairQueue::new(topology.workers, tunnels, tunnel.mtu);
@@ -130,8 +130,8 @@ impl State {
     }
 }
 
-/// When a test wants faults of workers: so many milliseconds after they begin, the last one first.
-/// Builds without debug assertions never have one, and nothing that a packet says sets it.
+/// Times of faults that a test requests: milliseconds after a worker starts, the last one first.
+/// Builds without debug assertions never have one, and no packet can set it.
 fn injected(variable: &str) -> Vec<Instant> {
     let wanted = if cfg!(debug_assertions) { std::env::var(variable).ok() } else { None };
     let wanted = wanted.unwrap_or_default();
@@ -142,20 +142,20 @@ fn injected(variable: &str) -> Vec<Instant> {
 }
 
 impl Worker {
-    /// Runs until told to stop; then empties the rings and publishes a last report. What it returns
-    /// may be parked.
+    /// Runs until `stop` is set; then empties the rings and publishes a last report. The returned
+    /// worker may be parked.
     pub(crate) fn run(mut self, mut socket_fds: Vec<Vec<OwnedFd>>) -> Worker {
         let shared = self.shared.clone();
         self.state.arrived.reserve_exact(BURST_PACKETS);
-        // Sockets may be newer than the snapshot that was adopted last.
+        // Sockets may be newer than the last adopted snapshot.
         self.accept(&self.shared.snapshot.get());
         self.state.near_seen = 0;
         self.adopt();
         self.publish();
         while !shared.stop.load(Ordering::Acquire) {
             self.take_ports(&mut socket_fds);
-            // Until a tunnel is another one, or other queues are read, or there are new sockets:
-            // those are waited on.
+            // Until a tunnel is replaced, other queues are read, or there are new sockets: the
+            // sleeper waits on those.
             let tunnels = self.tunnels.clone();
             let waker = shared.waker(self.index);
             let mut sleeper = Sleeper::new(waker, &socket_fds, self.queues_read(&tunnels));
@@ -173,7 +173,7 @@ impl Worker {
         self
     }
 
-    /// Takes over sockets that were opened while it runs; the ones in their places are closed.
+    /// Adopts sockets that were opened while it runs, and closes the ones that they replace.
     #[cold]
     fn take_ports(&mut self, socket_fds: &mut [Vec<OwnedFd>]) {
         if !std::mem::take(&mut self.state.has_new_ports) {
@@ -187,7 +187,7 @@ impl Worker {
         }
         let snapshot = self.shared.snapshot.get();
         self.accept(&snapshot);
-        // They learn where neighbours are.
+        // They need the places of neighbours.
         self.state.near_seen = 0;
     }
 
@@ -220,7 +220,7 @@ impl Worker {
             .collect()
     }
 
-    /// Once around the loop: adopts, works, publishes, rests.
+    /// One turn of the loop: adopts, works, publishes, rests.
     fn turn(&mut self, sleeper: &mut Sleeper<'_>) {
         let now = self.clock.now();
         self.outbox.now = now;
@@ -245,7 +245,7 @@ impl Worker {
         }
     }
 
-    /// Has the fault that a test wants, when it is time.
+    /// Causes the fault that a test requests, when it is due.
     fn have_fault(&mut self) {
         let is_time = |at: &mut Vec<Instant>| at.pop_if(|at| Instant::now() >= *at).is_some();
         // In the middle of a packet, if one leaves before the next call.
@@ -259,7 +259,7 @@ impl Worker {
         }
     }
 
-    /// Receives, reads, runs timers, sends. False when there was nothing to do.
+    /// Receives, reads, runs timers, sends. False if there was nothing to do.
     fn round(&mut self, now: Nanos) -> bool {
         let mut worked = false;
         for link in 0..self.ports.len() {
@@ -313,7 +313,7 @@ impl Worker {
         worked
     }
 
-    /// Sends what the thread of keys wrote. Whether there was anything.
+    /// Sends letters of the key thread. Returns whether there were any.
     fn send_letters(&mut self) -> bool {
         if self.index != 0 {
             return false;
@@ -342,7 +342,7 @@ impl Worker {
         sent
     }
 
-    /// Passes stages that shards asked for to the pipeline. Whether there were any.
+    /// Passes allocated stages of shards to the pipeline. Returns whether there were any.
     fn open(&mut self, now: Nanos) -> bool {
         let mut came = false;
         while let Some(reply) = self.outbox.counter.reply() {
@@ -370,7 +370,7 @@ impl Worker {
         }
     }
 
-    /// Gives memory back that is not used any more, and more after others were refused some.
+    /// Returns unused memory, and more after others were refused some.
     fn give_back(&mut self, now: Nanos) {
         while let Some(closed) = self.pipeline.retire(&mut self.umem, now) {
             self.outbox.counter.give_back(closed);
@@ -388,7 +388,7 @@ impl Worker {
         }
     }
 
-    /// Takes packets over that arrived at other workers. Whether there were any.
+    /// Takes packets that arrived at other workers. Returns whether there were any.
     fn take_over(&mut self, now: Nanos) -> bool {
         if self.shared.inboxes[self.index].is_empty() {
             return false;
@@ -411,7 +411,7 @@ impl Worker {
         true
     }
 
-    /// Passes the results of an accelerator to the pipeline. Whether there were any.
+    /// Passes the results of an accelerator to the pipeline. Returns whether there were any.
     fn collect(&mut self, now: Nanos) -> bool {
         // The pipeline offers no product during this call, which brings results, not packets.
         let outbox = &mut self.outbox;
@@ -432,7 +432,7 @@ impl Worker {
         self.outbox.links_now[link].is_present
     }
 
-    /// Takes over a new snapshot, new neighbours and links that changed, if there are any.
+    /// Adopts a new snapshot, new neighbours and changed links, if there are any.
     fn adopt(&mut self) {
         if let Some(links) = self.shared.links.newer(&mut self.state.links_seen) {
             self.outbox.links_now = links;
@@ -463,12 +463,12 @@ impl Worker {
         self.shared.editions[self.index].store(snapshot.edition, Ordering::Release);
     }
 
-    /// Has sockets without an XDP program accept the flows of a snapshot.
+    /// Makes sockets without an XDP program accept the flows of a snapshot.
     fn accept(&mut self, snapshot: &Snapshot) {
         self.ports.iter_mut().flatten().for_each(|port| port.accept(snapshot));
     }
 
-    /// Nothing to do: spins or sleeps, as configured.
+    /// Spins or sleeps when idle, as configured.
     fn rest(&mut self, now: Nanos, sleeper: &mut Sleeper<'_>) {
         let is_spinning = match self.idle {
             Idle::Busy => true,
@@ -509,8 +509,8 @@ impl Worker {
         inbox.sleeps(false);
     }
 
-    /// Closes what is open and waits until Linux has sent it, for a bounded time: little where
-    /// another process takes over, which gets what comes meanwhile.
+    /// Closes open units and waits until Linux has sent them, for a bounded time: short if another
+    /// process takes over, which gets packets that arrive meanwhile.
     fn drain(&mut self) {
         let now = self.clock.now();
         self.outbox.now = now;
@@ -575,22 +575,22 @@ fn copy_in(umem: &mut Umem, payload: &[u8]) -> Option<Span> {
     Some(span)
 }
 
-/// How often a full ring is tried again. Linux gives no sign when it drains.
+/// Retry interval for a full ring. Linux gives no sign when it drains.
 pub(crate) const RETRY_NANOS: Nanos = 100_000;
-/// How often sent frames are collected when nothing else happens.
+/// Interval at which sent frames are collected when nothing else happens.
 const COMPLETE_NANOS: Nanos = 1_000_000;
-/// How often to look whether an accelerator has solved a generation when nothing else happens.
+/// Interval at which an accelerator is polled for solved generations when nothing else happens.
 const COLLECT_NANOS: Nanos = 20_000;
 /// Adaptive idling: about the cost of going to sleep and being woken.
 const SPIN_NANOS: Nanos = 20_000;
-/// Between two reports; also the longest sleep. Twenty wakeups a second cost less than 0.1 % of a
-/// core.
+/// Interval between two reports; also the longest sleep. Twenty wakeups a second cost less than 0.1
+/// % of a core.
 const HOUSEKEEPING_NANOS: Nanos = 50_000_000;
-/// For tests: workers panic so many milliseconds after they begin, once for each of these numbers.
+/// For tests: workers panic this many milliseconds after they begin, once for each number.
 const PANIC_VARIABLE: &str = "RECODED_TEST_PANIC_MILLIS";
-/// For tests: workers are busy without end so many milliseconds after they begin.
+/// For tests: workers loop endlessly this many milliseconds after they begin.
 const SPIN_VARIABLE: &str = "RECODED_TEST_SPIN_MILLIS";
 /// Longest time to send the remaining packets at the end.
 const DRAIN_NANOS: Nanos = 500_000_000;
-/// The same where another process waits to take over: a burst takes less.
+/// The same if another process waits to take over: a burst takes less.
 const LAST_NANOS: Nanos = 5_000_000;

@@ -1,4 +1,4 @@
-//! Interfaces that go, come back or change under a running node, on veth pairs in namespaces.
+//! Interfaces that disappear, return or change under a running node, on veth pairs in namespaces.
 
 mod common;
 
@@ -54,7 +54,7 @@ fn interface_that_is_made_again_is_used_again_and_no_worker_spins_meanwhile() {
     }
 }
 
-/// One interface of several is away for longer than another: those that are there work.
+/// One of several interfaces is gone for longer than another: the present ones work.
 #[test]
 fn links_whose_interfaces_are_there_work_while_another_is_gone() {
     let Some(bed) = Bed::new() else { return };
@@ -84,7 +84,7 @@ fn links_whose_interfaces_are_there_work_while_another_is_gone() {
             let link = node.report().links[link].clone();
             link.status != LinkStatus::Gone && link.hops[0].is_resolved
         };
-        // What is under way while sockets are opened anew is lost, so twice in a row.
+        // Packets in flight while sockets are reopened are lost, so twice in a row.
         let all = || exchange(&bed, "10.99.0.1", "10.99.0.2", 10) == 10;
         wait_until(when, || hop(&sender, 1) && hop(&receiver, 0) && all() && all());
     };

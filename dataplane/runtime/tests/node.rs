@@ -33,7 +33,7 @@ fn runtime_on_veth_starts_and_stops_leaving_nothing_behind() {
         assert_eq!((frames.held, frames.tx), (0, 0), "nothing is held after a drain");
         assert_eq!(Interface::query("eth0").unwrap().program, None, "no program left");
         assert!(matches!(Interface::query("rec0"), Err(StartError::NoSuchInterface { .. })));
-        // And once more, at once: nothing of the first run is in the way.
+        // And once more, at once: the first run leaves nothing in the way.
         drop(start(&topology("10.7.0.1", "10.7.0.2", "10.99.0.1"), vec![source(1)]).unwrap());
     });
 }
@@ -61,7 +61,7 @@ fn sources_that_grow_beyond_the_memory_for_flows_are_refused() {
     });
 }
 
-/// What a source was told to replace was in no budget, and stayed until memory was short.
+/// The replaced state of a source was in no budget, and stayed until memory was short.
 #[test]
 fn what_a_source_replaced_is_counted_until_it_goes() {
     let Some(bed) = Bed::new() else { return };
@@ -75,7 +75,7 @@ fn what_a_source_replaced_is_counted_until_it_goes() {
         let with = |edition, generations| {
             runtime.publish(snapshot(edition, vec![FlowParams { generations, ..source(1) }]))
         };
-        // Too large a one is refused, and says what is in use.
+        // Too large a source is refused, and the error reports the memory in use.
         let in_use = || match with(9, 1 << 20) {
             Err(SnapshotError::Memory { stages, .. }) => stages,
             other => panic!("{other:?}"),
@@ -139,7 +139,7 @@ fn packets_cross_in_every_idle_mode_and_with_two_workers() {
     }
 }
 
-/// A core that was taken away, or that the process may not use.
+/// A core that was removed, or that the process may not use.
 #[test]
 fn worker_whose_core_is_not_there_runs_on_another() {
     let Some(bed) = Bed::new() else { return };
@@ -203,7 +203,8 @@ fn tunnel_deleted_under_a_node_is_made_again_and_nothing_spins() {
     let (left, right) = pair(&bed);
     assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 20), 20);
     for (node, name) in [(&left, &bed.left), (&right, &bed.right)] {
-        // Another takes the name, if need be in a second try: it cannot be made again yet.
+        // Another process takes the name, in a second attempt if necessary: recreation fails for
+        // now.
         while !try_ip(&format!("-n {name} tuntap add mode tun name rec0")) {
             ip(&format!("-n {name} link delete rec0"));
         }
@@ -220,7 +221,7 @@ fn tunnel_deleted_under_a_node_is_made_again_and_nothing_spins() {
         let shown = ip(&format!("-n {name} addr show rec0"));
         assert!(shown.contains("10.99.0.") && shown.contains("mtu 1400"), "{shown}");
     }
-    // The first packets may meet a worker that has not looked up yet.
+    // The first packets may meet a worker that has not polled yet.
     wait_until("packets cross again", || exchange(&bed, "10.99.0.1", "10.99.0.2", 20) == 20);
 }
 
@@ -346,7 +347,7 @@ fn rate_paces_what_a_source_sends() {
     let dropped = || tunnel().queue_dropped.iter().sum::<u64>();
     wait_until("the queue is empty", || tunnel().read_packets == sent() + dropped());
     assert!(tunnel().queue_dropped[QueueDrop::Delay as usize] > 0);
-    // What waits when the flow ends is counted, too: this is a second of the link's rate.
+    // Packets that wait when the flow ends are counted, too: this is a second of the link's rate.
     let before = tunnel().queued_packets;
     (0..2000).for_each(|_| drop(socket.send_to(&[0; 1300], (address, 5000))));
     wait_until("packets wait", || tunnel().queued_packets > before);
@@ -362,7 +363,7 @@ fn relay_drops_and_counts_what_its_pace_has_no_room_for() {
     let mut right = topology("10.7.0.2", "10.7.0.1", "10.99.0.2");
     right.links[0].rate_mbit = Some(4.0);
     right.tunnels.clear();
-    // It sends back where packets come from: enough to see what it sends.
+    // It returns packets to their sender: enough to observe its sending.
     let relay = FlowParams::new(7, Role::Relay { upstream: PeerId(0) }, vec![PeerId(0)]);
     let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
     let relay = inside(&bed.right, || start(&right, vec![relay]).unwrap());
@@ -382,7 +383,7 @@ fn relay_drops_and_counts_what_its_pace_has_no_room_for() {
     let counters = relay.report().links[0].counters;
     let seconds = begin.elapsed().as_secs_f64();
     // The backlog at the end may be one allowance of 32 packets, which at this pace are more than
-    // 50 ms. Link reports, two thousand a second at most, are not held back.
+    // 50 ms. Link reports, at most two thousand a second, are not held back.
     let most = (4e6 / 8.0 * seconds) + 40.0 * 1514.0 + 2000.0 * 100.0 * seconds;
     assert!(counters.tx_over_rate > 500, "{counters:?}");
     assert!((counters.tx_bytes as f64) < most, "{counters:?} in {seconds} s");

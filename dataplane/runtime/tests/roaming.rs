@@ -1,5 +1,5 @@
-//! Neighbours that roam: what stands between two nodes changes the address that packets of one
-//! come from, records them, sends them again and changes them.
+//! Roaming neighbours: a middlebox between two nodes changes the source address of one node's
+//! packets, records them, replays them and modifies them.
 
 mod common;
 
@@ -15,10 +15,10 @@ use std::time::Duration;
 
 const RIGHT: &str = "10.7.1.2:9426";
 
-/// Where what stands in between sends from, to the right: first as the right node knows it.
+/// Addresses that the middlebox sends from, to the right: first the one that the right node knows.
 const PLACES: [&str; 3] = ["10.7.1.254:9426", "10.7.1.66:40000", "10.7.1.67:9426"];
 
-/// A namespace between the two of a bed, and a thread in it that passes packets on.
+/// A namespace between the two of a bed, and a thread in it that forwards packets.
 struct Middle {
     name: String,
     state: Arc<State>,
@@ -28,13 +28,13 @@ struct Middle {
 struct State {
     west: UdpSocket,
     east: Vec<UdpSocket>,
-    /// From which place packets of the left node go on.
+    /// The source place of the left node's forwarded packets.
     place: AtomicUsize,
-    /// Packets of the right node, by the place to which they came.
+    /// Packets of the right node, by the place to which they were sent.
     back: [AtomicU64; PLACES.len()],
     /// The last packets of the left node, and of the right one.
     seen: Mutex<[Vec<Vec<u8>>; 2]>,
-    /// Keeps the next packet of the left node back.
+    /// Holds back the next packet of the left node.
     holds: AtomicBool,
     held: Mutex<Option<Vec<u8>>>,
     ends: AtomicBool,
@@ -82,7 +82,7 @@ impl Middle {
         Middle { name, state, thread }
     }
 
-    /// Lets packets of the left node come from another place.
+    /// Forwards packets of the left node from another place.
     fn go_to(&self, place: usize) {
         self.state.place.store(place, Relaxed);
     }
@@ -91,12 +91,12 @@ impl Middle {
         self.state.back[place].load(Relaxed)
     }
 
-    /// Packets that were seen: of the left node, of the right one.
+    /// Recorded packets: of the left node, of the right one.
     fn seen(&self) -> [Vec<Vec<u8>>; 2] {
         self.state.seen.lock().unwrap().clone()
     }
 
-    /// Sends the right node something from a place.
+    /// Sends a packet to the right node from a place.
     fn send(&self, place: usize, packet: &[u8]) {
         self.state.east[place].send_to(packet, RIGHT).unwrap();
     }
@@ -105,7 +105,7 @@ impl Middle {
 impl State {
     fn pass(&self) {
         let mut buffer = [0; 2048];
-        // Where the left node is.
+        // The address of the left node.
         let mut left: Option<SocketAddr> = None;
         while !self.ends.load(Relaxed) {
             let mut is_idle = true;
@@ -124,7 +124,7 @@ impl State {
                     is_idle = false;
                     back.fetch_add(1, Relaxed);
                     self.see(1, &buffer[..len]);
-                    // What does not know where the left node is asks there.
+                    // Packets that precede any from the left node go to its configured address.
                     let left = left.unwrap_or_else(|| "10.7.0.1:9426".parse().unwrap());
                     let _ = self.west.send_to(&buffer[..len], left);
                 }
@@ -189,7 +189,7 @@ fn elsewhere(node: &Runtime) -> u64 {
     node.report().links[0].counters.rx_elsewhere
 }
 
-/// Whatever was on its way when something changed, what is sent now arrives.
+/// Packets sent now arrive, whatever was in flight when something changed.
 fn assert_arrives(bed: &Bed) {
     let all = (0..3).any(|_| exchange(bed, "10.99.0.1", "10.99.0.2", 20) == 20);
     assert!(all, "packets do not arrive");
@@ -201,8 +201,8 @@ fn wait_for_refusals(node: &Runtime, before: u64, count: usize) {
     wait_until("they are refused", || verdict(node, "drop_not_neighbour") >= wanted);
 }
 
-/// Where packets come from changes, as behind a box that forgot what it wrote. What was recorded,
-/// turned around, held back or changed does not move it.
+/// The source address of packets changes, as behind a NAT that lost its mappings. Recorded,
+/// reflected, delayed or modified packets do not move the neighbour.
 #[test]
 fn neighbour_is_followed_to_another_address_and_port_and_copies_do_not_move_it() {
     let Some(bed) = Bed::of_queues(1) else { return };
@@ -228,7 +228,7 @@ fn neighbour_is_followed_to_another_address_and_port_and_copies_do_not_move_it()
         middle.send(1, &changed);
     }
     of_right.iter().for_each(|packet| middle.send(1, packet));
-    // Messages of handshakes are the thread's of keys to refuse, as many as are looked at.
+    // The key thread refuses handshake messages, as many as are checked.
     let sent = 2 * (of_left.len() - handshakes);
     wait_for_refusals(&receiver, before, sent);
     assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 100), 100);
@@ -245,7 +245,7 @@ fn neighbour_is_followed_to_another_address_and_port_and_copies_do_not_move_it()
         assert!(elsewhere(&receiver) > 0, "it was recognised by its tags");
     }
 
-    // One that others overtook is of the neighbour, but says nothing of where it is.
+    // An overtaken packet is authentic, but does not show the neighbour's place.
     let before = elsewhere(&receiver);
     middle.state.holds.store(true, Relaxed);
     exchange(&bed, "10.99.0.1", "10.99.0.2", 50);
@@ -260,8 +260,8 @@ fn neighbour_is_followed_to_another_address_and_port_and_copies_do_not_move_it()
     [sender, receiver].into_iter().for_each(|node| drop(node.stop()));
 }
 
-/// A host that moved and started again knows no keys: its handshake comes from an address that
-/// no node expects, and is answered there.
+/// A host that moved and restarted has no keys: its handshake comes from an address that no node
+/// expects, and is answered there.
 #[test]
 fn neighbour_that_starts_again_elsewhere_is_heard() {
     let Some(bed) = Bed::of_queues(1) else { return };
@@ -270,7 +270,7 @@ fn neighbour_that_starts_again_elsewhere_is_heard() {
     let left = node(&keys, 0, ("10.7.0.1", "10.7.0.254"), "10.99.0.1");
     let right = node(&keys, 1, ("10.7.1.2", "10.7.1.254"), "10.99.0.2");
     let receiver = inside(&bed.right, || start(&right, vec![sink(7)]).unwrap());
-    // Nothing comes back to where the right node thinks that it is.
+    // No packets return to the place that the right node knows.
     for (place, name) in PLACES.iter().enumerate().skip(1) {
         middle.go_to(place);
         let sender = inside(&bed.left, || start(&left, vec![source(7)]).unwrap());
@@ -280,7 +280,7 @@ fn neighbour_that_starts_again_elsewhere_is_heard() {
         assert_arrives(&bed);
         sender.stop();
     }
-    // Another host, whose key is not known, gets no answer.
+    // Another host, whose key is not known, gets no reply.
     let other = [self::keys()[0].clone(), keys[1].clone()];
     let unknown = node(&other, 0, ("10.7.0.1", "10.7.0.254"), "10.99.0.1");
     middle.go_to(1);
@@ -295,7 +295,7 @@ fn neighbour_that_starts_again_elsewhere_is_heard() {
     [sender, receiver].into_iter().for_each(|node| drop(node.stop()));
 }
 
-/// A host whose own address changes, and which has none written down.
+/// A host whose own address changes, and whose configuration has none.
 #[test]
 fn host_without_an_address_of_its_own_moves_and_goes_on() {
     let Some(bed) = Bed::of_queues(1) else { return };

@@ -1,4 +1,4 @@
-//! Nodes with UDP sockets on veth pairs in namespaces: alone and beside AF_XDP.
+//! Nodes with UDP sockets on veth pairs in namespaces: by themselves and together with AF_XDP.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn packets_cross_by_udp_sockets_and_between_both_kinds() {
     }
 }
 
-/// Linux spreads senders over the sockets of workers; what is another worker's is handed over.
+/// Linux spreads senders over the sockets of workers; packets for another worker are handed over.
 #[test]
 fn two_workers_share_a_port() {
     let Some(bed) = Bed::new() else { return };
@@ -78,7 +78,7 @@ fn two_workers_share_a_port() {
     let sender = node(&bed.left, "10.7.0.1", "10.7.0.2", "10.99.0.1", source(7));
     let receiver = node(&bed.right, "10.7.0.2", "10.7.0.1", "10.99.0.2", sink(7));
     for _ in 0..8 {
-        // Each connection is of one of the shards.
+        // Each connection belongs to one of the shards.
         assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 40), 40);
     }
     for node in [sender, receiver] {

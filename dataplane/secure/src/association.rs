@@ -1,4 +1,4 @@
-//! All that two nodes have agreed on: their handshakes, and the epochs of keys that came of them.
+//! Agreements between two nodes: their handshakes, and the resulting epochs of keys.
 //!
 //! ```text
 //!  poll, receive --> Session --> Ring<Arc<Keys>> --> a copy for each worker
@@ -6,8 +6,8 @@
 //!       '---- keys say that a packet of the peer was verified
 //! ```
 //!
-//! The side that began a handshake says *hello* until the peer uses the new keys: a packet without
-//! content under them, by which the peer sees that its response arrived. Traffic does the same.
+//! The initiator of a handshake sends *hello* until the peer uses the new keys: an empty packet
+//! under them, which shows the peer that its response arrived. Traffic does the same.
 
 use std::sync::Arc;
 
@@ -23,47 +23,47 @@ use crate::silence::{Counters, Finding, Silence};
 /// First pause between two hellos; doubled with each.
 const HELLO_NANOS: u64 = 100_000_000;
 
-/// Hellos for an epoch: the last one leaves 50 seconds after the first one.
+/// Hellos for an epoch: the last one is sent 50 seconds after the first one.
 const HELLOS: u32 = 10;
 
 /// The keys of an epoch as workers use them.
 pub trait EpochKeys {
-    /// Makes them of a finished handshake.
+    /// Derives them from a finished handshake.
     fn new(established: &Established) -> Self;
 
-    /// Keys of one direction, to send with.
+    /// Keys of one direction, for sending.
     fn to_send(secrets: &Secrets, key_id: u8, profile: Profile) -> Self;
 
-    /// Keys of one direction, to receive with.
+    /// Keys of one direction, for receiving.
     fn to_receive(secrets: &Secrets, key_id: u8, profile: Profile) -> Self;
 
     /// Whether a packet of the peer has been verified under them.
     fn is_confirmed(&self) -> bool;
 
-    /// Packets that were sent under them.
+    /// Number of packets sent under them.
     fn packets(&self) -> u64;
 
-    /// A number that changes when packets of the peer are verified under them; `None` where it need
-    /// not send any.
+    /// A number that changes when packets of the peer are verified under them; `None` if the peer
+    /// need not send any.
     fn heard(&self) -> Option<u64>;
 }
 
-/// What an [`Association`] asks of its caller.
+/// Requests of an [`Association`] to its caller.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Turn {
     /// Bytes of the buffer to send to the peer as a handshake message; 0 for nothing.
     pub send: usize,
-    /// Send the peer a packet without content under the keys that are sent with.
+    /// Send the peer an empty packet under the current sending keys.
     pub hello: bool,
     /// Workers need a new copy of [`Association::ring`].
     pub is_changed: bool,
-    /// The peer does not answer, although it should have: it may be elsewhere.
+    /// The peer does not answer, although it should have: its address may have changed.
     pub is_silent: bool,
-    /// Why a message that is answered came to nothing.
+    /// Why a message that is answered was refused.
     pub refusal: Option<Refused>,
 }
 
-/// The handshakes with a peer and the keys of them.
+/// The handshakes with a peer and their keys.
 pub struct Association<Keys> {
     session: Session,
     ring: Ring<Arc<Keys>>,
@@ -80,7 +80,7 @@ struct Hello {
 }
 
 impl<Keys: EpochKeys> Association<Keys> {
-    /// As [`Session::new`].
+    /// Like [`Session::new`].
     #[must_use]
     pub fn new(
         identity: Identity,
@@ -93,13 +93,13 @@ impl<Keys: EpochKeys> Association<Keys> {
         Self { session, ring: Ring::default(), hello: None, agreed: 0, silence }
     }
 
-    /// As [`Session::over`].
+    /// Like [`Session::over`].
     #[must_use]
     pub fn over(self, path: u8) -> Self {
         Self { session: self.session.over(path), ..self }
     }
 
-    /// As [`Session::path`].
+    /// Like [`Session::path`].
     #[must_use]
     pub const fn path(&self) -> u8 {
         self.session.path()
@@ -117,7 +117,7 @@ impl<Keys: EpochKeys> Association<Keys> {
         self.agreed
     }
 
-    /// Does what is due; `stamp` and `out` as in [`Session::poll`].
+    /// Performs due work; `stamp` and `out` as in [`Session::poll`].
     ///
     /// # Errors
     /// The buffer is too short.
@@ -145,17 +145,17 @@ impl<Keys: EpochKeys> Association<Keys> {
         Ok(Turn { send, hello, is_changed, is_silent, refusal: None })
     }
 
-    /// What the counters of all keys show.
+    /// Evaluates the counters of all keys.
     fn look(&mut self, now: u64, sent: u64) -> Finding {
         let heard = self.ring.epochs().filter_map(|epoch| epoch.keys.heard());
         let Some(heard) = heard.reduce(u64::wrapping_add) else { return Finding::default() };
         self.silence.look(Counters { now, sent, heard }, self.session.round_trip())
     }
 
-    /// Reads a message, as [`Session::receive`].
+    /// Reads a message, like [`Session::receive`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Session::receive`].
     pub fn receive(
         &mut self,
         now: u64,
@@ -181,13 +181,13 @@ impl<Keys: EpochKeys> Association<Keys> {
         Ok(Turn { send, hello, is_changed: true, refusal, ..Turn::default() })
     }
 
-    /// Who made an initiation, as [`Session::caller`].
+    /// Sender of an initiation, like [`Session::caller`].
     #[must_use]
     pub fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
         self.session.caller(entropy, message)
     }
 
-    /// As [`Session::peer_stamp`].
+    /// Like [`Session::peer_stamp`].
     #[must_use]
     pub fn peer_stamp(&self) -> u64 {
         self.session.peer_stamp()
@@ -198,7 +198,7 @@ impl<Keys: EpochKeys> Association<Keys> {
         self.session.renew(now);
     }
 
-    /// When [`Association::poll`] has something to do, if nothing comes before.
+    /// When [`Association::poll`] has work, unless an event comes first.
     #[must_use]
     pub fn wake(&self) -> u64 {
         let hello = self.hello.as_ref().map_or(u64::MAX, |hello| hello.next);

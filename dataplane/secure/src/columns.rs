@@ -7,13 +7,13 @@ use zeroize::Zeroizing;
 
 use crate::secret::Secret;
 
-/// Columns begin where cache lines do, so that no load of a register touches two.
+/// Columns are aligned to cache lines, so that no register load touches two.
 pub(crate) const LINE: usize = 64;
 
 /// Bytes of a block of AES.
 pub(crate) const BLOCK: usize = 16;
 
-/// Columns of equal length, as the kernel wants them. Cleared when dropped.
+/// Columns of equal length, laid out for the kernel. Cleared when dropped.
 pub(crate) struct Columns {
     kernel: &'static Kernel,
     bytes: Zeroizing<Vec<u8>>,
@@ -29,7 +29,7 @@ impl Columns {
     pub fn zero(count: usize, length: usize) -> Self {
         let stride = length.next_multiple_of(LINE);
         let bytes = Zeroizing::new(vec![0_u8; count * stride + LINE]);
-        // What it is depends on nothing but speed.
+        // The alignment affects only speed.
         let start = bytes.as_ptr().align_offset(LINE).min(LINE);
         Self { kernel: Kernel::best(), bytes, start, count, length, stride }
     }
@@ -44,12 +44,12 @@ impl Columns {
         columns
     }
 
-    /// Fills a column with blocks, of which `block` gives each by its number.
+    /// Fills a column with blocks; `block` gives each by its number.
     pub fn fill(&mut self, column: usize, block: impl Fn(usize) -> [u8; BLOCK]) {
         self.fill_blocks(column, self.length.div_ceil(BLOCK), block);
     }
 
-    /// Fills the first `blocks` blocks of a column; the last one may go beyond its length.
+    /// Fills the first `blocks` blocks of a column; the last one may extend beyond its length.
     pub fn fill_blocks(
         &mut self,
         column: usize,
@@ -76,7 +76,7 @@ impl Columns {
     /// Adds to each sum the product of `vector` with the bytes of its column from `offset` on.
     ///
     /// # Panics
-    /// When the vector is longer than what is left of a column.
+    /// If the vector is longer than the rest of a column.
     pub fn add_dots(&self, offset: usize, vector: &[u8], sums: &mut [u8]) {
         assert!(offset + vector.len() <= self.length, "a vector longer than its columns");
         let sums = &mut sums[..self.count];

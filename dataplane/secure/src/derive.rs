@@ -20,15 +20,15 @@ use sha2::Sha256;
 use crate::envelope::{Opener, Sealer, Suite};
 use crate::secret::Secret;
 
-/// What every label begins with.
+/// Prefix of every label.
 pub const LABEL_PREFIX: &str = "recoded v2 ";
 
-/// The secret of one direction of one epoch, from which its keys come.
+/// The secret of one direction of one epoch. Its keys are derived from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Secrets(Secret<32>);
 
 impl Secrets {
-    /// `secret` is what an attacker does not know, `salt` what is fresh.
+    /// `secret` is unknown to attackers, `salt` is fresh.
     #[must_use]
     pub fn extract(salt: &[u8], secret: &[u8; 32]) -> Self {
         let (key, _) = Hkdf::<Sha256>::extract(Some(salt), secret);
@@ -45,14 +45,14 @@ impl Secrets {
         key
     }
 
-    /// Seals source packets; `key_id` tells the receiver which key that is.
+    /// Seals source packets; `key_id` identifies the key to the receiver.
     #[must_use]
     pub fn sealer(&self, suite: Suite, key_id: u8) -> Sealer {
         Sealer::new(suite, &self.key("envelope", &[suite.code()]), key_id)
     }
 
-    /// Opens what the [`Sealer`] of the same direction seals. `window` is how many packets may be
-    /// late, in packets.
+    /// Opens packets sealed by the [`Sealer`] of the same direction. `window` is how many packets
+    /// may be late, in packets.
     #[must_use]
     pub fn opener(&self, suite: Suite, window: usize) -> Opener {
         Opener::new(suite, &self.key("envelope", &[suite.code()]), window)

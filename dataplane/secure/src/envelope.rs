@@ -1,4 +1,5 @@
-//! End to end: AEAD per source packet, before symbols are formed. Relays recode ciphertext.
+//! End-to-end encryption: AEAD per source packet, before symbols are formed. Relays recode
+//! ciphertext.
 //!
 //! ```text
 //! | key id (8) | counter (64) | source packet, encrypted | tag (128) |
@@ -7,7 +8,7 @@
 //! ```
 //!
 //! The counter is explicit: unit numbers wrap and restart, and a nonce must not. The sink's window
-//! drops what it has delivered; packets of a code that decodes late arrive late, so it is wide.
+//! drops replays; it is wide, because packets of a code that decodes late arrive late.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,23 +30,23 @@ const TAG_BYTES: usize = 16;
 /// Bytes that an envelope adds to a packet.
 pub const ENVELOPE_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 
-/// Longest associated data of the caller's: flow and what else names a stream of packets.
+/// Longest associated data of the caller: the flow and other identification of a stream of packets.
 const BOUND_BYTES_MAX: usize = 23;
 
 /// An AEAD. Ends agree on one in the handshake.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Suite {
-    /// Where both ends have AES instructions.
+    /// Used if both ends have AES instructions.
     Aes128Gcm,
-    /// Everywhere.
+    /// Used otherwise.
     ChaCha20Poly1305,
 }
 
 impl Suite {
-    /// Both, the one that is used where both ends prefer it first.
+    /// Both, in order of preference.
     pub const ALL: [Self; 2] = [Self::Aes128Gcm, Self::ChaCha20Poly1305];
 
-    /// The one that this processor is faster at.
+    /// The one that is faster on this processor.
     #[must_use]
     pub fn preferred() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -100,11 +101,11 @@ impl Sealer {
     }
 
     /// Seals the packet that lies in `buffer` between [`HEADER_BYTES`] bytes of room and 16 more.
-    /// `bound` is authenticated and not sent: what sink and source know of the flow.
+    /// `bound` is authenticated and not sent: context of the flow known to both sink and source.
     ///
     /// # Errors
-    /// The buffer is shorter than an envelope, `bound` longer than 23 bytes, or the key is used
-    /// up.
+    /// The buffer is shorter than an envelope, `bound` longer than 23 bytes, or the key is
+    /// exhausted.
     pub fn seal(&self, buffer: &mut [u8], bound: &[u8]) -> Result<(), Refused> {
         if self.packets() >= PACKETS_MAX {
             return Err(Refused::Exhausted);
@@ -115,7 +116,7 @@ impl Sealer {
         let (header, rest) =
             buffer.split_first_chunk_mut::<HEADER_BYTES>().ok_or(Refused::Malformed)?;
         let (packet, tag) = rest.split_last_chunk_mut::<TAG_BYTES>().ok_or(Refused::Malformed)?;
-        // Only that it is used once matters.
+        // Only uniqueness matters.
         let counter = self.counter.fetch_add(1, Ordering::Relaxed);
         header[0] = self.key_id;
         header[1..].copy_from_slice(&counter.to_be_bytes());
@@ -129,7 +130,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Decrypts an envelope that this sealer made; `packet` is as long as what it sealed.
+    /// Decrypts an envelope that this sealer made; `packet` has the length of the sealed packet.
     ///
     /// # Errors
     /// The envelope is not one of this key, or `packet` has another length.
@@ -174,16 +175,16 @@ impl Opener {
         Self { key: suite.key(secret), window: Mutex::new(ReplayWindow::new(window_packets)) }
     }
 
-    /// The key id that an envelope names; `None` where it is too short.
+    /// The key id of an envelope; `None` if it is too short.
     #[must_use]
     pub fn key_id_of(envelope: &[u8]) -> Option<u8> {
         (envelope.len() >= ENVELOPE_BYTES).then(|| envelope[0])
     }
 
-    /// Decrypts in place; the packet. What is left of a refused envelope means nothing.
+    /// Decrypts in place and returns the packet. The buffer of a refused envelope is meaningless.
     ///
     /// # Errors
-    /// The envelope is not one of this key, or its packet came before.
+    /// The envelope is not one of this key, or its packet was already received.
     pub fn open<'a>(&self, envelope: &'a mut [u8], bound: &[u8]) -> Result<&'a mut [u8], Refused> {
         if envelope.len() < ENVELOPE_BYTES {
             return Err(Refused::Malformed);
@@ -216,7 +217,7 @@ fn nonce(counter: u64) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// The header and what the caller binds in, in one place.
+/// The header and the caller's context, in one buffer.
 fn associated<'a>(
     header: &[u8; HEADER_BYTES],
     bound: &[u8],

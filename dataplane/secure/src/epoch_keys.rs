@@ -1,7 +1,7 @@
-//! Keys of an epoch, shared by all workers: of a hop, and end to end.
+//! Keys of an epoch, shared by all workers: per hop, and end to end.
 //!
-//! Tags of symbols have no number of their key: all symbols of a unit are under one, and who
-//! verifies tries those that are valid, the present one first.
+//! Tags of symbols do not carry the number of their key: all symbols of a unit are under one, and a
+//! verifier tries all valid ones, the present one first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +18,12 @@ use crate::profile::Profile;
 use crate::ring::Ring;
 use crate::units::{Formed, TaggedUnit, UnitMasks};
 
-/// Lanes of a direction: as many as a flow has shards, which have source ports in a row. A lane is
-/// the work of one worker at each end, as long as cards keep their tables.
+/// Lanes of a direction: as many as a flow has shards, which have consecutive source ports. A lane
+/// is handled by one worker at each end, as long as NICs keep their tables.
 pub const LANES: usize = 16;
 
-/// Longest packet with a tag: the largest frame of the dataplane. Where links carry less, the rest
-/// of the keys takes memory and no time.
+/// Longest packet with a tag: the largest frame of the dataplane. On links with a smaller MTU, the
+/// rest of the keys takes memory and no time.
 pub(crate) const PACKET_BYTES_MAX: usize = 9536;
 
 /// How late a packet of a hop may be, in packets of its lane: 16 ms of 1 Mpps.
@@ -32,7 +32,7 @@ const HOP_WINDOW: usize = 1 << 14;
 /// How late a packet may be end to end, in packets of all shards: 4 s of 256 kpps.
 const EDGE_WINDOW: usize = 1 << 20;
 
-/// Tags of a hop, both ways, or one where there is no other.
+/// Tags of a hop, in both directions, or in one if there is no other.
 pub struct HopKeys {
     senders: Option<[HopSender; LANES]>,
     receivers: Option<[HopReceiver; LANES]>,
@@ -86,7 +86,7 @@ impl HopKeys {
     /// Writes the tag into the last bytes of `buffer`; see [`HopSender::seal`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`HopSender::seal`].
     #[inline]
     pub fn seal(&self, buffer: &mut [u8], source_port: u16) -> Result<(), Refused> {
         let senders = self.senders.as_ref().ok_or(Refused::UnknownKey)?;
@@ -99,15 +99,15 @@ impl HopKeys {
 pub struct Received<'a> {
     /// Without its tag.
     pub packet: &'a [u8],
-    /// Whether everything that came before it in its lane, under its keys, was sent before it. No
-    /// copy of a packet is; a packet that another one overtook is not.
+    /// Whether all earlier packets of its lane, under its keys, were sent before it. False for any
+    /// copy of a packet, and for a packet that another one overtook.
     pub is_newest: bool,
 }
 
 /// Verifies a packet of a neighbour, once.
 ///
 /// # Errors
-/// The neighbour did not send it, or it came before.
+/// The neighbour did not send it, or it was already received.
 #[inline]
 pub fn open_hop<'a>(
     ring: &mut Ring<Arc<HopKeys>>,
@@ -125,8 +125,8 @@ pub fn open_hop<'a>(
     Ok(Received { packet, is_newest })
 }
 
-/// Envelopes between source and sink, and tags of the symbols that carry them, both ways, or one
-/// where there is no other.
+/// Envelopes between source and sink, and tags of the symbols that carry them, in both directions,
+/// or in one if there is no other.
 pub struct EdgeKeys {
     to_send: Option<EdgeSender>,
     to_receive: Option<EdgeReceiver>,
@@ -136,7 +136,7 @@ pub struct EdgeKeys {
 struct EdgeSender {
     sealer: Sealer,
     tags: TagKey,
-    /// What the columns of the tags come from.
+    /// Secrets that the columns of the tags are derived from.
     secrets: Secrets,
 }
 
@@ -203,16 +203,16 @@ impl EdgeKeys {
     /// Seals a packet; see [`Sealer::seal`].
     ///
     /// # Errors
-    /// As there, and where these keys are to receive with.
+    /// As for [`Sealer::seal`], and if these keys are for receiving.
     #[inline]
     pub fn seal(&self, buffer: &mut [u8], bound: &[u8]) -> Result<(), Refused> {
         self.to_send.as_ref().ok_or(Refused::UnknownKey)?.sealer.seal(buffer, bound)
     }
 
-    /// Decrypts what [`EdgeKeys::seal`] made; see [`Sealer::open_own`].
+    /// Decrypts a packet sealed by [`EdgeKeys::seal`]; see [`Sealer::open_own`].
     ///
     /// # Errors
-    /// As there, and where these keys are to receive with.
+    /// As for [`Sealer::open_own`], and if these keys are for receiving.
     pub fn open_own(
         &self,
         envelope: &[u8],
@@ -223,20 +223,20 @@ impl EdgeKeys {
         sender.sealer.open_own(envelope, bound, packet)
     }
 
-    /// What this end tags symbols with; `None` where these keys are to receive with.
+    /// Key that this end tags symbols with; `None` if these keys are for receiving.
     #[must_use]
     pub fn tag_key(&self) -> Option<&TagKey> {
         self.to_send.as_ref().map(|it| &it.tags)
     }
 
-    /// What symbols of the other end are verified by; `None` where these keys are to send with.
+    /// Key that symbols of the other end are verified with; `None` if these keys are for sending.
     #[must_use]
     pub fn peer_tag_key(&self) -> Option<&TagKey> {
         self.to_receive.as_ref().map(|it| &it.tags)
     }
 
-    /// The columns of these tags that the relay in this place of the list gets; `None` where these
-    /// keys are to receive with.
+    /// The columns of these tags granted to the relay at this place of the list; `None` if these
+    /// keys are for receiving.
     #[must_use]
     pub fn granted_seeds(&self, place: usize) -> Option<GrantedSeeds> {
         let granted = |it: &EdgeSender| granted_seeds(&it.secrets, it.tags.strength(), place);
@@ -263,7 +263,7 @@ pub fn verify_symbol(
 /// Opens an envelope in place, once.
 ///
 /// # Errors
-/// The other end did not make it, or it came before.
+/// The other end did not make it, or it was already received.
 #[inline]
 pub fn open_edge<'a>(
     ring: &mut Ring<Arc<EdgeKeys>>,
@@ -283,7 +283,7 @@ fn lane(source_port: u16) -> usize {
     usize::from(source_port) % LANES
 }
 
-/// Written once: workers would else take the line from each other.
+/// Written once: otherwise workers would contend for the cache line.
 #[inline]
 fn confirm(flag: &AtomicBool) {
     if !flag.load(Ordering::Relaxed) {

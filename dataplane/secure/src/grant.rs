@@ -1,6 +1,6 @@
-//! Grants: a source tells a relay the seeds of some columns of its tags, so that the relay verifies
-//! symbols before it mixes them. One message without an answer, sealed for that relay alone: nodes
-//! before it carry it, and learn nothing of what it verifies by.
+//! Grants: a source sends a relay the seeds of some columns of its tags, so that the relay verifies
+//! symbols before it combines them. A grant is one message without an answer, sealed for that relay
+//! only: earlier nodes forward it without learning its contents.
 //!
 //! ```text
 //! grant    = 0x27, 5, strict (1) || epochs (7), columns (8) || stamp (64) || noise || mac1 (128)
@@ -10,10 +10,10 @@
 //! mac1     = as of handshakes, by the public key of the relay: for whom it is
 //! ```
 //!
-//! Four columns are granted: bit c of `columns` stands for column c of 8, or where `strict` is set
-//! for columns 2 c and 2 c + 1 of 16. Stamps grow, over starts of the source
-//! too, so a copy is refused. There is no forward secrecy, and no need of it: who learns the
-//! relay's key later learns what tags of the past were made of, and nothing that they cover.
+//! Four columns are granted: bit c of `columns` stands for column c of 8, or if `strict` is set for
+//! columns 2 c and 2 c + 1 of 16. Stamps grow, over starts of the source too, so a copy is refused.
+//! There is no forward secrecy, and no need for it: an attacker who later learns the relay's key
+//! learns the keys of past tags, and nothing that they cover.
 
 use zeroize::Zeroizing;
 
@@ -25,7 +25,7 @@ use crate::keys::{Entropy, PrivateKey, PublicKey};
 use crate::profile::STRICT;
 use crate::secret::Secret;
 
-/// Epochs that a grant is of at most: the one that tags are of, those before and after it.
+/// Maximum epochs of a grant: the one that tags are under, the previous one and the next one.
 pub const GRANT_EPOCHS_MAX: usize = 3;
 
 const HEADER: usize = 4;
@@ -39,47 +39,48 @@ const SEEDS: usize = SUBSET_MIN * 32;
 /// The longest grant.
 pub const GRANT_BYTES_MAX: usize = grant_bytes(GRANT_EPOCHS_MAX);
 
-/// Seeds of the columns that a relay holds of an epoch, in ascending order.
+/// Seeds of the columns that a relay holds for an epoch, in ascending order.
 pub type GrantedSeeds = [ColumnSeed; SUBSET_MIN];
 
 const fn grant_bytes(epochs: usize) -> usize {
     HEADER + STAMP + KEY + epochs * SEEDS + TAG + MAC
 }
 
-/// The seeds that the relay in this place of a source's list gets. Those in a row get different
-/// halves of 8 columns, or quarters of 16, so that one which lies does not know what the next one
-/// verifies by.
+/// The seeds for the relay at this place of a source's list. Consecutive relays get different
+/// halves of 8 columns, or quarters of 16, so that a lying relay does not know the next one's
+/// columns.
 #[must_use]
 pub fn granted_seeds(secrets: &Secrets, strength: Strength, place: usize) -> GrantedSeeds {
     let first = place % (strength.columns() / SUBSET_MIN) * SUBSET_MIN;
     std::array::from_fn(|index| secrets.column_seed((first + index) as u8))
 }
 
-/// Columns that a bit of a grant stands for.
+/// Number of columns per bit of a grant.
 const fn columns_of_bit(strength: Strength) -> u8 {
     strength.columns() as u8 / 8
 }
 
-/// What a grant says.
+/// Contents of a grant.
 #[derive(Copy, Clone, Debug)]
 pub struct Grant<'a> {
-    /// The flow whose tags they are.
+    /// The flow that uses the tags.
     pub flow: u32,
     /// Grows from grant to grant: the wall clock in nanoseconds.
     pub stamp: u64,
-    /// Of how many columns these are.
+    /// Number of columns of the tags.
     pub strength: Strength,
     /// One to three epochs, all of the same columns.
     pub epochs: &'a [GrantedSeeds],
 }
 
-/// Whether a message is a grant, for whichever node.
+/// Whether a message is a grant, for any node.
 #[must_use]
 pub fn is_grant(message: &[u8]) -> bool {
     message.first_chunk() == Some(&[FIRST_BYTE, GRANT])
 }
 
-/// Writes a grant to the start of `out`, which has room for [`GRANT_BYTES_MAX`] bytes. Its length.
+/// Writes a grant to the start of `out`, which has room for [`GRANT_BYTES_MAX`] bytes. Returns its
+/// length.
 ///
 /// # Errors
 /// There are none or too many epochs, or `out` is too short.
@@ -126,7 +127,7 @@ pub struct GrantReader {
 }
 
 impl GrantReader {
-    /// Of the relay with this private key, for a flow whose source has this public key.
+    /// A reader for the relay with this private key, for a flow whose source has this public key.
     #[must_use]
     pub fn new(private: PrivateKey, source: PublicKey, flow: u32) -> Self {
         let own = private.public();
@@ -139,18 +140,19 @@ impl GrantReader {
         &self.source
     }
 
-    /// Whether a grant is for this relay, by what anyone could write who knows its public key.
+    /// Whether a grant is addressed to this relay. Its MAC does not authenticate the sender: the
+    /// relay's public key is enough to form it.
     #[must_use]
     pub fn is_for_this(&self, message: &[u8]) -> bool {
         let parts = message.split_last_chunk::<MAC>();
         parts.is_some_and(|(before, tag)| mac1(&self.own, before) == *tag)
     }
 
-    /// Reads a grant: the seeds of its epochs, of which there is one at least, and of how many
-    /// columns they are.
+    /// Reads a grant: the seeds of its epochs, at least one, and the number of columns of the tags.
     ///
     /// # Errors
-    /// It is none, is not newer than the last one, or not of this source for this relay and flow.
+    /// It is not a grant, not newer than the last one, or not from this source for this relay and
+    /// flow.
     pub fn read(&mut self, message: &[u8]) -> Result<(Strength, Vec<GrantedSeeds>), Refused> {
         let head: &[u8; HEADER + STAMP] = message.first_chunk().ok_or(Refused::Malformed)?;
         let [FIRST_BYTE, GRANT, epochs, columns, stamp @ ..] = *head else {

@@ -1,4 +1,4 @@
-//! Keys of a flow to several sinks: drawn by its source, and told to each sink alone.
+//! Keys of a flow to several sinks: drawn by its source, and sent to each sink individually.
 //!
 //! ```text
 //! telling  = 0x27, 6, 0, 0 || stamp (64) || noise || mac1 (128)
@@ -8,14 +8,15 @@
 //! mac1     = as of handshakes, by the public key of the sink: for whom it is
 //! ```
 //!
-//! The opening is that of a path without a way back, by the secret of the group in place of a
-//! pre-shared key, on the way from the source to itself. Each epoch has a secret of its own, so who
-//! is not told of the next one reads nothing of it. Epochs change as `one_way_keys` says, and at
-//! once when the sinks do; for the second in which the next one is told, who left still reads.
+//! The opening is that of a path without a return path. It uses the secret of the group instead of
+//! a pre-shared key, and the way from the source to itself. Each epoch has a secret of its own, so
+//! a sink that does not receive the next one cannot read that epoch. Epochs change as described in
+//! `one_way_keys`, and at once when the sinks change; a removed sink can still read for one second,
+//! while the next secret is announced.
 //!
-//! No sink answers, so this needs no way back, and has no forward secrecy: who learns the private
-//! key of a sink reads what was recorded for it. All sinks have all keys: one that lies can send
-//! in the name of the source, where it stands on the way to another.
+//! No sink answers, so this needs no return path, and has no forward secrecy: an attacker who
+//! learns the private key of a sink can read traffic recorded for it. All sinks have all keys: a
+//! lying sink on the path to another one can send in the name of the source.
 
 use std::sync::Arc;
 
@@ -38,18 +39,19 @@ const SECRET: usize = 32;
 const PAYLOAD: usize = SECRET + OPENING_BYTES;
 const NOISE: usize = 32 + PAYLOAD + 16;
 
-/// Bytes of a telling.
+/// Bytes of a group message, a *telling*.
 pub const GROUP_BYTES: usize = HEAD + NOISE + MAC;
 
-/// Sinks of a flow: each is told 28 times in ten seconds.
+/// Maximum sinks of a flow: each is sent 28 messages in ten seconds.
 pub const GROUP_SINKS_MAX: usize = 64;
 
-/// Tellings that a sink opens in a second in vain: each costs two products on the curve.
+/// Failed attempts to open a group message per second and sink: each costs two multiplications on
+/// the curve.
 const TRIES_PER_SECOND: u32 = 20;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Whether a message is of a group, for whichever sink.
+/// Whether a message is a group message, for any sink.
 #[must_use]
 pub fn is_group(message: &[u8]) -> bool {
     message.first_chunk() == Some(&[FIRST_BYTE, GROUP])
@@ -61,10 +63,10 @@ pub const fn group_way(source: PublicKey, flow: u32) -> Way {
     Way { scope: Scope::Edge(flow), sender: source, receiver: source }
 }
 
-/// Writes what tells a sink an epoch.
+/// Writes the message that announces an epoch to a sink.
 ///
 /// # Errors
-/// Noise refuses, which no key of [`PublicKey`] makes it do.
+/// Noise fails, which it does for no key of [`PublicKey`].
 pub fn write_group(
     (source, sink): (&PrivateKey, &PublicKey),
     flow: u32,
@@ -99,13 +101,13 @@ pub struct GroupSender {
     flow: u32,
     sinks: Vec<PublicKey>,
     keys: OneWayKeys<EdgeKeys>,
-    /// For each sink, of the epoch with this opening.
+    /// Message for each sink, for the epoch with this opening.
     tellings: Vec<[u8; GROUP_BYTES]>,
     opening: [u8; OPENING_BYTES],
 }
 
 impl GroupSender {
-    /// With epochs newer than the one that an earlier start has kept.
+    /// Begins with epochs newer than the one that an earlier start stored.
     #[must_use]
     pub fn new(
         private: PrivateKey,
@@ -132,7 +134,7 @@ impl GroupSender {
         self.keys.epochs().0
     }
 
-    /// Other sinks from here on, of other keys than all before. Whether it is a change.
+    /// Sets other sinks, under new keys, from now on. Returns whether that is a change.
     pub fn set_sinks(&mut self, now: u64, sinks: Vec<PublicKey>) -> bool {
         let is_change = sinks != self.sinks;
         if is_change {
@@ -143,13 +145,13 @@ impl GroupSender {
         is_change
     }
 
-    /// Has other keys told soon; those of now stay valid meanwhile.
+    /// Announces new keys soon; the present ones stay valid meanwhile.
     pub fn renew(&mut self, now: u64) {
         self.keys.renew(now);
     }
 
-    /// Does what is due, as [`OneWayKeys::poll`]. Where `send` is not 0, [`GroupSender::tellings`]
-    /// are to leave.
+    /// Performs due work, like [`OneWayKeys::poll`]. If `send` is not 0, [`GroupSender::tellings`]
+    /// must be sent.
     ///
     /// # Errors
     /// `fresh` gives no random bytes.
@@ -180,13 +182,13 @@ impl GroupSender {
         Ok(Ok(turn))
     }
 
-    /// What tells each sink the newest epoch.
+    /// Messages that announce the newest epoch to each sink.
     #[must_use]
     pub fn tellings(&self) -> &[[u8; GROUP_BYTES]] {
         &self.tellings
     }
 
-    /// When [`GroupSender::poll`] has something to do.
+    /// When [`GroupSender::poll`] has work.
     #[must_use]
     pub fn wake(&self) -> u64 {
         self.keys.wake()
@@ -203,13 +205,13 @@ pub struct GroupReceiver {
     ring: Ring<Arc<EdgeKeys>>,
     told: u64,
     heard: Option<u64>,
-    /// A second, and how many tellings may still be opened in it.
+    /// The current second, and how many group messages may still be opened in it.
     tries: (u64, u32),
 }
 
 impl GroupReceiver {
-    /// Of the sink with this private key. `newest` is what an earlier start has kept of
-    /// [`group_way`].
+    /// For the sink with this private key. `newest` is the state of [`group_way`] that an earlier
+    /// start stored.
     #[must_use]
     pub fn new(
         private: PrivateKey,
@@ -222,7 +224,7 @@ impl GroupReceiver {
         Self { private, own, way, strength, newest, ring, told: 0, heard: None, tries }
     }
 
-    /// Takes epochs with tags of this strength alone; else it is [`Strength::Standard`].
+    /// Accepts only epochs with tags of this strength; the default is [`Strength::Standard`].
     #[must_use]
     pub fn requiring(mut self, strength: Strength) -> Self {
         self.strength = strength;
@@ -235,30 +237,31 @@ impl GroupReceiver {
         &self.ring
     }
 
-    /// Epochs that were told.
+    /// Epochs that were announced.
     #[must_use]
     pub const fn epochs(&self) -> u64 {
         self.told
     }
 
-    /// When the newest one came, while it is valid.
+    /// When the newest one arrived, while it is valid.
     #[must_use]
     pub fn heard(&self, now: u64) -> Option<u64> {
         self.heard.filter(|heard| now.saturating_sub(*heard) < EPOCH_NANOS_MAX)
     }
 
-    /// Whether a telling is for this sink, by what anyone could write who knows its public key.
+    /// Whether a group message is addressed to this sink. Its MAC does not authenticate the sender:
+    /// the sink's public key is enough to form it.
     #[must_use]
     pub fn is_for_this(&self, message: &[u8]) -> bool {
         let parts = message.split_last_chunk::<MAC>();
         parts.is_some_and(|(before, tag)| mac1(&self.own, before) == *tag)
     }
 
-    /// Reads a telling. Whether workers need a new copy of [`GroupReceiver::ring`].
+    /// Reads a group message. Returns whether workers need a new copy of [`GroupReceiver::ring`].
     ///
     /// # Errors
-    /// It is none of this source for this sink and flow, of an epoch that is over, or could not be
-    /// kept; or too many came. Nothing has changed then.
+    /// It is not from this source for this sink and flow, belongs to an epoch that is over, or
+    /// could not be stored; or too many arrived. No state has changed then.
     pub fn receive(&mut self, now: u64, message: &[u8], keep: Keep<'_>) -> Result<bool, Refused> {
         let message: &[u8; GROUP_BYTES] = message.try_into().map_err(|_| Refused::Malformed)?;
         let (head, rest) = message.split_first_chunk::<HEAD>().ok_or(Refused::Malformed)?;
@@ -299,7 +302,7 @@ impl GroupReceiver {
         Ok(true)
     }
 
-    /// Forgets what is too old. Whether there was any.
+    /// Forgets expired epochs. Returns whether there were any.
     pub fn expire(&mut self, now: u64) -> bool {
         self.ring.expire(now, EPOCH_NANOS_MAX)
     }

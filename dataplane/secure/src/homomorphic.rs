@@ -1,7 +1,7 @@
 //! Tags of symbols that are linear over GF(256) modulo 0x11D, so that a relay which combines
 //! symbols combines their tags by the same arithmetic, and needs no key for it: the homomorphic MAC
-//! of Agrawal and Boneh (ACNS 2009), several columns of it. Construction, bound and what is not
-//! proved: README.md.
+//! of Agrawal and Boneh (ACNS 2009), several columns of it. Construction, bound and open proofs:
+//! README.md.
 //!
 //! ```text
 //! symbol on the wire = tag (8 or 16 bytes) || payload       both are recoded, as one
@@ -10,8 +10,8 @@
 //!        + sum over j of c[j] * mask_l(unit, j)             mask: AES-128 of space, unit, j / 16
 //! ```
 //!
-//! The tag comes first, so that symbols of several lengths can be combined with zeros behind them.
-//! Each column has keys of its own, from a seed: a verifier holds some columns or all.
+//! The tag comes first, so that symbols of different lengths can be combined with zeros appended.
+//! Each column has keys of its own, derived from a seed: a verifier holds some columns or all.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,10 +54,10 @@ impl Strength {
     }
 }
 
-/// From what the keys of one column are derived. A relay gets some of them.
+/// Seed of the keys of one column. A relay gets some of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColumnSeed {
-    /// Which byte of the tag.
+    /// Index of the tag byte.
     pub column: u8,
     /// 32 random bytes.
     pub seed: Secret<32>,
@@ -76,18 +76,18 @@ impl Secrets {
     }
 }
 
-/// What numbers its symbols by itself.
+/// Numbering space of symbols.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Space {
     /// The flow.
     pub flow: u32,
     /// The shard of the flow.
     pub shard: u8,
-    /// What is numbered.
+    /// Kind of the numbered units.
     pub kind: Kind,
 }
 
-/// What is numbered; the packet types of `dataplane/wire`.
+/// Kinds of numbered units; the packet types of `dataplane/wire`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Coded symbols of a batch, by batch number through all blocks.
@@ -98,7 +98,7 @@ pub enum Kind {
     Stream = 5,
 }
 
-/// Columns of a key, as many as its holder has, with their factors for payloads.
+/// Columns of a key that its holder has, with their factors for payloads.
 pub struct TagKey {
     serial: u64,
     strength: Strength,
@@ -107,14 +107,14 @@ pub struct TagKey {
 }
 
 struct Column {
-    /// Which byte of the tag.
+    /// Index of the tag byte.
     byte: usize,
     masks: Aes128,
 }
 
 impl TagKey {
     /// A key of these columns, for prefix and payload of up to `bytes_max` bytes together. `None`
-    /// without columns, or where they are more than the tag has or not in ascending order.
+    /// without columns, or if they are out of range or not in ascending order.
     #[must_use]
     pub fn new(strength: Strength, seeds: &[ColumnSeed], bytes_max: usize) -> Option<Self> {
         let ascending = seeds.is_sorted_by(|a, b| a.column < b.column);
@@ -144,18 +144,18 @@ impl TagKey {
         self.strength.columns()
     }
 
-    /// Columns of a tag, of which this holder may have some.
+    /// Strength of the tags, of whose columns this holder may have only some.
     #[must_use]
     pub const fn strength(&self) -> Strength {
         self.strength
     }
 
-    /// Tells this key from all others of the process.
+    /// Distinguishes this key from all others of the process.
     pub(crate) const fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// As [`TagKey::tag`], behind a context of so many bytes that the masks have in them.
+    /// Like [`TagKey::tag`], after a context of `context_bytes` that the masks include.
     pub(crate) fn tag_behind(
         &self,
         context_bytes: usize,
@@ -171,7 +171,7 @@ impl TagKey {
         Ok(())
     }
 
-    /// As [`TagKey::verify`], behind a context of so many bytes that the masks have in them.
+    /// Like [`TagKey::verify`], after a context of `context_bytes` that the masks include.
     pub(crate) fn verify_behind(
         &self,
         context_bytes: usize,
@@ -187,7 +187,7 @@ impl TagKey {
         self.compare(&expected, tag)
     }
 
-    /// As [`TagKey::verify`], of the symbols from `first` on.
+    /// Like [`TagKey::verify`], for the symbols from `first` on.
     pub(crate) fn verify_sum(
         &self,
         masks: &Masks,
@@ -204,11 +204,11 @@ impl TagKey {
     }
 
     /// Writes the tag of symbol `index` of the unit of `masks`. `prefix` is combined with the
-    /// payload and lies before it, but is not sent beside it: number and length of a symbol of a
+    /// payload and lies before it, but is not sent with it: number and length of a symbol of a
     /// stream.
     ///
     /// # Errors
-    /// This holder has some columns only, the index has no mask, or the symbol is too long.
+    /// This holder has only some columns, the index has no mask, or the symbol is too long.
     pub fn tag(
         &self,
         masks: &Masks,
@@ -228,7 +228,7 @@ impl TagKey {
         Ok(())
     }
 
-    /// Verifies symbol `index` of the unit as the source formed it: the `tag` beside its payload.
+    /// Verifies symbol `index` of the unit as the source formed it: `tag` and payload.
     ///
     /// # Errors
     /// The tag is wrong, or the index has no mask.
@@ -243,11 +243,11 @@ impl TagKey {
         self.verify_at(masks, index, &[1], prefix, tag, payload)
     }
 
-    /// Verifies a combination of the unit's symbols by these coefficients, elements of GF(256) also
-    /// where the code draws them from a subfield; coefficients that are not there are zero.
+    /// Verifies a combination of the unit's symbols with these coefficients, elements of GF(256)
+    /// even if the code draws them from a subfield; absent coefficients are zero.
     ///
     /// # Errors
-    /// The tag is wrong, all coefficients are zero, or there are more of them than masks.
+    /// The tag is wrong, all coefficients are zero, or there are more coefficients than masks.
     pub fn verify(
         &self,
         masks: &Masks,
@@ -284,13 +284,13 @@ impl TagKey {
         for (place, column) in held.iter_mut().zip(&self.columns) {
             *place = tag[column.byte];
         }
-        // As words: both have zeros behind the columns.
+        // As words: both have zeros after the columns.
         let differs = u128::from_ne_bytes(*expected) ^ u128::from_ne_bytes(held);
         let equal: bool = (differs as u64 | (differs >> 64) as u64).ct_eq(&0).into();
         if equal { Ok(()) } else { Err(Refused::Tag) }
     }
 
-    /// What the held bytes of the tag must be.
+    /// Expected values of the held bytes of the tag.
     fn sums(
         &self,
         masks: &Masks,
@@ -306,7 +306,7 @@ impl TagKey {
         Ok(sums)
     }
 
-    /// The same without the prefix, of which there are so many bytes.
+    /// The same without the prefix, which has `prefix_bytes`.
     fn sums_behind(
         &self,
         prefix_bytes: usize,
@@ -339,17 +339,17 @@ impl fmt::Debug for TagKey {
 /// Made once per unit; a vector is verified against them. Filling allocates nothing.
 pub struct Masks {
     columns: Columns,
-    /// Where the first symbol's mask lies in a column.
+    /// Offset of the first symbol's mask in a column.
     offset: usize,
     /// Symbols that have one.
     count: usize,
 }
 
 impl Masks {
-    /// Room for the masks of `symbols_max` symbols, none of which is there yet.
+    /// Room for the masks of `symbols_max` symbols; none is filled yet.
     #[must_use]
     pub fn new(key: &TagKey, symbols_max: usize) -> Self {
-        // A window begins at any symbol of a block.
+        // A window may begin at any symbol of a block.
         let columns = Columns::zero(key.columns.len(), symbols_max + BLOCK - 1);
         Self { columns, offset: 0, count: 0 }
     }
@@ -360,8 +360,8 @@ impl Masks {
         self.count
     }
 
-    /// The masks of the first `count` symbols of a unit, whose number is of 64 bits: extended by
-    /// the caller, it does not repeat under one key.
+    /// The masks of the first `count` symbols of a unit, whose number has 64 bits: extended by the
+    /// caller, it does not repeat under one key.
     ///
     /// # Errors
     /// There is no room for that many.
@@ -375,7 +375,7 @@ impl Masks {
         self.fill_behind(key, (space, unit), count, &[])
     }
 
-    /// As [`Masks::fill`], with what a context before each symbol adds to its tag.
+    /// Like [`Masks::fill`], with the contribution of a context before each symbol to its tag.
     pub(crate) fn fill_behind(
         &mut self,
         key: &TagKey,
@@ -435,8 +435,7 @@ impl Masks {
     }
 }
 
-/// What is encrypted for the masks of 16 symbols: kind (8), shard (8), block (16), flow (32), unit
-/// (64).
+/// Input block for the masks of 16 symbols: kind (8), shard (8), block (16), flow (32), unit (64).
 fn input(space: Space, unit: u64, block: u16) -> [u8; BLOCK] {
     let mut input = [0; BLOCK];
     input[0] = space.kind as u8;

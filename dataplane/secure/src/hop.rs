@@ -1,5 +1,5 @@
-//! The tag of a hop: on every packet from one neighbour to the next, feedback included, so that
-//! nothing is believed that the neighbour did not send on this link, once.
+//! The tag of a hop: on every packet from one neighbour to the next, feedback included, so that a
+//! node accepts only packets that the neighbour sent on this link, once.
 //!
 //! ```text
 //! | packet | key id (8) | counter, lower half (32) | tag (64) |
@@ -9,19 +9,18 @@
 //!         || key id (8) || 0 (8) || digest of the packet (128, le))
 //! ```
 //!
-//! The counter is of 64 bits and per direction and *lane*: a lane is a source port, so that one
-//! worker sends it and one receives it, and none waits for another. Flow, shard and hop index are
-//! in the packet, which is covered; the source port is bound in: the one that its shard has, not
-//! the one from which it comes, which address translation changes.
+//! The counter has 64 bits, per direction and *lane*: a lane is a source port, so that one worker
+//! sends it and one receives it, and none waits for another. Flow, shard and hop index are in the
+//! packet, which is covered. The source port is bound in: the one assigned to its shard, not the
+//! one in the UDP header, which address translation changes.
 //!
 //! The digest is a sum of carry-less products of the packet's words with those of a secret key
 //! (`recoded_gf::CarryLess`): block i of the key is AES-128 of i. Two packets of one length have
-//! the same digest with probability 2^-64 at most, and nothing shows it: it goes through SipHash. A
-//! third of what the sums of eight columns took, and what SipHash takes does not depend on the
-//! packet.
+//! the same digest with probability 2^-64 at most, and the digest stays hidden: it goes through
+//! SipHash. This takes a third of the time of the sums of eight columns, and the cost of SipHash
+//! does not depend on the packet.
 //!
-//! The replay window is asked and moves in [`HopReceiver::accept`] alone, which takes a
-//! [`Checked`].
+//! Only [`HopReceiver::accept`], which takes a [`Checked`], queries and moves the replay window.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +46,7 @@ const TAG_BYTES: usize = 8;
 pub struct HopDigest {
     way: CarryLess,
     bytes: Zeroizing<Vec<u8>>,
-    /// Where the key begins: where a cache line does.
+    /// Offset of the key: aligned to a cache line.
     start: usize,
     packet_bytes_max: usize,
 }
@@ -58,7 +57,7 @@ impl HopDigest {
     pub fn new(secrets: &Secrets, packet_bytes_max: usize) -> Self {
         let cipher = cipher(&secrets.key("hop digest", &[]));
         let mut bytes = Zeroizing::new(vec![0; packet_bytes_max.next_multiple_of(BLOCK) + LINE]);
-        // What it is depends on nothing but speed.
+        // The alignment affects only speed.
         let start = bytes.as_ptr().align_offset(LINE).min(LINE);
         let blocks = bytes[start..].as_chunks_mut::<BLOCK>().0.iter_mut().enumerate();
         blocks.for_each(|(i, block)| *block = encrypt(&cipher, &(i as u128).to_be_bytes()));
@@ -71,7 +70,7 @@ impl HopDigest {
     }
 }
 
-/// What sender and receiver of a lane share.
+/// State shared by sender and receiver of a lane.
 struct Lane {
     key: Secret<16>,
     digest: Arc<HopDigest>,
@@ -95,7 +94,7 @@ impl Lane {
             return Err(Refused::Long);
         }
         let digest = self.digest.of(packet);
-        // Words of eight bytes, as SipHash reads them: bytes written one by one would make it wait.
+        // Words of eight bytes, as SipHash reads them: bytes written one by one would stall it.
         let length = packet.len() as u64;
         let said = length | u64::from(source_port) << 32 | u64::from(key_id) << 48;
         let words = [counter, said, digest as u64, (digest >> 64) as u64].map(u64::to_le_bytes);
@@ -124,10 +123,11 @@ impl HopSender {
         self.counter.load(Ordering::Relaxed)
     }
 
-    /// Writes the trailer into the last [`TRAILER_BYTES`] bytes of `buffer`, over all before.
+    /// Writes the trailer into the last [`TRAILER_BYTES`] bytes of `buffer`, covering all bytes
+    /// before.
     ///
     /// # Errors
-    /// The buffer is too short or too long, or the key is used up.
+    /// The buffer is too short or too long, or the key is exhausted.
     pub fn seal(&self, buffer: &mut [u8], source_port: u16) -> Result<(), Refused> {
         if self.packets() >= PACKETS_MAX {
             return Err(Refused::Exhausted);
@@ -137,7 +137,7 @@ impl HopSender {
         if packet.len() > self.lane.digest.packet_bytes_max {
             return Err(Refused::Long);
         }
-        // Only that it is used once matters.
+        // Only uniqueness matters.
         let counter = self.counter.fetch_add(1, Ordering::Relaxed);
         let tag = self.lane.tag(packet, counter, self.key_id, source_port)?;
         trailer[0] = self.key_id;
@@ -155,13 +155,13 @@ pub struct Checked<'a> {
     packet: &'a [u8],
 }
 
-/// Verifies the packets of one lane from a neighbour. Workers may share it: no worker waits for
-/// the window while packets of a lane come to one of them, as they do.
+/// Verifies the packets of one lane from a neighbour. Workers may share it: none waits for the
+/// window while all packets of a lane reach one worker, as they normally do.
 pub struct HopReceiver {
     lane: Lane,
     key_id: u8,
     window: Mutex<ReplayWindow>,
-    /// What the window expects next, for who does not hold it.
+    /// The counter that the window expects next, readable without its lock.
     next: AtomicU64,
 }
 
@@ -180,13 +180,13 @@ impl HopReceiver {
         Self { lane, key_id, window, next: AtomicU64::new(0) }
     }
 
-    /// The key id that a packet names; `None` where it is too short for a trailer.
+    /// The key id of a packet; `None` if it is too short for a trailer.
     #[must_use]
     pub fn key_id_of(packet: &[u8]) -> Option<u8> {
         packet.last_chunk::<TRAILER_BYTES>().map(|trailer| trailer[0])
     }
 
-    /// Moves the replay window; the packet without its trailer.
+    /// Moves the replay window; returns the packet without its trailer.
     ///
     /// # Errors
     /// It was accepted before.
@@ -194,7 +194,7 @@ impl HopReceiver {
         self.accept_in_order(checked).map(|(packet, _)| packet)
     }
 
-    /// The same, and whether all that was accepted of this lane before is older.
+    /// The same, and whether all packets accepted before on this lane are older.
     ///
     /// # Errors
     /// It was accepted before.
@@ -202,7 +202,7 @@ impl HopReceiver {
         let mut window = self.window();
         let is_newest = checked.counter >= window.next();
         if window.accept(checked.counter) {
-            // Only how counters are completed depends on it.
+            // It only affects how counters are completed.
             self.next.store(window.next(), Ordering::Relaxed);
             Ok((checked.packet, is_newest))
         } else {
@@ -220,10 +220,10 @@ impl HopReceiver {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Verifies a packet that [`HopSender::seal`] tagged. Nothing changes.
+    /// Verifies a packet that [`HopSender::seal`] tagged. No state changes.
     ///
     /// # Errors
-    /// It is not what the neighbour sent.
+    /// The neighbour did not send it in this form.
     pub fn check<'a>(&self, packet: &'a [u8], source_port: u16) -> Result<Checked<'a>, Refused> {
         let (packet, trailer) =
             packet.split_last_chunk::<TRAILER_BYTES>().ok_or(Refused::Malformed)?;
@@ -232,7 +232,7 @@ impl HopReceiver {
             return Err(Refused::UnknownKey);
         }
         let low = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
-        // What was accepted before is refused by `accept`, which alone knows.
+        // Replays are refused by `accept`, which has the window.
         let counter = nearest(low, self.next.load(Ordering::Relaxed));
         let expected = self.lane.tag(packet, counter, *key_id, source_port)?;
         // In constant time, as words.
@@ -241,7 +241,7 @@ impl HopReceiver {
     }
 }
 
-/// The counter with this lower half that is nearest to the one expected next.
+/// The counter with this lower half that is nearest to the next expected one.
 fn nearest(low: u32, next: u64) -> u64 {
     let ahead = low.wrapping_sub(next as u32).cast_signed();
     next.checked_add_signed(i64::from(ahead)).unwrap_or(u64::from(low))

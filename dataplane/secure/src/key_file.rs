@@ -1,5 +1,5 @@
-//! Files that hold one secret key, as `recodectl genkey` prints it. For the start of a program; the
-//! only I/O of this crate.
+//! Files that hold one secret key, as printed by `recodectl genkey`. For the start of a program;
+//! the only I/O of this crate.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,20 +11,20 @@ use zeroize::Zeroizing;
 
 use crate::error::KeyError;
 
-/// Bytes of a file that are looked at: a key has 44.
+/// Bytes read from a file: a key has 44.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// Permissions of group and others, none of which a key file may have.
+/// Permissions of group and others, which a key file must not have.
 const OTHERS: u32 = 0o077;
 
 /// Reads a [`PrivateKey`](crate::PrivateKey) or [`PresharedKey`](crate::PresharedKey).
 ///
 /// # Errors
-/// Others may read or write the file, or it holds no key.
+/// Users other than the owner may read or write the file, or it holds no key.
 pub fn read<Key: FromStr<Err = KeyError>>(path: &Path) -> Result<Key, KeyError> {
     let unreadable = |source| KeyError::File { path: path.into(), source };
     let file = File::open(path).map_err(unreadable)?;
-    // Of the open file, so that it cannot be exchanged between the question and the reading.
+    // Of the open file, so that it cannot be replaced between the check and the read.
     let metadata = file.metadata().map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(KeyError::NotAFile { path: path.into() });

@@ -1,4 +1,4 @@
-//! Keys of Curve25519 and pre-shared keys, in the text form of WireGuard: 32 bytes in base64.
+//! Curve25519 keys and pre-shared keys, in the text form of WireGuard: 32 bytes in base64.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,23 +11,23 @@ use zeroize::Zeroizing;
 use crate::error::KeyError;
 use crate::secret::Secret;
 
-/// Fresh random bytes for one handshake, one key or one secret. Not to be used twice: two
-/// handshakes with the same entropy have the same ephemeral key.
+/// Fresh random bytes for one handshake, one key or one secret. Never use it twice: two handshakes
+/// with the same entropy have the same ephemeral key.
 #[derive(Debug)]
 pub struct Entropy(Secret<64>);
 
 impl Entropy {
-    /// From the generator of Linux.
+    /// From the random generator of Linux.
     ///
     /// # Errors
-    /// Linux gives none.
+    /// The system call fails.
     pub fn fresh() -> Result<Self, getrandom::Error> {
         let mut bytes = Secret::new([0; 64]);
         getrandom::fill(bytes.expose_mut())?;
         Ok(Self(bytes))
     }
 
-    /// From a generator of the caller's, for simulations that must repeat.
+    /// From a generator of the caller, for repeatable simulations.
     #[must_use]
     pub const fn new(bytes: [u8; 64]) -> Self {
         Self(Secret::new(bytes))
@@ -38,7 +38,7 @@ impl Entropy {
         Secret::new(self.part(0))
     }
 
-    /// `N` bytes of the second half, from byte `at` of it on.
+    /// `N` bytes of the second half, starting at its byte `at`.
     pub(crate) fn extra<const N: usize>(&self, at: usize) -> [u8; N] {
         self.part(32 + at)
     }
@@ -53,7 +53,7 @@ impl Entropy {
 pub struct PrivateKey(Secret<32>);
 
 impl PrivateKey {
-    /// A new key, clamped as RFC 7748 says.
+    /// A new key, clamped as RFC 7748 specifies.
     #[must_use]
     pub fn generate(entropy: &Entropy) -> Self {
         Self(Secret::new(curve25519_dalek::scalar::clamp_integer(*entropy.key().expose())))
@@ -84,7 +84,7 @@ impl FromStr for PrivateKey {
     }
 }
 
-/// A key that two neighbours share besides their pairs; all zeros is none, as in WireGuard.
+/// A key that two neighbours share in addition to their pairs; all zeros is none, as in WireGuard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PresharedKey(Secret<32>);
 
@@ -172,7 +172,7 @@ fn to_text(secret: &Secret<32>) -> Zeroizing<String> {
 }
 
 fn secret_from_text(text: &str) -> Result<Secret<32>, KeyError> {
-    // One byte more than a key has, which is what 44 characters without `=` would be.
+    // One byte more than a key has: the size of 44 characters without `=`.
     let mut bytes = Zeroizing::new([0; 33]);
     let length = STANDARD.decode_slice(text.trim(), &mut *bytes).map_err(|_| KeyError::Text)?;
     match bytes[..length].first_chunk() {

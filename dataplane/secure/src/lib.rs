@@ -1,4 +1,4 @@
-//! Keys, handshakes and tags: what makes a packet one that a neighbour, or the other end, sent.
+//! Keys, handshakes and tags: proof that a neighbour, or the other end, sent a packet.
 //!
 //! Bytes and the time in, bytes and verdicts out: no I/O, no clock, no randomness of its own
 //! (callers pass [`Entropy`]), no allocation per packet. The one exception is [`key_file`], for the
@@ -95,9 +95,9 @@ pub use ring::{Epoch, Ring};
 pub use secret::Secret;
 pub use units::{CONTEXT_BYTES, Formed, TaggedUnit, UNIT_SYMBOLS_MAX, UnitMasks};
 
-/// Packets after which keys are changed: 2^28 packets of 1500 bytes under one key of AES-GCM keep
-/// the advantage of an attacker below 2^-60 (2^35 blocks; NIST SP 800-38D and RFC 9001 B.1).
+/// Packets after which keys are changed: 2^28 packets of 1500 bytes under one AES-GCM key keep an
+/// attacker's advantage below 2^-60 (2^35 blocks; NIST SP 800-38D and RFC 9001 B.1).
 pub const REKEY_PACKETS: u64 = 1 << 28;
 
-/// Packets after which a key is used no more.
+/// Packets after which a key is no longer used.
 pub const PACKETS_MAX: u64 = 1 << 30;

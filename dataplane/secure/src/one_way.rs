@@ -1,5 +1,6 @@
-//! Paths without a way back: keys from a pre-shared key and a random salt that the sender announces
-//! and receivers remember, so that what was recorded under an earlier salt is not accepted again.
+//! Keys without a return path: derived from a pre-shared key and a random salt that the sender
+//! announces and receivers remember, so that packets recorded under an earlier salt are not
+//! accepted again.
 //!
 //! ```text
 //! opening = 0x27, 4, key id (8), profile (8) || salt (128) || stamp (64) || mac (128)
@@ -9,12 +10,12 @@
 //! ```
 //!
 //! The sender repeats its opening, since it may be lost, and begins a new one at each start and
-//! before keys are used up. The way is bound in, so that an opening means nothing in the other
-//! direction, of another flow, or where the same pre-shared key serves other hosts. There is no
-//! forward secrecy: who learns the pre-shared key reads what was recorded.
+//! before keys are used up. The way is bound in, so that an opening is invalid in the other
+//! direction, for another flow, or if other nodes use the same pre-shared key. There is no forward
+//! secrecy: an attacker who learns the pre-shared key can read recorded traffic.
 //!
-//! The first bit of a key id says which of the two public keys is greater, the sender's or the
-//! receiver's: epochs of both directions may stand in one list.
+//! The first bit of a key id tells which of the two public keys is greater, the sender's or the
+//! receiver's: epochs of both directions may be in one list.
 
 use subtle::ConstantTimeEq;
 
@@ -34,25 +35,25 @@ const MAC: usize = 16;
 /// Bytes of an opening.
 pub const OPENING_BYTES: usize = HEADER + SALT + STAMP + MAC;
 
-/// Whether a message is an opening, for whichever node.
+/// Whether a message is an opening, for any node.
 #[must_use]
 pub fn is_opening(message: &[u8]) -> bool {
     message.first_chunk() == Some(&[FIRST_BYTE, OPENING])
 }
 
-/// Who tells whom, and what for.
+/// Direction of keys: sender, receiver and purpose.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Way {
     /// A hop, or a flow.
     pub scope: Scope,
-    /// Who sends.
+    /// Public key of the sender.
     pub sender: PublicKey,
-    /// Who receives.
+    /// Public key of the receiver.
     pub receiver: PublicKey,
 }
 
 impl Way {
-    /// Tells ways apart; no secret.
+    /// Distinguishes ways; not secret.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {
         mac(&[0; 32], &[&self.bytes()])
@@ -72,17 +73,17 @@ impl Way {
 /// The sender of an epoch.
 #[derive(Debug)]
 pub struct OneWaySender {
-    /// To be sent before the first packet, and again from time to time.
+    /// To be sent before the first packet, and repeated from time to time.
     pub opening: [u8; OPENING_BYTES],
-    /// How packets name these keys.
+    /// Key id of these keys in packets.
     pub key_id: u8,
     /// Secret of the only direction.
     pub secrets: Secrets,
 }
 
 impl OneWaySender {
-    /// `number` is the epoch's, modulo 128, so that those that are valid at once differ. `stamp`
-    /// grows from epoch to epoch, over starts too: the wall clock, or a kept number.
+    /// `number` is the epoch's, modulo 128, so that simultaneously valid epochs differ. `stamp`
+    /// grows from epoch to epoch, over starts too: the wall clock, or a stored number.
     #[must_use]
     pub fn new(
         (psk, way): (&PresharedKey, &Way),
@@ -102,7 +103,7 @@ impl OneWaySender {
         Self { opening, key_id, secrets: secrets((psk, way), Remembered { salt, stamp }) }
     }
 
-    /// What receivers are to remember of it, and the sender itself, so that its stamps grow.
+    /// State of it that receivers must remember, and the sender itself, so that its stamps grow.
     #[must_use]
     pub fn remembered(&self) -> Remembered {
         let (salt, rest) = self.opening[HEADER..].split_first_chunk().expect("it has a salt");
@@ -111,7 +112,7 @@ impl OneWaySender {
     }
 }
 
-/// What a receiver must not forget, over starts too: it is no secret.
+/// State that a receiver must remember, over starts too: it is not secret.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Remembered {
     /// The salt of the newest epoch.
@@ -120,20 +121,20 @@ pub struct Remembered {
     pub stamp: u64,
 }
 
-/// An epoch that a receiver learned of.
+/// An epoch announced to a receiver.
 #[derive(Debug)]
 pub struct Opened {
-    /// How packets name these keys.
+    /// Key id of these keys in packets.
     pub key_id: u8,
-    /// The AEAD that the sender chose, and its tags.
+    /// The AEAD that the sender chose, and the strength of its tags.
     pub profile: Profile,
     /// Secret of the only direction.
     pub secrets: Secrets,
-    /// To be kept before the first packet is accepted.
+    /// To be stored before the first packet is accepted.
     pub remembered: Remembered,
 }
 
-/// The receiver of a path without a way back.
+/// The receiver of keys without a return path.
 #[derive(Clone, Debug)]
 pub struct OneWayReceiver {
     psk: PresharedKey,
@@ -143,32 +144,32 @@ pub struct OneWayReceiver {
 }
 
 impl OneWayReceiver {
-    /// `newest` is what an earlier start has kept. Without it, the first opening that arrives is
-    /// believed, be it a recorded one.
+    /// `newest` is the state that an earlier start stored. Without it, the first opening to arrive
+    /// is trusted, even a recorded one.
     #[must_use]
     pub const fn new(psk: PresharedKey, way: Way, newest: Option<Remembered>) -> Self {
         Self { psk, way, strength: Strength::Standard, newest }
     }
 
-    /// Takes epochs with tags of this strength alone; else it is [`Strength::Standard`].
+    /// Accepts only epochs with tags of this strength; the default is [`Strength::Standard`].
     #[must_use]
     pub const fn requiring(mut self, strength: Strength) -> Self {
         self.strength = strength;
         self
     }
 
-    /// What it receives.
+    /// The way that it receives on.
     #[must_use]
     pub const fn way(&self) -> &Way {
         &self.way
     }
 
-    /// Reads an opening: a new epoch, or `None` for the one that is known.
+    /// Reads an opening: a new epoch, or `None` for the known one.
     ///
     /// # Errors
-    /// It is none of this pre-shared key, or of an epoch that is over. The epoch that a receiver
-    /// remembers over a start is over as well: which of its packets were accepted is not known. Or
-    /// its tags are of another strength.
+    /// It is not under this pre-shared key, or belongs to an epoch that is over. The epoch that a
+    /// receiver remembers over a start is over as well, because the record of its accepted packets
+    /// is lost. Or its tags are of another strength.
     pub fn receive(&mut self, opening: &[u8]) -> Result<Option<Opened>, Refused> {
         let opening: &[u8; OPENING_BYTES] = opening.try_into().map_err(|_| Refused::Malformed)?;
         let (before, tag) = opening.split_last_chunk::<MAC>().ok_or(Refused::Malformed)?;

@@ -1,4 +1,5 @@
-//! The epochs of a path without a way back: what one side begins and tells, and what it is told.
+//! The epochs of keys without a return path: those that one side begins and announces, and those
+//! that the peer announces.
 //!
 //! ```text
 //!  sender     opening of B, every 100 ms, for 1 s -> B is sent with, its opening every 500 ms
@@ -6,13 +7,14 @@
 //!  receiver   opening of B: newer than all that it remembers? -> remembers it -> B is valid
 //! ```
 //!
-//! Nothing comes back, so nothing is confirmed: a new epoch is told ten times before it is used,
-//! and again while it is. A receiver that starts again refuses the epoch that it remembers, since
-//! it does not know which of its packets it took; it hears again with the next one, after 10 s at
-//! most. Keys live as long, so that is how late packets may be: two epochs of before stay valid.
+//! There is no return path, so nothing is confirmed: a new epoch is announced ten times before it
+//! is used, and repeatedly while it is in use. A receiver that restarts refuses the epoch that it
+//! remembers, since its record of accepted packets is lost; it can read again from the next one,
+//! after 10 s at most. Keys live for that long, which is also how late packets may be: two previous
+//! epochs stay valid.
 //!
-//! Either side of a hop may send: each direction has epochs of its own, and who hears nothing of
-//! the other one sends all the same.
+//! Either side of a hop may send: each direction has epochs of its own, and a side that receives
+//! nothing sends nevertheless.
 
 use std::sync::Arc;
 
@@ -28,25 +30,26 @@ use crate::ring::{Epoch, Ring};
 
 const MILLI: u64 = 1_000_000;
 
-/// How long an epoch is sent with.
+/// How long an epoch is used for sending.
 pub const ONE_WAY_EPOCH_NANOS: u64 = 10_000 * MILLI;
 
-/// How long it is told before: ten openings, of which all must be lost.
+/// How long it is announced before use: all ten openings must be lost for a receiver to miss it.
 const HOLD_NANOS: u64 = 1000 * MILLI;
 
-/// The same where there is no other epoch to send with.
+/// The same if there is no other epoch to send with.
 const FIRST_HOLD_NANOS: u64 = 30 * MILLI;
 
-/// Between openings of an epoch that is to be sent with.
+/// Interval of openings of an epoch before its use.
 const HELD_PERIOD_NANOS: u64 = 100 * MILLI;
 
-/// The same of a first one.
+/// The same for a first one.
 const FIRST_PERIOD_NANOS: u64 = 10 * MILLI;
 
-/// Between openings of the epoch in use: how long who starts later, or missed all, hears nothing.
+/// Interval of openings of the epoch in use: how long a receiver that starts later, or missed all,
+/// cannot read.
 const PERIOD_NANOS: u64 = 500 * MILLI;
 
-/// Writes down what a way must not forget over a restart of this node. Whether it could.
+/// Stores the state of a way that must survive a restart of this node. Returns whether it could.
 pub type Keep<'a> = &'a mut dyn FnMut(&Way, Remembered) -> bool;
 
 /// The keys of a peer that gives no answer.
@@ -54,26 +57,26 @@ pub struct OneWayKeys<Keys> {
     sending: Option<Sending<Keys>>,
     receiver: Option<OneWayReceiver>,
     ring: Ring<Arc<Keys>>,
-    /// Epochs that were begun here, and that the peer told.
+    /// Epochs begun here, and announced by the peer.
     begun: u64,
     told: u64,
-    /// When the newest one of the peer came.
+    /// When the newest one of the peer arrived.
     heard: Option<u64>,
 }
 
 /// The direction to the peer.
 struct Sending<Keys> {
     psk: PresharedKey,
-    /// Whether each epoch has another one, which its caller tells.
+    /// Whether each epoch has its own secret, which the caller announces.
     draws: bool,
     way: Way,
     profile: Profile,
-    /// Whether what was begun under an epoch is finished under it: units are.
+    /// Whether work begun under an epoch is finished under it: units are.
     keeps: bool,
     number: u8,
     stamp: u64,
     opening: [u8; OPENING_BYTES],
-    /// Told and not yet sent with, and from when on it is.
+    /// The epoch announced and not yet used, and when its use begins.
     coming: Option<(Epoch<Arc<Keys>>, u64)>,
     next_opening: u64,
     next_epoch: u64,
@@ -87,8 +90,8 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
         Self { sending: None, receiver: None, ring, begun: 0, told: 0, heard: None }
     }
 
-    /// Sends on a way, with epochs newer than the one that an earlier start has kept. With `keeps`
-    /// epochs stay valid for what was begun under them.
+    /// Sends on a way, with epochs newer than the one that an earlier start stored. With `keeps`,
+    /// epochs stay valid for work begun under them.
     #[must_use]
     pub fn sending(
         self,
@@ -113,8 +116,8 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
         Self { sending: Some(sending), ..self }
     }
 
-    /// Sends on a way under a secret for each epoch, [`OneWayKeys::drawn`], in place of a
-    /// pre-shared key; epochs stay valid for what was begun under them.
+    /// Sends on a way under a secret for each epoch, [`OneWayKeys::drawn`], instead of a pre-shared
+    /// key; epochs stay valid for work begun under them.
     pub(crate) fn drawing(
         self,
         way: Way,
@@ -130,12 +133,12 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
         keys
     }
 
-    /// The secret of the epoch that is told.
+    /// The secret of the announced epoch.
     pub(crate) fn drawn(&self) -> Option<&PresharedKey> {
         self.sending.as_ref().map(|sending| &sending.psk).filter(|_| self.begun > 0)
     }
 
-    /// Forgets the epoch that is told and not yet sent with, and begins another one.
+    /// Discards the announced and unused epoch, and begins another one.
     pub(crate) fn begin_anew(&mut self, now: u64) {
         if let Some(sending) = &mut self.sending {
             sending.coming = None;
@@ -143,43 +146,44 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
         }
     }
 
-    /// Receives on a way what an earlier start did not; see [`OneWayReceiver::new`].
+    /// Receives on a way, continuing from the state of an earlier start; see
+    /// [`OneWayReceiver::new`].
     #[must_use]
     pub fn receiving(self, (psk, way): (&PresharedKey, Way), newest: Option<Remembered>) -> Self {
         Self { receiver: Some(OneWayReceiver::new(psk.clone(), way, newest)), ..self }
     }
 
-    /// Takes epochs of the peer with tags of this strength alone; see
+    /// Accepts only epochs of the peer with tags of this strength; see
     /// [`OneWayReceiver::requiring`].
     #[must_use]
     pub fn requiring(self, strength: Strength) -> Self {
         Self { receiver: self.receiver.map(|receiver| receiver.requiring(strength)), ..self }
     }
 
-    /// The epochs that are valid, of both directions.
+    /// The valid epochs, of both directions.
     #[must_use]
     pub const fn ring(&self) -> &Ring<Arc<Keys>> {
         &self.ring
     }
 
-    /// Epochs that were begun here, and that the peer told.
+    /// Epochs begun here, and announced by the peer.
     #[must_use]
     pub const fn epochs(&self) -> (u64, u64) {
         (self.begun, self.told)
     }
 
-    /// When the newest epoch of the peer came, while it is valid.
+    /// When the newest epoch of the peer arrived, while it is valid.
     #[must_use]
     pub fn heard(&self, now: u64) -> Option<u64> {
         self.heard.filter(|heard| now.saturating_sub(*heard) < EPOCH_NANOS_MAX)
     }
 
-    /// Forgets what is too old, for a side that sends nothing. Whether there was any.
+    /// Forgets expired epochs, for a side that sends nothing. Returns whether there were any.
     pub fn expire(&mut self, now: u64) -> bool {
         self.ring.expire(now, EPOCH_NANOS_MAX)
     }
 
-    /// Does what is due. `stamp` is the wall clock in nanoseconds, or another number that grows
+    /// Performs due work. `stamp` is the wall clock in nanoseconds, or another number that grows
     /// from start to start of this node; `out` has room for [`OPENING_BYTES`].
     ///
     /// # Errors
@@ -221,10 +225,11 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
         Ok(Turn { send: OPENING_BYTES, is_changed, ..Turn::default() })
     }
 
-    /// Reads an opening of the peer. Whether workers need a new copy of [`OneWayKeys::ring`].
+    /// Reads an opening of the peer. Returns whether workers need a new copy of
+    /// [`OneWayKeys::ring`].
     ///
     /// # Errors
-    /// As [`OneWayReceiver::receive`], and where it could not be kept: nothing has changed then.
+    /// As for [`OneWayReceiver::receive`], or it could not be stored: no state has changed then.
     pub fn receive(&mut self, now: u64, message: &[u8], keep: Keep<'_>) -> Result<bool, Refused> {
         let mut receiver = self.receiver.clone().ok_or(Refused::Unexpected)?;
         let Some(opened) = receiver.receive(message)? else { return Ok(false) };
@@ -246,7 +251,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
         }
     }
 
-    /// When [`OneWayKeys::poll`] has something to do.
+    /// When [`OneWayKeys::poll`] has work.
     #[must_use]
     pub fn wake(&self) -> u64 {
         let Some(sending) = &self.sending else { return u64::MAX };
@@ -273,12 +278,12 @@ impl<Keys: EpochKeys> Sending<Keys> {
         self.stamp = stamp.max(self.stamp.saturating_add(1));
         let name = (self.number, self.stamp);
         if self.draws {
-            // The salt is of the first half.
+            // The salt is taken from the first half.
             self.psk = PresharedKey::of_group(entropy.extra(0));
         }
         let sender = OneWaySender::new((&self.psk, &self.way), self.profile, name, entropy);
-        // Where it cannot be kept and the clock goes back, receivers refuse what comes after a
-        // restart until it has caught up: better than to send nothing.
+        // If it cannot be stored and the clock goes back, receivers refuse packets after a restart
+        // until the clock has caught up: better than sending nothing.
         keep(&self.way, sender.remembered());
         let OneWaySender { opening, key_id, secrets } = sender;
         let keys = Arc::new(Keys::to_send(&secrets, key_id, self.profile));

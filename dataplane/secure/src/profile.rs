@@ -1,11 +1,11 @@
-//! What the ends of a flow protect its packets by, as one byte of handshakes, openings and tellings
-//! says it.
+//! Protection of a flow's packets by its ends, as one byte of handshakes, openings and group
+//! messages.
 //!
 //! ```text
 //! profile = 0x80 where tags of symbols have 16 columns, not 8 || suite (7 bits)
 //! ```
 //!
-//! Ends agree on a suite, and refuse each other where the strengths differ: how long a tag is, is
+//! Ends agree on a suite, and refuse each other if the strengths differ: the length of a tag is
 //! part of the size of every symbol, which both are configured with.
 
 use crate::envelope::Suite;
@@ -15,17 +15,17 @@ use crate::homomorphic::Strength;
 /// The bit of [`Strength::Strict`].
 pub(crate) const STRICT: u8 = 0x80;
 
-/// The AEAD of envelopes, and how many columns tags of symbols have.
+/// The AEAD of envelopes, and the number of columns of symbol tags.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Profile {
-    /// Around source packets.
+    /// Suite for source packets.
     pub suite: Suite,
-    /// Of tags. Hops have none of that kind, and say [`Strength::Standard`].
+    /// Strength of tags. Hops have no such tags, and use [`Strength::Standard`].
     pub strength: Strength,
 }
 
 impl From<Suite> for Profile {
-    /// With tags of eight columns.
+    /// A profile with tags of eight columns.
     fn from(suite: Suite) -> Self {
         Self { suite, strength: Strength::Standard }
     }
@@ -48,10 +48,10 @@ impl Profile {
         Some(Self { suite: Suite::from_code(code & !STRICT)?, strength })
     }
 
-    /// What a byte says, where the strength is this one.
+    /// The profile of a byte, if it has this strength.
     ///
     /// # Errors
-    /// It is none, or of another strength.
+    /// The byte is invalid, or of another strength.
     pub(crate) fn required(code: u8, strength: Strength) -> Result<Self, Refused> {
         let profile = Self::from_code(code).ok_or(Refused::Malformed)?;
         if profile.strength == strength { Ok(profile) } else { Err(Refused::Strength) }

@@ -1,5 +1,5 @@
-//! Columns of tags at relays: when a source grants them, which epoch it tags with, and for how long
-//! a relay goes by what it was granted.
+//! Columns of tags at relays: when a source grants them, which epoch it tags with, and how long a
+//! relay uses a grant.
 //!
 //! ```text
 //!  source   |-- grants of A, every 2 s --|- of A and B, every 6 ms -|-- of B and A, ever rarer --
@@ -7,15 +7,15 @@
 //!  relay    refuses what is none of the newest grant, while that is younger than 5 s
 //! ```
 //!
-//! Keys change because they are old, or because the sink started again and has no others: then long
-//! before they are old, and what is tagged under them until it changes is lost. So a source tags
-//! under new ones soon: 50 ms after it first granted those that replace old ones, in which every
-//! relay is sent nine grants; after 20 ms, and twelve, where it is the sink that started again, or
-//! this node, which has nothing else to tag with. Grants go where symbols go, and before them.
-//! Afterwards the next grant comes after as long as the keys are in use, up to 2 s: what a relay
-//! refuses since it heard none of them lasts no longer than the silence before that. A relay that
-//! has no young grant recodes blindly, as one that has no keys: who keeps grants from it could as
-//! well keep the packets.
+//! Keys change because they are old, or because the sink restarted and has none of the old ones. In
+//! that case they change long before they are old, and symbols tagged under them until the change
+//! are lost, so a source tags under new keys soon. It waits 50 ms after it first granted keys that
+//! replace old ones; every relay is sent nine grants in that time. The wait is 20 ms, with twelve
+//! grants, if the sink restarted, or if this node did and has no other keys. Grants follow the path
+//! of symbols, ahead of them. Afterwards the interval to the next grant is the time that the keys
+//! have been in use, up to 2 s: a relay that missed all of them refuses symbols no longer than the
+//! grants were missing before. A relay without a recent grant recodes blindly, like one without
+//! keys: a node that drops its grants could as well drop the packets.
 
 use std::sync::Arc;
 
@@ -31,62 +31,63 @@ use crate::units::{Formed, TaggedUnit, UnitMasks};
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLI;
 
-/// Between two grants at most, of which two in a row must be lost until a relay goes by none: where
-/// a third of all messages is lost and each has three copies, once in seven hundred times.
+/// Longest interval between two grants. A relay has none after two in a row are lost: once in seven
+/// hundred times, if a third of all messages is lost and each has three copies.
 const PERIOD_NANOS: u64 = 2 * SECOND;
 
-/// How long a relay goes by a grant.
+/// How long a relay uses a grant.
 pub const GRANT_LIFE_NANOS: u64 = 5 * SECOND;
 
-/// How long keys are granted before tags are of them.
+/// How long keys are granted before tags use them.
 const HOLD_NANOS: u64 = 50 * MILLI;
 
-/// The same where there is nothing else to tag with, or the sink has nothing else.
+/// The same if there are no other keys to tag with, or the sink has no others.
 const FIRST_HOLD_NANOS: u64 = 20 * MILLI;
 
-/// Keys that were replaced so soon are not old: the sink started again.
+/// Keys replaced within this time are not old: the sink restarted.
 const EARLY_NANOS: u64 = REKEY_NANOS / 2;
 
-/// Copies of each grant; where many follow in the longer time, each has one.
+/// Copies of each grant; of the many during the longer wait, each has one.
 const COPIES: usize = 3;
 
-/// Between grants in that time.
+/// Interval of grants during that wait.
 const HELD_PERIOD_NANOS: u64 = 6 * MILLI;
 
-/// How long they are granted afterwards: streams keep symbols for 4 s, and ask for them.
+/// How long previous keys are granted afterwards: streams keep symbols for 4 s, and request them.
 const LATE_NANOS: u64 = 10 * SECOND;
 
-/// Grants that a relay opens in a second in vain: each costs two products on the curve.
+/// Failed attempts of a relay to open grants per second: each costs two multiplications on the
+/// curve.
 const TRIES_PER_SECOND: u32 = 20;
 
-/// Which keys a source tags with, and when it grants them to relays.
+/// Schedule of the keys that a source tags with, and of their grants to relays.
 #[derive(Clone, Debug, Default)]
 pub struct GrantSchedule {
-    /// Number of the keys that tags are of; `None`: nothing is to be tagged yet.
+    /// Id of the keys that tags use; `None`: nothing may be tagged yet.
     tagging: Option<u8>,
     /// Since when.
     since: u64,
-    /// Those of before, and until when they are granted.
+    /// Previous keys, and until when they are granted.
     before: Option<(u8, u64)>,
-    /// Those that tags will be of, and from when on.
+    /// Keys that tags will use next, and from when on.
     after: Option<(u8, u64)>,
-    /// Whether that is as soon as can be.
+    /// Whether the short wait applies.
     is_hurried: bool,
     /// When the next grants are due.
     next: u64,
 }
 
-/// What [`GrantSchedule::poll`] asks for.
+/// Requests of [`GrantSchedule::poll`] to its caller.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct GrantTurn {
-    /// Grants of [`GrantSchedule::granted`] are to leave, to every relay, in so many copies.
+    /// Number of copies to send, to every relay, of the grants of [`GrantSchedule::granted`].
     pub copies: usize,
-    /// Tags are of other keys from here on.
+    /// Tags use other keys from now on.
     pub is_changed: bool,
 }
 
 impl GrantSchedule {
-    /// Looks at the keys that are valid. Calls that come late make grants late, nothing else.
+    /// Evaluates the valid keys. Late calls only delay grants.
     pub fn poll<T>(&mut self, now: u64, ring: &Ring<T>) -> GrantTurn {
         let known = self.tagging;
         let Some(sending) = ring.sending().map(|epoch| epoch.key_id) else {
@@ -94,7 +95,7 @@ impl GrantSchedule {
             return GrantTurn { copies: 0, is_changed: known.is_some() };
         };
         if known.is_some_and(|key_id| !ring.holds(key_id)) {
-            // They went sooner than they were replaced: what is sent with is all there is.
+            // They expired before they were replaced: the sending keys are the only ones.
             *self = Self { tagging: Some(sending), since: now, next: now, ..Self::default() };
         }
         self.before = self.before.filter(|(key_id, until)| now < *until && ring.holds(*key_id));
@@ -123,7 +124,7 @@ impl GrantSchedule {
         GrantTurn { copies, is_changed: known != self.tagging }
     }
 
-    /// The keys that symbols are tagged with; `None`: none are to be formed yet.
+    /// The keys that symbols are tagged with; `None`: none may be formed yet.
     #[must_use]
     pub const fn tagging(&self) -> Option<u8> {
         self.tagging
@@ -135,7 +136,7 @@ impl GrantSchedule {
         self.tagging.into_iter().chain(others)
     }
 
-    /// When [`GrantSchedule::poll`] has something to do while the keys stay.
+    /// When [`GrantSchedule::poll`] has work while the keys stay.
     #[must_use]
     pub fn wake(&self) -> u64 {
         let others = [self.after, self.before].into_iter().flatten().map(|(_, at)| at);
@@ -151,25 +152,25 @@ fn is_early<T>(ring: &Ring<T>, before: u8, after: u8) -> bool {
     times.is_some_and(|(before, after)| after.saturating_sub(before) < EARLY_NANOS)
 }
 
-/// What a relay holds of the tags of a flow.
+/// Columns that a relay holds of the tags of a flow.
 #[derive(Debug)]
 pub struct RelayColumns {
     reader: GrantReader,
     epochs: Vec<(GrantedSeeds, Arc<TagKey>)>,
-    /// When the newest grant came; `None` where that is too long ago.
+    /// When the newest grant arrived; `None` if that is too long ago.
     heard: Option<u64>,
-    /// A second, and how many grants may still be opened in it.
+    /// The current second, and how many grants may still be opened in it.
     tries: (u64, u32),
 }
 
 impl RelayColumns {
-    /// Nothing yet, of the flow of a source; as [`GrantReader::new`].
+    /// Holds nothing yet, for the flow of a source; like [`GrantReader::new`].
     #[must_use]
     pub const fn new(reader: GrantReader) -> Self {
         Self { reader, epochs: Vec::new(), heard: None, tries: (0, TRIES_PER_SECOND) }
     }
 
-    /// The same from the keys of the relay and the source.
+    /// The same, given the keys of the relay and the source.
     #[must_use]
     pub fn of(private: PrivateKey, source: PublicKey, flow: u32) -> Self {
         Self::new(GrantReader::new(private, source, flow))
@@ -187,10 +188,10 @@ impl RelayColumns {
         self.reader.is_for_this(message)
     }
 
-    /// Reads a grant. Whether workers need a new copy of [`RelayColumns::keys`].
+    /// Reads a grant. Returns whether workers need a new copy of [`RelayColumns::keys`].
     ///
     /// # Errors
-    /// As [`GrantReader::read`], and where too many came: nothing has changed.
+    /// As for [`GrantReader::read`], or too many arrived: no state has changed.
     pub fn receive(&mut self, now: u64, message: &[u8]) -> Result<bool, Refused> {
         let second = now / SECOND;
         if self.tries.0 != second {
@@ -200,7 +201,7 @@ impl RelayColumns {
             return Err(Refused::TooSoon);
         }
         let read = self.reader.read(message);
-        // What is refused sooner costs a hash, and the source does not flood itself.
+        // Earlier refusals cost a hash, and the source does not flood its relays.
         if matches!(read, Err(Refused::Handshake)) {
             self.tries.1 -= 1;
         }
@@ -224,7 +225,7 @@ impl RelayColumns {
         Ok(true)
     }
 
-    /// Forgets what is too old. Whether there was anything.
+    /// Forgets expired grants. Returns whether there was anything to forget.
     pub fn expire(&mut self, now: u64) -> bool {
         let old = self.heard.take_if(|heard| now.saturating_sub(*heard) >= GRANT_LIFE_NANOS);
         if old.is_some() {
@@ -233,14 +234,14 @@ impl RelayColumns {
         old.is_some()
     }
 
-    /// The columns of every epoch that good symbols may be of; none: nothing can be verified.
+    /// The columns of every epoch that genuine symbols may use; none: nothing can be verified.
     #[must_use]
     pub fn keys(&self) -> Vec<Arc<TagKey>> {
         self.epochs.iter().map(|(_, key)| Arc::clone(key)).collect()
     }
 }
 
-/// Verifies a symbol by what a relay holds; see [`RelayColumns::keys`].
+/// Verifies a symbol with the columns that a relay holds; see [`RelayColumns::keys`].
 ///
 /// # Errors
 /// The source formed no such unit, or nothing is held.
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
     use crate::ring::Epoch;
 
-    /// Each epoch when the one before was old.
+    /// Each epoch begins when the previous one is old.
     fn ring(ids: &[u8]) -> Ring<()> {
         ring_since(ids, REKEY_NANOS)
     }
@@ -329,7 +330,7 @@ mod tests {
         assert_eq!(grants, 9);
         assert!(schedule.poll(9 * SECOND + 50 * MILLI, &ring(&[1, 2])).is_changed);
         assert_eq!(schedule.granted().collect::<Vec<_>>(), [2, 1]);
-        // Ever rarer: after 0.1, 0.2, 0.4 s and so on, until it is 2 s.
+        // Increasingly rare: after 0.1, 0.2, 0.4 s and so on, up to 2 s.
         let due =
             |milli: &u64| schedule.poll(9 * SECOND + milli * MILLI, &ring(&[1, 2])).copies > 0;
         let due: Vec<u64> = (51..9000).filter(due).collect();

@@ -1,10 +1,10 @@
-//! The window of counters that have been seen, after RFC 6479: a ring of words, of which one is
-//! always partly ahead, so that moving it clears words instead of shifting bits.
+//! The window of counters that have been seen, after RFC 6479: a ring of words with one word always
+//! partly ahead, so that moving it clears words instead of shifting bits.
 
 /// Bits of a word.
 const WORD: u64 = 64;
 
-/// Which counters were accepted. It moves only after a tag was verified.
+/// Record of accepted counters. It moves only after a tag was verified.
 #[derive(Clone, Debug)]
 pub struct ReplayWindow {
     /// One more than the highest accepted counter; 0 before the first.
@@ -21,7 +21,7 @@ impl ReplayWindow {
         Self { next: 0, words: vec![0; words].into() }
     }
 
-    /// How far behind the newest a counter may be.
+    /// Maximum distance of a counter behind the newest.
     #[must_use]
     pub fn packets(&self) -> u64 {
         (self.words.len() as u64 - 1) * WORD
@@ -42,13 +42,14 @@ impl ReplayWindow {
         self.next - counter <= self.packets() && self.words[self.word(counter)] & bit(counter) == 0
     }
 
-    /// Accepts a counter, once; whether it was fresh.
+    /// Accepts a counter, once; returns whether it was fresh.
     pub fn accept(&mut self, counter: u64) -> bool {
         if !self.is_fresh(counter) {
             return false;
         }
         if counter >= self.next {
-            // Words between that of the highest and that of the counter hold what has left.
+            // Words between that of the highest and that of the counter hold counters that have
+            // left the window.
             let first = self.next.div_ceil(WORD);
             let last = (counter / WORD).min(first.saturating_add(self.words.len() as u64));
             for word in first..=last {
@@ -82,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// Steps forward and back of every size that a window of 128 treats differently.
+    /// Steps forward and back of every size that a window of 128 handles differently.
     fn counters() -> impl Strategy<Value = Vec<u64>> {
         let step = prop_oneof![0..70_u64, 100..300_u64, Just(1_u64 << 40)];
         let walk = (step, 0..400_u64);

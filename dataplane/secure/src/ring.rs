@@ -1,4 +1,4 @@
-//! The epochs of keys that are valid at the same time, so that packets on the way when keys change
+//! The epochs of keys that are valid at the same time, so that packets in flight when keys change
 //! are not lost.
 //!
 //! ```text
@@ -6,20 +6,20 @@
 //!  responder:  waits for a verified packet of them  new -> next -> current -> previous
 //! ```
 
-/// Keys of one epoch, of whatever kind, from a moment on.
+/// Keys of one epoch, of any kind, from a moment on.
 #[derive(Clone, Debug)]
 pub struct Epoch<T> {
-    /// How packets name it: chosen by this node.
+    /// Its id in packets: chosen by this node.
     pub key_id: u8,
-    /// When it came to be, in nanoseconds of the caller's clock.
+    /// When it was created, in nanoseconds of the caller's clock.
     pub since: u64,
     /// Its keys.
     pub keys: T,
 }
 
-/// At most five epochs: three of before, the one in use, and one that waits for its first packet.
-/// Both sides may begin a handshake at once, and each then sends with the epoch that it began: of
-/// the time before a change two are in use, and two of the time after.
+/// At most five epochs: three previous ones, the one in use, and one that waits for its first
+/// packet. Both sides may begin a handshake at once, and each then sends with the epoch that it
+/// began: two epochs are in use before a change, and two after it.
 #[derive(Clone, Debug)]
 pub struct Ring<T> {
     previous: [Option<Epoch<T>>; 3],
@@ -34,21 +34,22 @@ impl<T> Default for Ring<T> {
 }
 
 impl<T> Ring<T> {
-    /// Adds an epoch that the peer is known to have: it is sent with from here on.
+    /// Adds an epoch that the peer is known to have: it is used for sending from now on.
     pub fn install(&mut self, epoch: Epoch<T>) {
-        // What waits is newer than what is in use, and the peer may be sending with it.
+        // The waiting epoch is newer than the one in use, and the peer may be sending with it.
         let replaced = self.current.replace(epoch);
         self.keep(replaced);
         let replaced = self.next.take();
         self.keep(replaced);
     }
 
-    /// Adds an epoch that the peer may not have: it is sent with after [`Ring::confirm`].
+    /// Adds an epoch that the peer may not have: it is used for sending after [`Ring::confirm`].
     pub fn propose(&mut self, epoch: Epoch<T>) {
         self.next = Some(epoch);
     }
 
-    /// A packet of this epoch has been verified; whether that changes what is sent with.
+    /// Notes that a packet of this epoch has been verified; returns whether that changes the
+    /// sending epoch.
     pub fn confirm(&mut self, key_id: u8) -> bool {
         let confirmed = self.next.take_if(|next| next.key_id == key_id);
         if confirmed.is_none() {
@@ -59,19 +60,19 @@ impl<T> Ring<T> {
         true
     }
 
-    /// Adds an epoch of the peer's that nothing is sent with.
+    /// Adds an epoch of the peer for receiving only.
     pub fn admit(&mut self, epoch: Epoch<T>) {
         self.keep(Some(epoch));
     }
 
-    /// Sends with this epoch from here on. The one of before goes, unless units were begun under it
-    /// that are still to be finished.
+    /// Sends with this epoch from now on. The previous one is dropped, unless units begun under it
+    /// are still to be finished.
     pub fn replace(&mut self, epoch: Epoch<T>, keeps: bool) {
         let replaced = self.current.replace(epoch);
         self.keep(replaced.filter(|_| keeps));
     }
 
-    /// Keeps an epoch that is not sent with any more.
+    /// Keeps an epoch that is no longer used for sending.
     fn keep(&mut self, epoch: Option<Epoch<T>>) {
         if epoch.is_some() {
             self.previous.rotate_right(1);
@@ -79,14 +80,14 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Forgets epochs that are older than `lifetime` nanoseconds; whether there were any.
+    /// Forgets epochs that are older than `lifetime` nanoseconds; returns whether there were any.
     pub fn expire(&mut self, now: u64, lifetime: u64) -> bool {
         let is_over = |epoch: &mut Epoch<T>| now.saturating_sub(epoch.since) >= lifetime;
         let places = self.previous.iter_mut().chain([&mut self.current, &mut self.next]);
         places.filter_map(|place| place.take_if(is_over)).count() > 0
     }
 
-    /// The epoch that is sent with.
+    /// The epoch used for sending.
     #[must_use]
     pub const fn sending(&self) -> Option<&Epoch<T>> {
         self.current.as_ref()
@@ -98,13 +99,13 @@ impl<T> Ring<T> {
         self.next.as_ref()
     }
 
-    /// The epoch that a packet names.
+    /// The epoch with this id.
     pub fn by_id(&mut self, key_id: u8) -> Option<&mut Epoch<T>> {
         let places = [&mut self.current, &mut self.next].into_iter().chain(&mut self.previous);
         places.flatten().find(|epoch| epoch.key_id == key_id)
     }
 
-    /// All epochs, those first that packets are likely to be of: in use, waiting, of before.
+    /// All epochs, the likeliest for a packet first: in use, waiting, previous.
     pub fn epochs(&self) -> impl Iterator<Item = &Epoch<T>> {
         [&self.current, &self.next].into_iter().chain(&self.previous).flatten()
     }

@@ -10,7 +10,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 pub struct Secret<const N: usize>([u8; N]);
 
 impl<const N: usize> Secret<N> {
-    /// Takes bytes over. The caller's copy is the caller's to clear.
+    /// Takes ownership of bytes. The caller must clear its own copy.
     #[must_use]
     pub const fn new(bytes: [u8; N]) -> Self {
         Self(bytes)

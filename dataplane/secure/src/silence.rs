@@ -1,40 +1,39 @@
-//! Silence between two nodes, judged by the counters of the keys of both directions: when to say
-//! hello, and when to suspect that the peer has lost its keys or its place.
+//! Silence between two nodes, judged by the counters of the keys of both directions: when to send a
+//! hello, and when to suspect that the peer has lost its keys or this node's address.
 //!
 //! ```text
 //!  heard 3 packets, sent none for 0.5 s -----------------> hello: the peer sees that it is heard
 //!  sent 8 packets in 1.5 s and two round trips, heard none -> handshake, and a new ARP query
 //! ```
 //!
-//! Hellos alone cause no hellos without end: each takes three packets of the peer. A node that
-//! hears nothing sends none of its own accord: it would be taken for an answer. A look that comes
-//! late counts as one that was in time, since a process that stood still has heard nothing in that
-//! time.
+//! Hellos do not trigger endless hellos: each requires three packets of the peer. A node that
+//! receives nothing sends none of its own accord: it would be taken for an answer. A late call
+//! counts as one in time, since a stalled process has received nothing meanwhile.
 
 use crate::handshake::timing::SILENCE_NANOS;
 
 const MILLI: u64 = 1_000_000;
 
-/// Longest time that passes between two looks, however late the second one is: five times what the
-/// callers keep to.
+/// Longest time counted between two calls, however late the second one is: five times the callers'
+/// interval.
 const STEP_NANOS: u64 = 250 * MILLI;
 
-/// A hello leaves where packets came and nothing was sent for this long. A third of
+/// A hello is sent if packets arrived and nothing was sent for this long. A third of
 /// [`UNANSWERED_NANOS`], so that two may be lost.
 const UNSAID_NANOS: u64 = 500 * MILLI;
 
-/// Packets that a hello answers: more than hellos and announcements bring in that time.
+/// Packets that trigger a hello: more than hellos and announcements amount to in that time.
 const UNSAID_PACKETS: u64 = 3;
 
 const SECOND: u64 = 1000 * MILLI;
 
-/// A peer that heard [`UNANSWERED_PACKETS`] has answered within this time and a round trip.
+/// A peer that received [`UNANSWERED_PACKETS`] has answered within this time and a round trip.
 const UNANSWERED_NANOS: u64 = 1500 * MILLI;
 
-/// Packets without an answer, of which the peer had to answer twice.
+/// Unanswered packets, enough for the peer to answer twice.
 const UNANSWERED_PACKETS: u64 = 8;
 
-/// Quarters of a second in which they were sent: a burst may be lost as a whole.
+/// Quarters of a second that they must be spread over: a burst may be lost as a whole.
 const UNANSWERED_QUARTERS: u32 = 4;
 
 /// Counters of a peer's keys, at a time of the caller's clock.
@@ -47,16 +46,16 @@ pub(crate) struct Counters {
     pub(crate) heard: u64,
 }
 
-/// What the counters show.
+/// Conclusions from the counters.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Finding {
-    /// The peer should have answered: agree on other keys, and look for its address.
+    /// The peer should have answered: agree on new keys, and search for its address.
     pub(crate) is_silent: bool,
-    /// Send a packet without content.
+    /// Send an empty packet.
     pub(crate) says_hello: bool,
 }
 
-/// How long each side has said nothing.
+/// How long each side has been silent.
 #[derive(Default, Debug)]
 pub(crate) struct Silence {
     looked: u64,
@@ -67,7 +66,7 @@ pub(crate) struct Silence {
     unsaid: (u64, u64),
 }
 
-/// Packets to the peer since it was last heard.
+/// Packets to the peer since its last packet.
 #[derive(Default, Debug)]
 struct Unanswered {
     packets: u64,
@@ -98,11 +97,11 @@ impl Unanswered {
 }
 
 impl Silence {
-    /// Looks at the counters, which callers do every 50 ms.
+    /// Evaluates the counters, which callers do every 50 ms.
     pub(crate) fn look(&mut self, counters: Counters, round_trip: u64) -> Finding {
         let Counters { now, sent, heard } = counters;
         let step = now.saturating_sub(self.looked).min(STEP_NANOS);
-        // Keys that ended take their packets with them; new ones count from zero.
+        // Expired keys take their packets with them; new ones count from zero.
         let came = heard.saturating_sub(self.heard);
         let went = sent.checked_sub(self.sent).unwrap_or(sent);
         (self.looked, self.sent, self.heard) = (now, sent, heard);
@@ -117,7 +116,7 @@ impl Silence {
         Finding { is_silent, says_hello: self.answers(step, came, went) }
     }
 
-    /// Whether packets that came are to be answered.
+    /// Whether the received packets require an answer.
     fn answers(&mut self, step: u64, came: u64, went: u64) -> bool {
         let (packets, quiet) = self.unsaid;
         self.unsaid = if went > 0 { (came, 0) } else { (packets + came, quiet + step) };
@@ -132,7 +131,7 @@ mod tests {
 
     const LOOK: u64 = 50 * MILLI;
 
-    /// Two nodes that look at their counters every 50 ms over a link without delay.
+    /// Two nodes that evaluate their counters every 50 ms over a link without delay.
     #[derive(Default)]
     struct Pair {
         now: u64,
@@ -140,7 +139,7 @@ mod tests {
         is_cut: [bool; 2],
     }
 
-    /// Of each node, when it was silent, or when it said hello.
+    /// For each node, when it was silent, or when it sent a hello.
     #[derive(Default, Debug)]
     struct Seen {
         silent: [Vec<u64>; 2],
@@ -155,7 +154,7 @@ mod tests {
             }
         }
 
-        /// Runs for some milliseconds; the first node sends so many packets between two looks.
+        /// Runs for some milliseconds; the first node sends `packets` packets between two calls.
         fn run(&mut self, millis: u64, packets: u64) -> Seen {
             let mut seen = Seen::default();
             for _ in 0..millis / 50 {
@@ -196,7 +195,7 @@ mod tests {
         assert!(seen.silent[0][0] <= 5000 + 2100, "{seen:?}");
         assert!(seen.silent[0].len() >= 3 && seen.silent[0].len() <= 4, "{seen:?}");
         pair.is_cut[1] = false;
-        // The next hello takes half a second.
+        // The next hello comes after half a second.
         pair.run(1000, 5);
         assert_eq!(pair.run(5000, 5).silent[0], [0; 0]);
     }
@@ -222,7 +221,7 @@ mod tests {
         assert_eq!(pair.run(20_000, 0).silent[0], [0; 0]);
     }
 
-    /// A process that stood still for a minute judges no peer by that minute.
+    /// A process that was stalled for a minute does not judge its peer by that minute.
     #[test]
     fn time_without_a_look_is_no_silence() {
         let mut pair = Pair::default();

@@ -1,16 +1,17 @@
-//! Tags of the symbols of units as a worker makes and verifies them, with the masks of the units at
-//! hand: computed when a unit's first symbol comes, used for all of it, and replaced by those of a
-//! unit that takes their place. Allocates when it is made, and then no more.
+//! Tags of the symbols of units as a worker makes and verifies them, with the masks of current
+//! units: computed when a unit's first symbol arrives, used for all of it, and replaced by those of
+//! a unit that takes their place. Allocates at creation only.
 //!
 //! ```text
 //!  unit -> place = mix(key, space, number) % count -> its masks, or fill them -> tag, verify
 //! ```
 //!
-//! A unit has a context: what all packets of it say beside its number. It stands before each symbol
-//! as if it were part of it, so a combination has it as often as the sum of its coefficients says;
-//! added to every mask once, it costs nothing per packet. Symbols of a stream have contexts of
-//! their own, which are multiplied with each. Their tags come last, since nodes on the way read how
-//! a packet begins, and verify what comes back out of combinations, not those.
+//! A unit has a context: the fields besides its number that all of its packets share. It precedes
+//! each symbol as if it were part of it, so the sum of a combination's coefficients is the
+//! context's coefficient; added to every mask once, it costs nothing per packet. Symbols of a
+//! stream have contexts of their own, which are multiplied with each. Their tags come last, since
+//! intermediate nodes read the start of a packet, and verify the symbols solved from combinations,
+//! not the combinations.
 
 use std::fmt;
 
@@ -23,23 +24,24 @@ pub const CONTEXT_BYTES: usize = 16;
 /// Most symbols of a unit.
 pub const UNIT_SYMBOLS_MAX: usize = 256;
 
-/// A unit, and what the tags of its symbols are bound to.
+/// A unit, and the context that the tags of its symbols are bound to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TaggedUnit {
-    /// What numbers it.
+    /// Its numbering space.
     pub space: Space,
     /// Its number, which does not repeat under one key.
     pub number: u64,
-    /// What all of its packets say beside; of a stream, what this symbol or sum says.
+    /// Further fields shared by all of its packets; for a stream, the fields of this symbol or
+    /// combination.
     pub context: [u8; CONTEXT_BYTES],
 }
 
-/// How a symbol was formed of its unit's.
+/// How a symbol was formed from its unit's symbols.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Formed<'a> {
-    /// It is the one of this index.
+    /// The source symbol of this index.
     Source(usize),
-    /// By these coefficients, elements of GF(256).
+    /// A combination with these coefficients, elements of GF(256).
     Combination(&'a [u8]),
 }
 
@@ -49,25 +51,25 @@ pub struct UnitMasks {
 }
 
 struct Entry {
-    /// The key and the unit that it has masks of.
+    /// The key and the unit of its masks.
     of: Option<(u64, TaggedUnit)>,
     masks: Masks,
 }
 
 impl UnitMasks {
     /// Room for the masks of `count` units, under keys that hold as many columns as this one. Units
-    /// that are so many apart, or a multiple of it, take each other's place.
+    /// whose numbers differ by a multiple of `count` replace each other.
     #[must_use]
     pub fn new(key: &TagKey, count: usize) -> Self {
         let entry = |_| Entry { of: None, masks: Masks::new(key, UNIT_SYMBOLS_MAX) };
         Self { entries: (0..count.max(1)).map(entry).collect() }
     }
 
-    /// Writes the tag of symbol `index` of a unit: `symbol` is room for it, and the payload; of a
-    /// stream the payload, and room for it.
+    /// Writes the tag of symbol `index` of a unit: `symbol` is room for the tag and then the
+    /// payload; in a stream the payload comes first.
     ///
     /// # Errors
-    /// As [`TagKey::tag`], or the symbol is shorter than a tag.
+    /// As for [`TagKey::tag`], or the symbol is shorter than a tag.
     pub fn tag(
         &mut self,
         key: &TagKey,
@@ -86,9 +88,9 @@ impl UnitMasks {
         key.tag_behind(CONTEXT_BYTES, (masks, index), payload, tag)
     }
 
-    /// Verifies a symbol, tag and payload, by the columns that the key has.
+    /// Verifies a symbol, tag and payload, with the columns that the key has.
     ///
-    /// As [`UnitMasks::verify`], by the first of several keys that the symbol can be of.
+    /// Like [`UnitMasks::verify`], with the first of several keys that fits the symbol.
     ///
     /// # Errors
     /// The other end formed no such unit, or there are no keys.
@@ -111,7 +113,7 @@ impl UnitMasks {
     }
 
     /// # Errors
-    /// The tag is not that of such a symbol, or none could be.
+    /// The tag does not belong to such a symbol, or no symbol can have one.
     pub fn verify(
         &mut self,
         key: &TagKey,
@@ -156,7 +158,7 @@ impl UnitMasks {
         Ok(masks)
     }
 
-    /// Units in a row have places in a row.
+    /// Consecutive units have consecutive places.
     fn index(&self, key: &TagKey, unit: &TaggedUnit) -> usize {
         let space = u64::from(unit.space.flow) << 8 | u64::from(unit.space.shard);
         let start = (key.serial() << 40 ^ space).wrapping_mul(MIX) >> 32;
@@ -164,10 +166,10 @@ impl UnitMasks {
     }
 }
 
-/// Masks that are filled at least: a block of AES.
+/// Minimum number of masks to fill: a block of AES.
 const LEAST: usize = 16;
 
-/// An odd number without a pattern: 2^64 divided by the golden ratio.
+/// An odd constant without structure: 2^64 divided by the golden ratio.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl fmt::Debug for UnitMasks {

@@ -1,5 +1,5 @@
-//! Two nodes agree on keys over a link that loses, delays, reorders and copies, change them while
-//! packets are on the way, and lose none of those that the link does not lose.
+//! Two nodes agree on keys over a link that loses, delays, reorders and duplicates packets, change
+//! them while packets are in flight, and lose no others than the link loses.
 
 mod chance;
 
@@ -17,14 +17,14 @@ use recoded_secure::{
 const MILLI: u64 = 1_000_000;
 const PORT: u16 = 49_155;
 
-/// What travels: a message of a handshake, or a packet with a tag and its number; 0 is a hello.
+/// A message in flight: one of a handshake, or a packet with a tag and its number; 0 is a hello.
 #[derive(Clone)]
 enum Travelling {
     Message(Vec<u8>),
     Packet(Vec<u8>, u64),
 }
 
-/// One end, with the copy of its keys that a worker has.
+/// One end, with a worker's copy of its keys.
 struct End {
     association: Association<HopKeys>,
     worker: Ring<Arc<HopKeys>>,
@@ -71,12 +71,13 @@ impl End {
     }
 }
 
-/// A line of two ends for some minutes. What was sent and arrived, and was not taken.
+/// Runs two ends for some minutes. Returns the packets that were sent, that arrived, and that were
+/// not accepted.
 fn run(seed: u64, loss: f64, delay_ms: u64, restart_at_ms: Option<u64>) -> (u64, u64, u64) {
     run_by((seed, loss, delay_ms, restart_at_ms), |_, now| now + 1)
 }
 
-/// The same by the wall clocks of both ends.
+/// The same, given the wall clocks of both ends.
 fn run_by(
     (seed, loss, delay_ms, restart_at_ms): (u64, f64, u64, Option<u64>),
     wall_clock: impl Fn(usize, u64) -> u64,
@@ -89,7 +90,7 @@ fn run_by(
     let mut ends = [end(0, 0, &mut chance), end(1, 0, &mut chance)];
     let mut wire: BTreeMap<(u64, u64), (usize, Travelling)> = BTreeMap::new();
     let (mut order, mut refused, mut taken) = (0, 0, 0);
-    // Packets that were sent before a restart of either end are lost with its keys.
+    // Packets sent before a restart of either end are lost with its keys.
     let mut since_restart = [0; 2];
     for tick in 0..400_000 {
         let now = tick * MILLI;
@@ -162,7 +163,7 @@ proptest! {
     ) {
         let (sent, taken, refused) = run(seed, loss, delay, None);
         prop_assert_eq!(refused, 0, "over three changes of keys");
-        // Until the first keys, packets are not sent.
+        // No packets are sent before the first keys.
         let expected = (1.0 - loss) * sent as f64;
         prop_assert!(taken as f64 > 0.93 * expected, "{taken} of {expected}");
     }
@@ -178,8 +179,7 @@ proptest! {
     }
 }
 
-/// The wall clock only numbers handshakes of one start after the other: keys change by the
-/// monotonic one.
+/// The wall clock only orders handshakes of successive starts: keys change by the monotonic one.
 #[test]
 fn wall_clocks_that_jump_by_an_hour_cost_no_packet() {
     const HOUR: u64 = 3600 * 1_000_000_000;
@@ -231,8 +231,8 @@ fn handshakes_of_one_scope_mean_nothing_in_another() {
     assert!(agreed::<HopKeys>([Scope::Hop; 2]).is_ok());
 }
 
-/// The neighbour started again and does not know where this node is: its own handshakes are lost,
-/// and it cannot read what this one sends.
+/// The neighbour restarted and does not know this node's address: its own handshakes are lost, and
+/// it cannot read this node's packets.
 #[test]
 fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_old() {
     let second = 1000 * MILLI;
@@ -245,11 +245,11 @@ fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_o
         ring.sending().unwrap().keys.seal(&mut packet, PORT).unwrap();
         packet
     };
-    // It hears the other one every ten seconds.
+    // It receives from the other one every ten seconds.
     let mut neighbour = sink.ring().clone();
     let packet = seal(&worker);
     open_hop(&mut neighbour, &packet, PORT).unwrap();
-    // A packet every four seconds; looks every 50 ms.
+    // A packet every four seconds; an evaluation every 50 ms.
     let mut look = |tick: u64, worker: &Ring<Arc<HopKeys>>| {
         if tick.is_multiple_of(80) {
             seal(worker);
@@ -264,7 +264,7 @@ fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_o
     }
     let begins = (59 * 20..110 * 20).find(|tick| look(*tick, &worker) > 0);
     assert_eq!(begins, Some((52 + timing::SILENCE_NANOS / second) * 20));
-    // One that sends nothing waits.
+    // An end that sends nothing waits.
     let [mut source, _] = agreed::<HopKeys>([Scope::Hop; 2]).unwrap();
     for at in 1..110 {
         let turn = source.poll(at * second, at, &chance.entropy(), &mut out).unwrap();
@@ -272,7 +272,7 @@ fn an_end_that_sends_and_hears_nothing_begins_a_handshake_long_before_keys_are_o
     }
 }
 
-/// The neighbour started again and cannot reach this node, which sends all the time: 24 s without a
+/// The neighbour restarted and cannot reach this node, which sends continuously: 24 s without a
 /// packet otherwise.
 #[test]
 fn an_end_that_sends_much_and_hears_nothing_begins_a_handshake_within_two_seconds() {
@@ -316,7 +316,7 @@ fn who_made_an_initiation_is_known_whichever_peer_it_is_for() {
     };
     let psk = PresharedKey::generate(&Entropy::new([3; 64]));
     let other = PresharedKey::none();
-    // The third has a session with the first, which hears from the second.
+    // The third has a session with the first, which receives from the second.
     let hears = association(0, 2, Scope::Hop, other.clone());
     let mut calls = association(1, 0, Scope::Hop, psk);
     let mut elsewhere = association(1, 0, Scope::Edge(5), other.clone());

@@ -1,4 +1,4 @@
-//! Two ends whose wall clocks are wrong, which start again, and recorded initiations.
+//! Two ends with wrong wall clocks that restart, and recorded initiations.
 
 mod chance;
 
@@ -20,7 +20,7 @@ const TODAY: u64 = 20_000 * DAY;
 /// One way between the ends.
 const DELAY: u64 = 20 * MILLI;
 
-/// What travels: a message of a handshake, or a packet with a tag.
+/// A message in flight: one of a handshake, or a packet with a tag.
 enum Travelling {
     Message(Vec<u8>),
     Packet(Vec<u8>),
@@ -32,14 +32,14 @@ struct Pair {
     chance: Chance,
     keys: [PrivateKey; 2],
     ends: [Association<HopKeys>; 2],
-    /// What the wall clock of each shows beyond the time of the test.
+    /// Offset of each wall clock from the time of the test.
     clocks: [u64; 2],
     wire: BTreeMap<(u64, u64), (usize, Travelling)>,
     number: u64,
     /// Initiations of each, as they were sent.
     initiations: [Vec<Vec<u8>>; 2],
     refused: [Vec<Refused>; 2],
-    /// When each last took a packet.
+    /// When each last accepted a packet.
     taken: [u64; 2],
 }
 
@@ -117,7 +117,7 @@ impl Pair {
         }
     }
 
-    /// Runs for so many milliseconds; both ends send a packet every 10 ms.
+    /// Runs for `millis` milliseconds; both ends send a packet every 10 ms.
     fn run(&mut self, millis: u64) {
         for _ in 0..millis {
             self.now += MILLI;
@@ -152,8 +152,8 @@ impl Pair {
     }
 }
 
-/// A box without a battery starts in 1970, a clock that ran ahead by a day was corrected, and the
-/// same at the other end, which is up or starts again, too.
+/// A node without a clock battery starts in 1970, or a clock that ran ahead by a day was corrected;
+/// and the same at the other end, which is up or restarts, too.
 #[test]
 fn ends_that_start_again_with_any_clock_agree_within_a_second_and_then_rest() {
     for (seed, end, clock) in [(1, 0, 0), (2, 1, 0), (3, 0, TODAY - DAY), (4, 1, TODAY + DAY)] {
@@ -174,20 +174,20 @@ fn ends_that_start_again_with_any_clock_agree_within_a_second_and_then_rest() {
         // Keys change by age, whichever side must begin.
         pair.run(120_000);
         pair.assert_talking("with the next keys");
-        // The other one starts again, with the clock of long ago, too.
+        // The other one restarts, also with an old clock.
         pair.restart(1 - end, 5 * SECOND);
         pair.run(1000);
         pair.assert_talking("both");
     }
 }
 
-/// What was recorded makes a node begin a handshake of its own now and then, and nothing else.
+/// Recorded messages occasionally make a node begin a handshake of its own, and nothing else.
 #[test]
 fn recorded_initiations_cause_a_handshake_a_second_at_most_and_change_no_keys() {
     let mut pair = Pair::new(9, [TODAY; 2]);
     pair.run(3000);
     let before = pair.initiations.each_ref().map(Vec::len);
-    // What was recorded is old once the next keys are agreed on.
+    // Recorded messages are old once the next keys are agreed on.
     pair.run(130_000);
     let renews = |end: &usize| pair.initiations[*end].len() > before[*end];
     let sender = (0..2).find(renews).expect("keys are not changed");
@@ -208,7 +208,8 @@ fn recorded_initiations_cause_a_handshake_a_second_at_most_and_change_no_keys() 
     assert!(pair.refused[victim].iter().all(is_harmless), "{:?}", pair.refused[victim]);
 }
 
-/// Copies that took another path, and those that a newer one overtook, are no sign of a clock.
+/// Copies that took another path, and those that a newer one overtook, do not indicate a wrong
+/// clock.
 #[test]
 fn late_copies_of_initiations_cause_nothing() {
     let mut pair = Pair::new(10, [TODAY; 2]);

@@ -1,5 +1,5 @@
-//! Columns of tags for relays: grants are read by who they are for, once; no good symbol is refused
-//! while keys change; a relay that lies does not deceive the next one.
+//! Columns of tags for relays: a grant is read only by its relay, once; no genuine symbol is
+//! refused while keys change; a lying relay does not deceive the next one.
 
 #![forbid(unsafe_code)]
 
@@ -97,7 +97,8 @@ fn every_bit_and_byte_of_a_grant_of_this_strength_counts(strength: Strength) {
     assert_eq!(reader.read(&message).expect("nothing has changed"), (strength, seeds.to_vec()));
 }
 
-/// Four of sixteen columns: all of them are with the first four relays, and with no two the same.
+/// Four of sixteen columns: the first four relays together hold all of them, and no two hold the
+/// same.
 #[test]
 fn relays_of_strict_tags_hold_quarters_and_read_which() {
     let (relay, source) = (private(2), private(1).public());
@@ -114,7 +115,7 @@ fn relays_of_strict_tags_hold_quarters_and_read_which() {
     assert_eq!(held[16..], [0, 1, 2, 3], "they come again");
 }
 
-/// The first columns are the same ones, of tags of another length.
+/// The first columns are the same, for tags of another length.
 #[test]
 fn relay_goes_by_the_strength_of_the_newest_grant() {
     let relay = private(2);
@@ -137,7 +138,7 @@ fn forged_grants_cost_twenty_looks_a_second_and_change_nothing() {
     let relay = private(2);
     let mut columns = RelayColumns::of(relay.clone(), private(1).public(), FLOW);
     let seeds = [granted_seeds(&secrets(1), STANDARD, 0)];
-    // Of a source with another key: its MAC is right, what is sealed is not.
+    // From a source with another key: its MAC is right, its seal is not.
     let forged: Vec<_> = (2..100)
         .map(|stamp| {
             let mut out = [0; GRANT_BYTES_MAX];
@@ -160,7 +161,7 @@ fn forged_grants_cost_twenty_looks_a_second_and_change_nothing() {
     assert!(columns.keys().is_empty() && !columns.expire(8 * SECOND));
 }
 
-/// What has the right tag under all columns.
+/// A symbol with the right tag under all columns.
 fn tagged(strength: Strength, secrets: &Secrets, payload: [u8; 40]) -> Vec<u8> {
     let seeds = secrets.column_seeds(strength);
     let key = TagKey::new(strength, &seeds, 200).expect("all columns");
@@ -175,7 +176,7 @@ fn verified(keys: &[Arc<TagKey>], symbol: &[u8]) -> Result<(), Refused> {
     verify_at_relay(keys, &mut masks, &UNIT, Formed::Source(3), symbol)
 }
 
-/// The relay knows a part of the columns, and forms whatever verifies under these.
+/// The relay has some of the columns, and forms symbols that verify under these.
 #[test]
 fn a_relay_that_lies_deceives_who_holds_its_columns_and_neither_the_next_one_nor_the_sink() {
     for strength in [STANDARD, STRICT] {
@@ -216,7 +217,7 @@ fn lying_relay_deceives_who_holds_its_columns(strength: Strength) {
     }
 }
 
-/// A source as its thread of keys and a worker have it, without handshakes: keys come by chance.
+/// A source with its key thread and a worker, without handshakes: keys appear at random.
 struct Source {
     ring: Ring<(Secrets, Vec<u8>)>,
     schedule: GrantSchedule,
@@ -233,8 +234,8 @@ impl Source {
         Source { ring: Ring::default(), schedule, life, ids: 0, is_pair: false, rekey }
     }
 
-    /// Other keys after 5 s to 2 minutes, or after 20 ms. Two changes within 4 s cost what is sent
-    /// again of the keys before both.
+    /// New keys after 5 s to 2 minutes, or after 20 ms. Two changes within 4 s lose retransmissions
+    /// under the keys before both.
     fn renew(&mut self, now: u64, chance: &mut Chance) {
         self.ring.expire(now, 180 * SECOND);
         if now < self.rekey {
@@ -245,13 +246,13 @@ impl Source {
         let symbol = tagged(STANDARD, &secrets, [9; 40]);
         let epoch = Epoch { key_id: self.ids, since: now, keys: (secrets, symbol) };
         self.ring.install(epoch);
-        // Two sides that begin at once make a pair, and more take seconds.
+        // Two sides that begin at once make a pair; further changes take seconds.
         self.is_pair = !self.is_pair && chance.below(3) == 0;
         let wait = if self.is_pair { 20 * MILLI } else { 5 * SECOND + chance.below(110 * SECOND) };
         self.rekey = now + wait;
     }
 
-    /// Seeds of what is granted.
+    /// Seeds of the granted columns.
     fn seeds(&self) -> Vec<GrantedSeeds> {
         let of = |id| self.ring.epochs().find(|epoch| epoch.key_id == id);
         let granted = self.schedule.granted().filter_map(of);
@@ -261,11 +262,12 @@ impl Source {
 
 enum Travelling {
     Grant(Vec<u8>),
-    /// A symbol of a life of the source.
+    /// A symbol from a run of the source.
     Symbol(Vec<u8>, u64),
 }
 
-/// Five minutes of a source and a relay: symbols that arrived, those not verified, those refused.
+/// Five minutes of a source and a relay: symbols that arrived, that were not verified, and that
+/// were refused.
 fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64; 3] {
     let mut chance = Chance(seed);
     let relay = private(2);
@@ -296,7 +298,7 @@ fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64
         let epoch = source.schedule.tagging().filter(|_| u64::is_multiple_of(tick, 4));
         let epoch = epoch.and_then(|id| source.ring.epochs().find(|epoch| epoch.key_id == id));
         if let Some(epoch) = epoch {
-            // One in eight is sent again, up to four seconds later.
+            // One in eight is retransmitted, up to four seconds later.
             let late = if chance.below(8) == 0 { chance.below(4 * SECOND) } else { 0 };
             let symbol = Travelling::Symbol(epoch.keys.1.clone(), source.life);
             send(&mut chance, late, symbol);
@@ -309,7 +311,7 @@ fn run(seed: u64, loss_percent: u64, grants_late: u64, restarts: &[u64]) -> [u64
                         granted_life = source.life;
                     }
                 }
-                // The rest of an earlier life comes under keys that are granted no more.
+                // Remaining symbols of an earlier run arrive under keys that are no longer granted.
                 Travelling::Symbol(_, life) if life < granted_life => {}
                 Travelling::Symbol(symbol, _) => {
                     counts[0] += 1;

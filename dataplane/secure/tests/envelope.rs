@@ -1,4 +1,4 @@
-//! Envelopes from end to end: opened once, and only as they were sealed.
+//! End-to-end envelopes: opened once, and only as they were sealed.
 
 #![forbid(unsafe_code)]
 

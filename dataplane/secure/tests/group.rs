@@ -1,4 +1,4 @@
-//! A source and three sinks: all read, until one is taken away; what was recorded is refused.
+//! A source and three sinks: all can read, until one is removed; recorded messages are refused.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,8 @@ impl Net {
         Net { source, sinks: [2, 3, 4].map(sink).into(), chance, recorded: Vec::new() }
     }
 
-    /// A millisecond: each telling that is not lost comes to every sink. Who opens a packet.
+    /// Runs one millisecond: each group message that is not lost reaches every sink. Returns which
+    /// sinks open a packet.
     fn step(&mut self, milli: u64, loss: u64) -> Option<Vec<bool>> {
         let now = milli * MILLI;
         let seed = self.chance.next();
@@ -89,7 +90,7 @@ fn all_sinks_read_every_packet_over_changes_of_keys_and_losses() {
     let mut packets = 0;
     for milli in 0..45_000 {
         let opened = net.step(milli, 33);
-        // The first keys are told three times before they are used.
+        // The first keys are announced three times before they are used.
         if let Some(opened) = opened.filter(|_| milli > 2000) {
             assert_eq!(opened, [true; 3], "{milli}");
             packets += 1;
@@ -110,7 +111,7 @@ fn sink_that_left_reads_nothing_a_second_later_and_the_others_lose_nothing() {
         assert!(opened[0] && opened[2], "{milli}: {opened:?}");
         assert!(!opened[1] || milli <= 6000, "{milli}: who left reads");
     }
-    // It comes back, and reads again a second later, nothing of between.
+    // It is added back, and can read again a second later, but nothing from in between.
     net.source.set_sinks(26_000 * MILLI, [2, 3, 4].map(public).to_vec());
     let mut between = net.packet(1).expect("keys");
     let last = (26_000..28_000).filter_map(|milli| net.step(milli, 0)).last();
@@ -120,7 +121,7 @@ fn sink_that_left_reads_nothing_a_second_later_and_the_others_lose_nothing() {
     assert_eq!(opened.expect_err("of an epoch without it"), Refused::UnknownKey);
 }
 
-/// A change while a next epoch is told already, to who leaves as well.
+/// A change while the next epoch is already announced, to the removed sink as well.
 #[test]
 fn epoch_that_was_told_to_who_left_is_never_used() {
     let mut net = Net::new(6);

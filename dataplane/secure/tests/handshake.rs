@@ -1,5 +1,6 @@
-//! Two nodes over a path that loses, copies, delays and reorders, and that an attacker records:
-//! handshakes converge, old traffic is never accepted, restarts of either side are survived.
+//! Two nodes over a path that loses, duplicates, delays and reorders packets, and that an attacker
+//! records: handshakes converge, old traffic is never accepted, restarts of either side are
+//! survived.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +29,8 @@ proptest! {
             }
             net.run(second * NANOS, NANOS);
         }
-        // Whatever happened, a path that loses nothing carries packets both ways within retries.
+        // Whatever happened before, a lossless path carries packets both ways within the retry
+        // time.
         net.loss = 0;
         net.run(200 * NANOS, 40 * NANOS);
         let before = net.nodes.each_ref().map(|node| node.accepted);
@@ -42,8 +44,8 @@ proptest! {
     }
 }
 
-/// When both nodes have heard a packet of the other one, over a path that takes so long one way and
-/// loses so many percent.
+/// When both nodes have received a packet of the other one, over a path with this one-way delay and
+/// this loss in percent.
 fn agreed_at(seed: u64, loss: u64, way: u64) -> u64 {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut nodes = [0, 1].map(|side| Node::new(side, 0, PSK, random.next_u64()));
@@ -70,7 +72,7 @@ fn agreed_at(seed: u64, loss: u64, way: u64) -> u64 {
 /// Messages are not repaired by relays: four hops of 10 % lose 34 % of them, and six hops 47 %.
 #[test]
 fn handshakes_over_several_lossy_hops_take_a_few_tries_and_no_seconds() {
-    // Loss in percent, one way in milliseconds, and the milliseconds that one in a hundred takes.
+    // Loss in percent, one-way delay in milliseconds, and the 99th percentile in milliseconds.
     for (loss, way, most) in [(19, 5, 500), (34, 20, 1100), (47, 20, 2400), (34, 140, 4000)] {
         let seeds = 0..400;
         let mut took: Vec<u64> =
@@ -90,7 +92,7 @@ fn recorded_traffic_is_refused_by_a_restarted_node() {
     net.restart(1);
     net.replay_all(1, 5 * NANOS);
     assert_eq!(net.nodes[1].accepted, 0);
-    // Nor do recorded initiations keep it from a handshake of its own.
+    // Recorded initiations do not keep it from a handshake of its own either.
     net.run(5 * NANOS, 5 * NANOS);
     assert!(net.nodes[1].accepted > 0);
 }
@@ -142,7 +144,7 @@ fn gate_asks_for_cookies_under_load_and_admits_who_brings_one() {
     };
     assert!(length < initiation.len(), "no amplification");
     let cookie = answer[..length].to_vec();
-    // A copy of the cookie, or one for another message, is not waited for.
+    // A copy of the cookie, or one for another message, is unexpected.
     alice.read(2 * NANOS, &cookie, &mut out).expect("a cookie");
     assert_eq!(alice.read(2 * NANOS, &cookie, &mut out), Err(Refused::Unexpected));
     let again = alice.poll(2 * NANOS + 20_000_000).expect("a retry with the cookie");
@@ -184,7 +186,7 @@ proptest! {
         let mut out = [0; 200];
         let initiation = alice.poll(2 * NANOS).expect("an initiation");
         let mut changed = initiation.clone();
-        // The second MAC says nothing without load.
+        // The second MAC is not checked without load.
         changed[place.index(initiation.len() - 16)] ^= change;
         prop_assert!(bob.admit(0, b"x", &changed, &mut out).is_err());
         bob.read(2 * NANOS, &initiation, &mut out).expect("a response");

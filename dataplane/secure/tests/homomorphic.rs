@@ -1,4 +1,4 @@
-//! Homomorphic tags: whatever honest nodes combine verifies; whatever was changed does not.
+//! Homomorphic tags: combinations by honest nodes verify; changed symbols do not.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,8 @@ fn tagged(key: &TagKey, masks: &Masks, prefix: &[u8], payloads: &[Vec<u8>]) -> V
     payloads.iter().enumerate().map(tag).collect()
 }
 
-/// What a relay does: sums of coefficient times symbol, tags included, zeros behind short ones.
+/// A relay's recoding: sums of coefficient times symbol, tags included, with zeros after short
+/// ones.
 fn combined(coefficients: &[u8], symbols: &[Vec<u8>]) -> Vec<u8> {
     let bytes = symbols.iter().map(Vec::len).max().unwrap_or(0);
     let mut sum = vec![0; bytes];
@@ -72,7 +73,7 @@ proptest! {
         let mut masks = Masks::new(&key, 40);
         masks.fill(&key, SPACE, unit, payloads.len()).expect("room");
         let symbols = tagged(&key, &masks, &[], &payloads);
-        // A relay combines, and the next one combines what it got.
+        // A relay combines, and the next one combines the results.
         let first: Vec<_> =
             coefficients.iter().map(|row| combined(&row[..symbols.len()], &symbols)).collect();
         let mut vector = vec![0; symbols.len()];
@@ -106,7 +107,7 @@ proptest! {
         let mut one = Masks::new(&key, 1);
         let mut symbols = Vec::new();
         for (number, payload) in (u64::from(first)..).zip(&payloads) {
-            // Number and length are combined with the packet, and not sent beside it.
+            // Number and length are combined with the packet, and not sent with it.
             let prefix = [number as u8; 8];
             one.fill_stream(&key, space, number, 1).expect("room");
             let mut tag = [0; 8];
@@ -143,7 +144,7 @@ proptest! {
         let place = 8 + place.index(symbol.len() - 8);
         changed[place] ^= change;
         prop_assert!(verify(&some, &some_masks, &[1], &changed).is_err());
-        // One who holds these columns can make up what they say, but not what the others say.
+        // A holder of these columns can forge them, but not the others.
         let mut forged = changed.clone();
         for column in &held {
             let alone = std::slice::from_ref(column);
@@ -201,9 +202,8 @@ fn keys_of_no_or_unordered_columns_are_none_and_some_columns_form_no_tag() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A context is what it says: a prefix of every symbol, which a combination has as often as the
-    /// sum of its coefficients says. Units take each other's places, keys change, relays hold some
-    /// of the columns.
+    /// A context equals a prefix of every symbol; in a combination its coefficient is the sum of
+    /// the coefficients. Units replace each other, keys change, relays hold some of the columns.
     #[test]
     fn units_with_contexts_verify_as_symbols_with_prefixes_do(
         payloads in units(),

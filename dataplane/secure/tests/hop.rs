@@ -1,4 +1,4 @@
-//! Tags of hops: what was sent is accepted once, in any order; what was changed is not.
+//! Tags of hops: a sent packet is accepted once, in any order; a changed one is not.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Paths without a way back: openings are believed once, in the order of their stamps, and what is
-//! sent under them arrives, over changes of keys, losses and restarts.
+//! Keys without a return path: openings are accepted once, in the order of their stamps, and
+//! packets sent under them arrive, over changes of keys, losses and restarts.
 
 #![forbid(unsafe_code)]
 
@@ -78,7 +78,7 @@ fn any_changed_byte_and_another_key_are_refused() {
     assert!(receiver(None).receive(&opening[1..]).is_err());
 }
 
-/// One pre-shared key for several hosts or flows, or an opening that is turned around.
+/// One pre-shared key for several nodes or flows, or an opening with its direction reversed.
 #[test]
 fn openings_of_one_way_mean_nothing_on_another() {
     let opening = sender(5).opening;
@@ -102,7 +102,7 @@ fn entropy(byte: u8) -> Entropy {
     Entropy::new([byte; 64])
 }
 
-/// A node, and what it has written down.
+/// A node, and its stored state.
 struct End {
     keys: OneWayKeys<HopKeys>,
     kept: BTreeMap<[u8; 16], Remembered>,
@@ -151,7 +151,8 @@ impl End {
     }
 }
 
-/// A minute with a third of all openings lost: every packet that leaves is taken, also late ones.
+/// A minute with a third of all openings lost: every packet that is sent is accepted, also late
+/// ones.
 #[test]
 fn change_of_keys_loses_nothing_though_openings_are_lost() {
     let seed = 0x0e11_50de;
@@ -187,8 +188,8 @@ fn change_of_keys_loses_nothing_though_openings_are_lost() {
     assert!(source.takes(&source.packet(0).expect("keys")).is_err(), "its own come back");
 }
 
-/// Whatever was recorded is refused by a receiver that starts again, and packets are taken again
-/// with the next epoch; a sender that starts again, with a clock that went back, is heard at once.
+/// A restarted receiver refuses everything recorded, and accepts packets again with the next epoch.
+/// A restarted sender whose clock went back is accepted at once.
 #[test]
 fn restarts_of_either_side_take_nothing_that_was_recorded() {
     let mut chance = Chance(77);
@@ -217,7 +218,7 @@ fn restarts_of_either_side_take_nothing_that_was_recorded() {
     let (taken, openings, packets) = play(&mut source, &mut sink, (15_400, 40_000, 1 << 60));
     let first = taken.iter().find(|(_, it)| it.is_ok()).expect("it is heard again").0;
     assert!(first * MILLI <= 15_000 * MILLI + ONE_WAY_EPOCH_NANOS, "{first} ms");
-    // The clock of the sender went back to 1970: what it kept is what counts.
+    // The clock of the sender went back to 1970: its stored state counts.
     let mut source = source.restarted(1, 2, &mut chance);
     let mut again = sink.restarted(2, 1, &mut chance);
     for opening in &openings {
@@ -240,7 +241,7 @@ fn what_cannot_be_kept_is_not_believed() {
     assert_eq!(sink.receive(0, &opening), Ok(true), "with the next copy");
 }
 
-/// A flow from end to end, in one direction: what was begun under keys may be finished under them.
+/// An end-to-end flow in one direction: work begun under keys may be finished under them.
 #[test]
 fn edges_seal_one_way_and_keep_keys_of_units() {
     let way = Way { scope: Scope::Edge(9), ..way() };

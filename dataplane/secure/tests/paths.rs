@@ -1,5 +1,5 @@
-//! Two nodes with several paths between them agree on keys for each: a message of one path means
-//! nothing on another one, also where the number of the path is rewritten.
+//! Two nodes with several paths between them agree on keys for each: a message of one path is
+//! invalid on another one, even if the number of the path is rewritten.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use recoded_secure::{
 const SECOND: u64 = 1_000_000_000;
 const PORT: u16 = 49_155;
 
-/// Bytes of a message that name the path: of an initiation, and of a response.
+/// Offsets of the path in a message: in an initiation, and in a response.
 const PATH: usize = 3;
 const PATH_OF_RESPONSE: usize = 2;
 
@@ -45,8 +45,8 @@ fn receive(end: &mut Association<HopKeys>, message: &[u8]) -> Result<(Turn, Vec<
     Ok((turn, out[..turn.send].to_vec()))
 }
 
-/// The message as it says to be of another path, and anyone can write its MAC anew: whether the
-/// handshake itself refuses it is what counts, so it is read without a gate.
+/// The message relabelled for another path. Anyone can recompute its MAC, so it is read without a
+/// gate: the handshake itself must refuse it.
 fn renumbered(message: &[u8], place: usize, path: u8) -> Vec<u8> {
     let mut changed = message.to_vec();
     changed[place] = path;
@@ -82,7 +82,7 @@ fn each_path_has_keys_of_its_own_and_messages_name_it() {
 fn message_of_one_path_is_refused_on_another_as_it_is_and_renumbered() {
     let (mut here, mut there, mut other) = (end(0, 1), end(1, 1), end(1, 2));
     let sent = initiation(&mut here, 41);
-    // The same host, and another number at this end, is named as what it is.
+    // The same peer with another path number at this end is reported as such.
     assert_eq!(receive(&mut other, &sent).err(), Some(Refused::OtherPath));
     let forged = renumbered(&sent, PATH, 2);
     assert_eq!(receive(&mut other, &forged).err(), Some(Refused::Handshake));
@@ -90,11 +90,12 @@ fn message_of_one_path_is_refused_on_another_as_it_is_and_renumbered() {
     let (_, answer) = receive(&mut there, &sent).unwrap();
     let forged = renumbered(&answer, PATH_OF_RESPONSE, 2);
     assert_eq!(receive(&mut here, &forged).err(), Some(Refused::OtherPath));
-    // A pending initiation of the other path does not take it, with its own number written in.
+    // A pending initiation of the other path does not accept it, even with its own number written
+    // in.
     let mut elsewhere = end(0, 2);
     initiation(&mut elsewhere, 42);
     assert!(receive(&mut elsewhere, &forged).is_err());
     assert!(receive(&mut here, &answer).is_ok(), "nothing has changed");
-    // What was recorded of one path is no handshake of another one later, either.
+    // A recorded message of one path is not accepted later on another one, either.
     assert_eq!(receive(&mut other, &renumbered(&sent, PATH, 2)).err(), Some(Refused::Handshake));
 }

@@ -1,4 +1,4 @@
-//! Ends whose tags are as strong as each other's agree on keys, and others say why they do not.
+//! Ends with tags of equal strength agree on keys, and others report why they do not.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ fn profile(strength: Strength) -> Profile {
     Profile { suite: Suite::Aes128Gcm, strength }
 }
 
-/// Both ends of a flow, before a word.
+/// Both ends of a flow, before any message.
 fn ends(strengths: [Strength; 2], chance: &mut Chance) -> [Association<EdgeKeys>; 2] {
     let keys = [0, 1].map(|_| PrivateKey::generate(&chance.entropy()));
     [0, 1].map(|side: usize| {
@@ -32,7 +32,7 @@ fn ends(strengths: [Strength; 2], chance: &mut Chance) -> [Association<EdgeKeys>
     })
 }
 
-/// What both ends make of a handshake that the first one begins.
+/// Results of both ends from a handshake that the first one begins.
 fn handshake(
     [source, sink]: &mut [Association<EdgeKeys>; 2],
     now: u64,

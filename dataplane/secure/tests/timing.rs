@@ -1,9 +1,9 @@
-//! How long it takes to refuse a tag does not depend on which of its bytes is wrong: who tries tag
-//! after tag learns nothing from the time (after Reparaz, Balasch, Verbauwhede, "Dude, is my code
-//! constant time?", 2017, with means of the fastest nine tenths).
+//! The time to refuse a tag does not depend on the position of the wrong byte, so an attacker who
+//! tries tags learns nothing from the time. The method is that of Reparaz, Balasch, Verbauwhede,
+//! "Dude, is my code constant time?", 2017, with means of the fastest nine tenths.
 //!
-//! The measure of what would be seen is in the same run: the same work, and behind it a comparison
-//! that ends at the first byte that differs.
+//! The reference for a visible difference is in the same run: the same work, followed by a
+//! comparison that stops at the first byte that differs.
 
 #![forbid(unsafe_code)]
 
@@ -28,12 +28,12 @@ const TAG_BYTES: usize = 8;
 const CALLS: usize = 16;
 const SAMPLES: usize = 60_000;
 
-/// A difference is seen when it is more than this part of the one that the comparison makes which
-/// ends early; on a busy machine it is measured again.
+/// A difference is visible if it exceeds this share of the difference that the early-exit
+/// comparison makes; on a busy machine it is measured again.
 const SEEN: f64 = 0.35;
 const TRIES: usize = 5;
 
-/// Nanoseconds by which one work takes longer than the other, taken in random turns.
+/// Nanoseconds that one work takes longer than the other, run in random order.
 fn difference(works: [&dyn Fn(); 2], random: &mut ChaCha8Rng) -> f64 {
     let mut took: [Vec<u64>; 2] = Default::default();
     for _ in 0..SAMPLES {
@@ -50,7 +50,7 @@ fn difference(works: [&dyn Fn(); 2], random: &mut ChaCha8Rng) -> f64 {
     (first - second) / CALLS as f64
 }
 
-/// Ends at the first byte that differs.
+/// Stops at the first byte that differs.
 fn is_equal_early(left: &[u8], right: &[u8]) -> bool {
     for (left, right) in left.iter().zip(right) {
         if black_box(left) != black_box(right) {
@@ -60,8 +60,8 @@ fn is_equal_early(left: &[u8], right: &[u8]) -> bool {
     true
 }
 
-/// Holds `check`, which must refuse either of two wrong tags, against itself with a comparison of
-/// that tag with the right one behind it.
+/// Compares `check`, which must refuse either of two wrong tags, with `check` followed by an
+/// early-exit comparison of that tag with the right one.
 fn assert_constant(name: &str, check: &dyn Fn(usize) -> bool, right: &[u8], wrong: &[Vec<u8>; 2]) {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     for _ in 0..TRIES {

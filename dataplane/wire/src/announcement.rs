@@ -1,16 +1,16 @@
-//! What neighbours tell each other of themselves: who they are, which flows they send to each other
-//! and expect, and what they refuse, so that a mistake is named at both of them.
+//! Announcements between neighbours: identity, the flows they send to each other and expect, and
+//! refusals, so that a misconfiguration is reported at both of them.
 //!
 //! ```text
 //!  | header, type 8, all else zero | Announcement | Entry, Entry, ... |
 //! ```
 //!
-//! Announcements travel one hop and are of no flow. Where a hop has keys they have its tag, as all
-//! packets have. They change nothing that packets of flows meet: they are for people.
+//! Announcements travel one hop and belong to no flow. On a hop with keys they have its tag, like
+//! all packets. They do not affect packets of flows: they are for operators.
 
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType};
 
-/// Bytes of an announcement without entries, behind the header.
+/// Bytes of an announcement without entries, after the header.
 const FIXED_BYTES: usize = 16;
 
 /// Bytes of an entry.
@@ -25,10 +25,10 @@ pub const ANNOUNCEMENT_BYTES_MAX: usize = HEADER_BYTES + FIXED_BYTES + ENTRIES_M
 /// Largest generation.
 const GENERATION_SIZE_MAX: u16 = 256;
 
-/// Logarithm of the most symbols that a block or window can be said to have.
+/// Logarithm of the most symbols that an entry can announce for a block or window.
 const SYMBOLS_LOG2_MAX: u8 = 16;
 
-/// Bits of the length of headers, beside that logarithm.
+/// Bits of the length of headers, next to that logarithm.
 const HEADER_BITS: u32 = 11;
 
 /// The longest that these bits hold: the longest coding vector has 256 bytes.
@@ -37,23 +37,23 @@ const HEADER_BYTES_MAX: u16 = (1 << HEADER_BITS) - 1;
 /// Entries from this kind on are refusals.
 const REFUSALS: u8 = 128;
 
-/// What a node says of itself.
+/// A node's announcement of itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Announcement {
     /// Version of its software: major, minor, patch.
     pub software: [u8; 3],
-    /// Bit t is set where it has the code of packet type t.
+    /// Bit t is set if it supports the code of packet type t.
     pub codes: u8,
-    /// Largest UDP payload that the link to the neighbour carries, by the MTU of its own interface.
+    /// Largest UDP payload of the link to the neighbour, by the MTU of the sender's interface.
     pub packet_bytes: u16,
-    /// Drawn at its start: with another one it is another life.
+    /// Random number drawn at its start: another value means that it restarted.
     pub instance: u16,
     /// Its clock: seconds since 1970.
     pub clock: u64,
 }
 
 impl Announcement {
-    /// Whether it has the code of these packets.
+    /// Whether it supports the code of these packets.
     pub fn has_code(&self, code: PacketType) -> bool {
         self.codes & code_bit(code) != 0
     }
@@ -69,19 +69,19 @@ pub const fn code_bit(code: PacketType) -> u8 {
     }
 }
 
-/// What a node says of a flow.
+/// A node's statement about a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// It sends this flow to the neighbour.
     Sends {
         /// The flow.
         flow: u32,
-        /// What protects it; `None` where it is not known, as at a relay that has seen no packet.
+        /// Its code; `None` if unknown, as at a relay that has seen no packet.
         code: Option<PacketType>,
-        /// Bytes of UDP payload of its largest packets, without the tag of a hop; 0: not known.
+        /// Bytes of UDP payload of its largest packets, without the tag of a hop; 0: unknown.
         packet_bytes: u16,
     },
-    /// The sizes of a flow that it sends, which say what the receiver has to hold.
+    /// The sizes of a flow that it sends, which determine the receiver's memory.
     Sizes {
         /// The flow.
         flow: u32,
@@ -97,11 +97,11 @@ pub enum Entry {
         /// The flow.
         flow: u32,
     },
-    /// It refuses what the neighbour said of this flow.
+    /// It refuses the neighbour's entry for this flow.
     Refuses {
         /// The flow.
         flow: u32,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
 }
@@ -119,10 +119,10 @@ pub enum Refusal {
     NotThere,
     /// The receiver was built without the code of the flow.
     Code(PacketType),
-    /// The largest packets of the flow do not fit a link that the receiver sends them on by; this
-    /// many bytes of UDP payload do.
+    /// The largest packets of the flow do not fit a link over which the receiver forwards them;
+    /// this many bytes of UDP payload do.
     TooLarge(u16),
-    /// The receiver takes symbols of this many bytes at most, and those of the flow are longer.
+    /// The receiver accepts symbols of this many bytes at most, and those of the flow are longer.
     SymbolBytes(u16),
     /// The receiver needs this many MiB for the sizes of the flow, and has less.
     Memory(u16),
@@ -169,7 +169,7 @@ impl Entry {
         *out = [f0, f1, f2, f3, kind, code, v0, v1];
     }
 
-    /// `None` for a kind that this version does not know.
+    /// `None` for an unknown kind.
     fn parse(bytes: &[u8; ENTRY_BYTES]) -> Option<Entry> {
         let [f0, f1, f2, f3, kind, code, v0, v1] = *bytes;
         let (flow, value) = (u32::from_be_bytes([f0, f1, f2, f3]), u16::from_be_bytes([v0, v1]));
@@ -197,7 +197,7 @@ impl Entry {
     }
 }
 
-/// Parses an announcement, without a trailer. Entries of kinds that are not known are skipped.
+/// Parses an announcement, without a trailer. Entries of unknown kinds are skipped.
 ///
 /// # Errors
 /// [`HeaderError`] when it is of another type, has flags, is too short or too long, or ends in the
@@ -232,7 +232,7 @@ pub fn parse_announcement(
     Ok((header, announcement, entries.iter().filter_map(Entry::parse)))
 }
 
-/// Writes an announcement to the start of `out`. Its length.
+/// Writes an announcement to the start of `out`. Returns its length.
 ///
 /// # Panics
 /// When there are more than [`ENTRIES_MAX`] entries or `out` is too short.
@@ -343,7 +343,7 @@ mod tests {
         let mut out = [0; ANNOUNCEMENT_BYTES_MAX];
         let len = write_announcement(&Announcement::default(), &entries, &mut out);
         out[HEADER_BYTES + FIXED_BYTES + 4] = 77;
-        // Sizes of more symbols than there can be.
+        // Sizes with more symbols than possible.
         let entry = HEADER_BYTES + FIXED_BYTES + ENTRY_BYTES;
         out[entry + 4] = 3;
         out[entry + 6] = 17 << 3;

@@ -6,34 +6,35 @@ use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType, word};
 /// Bytes of the header of a coded packet.
 pub const CODED_BYTES: usize = HEADER_BYTES + 4;
 
-/// Bytes of the symbol index that a systematic packet carries in place of a coding vector.
+/// Bytes of the symbol index that a systematic packet carries instead of a coding vector.
 pub const INDEX_BYTES: usize = 4;
 
-/// Bytes of the block word that a BATS packet carries behind its header.
+/// Bytes of the block word that a BATS packet carries after its header.
 pub const BLOCK_BYTES: usize = 8;
 
-/// Most source symbols of a block that a block word can name.
+/// Most source symbols of a block that a block word can express.
 pub const BLOCK_SYMBOLS_MAX: u16 = 1 << 12;
 
-/// Most planned packets that a header can name.
+/// Most planned packets that a header can express.
 pub const PLANNED_MAX: u16 = (1 << 12) - 1;
 
-/// Largest generation a header can name.
+/// Largest generation that a header can express.
 pub const SIZE_MAX: usize = 256;
 
 /// The flags of a packet of a batch.
 const BATCH_FLAGS: u8 = Flags::SYSTEMATIC | Flags::END | Flags::RECODED | Flags::MENDED;
 
-/// The flags of a packet of a generation. Batches have no plan that a packet could be outside of.
+/// The flags of a packet of a generation. A packet of a batch is never outside a plan, so it lacks
+/// `REPAIR`.
 const GENERATION_FLAGS: u8 = BATCH_FLAGS | Flags::REPAIR;
 
 /// The header of a packet of a generation or of a batch.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct CodedHeader {
-    /// What every packet says.
+    /// Header common to all packets.
     pub common: Header,
-    /// Generation size, 1 to 256, as the source knew it when it sent this packet. It can only
-    /// shrink within a generation (a flush closes a short one). Of a batch: its batch size.
+    /// Generation size, 1 to 256, as known to the source when it sent this packet. It can only
+    /// shrink within a generation (a flush closes a short one). For a batch: its batch size.
     pub size: u16,
     /// Binary logarithm, rounded up, of the largest size in this epoch. Below 16.
     pub full_log2: u8,
@@ -48,7 +49,7 @@ impl CodedHeader {
     /// Reads the header of a coded packet.
     ///
     /// # Errors
-    /// [`HeaderError`] when there are too few bytes, or it is not that of a coded packet.
+    /// [`HeaderError`] when there are too few bytes, or it is not the header of a coded packet.
     #[inline]
     pub fn parse(payload: &[u8]) -> Result<CodedHeader, HeaderError> {
         let bytes: &[u8; CODED_BYTES] = payload.first_chunk().ok_or(HeaderError::Truncated)?;
@@ -94,7 +95,7 @@ impl CodedHeader {
         self.common.flags.has(Flags::REPAIR)
     }
 
-    /// Whether each hop makes up for its own losses.
+    /// Whether each hop recovers its own losses.
     pub fn is_mended(&self) -> bool {
         self.common.flags.has(Flags::MENDED)
     }
@@ -109,8 +110,8 @@ impl CodedHeader {
     }
 }
 
-/// Where the coding vector (or symbol index) of a coded packet begins: behind the header and, in a
-/// BATS packet, the block word.
+/// Offset of the coding vector (or symbol index) of a coded packet: after the header and, in a BATS
+/// packet, the block word.
 pub const fn coding_offset(is_bats: bool) -> usize {
     if is_bats { CODED_BYTES + BLOCK_BYTES } else { CODED_BYTES }
 }
@@ -127,8 +128,8 @@ pub fn vector_bytes(size: usize, field_code: u8) -> usize {
     bits.div_ceil(32) * 4
 }
 
-/// The block word: which batch of which block a BATS packet belongs to, and how that block is
-/// coded. Relays copy it as it is.
+/// The block word: the batch and block that a BATS packet belongs to, and how that block is coded.
+/// Relays copy it unchanged.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Block {
     /// Block number, a serial number of 16 bits.
@@ -137,8 +138,7 @@ pub struct Block {
     pub batch: u16,
     /// Source symbols of the block (K), 1 to [`BLOCK_SYMBOLS_MAX`].
     pub source_symbols: u16,
-    /// Binary logarithm, rounded up, of the source symbols that the blocks of this epoch have at
-    /// most. Below 16.
+    /// Binary logarithm, rounded up, of the most source symbols in a block of this epoch. Below 16.
     pub full_log2: u8,
     /// How batches are drawn: 0 baseline, 1 precoded, 2 cyclic-shift. Below 16.
     pub profile: u8,
@@ -165,7 +165,7 @@ impl Block {
         })
     }
 
-    /// Writes the block word behind the header of `out`.
+    /// Writes the block word after the header of `out`.
     ///
     /// # Panics
     /// When `out`, which starts at the header, is too short, or a field is out of its range.
@@ -201,10 +201,10 @@ pub struct Coded<'a> {
 /// How a symbol was formed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum PackedCoding<'a> {
-    /// It is the source symbol of the generation, or the coded symbol of the batch, with this
-    /// index, less than the header's size.
+    /// The source symbol of the generation, or the coded symbol of the batch, with this index, less
+    /// than the header's size.
     Systematic(u8),
-    /// It is the combination given by this packed coding vector.
+    /// The combination given by this packed coding vector.
     Vector(&'a [u8]),
 }
 
@@ -239,7 +239,7 @@ pub fn parse_coded(payload: &[u8]) -> Result<Coded<'_>, HeaderError> {
     Ok(Coded { header, block, coding, symbol_offset, symbol_bytes })
 }
 
-/// Writes the index of a systematic packet where its coding vector would be.
+/// Writes the index of a systematic packet where other packets have their coding vector.
 ///
 /// # Panics
 /// When `out`, which starts at the header, is too short.

@@ -19,19 +19,19 @@ const RANKS_HEADER_BYTES: usize = 4;
 const BLOCK_ACK_BYTES: usize = 4;
 const SIZE_BYTES: usize = 4;
 
-/// Kind of an item that a node on the way has dealt with.
+/// Kind of an item that an intermediate node has handled.
 const KIND_WITHDRAWN: u8 = 0;
 
-/// Most NACKs one packet carries, so that it fits any link.
+/// Maximum NACKs of one packet, so that it fits any link.
 pub const NACKS_MAX: usize = 32;
 
 /// The header of a feedback packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FeedbackHeader {
-    /// What every packet says. The shard is the one that the report is about, the epoch the newest
-    /// that the node has seen of it.
+    /// Header common to all packets. The shard is the one that the report is about, the epoch the
+    /// newest of it that the node has seen.
     pub common: Header,
-    /// The node that reports: a random number.
+    /// The reporting node: a random number.
     pub node: u32,
     /// Number of the report.
     pub number: u32,
@@ -41,7 +41,7 @@ impl FeedbackHeader {
     /// Reads the header of a feedback packet.
     ///
     /// # Errors
-    /// [`HeaderError`] when there are too few bytes, or it is not that of a feedback packet.
+    /// [`HeaderError`] when there are too few bytes, or it is not the header of a feedback packet.
     pub fn parse(payload: &[u8]) -> Result<FeedbackHeader, HeaderError> {
         let bytes: &[u8; FEEDBACK_BYTES] = payload.first_chunk().ok_or(HeaderError::Truncated)?;
         let common = Header::parse(bytes)?;
@@ -66,7 +66,7 @@ impl FeedbackHeader {
     }
 }
 
-/// Loss of the link by which a flow reaches one node.
+/// Loss of the link over which a flow reaches one node.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct HopReport {
     /// Hop index: 0 for the link that leaves the source.
@@ -77,23 +77,23 @@ pub struct HopReport {
     pub burst_mean: f32,
 }
 
-/// The largest packet that reaches the next hops of one node, where larger ones vanish.
+/// The largest packet that reaches the next hops of one node, if larger ones vanish.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SizeReport {
-    /// Hop index of the link by which packets reach the node, as in [`HopReport`].
+    /// Hop index of the link over which packets reach the node, as in [`HopReport`].
     pub hop: u8,
     /// Bytes of UDP payload.
     pub bytes: u16,
 }
 
-/// What the sink has made of a flow so far (counters modulo 2^32).
+/// The sink's counters of a flow so far (modulo 2^32).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FlowReport {
     /// Newest generation, block or source symbol seen.
     pub newest: u32,
-    /// Those decoded completely.
+    /// Completely decoded ones.
     pub complete: u32,
-    /// Those given up.
+    /// Abandoned ones.
     pub failed: u32,
 }
 
@@ -118,7 +118,7 @@ impl Nack {
 /// Counters are modulo 2^32 and never reset within an epoch, so a lost report loses nothing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RankReport<'a> {
-    /// Epoch of the parameters these generations had.
+    /// Epoch of the parameters of these generations.
     pub epoch: u8,
     /// `size + 1` big-endian 32-bit counters, index = rank.
     counts: &'a [u8],
@@ -148,14 +148,14 @@ pub enum Item<'a> {
     Nack(Nack),
     /// Kind 4. Written by [`Writer::push_ranks`].
     Ranks(RankReport<'a>),
-    /// Kind 5, block acknowledgement: this block of a BATS flow and all before it need no more
+    /// Kind 5, block acknowledgement: this block of a BATS flow and all earlier ones need no more
     /// batches.
     BlockAck(u16),
     /// Kind 6.
     Size(SizeReport),
 }
 
-/// Writes items behind the header of a packet buffer.
+/// Writes items after the header of a packet buffer.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -163,7 +163,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Starts behind the header, which the caller writes.
+    /// Starts after the header, which the caller writes.
     pub fn new(buffer: &'a mut [u8]) -> Writer<'a> {
         Writer { buffer, length: FEEDBACK_BYTES }
     }
@@ -259,7 +259,7 @@ pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
     })
 }
 
-/// Withdraws the NACKs for which `answered` returns true: nodes further upstream do not see them.
+/// Withdraws the NACKs that `answered` returns true for: nodes further upstream do not see them.
 pub fn withdraw_nacks(payload: &mut [u8], mut answered: impl FnMut(Nack) -> bool) {
     let mut rest = payload.get_mut(FEEDBACK_BYTES..).unwrap_or(&mut []);
     while let Some((head, body)) = rest.split_at_mut_checked(ITEM_HEADER_BYTES) {

@@ -1,14 +1,14 @@
 //! Frames: the memory contract between the rings and the pipeline.
 //!
-//! A frame is one slot of a worker's UMEM. It is reference counted, because one received frame may
-//! at the same time wait in a transmit ring (forwarded as it came) and lie in the batch table (to
-//! be combined later). A holder of a reference may read; only a holder of a frame that is in no
+//! A frame is one slot of a worker's UMEM. It is reference counted: one received frame may wait in
+//! a transmit ring (forwarded as it came) and at the same time lie in the batch table (to be
+//! combined later). A holder of a reference may read; only a holder of a frame that is in no
 //! transmit ring may write. Memory only: nothing here sends or receives.
 
 /// Bytes that are free in front of every UDP payload the pipeline sees or emits.
 ///
-/// Ethernet 14 + a tag 4 + IPv6 40 + UDP 8 = 66, rounded up to two cache lines. A received
-/// frame has Linux's 256 bytes of XDP headroom in front, so this only costs room in frames we fill.
+/// Ethernet 14 + a tag 4 + IPv6 40 + UDP 8 = 66, rounded up to two cache lines. A received frame
+/// has Linux's 256 bytes of XDP headroom in front, so this only costs room in frames filled here.
 pub const HEADROOM_BYTES: usize = 128;
 
 /// Upper bound of sources or destinations of one combination, the largest generation.
@@ -59,7 +59,7 @@ pub trait Frames {
     /// Adds a reference.
     fn retain(&mut self, frame: FrameId);
 
-    /// Drops a reference; the frame is free again when the last one goes.
+    /// Drops a reference; the frame is free again when the last one is dropped.
     fn release(&mut self, frame: FrameId);
 
     /// The bytes of `span`.
@@ -69,10 +69,10 @@ pub trait Frames {
     /// lengths.
     fn bytes(&self, span: Span) -> &[u8];
 
-    /// The bytes of `span`, to be written.
+    /// The bytes of `span`, for writing.
     ///
     /// # Panics
-    /// As [`Frames::bytes`].
+    /// Like [`Frames::bytes`].
     fn bytes_mut(&mut self, span: Span) -> &mut [u8];
 
     /// Runs `work` on shared views of `sources` and exclusive views of `destinations`.

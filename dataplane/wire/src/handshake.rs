@@ -1,5 +1,5 @@
-//! Messages of handshakes behind a header. Those between neighbours belong to no flow: the field is
-//! zero, and is ignored on receipt. Those between edges take the way of the packets of their flow.
+//! Handshake messages after a header. Those between neighbours belong to no flow: the field is
+//! zero, and is ignored on receipt. Those between edges follow the path of their flow's packets.
 //!
 //! ```text
 //!  hop:   | header, type 7 | message |                  from neighbour to neighbour, without a tag
@@ -9,8 +9,8 @@
 //!         | header, type 7, EDGE | envelope | trailer | hello: an envelope of an empty packet
 //! ```
 //!
-//! Trailers are those of `dataplane/secure`, on links that have keys. What is in a message is read
-//! there, too.
+//! Trailers are those of `dataplane/secure`, on links that have keys. The contents of a message are
+//! read there, too.
 
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType};
 
@@ -23,7 +23,7 @@ pub const MESSAGE_BYTES_MAX: usize = 460;
 /// Parses the header of a handshake packet, with or without a trailer.
 ///
 /// # Errors
-/// [`HeaderError`] when it is of another type, has flags that it does not know, or is too long.
+/// [`HeaderError`] when it is of another type, has unknown flags, or is too long.
 pub fn parse_handshake(payload: &[u8]) -> Result<Header, HeaderError> {
     let header = Header::parse(payload)?;
     if header.packet_type != PacketType::Handshake {
@@ -36,8 +36,8 @@ pub fn parse_handshake(payload: &[u8]) -> Result<Header, HeaderError> {
     if is_long || header.hop_index > EDGE_HOPS_MAX { Err(HeaderError::Value) } else { Ok(header) }
 }
 
-/// Writes the packet of a message between neighbours to the start of `out`, without a message that
-/// of a hello. Its length.
+/// Writes the packet of a message between neighbours to the start of `out`; without a message, that
+/// of a hello. Returns its length.
 ///
 /// # Panics
 /// When the message is longer than [`MESSAGE_BYTES_MAX`] or `out` too short.
@@ -45,10 +45,11 @@ pub fn write_hop_handshake(message: &[u8], out: &mut [u8]) -> usize {
     write_handshake(0, false, message, out)
 }
 
-/// Writes the packet of a message between the edges of `flow` to the start of `out`. Its length.
+/// Writes the packet of a message between the edges of `flow` to the start of `out`. Returns its
+/// length.
 ///
 /// # Panics
-/// As [`write_hop_handshake`].
+/// Like [`write_hop_handshake`].
 pub fn write_edge_handshake(flow: u32, message: &[u8], out: &mut [u8]) -> usize {
     write_handshake(flow, true, message, out)
 }
@@ -69,7 +70,7 @@ fn write_handshake(flow: u32, is_edge: bool, message: &[u8], out: &mut [u8]) -> 
     HEADER_BYTES + message.len()
 }
 
-/// Counts a hop that a message between edges has travelled. False when there were too many.
+/// Counts a hop that a message between edges has travelled. Returns false after too many.
 ///
 /// # Panics
 /// When `packet` is shorter than a header.

@@ -1,7 +1,7 @@
 //! The 16 bytes that every packet begins with.
 //!
 //! Source: the wire format drawn in this folder's `README.md`. The parse checks shape only
-//! (version, type, shard); whether a flow may use what a packet says is the pipeline's decision.
+//! (version, type, shard); whether a flow may use a packet's values is the pipeline's decision.
 //! Every value comes from the network: nothing here panics or allocates.
 
 /// Most shards of a flow.
@@ -10,7 +10,7 @@ pub const SHARDS_MAX: usize = 16;
 /// Bytes of the header of every packet.
 pub const HEADER_BYTES: usize = 16;
 
-/// Wire format version this crate speaks.
+/// Wire format version of this crate.
 pub const VERSION: u8 = 2;
 
 /// Byte offset of the flags, which the XDP program reads.
@@ -25,7 +25,7 @@ pub(crate) const SHARD_OFFSET: usize = 3;
 /// Byte offset of the link sequence number.
 const LINK_SEQUENCE_OFFSET: usize = 8;
 
-/// What a packet carries.
+/// Contents of a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum PacketType {
@@ -39,11 +39,11 @@ pub enum PacketType {
     Feedback = 4,
     /// A packet of a stream.
     Stream = 5,
-    /// What came over one link, told to the neighbour that sends it.
+    /// Report on packets received over one link, to the neighbour that sends them.
     Link = 6,
     /// A message of a handshake, between neighbours or between source and sink.
     Handshake = 7,
-    /// What a neighbour says of itself and of the flows that it shares with this node.
+    /// A neighbour's announcement of itself and of the flows that it shares with this node.
     Announcement = 8,
 }
 
@@ -60,7 +60,7 @@ impl PacketType {
         PacketType::Announcement,
     ];
 
-    /// The type a nibble names.
+    /// The type of a nibble.
     #[inline(always)]
     pub fn from_nibble(nibble: u8) -> Option<PacketType> {
         Some(match nibble {
@@ -91,13 +91,13 @@ impl Flags {
     pub const END: u8 = 0x20;
     /// Combined by a relay.
     pub const RECODED: u8 = 0x10;
-    /// Each hop protects the stream by more packets, for little delay.
+    /// Each hop protects the stream with more packets, for low delay.
     pub const INTERACTIVE: u8 = 0x08;
-    /// Each hop makes up for its own losses: nodes send link reports. Set by the source.
+    /// Each hop recovers its own losses: nodes send link reports. Set by the source.
     pub const MENDED: u8 = 0x04;
-    /// Of a stream: what it carries is spread over several paths. Set where they part.
+    /// In a stream: its symbols are spread over several paths. Set where the paths part.
     pub const PATHS: u8 = 0x04;
-    /// Of a handshake: between source and sink of the flow; relays pass it on.
+    /// In a handshake: between source and sink of the flow; relays forward it.
     pub const EDGE: u8 = 0x80;
     /// Mask of the field code: 0, 1, 2, 3 for orders 2, 4, 16, 256.
     pub const FIELD: u8 = 0x03;
@@ -120,10 +120,10 @@ impl Flags {
     }
 }
 
-/// What every packet says, fields in wire order.
+/// Fields common to all packets, in wire order.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What the packet carries.
+    /// Contents of the packet.
     pub packet_type: PacketType,
     /// Flag bits and field code.
     pub flags: Flags,
@@ -139,14 +139,14 @@ pub struct Header {
     pub hop_index: u8,
 }
 
-/// Why bytes are not a packet of ours.
+/// Why bytes are not a valid packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum HeaderError {
-    /// Shorter than what its own header announces.
+    /// Shorter than its own header announces.
     Truncated,
-    /// A version this build does not speak.
+    /// A version that this build does not support.
     Version(u8),
-    /// An unassigned packet type, or another one than was expected.
+    /// An unassigned packet type, or not the expected one.
     Type(u8),
     /// Flags that its type does not have.
     Flags(u8),
@@ -155,11 +155,11 @@ pub enum HeaderError {
 }
 
 impl Header {
-    /// Reads the header from the start of a UDP payload. The three bytes behind the hop index
-    /// belong to the packet's type.
+    /// Reads the header from the start of a UDP payload. The three bytes after the hop index belong
+    /// to the packet's type.
     ///
     /// # Errors
-    /// [`HeaderError`] when there are too few bytes, or version, type or shard are not ours.
+    /// [`HeaderError`] when there are too few bytes, or version, type or shard are invalid.
     #[inline]
     pub fn parse(payload: &[u8]) -> Result<Header, HeaderError> {
         let bytes: &[u8; HEADER_BYTES] = payload.first_chunk().ok_or(HeaderError::Truncated)?;
@@ -183,7 +183,8 @@ impl Header {
         })
     }
 
-    /// Writes the header to the start of `out`; what belongs to the packet's type becomes zero.
+    /// Writes the header to the start of `out`; the bytes that belong to the packet's type become
+    /// zero.
     ///
     /// # Panics
     /// When `out` is shorter than [`HEADER_BYTES`] or the shard is out of range.
@@ -199,7 +200,7 @@ impl Header {
         out[12..16].copy_from_slice(&[self.hop_index, 0, 0, 0]);
     }
 
-    /// These values with no other flags than `allowed` and the field code.
+    /// These values, if they have no flags except `allowed` and the field code.
     ///
     /// # Errors
     /// [`HeaderError::Flags`] when there are others.

@@ -1,8 +1,9 @@
 //! Coded-packet wire format v2: the bytes that hops exchange.
 //!
 //! Place on the path: everywhere. The XDP program walks [`packet`] and looks at the first words of
-//! [`header`]; the pipeline has [`parse`] read a packet once, into a type of its kind; [`frames`]
-//! is the contract by which bytes travel from `xsk` to `pipeline` and back without being copied.
+//! [`header`]; the pipeline uses [`parse`] to read a packet once, into a type of its kind;
+//! [`frames`] is the contract for passing bytes from `xsk` to `pipeline` and back without copying
+//! them.
 //!
 //! `no_std`, no allocation, no dependency, no unsafe. All multi-byte fields are big-endian and lie
 //! at fixed offsets. `README.md` in this folder draws the layout.
@@ -40,5 +41,5 @@ pub mod frames;
 
 /// UDP destination port of coded packets unless configured otherwise.
 ///
-/// RFC 9426 registers no port; this one merely recalls its number.
+/// RFC 9426 registers no port; this one merely echoes its number.
 pub const DEFAULT_PORT: u16 = 9426;

@@ -1,5 +1,5 @@
-//! Link reports: what a node has received of one shard over one link, told to the neighbour that
-//! sends it. Every node consumes those it gets; they travel one hop.
+//! Link reports: packets of one shard that a node has received over one link, reported to the
+//! neighbour that sends it. Every node consumes those it gets; they travel one hop.
 
 use crate::header::{HEADER_BYTES, Header, HeaderError, PacketType, word};
 use crate::stream::ROUND_TRIPS_UNIT_NANOS;
@@ -10,7 +10,7 @@ pub const LINK_BYTES: usize = HEADER_BYTES + 30 + 2 + 2 * LINK_MISSING_MAX;
 /// Most gaps in one report.
 pub const LINK_GAPS_MAX: usize = 64;
 
-/// Most places of symbols that are missing in one report.
+/// Most places of missing symbols in one report.
 pub const LINK_MISSING_MAX: usize = 7;
 
 /// Bytes of a gap.
@@ -19,32 +19,32 @@ const GAP_BYTES: usize = 4;
 /// Microseconds in a unit of [`LinkReport::backlog`].
 pub const BACKLOG_UNIT_MICROS: u32 = 16;
 
-/// What a node has received over a link. Numbers are link sequence numbers.
+/// A node's record of packets received over a link. Numbers are link sequence numbers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LinkReport {
-    /// What every packet says.
+    /// Header common to all packets.
     pub header: Header,
-    /// Nothing is said of numbers before this one.
+    /// The report covers numbers from this one on.
     pub from: u32,
-    /// Every number from `from` to before this one came, but for the gaps.
+    /// Every number from `from` to before this one arrived, except for the gaps.
     pub horizon: u32,
-    /// The number that came last.
+    /// The number that arrived last.
     pub latest: u32,
-    /// When it came, in microseconds of the receiver's clock, modulo 2^32.
+    /// When it arrived, in microseconds of the receiver's clock, modulo 2^32.
     pub arrived: u32,
     /// Microseconds from then to this report; saturates.
     pub held: u16,
-    /// How long what came last has to wait in the receiver before it goes on, in units of
+    /// Queueing delay of the last packet in the receiver before it is forwarded, in units of
     /// [`BACKLOG_UNIT_MICROS`]; saturates.
     pub backlog: u16,
-    /// Bytes of UDP payload that came, modulo 2^32.
+    /// Bytes of UDP payload received, modulo 2^32.
     pub bytes: u32,
-    /// Packets that came, modulo 2^32.
+    /// Packets received, modulo 2^32.
     pub packets: u32,
-    /// Sum of the round trips of the hops from the receiver on, in units of
+    /// Sum of the round trips of the hops after the receiver, in units of
     /// [`ROUND_TRIPS_UNIT_NANOS`]; saturates.
     pub beyond: u16,
-    /// Symbols that neither came nor came back so far: lower halves of their places.
+    /// Symbols that neither arrived nor were recovered so far: lower halves of their places.
     pub missing: Missing,
 }
 
@@ -73,18 +73,18 @@ impl Missing {
 }
 
 impl LinkReport {
-    /// Sum of the round trips of the hops from the receiver on, in nanoseconds.
+    /// Sum of the round trips of the hops after the receiver, in nanoseconds.
     pub fn beyond_nanos(&self) -> u64 {
         u64::from(self.beyond) * ROUND_TRIPS_UNIT_NANOS
     }
 
-    /// How long what came last has to wait in the receiver, in nanoseconds.
+    /// Queueing delay of the last packet in the receiver, in nanoseconds.
     pub fn backlog_nanos(&self) -> u64 {
         u64::from(self.backlog) * u64::from(BACKLOG_UNIT_MICROS) * 1000
     }
 }
 
-/// Numbers that did not come.
+/// Numbers that did not arrive.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LinkGap {
     /// The first of them.
@@ -97,7 +97,7 @@ pub struct LinkGap {
 ///
 /// # Errors
 /// [`HeaderError`] when it is of another type, bytes are missing, it has flags, or its numbers are
-/// in no order.
+/// out of order.
 pub fn parse_link(payload: &[u8]) -> Result<LinkReport, HeaderError> {
     let header = Header::parse(payload)?;
     if header.packet_type != PacketType::Link {
@@ -132,8 +132,8 @@ pub fn parse_link(payload: &[u8]) -> Result<LinkReport, HeaderError> {
     Ok(report)
 }
 
-/// The gaps of a report that was parsed, in the order they are written. Those that lie outside of
-/// what the report is about are left out.
+/// The gaps of a parsed report, in the order they are written. Those outside the range of the
+/// report are left out.
 pub fn link_gaps<'a>(report: &LinkReport, payload: &'a [u8]) -> impl Iterator<Item = LinkGap> + 'a {
     let LinkReport { from, horizon, .. } = *report;
     let span = horizon.wrapping_sub(from);
@@ -146,11 +146,11 @@ pub fn link_gaps<'a>(report: &LinkReport, payload: &'a [u8]) -> impl Iterator<It
     })
 }
 
-/// Writes a report with its gaps, of which those too far back to be said are left out, to the start
-/// of `out`. Returns its bytes.
+/// Writes a report with its gaps to the start of `out`; gaps too far back to be expressed are left
+/// out. Returns its bytes.
 ///
 /// # Panics
-/// When `out` does not hold [`LINK_BYTES`] and four for each of up to [`LINK_GAPS_MAX`] gaps.
+/// When `out` is shorter than [`LINK_BYTES`] plus four for each of up to [`LINK_GAPS_MAX`] gaps.
 pub fn write_link(
     report: &LinkReport,
     gaps: impl Iterator<Item = LinkGap>,

@@ -1,8 +1,8 @@
 //! Header walk from the first byte of an Ethernet frame to the payload of its UDP datagram.
 //!
 //! Shared by the XDP program, which must decide in a few dozen instructions whose packet this is,
-//! and by user space, which needs the same answer for a frame it received. Both run this code, so
-//! they cannot disagree; only the way a byte is read differs ([`PacketBytes`]).
+//! and by user space, which needs the same answer for a received frame. Both run this code, so they
+//! cannot disagree; only the way a byte is read differs ([`PacketBytes`]).
 //!
 //! ```text
 //!  0        12   14            (18 with a tag of priority)
@@ -12,15 +12,15 @@
 //!                            ^ ip_offset       ^ udp_offset         ^ end by the IP length
 //! ```
 //!
-//! A frame with the number of a VLAN is of another network than that of the interface: its
-//! addresses say nothing about ours. Where a card takes tags away before anything sees the frame,
-//! this cannot see them either.
+//! A frame with a VLAN number belongs to another network than that of the interface, so its
+//! addresses are meaningless here. If a NIC strips tags before anything sees the frame, this cannot
+//! see them either.
 //!
-//! Bounds: no loop, at most one tag, every offset below 14 + 4 + 60 + 8 = 86 bytes, so the
-//! verifier can follow it. Nothing is modified, and no checksum is looked at: the UDP checksum may
-//! be absent or partial here, and the coded header is checked by the pipeline.
+//! Bounds: no loop, at most one tag, every offset below 14 + 4 + 60 + 8 = 86 bytes, so the verifier
+//! can follow it. Nothing is modified, and no checksum is verified: the UDP checksum may be absent
+//! or partial here, and the coded header is checked by the pipeline.
 //!
-//! What this does not do: reassemble fragments, follow IPv6 extension headers, look into tunnels.
+//! Not done here: reassembling fragments, following IPv6 extension headers, looking into tunnels.
 //! Linux handles such packets ([`NotUdp`] names the case).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -59,12 +59,12 @@ impl PacketBytes for [u8] {
     }
 }
 
-/// Why a frame holds no UDP datagram that we could read.
+/// Why a frame holds no readable UDP datagram.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum NotUdp {
     /// Neither IPv4 nor IPv6 by its EtherType: ARP, LLDP, MPLS and others.
     NotIp,
-    /// The number of a VLAN, or more than one tag.
+    /// A VLAN number, or more than one tag.
     Tagged,
     /// IP, but another protocol: TCP, ICMP, ICMPv6 with neighbour discovery, and others.
     OtherProtocol,
@@ -76,13 +76,13 @@ pub enum NotUdp {
     Truncated,
     /// An IP version that contradicts the EtherType, or an IPv4 header shorter than 20 bytes.
     Malformed,
-    /// A UDP header whose length field, or the IP length above it, exceeds what is there, or which
+    /// A UDP header whose length field, or the IP length above it, exceeds the available bytes, or
     /// is smaller than the UDP header itself. Only [`locate`] reports it: see
     /// [`UdpHeader::payload`].
     UdpLength,
 }
 
-/// Which Internet Protocol a packet uses.
+/// Version of the Internet Protocol of a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum IpVersion {
     /// IPv4, with or without options.
@@ -91,7 +91,7 @@ pub enum IpVersion {
     V6,
 }
 
-/// An address as four words in host order, the first one first; that of IPv4 as IPv6 maps it
+/// An address as four words in host order, the first one first; an IPv4 address as IPv6 maps it
 /// (`::ffff:a.b.c.d`).
 pub type AddressWords = [u32; 4];
 
@@ -105,7 +105,7 @@ pub fn address_words(address: IpAddr) -> AddressWords {
     [0, 1, 2, 3].map(|word: usize| u32::from_be_bytes(words[word]))
 }
 
-/// The address of some words.
+/// The address of these words.
 pub fn words_address(words: AddressWords) -> IpAddr {
     let [a, b, c, d] = words.map(u128::from);
     Ipv6Addr::from_bits(a << 96 | b << 64 | c << 32 | d).to_canonical()
@@ -116,7 +116,7 @@ pub fn words_address(words: AddressWords) -> IpAddr {
 pub struct UdpHeader {
     /// Protocol of the header at `ip_offset`.
     pub ip: IpVersion,
-    /// Start of the IP header: 14, or 18 behind a tag of priority.
+    /// Start of the IP header: 14, or 18 after a priority tag.
     pub ip_offset: usize,
     /// Start of the UDP header.
     pub udp_offset: usize,
@@ -130,7 +130,7 @@ pub struct UdpHeader {
     pub udp_bytes: u16,
 }
 
-/// Where the payload of a received UDP datagram lies and between whom it travelled.
+/// Position of the payload of a received UDP datagram, and its addresses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct UdpLocation {
     /// First byte of the UDP payload, in bytes from the start of the frame.
@@ -149,8 +149,8 @@ impl UdpHeader {
     /// Offset and length of the payload, in bytes, or `None` when a length field is wrong: shorter
     /// than the UDP header, longer than the IP packet, or the IP packet longer than the frame.
     ///
-    /// Apart from [`find_udp`], so that the XDP program can look at the port first: a bad length on
-    /// a port that is not ours is handled by Linux.
+    /// Separate from [`find_udp`], so that the XDP program can look at the port first: a bad length
+    /// on another port is handled by Linux.
     #[inline(always)]
     pub fn payload<P: PacketBytes + ?Sized>(&self, packet: &P) -> Option<(usize, usize)> {
         let udp_bytes = usize::from(self.udp_bytes);
@@ -163,7 +163,7 @@ impl UdpHeader {
         Some((self.udp_offset + UDP_BYTES, udp_bytes - UDP_BYTES))
     }
 
-    /// Who sent it; `None` when the frame ends before that.
+    /// Source address; `None` when the frame ends before it.
     #[inline(always)]
     pub fn source<P: PacketBytes + ?Sized>(&self, packet: &P) -> Option<AddressWords> {
         match self.ip {
@@ -172,7 +172,7 @@ impl UdpHeader {
         }
     }
 
-    /// Who is to get it.
+    /// Destination address.
     #[inline(always)]
     pub fn destination<P: PacketBytes + ?Sized>(&self, packet: &P) -> Option<AddressWords> {
         match self.ip {
@@ -200,7 +200,7 @@ fn words_v6<P: PacketBytes + ?Sized>(packet: &P, offset: usize) -> Option<Addres
 /// Finds the UDP payload of a received frame, its addresses included.
 ///
 /// # Errors
-/// [`NotUdp`] with the reason when there is none that can be used.
+/// [`NotUdp`] with the reason when there is no usable one.
 pub fn locate(bytes: &[u8]) -> Result<UdpLocation, NotUdp> {
     let udp = find_udp(bytes)?;
     let (payload_offset, payload_len) = udp.payload(bytes).ok_or(NotUdp::UdpLength)?;
@@ -231,8 +231,8 @@ pub fn find_udp<P: PacketBytes + ?Sized>(packet: &P) -> Result<UdpHeader, NotUdp
     let mut ip_offset = ETHERNET_BYTES;
     let mut ether_type = read_u16(packet, ETHER_TYPE_OFFSET)?;
     if is_vlan(ether_type) {
-        // A tag is 2 bytes of priority and VLAN number, then the EtherType of what follows. Number
-        // 0 is none: the tag is there for its priority (IEEE 802.1Q, 9.6).
+        // A tag is 2 bytes of priority and VLAN number, then the EtherType of the rest. Number 0
+        // means no VLAN: the tag carries only a priority (IEEE 802.1Q, 9.6).
         if read_u16(packet, ip_offset)? & VLAN_NUMBER != 0 {
             return Err(NotUdp::Tagged);
         }
@@ -297,7 +297,7 @@ fn read_udp<P: PacketBytes + ?Sized>(
     udp_offset: usize,
     ip_end: usize,
 ) -> Result<UdpHeader, NotUdp> {
-    // The last read comes first: the header is there as a whole or not at all.
+    // The last field is read first: the header is there as a whole or not at all.
     read_u16(packet, udp_offset + 6)?;
     if udp_offset + UDP_BYTES > ip_end {
         return Err(NotUdp::Truncated);
@@ -572,7 +572,7 @@ mod tests {
             (16, 28, NotUdp::UdpLength), // the UDP datagram is longer than its packet
             (16, 53, NotUdp::UdpLength), // the packet is longer than its frame
             (38, 7, NotUdp::UdpLength),  // shorter than a UDP header
-            (38, 33, NotUdp::UdpLength), // one more than there is
+            (38, 33, NotUdp::UdpLength), // one more than available
             (38, 0, NotUdp::UdpLength),
             (38, 0xffff, NotUdp::UdpLength),
         ] {

@@ -9,29 +9,29 @@ use crate::link::{LinkReport, parse_link};
 use crate::stream::{StreamPacket, parse_stream};
 use crate::window::{WindowPacket, parse_window};
 
-/// A packet of any type. Whatever it says is within the range of its field.
+/// A packet of any type. All values are within the range of their fields.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Packet<'a> {
-    /// Of a generation or of a batch.
+    /// A packet of a generation or of a batch.
     Coded(Coded<'a>),
-    /// Of a window.
+    /// A packet of a window.
     Window(WindowPacket),
     /// Feedback, whose items are read by [`crate::feedback::items`].
     Feedback(FeedbackHeader),
-    /// Of a stream.
+    /// A packet of a stream.
     Stream(StreamPacket),
     /// A link report, whose gaps are read by [`crate::link::link_gaps`].
     Link(LinkReport),
-    /// A message of a handshake, which lies behind the header.
+    /// A message of a handshake, which lies after the header.
     Handshake(Header),
-    /// What a neighbour says of itself; read by [`parse_announcement`].
+    /// A neighbour's announcement of itself; read by [`parse_announcement`].
     Announcement(Header),
 }
 
 /// Parses a UDP payload.
 ///
 /// # Errors
-/// [`HeaderError`] when it is no packet of ours, or contradicts itself.
+/// [`HeaderError`] when it is not a valid packet, or contradicts itself.
 #[inline]
 pub fn parse(payload: &[u8]) -> Result<Packet<'_>, HeaderError> {
     match Header::parse(payload)?.packet_type {
@@ -48,7 +48,7 @@ pub fn parse(payload: &[u8]) -> Result<Packet<'_>, HeaderError> {
 }
 
 impl Packet<'_> {
-    /// What every packet says.
+    /// Header common to all packets.
     pub fn header(&self) -> &Header {
         match self {
             Packet::Coded(coded) => &coded.header.common,

@@ -2,9 +2,9 @@
 //!
 //! A shard is a stream of coded packets with unit numbers, link sequence numbers and feedback of
 //! its own. Receive-side scaling hashes the source port, so all packets of a shard meet on one
-//! queue and one core, while the shards of a flow spread over all of them; no node takes for lost
-//! what another queue received. The source sends every inner flow by one shard, so that its packets
-//! arrive in order.
+//! queue and one core, while the shards of a flow spread over all of them; no node mistakes packets
+//! received on another queue for losses. The source sends every inner flow over one shard, so that
+//! its packets arrive in order.
 
 pub use crate::header::SHARDS_MAX;
 use crate::header::{FLOW_OFFSET, HEADER_BYTES, SHARD_OFFSET, word};
@@ -19,8 +19,8 @@ pub fn source_port(flow: u32, shard: u8) -> u16 {
     PORT_FIRST + ((group as u16) << 4) + u16::from(shard) % SHARDS_MAX as u16
 }
 
-/// Source port of the shard that a packet says it is of, wherever it came from; of packets that are
-/// too short to say, that of shard 0 of flow 0.
+/// Source port of the shard named in a packet, wherever it came from; for packets that are too
+/// short to name one, that of shard 0 of flow 0.
 #[inline]
 pub fn source_port_of(packet: &[u8]) -> u16 {
     match packet.first_chunk::<HEADER_BYTES>() {

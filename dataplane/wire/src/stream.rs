@@ -1,4 +1,4 @@
-//! Packets of streams: a sliding window that every hop keeps whole on its own.
+//! Packets of streams: a sliding window with per-hop retransmission.
 //!
 //! The README of this folder draws them. Every value comes from the network: nothing here panics or
 //! allocates, and whether a flow may use these sizes is the pipeline's decision.
@@ -8,13 +8,14 @@ use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType, word};
 /// Bytes in front of the IP packet in a packet of a stream.
 pub const STREAM_BYTES: usize = HEADER_BYTES + 8;
 
-/// Most bytes in front of or beside the IP packets that a packet of a stream carries or combines.
+/// Most bytes in a packet of a stream other than those of the IP packets that it carries or
+/// combines.
 pub const STREAM_OVERHEAD_BYTES: usize = COMBINATION_BYTES + SYMBOL_HEADER_BYTES;
 
 /// Bytes in front of the sum in a packet that combines symbols.
 pub const COMBINATION_BYTES: usize = HEADER_BYTES + 8;
 
-/// Bytes in front of the IP packet in a symbol that is combined: number, predecessor, length.
+/// Bytes in front of the IP packet in a combined symbol: number, predecessor, length.
 pub const SYMBOL_HEADER_BYTES: usize = 8;
 
 /// Most symbols of one combination.
@@ -28,19 +29,19 @@ pub const STREAM_LOG2_MIN: u8 = 6;
 /// See [`STREAM_LOG2_MIN`].
 pub const STREAM_LOG2_MAX: u8 = 15;
 
-/// In a keepalive of a flow that is no stream.
+/// Value in a keepalive of a flow that is not a stream.
 pub const STREAM_LOG2_NONE: u8 = 0;
 
 /// Nanoseconds in a unit of [`StreamHeader::round_trips`] and of link reports.
 pub const ROUND_TRIPS_UNIT_NANOS: u64 = 250_000;
 
-/// What every packet of a stream says.
+/// Fields common to all packets of a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct StreamHeader {
-    /// What every packet says.
+    /// Header common to all packets.
     pub common: Header,
     /// Binary logarithm of the symbols that nodes keep in this epoch; [`STREAM_LOG2_NONE`] in a
-    /// keepalive of a flow that is no stream.
+    /// keepalive of a flow that is not a stream.
     pub window_log2: u8,
     /// Sum of the round trips of the hops travelled, in units of 1/4 ms; saturates. Hop-mutable.
     pub round_trips: u16,
@@ -57,7 +58,7 @@ impl StreamHeader {
         1 << self.window_log2
     }
 
-    /// Whether it belongs to a flow that is no stream: then it is a keepalive.
+    /// Whether it belongs to a flow that is not a stream: then it is a keepalive.
     pub fn is_of_other_code(&self) -> bool {
         self.window_log2 == STREAM_LOG2_NONE
     }
@@ -67,7 +68,7 @@ impl StreamHeader {
         u64::from(self.round_trips) * ROUND_TRIPS_UNIT_NANOS
     }
 
-    /// This header with one round trip more.
+    /// This header with one more round trip.
     #[must_use]
     pub fn with_round_trip(self, nanos: u64) -> StreamHeader {
         let round_trips = self.round_trips.saturating_add(round_trip_units(nanos));
@@ -77,7 +78,7 @@ impl StreamHeader {
     /// Writes the header to the start of `out`.
     ///
     /// # Panics
-    /// When `out` is shorter than [`HEADER_BYTES`] or the window out of range.
+    /// When `out` is shorter than [`HEADER_BYTES`] or the window is out of range.
     pub fn write(&self, out: &mut [u8]) {
         let is_keepalive = self.common.flags.has(Flags::END);
         assert!(is_window(self.window_log2, is_keepalive), "window of 2^{}", self.window_log2);
@@ -92,10 +93,10 @@ impl StreamHeader {
 pub struct StreamSymbol {
     /// Its number, the same on every hop.
     pub number: u32,
-    /// How many numbers before it the packet is that must be delivered first; 0 for none.
+    /// Distance back to the number of the packet that must be delivered first; 0 for none.
     pub after: u16,
-    /// Lower half of its place among the symbols of this hop, in the order in which they were first
-    /// sent. Hop-mutable.
+    /// Lower half of its place among the symbols of this hop, in the order of first transmission.
+    /// Hop-mutable.
     pub place: u16,
     /// Bytes of the IP packet.
     pub bytes: u16,
@@ -104,14 +105,14 @@ pub struct StreamSymbol {
 /// A packet of a stream, its shape checked.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct StreamPacket {
-    /// What every packet of a stream says.
+    /// Fields common to all packets of a stream.
     pub header: StreamHeader,
-    /// What it carries.
+    /// Its contents.
     pub body: StreamBody,
 }
 
 impl StreamPacket {
-    /// The symbol, if it carries one as it is.
+    /// The symbol, if it carries one uncombined.
     pub fn symbol(&self) -> Option<StreamSymbol> {
         match self.body {
             StreamBody::Symbol(symbol) => Some(symbol),
@@ -120,24 +121,24 @@ impl StreamPacket {
     }
 }
 
-/// What a packet of a stream carries.
+/// Contents of a packet of a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum StreamBody {
     /// One symbol.
     Symbol(StreamSymbol),
     /// The sum of coefficient times symbol over consecutive places of this hop.
     Combination(Combination),
-    /// Nothing: its link sequence number is the news.
+    /// Nothing: its link sequence number is the information.
     Keepalive,
 }
 
-/// Which symbols a packet combines, and how: the coefficients are those of RFC 8681 section 3.6 for
-/// a repair key.
+/// The symbols that a packet combines, and how: the coefficients are those of RFC 8681 section 3.6
+/// for a repair key.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Combination {
     /// Place of the first symbol.
     pub first: u32,
-    /// How many there are, 1 to [`COMBINED_MAX`].
+    /// Number of symbols, 1 to [`COMBINED_MAX`].
     pub count: u16,
     /// The repair key.
     pub key: u16,
@@ -151,8 +152,8 @@ fn is_window(log2: u8, is_keepalive: bool) -> bool {
 /// Parses a packet of a stream.
 ///
 /// # Errors
-/// [`HeaderError`] when it is of another type, bytes are missing, or flags or sizes are none that a
-/// source sends.
+/// [`HeaderError`] when it is of another type, bytes are missing, or flags or sizes are ones that
+/// no source sends.
 #[inline]
 pub fn parse_stream(payload: &[u8]) -> Result<StreamPacket, HeaderError> {
     let common = Header::parse(payload)?;
@@ -204,7 +205,7 @@ fn parse_combination(payload: &[u8], header: &StreamHeader) -> Result<Combinatio
     Ok(combination)
 }
 
-/// Writes what stands between header and sum.
+/// Writes the fields between header and sum.
 ///
 /// # Panics
 /// When `out` is shorter than [`COMBINATION_BYTES`].
@@ -214,7 +215,7 @@ pub fn write_combination(combination: &Combination, out: &mut [u8]) {
     out[HEADER_BYTES + 6..][..2].copy_from_slice(&combination.key.to_be_bytes());
 }
 
-/// Writes the header of a symbol that is combined, whose place is not in it.
+/// Writes the header of a combined symbol, which does not include its place.
 ///
 /// # Panics
 /// When `out` is shorter than [`SYMBOL_HEADER_BYTES`].
@@ -224,8 +225,8 @@ pub fn write_symbol_header(symbol: &StreamSymbol, out: &mut [u8]) {
     out[6..8].copy_from_slice(&symbol.bytes.to_be_bytes());
 }
 
-/// Reads a symbol that was combined, and came back: its header, and the IP packet. `None` when its
-/// length is none that it can have.
+/// Reads a symbol that was solved from combinations: its header, and the IP packet. `None` when its
+/// length is invalid.
 pub fn read_symbol(symbol: &[u8], window_symbols: usize) -> Option<(StreamSymbol, &[u8])> {
     let (head, packet) = symbol.split_first_chunk::<SYMBOL_HEADER_BYTES>()?;
     let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -235,7 +236,7 @@ pub fn read_symbol(symbol: &[u8], window_symbols: usize) -> Option<(StreamSymbol
     (usize::from(after) < window_symbols).then_some((symbol, packet))
 }
 
-/// Writes what stands between header and IP packet.
+/// Writes the fields between header and IP packet.
 ///
 /// # Panics
 /// When `out` is shorter than [`STREAM_BYTES`].

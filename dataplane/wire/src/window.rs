@@ -5,8 +5,8 @@
 
 use crate::header::{Flags, HEADER_BYTES, Header, HeaderError, PacketType};
 
-/// Bytes that a packet carries besides its symbol at most: the Repair FEC Payload ID of RFC 8681,
-/// section 4.1.3.
+/// Most bytes that a packet carries in addition to its symbol: the Repair FEC Payload ID of RFC
+/// 8681, section 4.1.3.
 pub const WINDOW_BYTES: usize = 8;
 
 /// Bytes of the Explicit Source FEC Payload ID at the end of a source packet (RFC 8681 section
@@ -16,21 +16,21 @@ pub const SOURCE_ID_BYTES: usize = 4;
 /// Bytes of a symbol before its ADU: flow ID and length (RFC 8681 section 3.2).
 pub const ADU_HEADER_BYTES: usize = 3;
 
-/// Unit in which a header gives the size of encoding windows.
+/// Unit of the size of encoding windows in a header.
 const WINDOW_STEP: u16 = 16;
 
 /// Field codes of FEC Encoding IDs 9 and 10: orders 2 and 256.
 const FIELD_CODES: [u8; 2] = [0, 3];
 
-/// A packet of a window flow, its shape checked. What follows the header is for a decoder of RFC
-/// 8681 as it is.
+/// A packet of a window flow, its shape checked. The bytes after the header go unchanged to a
+/// decoder of RFC 8681.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WindowPacket {
-    /// What every packet says.
+    /// Header common to all packets.
     pub header: Header,
     /// E, bytes of a symbol.
     pub symbol_bytes: u16,
-    /// Source symbols of an encoding window of this epoch at most: a multiple of 16, to 4096.
+    /// Most source symbols of an encoding window of this epoch: a multiple of 16, to 4096.
     pub window_symbols: u16,
     /// Source symbols (ESIs) that it carries or combines: the first, and how many.
     pub first: u32,
@@ -44,7 +44,7 @@ impl WindowPacket {
         self.header.flags.has(Flags::SYSTEMATIC)
     }
 
-    /// Whether each hop makes up for its own losses.
+    /// Whether each hop recovers its own losses.
     pub fn is_mended(&self) -> bool {
         self.header.flags.has(Flags::MENDED)
     }
@@ -59,7 +59,7 @@ impl WindowPacket {
 ///
 /// # Errors
 /// [`HeaderError`] when it is of another type; when bytes are missing; or when header and payload
-/// disagree about lengths, or flags or field are not those of a scheme.
+/// disagree about lengths, or flags or field do not belong to a scheme.
 #[inline]
 pub fn parse_window(payload: &[u8]) -> Result<WindowPacket, HeaderError> {
     let header = Header::parse(payload)?;
@@ -97,11 +97,11 @@ pub fn parse_window(payload: &[u8]) -> Result<WindowPacket, HeaderError> {
     Ok(WindowPacket { header, symbol_bytes, window_symbols, first, symbols })
 }
 
-/// Writes the header of a window packet, whose symbols have `symbol_bytes` and whose encoding
-/// windows `window_symbols`, to the start of `out`.
+/// Writes the header of a window packet to the start of `out`: its symbols have `symbol_bytes`, its
+/// encoding windows `window_symbols`.
 ///
 /// # Panics
-/// When `out` is shorter than [`HEADER_BYTES`] or the window not 1 to 4096 symbols.
+/// When `out` is shorter than [`HEADER_BYTES`] or the window is not 1 to 4096 symbols.
 pub fn write_header(header: &Header, symbol_bytes: u16, window_symbols: u16, out: &mut [u8]) {
     assert!((1..=WINDOW_STEP << 8).contains(&window_symbols), "window of {window_symbols}");
     header.write(out);

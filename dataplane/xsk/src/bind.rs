@@ -1,5 +1,5 @@
-//! Opening a socket: the ladder of modes, patience with busy queues, and the question which mode it
-//! is.
+//! Opening a socket: the ladder of modes, retries on busy queues, and the query for the active
+//! mode.
 //!
 //! The sockets of a UMEM are not independent; [`crate::registry`] has the rules.
 
@@ -19,15 +19,15 @@ use crate::{
     umem::{RING_ENTRIES, Umem},
 };
 
-/// How long a queue that is still busy is tried again. Linux tears sockets down asynchronously, so
-/// the queue of a process that just ended stays busy for a moment (tens of milliseconds under
-/// load).
+/// How long binding to a busy queue is retried. Linux tears sockets down asynchronously, so the
+/// queue of a process that just ended stays busy for a moment (tens of milliseconds under load).
 const BUSY_RETRY: Duration = Duration::from_millis(500);
 
-/// Pause between two tries: traffic stands still as long, and a try costs microseconds.
+/// Pause between two attempts: traffic is interrupted for that long, and an attempt costs
+/// microseconds.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Packets that Linux sends per system call in copy mode where this can be set. Its default of 32
+/// Packets that Linux sends per system call in copy mode, if this can be set. Its default of 32
 /// costs ten times as many system calls.
 const TX_BUDGET: u32 = 512;
 
@@ -37,7 +37,7 @@ const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 /// A socket's four rings.
 pub(crate) type Rings = (TxQueue, RxQueue, FillQueue, CompQueue);
 
-/// Where a socket is bound, and with how many entries in its rings.
+/// Interface and queue that a socket is bound to, and the number of entries in its rings.
 #[derive(Copy, Clone)]
 pub(crate) struct Place<'a> {
     pub(crate) interface: &'a str,
@@ -47,13 +47,14 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// Of a socket on these frames: no more packets can wait in its ring than frames are lent.
+    /// Place of a socket on these frames: no more packets can wait in its ring than frames are
+    /// lent.
     pub(crate) fn new(umem: &Umem, interface: &'a str, queue: u32) -> Place<'a> {
         let receive_entries = umem.fill_share().next_power_of_two().clamp(64, RING_ENTRIES);
         Place { interface, queue, receive_entries, transmit_entries: RING_ENTRIES }
     }
 
-    /// With a transmit ring of so many entries.
+    /// The same with this many entries in the transmit ring.
     pub(crate) fn sending(self, transmit_entries: u32) -> Place<'a> {
         Place { transmit_entries, ..self }
     }
@@ -121,7 +122,7 @@ fn join(
     }
 }
 
-/// Whether another mode may succeed where zero copy failed like this.
+/// Whether another mode may succeed after zero copy failed like this.
 fn is_mode_refusal(error: &io::Error) -> bool {
     !matches!(
         error.raw_os_error(),
@@ -137,7 +138,7 @@ fn is_mode_refusal(error: &io::Error) -> bool {
     )
 }
 
-/// Binds, and tries again while the queue is busy.
+/// Binds, and retries while the queue is busy.
 fn bind_patiently(umem: &Umem, place: Place<'_>, mode: SocketMode) -> Result<Rings, io::Error> {
     let deadline = Instant::now() + BUSY_RETRY;
     loop {
@@ -166,7 +167,7 @@ fn bind(umem: &Umem, place: Place<'_>, mode: SocketMode) -> Result<Rings, io::Er
         .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
         .bind_flags(copying | BindFlags::XDP_USE_NEED_WAKEUP)
         .build();
-    // As for a descriptor that is no UMEM.
+    // The error for a descriptor that is not a UMEM.
     let memory = umem.xsk().ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSOCK))?;
     // SAFETY: the one condition, that libxdp be inhibited from loading a program, is met.
     let (tx, rx, shared) = unsafe { xsk_rs::Socket::new(config, memory, &name, place.queue) }

@@ -1,13 +1,12 @@
-//! Descriptors of arbitrary bytes: what xsk-rs lacks and transmission needs.
+//! Descriptors of arbitrary bytes: required for transmission, and missing in xsk-rs.
 //!
 //! xsk-rs makes a `FrameDesc` for the place where a received packet begins (byte 256 of each chunk)
-//! and has no way to move it. We send from wherever the headers happen to begin: they are rewritten
-//! in front of a payload that stays where it was received. So this module finds out, once and by
-//! experiment, in which words of a `FrameDesc` the address and the length live, and writes them
-//! there.
+//! and has no way to move it. Transmission starts at wherever the headers begin: they are rewritten
+//! in front of a payload that stays where it was received. So this module determines, once and by
+//! experiment, which words of a `FrameDesc` hold the address and the length, and writes them there.
 //!
 //! Mapping the rings a second time would avoid this, but Linux before 6.4 refuses it on a bound
-//! socket (EBUSY), and those are the kernels of current long-term distributions.
+//! socket (EBUSY), and current long-term distributions use such kernels.
 
 use xsk_rs::FrameDesc;
 
@@ -17,7 +16,7 @@ const WORDS: usize = size_of::<FrameDesc>() / size_of::<usize>();
 const _: () =
     assert!(size_of::<FrameDesc>() == 32 && align_of::<FrameDesc>() == align_of::<usize>());
 
-/// Where a descriptor keeps what we set.
+/// Positions of the address and the length in a descriptor.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Descriptors {
     address_word: usize,
@@ -25,7 +24,7 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Finds the two words; `None` when the descriptor is not the one we know.
+    /// Finds the two words; `None` when the descriptor does not have the expected layout.
     pub(crate) fn probe() -> Option<Self> {
         const MARK: usize = 0x5EED_CAFE_0BAD_F00D;
         let marked = |word| with_words(&[(word, MARK)]);

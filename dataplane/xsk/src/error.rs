@@ -1,4 +1,4 @@
-//! What can go wrong when frames or sockets are opened: one sentence each, with the remedy.
+//! Errors of opening frames or sockets: one sentence each, with the remedy.
 
 use std::{error::Error, io};
 
@@ -14,7 +14,7 @@ pub enum XskError {
     /// No interface has this name in the current network namespace.
     #[error("no interface named `{interface}` here: check the name and the network namespace")]
     NoSuchInterface {
-        /// The name asked for.
+        /// The requested name.
         interface: String,
     },
 
@@ -26,7 +26,7 @@ pub enum XskError {
     NoSuchQueue {
         /// The interface.
         interface: String,
-        /// The queue asked for, counted from 0.
+        /// The requested queue, counted from 0.
         queue: u32,
     },
 
@@ -62,33 +62,33 @@ pub enum XskError {
          systemd `LimitMEMLOCK=`), grant CAP_IPC_LOCK, or configure fewer frames"
     )]
     MemoryLimit {
-        /// Frames asked for.
+        /// Requested frames.
         frames: u32,
         /// Their size in bytes.
         bytes: u64,
     },
 
-    /// AF_XDP has no frames of this size.
+    /// AF_XDP does not support frames of this size.
     #[error("AF_XDP has no frames of {0} bytes: use backend = \"udp\" or a smaller MTU")]
     FrameSize(usize),
 
     /// The number of frames is out of range.
     #[error("{frames} frames are out of range: configure {min} to {max}")]
     FrameCount {
-        /// Frames asked for.
+        /// Requested frames.
         frames: u32,
-        /// Fewest that work.
+        /// Smallest valid number.
         min: u32,
-        /// Most that work.
+        /// Largest valid number.
         max: u32,
     },
 
-    /// Zero copy was demanded and the driver refused it.
+    /// Zero copy was required and the driver refused it.
     #[error("`{interface}` cannot do zero copy ({reason}): configure the mode `auto` or `native`")]
     NoZeroCopy {
         /// The interface.
         interface: String,
-        /// What Linux answered.
+        /// Error reported by Linux.
         reason: String,
     },
 
@@ -100,9 +100,9 @@ pub enum XskError {
     MixedModes {
         /// The interface.
         interface: String,
-        /// Mode of the sockets that are open.
+        /// Mode of the open sockets.
         mode: crate::mode::SocketMode,
-        /// What Linux answered.
+        /// Error reported by Linux.
         reason: String,
     },
 
@@ -124,14 +124,14 @@ pub enum XskError {
     #[error("the linked xsk-rs has an unknown frame descriptor: build with the pinned version")]
     UnknownDescriptor,
 
-    /// Anything else that Linux refused.
+    /// Any other error reported by Linux.
     #[error("{action} failed on `{subject}`: {source}")]
     Os {
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
         /// The interface, or `UMEM`.
         subject: String,
-        /// What Linux answered.
+        /// Error reported by Linux.
         source: io::Error,
     },
 }
@@ -165,7 +165,7 @@ impl XskError {
     }
 }
 
-/// The operating system's answer inside an error of xsk-rs, which hides it as a source.
+/// The operating system's error inside an error of xsk-rs, which hides it as a source.
 pub(crate) fn os_error(error: &(dyn Error + 'static)) -> io::Error {
     let code = error
         .source()

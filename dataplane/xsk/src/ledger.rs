@@ -1,4 +1,4 @@
-//! Frame accounting: where each frame is and who refers to it. No memory, no FFI.
+//! Frame accounting: the place of each frame and its references. No memory, no FFI.
 //!
 //! ```text
 //!            take                    begin_transmit
@@ -28,7 +28,7 @@ pub struct FrameGauge {
     pub fill: u32,
     /// Referenced by the worker only: batches, packets being built.
     pub held: u32,
-    /// In a transmit ring or on the way out, whether or not the worker refers to them as well.
+    /// In a transmit ring or being sent, whether or not the worker refers to them as well.
     pub tx: u32,
 }
 
@@ -36,7 +36,7 @@ pub struct FrameGauge {
 struct Slot {
     /// All references, those of transmit rings included. Zero when free or lent.
     references: u16,
-    /// How many of them are transmit rings'.
+    /// The part of them held by transmit rings.
     transmits: u16,
     /// Lent for receiving.
     lent: bool,
@@ -130,7 +130,7 @@ impl Ledger {
     /// Drops a reference; the frame is free when it was the last.
     ///
     /// # Panics
-    /// When the caller cannot hold a reference, because all there are belong to transmit rings.
+    /// When the caller cannot hold a reference, because all of them belong to transmit rings.
     pub fn release(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
         assert!(slot.references > slot.transmits, "frame {frame} was released but is not held");
@@ -143,7 +143,7 @@ impl Ledger {
     /// held -> tx: one of the caller's references becomes a transmit ring's.
     ///
     /// # Panics
-    /// As [`Ledger::release`].
+    /// Like [`Ledger::release`].
     pub fn begin_transmit(&mut self, frame: u32) {
         let slot = &mut self.slots[frame as usize];
         assert!(slot.references > slot.transmits, "frame {frame} was sent but is not held");
@@ -151,7 +151,7 @@ impl Ledger {
         self.transmitting += u32::from(slot.transmits == 1);
     }
 
-    /// tx -> held or free: a transmit ring gives its reference back.
+    /// tx -> held or free: a transmit ring returns its reference.
     ///
     /// # Panics
     /// When the frame is in no transmit ring.
@@ -167,7 +167,7 @@ impl Ledger {
     }
 
     /// held -> free, of all frames, whatever refers to them: only transmit rings keep theirs. For a
-    /// worker whose holders are gone and did not release what they had. O(frames).
+    /// worker whose holders are gone and did not release their frames. O(frames).
     pub fn abandon(&mut self) {
         self.free.clear();
         self.transmitting = 0;
@@ -189,14 +189,13 @@ impl Ledger {
         self.slots[frame as usize].transmits > 0
     }
 
-    /// Whether the worker side may read the frame: it has a reference.
+    /// Whether the worker may read the frame: it has a reference.
     #[inline]
     pub fn is_readable(&self, frame: u32) -> bool {
         self.slots[frame as usize].references > 0
     }
 
-    /// Whether the worker side may write the frame: it has a reference and no transmit ring
-    /// does.
+    /// Whether the worker may write the frame: it has a reference and no transmit ring does.
     #[inline]
     pub fn is_writable(&self, frame: u32) -> bool {
         let slot = self.slots[frame as usize];

@@ -15,15 +15,13 @@
 //! ```
 //!
 //! Ownership: one worker owns one [`Umem`] and the sockets that share it, one per (interface,
-//! queue); a frame received on one of them may leave through another. [`ledger`] knows at every
-//! moment in which of the four places each frame is; [`FrameGauge`] counts them. Everything is
-//! allocated when it is opened: receiving, transmitting and completing never allocate and never
-//! lock.
+//! queue); a frame received on one of them may be sent through another. [`ledger`] always knows the
+//! place of each frame, one of four; [`FrameGauge`] counts them. All memory is allocated at
+//! opening: receiving, transmitting and completing never allocate and never lock.
 //!
-//! Not here: attaching the XDP program and putting sockets into its map (`dataplane/runtime`);
-//! only [`replace_program`], for which aya has no call, and [`end_with_descriptors`], for which
-//! tun-rs has none.
-//! The only crate that uses xsk-rs, and the only one on the path with `unsafe`.
+//! Not here: attaching the XDP program and putting sockets into its map (`dataplane/runtime`); only
+//! [`replace_program`], which aya lacks a call for, and [`end_with_descriptors`], which tun-rs
+//! lacks. The only crate that uses xsk-rs, and the only one on the path with `unsafe`.
 
 pub mod error;
 

@@ -2,16 +2,15 @@
 //!
 //! Two things are chosen. How the XDP program runs ([`XdpMode`]) is decided where it is attached,
 //! in the runtime; whether packets are copied between the driver and the UMEM ([`SocketMode`]) is
-//! decided by the socket. Generic XDP always copies. Whichever rung was reached, the reason for
-//! every better one not taken is kept as text, because a silent fallback is the first thing users
-//! ask about.
+//! decided by the socket. Generic XDP always copies. The reason for every better rung that was not
+//! taken is kept as text, because a silent fallback is the first thing users ask about.
 
 use std::fmt;
 
-/// The mode the configuration asks for.
+/// The configured mode.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum ModePreference {
-    /// The best that works: zero copy, else native copy, else generic.
+    /// The best that works: zero copy, otherwise native copy, otherwise generic.
     #[default]
     Auto,
     /// Zero copy or an error.
@@ -40,7 +39,7 @@ pub enum SocketMode {
     Copy,
 }
 
-/// The modes in use on a link and why they are not better.
+/// The active modes of a link and why they are not better.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ActiveMode {
     /// How the program runs.

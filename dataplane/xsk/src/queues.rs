@@ -1,9 +1,9 @@
-//! How many queues an interface has.
+//! Number of queues of an interface.
 //!
-//! The driver is asked (`ETHTOOL_GCHANNELS`, the figures of `ethtool -l`). Drivers that do not
-//! answer have them counted in sysfs, where that shows the same network namespace; otherwise there
-//! is one of each. The answer needs no privilege, and belongs to the network namespace in which
-//! [`Ethtool`] was opened.
+//! The driver is queried (`ETHTOOL_GCHANNELS`, the figures of `ethtool -l`). If it does not answer,
+//! queues are counted in sysfs, provided that sysfs shows the same network namespace; otherwise
+//! there is one of each. The query needs no privilege, and applies to the network namespace that
+//! [`Ethtool`] was opened in.
 
 use std::{
     ffi::CString,
@@ -22,11 +22,11 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Of an interface about which nothing is known.
+    /// Assumed for an interface about which nothing is known.
     pub const ONE: Queues = Queues { receive: 1, transmit: 1 };
 }
 
-/// A socket for questions to drivers.
+/// A socket for queries to drivers.
 #[derive(Debug)]
 pub struct Ethtool(OwnedFd);
 
@@ -52,7 +52,7 @@ impl Ethtool {
     /// Opens the socket in the network namespace of this thread.
     ///
     /// # Errors
-    /// What Linux answers when it has no descriptor to give.
+    /// Error of Linux when no descriptor is available.
     pub fn open() -> io::Result<Ethtool> {
         // SAFETY: no pointer is passed.
         let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -95,7 +95,7 @@ impl Ethtool {
             ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_data: (&raw mut channels).cast() },
         };
         // SAFETY: the request and the structure that it points to live until the call returns, and
-        // Linux writes to the latter no more than the command has.
+        // Linux writes no more to the latter than the command's structure has.
         let answer =
             unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
         if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(channels) }

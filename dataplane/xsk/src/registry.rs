@@ -1,4 +1,4 @@
-//! Which sockets share a UMEM, for the rules that sharing brings.
+//! The sockets that share a UMEM, and the resulting rules.
 //!
 //! libxdp binds a UMEM's first socket with the very descriptor that registered the memory, and the
 //! others as sharers of it. So the first determines the mode of all; its queue stays in use until
@@ -23,12 +23,12 @@ pub(crate) struct Registry {
     mode: Option<SocketMode>,
     entries: Vec<Entry>,
     sockets: u32,
-    /// Sockets that there will be.
+    /// Sockets to be opened in total.
     expected: u32,
 }
 
 impl Registry {
-    /// Notes how many sockets will be opened, which then share the frames from the first on.
+    /// Notes how many sockets will be opened; they share the frames from the first one on.
     pub(crate) fn expect(&mut self, sockets: u32) {
         self.expected = sockets;
     }
@@ -43,12 +43,12 @@ impl Registry {
         token
     }
 
-    /// Sockets that were open when the latest was added, or that are still to be.
+    /// Sockets that were open when the latest was added, or all announced ones if that is more.
     pub(crate) fn sockets(&self) -> u32 {
         self.sockets.max(self.expected)
     }
 
-    /// The interface of the first socket and the mode it settled.
+    /// The interface of the first socket and its mode, which is that of all.
     pub(crate) fn settled(&self) -> Option<(&str, SocketMode)> {
         Some((self.entries.first()?.interface.as_str(), self.mode?))
     }

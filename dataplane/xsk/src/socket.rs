@@ -5,11 +5,12 @@
 //! calls.
 //!
 //! Bounds: rings of 2048 entries, or of as many as there may be packets in them;
-//! [`BURST_FRAMES_MAX`] packets per `receive`. Everything is
-//! allocated in `open`. A socket uses one UMEM, the one it was opened with; every call
-//! takes it again, since sockets of one worker share it.
+//! [`BURST_FRAMES_MAX`] packets per `receive`. All memory is allocated in `open`. A socket uses one
+//! UMEM, the one it was opened with; every call takes it again, since sockets of one worker share
+//! it.
 //!
-//! Does not: attach XDP, enter the socket into the XSKMAP, resolve neighbours, compute checksums.
+//! Not here: attaching XDP, entering the socket into the XSKMAP, resolving neighbours, computing
+//! checksums.
 
 use std::{
     fmt, io,
@@ -30,8 +31,8 @@ use crate::{
 
 /// Most packets that one [`Socket::receive`] returns.
 ///
-/// Enough to spread the cost of a ring poll over many packets, few enough that the first of a burst
-/// does not wait long for the last and that headers of the whole burst stay in the first-level
+/// Enough to spread the cost of a ring poll over many packets. Few enough that the first of a burst
+/// does not wait long for the last, and that headers of the whole burst stay in the first-level
 /// cache.
 pub const BURST_FRAMES_MAX: usize = 256;
 
@@ -39,13 +40,13 @@ pub const BURST_FRAMES_MAX: usize = 256;
 /// later take their share from the same frames; `receive` lends the rest of it.
 const PRIME_PART: u32 = 16;
 
-/// Entries of the transmit ring of a socket that does not send: libxdp wants one.
+/// Entries of the transmit ring of a socket that does not send: libxdp requires one.
 const IDLE_RING_ENTRIES: u32 = 64;
 
-/// System calls that one `flush` makes at most: a full ring at Linux's default of 32 per call.
+/// Maximum system calls of one `flush`: a full ring at Linux's default of 32 per call.
 const KICKS_MAX: u32 = RING_ENTRIES / 32;
 
-/// Bytes of an Ethernet header, less than which is not a packet.
+/// Bytes of an Ethernet header, the minimum of a packet.
 const ETHERNET_BYTES: usize = 14;
 
 /// A received packet; its owner holds one reference to its frame.
@@ -74,16 +75,16 @@ pub struct Socket {
     lent: u32,
     /// Entries of the transmit ring.
     transmit_entries: u32,
-    /// Whether Linux ran out of frames, or was short of them, since the last look at its counters.
+    /// Whether Linux ran out of frames, or was short of them, since the last check of its counters.
     is_starved: bool,
     starvation: Starvation,
     /// Descriptors taken over by `transmit` that `flush` will put into the ring.
     staged: Vec<FrameDesc>,
     /// Ring entries known to be free, those promised to `staged` not counted.
     room: u32,
-    /// Frames in `staged`, in the ring or on the way out.
+    /// Frames in `staged`, in the ring or being sent.
     pending: u32,
-    /// Where descriptors of the other three rings are copied.
+    /// Buffer for descriptors copied from or to the other three rings.
     scratch: Vec<FrameDesc>,
     /// Keeps this socket registered with the UMEM.
     _token: Arc<()>,
@@ -94,7 +95,7 @@ pub struct Socket {
 struct Starvation {
     /// Linux's counter when it was last read.
     seen: u64,
-    /// The part of it that is no false alarm.
+    /// The part of it that is not a false alarm.
     counted: u64,
 }
 
@@ -103,10 +104,10 @@ impl Socket {
     /// program is attached (`xdp`) allow, and primes its fill ring.
     ///
     /// Returns the mode that Linux reports as active, and the fallback reason (empty if it is
-    /// best). All sockets on one UMEM run in the mode of the first: Linux decides so. A busy queue
-    /// is tried again for half a second. Once a socket was dropped its queue stays taken until the
-    /// UMEM goes, if it was the UMEM's first (libxdp keeps that descriptor to register further
-    /// sockets).
+    /// best). All sockets on one UMEM run in the mode of the first: Linux imposes that. A busy
+    /// queue is retried for half a second. Once a socket was dropped its queue stays taken until
+    /// the UMEM is dropped, if it was the UMEM's first (libxdp keeps that descriptor to register
+    /// further sockets).
     ///
     /// # Errors
     /// Any [`XskError`] but [`XskError::FrameCount`] and [`XskError::MemoryLimit`].
@@ -124,7 +125,7 @@ impl Socket {
     /// The same for a socket that will not send, with less memory.
     ///
     /// # Errors
-    /// As [`Socket::open`].
+    /// Like [`Socket::open`].
     pub fn open_for_receiving(
         umem: &mut Umem,
         interface: &str,
@@ -172,7 +173,7 @@ impl Socket {
         if socket.lent == 0 {
             return Err(XskError::NoFrames { interface: interface.to_owned() });
         }
-        // Drivers that do not copy look for frames when the socket is bound, before it can have
+        // Drivers in zero-copy mode look for frames when the socket is bound, before it can have
         // any.
         socket.starvation.seen = socket.found_empty();
         Ok((socket, mode, reason))
@@ -196,12 +197,12 @@ impl Socket {
     }
 
     /// Takes up to [`BURST_FRAMES_MAX`] packets (or `out`'s capacity, if less) out of the ring, and
-    /// lends Linux free frames for those to come. Returns how many.
+    /// lends Linux free frames for later ones. Returns how many.
     pub fn receive(&mut self, umem: &mut Umem, out: &mut Vec<Received>) -> usize {
         self.receive_at_most(umem, out, BURST_FRAMES_MAX)
     }
 
-    /// The same of at most so many packets.
+    /// The same for at most `most` packets.
     pub fn receive_at_most(
         &mut self,
         umem: &mut Umem,
@@ -221,7 +222,7 @@ impl Socket {
         }
         self.lent -= count as u32;
         let share = umem.fill_share();
-        // All that was lent came back: no frame is left to the driver.
+        // All lent frames came back: the driver has none left.
         self.is_starved |= count == burst && count > 0 && self.rx.nb_avail_exact() >= self.lent;
         self.is_starved |= count > 0 && self.lent == 0;
         self.refill(umem, share);
@@ -230,18 +231,19 @@ impl Socket {
     }
 
     /// Takes over one reference to `frame` and queues `len` bytes of it, from `offset`, for
-    /// sending. False when the ring is full: the reference is released and the packet is lost.
+    /// sending. Returns false when the ring is full: the reference is released and the packet is
+    /// lost.
     ///
     /// Nothing is sent before [`Socket::flush`].
     ///
     /// # Panics
     /// When the bytes leave the frame or are fewer than an Ethernet header, when the caller holds
-    /// no reference, or when `umem` is not the socket's (this one goes for every call): broken
+    /// no reference, or when `umem` is not the socket's (the last applies to every call): broken
     /// invariants.
     pub fn transmit(&mut self, umem: &mut Umem, frame: FrameId, offset: u16, len: u16) -> bool {
         self.check_home(umem);
         let (start, bytes) = (usize::from(offset), usize::from(len));
-        // Linux would skip a descriptor that it finds invalid without ever completing it.
+        // Linux would skip an invalid descriptor without ever completing it.
         assert!(
             bytes >= ETHERNET_BYTES && start + bytes <= umem.frame_size().bytes(),
             "not a packet"
@@ -260,11 +262,11 @@ impl Socket {
         true
     }
 
-    /// Puts staged packets into the ring and notifies Linux, if it asked for that.
+    /// Puts staged packets into the ring and notifies Linux, if it requested that.
     ///
-    /// What Linux has no room for at the moment (EAGAIN, EBUSY, ENOBUFS) stays in the ring and is
-    /// tried again by the next call; [`Socket::unsent`] returns whether there is a reason to call
-    /// again.
+    /// Packets that Linux has no room for at the moment (EAGAIN, EBUSY, ENOBUFS) stay in the ring
+    /// and are retried by the next call; [`Socket::unsent`] returns whether there is a reason to
+    /// call again.
     pub fn flush(&mut self) {
         if !self.staged.is_empty() {
             // SAFETY: the frames belong to the socket's UMEM; the ledger counts them as
@@ -287,8 +289,8 @@ impl Socket {
         }
     }
 
-    /// Packets in the ring that Linux has not taken yet. Not zero after [`Socket::flush`] means:
-    /// flush again soon, do not sleep until the next packet.
+    /// Packets in the ring that Linux has not taken yet. If this is not zero after
+    /// [`Socket::flush`], flush again soon instead of sleeping until the next packet.
     pub fn unsent(&mut self) -> usize {
         if self.pending == 0 {
             return 0;
@@ -318,11 +320,11 @@ impl Socket {
         self.pending as usize
     }
 
-    /// Linux's counters; zeros where it does not keep them (before 5.9).
+    /// Linux's counters; zeros if it does not keep them (before 5.9).
     ///
-    /// Where nothing is copied, drivers fill their own ring whenever they have received something,
-    /// and that they find the fill ring empty costs no packet while theirs has frames. So this
-    /// counts there only while frames were short.
+    /// In zero-copy mode, drivers fill their own ring whenever they have received something, and an
+    /// empty fill ring costs no packet while theirs has frames. So there this counts only while
+    /// frames were short.
     pub fn statistics(&mut self) -> SocketStatistics {
         let counted = self.rx.fd().xdp_statistics().unwrap_or_default();
         let seen = counted.rx_fill_ring_empty_descs();
@@ -344,7 +346,7 @@ impl Socket {
         self.rx.fd().xdp_statistics().unwrap_or_default().rx_fill_ring_empty_descs()
     }
 
-    /// Soundness rests on the ledger being the one of the memory that Linux reads and writes.
+    /// Soundness requires that the ledger belongs to the memory that Linux reads and writes.
     #[inline]
     fn check_home(&self, umem: &Umem) {
         assert_eq!(self.home, umem.identity(), "a socket was used with another UMEM");

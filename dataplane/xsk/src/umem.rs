@@ -1,19 +1,19 @@
 //! The UMEM: a worker's frames, memory and accounting together.
 //!
 //! Ownership: the memory is mapped by xsk-rs and stays mapped until the [`Umem`] and every socket
-//! that shares it are gone, in any order. Frames that Linux holds when a socket is dropped stay
-//! counted where they were, because Linux may still write to them; they come back with the next
-//! UMEM. Frames without AF_XDP sockets ([`Umem::unshared`]) are memory of this process alone, and
-//! need no privilege.
+//! that shares it are dropped, in any order. Frames that Linux holds when a socket is dropped stay
+//! counted where they were, because Linux may still write to them; they return with the next UMEM.
+//! Frames without AF_XDP sockets ([`Umem::unshared`]) are private memory of this process, and need
+//! no privilege.
 //!
 //! Units: [`FrameId`] is the index of a chunk, [`Span::offset`] counts bytes from the chunk's
 //! start. Linux places received packets at byte 256 (the headroom XDP programs may use); a frame
 //! from [`Frames::take`] may be written anywhere.
 //!
 //! Safety model: Linux only ever writes to frames that are lent (fill) and only reads frames that
-//! are in a transmit ring. So a frame may be read while the worker refers to it and written while,
-//! on top of that, no transmit ring does. Both are checked on every access against the ledger: one
-//! load from a table that the operation touches anyway.
+//! are in a transmit ring. So a frame may be read while the worker refers to it, and written if in
+//! addition no transmit ring does. Both are checked on every access against the ledger: one load
+//! from a table that the operation touches anyway.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -61,11 +61,11 @@ impl FrameSize {
     /// A page: the largest that AF_XDP sockets can use.
     pub const PAGE: FrameSize = FrameSize(4096);
 
-    /// For packets of 9216 bytes, the largest MTU of common network cards.
+    /// For packets of 9216 bytes, the largest MTU of common NICs.
     pub const LARGEST: FrameSize = FrameSize(9536);
 
-    /// The least that receives packets of so many bytes, Ethernet header included, as far as there
-    /// is one.
+    /// The smallest size that receives packets of `packet_bytes`, Ethernet header included, up to
+    /// the largest one.
     pub fn receiving(packet_bytes: usize) -> FrameSize {
         let bytes = packet_bytes.saturating_add(XDP_HEADROOM_BYTES).min(FrameSize::LARGEST.bytes());
         let fixed = [FrameSize::SMALL, FrameSize::PAGE];
@@ -80,8 +80,8 @@ impl FrameSize {
         self.0 as usize
     }
 
-    /// Largest packet, Ethernet header included, that fits a frame behind the headroom of XDP.
-    /// Linux drops longer ones and counts them as [`crate::SocketStatistics::rx_dropped`].
+    /// Largest packet, Ethernet header included, that fits a frame after the headroom of XDP. Linux
+    /// drops longer ones and counts them as [`crate::SocketStatistics::rx_dropped`].
     pub const fn receive_bytes_max(self) -> usize {
         self.bytes() - XDP_HEADROOM_BYTES
     }
@@ -99,14 +99,15 @@ const CACHE_LINE_BYTES: usize = 64;
 /// finds 2000 waiting; twice as many would leave too few of the default 8192 frames for batches.
 pub(crate) const RING_ENTRIES: u32 = 2048;
 
-/// What is kept of a frame beside it: its references, a place in the list of free ones, a mark, and
-/// a place in the queue of its sender; and its descriptor while the UMEM is made.
+/// Metadata per frame: its references, a place in the list of free ones, a mark, a place in the
+/// queue of its sender, and its descriptor while the UMEM is made.
 const BOOKKEEPING_BYTES: usize = 64;
 
-/// Fewest frames: a fill ring of eight for each of two sockets, as many for batches, and the rest.
+/// Fewest frames: a fill ring of eight for each of two sockets, as many for batches, and a reserve.
 const FRAMES_MIN: u32 = 64;
 
-/// Most frames: 8 GiB, so that an absurd configuration ends in a sentence and not in swapping.
+/// Most frames: 8 GiB, so that an absurd configuration ends in an error message and not in
+/// swapping.
 const FRAMES_MAX: u32 = 1 << 22;
 
 /// A worker's frames.
@@ -124,16 +125,16 @@ pub struct Umem {
     epoch: u32,
 }
 
-/// What the frames lie in.
+/// Memory of the frames.
 #[derive(Debug)]
 enum Memory {
     /// Mapped and registered with Linux by xsk-rs.
     Shared(xsk_rs::Umem),
-    /// Ours alone; freed with this value.
+    /// Private memory; freed with this value.
     Unshared(#[allow(dead_code, reason = "held until the end")] Unshared),
 }
 
-/// Memory of a [`Umem::unshared`], of so many bytes from here.
+/// Memory of a [`Umem::unshared`], starting at `base`.
 #[derive(Debug)]
 struct Unshared {
     base: NonNull<u8>,
@@ -160,14 +161,14 @@ impl Unshared {
 
 // SAFETY: `base` points into the memory that `memory` owns: a mapping of xsk-rs, which is `Send`,
 // or an allocation without another owner. It is only dereferenced through `&self` and `&mut self`,
-// so it moves between threads together with what it points to.
+// so it moves between threads together with its memory.
 unsafe impl Send for Umem {}
 
 impl Umem {
     /// Maps, locks and registers `frames` small frames.
     ///
     /// # Errors
-    /// As [`Umem::of`].
+    /// As for [`Umem::of`].
     pub fn new(frames: u32) -> Result<Umem, XskError> {
         Umem::of(frames, FrameSize::SMALL)
     }
@@ -176,8 +177,8 @@ impl Umem {
     ///
     /// # Errors
     /// [`XskError::NotPermitted`], [`XskError::NoAfXdp`], [`XskError::MemoryLimit`],
-    /// [`XskError::FrameCount`], or [`XskError::Os`]. [`XskError::FrameSize`] where AF_XDP has no
-    /// such frames.
+    /// [`XskError::FrameCount`], or [`XskError::Os`]. [`XskError::FrameSize`] if AF_XDP does not
+    /// support such frames.
     pub fn of(frames: u32, size: FrameSize) -> Result<Umem, XskError> {
         if !size.suits_af_xdp() {
             return Err(XskError::FrameSize(size.bytes()));
@@ -192,7 +193,7 @@ impl Umem {
     }
 
     /// Allocates `frames` frames for sockets of other kinds; no AF_XDP socket can be opened on
-    /// them. Needs no privilege, and locks nothing in memory.
+    /// them. Needs no privilege, and locks no memory.
     ///
     /// # Errors
     /// [`XskError::MemoryLimit`] or [`XskError::FrameCount`].
@@ -222,7 +223,7 @@ impl Umem {
         }
     }
 
-    /// What AF_XDP sockets share; `None` where there can be none.
+    /// The UMEM that AF_XDP sockets share; `None` if there can be none.
     pub(crate) fn xsk(&self) -> Option<&xsk_rs::Umem> {
         match &self.memory {
             Memory::Shared(xsk) => Some(xsk),
@@ -230,7 +231,7 @@ impl Umem {
         }
     }
 
-    /// Bytes that a UMEM of so many frames takes, what is kept of each frame included.
+    /// Bytes that a UMEM of `frames` frames takes, metadata included.
     pub fn memory_bytes(frames: u32, size: FrameSize) -> usize {
         frames as usize * (size.bytes() + BOOKKEEPING_BYTES)
     }
@@ -260,7 +261,7 @@ impl Umem {
         self.ledger.begin_transmit(frame.0);
     }
 
-    /// A socket of another kind gives its reference back.
+    /// A socket of another kind returns its reference.
     ///
     /// # Panics
     /// When the frame is not being sent.
@@ -270,13 +271,13 @@ impl Umem {
     }
 
     /// Frees every frame that neither Linux nor a socket has: for a worker whose state is dropped
-    /// without letting go of what it held. Spans of before are nothing to be used then.
+    /// without releasing its frames. Earlier spans are invalid then.
     pub fn abandon(&mut self) {
         self.ledger.abandon();
     }
 
     /// A free frame with one reference, for a packet that a socket of another kind received. `None`
-    /// when so few are free that AF_XDP sockets would get none either.
+    /// when too few are free for AF_XDP sockets to get one.
     #[inline]
     pub fn take_for_receiving(&mut self) -> Option<FrameId> {
         if self.lendable() == 0 {
@@ -322,7 +323,7 @@ impl Umem {
 
     /// Asks the processor to fetch the headers that begin at `address`.
     ///
-    /// Another core, or the device, has just written them; without this, the first look at each
+    /// Another core, or the device, has just written them; without this, the first access to each
     /// packet of a burst waits for its cache line, one after the other.
     #[inline]
     pub(crate) fn prefetch(&self, address: usize) {
@@ -386,9 +387,9 @@ impl Frames for Umem {
         self.ledger.take().map(FrameId)
     }
 
-    /// Too few are free for [`Umem::lendable`] to go on lending, although this side holds at least
-    /// an eighth. Frames that wait in a transmit ring do not count: letting others go would not
-    /// bring them back.
+    /// Too few are free for [`Umem::lendable`] to continue lending, although the worker holds at
+    /// least an eighth. Frames that wait in a transmit ring do not count: releasing others would
+    /// not return them.
     fn scarce(&self) -> bool {
         let FrameGauge { total, free, held, .. } = self.gauge();
         free < total / 4 + total / 16 && held >= total / 8
@@ -406,8 +407,9 @@ impl Frames for Umem {
     fn bytes(&self, span: Span) -> &[u8] {
         let start = self.pointer(span);
         assert!(self.ledger.is_readable(span.frame.0), "{span:?} is read but not held");
-        // SAFETY: `start` is valid for `len` bytes (see `pointer`). This side has a reference to
-        // the frame, so Linux does not write to it, and we do not while `self` is borrowed.
+        // SAFETY: `start` is valid for `len` bytes (see `pointer`). The worker has a reference to
+        // the frame, so Linux does not write to it, and nor does this process while `self` is
+        // borrowed.
         unsafe { slice::from_raw_parts(start, usize::from(span.len)) }
     }
 
@@ -439,7 +441,7 @@ impl Frames for Umem {
                 "{span:?} is written but not ours alone"
             );
             // SAFETY: as in `bytes_mut`. `check_disjoint` made sure that no two of these views and
-            // none of the shared ones lie in one frame, and `self` is borrowed exclusively by our
+            // none of the shared ones lie in one frame, and `self` is borrowed exclusively by the
             // caller.
             place.write(unsafe { slice::from_raw_parts_mut(start, usize::from(span.len)) });
         }
@@ -472,13 +474,13 @@ fn config(size: FrameSize) -> Result<UmemConfig, XskError> {
         .map_err(refused)
 }
 
-/// First byte of the UMEM, of which xsk-rs only shows the part that `first` describes.
+/// First byte of the UMEM; xsk-rs only shows the part that `first` describes.
 fn base(xsk: &xsk_rs::Umem, first: &FrameDesc) -> NonNull<u8> {
     // SAFETY: `first` was made by this UMEM, no socket exists yet, and the view is empty.
     let view = unsafe { xsk.data(first) };
     let address = view.contents().as_ptr().addr() - first.addr();
-    // The mapping came from C and its address was handed to C: its provenance is exposed. Deriving
-    // the pointer from the (empty) view instead would not entitle us to the bytes around it.
+    // The mapping came from C and its address was passed to C: its provenance is exposed. A pointer
+    // derived from the (empty) view would give no access to the bytes around it.
     let base = ptr::with_exposed_provenance_mut::<u8>(address);
     NonNull::new(base).expect("a mapping does not start at address zero")
 }

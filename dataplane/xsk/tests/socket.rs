@@ -50,7 +50,7 @@ fn number(umem: &Umem, packet: Received) -> u32 {
     number
 }
 
-/// Receives until `count` packets came, checks and releases them, and returns their numbers.
+/// Receives until `count` packets arrived, checks and releases them, and returns their numbers.
 fn collect(socket: &mut Socket, umem: &mut Umem, count: usize) -> Vec<u32> {
     let mut burst = Vec::with_capacity(BURST_FRAMES_MAX);
     let (mut seen, start) = (Vec::new(), Instant::now());
@@ -65,7 +65,7 @@ fn collect(socket: &mut Socket, umem: &mut Umem, count: usize) -> Vec<u32> {
     seen
 }
 
-/// Completes until nothing is on the way out.
+/// Completes until no frame is being sent.
 fn settle(socket: &mut Socket, umem: &mut Umem) {
     let start = Instant::now();
     while socket.pending() > 0 && start.elapsed() < PATIENCE {
@@ -189,12 +189,12 @@ fn transmit_ring_full_refuses_and_releases() {
         let frame = umem.take().expect("a free frame");
         assert!(!a.transmit(&mut umem, frame, 128, 64));
         assert_eq!(umem.gauge(), before);
-        // What comes in is received meanwhile.
+        // Incoming packets are received meanwhile.
         send(&mut b, &mut far, 7, 128, 100);
         settle(&mut b, &mut far);
         assert_eq!(collect(&mut a, &mut umem, 1), [7]);
         assert_eq!(a.pending(), 2048, "the ring is still full");
-        // No socket receives them; Linux sends and completes them all the same.
+        // No socket receives them; Linux sends and completes them nevertheless.
         settle(&mut a, &mut umem);
         assert_eq!(umem.gauge().tx, 0);
     });
@@ -295,7 +295,7 @@ fn queue_reopened_at_once_works_and_opened_twice_is_busy() {
         let mut other = Umem::new(256).expect("UMEM");
         let second = Socket::open(&mut other, "a", 0, ModePreference::Auto, XdpMode::Native);
         assert!(matches!(second, Err(XskError::Busy { queue: 0, .. })), "{second:?}");
-        // The refusal leaves the UMEM fit for another queue; without any socket it is worn out.
+        // The refusal leaves the UMEM usable for another queue; without any socket it is spent.
         drop(open(&mut other, "b"));
         let spent = Socket::open(&mut other, "b", 0, ModePreference::Auto, XdpMode::Native);
         assert!(matches!(spent, Err(XskError::UmemSpent { .. })), "{spent:?}");
@@ -443,7 +443,7 @@ fn generic_mode_names_its_reason() {
     });
 }
 
-/// Counts the allocations of each thread, so that tests running beside do not disturb.
+/// Counts the allocations of each thread, so that tests running in parallel do not interfere.
 struct Counting;
 
 thread_local! {
@@ -454,7 +454,7 @@ fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-// SAFETY: everything is left to the system's allocator.
+// SAFETY: all calls are passed to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));

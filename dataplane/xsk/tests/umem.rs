@@ -56,13 +56,13 @@ fn umem_with_disjoint_full_width_writes_all_destinations() {
     for (&target, index) in targets.iter().zip(0u16..) {
         assert!(umem.bytes(target).iter().all(|&seen| seen == index as u8));
     }
-    // A source may occur twice and no span at all is fine.
+    // A source may occur twice, and an empty list of spans is valid.
     umem.with_disjoint(&[sources[0], sources[0]], &[], |sources, targets| {
         assert_eq!((sources[0], targets.len()), (sources[1], 0));
     });
 }
 
-/// The message of the panic that `work` ends in.
+/// The message of the panic of `work`.
 fn panics(work: impl FnOnce()) -> String {
     let cause = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).expect_err("no panic");
     cause.downcast_ref::<String>().cloned().unwrap_or_default()
@@ -99,7 +99,7 @@ fn umem_absurd_frame_count_is_refused_with_the_range() {
     }
 }
 
-/// What no AF_XDP socket shares needs no privilege, and has the same rules.
+/// Memory that no AF_XDP socket shares needs no privilege, and has the same rules.
 #[test]
 fn unshared_frames_are_as_others_and_take_no_xdp_socket() {
     let mut umem = Umem::unshared(64, FrameSize::SMALL).expect("memory");

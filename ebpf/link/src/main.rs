@@ -3,9 +3,9 @@
 //! `link` is a tc classifier for the clsact ingress of one side of an emulated link. It drops
 //! packets by a Gilbert-Elliott chain and hands the rest to the other side's interface, whose
 //! egress queue shapes the rate. One loaded instance serves one direction; load the object again
-//! for the other. Loss applies to IPv4 and IPv6; what keeps neighbours resolved (ARP, neighbour and
-//! multicast listener discovery) is neither dropped nor counted, nor is anything else that is not
-//! IP.
+//! for the other. Loss applies to IPv4 and IPv6; packets for neighbour resolution (ARP, neighbour
+//! and multicast listener discovery) are neither dropped nor counted, and neither are other non-IP
+//! packets.
 //!
 //! The chain, one step per packet, before the packet's own fate is drawn:
 //! ```text
@@ -17,9 +17,10 @@
 //! Independent losses with probability p: `p_good_to_bad = 0`, `loss_good = p`.
 //!
 //! Memory ordering: counters are per CPU and exact. The chain's state is one plain word shared by
-//! all CPUs; two CPUs sending into one direction at once may step the chain from the same state,
-//! which changes no probability. Packets are counted as they are seen here: a merged one (GSO, GRO)
-//! is lost as a whole, so switch merging off on the interfaces in front; `COUNTER_MERGED` tells.
+//! all CPUs; two CPUs that send in one direction at once may step the chain from the same state,
+//! which changes no probability. Packets are counted as seen here: a merged one (GSO, GRO) is lost
+//! as a whole, so disable merging on the interfaces in front; `COUNTER_MERGED` counts merged
+//! packets.
 
 #![no_std]
 #![no_main]
@@ -44,7 +45,7 @@ struct Link {
     out_ifindex: u32,
 }
 
-/// State of the chain and what became of the previous packet.
+/// State of the chain and the outcome of the previous packet.
 #[repr(C)]
 struct State {
     bad: u32,
@@ -85,7 +86,7 @@ pub fn link(ctx: TcContext) -> i32 {
         if unsafe { (*ctx.skb.skb).gso_segs } > 1 {
             count(COUNTER_MERGED);
         }
-        // SAFETY: a live map value; the module's "Memory ordering" says what sharing it means.
+        // SAFETY: a live map value; the module's "Memory ordering" covers sharing it.
         if unsafe { lose(link, &mut *state) } {
             return TC_ACT_SHOT;
         }
@@ -152,8 +153,8 @@ fn count(index: u32) {
     }
 }
 
-/// Passes every packet. Linux delivers packets that XDP or AF_XDP sends into a veth only when the
-/// receiving side polls, which an attached XDP program, this one say, makes it do.
+/// Passes every packet. Linux delivers packets that XDP or AF_XDP sends into a veth only if the
+/// receiving side polls. An attached XDP program, such as this one, makes it poll.
 #[xdp]
 pub fn pass(_ctx: XdpContext) -> u32 {
     xdp_action::XDP_PASS
@@ -167,8 +168,8 @@ static MACS: Array<[u8; MACS_BYTES]> = Array::with_max_entries(1, 0);
 #[map]
 static DEVICES: DevMap = DevMap::with_max_entries(1, 0);
 
-/// Forwards IPv4 with new MAC addresses and nothing else: the least a relay in XDP can do, the
-/// bound the benchmark compares with. Everything that is not IPv4 passes.
+/// Forwards IPv4 with new MAC addresses and nothing else: the minimum of a relay in XDP, and the
+/// bound that the benchmark compares with. Other packets pass.
 #[xdp]
 pub fn forward(ctx: XdpContext) -> u32 {
     let (start, end) = (ctx.data(), ctx.data_end());

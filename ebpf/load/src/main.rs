@@ -1,20 +1,20 @@
-//! The load of the benchmark and its counter: `load` makes coded packets, several million a second
-//! on one core; `count` drops and counts them at the end of the row.
+//! The load of the benchmark and its counter: `load` generates coded packets, several million per
+//! second on one core; `count` drops and counts them at the end of the row.
 //!
 //! `load` is run by BPF_PROG_TEST_RUN on live frames: Linux runs it on one page after the other and
-//! sends what it redirects. It writes the systematic packets of consecutive generations of 16 of
-//! one shard, leaves out those that chance loses, and is never more than a window ahead of what
-//! `count` has seen: a closed loop, so that what is measured runs at the highest rate at which it
-//! loses nothing.
+//! sends the redirected frames. It writes the systematic packets of consecutive generations of 16
+//! of one shard, and skips randomly lost ones. It is never more than a window ahead of the count of
+//! `count`: a closed loop, so that the measured host runs at the highest rate at which it loses
+//! nothing.
 //!
 //! Each shard is sent by a call of its own, whose frames begin as copies of a packet that names the
-//! shard; nothing changes that byte. A veth delivers what XDP sends to the receive queue with the
-//! number of the sending CPU, modulo the queues, so calls on different CPUs reach different queues.
+//! shard; nothing changes that byte. A veth delivers frames sent by XDP to the receive queue with
+//! the number of the sending CPU, modulo the queues, so calls on different CPUs reach different
+//! queues.
 //!
 //! Memory ordering: `load` runs on one CPU at a time for each shard and owns the state of that
 //! shard. `count` may run on several and adds to the slots of its CPU. `load` and user space read
-//! slots and state without order: a count that is late only makes the window look fuller than it
-//! is.
+//! slots and state without ordering: a stale count only makes the window look fuller than it is.
 
 #![no_std]
 #![no_main]
@@ -27,14 +27,14 @@ use aya_ebpf::{
     programs::XdpContext,
 };
 
-/// What to send. User space sees `[u32; 7]`, in this order.
+/// Packets to send. User space sees `[u32; 7]`, in this order.
 #[repr(C)]
 struct Plan {
     /// Interface to send by, as numbered in the namespace the program runs in.
     ifindex: u32,
     /// Share of packets lost, scaled by 2^32.
     loss: u32,
-    /// Packets that may be under way.
+    /// Packets that may be in flight.
     window: u32,
     /// Packets that come out per generation; 0 means as many as were sent.
     planned: u32,
@@ -42,12 +42,12 @@ struct Plan {
     port: u32,
     /// CPUs, at most [`CPUS_MAX`].
     cpus: u32,
-    /// Not 0: send nothing more.
+    /// Nonzero: stop sending.
     stop: u32,
 }
 
-/// What has been sent of one shard. User space sees `[u64; 8]`, in this order. A cache line of its
-/// own, for shards are sent by different CPUs.
+/// Send state of one shard. User space sees `[u64; 8]`, in this order. It has a cache line of its
+/// own, because shards are sent by different CPUs.
 #[repr(C, align(64))]
 struct State {
     /// Number of the next packet, lost ones counted: generation * 16 + symbol index.
@@ -60,20 +60,20 @@ struct State {
     random: u64,
     /// Packets that should have come out by now.
     expected: u64,
-    /// Packets that had come out when last looked.
+    /// Packets that had come out at the last check.
     arrived: u64,
     /// Packets given up, because nothing came out for [`PATIENCE_NANOS`].
     given_up: u64,
-    /// Since when the window is full and nothing comes out; 0 when it is not so.
+    /// Time since when the window is full and nothing comes out; 0 otherwise.
     stuck_since: u64,
 }
 
-/// What one CPU has seen arrive of one shard. User space sees `[u64; 8]`. A cache line of its own,
-/// for the CPU that counts shares nothing with the one that sends but this.
+/// Packets of one shard that one CPU received. User space sees `[u64; 8]`. It has a cache line of
+/// its own, which is all that the counting CPU shares with the sending one.
 #[repr(C, align(64))]
 struct Arrived {
     coded: u64,
-    /// Of these, recoded by a relay.
+    /// Packets that a relay recoded.
     recoded: u64,
     _unused: [u64; 6],
 }
@@ -93,7 +93,7 @@ static STATE: Array<State> = Array::with_max_entries(SHARDS_MAX, 0);
 #[map]
 static ARRIVED: Array<Arrived> = Array::with_max_entries(CPUS_MAX * SHARDS_MAX, 0);
 
-/// Makes one packet and sends it, unless the window is full.
+/// Generates one packet and sends it, unless the window is full.
 #[xdp]
 pub fn load(ctx: XdpContext) -> u32 {
     let (start, end) = (ctx.data(), ctx.data_end());
@@ -116,7 +116,7 @@ pub fn load(ctx: XdpContext) -> u32 {
     }
     let number = next_survivor(plan, state);
     let generation = (number / GENERATION_SIZE) as u32;
-    // All of them: the page may come back as others have changed it.
+    // Copies all headers: the page may be reused after others have changed it.
     *packet = *headers;
     write(packet, plan, shard, number);
     state.next = number + 1;
@@ -135,7 +135,7 @@ fn next_survivor(plan: &Plan, state: &mut State) -> u64 {
     let mut number = state.next;
     let mut random = state.random;
     for _ in 0..RUN_MAX {
-        // Xorshift64* (Vigna 2016), of which the high bits are the good ones.
+        // Xorshift64* (Vigna 2016), whose high bits are the good ones.
         random ^= random >> 12;
         random ^= random << 25;
         random ^= random >> 27;
@@ -148,7 +148,7 @@ fn next_survivor(plan: &Plan, state: &mut State) -> u64 {
     number
 }
 
-/// Writes what differs between packets.
+/// Writes the fields that differ between packets.
 #[inline(always)]
 fn write(packet: &mut [u8; HEADERS_BYTES], plan: &Plan, shard: u32, number: u64) {
     let port = (plan.port + shard) as u16;
@@ -237,7 +237,7 @@ pub fn count(ctx: XdpContext) -> u32 {
     let Some(slot) = ARRIVED.get_ptr_mut(cpu * SHARDS_MAX + shard) else {
         return xdp_action::XDP_ABORTED;
     };
-    // SAFETY: the slot of this CPU, on which no other XDP program runs meanwhile.
+    // SAFETY: the slot belongs to this CPU, and no other XDP program runs on it meanwhile.
     let slot = unsafe { &mut *slot };
     slot.coded += 1;
     slot.recoded += u64::from(packet[FLAGS] & FLAG_RECODED != 0);
@@ -261,19 +261,18 @@ const PROTOCOL_UDP: u8 = 17;
 const VERSION_AND_TYPE: u8 = 0x22;
 const FLAG_END: u8 = 0x20;
 const FLAG_RECODED: u8 = 0x10;
-/// Slots for counting. On a machine with more CPUs packets that arrive on the others end as
-/// aborted.
+/// Slots for counting. On a machine with more CPUs, packets that arrive on the others are aborted.
 const CPUS_MAX: u32 = 256;
-/// Longest run of losses: one in a hundred million, with one packet in ten lost. The verifier wants
-/// a bound.
+/// Longest run of losses. A longer one has a probability of one in a hundred million at a loss of
+/// 10 %. The verifier requires a bound.
 const RUN_MAX: u32 = 8;
-/// How long a full window is left alone: a few packets' time. Looking more often would take the
+/// Pause while the window is full: the time of a few packets. Polling more often would take the
 /// counter's cache line from the CPU that counts.
 const PAUSE_NANOS: u64 = 2_000;
-/// More than a pause needs; the verifier wants a bound.
+/// More than a pause needs; the verifier requires a bound.
 const PAUSE_STEPS_MAX: u32 = 1_000;
-/// After this without any arrival the packets under way are taken for lost. Longer than others may
-/// keep a core from what is measured.
+/// After this time without any arrival, packets in flight count as lost. Longer than other
+/// processes may keep a core from the measured host.
 const PATIENCE_NANOS: u64 = 100_000_000;
 
 /// Unreachable: no path here panics, and the verifier would refuse this loop.

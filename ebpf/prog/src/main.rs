@@ -1,7 +1,7 @@
 //! XDP steering program: coded packets to the AF_XDP socket of their queue, the rest to Linux.
 //!
 //! Place on the path: the first code that sees a received packet. The decision itself is
-//! `recoded_wire::steer::decide`, the function user space tests; here it gets packet memory to read
+//! `recoded_wire::steer::decide`, which is tested in user space; here it gets packet memory to read
 //! ([`Packet`]), the flow table, the sockets and the counters. Limits: linear packets only (no
 //! `xdp.frags`), 64 queues, 1024 flows and neighbours. The packet is never modified.
 
@@ -41,15 +41,15 @@ static NEIGHBOURS: HashMap<AddressWords, u32> = HashMap::with_max_entries(NEIGHB
 #[map]
 static VERDICTS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Verdict::COUNT, 0);
 
-/// Source of the last packet that came from no neighbour.
+/// Source address of the last packet from a non-neighbour.
 #[map]
 static NOT_NEIGHBOURS: PerCpuArray<AddressWords> = PerCpuArray::with_max_entries(1, 0);
 
-/// Our UDP destination port; the loader overrides it before the program is verified.
+/// UDP destination port of coded packets; the loader overrides it before verification.
 #[unsafe(no_mangle)]
 static PORT: u16 = DEFAULT_PORT;
 
-/// Our address; the loader overrides it, too.
+/// Local address; the loader overrides it, too.
 #[unsafe(no_mangle)]
 static LOCAL: AddressWords = ANY_ADDRESS;
 
@@ -68,7 +68,7 @@ pub fn recoded(ctx: XdpContext) -> u32 {
     }
 }
 
-/// What user space wrote.
+/// The maps that user space filled.
 struct Maps;
 
 impl Tables for Maps {
@@ -104,7 +104,7 @@ impl Tables for Maps {
     }
 }
 
-/// Names the socket of this queue as the target; false when the queue has none.
+/// Names the socket of this queue as the target; returns false if the queue has none.
 #[inline(always)]
 fn redirect(ctx: &XdpContext) -> bool {
     XSKS.redirect(ctx.rx_queue_index(), xdp_action::XDP_DROP.into()).is_ok()

@@ -1,5 +1,5 @@
-//! Packet memory as the verifier wants it read: every access behind its own comparison with the
-//! end.
+//! Packet memory in the form that the verifier accepts: every access follows its own comparison
+//! with the end.
 
 use core::arch::asm;
 
@@ -21,8 +21,8 @@ impl Packet {
     /// `N` bytes from `offset`.
     #[inline(always)]
     fn read<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        // The header walk stays far below this bound. Stated here it gives the verifier a range
-        // for the offset, without which it refuses the addition.
+        // The header walk stays far below this bound. Checking it gives the verifier a range for
+        // the offset, without which it refuses the addition.
         if offset > OFFSET_MAX {
             return None;
         }
@@ -58,9 +58,9 @@ impl PacketBytes for Packet {
     }
 }
 
-/// Hides from the compiler how an address was computed. Otherwise it drops the comparison with the
-/// end where an earlier one at a larger offset implies it, which the verifier cannot follow: to it,
-/// the same sum computed twice is two pointers, and only the compared one may be read.
+/// Hides from the compiler how an address was computed. Otherwise the compiler drops the comparison
+/// with the end if an earlier one at a larger offset implies it. The verifier cannot follow this:
+/// to it, the same sum computed twice is two pointers, and only the compared one may be read.
 #[inline(always)]
 fn opaque(mut address: usize) -> usize {
     // SAFETY: a comment, no instruction; the register keeps its value.
@@ -68,5 +68,5 @@ fn opaque(mut address: usize) -> usize {
     address
 }
 
-/// Ethernet, two tags, the longest IPv4 header, UDP and our header make 106 bytes.
+/// Ethernet, two tags, the longest IPv4 header, UDP and the Recoded header make 106 bytes.
 const OFFSET_MAX: usize = 255;

@@ -2,12 +2,12 @@
 //!
 //! Rows are the innovative vectors in order of arrival (their *slots*), kept in reduced row
 //! echelon form after each insertion, so rank, decoded and seen symbols are known per packet.
-//! Payloads never come here: each row also carries the combination of arrivals it became, and
-//! [`Elimination::solution`] hands those coefficients to one fused multiply.
+//! Payloads are not stored here: each row also carries the combination of arrivals that it became,
+//! and [`Elimination::solution`] passes those coefficients to one fused multiply.
 //!
-//! That combination takes no room of its own. In reduced form the column of a pivot is 1 in its
-//! own row and 0 in the others, which need not be stored; the place holds the coefficient of the
-//! slot that led the column instead, as in an inversion in place:
+//! That combination needs no extra room. In reduced form the column of a pivot is 1 in its own row
+//! and 0 in the others, which need not be stored; the place holds the coefficient of the slot that
+//! led the column instead, as in an in-place inversion:
 //!
 //! ```text
 //!  row of slot 0, symbol 3 leads:   | x0  x1 [ 5] x4 |    x: coefficients of symbols 0, 1, 4
@@ -15,7 +15,7 @@
 //!           columns of symbols        0   1   2 3  4          columns of symbols 2 and 3
 //! ```
 //!
-//! All memory is taken in [`Elimination::new`]. `width` is the size at the last reset; a later
+//! All memory is allocated in [`Elimination::new`]. `width` is the size at the last reset; a later
 //! [`Elimination::shrink`] lowers `size` only, the columns beyond it being zero.
 
 use std::ops::{Deref, DerefMut};
@@ -23,7 +23,7 @@ use std::ops::{Deref, DerefMut};
 use recoded_gf::{Kernel, inverse};
 
 /// The largest generation: the largest matrix that the kernels invert, a megabyte of coefficients.
-/// Our wire format numbers symbols by one byte, so packets carry generations of up to 256.
+/// The wire format numbers symbols by one byte, so packets carry generations of up to 256.
 pub(crate) const SIZE_LIMIT: usize = recoded_gf::SIZE_MAX;
 
 /// In `pivot_row`: the symbol leads no row.
@@ -33,15 +33,15 @@ const NO_ROW: u16 = u16::MAX;
 /// registers.
 const HELD_BYTES: usize = 128;
 
-/// What [`Elimination::insert`] found.
+/// The result of [`Elimination::insert`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The vector raised the rank by one.
     Innovative {
         /// Rank including this vector, at least 1.
         rank: usize,
-        /// Number of this vector among the innovative ones, in order of arrival from 0: where
-        /// [`Elimination::solution`] expects its payload.
+        /// Number of this vector among the innovative ones, in order of arrival from 0: the index
+        /// at which [`Elimination::solution`] expects its payload.
         slot: usize,
     },
     /// The vector lies in the span of those already held (or is zero); it was not stored.
@@ -57,13 +57,13 @@ impl Outcome {
     }
 }
 
-/// Why a generation cannot be shorter than what it already holds.
+/// The reason why a generation cannot shrink.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShrinkError {
     /// The new size is zero or above the present one.
     #[error("generation size can shrink to 1..={size}, not to {requested}")]
     OutOfRange {
-        /// The size that was asked for.
+        /// The requested size.
         requested: usize,
         /// The present size.
         size: usize,
@@ -71,7 +71,7 @@ pub enum ShrinkError {
     /// A stored vector has a coefficient for a symbol beyond the new size.
     #[error("cannot shrink to {requested} symbols: symbol {symbol} occurs in a stored vector")]
     InUse {
-        /// The size that was asked for.
+        /// The requested size.
         requested: usize,
         /// The last symbol that occurs in a stored vector.
         symbol: usize,
@@ -93,7 +93,7 @@ pub struct Elimination {
     rows: Aligned,
     /// The row being inserted, `stride` bytes.
     fresh: Aligned,
-    /// Per row: what it is multiplied by while `fresh` is reduced.
+    /// Per row: its factor in the reduction of `fresh`.
     factors: Box<[u8]>,
     /// Per symbol: 0xFF where it leads no row, so that its column holds coefficients of symbols.
     free: Box<[u8]>,
@@ -101,9 +101,9 @@ pub struct Elimination {
     pivot_row: Box<[u16]>,
     /// Per row: the symbol that it leads.
     pivot: Box<[u16]>,
-    /// The slots whose rows lead a symbol of another number: few, where vectors are dense.
+    /// The slots whose rows lead a symbol of another number: few if vectors are dense.
     displaced: Box<[u16]>,
-    /// How many these are.
+    /// Number of displaced slots.
     displaced_count: usize,
     /// Per row: whether its vector has become a unit vector.
     is_unit: Box<[bool]>,
@@ -140,7 +140,7 @@ impl Elimination {
         }
     }
 
-    /// Forgets everything and starts a generation of `size` symbols.
+    /// Clears the state and starts a generation of `size` symbols.
     ///
     /// # Panics
     /// When `size` is zero or above the capacity given to [`Elimination::new`].
@@ -157,7 +157,7 @@ impl Elimination {
         self.free.fill(0xFF);
     }
 
-    /// Takes in the coding vector of a packet: elements of GF(256), one per symbol.
+    /// Processes the coding vector of a packet: elements of GF(256), one per symbol.
     ///
     /// # Panics
     /// When `vector` is not [`Elimination::size`] long.
@@ -173,7 +173,7 @@ impl Elimination {
         self.admit_fresh()
     }
 
-    /// Takes in an uncoded packet: the unit vector of symbol `index`.
+    /// Processes an uncoded packet: the unit vector of symbol `index`.
     ///
     /// # Panics
     /// When `index` is not below [`Elimination::size`].
@@ -206,7 +206,7 @@ impl Elimination {
         self.rank
     }
 
-    /// Symbols that are decoded; rises to [`Elimination::size`].
+    /// Decoded symbols; rises to [`Elimination::size`].
     #[inline]
     #[must_use]
     pub const fn decoded(&self) -> usize {
@@ -235,7 +235,7 @@ impl Elimination {
         symbol < self.size && self.leads(symbol)
     }
 
-    /// Learns that the generation has only `size` symbols.
+    /// Reduces the generation to `size` symbols.
     ///
     /// # Errors
     /// `size` is zero or above the present size, or a stored vector has a coefficient beyond it;
@@ -245,7 +245,7 @@ impl Elimination {
             return Err(ShrinkError::OutOfRange { requested: size, size: self.size });
         }
         // The span has support beyond `size` exactly when its reduced rows have; the column of a
-        // pivot holds something else, but occurs for certain.
+        // pivot holds something else, but the pivot always occurs.
         let last_used = (size..self.size).rev().find(|&symbol| {
             self.leads(symbol)
                 || self.rows.chunks_exact(self.stride).take(self.rank).any(|row| row[symbol] != 0)
@@ -301,9 +301,9 @@ impl Elimination {
         self.pivot_row[symbol] != NO_ROW
     }
 
-    /// Subtracts stored rows from `fresh` until its pivot columns are zero, and leaves there what
-    /// the combination took of each slot. Pivot columns are zero in all other rows, so the factors
-    /// are all known at the start and the sum is one product.
+    /// Subtracts stored rows from `fresh` until its pivot columns are zero, and leaves the
+    /// combination's coefficient of each slot there. Pivot columns are zero in all other rows, so
+    /// the factors are all known at the start and the sum is one product.
     fn reduce_fresh(&mut self) {
         self.factors[..self.rank].copy_from_slice(&self.fresh[..self.rank]);
         for &slot in &self.displaced[..self.displaced_count] {
@@ -328,7 +328,7 @@ impl Elimination {
         self.lead(pivot, slot);
         let used = padded(self.width);
         let fresh = &mut self.fresh[..used];
-        // The row has taken its own slot once, and the column shows it.
+        // The row contains its own slot once, as the column shows.
         let scale = inverse(std::mem::replace(&mut fresh[pivot], 1)).unwrap_or_default();
         if scale != 1 {
             self.kernel.mul(fresh, scale);
@@ -337,8 +337,8 @@ impl Elimination {
         free[..used].copy_from_slice(fresh);
         // Rows that are all units have no coefficient left to clear.
         if self.decoded < slot {
-            // Elsewhere the column holds a coefficient f, and f * scale, that of this slot, is to
-            // take its place: f + f * (scale + 1).
+            // Elsewhere the column holds a coefficient f, to be replaced by this slot's, f * scale:
+            // f + f * (scale + 1).
             fresh[pivot] = scale ^ 1;
             self.kernel.eliminate(stored, self.stride, pivot, fresh);
             self.find_units(pivot, slot);
@@ -348,7 +348,7 @@ impl Elimination {
         Outcome::Innovative { rank: self.rank, slot }
     }
 
-    /// Looks which of the first `rows` rows became unit vectors when they lost the column `pivot`.
+    /// Finds the rows among the first `rows` that became unit vectors without column `pivot`.
     fn find_units(&mut self, pivot: usize, rows: usize) {
         if self.is_complete() {
             self.is_unit[..rows].fill(true);
@@ -365,15 +365,15 @@ impl Elimination {
         }
     }
 
-    /// The first of `from..to` that may have become a unit vector: most rows have not, as their
-    /// next coefficient shows.
+    /// The first of `from..to` that may have become a unit vector: the next coefficient excludes
+    /// most rows.
     fn candidate(&self, pivot: usize, from: usize, to: usize) -> Option<usize> {
         let mut rows = self.rows[from * self.stride..to * self.stride].chunks_exact(self.stride);
         let found = rows.position(|row| row[self.first_free] == 0 && row[pivot] != 0)?;
         Some(from + found)
     }
 
-    /// Whether a row has no coefficient but its leading one.
+    /// Whether a row has no coefficient except its leading one.
     fn is_unit_row(&self, row: usize) -> bool {
         let columns = self.first_free..self.size;
         let row = &self.rows[row * self.stride..][columns.clone()];
@@ -418,7 +418,7 @@ const fn padded(width: usize) -> usize {
     }
 }
 
-/// Bytes that begin at a cache line, so that no row lies across more lines than it must.
+/// Bytes aligned to a cache line, so that no row spans more lines than it must.
 struct Aligned {
     memory: Box<[u8]>,
     start: usize,

@@ -1,8 +1,8 @@
-//! The codes: which bytes to multiply with which, and what to expect of it.
+//! The codes: the products of bytes and coefficients, and their expected results.
 //!
 //! On the path this crate sits between the pipeline, which owns packets and frames, and
 //! `recoded_gf`, which multiplies. It performs no I/O and reads no clock; payloads stay with the
-//! caller, but for [`window`], whose RFC codes their lengths too.
+//! caller, except in [`window`], whose RFC codes their lengths too.
 //!
 //! ```text
 //!  vector, elimination    coding vectors on the wire; rank, innovation, decoded symbols per packet

@@ -1,4 +1,4 @@
-//! TinyMT32, the generator that turns a seed in a packet into the same coefficients everywhere.
+//! TinyMT32, the generator that derives the same coefficients from a packet's seed everywhere.
 //!
 //! RFC 8682 with the parameter set that it fixes. Not for secrets: 127 bits of linear state,
 //! and seeds travel in the clear.
@@ -10,7 +10,7 @@ const TMAT: u32 = 0x3793_fdff;
 
 /// State words are mixed up to this round when seeding.
 const MIN_LOOP: u32 = 8;
-/// Outputs that are thrown away after seeding.
+/// Outputs discarded after seeding.
 const PRE_LOOP: u32 = 8;
 
 /// A generator of 32-bit words, 16 bytes of state.
@@ -20,7 +20,7 @@ pub struct TinyMt32 {
 }
 
 impl TinyMt32 {
-    /// The generator that RFC 8682's `tinymt32_init` makes of `seed`.
+    /// The generator that RFC 8682's `tinymt32_init` creates from `seed`.
     #[must_use]
     pub fn new(seed: u32) -> Self {
         let mut status = [seed, MAT1, MAT2, TMAT];

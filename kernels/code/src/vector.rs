@@ -42,7 +42,7 @@ pub fn pack(field: FieldOrder, elements: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Unpacks one element of GF(256) into each byte of `out`; the padding is not looked at.
+/// Unpacks one element of GF(256) into each byte of `out`; the padding is ignored.
 ///
 /// # Panics
 /// When `packed` is shorter than `out.len()` elements need (padding not counted).

@@ -1,4 +1,4 @@
-//! Adaptive recoding carried out: coding vectors over a lossy line, relays that follow their
+//! Adaptive recoding in practice: coding vectors over a lossy line, relays that follow their
 //! tables.
 
 #![forbid(unsafe_code)]
@@ -27,8 +27,8 @@ fn lost(rng: &mut ChaCha8Rng) -> bool {
     f64::from(rng.next_u32()) < LOSS * 2_f64.powi(32)
 }
 
-/// Sends what a node holds over one hop: `packets` packets, its own first, then random sums of
-/// them. Returns the innovative ones that arrive.
+/// Sends a node's packets over one hop: `packets` of them, first its own, then random sums of them.
+/// Returns the innovative arrivals.
 fn send(
     rng: &mut ChaCha8Rng,
     elimination: &mut Elimination,
@@ -124,7 +124,7 @@ fn tables_from_few_measured_batches_are_nearly_as_good() {
             ranks.map(|(rank, probability)| probability * table.mean_packets(rank)).sum()
         };
         println!("{batches} batches: {:.3} packets, exact {:.3}", mean(&measured), mean(&exact));
-        // What sampling does to the mean rank moves the airtime as much: half a packet at 30
+        // The sampling error of the mean rank moves the airtime equally: half a packet at 30
         // batches.
         let tolerance = 4.0 * 2.5 / f64::from(batches).sqrt();
         assert!((mean(&measured) - mean(&exact)).abs() < tolerance, "{batches} batches");

@@ -14,7 +14,7 @@ use recoded_code::bats::{
 };
 use recoded_gf::Kernel;
 
-/// Payload work that is not done: for tests of coefficients alone.
+/// Payload work that is skipped: for tests of coefficients only.
 struct Nothing;
 
 impl Payloads for Nothing {
@@ -31,7 +31,7 @@ impl Payloads for Nothing {
     }
 }
 
-/// Payload work that fails now and then.
+/// Payload work that fails occasionally.
 struct Flaky<'a> {
     rows: &'a mut Rows,
     left: u32,
@@ -150,7 +150,7 @@ fn decoding_goes_on_where_payload_work_failed() {
     }
 }
 
-/// Sends `batches` batches; whether all symbols are then determined.
+/// Sends `batches` batches; returns whether all symbols are then determined.
 fn decodes(code: Code, batches: u16, decoder: &mut Decoder, line: &mut Line) -> bool {
     let batch_size = code.params().batch_size;
     decoder.reset_with(code).expect("within the limits");
@@ -165,7 +165,7 @@ fn decodes(code: Code, batches: u16, decoder: &mut Decoder, line: &mut Line) -> 
 
 #[test]
 fn structured_block_of_192_decodes_from_20_batches_over_any_number_of_hops() {
-    // The paper's experiment 1, which decodes always at full coefficient width.
+    // The paper's experiment 1, which always decodes at full coefficient width.
     let mut decoder = Decoder::new(Limits::of(192, 16));
     for hops in [1, 2, 4, 7, 10, 15, 20] {
         let mut line = Line::new(seed("structured"), hops, 0.1);
@@ -179,7 +179,8 @@ fn structured_block_of_192_decodes_from_20_batches_over_any_number_of_hops() {
     }
 }
 
-/// Runs of `runs` in which a block is decoded once the rank received is `share` of its symbols.
+/// Successful runs among `runs`: the block is decoded once the received rank is `share` of its
+/// symbols.
 fn decoded_at_rank(shape: Params, share: f64, runs: usize, hops: usize) -> usize {
     let mut line = Line::new(seed("rank"), hops, 0.1);
     let mut decoder = Decoder::new(Limits::of(shape.source_symbols, shape.batch_size));
@@ -293,8 +294,8 @@ fn parameters_out_of_range_are_refused() {
     );
 }
 
-/// A shape is the word of one packet. Batches of 128 with single bits once never got an answer: no
-/// generator made of them has full rank.
+/// One packet decides the shape. Batches of 128 with single bits once never finished: no generator
+/// made of them has full rank.
 #[test]
 fn every_shape_has_a_code() {
     let mut code = Code::new(Params::default()).expect("default parameters");
@@ -356,8 +357,8 @@ fn hostile_packets_never_panic_and_never_allocate() {
     assert!(Decoder::memory_bytes(limits) < 2 << 20);
 }
 
-/// Blocks with too many inactive symbols were planned anew at every packet where batches have one
-/// packet: 3 ms each for 4096 symbols.
+/// Blocks with too many inactive symbols were replanned at every packet if batches have one packet:
+/// 3 ms each for 4096 symbols.
 #[test]
 fn blocks_that_cannot_be_planned_are_tried_seldom() {
     let (symbols, packets) = (1024, 1990);
@@ -376,7 +377,7 @@ fn blocks_that_cannot_be_planned_are_tried_seldom() {
     }
     assert!(!decoder.is_complete(), "the case tests something");
     assert!(tried_at.contains(&symbols), "a full rank is tried: {tried_at:?}");
-    // As many batches as packets, of which each plan looks at all.
+    // As many batches as packets; each plan examines all.
     let allowed = usize::from(packets) * 64 / symbols + 1;
     assert!(tried_at.len() <= allowed, "{} plans, not {allowed}", tried_at.len());
     decoder.reset(shape).expect("within the limits");
@@ -398,7 +399,7 @@ fn block_that_never_gets_enough_says_how_much_it_lacks() {
     }
 }
 
-/// Payload work that is counted, in products of symbols.
+/// Payload work with a counter of symbol products.
 struct Counted<'a> {
     rows: &'a mut Rows,
     products: usize,
@@ -419,8 +420,8 @@ impl Payloads for Counted<'_> {
     }
 }
 
-/// A block that decoded in one call kept its worker for all of its multiplications, and a plan for
-/// milliseconds, forged packets or not.
+/// A block that decoded in one call occupied its worker for all of its multiplications, and a plan
+/// for milliseconds, forged packets or not.
 #[test]
 fn calls_with_little_effort_do_little_each_and_decode_the_same() {
     const SYMBOL_BYTES: usize = 8;
@@ -471,7 +472,7 @@ fn calls_with_little_effort_do_little_each_and_decode_the_same() {
                 }
                 advance(&mut decoder, &mut rows);
             }
-            // Packets that come in the middle of a plan are not lost: none comes after the last.
+            // Packets that arrive during planning are not lost: none arrives after the last.
             while decoder.rank() >= source_symbols + source_symbols / 4 && decoder.is_cut() {
                 advance(&mut decoder, &mut rows);
             }

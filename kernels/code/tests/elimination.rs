@@ -27,7 +27,7 @@ fn below(rng: &mut ChaCha8Rng, limit: usize) -> usize {
     rng.next_u32() as usize % limit
 }
 
-/// A vector as they occur: random, sparse, unit, zero, or a combination of earlier ones.
+/// A typical vector: random, sparse, unit, zero, or a combination of earlier ones.
 fn any_vector(
     rng: &mut ChaCha8Rng,
     field: FieldOrder,
@@ -54,7 +54,7 @@ fn any_vector(
     vector
 }
 
-/// Compares every answer that can be asked for with the reference.
+/// Compares every query result with the reference.
 fn assert_same(elimination: &Elimination, reference: &Reference, innovative: &[Vec<u8>]) {
     let size = elimination.size();
     assert_eq!(elimination.rank(), reference.rank());

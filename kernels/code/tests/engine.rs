@@ -105,7 +105,7 @@ fn checks_accept_what_is_right_and_find_what_is_wrong() {
     assert!((0..200).all(|_| check::spot_check(&bundle, random.next_u64())));
     for job in 0..jobs {
         if bundle.outcome(job as usize).is_err() {
-            continue; // one matrix in 255 is singular, and what it gives is nothing
+            continue; // one matrix in 255 is singular, and its result is undefined
         }
         let Placed { job: Job { rows, row_bytes, .. }, destinations, .. } =
             bundle.jobs()[job as usize];
@@ -113,13 +113,13 @@ fn checks_accept_what_is_right_and_find_what_is_wrong() {
         let stride = bundle.jobs()[job as usize].job.stride();
         bundle.output_mut()[destinations + row * stride + at] ^= 1;
         assert!(!check::agrees(&bundle));
-        // One chance in 256 each that a product hides it, and of the largest job one in two that
-        // the byte is not in the part that is checked.
+        // A product hides it with probability 1/256, and in half of the cases of the largest job
+        // the byte lies outside the checked part.
         let found = (0..40).filter(|n| !check::spot_check(&bundle, job + jobs * n)).count();
         assert!(found >= 3, "job {job}: {found} of 40");
         bundle.output_mut()[destinations + row * stride + at] ^= 1;
     }
-    // Said to be singular, although it is not.
+    // Reported as singular, although it is not.
     let solved = bundle.jobs().iter().position(|placed| placed.job.operation == Operation::Solve);
     let solved = solved.expect("a sample of everything");
     if bundle.outcome(solved).is_err() {
@@ -129,7 +129,7 @@ fn checks_accept_what_is_right_and_find_what_is_wrong() {
     assert!(!check::agrees(&bundle) && !check::spot_check(&bundle, solved as u64));
 }
 
-/// Of large jobs a part is checked: what is right passes, what is wrong everywhere does not, and a
+/// Large jobs are checked in part: correct results pass, results wrong everywhere fail, and a
 /// single wrong byte is found in time.
 #[test]
 fn large_jobs_are_checked_in_part() {
@@ -257,7 +257,7 @@ fn cpu_engine_takes_its_depth_and_gives_all_back() {
 fn chaos_without_faults_changes_nothing_and_with_a_loss_returns_everything() {
     let mut random = random();
     let inner = || CpuEngine::new(1, Partition::FullBlock).expect("threads");
-    // Of one that has results: a lie about none changes nothing.
+    // A job with results: a lie about none changes nothing.
     let (bundle, expected) = loop {
         let bundle = random_bundle(&mut random);
         let all = (0..bundle.jobs().len()).map(|job| expected(&bundle, job)).collect::<Vec<_>>();
@@ -314,7 +314,7 @@ fn outcome(bundle: &Bundle, job: usize) -> Rows {
     (0..bundle.jobs()[job].job.rows).map(row).collect()
 }
 
-/// What a job must give, from tables of products alone.
+/// The expected result of a job, from tables of products only.
 fn expected(bundle: &Bundle, index: usize) -> Rows {
     let Job { operation, rows, columns, row_bytes } = bundle.jobs()[index].job;
     let given = || -> Vec<u8> {

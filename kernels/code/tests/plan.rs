@@ -15,7 +15,7 @@ fn uniform(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Whether a node holding the generation fails to hand it on with `packets` packets: systematic
+/// Whether a node holding the generation fails to deliver it with `packets` packets: systematic
 /// ones, then random combinations, through a Gilbert-Elliott channel in equilibrium.
 fn fails(
     rng: &mut ChaCha8Rng,

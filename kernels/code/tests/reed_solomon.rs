@@ -1,5 +1,5 @@
-//! Reed-Solomon: any k of k + m buffers suffice, exhaustively for small codes, by chance for larger
-//! ones, and by the minors of the generator. `RECODED_SEED` repeats a run; it is printed.
+//! Reed-Solomon: any k of k + m buffers suffice, exhaustively for small codes, by sampling for
+//! larger ones, and by the minors of the generator. `RECODED_SEED` repeats a run; it is printed.
 
 use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -96,15 +96,14 @@ fn random_erasures(rng: &mut ChaCha8Rng, data: usize, parity: usize, patterns: u
     for _ in 0..patterns {
         let mut ids: Vec<usize> = (0..data + parity).collect();
         shuffle(rng, &mut ids);
-        // Some intact buffers may be more than needed, some lost ones not wanted.
+        // Some intact buffers may be unnecessary, some lost ones not requested.
         let (intact, lost) = ids.split_at(data + below(rng, parity));
         let wanted = &lost[..1 + below(rng, lost.len())];
         assert_recovers(&mut code, &buffers, intact, wanted);
     }
 }
 
-/// The argument why any k buffers suffice, by numbers: square submatrices of the generator are
-/// regular.
+/// A numeric check that any k buffers suffice: square submatrices of the generator are regular.
 #[test]
 fn minors_of_the_generator_are_not_zero() {
     let mut rng = seeded();
@@ -169,7 +168,7 @@ fn wrong_buffers_are_errors() {
     assert_eq!(p, [3; 4]);
 }
 
-/// Counts what it is asked for, as an accelerator would be.
+/// Counts requests, like an accelerator.
 struct Counting<'a> {
     jobs: &'a Cell<usize>,
 }

@@ -1,4 +1,4 @@
-//! Whole generations through encoder, recoders and decoder, and everything that must be refused.
+//! Whole generations through encoder, recoders and decoder, and all invalid inputs.
 
 use proptest::prelude::*;
 use recoded_code::Outcome;
@@ -7,7 +7,7 @@ use recoded_code::rlnc::{
 };
 use recoded_gf::{FieldOrder, Kernel};
 
-/// A generation and what its packets do on the way.
+/// A generation and the path of its packets.
 #[derive(Clone, Debug)]
 struct Case {
     size: usize,
@@ -79,7 +79,7 @@ fn encoded(
     (vector, symbol)
 }
 
-/// How `vector` is put to a recoder or decoder: unit vectors as systematic packets.
+/// Presents `vector` to a recoder or decoder: unit vectors as systematic packets.
 fn coding(vector: &[u8]) -> Coding<'_> {
     let mut others = vector.iter().enumerate().filter(|(_, element)| **element != 0);
     match (others.next(), others.next()) {
@@ -88,7 +88,7 @@ fn coding(vector: &[u8]) -> Coding<'_> {
     }
 }
 
-/// What a relay sends on, from those of `packets` that reach it.
+/// A relay's output, from those of `packets` that reach it.
 fn relayed(
     case: &Case,
     random: &mut Random,
@@ -118,7 +118,7 @@ fn relayed(
     vectors.chunks(case.size).map(<[u8]>::to_vec).zip(symbols).collect()
 }
 
-/// Takes packets in and checks every symbol that they determine, when they determine it.
+/// Inserts packets and checks every symbol as soon as they determine it.
 struct Sink<'a> {
     decoder: Decoder,
     source: &'a [Vec<u8>],
@@ -205,7 +205,7 @@ proptest! {
         let decoder = Decoder::new(case.size).expect("a valid size");
         let mut sink = Sink { decoder, source: &source, held: Vec::new(), named: Vec::new() };
         for present in 1..=case.size {
-            // Until the sink has all that the source has: no symbol to come takes part.
+            // Until the sink has all symbols of the source: later ones are not included.
             for _ in 0..1000 {
                 let packet = encoded(&mut encoder, &mut random, &source, present);
                 prop_assert!(packet.0[present..].iter().all(|&element| element == 0));
@@ -264,7 +264,7 @@ proptest! {
     }
 }
 
-/// Bytes of a symbol where few are enough.
+/// Bytes of a symbol if few are enough.
 const BYTES: usize = 32;
 
 /// A source of `size` symbols.
@@ -282,7 +282,7 @@ fn largest_generation_is_recoded_and_decoded() {
         let mut recoder = Recoder::new(SIZE).expect("a valid size");
         let mut held = Vec::new();
         while recoder.rank() < SIZE {
-            // Half of the symbols arrive as they are.
+            // Half of the symbols arrive uncoded.
             encoder.set_systematic(held.len() < SIZE / 2);
             let packet = encoded(&mut encoder, &mut random, &source, SIZE);
             if recoder.insert(coding(&packet.0)).expect("a packet").is_innovative() {
@@ -347,7 +347,7 @@ fn nothing_is_allocated_for_packets_however_hostile() {
             }
         }
     };
-    // What is set up once per process is not of the packets.
+    // Exclude one-time setup per process.
     recode(&mut decoder, &mut recoder);
     let allocations = allocation_counter::measure(|| recode(&mut decoder, &mut recoder));
     assert_eq!(allocations.count_total, 0);
@@ -455,7 +455,7 @@ fn recode_with_explicit_coefficients_combines_vectors_and_symbols_alike() {
     }
 }
 
-/// Coefficients of the caller's own: all the same.
+/// Custom coefficients: all the same.
 struct Constant(u8);
 
 impl Generator for Constant {

@@ -1,5 +1,5 @@
-//! What random coding costs, against the closed forms. `RECODED_SEED` repeats a run; the seed is
-//! printed.
+//! The overhead of random coding, compared with the closed forms. `RECODED_SEED` repeats a run; the
+//! seed is printed.
 
 use recoded_code::rlnc::{Coding, Decoder, Density, Generator, Random, Seeded, draw};
 use recoded_gf::FieldOrder;
@@ -62,7 +62,7 @@ fn check(field: FieldOrder, trials: usize, mut generator: impl FnMut(&mut [u8]))
         let share = extras.iter().filter(|&&extra| extra <= delta).count() as f64 / trials as f64;
         let tail = powers().skip(delta).chain((1..=delta as i32).map(|i| q.powi(SIZE as i32 + i)));
         let expected: f64 = tail.map(|power| 1.0 - 1.0 / power).product();
-        // Not less than one trial in so many, where the probability is all but 1.
+        // At least the resolution of the trials, since the probability may be all but 1.
         let sigma = (expected * (1.0 - expected) / trials as f64).sqrt().max(1.0 / trials as f64);
         println!("GF({field}): full rank with {delta} more: {share:.4}, theory {expected:.4}");
         assert!((expected - row[1 + delta]).abs() < 1e-4, "GF({field}), {delta}: the table");
@@ -82,7 +82,7 @@ fn dense_coding_costs_what_theory_says_within_three_standard_errors() {
 
 #[test]
 fn seeded_coding_costs_what_theory_says_within_three_standard_errors() {
-    // Seeds in a row, as a counter gives them.
+    // Consecutive seeds, as from a counter.
     let mut seed = seed() as u32;
     for field in FieldOrder::ALL {
         check(field, 2_000, |vector| {
@@ -128,7 +128,7 @@ fn sparse_vectors_reach_full_rank_at_the_density_asked_for() {
             let sigma = (share * (1.0 - share) / drawn).sqrt();
             let measured = non_zero as f64 / drawn;
             println!("GF({field}), {size} symbols, share {share}: {measured:.4}, {extra} extra");
-            // A vector that comes out zero gets one coefficient: nearly all of the sparsest do.
+            // A zero vector gets one coefficient: nearly all of the sparsest do.
             let expected = share + (1.0 - share).powi(size as i32) / size as f64;
             assert!((measured - expected).abs() <= 4.0 * sigma, "{measured}, not {expected}");
         }

@@ -1,7 +1,7 @@
-//! The sliding window of RFC 8681: bytes by hand, what is decoded against a slow reference, long
-//! lossy sessions, hostile packets, no allocation. `RECODED_SEED` repeats a run; it is printed.
+//! The sliding window of RFC 8681: bytes by hand, decoding against a slow reference, long lossy
+//! sessions, hostile packets, no allocation. `RECODED_SEED` repeats a run; it is printed.
 
-// Not every test asks for everything.
+// Not every test uses all of it.
 #[allow(dead_code)]
 mod reference;
 
@@ -104,13 +104,13 @@ fn packets_have_the_bytes_of_the_rfc() {
             }
         }
         let packet = repair_packet(&mut encoder, 15, 6, 1);
-        // RFC 8681 section 5.1.3: without need of a key, it is zero.
+        // RFC 8681 section 5.1.3: an unused key is zero.
         let key = if scheme == Scheme::Gf2 { 0 } else { 2 };
         assert_eq!(packet[..8], [0, key, 0xF0, 3, 0, 0, 0, 0]);
     }
 }
 
-/// A session that fits into the window: after every packet exactly those ADUs are out that
+/// A session that fits into the window: after every packet, exactly those ADUs are delivered that
 /// elimination from scratch determines and whose beginning is certain.
 #[test]
 fn decoder_recovers_exactly_what_is_determined() {
@@ -154,7 +154,7 @@ fn exact_session(rng: &mut ChaCha8Rng, scheme: Scheme, threshold: u8) {
         packets.sort_by_cached_key(|_| rng.next_u32());
     }
     for packet in &packets {
-        // Only source packets end in an ESI; which is which, the address says.
+        // Only source packets end in an ESI; the address distinguishes them.
         let is_source = oracle.adus.iter().any(|adu| source_packet(adu.0, &adu.2) == *packet);
         if is_source {
             let received = decoder.add_source(FLOW, packet).expect("an honest packet");
@@ -205,7 +205,7 @@ impl Oracle {
         }
     }
 
-    /// How many repair symbols are innovative.
+    /// Number of innovative repair symbols.
     fn add_repair(&mut self, packet: &[u8]) -> usize {
         let id = RepairId::from_bytes(*packet.first_chunk().expect("a payload ID"));
         let first = id.first as usize;
@@ -238,7 +238,7 @@ impl Oracle {
     }
 }
 
-/// What a long session came to.
+/// Results of a long session.
 #[derive(Default, Debug)]
 struct Session {
     sent: usize,
@@ -332,13 +332,13 @@ fn any_density_and_field_deliver_only_what_was_sent() {
             let session = long_session(&mut rng, &mut encoder, &mut decoder, &channel);
             let lost = session.sent - session.delivered;
             assert!(session.delivered > 0 && session.counts.malformed == 0, "{session:?}");
-            // What was given up are symbols of ADUs that were lost; some are still in the window.
+            // Unrecovered symbols are those of lost ADUs; some are still in the window.
             assert!(lost == 0 || session.counts.given_up as usize + 200 >= lost, "{session:?}");
         }
     }
 }
 
-/// A quarter of repair symbols against a loss of a tenth: nearly nothing stays lost.
+/// Repair symbols at a quarter against a loss of a tenth: hardly any residual loss.
 #[test]
 fn enough_repair_recovers_nearly_everything_across_the_wrap_of_the_esi() {
     let mut rng = seeded();
@@ -348,7 +348,7 @@ fn enough_repair_recovers_nearly_everything_across_the_wrap_of_the_esi() {
         let first_esi = 0_u32.wrapping_sub(1500);
         let channel = Channel { loss_percent: 10, repair_every: 3, threshold, first_esi };
         let session = long_session(&mut rng, &mut encoder, &mut decoder, &channel);
-        // Not those that are still on their way.
+        // Except those still in flight.
         assert!(session.delivered + 30 >= session.sent, "{scheme:?} {threshold}: {session:?}");
         assert!(session.counts.recovered > 200, "{session:?}");
     }
@@ -388,7 +388,7 @@ fn hostile_packets_end_in_errors() {
     assert_eq!(decoder.add_source(FLOW, &[0; 3]), too_short);
 }
 
-/// A repair packet of another flow's symbols decodes to something that a source packet disproves.
+/// A repair packet of another flow's symbols decodes to bytes that a source packet contradicts.
 #[test]
 fn forged_recovery_is_noticed() {
     let mut decoder = decoder(Scheme::Gf256, 8, 16);
@@ -460,7 +460,7 @@ fn a_decoder_takes_another_shape_within_its_memory() {
     }
 }
 
-/// What is lost for good at the planned rate is within the target, and not far below it.
+/// Residual loss at the planned rate is within the target, and not far below it.
 #[test]
 fn planned_rates_meet_their_target_without_waste() {
     let mut rng = seeded();

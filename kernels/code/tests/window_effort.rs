@@ -1,4 +1,4 @@
-//! Work that hostile packets of a sliding window cause by way of equations: bounded per packet on
+//! Work that hostile packets of a sliding window cause through equations: bounded per packet on
 //! average, counted in bytes of equations, not in time.
 
 use recoded_code::window::{
@@ -12,7 +12,7 @@ fn parameters(symbol_bytes: usize, window_symbols: usize) -> Parameters {
     Parameters { scheme: Scheme::Gf256, symbol_bytes: symbol_bytes as u16, window_symbols }
 }
 
-/// A decoder that follows from ESI 0 on.
+/// A decoder that tracks from ESI 0 on.
 fn decoder(symbol_bytes: usize, window_symbols: usize) -> Decoder {
     let made = Decoder::new(parameters(symbol_bytes, window_symbols));
     let mut decoder = made.expect("parameters in range");
@@ -24,7 +24,7 @@ fn source_packet(esi: u32) -> Vec<u8> {
     [&[1; 9][..], &esi.to_be_bytes()].concat()
 }
 
-/// Repair packets over 4095 symbols of which none came cost more with each equation. Without a
+/// Repair packets over 4095 symbols that never arrived cost more with each equation. Without a
 /// limit, all of the first 4095 become equations, at 10 ms each in the end.
 #[test]
 fn repair_packets_over_what_never_came_take_bounded_work() {
@@ -43,7 +43,7 @@ fn repair_packets_over_what_never_came_take_bounded_work() {
     assert!(decoder.work_bytes() <= allowed as u64, "{} bytes", decoder.work_bytes());
 }
 
-/// Source packets are not refused. Where each is in thousands of long equations, these go.
+/// Source packets are not refused. If each is in thousands of long equations, these are dropped.
 #[test]
 fn source_packets_within_many_equations_take_bounded_work() {
     const SYMBOL_BYTES: usize = 60_000;
@@ -62,7 +62,7 @@ fn source_packets_within_many_equations_take_bounded_work() {
     let taken = decoder.work_bytes() - before;
     assert!(taken <= allowed as u64, "{taken} bytes");
     assert!(decoder.counts().refused > 0, "{:?}", decoder.counts());
-    // It goes on: a fresh symbol is recovered.
+    // It still works: a new symbol is recovered.
     for esi in 512..1024 {
         decoder.add_source(FLOW, &source_packet(esi)).expect("honest");
     }
@@ -71,7 +71,7 @@ fn source_packets_within_many_equations_take_bounded_work() {
     assert_eq!(decoder.add_repair(&repair), Ok(1));
 }
 
-/// The limit is for attacks: a window of 1024 symbols that is lost as a whole comes back with the
+/// The limit is for attacks: a window of 1024 symbols that is lost as a whole is recovered with the
 /// 1024th repair packet or so, long symbols or not.
 #[test]
 fn a_whole_window_of_1024_symbols_comes_back_from_repair_packets_alone() {

@@ -1,15 +1,15 @@
-//! What a first run on a card finds out beside its speed: what is slow once, and what its driver
-//! does when a kernel goes wrong. `scripts/gpu-run` calls it; each command prints one line of JSON.
+//! Measurements of a first run on a card other than its speed: one-time costs, and the driver's
+//! response to a faulty kernel. `scripts/gpu-run` calls it; each command prints one line of JSON.
 //!
-//!   card probe     what card there is
+//!   card probe     properties of the card
 //!   card first     seconds of cuInit, context, image, first launches, pinning
 //!   card stray     a kernel writes far beyond its memory: can this process use the card again?
 //!   card endless   a kernel does not end: can a new process use it? does this end?
 //!   card time TECHNIQUE multiply|solve N BYTES JOBS
 //!                  seconds of JOBS products (or solutions) of N symbols of BYTES bytes there,
-//!                  launch by launch; TECHNIQUE `auto` is what would be chosen
+//!                  launch by launch; TECHNIQUE `auto` chooses as usual
 //!
-//! Exits with 3 where there is no card that works.
+//! Exits with 3 without a working card.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,13 +21,13 @@ use serde_json::{Value, json};
 const NO_CARD: u8 = 3;
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The same where something else may have the card.
+/// The same if another program may own the card.
 const AGAIN: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
     let found = Options::find().map_err(|error| error.to_string());
-    // Whatever comes first in a process is measured by `first`, in this one.
+    // The first use in a process is measured by `first`, in this one.
     let found = found.and_then(|options| match probe(&options, TIMEOUT) {
         Ok(info) => Ok((options, info)),
         Err(error) => Err(error.to_string()),
@@ -78,13 +78,13 @@ fn first(options: &Options) -> Value {
     }
 }
 
-/// A kernel over one job, and what the driver says of it.
+/// Runs a kernel over one job, and reports the driver's error.
 fn fails(options: &Options, kernel: &str, job: Job, timeout: Duration) -> Result<Value, OpenError> {
     let mut card = BareCard::open(options, 1 << 20)?;
     card.fill_tables()?;
     let geometry = Geometry::of(kernel).ok_or(OpenError::Wrong)?;
     let begun = Instant::now();
-    // SAFETY: none is claimed: the driver is to say what comes of it, and the context ends with it.
+    // SAFETY: none is claimed: the driver must report the fault, and the context ends with it.
     let result = unsafe { card.launch(kernel, geometry, 1, &[job], timeout) };
     let seconds = begun.elapsed().as_secs_f64();
     let said = result.err().map(|error| error.to_string());
@@ -102,7 +102,7 @@ fn fault(options: &Options, kernel: &str, job: Job, timeout: Duration) -> Value 
     }
 }
 
-/// What came of it, in words.
+/// The outcome, in words.
 fn said<T, E: std::fmt::Display>(result: Result<T, E>) -> String {
     result.err().map_or("works".into(), |error| error.to_string())
 }
@@ -121,8 +121,8 @@ fn stray(options: &Options) -> Value {
 
 fn endless(options: &Options) -> Value {
     let job = Job { symbol_bytes: 1024, destination_stride: 1024, rows: 1, ..Job::default() };
-    // A round takes some 100 clocks: minutes. This process does not try again: calls of the driver
-    // may not return meanwhile (they did not on an H200).
+    // A round takes some 100 clocks: minutes. This process does not retry: calls of the driver may
+    // not return meanwhile (they did not on an H200).
     fault(options, "probe_logic", Job { depth: u32::MAX, ..job }, Duration::from_secs(3))
 }
 
@@ -167,5 +167,5 @@ fn time(options: Options, arguments: &[String]) -> Result<Value, String> {
     }))
 }
 
-/// How long each part is repeated.
+/// Repetition time of each part.
 const SAMPLE: Duration = Duration::from_millis(5);

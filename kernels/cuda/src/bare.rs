@@ -1,5 +1,5 @@
 //! A card without an engine: memory, and kernels launched one at a time. For tests of single
-//! kernels on a card, and for what a first run on one has to find out; nothing else uses it.
+//! kernels on a card, and for the measurements of a first run; nothing else uses it.
 
 use std::collections::HashMap;
 use std::mem;
@@ -18,7 +18,7 @@ use crate::job::{Geometry, Job, KERNELS, TABLES_BYTES};
 
 /// A context with one arena, and the tables of all fields in it.
 pub struct BareCard {
-    /// `None` once it hangs: nothing of it may be released then.
+    /// `None` once it hangs: none of it may then be released.
     parts: Option<Parts>,
     info: DeviceInfo,
     context: Arc<Context>,
@@ -33,7 +33,7 @@ struct Parts {
     module: Module,
 }
 
-/// What a card takes for what is done once, in seconds.
+/// One-time costs of a card, in seconds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FirstUse {
     /// The card.
@@ -44,16 +44,15 @@ pub struct FirstUse {
     pub context: f64,
     /// Loading the image.
     pub module: f64,
-    /// The first launch, its end included, and the second one.
+    /// The first launch until its end, and the second one.
     pub launches: [f64; 2],
-    /// Bytes pinned, and how long that took: of pages that were not touched before, and of pages
-    /// that were.
+    /// Bytes pinned, and the time for that: with untouched pages, and with touched ones.
     pub pinning: Vec<(usize, f64, f64)>,
 }
 
 impl BareCard {
-    /// Opens a card with `arena_bytes` bytes of memory for jobs. Whether that is safe at all,
-    /// [`crate::probe`] finds out beforehand.
+    /// Opens a card with `arena_bytes` bytes of memory for jobs. [`crate::probe`] checks beforehand
+    /// whether that is safe at all.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -82,7 +81,7 @@ impl BareCard {
         Ok(Self { parts: Some(parts), info, context })
     }
 
-    /// What card it is.
+    /// Properties of the card.
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
         &self.info
@@ -97,7 +96,7 @@ impl BareCard {
     /// Writes to the arena.
     ///
     /// # Errors
-    /// What the driver said, or that the bytes do not fit.
+    /// The driver's error, or the bytes do not fit.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), CallError> {
         self.context.enter()?;
         let parts = self.parts.as_ref().ok_or_else(hung)?;
@@ -118,7 +117,7 @@ impl BareCard {
         self.copy_back(from, bytes)
     }
 
-    /// The constant tables of all fields, as `field_tables` has filled them.
+    /// The constant tables of all fields, as filled by `field_tables`.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -149,10 +148,10 @@ impl BareCard {
     }
 
     /// Launches a kernel over jobs and waits for its end, at most `timeout`. After that the card
-    /// counts as hung: everything of it is leaked, and all later calls fail.
+    /// counts as hung: all of its objects are leaked, and all later calls fail.
     ///
     /// # Errors
-    /// What the driver said, or that there was no end.
+    /// The driver's error, or a timeout.
     ///
     /// # Safety
     /// The jobs must name places within the arena only, and fit the kernel and the grid; unless
@@ -177,7 +176,7 @@ impl BareCard {
         let shape = [grid, geometry.threads, geometry.shared_bytes];
         let memory = (parts.tables.start(), parts.arena.start());
         // SAFETY: the table fits and is pageable memory, which the driver copies before the call
-        // returns; what it says is by contract.
+        // returns; the jobs in it are by contract.
         unsafe {
             if !table.is_empty() {
                 parts.stream.copy_to(to, &table)?;
@@ -204,7 +203,7 @@ impl BareCard {
         Ok(())
     }
 
-    /// Times what is done once: to be called first in a process.
+    /// Measures one-time costs: must be called first in a process.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -229,7 +228,7 @@ impl BareCard {
             let mut touched = Arena::new(bytes);
             touched.fill(1);
             lap();
-            // What the driver does not pin is no time to report.
+            // No time is reported for memory that the driver does not pin.
             let mut timed = |arena| (card.context.pin(arena) == Pinned::Here).then(&mut lap);
             let (fresh, touched) = (timed(&fresh), timed(&touched));
             (bytes, fresh.unwrap_or(f64::NAN), touched.unwrap_or(f64::NAN))
@@ -250,7 +249,7 @@ impl Drop for BareCard {
     }
 }
 
-/// `bytes` bytes at `offset`, if they are there.
+/// The address of `bytes` bytes at `offset`, if they exist.
 fn place(memory: &DeviceMemory, offset: u64, bytes: usize) -> Result<u64, CallError> {
     let end = offset.checked_add(bytes as u64);
     if end.is_none_or(|end| end > memory.bytes()) {

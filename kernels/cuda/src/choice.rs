@@ -1,17 +1,17 @@
-//! Which technique does the products of a bundle, unless one was asked for. Pure.
+//! Chooses the technique for the products of a bundle, unless one is configured. Pure.
 //!
-//! The universal one is `permute`, in tiles of 16 rows or of 4: small tiles take more instructions
-//! for a product and make four times as many blocks, which is faster where there are too few blocks
-//! to go round. Where a card has the binary matrix product, `bmma` is faster than both from some 48
-//! sources on. Hopper's wide form of it, `wgmma`, is twice as fast as `bmma` where its larger
-//! blocks go round, from some 24 sources on.
+//! The universal technique is `permute`, in tiles of 16 rows or of 4: small tiles take more
+//! instructions for a product and make four times as many blocks, which is faster if there are too
+//! few blocks to fill the card. On cards with the binary matrix product, `bmma` is faster than both
+//! from some 48 sources on. Hopper's wide form of it, `wgmma`, is twice as fast as `bmma` from some
+//! 24 sources on, if its larger blocks fill the card.
 
 use recoded_code::engine::Job;
 
 use crate::job::{Geometry, TECHNIQUES, Technique};
 
-/// What a technique takes, in nanoseconds, as measured on an H200 and, `wgmma`, on an H100 (each
-/// 132 multiprocessors at 1.8 to 1.98 GHz, with which the others are as fast as on an H200) over
+/// Cost of a technique, in nanoseconds, as measured on an H200 and, for `wgmma`, on an H100 (each
+/// 132 multiprocessors at 1.8 to 1.98 GHz; the others are as fast there as on an H200) over
 /// products of 16 to 1024 sources and bundles of 256 KB to 64 MB. Other cards are slower or faster
 /// by about the same factor in all of them, which is all that matters here.
 struct Speed {
@@ -20,9 +20,9 @@ struct Speed {
     start: u64,
     /// A source of a block, however few blocks there are.
     alone: u64,
-    /// A source of a block on a multiprocessor that has as many blocks as it can hold.
+    /// A source of a block on a fully occupied multiprocessor.
     crowded: u64,
-    /// The same of what a block does once.
+    /// The same for the work that a block does once.
     once: u64,
 }
 
@@ -33,8 +33,8 @@ const SPEEDS: [Speed; 4] = [
     Speed { technique: "wgmma", start: 5_000, alone: 70, crowded: 54, once: 1_500 },
 ];
 
-/// The technique that is done soonest with the products of a bundle, on a card of that compute
-/// capability, times ten, and so many multiprocessors.
+/// The fastest technique for the products of a bundle, on a card of that compute capability, times
+/// ten, and number of multiprocessors.
 pub fn technique<'a>(
     jobs: impl IntoIterator<Item = &'a Job> + Clone,
     capability: u32,
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(chosen(&vec![(16, 16, 4096); 1024]), "permute");
     }
 
-    /// Later cards only emulate the instruction of the one, and do not have that of the other.
+    /// Later cards only emulate the instruction of the one, and lack that of the other.
     #[test]
     fn binary_products_are_for_cards_that_have_them() {
         let generation = [(1024, 1024, 1024); 8];

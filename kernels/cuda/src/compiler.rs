@@ -1,8 +1,8 @@
 //! Kernels for single matrices, compiled while the program runs, as Gibraltar does.
 //!
-//! NVRTC takes up to two seconds for one, so a thread of its own compiles while products go on by
-//! the techniques for all matrices. Where libnvrtc is missing or fails, they go on like that for
-//! ever.
+//! NVRTC takes up to two seconds for one, so a thread of its own compiles while products continue
+//! with the techniques for all matrices. If libnvrtc is missing or fails, they continue like that
+//! indefinitely.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -13,10 +13,10 @@ use libloading::Library;
 
 use crate::reed_solomon_source::{PRELUDE, PRODUCTS_MAX, source};
 
-/// A matrix, and code that multiplies by it.
+/// A matrix, and compiled code that multiplies by it.
 pub struct Compiled {
     pub matrix: Matrix,
-    /// For the card that the compiler was made for.
+    /// For the card of the compiler.
     pub cubin: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ impl Matrix {
         self.coefficients.len() / self.columns
     }
 
-    /// What its kernel is called, without `recoded_`: that of a code k+m is `reed_solomon_k_m`.
+    /// Its kernel's name, without `recoded_`: that of a code k+m is `reed_solomon_k_m`.
     pub fn kernel(&self) -> String {
         format!("reed_solomon_{}_{}", self.columns, self.rows())
     }
@@ -41,7 +41,7 @@ impl Matrix {
 /// Compiles for one card, one matrix after another.
 pub struct Compiler {
     wanted: Option<Sender<Matrix>>,
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     compiled: Option<Receiver<Result<Compiled, CompileError>>>,
     known: Vec<Matrix>,
     thread: Option<JoinHandle<()>>,
@@ -68,7 +68,7 @@ impl Compiler {
         Self { wanted, compiled: Some(compiled), known: Vec::new(), thread }
     }
 
-    /// Has code made for a matrix, unless that was asked before or is not worth it.
+    /// Requests code for a matrix, unless that was requested before or is not worthwhile.
     pub fn want(&mut self, coefficients: &[u8], columns: usize) {
         let is_matrix = columns > 0 && coefficients.len().is_multiple_of(columns);
         if !is_matrix || coefficients.is_empty() || coefficients.len() > PRODUCTS_MAX {
@@ -84,14 +84,14 @@ impl Compiler {
         }
     }
 
-    /// The next matrix that is ready, or why one never will be.
+    /// The next finished matrix, or the reason why there will be none.
     pub fn poll(&self) -> Option<Result<Compiled, CompileError>> {
         self.compiled.as_ref()?.try_recv().ok()
     }
 }
 
-/// Waits for what is being compiled, as no process should end inside a compiler; what is wanted
-/// after that is not begun.
+/// Waits for the compilation in progress, as no process should end inside a compiler; later
+/// requests are not begun.
 impl Drop for Compiler {
     fn drop(&mut self) {
         (self.wanted, self.compiled) = (None, None);
@@ -102,11 +102,11 @@ impl Drop for Compiler {
     }
 }
 
-/// Code for one matrix, or why there is none.
+/// Code for one matrix, or the reason why there is none.
 fn compile(nvrtc: &Nvrtc, matrix: &Matrix, capability: u32) -> Result<Vec<u8>, CompileError> {
     let name = matrix.kernel();
     let kernel = source(&name, &matrix.coefficients, matrix.columns);
-    // Blocks of all such kernels have as many threads as `job.h` says of `reed_solomon`.
+    // Blocks of all such kernels have the thread count of `reed_solomon` in `job.h`.
     let text = format!("{PRELUDE}#define {name}_threads reed_solomon_threads\n{kernel}");
     let text = CString::new(text).map_err(|_| CompileError::Text)?;
     let architecture = CString::new(format!("--gpu-architecture=sm_{capability}"));
@@ -114,7 +114,7 @@ fn compile(nvrtc: &Nvrtc, matrix: &Matrix, capability: u32) -> Result<Vec<u8>, C
     nvrtc.compile(&text, &[&architecture, c"--std=c++17"])
 }
 
-/// Why there is no code of its own for a matrix.
+/// The reason why a matrix has no code of its own.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CompileError {
     /// libnvrtc is missing.
@@ -139,8 +139,8 @@ pub enum CompileError {
     Text,
 }
 
-/// libnvrtc, of whichever version there is. (cudarc panics where it or a function of it is missing,
-/// and knows the names of one version only.)
+/// libnvrtc, of whichever version is installed. (cudarc panics if it or a function of it is
+/// missing, and knows the names of one version only.)
 struct Nvrtc {
     create: unsafe extern "C" fn(
         *mut Program,
@@ -160,9 +160,9 @@ type Program = *mut c_void;
 
 impl Nvrtc {
     fn load() -> Result<Self, CompileError> {
-        // SAFETY: loading libnvrtc runs its initialisers, which is what using it means.
+        // SAFETY: loading libnvrtc runs its initialisers, which is part of using it.
         let library = NAMES.into_iter().find_map(|name| unsafe { Library::new(name) }.ok());
-        // For as long as the process: it does not survive being unloaded, and is wanted again
+        // For the lifetime of the process: it does not survive being unloaded, and is needed again
         // anyway.
         let library: &Library = Box::leak(Box::new(library.ok_or(CompileError::Missing)?));
         // SAFETY: the signatures are those of nvrtc.h, and the library stays.
@@ -185,7 +185,7 @@ impl Nvrtc {
         let mut program: Program = ptr::null_mut();
         let (name, none) = (c"reed_solomon.cu".as_ptr(), ptr::null());
         // SAFETY: texts outlive the program, which is not used after it is destroyed; sizes and
-        // bytes are written where they have room.
+        // bytes are written to sufficient room.
         unsafe {
             let made = (self.create)(&raw mut program, text.as_ptr(), name, 0, none, none);
             refused("nvrtcCreateProgram", made)?;
@@ -217,7 +217,7 @@ unsafe fn function<T: Copy>(library: &Library, name: &'static str) -> Result<T, 
     symbol.map(|symbol| *symbol).map_err(|_| CompileError::Lacking { function: name })
 }
 
-/// What libnvrtc is called, the latest version first.
+/// Names of libnvrtc, the latest version first.
 const NAMES: [&str; 4] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"];
 
 /// Code of all of them stays on the card.
@@ -235,7 +235,7 @@ mod tests {
         let mut compiler = Compiler::new(90);
         compiler.want(code.generator(), 10);
         compiler.want(code.generator(), 10);
-        // No matrices, or not worth it.
+        // No matrices, or not worthwhile.
         compiler.want(&[], 10);
         compiler.want(&[1, 2, 3], 2);
         compiler.want(&[1, 2, 3], 0);

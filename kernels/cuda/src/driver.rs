@@ -1,14 +1,13 @@
 //! The driver's objects, each released when dropped. Everything that is `unsafe` about CUDA is
 //! here.
 //!
-//! Nothing here may be called before [`is_present`] has said yes: cudarc panics where libcuda is
-//! missing. [`crate::probe`] finds out in another process first.
+//! Nothing here may be called before [`is_present`] has returned true: cudarc panics if libcuda is
+//! missing. [`crate::probe`] checks in another process first.
 //!
 //! # Memory that a card uses
 //! Copies are asynchronous, so host memory and device memory must outlive them.
-//! [`crate::CudaEngine`] sees to that: bundles in flight are owned by it, and where a card hangs
-//! they are leaked. Objects of a context that was destroyed are forgotten, not dropped, as it took
-//! them with it.
+//! [`crate::CudaEngine`] ensures that: it owns bundles in flight, and leaks them if a card hangs.
+//! Objects of a destroyed context are forgotten, not dropped, as they were destroyed with it.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -37,14 +36,15 @@ impl CallError {
         Self { call, code: error.0 as u32, name: name.unwrap_or("unknown").into() }
     }
 
-    /// What is said of memory that we do not ask the driver for, as there is a limit of ours.
+    /// The error for memory beyond this program's own limit, which is not requested from the
+    /// driver.
     pub(crate) fn out_of_memory(call: &'static str) -> Self {
         let code = sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32;
         Self { call, code, name: "CUDA_ERROR_OUT_OF_MEMORY".into() }
     }
 
-    /// Whether the driver says of such an error that a process must end before it can use the card
-    /// again. Some drivers let it go on in a new context, which one attempt finds out.
+    /// Whether the driver documents that a process must end after such an error before it can use
+    /// the card again. Some drivers permit a new context, which one attempt shows.
     #[must_use]
     pub const fn outlives_context(&self) -> bool {
         // Illegal address, timeout, failed assertion; stack, instruction, alignment, address space
@@ -52,13 +52,13 @@ impl CallError {
         matches!(self.code, 700 | 702 | 710 | 714..=719)
     }
 
-    /// Whether the card belongs to another process, or to none, by its compute mode.
+    /// Whether the card's compute mode reserves it for another process, or for none.
     #[must_use]
     pub const fn is_unavailable(&self) -> bool {
         self.code == sys::CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE as u32
     }
 
-    /// Whether there is merely too little memory on the card.
+    /// Whether only the card's memory is too small.
     #[must_use]
     pub const fn is_out_of_memory(&self) -> bool {
         self.code == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32
@@ -76,14 +76,14 @@ impl<T> Named<T> for Result<T, DriverError> {
     }
 }
 
-/// Whether libcuda can be loaded. False does not panic, as everything else here would then.
+/// Whether libcuda can be loaded. Does not panic without it, as all other calls here would.
 #[must_use]
 pub fn is_present() -> bool {
-    // SAFETY: loading libcuda runs its initialisers, which is what using it means.
+    // SAFETY: loading libcuda runs its initialisers, which is part of using it.
     unsafe { sys::is_culib_present() }
 }
 
-/// The version of CUDA that the driver serves, for example 12080 for 12.8.
+/// The version of CUDA that the driver supports, for example 12080 for 12.8.
 pub fn version() -> Result<u32, CallError> {
     let mut version = 0;
     // SAFETY: the driver writes one int.
@@ -98,8 +98,8 @@ pub fn device_count() -> Result<usize, CallError> {
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// Whether this process has a context, and the card serves one process only: another process cannot
-/// try it out then.
+/// Whether this process has a context, and the card serves one process only: another process then
+/// cannot test it.
 pub fn is_exclusively_ours(ordinal: usize) -> bool {
     if CONTEXTS.load(Ordering::Relaxed) == 0 {
         return false;
@@ -113,29 +113,28 @@ pub fn is_exclusively_ours(ordinal: usize) -> bool {
     mode.is_ok_and(|mode| mode == sys::CUcomputemode_enum::CU_COMPUTEMODE_EXCLUSIVE_PROCESS as i32)
 }
 
-/// Contexts of this process, those included whose card hangs. A count: nothing is ordered by it.
+/// Contexts of this process, including those whose card hangs. A count: nothing is ordered by it.
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
 
-/// Host memory that is pinned, by address: one registry for all contexts, since the driver has one
-/// too. A second context must not copy through the registration of a first one, which may be
-/// destroyed meanwhile.
+/// Pinned host memory, by address: one registry for all contexts, like the driver's. A second
+/// context must not copy through the registration of a first one, which may be destroyed meanwhile.
 static PINNED: Mutex<BTreeMap<usize, Registration>> = Mutex::new(BTreeMap::new());
 
 struct Registration {
     bytes: usize,
-    /// The context; `None` where that hangs, so that it is never destroyed and all may use its
+    /// The context; `None` if it hangs, so that it is never destroyed and all may use its
     /// registrations, which are portable.
     owner: Option<u64>,
 }
 
-/// What [`Context::pin`] found.
+/// The result of [`Context::pin`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Pinned {
     /// Copies of this context are fast and asynchronous.
     Here,
-    /// Not pinned: copies wait, and work.
+    /// Not pinned: copies block, and work.
     No,
-    /// By another context of this process: not to be copied by this one.
+    /// Pinned by another context of this process: this one must not copy it.
     Elsewhere,
 }
 
@@ -143,10 +142,10 @@ fn registry() -> MutexGuard<'static, BTreeMap<usize, Registration>> {
     PINNED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known about a card.
+/// Properties of a card.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceInfo {
-    /// Its name, for people.
+    /// Its name, as text.
     pub name: String,
     /// Its compute capability times ten.
     pub capability: u32,
@@ -154,12 +153,12 @@ pub struct DeviceInfo {
     pub multiprocessors: u32,
     /// Bytes of its memory.
     pub memory_bytes: u64,
-    /// The version of CUDA that the driver serves, for example 12080.
+    /// The version of CUDA that the driver supports, for example 12080.
     pub driver: u32,
 }
 
-/// A context of our own on one card. It is not the primary one, so that it can be destroyed, with
-/// all that went wrong in it, and made again.
+/// A separate context on one card. It is not the primary one, so that it can be destroyed, with all
+/// its faults, and recreated.
 pub struct Context {
     /// `None` once it is destroyed. Guards take the lock to unpin, in whichever thread they are.
     raw: Mutex<Option<Raw>>,
@@ -171,7 +170,7 @@ pub struct Context {
 #[derive(Copy, Clone)]
 struct Raw(sys::CUcontext);
 
-// SAFETY: contexts may be used from any thread in which they are made current.
+// SAFETY: any thread may use a context after making it current.
 unsafe impl Send for Raw {}
 
 impl Context {
@@ -187,7 +186,7 @@ impl Context {
         Ok(Arc::new(Self {
             raw: Mutex::new(Some(Raw(raw))),
             device,
-            // Only to be different: nothing is ordered by it.
+            // Must only be unique: nothing is ordered by it.
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             is_hung: AtomicBool::new(false),
         }))
@@ -221,9 +220,9 @@ impl Context {
         })
     }
 
-    /// Pins memory for fast, asynchronous copies, until it is freed or the context destroyed. What
-    /// shares a page with other memory is left as it is: half-pinned memory cannot be copied. So is
-    /// what the driver refuses to pin, which is merely slower.
+    /// Pins memory for fast, asynchronous copies, until it is freed or the context destroyed.
+    /// Memory that shares a page with other memory is left unpinned: half-pinned memory cannot be
+    /// copied. So is memory that the driver refuses to pin, which is merely slower.
     pub fn pin(self: &Arc<Self>, arena: &Arena) -> Pinned {
         let (start, bytes) = (arena.pages().as_ptr() as usize, arena.pages().len());
         let has_own_pages = start.is_multiple_of(PAGE_BYTES) && bytes.is_multiple_of(PAGE_BYTES);
@@ -248,22 +247,22 @@ impl Context {
         Pinned::Here
     }
 
-    /// Destroys it with everything in it; what was in flight is over afterwards.
+    /// Destroys it with everything in it; all work in flight is over afterwards.
     pub fn destroy(&self) {
         let raw = self.raw.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(raw) = raw.filter(|_| !self.is_hung()) {
-            // With it goes what it pinned.
+            // Its pinned memory is unpinned with it.
             registry().retain(|_, known| known.owner != Some(self.id));
             CONTEXTS.fetch_sub(1, Ordering::Relaxed);
             // SAFETY: it was taken out, so that it is not used or destroyed again. An error means
-            // that the context is past destroying.
+            // that the context cannot be destroyed any more.
             let _ = unsafe { sys::cuCtxDestroy_v2(raw.0) };
         }
     }
 
-    /// Gives it up: its card does not answer, so that destroying it might never return.
+    /// Abandons it: its card does not respond, so that destroying it might never return.
     pub fn give_up(&self) {
-        // Read by `is_hung` in threads that only decide whether to leak; no data goes with it.
+        // Read by `is_hung` in threads that only decide whether to leak; no data depends on it.
         self.is_hung.store(true, Ordering::Relaxed);
         let mut registry = registry();
         let ours = registry.values_mut().filter(|known| known.owner == Some(self.id));
@@ -294,7 +293,7 @@ impl Guard for Pin {
     }
 
     fn unpin(&mut self) -> bool {
-        // A context that is gone has unpinned everything.
+        // A destroyed context has unpinned everything.
         let Some(context) = self.context.upgrade() else { return true };
         if context.is_hung() {
             return false;
@@ -308,7 +307,7 @@ impl Guard for Pin {
             let is_entered = result::ctx::set_current(raw.0).is_ok();
             let unpinned =
                 is_entered && sys::cuMemHostUnregister(self.start as *mut _).result().is_ok();
-            // An error leaves no context current, which `enter` puts right.
+            // An error leaves no context current, which `enter` corrects.
             let _ = result::ctx::set_current(current);
             if unpinned {
                 registry.remove(&self.start);
@@ -326,7 +325,7 @@ pub struct DeviceMemory {
 
 impl DeviceMemory {
     pub fn new(bytes: u64) -> Result<Self, CallError> {
-        // SAFETY: it is not read before something is written.
+        // SAFETY: it is not read before it is written.
         let start = unsafe { result::malloc_sync(bytes as usize) }.named("cuMemAlloc")?;
         Ok(Self { start, bytes })
     }
@@ -342,7 +341,8 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: it was allocated here, and its context exists: those of dead ones are forgotten.
+        // SAFETY: it was allocated here, and its context exists: objects of destroyed ones are
+        // forgotten.
         let _ = unsafe { result::free_sync(self.start) };
     }
 }
@@ -350,11 +350,12 @@ impl Drop for DeviceMemory {
 /// Code on the card.
 pub struct Module(sys::CUmodule);
 
-// SAFETY: modules may be used from any thread in which their context is current.
+// SAFETY: any thread may use a module while its context is current.
 unsafe impl Send for Module {}
 
 impl Module {
-    /// Loads a fatbin, a cubin or PTX. The image is followed by a zero, as the driver wants of PTX.
+    /// Loads a fatbin, a cubin or PTX. The image is followed by a zero, as the driver requires for
+    /// PTX.
     pub fn load(image: &[u8]) -> Result<Self, CallError> {
         let mut image = image.to_vec();
         image.push(0);
@@ -384,25 +385,26 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // SAFETY: it was loaded here, and its context exists: those of dead ones are forgotten.
+        // SAFETY: it was loaded here, and its context exists: objects of destroyed ones are
+        // forgotten.
         let _ = unsafe { result::module::unload(self.0) };
     }
 }
 
-/// A kernel of a [`Module`] that must outlive it.
+/// A kernel of a [`Module`], which must outlive it.
 #[derive(Copy, Clone)]
 pub struct Function(sys::CUfunction);
 
 // SAFETY: as for modules.
 unsafe impl Send for Function {}
 
-/// A queue of work on the card, with an event that tells how far it is.
+/// A queue of work on the card, with an event that marks its progress.
 pub struct Stream {
     raw: sys::CUstream,
     event: sys::CUevent,
 }
 
-// SAFETY: streams may be used from any thread in which their context is current.
+// SAFETY: any thread may use a stream while its context is current.
 unsafe impl Send for Stream {}
 
 impl Stream {
@@ -423,7 +425,7 @@ impl Stream {
     /// Copies to the card.
     ///
     /// # Safety
-    /// Both memories must stay where they are until the stream is idle, and the host's must not be
+    /// Both memories must stay in place until the stream is idle, and the host's must not be
     /// written.
     pub unsafe fn copy_to(&self, to: u64, from: &[u8]) -> Result<(), CallError> {
         // SAFETY: by contract.
@@ -433,8 +435,8 @@ impl Stream {
     /// Copies from the card.
     ///
     /// # Safety
-    /// Both memories must stay where they are until the stream is idle, and the host's may not be
-    /// used otherwise.
+    /// Both memories must stay in place until the stream is idle, and the host's must not be used
+    /// otherwise.
     pub unsafe fn copy_from(&self, to: &mut [u8], from: u64) -> Result<(), CallError> {
         // SAFETY: by contract.
         unsafe { result::memcpy_dtoh_async(to, from, self.raw) }.named("cuMemcpyDtoHAsync")
@@ -474,7 +476,7 @@ impl Stream {
         .named("cuLaunchKernel")
     }
 
-    /// Marks the end of what is in the stream, for [`Stream::is_done`].
+    /// Marks the end of the stream's present work, for [`Stream::is_done`].
     pub fn mark(&self) -> Result<(), CallError> {
         // SAFETY: both exist.
         unsafe { result::event::record(self.event, self.raw) }.named("cuEventRecord")
@@ -493,7 +495,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: both were created here, and their context exists: those of dead ones are
+        // SAFETY: both were created here, and their context exists: objects of destroyed ones are
         // forgotten.
         unsafe {
             let _ = result::event::destroy(self.event);
@@ -502,8 +504,8 @@ impl Drop for Stream {
     }
 }
 
-/// What arenas that have pages of their own are whole numbers of.
+/// Page size: arenas with pages of their own are whole numbers of pages.
 const PAGE_BYTES: usize = 4096;
 
-/// Dynamic shared memory that a kernel gets without asking.
+/// Dynamic shared memory that a kernel gets without a request.
 const SHARED_BYTES_UNASKED: u32 = 48 << 10;

@@ -6,8 +6,8 @@
 //!  poll     a lane whose mark is reached gives its bundle back
 //! ```
 //!
-//! Lanes run beside each other, so that one bundle is copied in while another is computed and a
-//! third is copied out. Memory of bundles is pinned when it is first seen.
+//! Lanes run concurrently, so that one bundle is copied in while another is computed and a third is
+//! copied out. Memory of bundles is pinned at first use.
 
 mod measure;
 mod progressive;
@@ -37,23 +37,23 @@ pub use measure::{Direction, LaunchCost, Timings};
 pub use progressive::Progressive;
 use segments::Segments;
 
-/// How a card is used.
+/// Use of a card.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of the card.
     pub device: usize,
     /// The technique for all products; `None` chooses one by the shape of each.
     pub technique: Option<&'static Technique>,
-    /// Bundles in flight beside each other: both copy engines and the multiprocessors are to be
-    /// busy though a bundle spends most of its time waiting for one of the three. Eight of 2 MB are
-    /// what a bus has on its way in 0.3 ms.
+    /// Concurrent bundles: both copy engines and the multiprocessors must be busy although a bundle
+    /// spends most of its time waiting for one of the three. Eight of 2 MB are the amount in flight
+    /// on a bus in 0.3 ms.
     pub streams: usize,
     /// The compiled kernels.
     pub image: Image,
 }
 
 impl Options {
-    /// Card 0 with eight streams, techniques chosen by shape, and the image that is installed.
+    /// Card 0 with eight streams, techniques chosen by shape, and the installed image.
     ///
     /// # Errors
     /// [`OpenError::Image`] when there is none.
@@ -75,7 +75,7 @@ impl Options {
     }
 }
 
-/// Why a card cannot be used.
+/// The reason why a card cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
     /// libcuda cannot be loaded.
@@ -87,7 +87,7 @@ pub enum OpenError {
     /// No technique of that name.
     #[error("no technique `{name}`; there are: auto, {}", names())]
     Technique {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The card cannot run the technique.
@@ -104,13 +104,13 @@ pub enum OpenError {
     /// The card failed a test.
     #[error(transparent)]
     Failed(#[from] Error),
-    /// The card computes something else than this CPU.
+    /// The card's results differ from this CPU's.
     #[error("the card gives wrong results")]
     Wrong,
     /// The card did not finish the self-test in time.
     #[error("the card has not finished a test within {seconds} s")]
     Silent {
-        /// How long it had.
+        /// The time limit.
         seconds: u64,
     },
 }
@@ -127,15 +127,15 @@ pub struct CudaEngine {
     functions: HashMap<&'static str, Function>,
     module: Option<Module>,
     compiler: Compiler,
-    /// Matrices that have code of their own.
+    /// Matrices with code of their own.
     special: Vec<Special>,
-    /// Why the last one that has none has none.
+    /// The compile error of the last one without code.
     not_compiled: Option<CompileError>,
     tables: Option<DeviceMemory>,
-    /// Rows that stay on the card.
+    /// Rows kept on the card.
     segments: Segments,
     context: Arc<Context>,
-    /// Why it is of no more use.
+    /// The reason why it is unusable.
     lost: Option<Error>,
     plan: Plan,
     /// Bundles that were in flight when the card was lost.
@@ -146,7 +146,7 @@ pub struct CudaEngine {
 struct Special {
     matrix: Matrix,
     technique: Technique,
-    /// What has the code; the function is among the engine's.
+    /// The module with the code; the function is among the engine's.
     module: Module,
 }
 
@@ -154,20 +154,20 @@ struct Special {
 struct Lane {
     stream: Stream,
     memory: Option<DeviceMemory>,
-    /// Tables of jobs, and small inputs behind them, where the copy to the card reads them.
+    /// Tables of jobs, and small inputs behind them, as the source of the copy to the card.
     staging: Arena,
     in_flight: Option<InFlight>,
 }
 
 struct InFlight {
     bundle: Bundle,
-    /// What went wrong after work had begun that cannot be called back.
+    /// An error after work had begun that cannot be undone.
     error: Option<Error>,
 }
 
-/// Why a bundle was not even begun.
+/// The reason why a bundle was not begun.
 enum Unprepared {
-    /// The card never does such a bundle.
+    /// The card cannot do such a bundle.
     Beyond(Error),
     /// A call failed.
     Call(CallError),
@@ -186,7 +186,7 @@ impl From<CallError> for Unprepared {
 }
 
 impl CudaEngine {
-    /// Opens a card. Whether that is safe at all, [`crate::probe`] finds out beforehand.
+    /// Opens a card. [`crate::probe`] checks beforehand whether that is safe at all.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -227,13 +227,13 @@ impl CudaEngine {
         Ok(engine)
     }
 
-    /// What card it is.
+    /// Properties of the card.
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// The technique for products of that shape by a matrix that has no code of its own.
+    /// The technique for products of that shape by a matrix without code of its own.
     #[must_use]
     pub fn technique(&self, job: &Job) -> &'static Technique {
         let DeviceInfo { capability, multiprocessors, .. } = self.info;
@@ -246,25 +246,26 @@ impl CudaEngine {
         self.special.len()
     }
 
-    /// Why a matrix that was expected has no code of its own; `None` when there is no such matrix.
+    /// The reason why an expected matrix has no code of its own; `None` if there is no such matrix.
     #[must_use]
     pub const fn why_not_special(&self) -> Option<&CompileError> {
         self.not_compiled.as_ref()
     }
 
-    /// Uses another technique for all products from now on; `None` chooses by shape.
+    /// Changes the technique for all products from now on; `None` chooses by shape.
     pub const fn set_technique(&mut self, technique: Option<&'static Technique>) {
         self.technique = technique;
     }
 
-    /// Fills the tables of all fields, and thereby tries that the card computes at all.
+    /// Fills the tables of all fields, and thereby tests that the card computes at all.
     fn fill_tables(&mut self) -> Result<(), OpenError> {
         let geometry = Geometry::of("field_tables").ok_or(OpenError::Wrong)?;
         let function = self.function(geometry.name, geometry)?;
         let tables = self.tables.as_ref().map_or(0, DeviceMemory::start);
         let stream = &self.lanes[0].stream;
         let shape = [Field::ALL.len() as u32, geometry.threads, geometry.shared_bytes];
-        // SAFETY: this kernel has no jobs and writes the tables only, which are as long as it says.
+        // SAFETY: this kernel has no jobs and writes only the tables, whose length is as it
+        // expects.
         unsafe { stream.launch(function, shape, (tables, 0), (tables, tables)) }?;
         stream.mark()?;
         let begun = Instant::now();
@@ -293,7 +294,7 @@ impl CudaEngine {
         Ok(function)
     }
 
-    /// Loads code that has been compiled since. What the card does not take is not used.
+    /// Loads newly compiled code. Code that the card rejects is not used.
     fn load_compiled(&mut self) {
         while let Some(compiled) = self.compiler.poll() {
             let Compiled { matrix, cubin } = match compiled {
@@ -307,8 +308,8 @@ impl CudaEngine {
             let Ok(function) = module.function(&format!("recoded_{}", matrix.kernel()), 0) else {
                 continue;
             };
-            // As many as the compiler makes, and as long as the process: other matrices of the same
-            // shape need another name.
+            // As many as the compiler creates, for the lifetime of the process: other matrices of
+            // the same shape need another name.
             let kernel = format!("{}_{}", matrix.kernel(), self.special.len()).leak();
             let technique = Technique {
                 name: "reed-solomon",
@@ -323,7 +324,7 @@ impl CudaEngine {
         }
     }
 
-    /// Everything that can be refused before the card has begun anything.
+    /// Does all checks that may refuse the bundle before the card has begun anything.
     fn prepare(&mut self, lane: usize, bundle: &Bundle) -> Result<Vec<Function>, Unprepared> {
         self.load_compiled();
         let (special, jobs) = (&self.special, bundle.jobs().iter().map(|placed| &placed.job));
@@ -401,7 +402,7 @@ impl CudaEngine {
         lane.stream.mark()
     }
 
-    /// The card is of no more use: its context goes, and with it whatever was still running.
+    /// The card is unusable: its context is destroyed, including any running work.
     fn lose(&mut self, error: &CallError) {
         self.lost = Some(lost(error));
         self.orphans.extend(
@@ -411,21 +412,21 @@ impl CudaEngine {
         self.context.destroy();
     }
 
-    /// The card does not answer: whatever it may still use is leaked.
+    /// The card does not respond: everything that it may still use is leaked.
     fn give_up(&mut self) {
         self.context.give_up();
-        // So that guards of memory that is pinned in it find it, and leak their memory.
+        // So that guards of memory pinned in it find it, and leak their memory.
         mem::forget(Arc::clone(&self.context));
         self.lost = Some(Error::Lost { call: "wait", code: 0, reason: "the card hangs".into() });
         self.lanes.iter_mut().for_each(|lane| mem::forget(lane.in_flight.take()));
         self.forget();
     }
 
-    /// Drops nothing that belongs to a context that is not to be called again.
+    /// Drops no object of a context that must not be called again.
     fn forget(&mut self) {
         for Lane { stream, memory, staging, in_flight: _ } in self.lanes.drain(..) {
             mem::forget((stream, memory));
-            // Frees itself, or not, as its guard says.
+            // Frees itself or leaks, as its guard decides.
             drop(staging);
         }
         let special = mem::take(&mut self.special).into_iter().map(|special| special.module);
@@ -479,7 +480,7 @@ impl Engine for CudaEngine {
         };
         self.lanes[lane].in_flight = Some(InFlight { bundle, error: None });
         if let Err(error) = self.enqueue(lane, &functions) {
-            // What is in the stream already uses the bundle: it comes back when the stream is idle.
+            // The stream already uses the bundle: it is returned when the stream is idle.
             let is_marked = self.lanes[lane].stream.mark().is_ok();
             if is_marked && is_harmless(&error) {
                 if let Some(in_flight) = &mut self.lanes[lane].in_flight {
@@ -543,7 +544,7 @@ impl Drop for CudaEngine {
     }
 }
 
-/// The technique for one matrix only, where a job multiplies by that.
+/// The technique for one matrix only, if a job multiplies by that matrix.
 fn special_for(special: &[Special], bundle: &Bundle, number: usize) -> Option<Technique> {
     let Job { operation, rows, columns, .. } = bundle.jobs()[number].job;
     if operation != Operation::Multiply {
@@ -573,11 +574,11 @@ const fn is_harmless(error: &CallError) -> bool {
     matches!(error.code, 1 | 2 | 500 | 701)
 }
 
-/// Segments take this part of a card's memory at most: the rest is for bundles.
+/// Segments take at most this part of a card's memory: the rest is for bundles.
 const KEPT_PART: u64 = 2;
 
-/// The first launch also loads the code, and JIT-compiles it where there is only PTX for the card.
+/// The first launch also loads the code, and JIT-compiles it if there is only PTX for the card.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is in flight when an engine is dropped takes milliseconds, or does not end.
+/// Work in flight when an engine is dropped takes milliseconds, or does not end.
 const DROP_TIMEOUT: Duration = Duration::from_millis(500);

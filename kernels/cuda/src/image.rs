@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Names the image, instead of looking for it.
+/// Names the image file and disables the search.
 pub const IMAGE_VARIABLE: &str = "RECODED_CUDA_IMAGE";
 
 /// The file's name.
@@ -35,14 +35,15 @@ pub enum ImageError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Image {
-    /// The file that `RECODED_CUDA_IMAGE` names; else `recoded.fatbin` beside the program, in
-    /// `../lib/recoded`, or in `cuda/` of one of the folders above, where a build puts it.
+    /// The file that `RECODED_CUDA_IMAGE` names; otherwise `recoded.fatbin` in the program's
+    /// folder, in `../lib/recoded`, or in `cuda/` of one of the parent folders, where a build puts
+    /// it.
     ///
     /// # Errors
     /// There is none, or it cannot be read.
@@ -72,7 +73,7 @@ impl Image {
         &self.bytes
     }
 
-    /// Where it was found.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -88,5 +89,5 @@ fn installed() -> Option<PathBuf> {
     beside.into_iter().chain(library).chain(built).find(|path| path.is_file())
 }
 
-/// `target/debug/deps` is as deep as programs are built.
+/// Programs are built at most as deep as `target/debug/deps`.
 const BUILD_DEPTH: usize = 3;

@@ -1,16 +1,16 @@
-//! The mirror of `job.h`: what a kernel is given and how many blocks it is launched with.
+//! The mirror of `job.h`: the input of a kernel and its number of blocks.
 //!
-//! Read `job.h` for what the fields mean; a test compares the two.
+//! See `job.h` for the meaning of the fields; a test compares the two.
 
 use recoded_gf::{Field, FieldOrder};
 
-/// What one launch does any number of; offsets are bytes from the start of the arena.
+/// One job; a launch does any number of them. Offsets are bytes from the start of the arena.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[repr(C, align(16))]
 pub struct Job {
-    /// Row-major coefficients, in the form that the technique wants.
+    /// Row-major coefficients, in the technique's form.
     pub coefficients: u64,
-    /// `depth` rows of `symbol_bytes` bytes, in the form that the technique wants.
+    /// `depth` rows of `symbol_bytes` bytes, in the technique's form.
     pub sources: u64,
     /// `rows` rows of `symbol_bytes` bytes.
     pub destinations: u64,
@@ -28,7 +28,7 @@ pub struct Job {
     pub depth: u32,
     /// Blocks of the jobs before this one in the launch.
     pub first_block: u32,
-    /// Which of the tables: see [`Job::field_code`].
+    /// Code of the tables: see [`Job::field_code`].
     pub field: u8,
     /// [`Job::ACCUMULATE`] or 0.
     pub flags: u8,
@@ -36,7 +36,7 @@ pub struct Job {
     pub order: u8,
     /// Zero.
     pub reserved: u8,
-    /// Whatever else the kernel wants.
+    /// A parameter of the kernel.
     pub parameter: u64,
 }
 
@@ -51,7 +51,7 @@ impl Job {
         place.map_or(u8::MAX, |place| place as u8)
     }
 
-    /// Bytes that the kernels `invert_*` share for each matrix.
+    /// Bytes of state that the kernels `invert_*` share for each matrix.
     pub const INVERSE_STATE_BYTES: u64 = 16 + 2 * 1024 + 2 * 128;
 
     /// Columns that a launch of `invert_panel` eliminates.
@@ -72,7 +72,7 @@ impl Job {
     }
 }
 
-/// What kernels that return a number leave at the offset [`Job::parameter`].
+/// The result of kernels that return a number, at the offset [`Job::parameter`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Returned {
@@ -85,11 +85,11 @@ pub struct Returned {
 /// Bytes of the constant tables of all fields, which the kernel `field_tables` fills.
 pub const TABLES_BYTES: usize = 5 * 11312;
 
-/// Instructions of one round of the kernels `probe_*`: of each thread, of each warp for bmma, of
-/// each four warps for wgmma.
+/// Instructions of one round of the kernels `probe_*`: per thread, per warp for bmma, per four
+/// warps for wgmma.
 pub const PROBE_OPERATIONS: u32 = 64;
 
-/// How to launch the kernel `recoded_<name>`.
+/// Launch parameters of the kernel `recoded_<name>`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Name of the kernel without `recoded_`.
@@ -113,7 +113,7 @@ impl Geometry {
         KERNELS.iter().find(|kernel| kernel.name == name)
     }
 
-    /// Blocks that a job of `rows` rows of `symbol_bytes` bytes takes.
+    /// Blocks of a job of `rows` rows of `symbol_bytes` bytes.
     #[must_use]
     pub fn blocks(&self, rows: u32, symbol_bytes: u32) -> u32 {
         let units = rows.div_ceil(self.unit_rows) * symbol_bytes.div_ceil(self.unit_bytes);
@@ -121,11 +121,11 @@ impl Geometry {
     }
 }
 
-/// The form in which a technique wants coefficients or sources.
+/// The form of coefficients or sources that a technique expects.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Form {
-    /// Elements as they are.
+    /// Unchanged elements.
     Plain,
     /// Logarithms, 0xFF for zero.
     LogFf,
@@ -140,7 +140,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The kernel that makes this form of plain elements, without `recoded_`.
+    /// The kernel that converts plain elements to this form, without `recoded_`.
     #[must_use]
     pub const fn kernel(self) -> Option<&'static str> {
         match self {
@@ -180,7 +180,7 @@ impl Form {
 /// A way to multiply, by name.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Technique {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Its kernel, without `recoded_`.
     pub kernel: &'static str,
@@ -188,9 +188,9 @@ pub struct Technique {
     pub coefficients: Form,
     /// The form of sources.
     pub sources: Form,
-    /// Whether it serves packed fields too, not only GF(256).
+    /// Whether it also serves packed fields, not only GF(256).
     pub packed: bool,
-    /// The lowest and the highest compute capability it is for, times ten.
+    /// The lowest and the highest supported compute capability, times ten.
     pub capability: (u32, u32),
 }
 

@@ -1,4 +1,4 @@
-//! Engine on CUDA cards: what the device code computes and how it is launched.
+//! Engine on CUDA cards: the host side of the device code and its launches.
 //!
 //! ```text
 //!  probe    is there a card that works? asked in a child process
@@ -15,8 +15,8 @@
 //!  limits   what a technique can reach on a card
 //! ```
 //!
-//! Nothing here crashes where there is no card: ask [`probe`] first, and do the work with
-//! [`recoded_code::engine::Cpu`] when it says why not.
+//! Nothing here crashes without a card: call [`probe`] first, and do the work with
+//! [`recoded_code::engine::Cpu`] if it reports a reason against the card.
 
 mod image;
 mod probe;

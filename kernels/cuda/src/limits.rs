@@ -1,17 +1,17 @@
-//! What a technique can reach on a card, from how fast the card issues what it consists of.
+//! Rate limits of a technique on a card, from the card's issue rates for its instructions.
 //!
-//! The kernels `probe_*` measure that; how many instructions a technique takes was counted in the
-//! inner loops of its machine code (nvcc 13.0.88, sm_90a). Count again after a change of a kernel:
-//! a rate above its limit says that a count is old. Neither memory nor what comes before and after
-//! the inner loop is in it.
+//! The kernels `probe_*` measure the issue rates; the instructions of a technique were counted in
+//! the inner loops of its machine code (nvcc 13.0.88, sm_90a). Count again after a change of a
+//! kernel: a rate above its limit shows that a count is stale. The limit includes neither memory
+//! nor the code around the inner loop.
 
 use crate::job::Technique;
 
-/// How much a whole card issues in a second.
+/// Issue rates of a whole card per second.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct IssueRates {
-    /// Instructions of a warp on the integer and logic pipe: the slower of what `probe_permute` and
-    /// `probe_logic` measure.
+    /// Instructions of a warp on the integer and logic pipe: the slower result of `probe_permute`
+    /// and `probe_logic`.
     pub instructions: f64,
     /// Accesses of 128 bytes to shared memory; `probe_shared` makes two with each of its loads.
     pub accesses: f64,
@@ -21,7 +21,7 @@ pub struct IssueRates {
     pub wide_products: f64,
 }
 
-/// What `BYTE_PRODUCTS` products of a byte by a coefficient, added up, take.
+/// Cost of `BYTE_PRODUCTS` products of a byte by a coefficient, added up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Cost {
     instructions: u32,
@@ -33,8 +33,8 @@ struct Cost {
 const BYTE_PRODUCTS: u32 = 32_768;
 
 impl Technique {
-    /// Byte products a second at most: destination bytes times sources. `None` for those whose
-    /// threads meet in banks of shared memory as the data has it.
+    /// Most byte products per second: destination bytes times sources. `None` for techniques whose
+    /// bank conflicts in shared memory depend on the data.
     #[must_use]
     pub fn limit(&self, rates: &IssueRates) -> Option<f64> {
         let cost = cost(self.name)?;
@@ -49,7 +49,7 @@ impl Technique {
     }
 }
 
-/// Seconds of so many instructions that not every card has.
+/// Seconds of `count` instructions that not every card has.
 fn used(count: u32, rate: f64) -> f64 {
     if count == 0 { 0.0 } else { f64::from(count) / rate }
 }
@@ -63,7 +63,7 @@ fn cost(technique: &str) -> Option<Cost> {
         "permute-narrow" => (1872, 144, 0, 0),
         "four-russians" => (748, 384, 0, 0),
         "bmma" => (120, 96, 64, 0),
-        // What comes before and after the products, over the four of them for 128 sources.
+        // The code around the products, averaged over the four of them for 128 sources.
         "wgmma" => (53, 48, 0, 1),
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! What a card is told to do with a bundle: tables of jobs, launches, and where everything lies.
+//! The card's work for a bundle: tables of jobs, launches, and the layout of the arena.
 //!
 //! Pure: no device, no `unsafe`. All of a bundle lies in one allocation on the device:
 //!
@@ -8,8 +8,9 @@
 //!                                                          drawn coefficients, other forms
 //! ```
 //!
-//! Launches of one bundle follow each other on one stream: draw, invert, prepare, multiply. Where
-//! there are too few large matrices to go round, several blocks invert each, in several launches.
+//! Launches of one bundle follow each other on one stream: draw, invert, prepare, multiply. If
+//! there are too few large matrices to fill the card, several blocks invert each, in several
+//! launches.
 
 use std::ops::Range;
 
@@ -23,10 +24,9 @@ mod inverses;
 /// One launch: the kernel and its jobs in the table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Launch {
-    /// Which kernel it is, without `recoded_`: several compiled for one matrix each share a
-    /// geometry.
+    /// The kernel, without `recoded_`: several compiled for one matrix each share a geometry.
     pub kernel: &'static str,
-    /// How to launch it.
+    /// Its launch parameters.
     pub geometry: &'static Geometry,
     /// Its jobs, by their numbers in [`Plan::table`].
     pub jobs: Range<usize>,
@@ -34,29 +34,29 @@ pub struct Launch {
     pub blocks: u32,
 }
 
-/// What to do with one bundle; reused for the next.
+/// The plan of one bundle; reused for the next.
 #[derive(Default, Debug)]
 pub struct Plan {
     /// Jobs of all launches, as the device reads them.
     pub table: Vec<Job>,
-    /// In this order.
+    /// The launches, in this order.
     pub launches: Vec<Launch>,
-    /// Where the bundle's input is copied to.
+    /// Destination of the bundle's input.
     pub input: u64,
-    /// Where the bundle's output is copied from.
+    /// Source of the bundle's output.
     pub output: u64,
-    /// Where the jobs' sources are; those of a segment come there from what the card keeps.
+    /// Place of the jobs' sources; those of a segment are copied there from the kept rows.
     pub sources: u64,
     /// Bytes of the arena.
     pub bytes: u64,
 }
 
 impl Plan {
-    /// Plans `bundle` for a card of so many multiprocessors, with the technique that `choose` names
-    /// for each of its products, by the number of the job.
+    /// Plans `bundle` for a card with this number of multiprocessors, with the technique that
+    /// `choose` names for each of its products, by the number of the job.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when a job is more than a grid can number.
+    /// [`Error::Unsupported`] if a job exceeds the numbering of a grid.
     pub fn make(
         &mut self,
         bundle: &Bundle,
@@ -95,8 +95,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Bytes from the start of the arena that are one copy: the tables, and after them an input
-    /// that this CPU copies to there faster than a second copy is started.
+    /// Bytes at the start of the arena for one copy: the tables, followed by an input that this CPU
+    /// copies there faster than it starts a second copy.
     #[must_use]
     pub const fn staged_bytes(&self, input_bytes: usize) -> usize {
         if input_bytes <= STAGED_INPUT_MAX {
@@ -183,7 +183,7 @@ impl Plan {
         self.stage(kernel, &plain, Prepare::job)
     }
 
-    /// Adds a launch of `kernel` with what `entry` makes of each of `items`, if that is anything.
+    /// Adds a launch of `kernel` with the jobs that `entry` makes of `items`, if there are any.
     fn stage<T: Described>(
         &mut self,
         kernel: &'static str,
@@ -212,7 +212,7 @@ impl Plan {
     }
 }
 
-/// Can tell which job it belongs to.
+/// An item that names its job.
 trait Described {
     fn described(&self) -> &engine::Job;
 
@@ -222,7 +222,7 @@ trait Described {
     }
 }
 
-/// A job of a bundle and where its parts lie in the arena by now.
+/// A job of a bundle and the present places of its parts in the arena.
 struct Work {
     job: engine::Job,
     technique: Technique,
@@ -311,7 +311,7 @@ impl Work {
     }
 }
 
-/// Rows that are to take another form.
+/// Rows to convert to another form.
 struct Prepare {
     job: engine::Job,
     sources: u64,
@@ -344,7 +344,7 @@ impl Prepare {
 }
 
 impl Job {
-    /// As the device reads it.
+    /// The device's format.
     pub(crate) fn to_bytes(self) -> [u8; size_of::<Self>()] {
         let words = [self.coefficients, self.sources, self.destinations].map(u64::to_le_bytes);
         let strides = [self.coefficient_stride, self.source_stride, self.destination_stride];
@@ -367,7 +367,7 @@ const fn seeded(operation: Operation) -> Option<(u32, FieldOrder)> {
     }
 }
 
-/// How a kernel is launched; those compiled for a matrix are all launched alike.
+/// Geometry of a kernel; those compiled for a matrix all share one.
 fn geometry_of(kernel: &str) -> Option<&'static Geometry> {
     let is_compiled = kernel.starts_with(COMPILED_PREFIX);
     Geometry::of(if is_compiled { COMPILED_GEOMETRY } else { kernel })
@@ -380,20 +380,21 @@ fn blocks_of(geometry: &Geometry, job: &Job) -> Option<u32> {
     Some(geometry.blocks(job.rows, job.symbol_bytes))
 }
 
-/// How kernels for one matrix are called, and where `job.h` has their geometry.
+/// Name prefix of kernels for one matrix, and the name of their geometry in `job.h`.
 pub const COMPILED_PREFIX: &str = "reed_solomon_";
 const COMPILED_GEOMETRY: &str = "reed_solomon";
 
 const FORMS: [Form; 5] = [Form::LogFf, Form::Log00, Form::Planes, Form::Bits, Form::Tiles];
 
-/// Jobs of the table that one job of a bundle becomes at most: draw, or invert in four kernels, two
-/// preparations, the product.
+/// Most table jobs of one job of a bundle: draw, or invert in four kernels, two preparations, the
+/// product.
 const LAUNCHES_MAX: usize = 7;
 
-/// A copy takes 2 us of the driver's time, as does moving about this much.
+/// Inputs up to this size are staged: a copy takes 2 us of the driver's time, as does moving about
+/// this much.
 const STAGED_INPUT_MAX: usize = 32 << 10;
 
-/// Regions of the arena begin at multiples of this: twice what a warp loads at once.
+/// Regions of the arena begin at multiples of this: twice the size of a warp's load.
 const ALIGNMENT: u64 = 256;
 
 /// `job.h`: lengths of symbols are multiples of this. Rows lie further apart than that.
@@ -466,7 +467,7 @@ mod tests {
 
     #[test]
     fn plan_of_more_blocks_than_a_grid_has_is_unsupported() {
-        // Never allocated: a plan needs the numbers only.
+        // Never allocated: a plan needs only the numbers.
         let job = engine::Job::new(Operation::Multiply, 1024, 1, 1 << 30);
         let geometry = Geometry::of("matmul_loop").expect("a kernel");
         let entry = Job { rows: 1024, symbol_bytes: 1 << 30, ..Job::default() };

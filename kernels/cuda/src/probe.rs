@@ -1,9 +1,9 @@
-//! Is there a card that works? Asked in a child process, so that no driver can take us with it.
+//! Checks for a working card in a child process, so that a driver fault cannot end this one.
 //!
 //! A missing libcuda makes cudarc panic, a stub of it lacks symbols, a broken one crashes or hangs;
-//! all of that ends the child only. The child is this very program, started once more with an
-//! environment variable that [`CHILD`] sees before `main` begins: programs need do nothing for it,
-//! and one that lacks this crate merely ends without an answer.
+//! all of that ends only the child. The child is this very program, started once more with an
+//! environment variable that [`CHILD`] reads before `main` begins: programs need no code for it,
+//! and one that lacks this crate merely ends without a reply.
 
 use std::env;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::driver::{self, CallError, DeviceInfo};
 use crate::engine::{CudaEngine, OpenError, Options};
 use crate::image::{IMAGE_VARIABLE, Image, ImageError};
 
-/// Why there is no card to be used.
+/// The reason why no card is usable.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unusable {
     /// No compiled kernels.
@@ -27,7 +27,7 @@ pub enum Unusable {
     /// libcuda cannot be loaded.
     #[error("libcuda is not installed")]
     NoLibrary,
-    /// The driver is older than what we call.
+    /// The driver is older than the calls used here.
     #[error("the driver serves CUDA {driver}, {DRIVER_MIN} is needed")]
     TooOld {
         /// Its version, for example 11080 for 11.8.
@@ -36,47 +36,47 @@ pub enum Unusable {
     /// No card, or not that one.
     #[error("card {device} of {cards}")]
     NoDevice {
-        /// The card that was asked for.
+        /// The requested card.
         device: usize,
-        /// Cards that there are.
+        /// Existing cards.
         cards: usize,
     },
-    /// The card has another user, who does not share it.
+    /// The card has another user that does not share it.
     #[error("the compute mode of the card gives it to another process, or to none")]
     Taken,
     /// The driver or the card failed the test.
     #[error("{reason}")]
     Failed {
-        /// What it said.
+        /// Its error.
         reason: String,
     },
     /// The probe died.
     #[error("the driver crashed the probe ({status})")]
     Crashed {
-        /// How.
+        /// Its exit status.
         status: String,
     },
     /// The probe did not end.
     #[error("the driver did not answer within {seconds} s")]
     Silent {
-        /// How long it had.
+        /// The time limit.
         seconds: u64,
     },
     /// The probe could not be started.
     #[error("cannot start the probe: {reason}")]
     NotStarted {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Opens the card in a child process and compares what it computes with this CPU; waits for at most
+/// Opens the card in a child process and compares its results with this CPU; waits for at most
 /// `timeout`.
 ///
 /// # Errors
-/// Why the card is not to be used.
+/// The reason why the card is unusable.
 pub fn probe(options: &Options, timeout: Duration) -> Result<DeviceInfo, Unusable> {
-    // Keeps the linker from dropping the hook together with what else of this module is not used.
+    // Keeps the linker from dropping the hook together with unused parts of this module.
     std::hint::black_box(&CHILD);
     let not_started = |error: std::io::Error| Unusable::NotStarted { reason: error.to_string() };
     let technique = options.technique.map_or("auto", |technique| technique.name);
@@ -101,10 +101,10 @@ pub fn probe(options: &Options, timeout: Duration) -> Result<DeviceInfo, Unusabl
     parse(answer.ok_or_else(crashed)?).ok_or_else(crashed)?
 }
 
-/// What a queue opens the card with, again and again: the probe first, then the card. There is no
-/// probe where this process keeps all others from the card; its driver has proved itself then.
+/// Opens the card for a queue, at every attempt: the probe first, then the card. The probe is
+/// skipped if this process has exclusive use of the card; its driver has then proved itself.
 ///
-/// A driver that refuses a new context by the error that ended the last one has no use for this
+/// A driver that refuses a new context with the error that ended the last one will not serve this
 /// process any more: [`Error::RestartNeeded`].
 pub fn opener(
     options: Options,
@@ -129,7 +129,7 @@ pub fn opener(
     }
 }
 
-/// Waits for the end of the child; kills it when time is up.
+/// Waits for the end of the child; kills it after the timeout.
 fn wait(child: &mut Child, timeout: Duration) -> std::io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     loop {
@@ -172,14 +172,14 @@ fn parse(answer: &str) -> Option<Result<DeviceInfo, Unusable>> {
 /// Called by Linux's loader before `main`.
 #[used]
 // SAFETY: functions in this section are called once, in the main thread, before `main`. This one
-// needs nothing that the runtime sets up in between, and returns unless the variable is set.
+// needs no part of the runtime that is set up in between, and returns unless the variable is set.
 #[unsafe(link_section = ".init_array")]
 static CHILD: extern "C" fn() = child;
 
 extern "C" fn child() {
     let Some(request) = env::var_os(CHILD_VARIABLE) else { return };
     let request = request.to_string_lossy().into_owned();
-    // An unwinding panic must not cross into C; the parent sees that there is no answer.
+    // An unwinding panic must not cross into C; the parent sees a missing reply.
     let answer = panic::catch_unwind(|| answer(&request));
     let Ok(answer) = answer else { std::process::exit(1) };
     println!("{ANSWER}{}", answer.replace('\n', " "));
@@ -225,12 +225,12 @@ fn examine(device: usize, technique: &str) -> Result<DeviceInfo, Unusable> {
     })?;
     self_test(&mut engine, SELF_TEST_TIMEOUT).map_err(|error| failed(&error))?;
     let info = engine.info().clone();
-    // This process is about to end: no need to put anything away.
+    // This process is about to end: no need to release anything.
     std::mem::forget(engine);
     Ok(info)
 }
 
-/// Has the engine do one job of each kind and compares every byte with this CPU.
+/// Runs one job of each kind on the engine and compares every byte with this CPU.
 ///
 /// # Errors
 /// It fails, differs or takes longer than `timeout`.
@@ -250,14 +250,14 @@ pub fn self_test(engine: &mut impl Engine, timeout: Duration) -> Result<(), Open
     }
 }
 
-/// What tells a program that it is to answer a probe: card number and technique.
+/// Requests a reply to a probe from a child program: card number and technique.
 const CHILD_VARIABLE: &str = "RECODED_CUDA_PROBE";
 
-/// Begins the child's answer: drivers print what they like.
+/// Prefix of the child's reply, since drivers may print anything.
 const ANSWER: &str = "recoded-cuda-probe: ";
 
-/// CUDA 13.0, with whose compiler the image is made (toolchain.txt); what cudarc is told to call
-/// came earlier.
+/// CUDA 13.0, whose compiler builds the image (toolchain.txt); the calls made through cudarc are
+/// older.
 const DRIVER_MIN: u32 = 13000;
 
 /// CUDA_ERROR_NO_DEVICE.

@@ -1,27 +1,27 @@
 //! CUDA source of a product by one fixed matrix over GF(256) modulo 0x11D: a network of sums.
 //!
-//! Gibraltar compiles a kernel for each code k+m when its context is made, so that nothing about
-//! the code is left to look up (Curry, Skjellum, Ward, Brightwell, section 4). This goes a step
-//! further: the coefficients are in the code as well. Bit b of a coefficient says whether a source
-//! counts in the sum b of its destination; the sums of the subsets of four neighbouring sources are
-//! shared by all destinations; Horner's rule combines the eight sums of each one at the end. No
-//! tables, no multiplications: per destination and four sources eight additions of words.
+//! Gibraltar compiles a kernel for each code k+m when its context is created, so that no property
+//! of the code is looked up (Curry, Skjellum, Ward, Brightwell, section 4). This goes a step
+//! further: the coefficients are in the code as well. Bit b of a coefficient decides whether a
+//! source counts in the sum b of its destination; the sums of the subsets of four neighbouring
+//! sources are shared by all destinations; Horner's rule combines the eight sums of each one at the
+//! end. No tables, no multiplications: per destination and four sources eight additions of words.
 //!
 //! Text in, text out: NVRTC compiles it for a card, the shim's build for the CPU.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// What the source needs before it: one text, as the run-time compiler has no files to include.
+/// The text that must precede the source: the run-time compiler has no files to include.
 pub const PRELUDE: &str =
     concat!(include_str!("../job.h"), "\n", include_str!("../device/common.cuh"), "\n");
 
-/// Products (rows times columns of the matrix) up to which this is worth it: 64+16, for example, is
-/// 50 KB of code that takes NVRTC 2 s, and larger ones begin to spill registers. Beyond it,
+/// Products (rows times columns of the matrix) up to which this is worthwhile: 64+16, for example,
+/// is 50 KB of code that takes NVRTC 2 s, and larger ones begin to spill registers. Beyond it,
 /// multiply by a kernel for all matrices.
 pub const PRODUCTS_MAX: usize = 1024;
 
-/// Destinations that are made at a time: eight sums of each are in registers.
+/// Destinations computed at a time: eight sums of each are in registers.
 const ROWS_AT_ONCE: usize = 12;
 /// Sources whose subsets are summed: 15 sums at most.
 const GROUP: usize = 4;
@@ -49,7 +49,7 @@ pub fn source(kernel: &str, coefficients: &[u8], columns: usize) -> String {
     text
 }
 
-/// The part that makes `rows`, the first of which is destination `first`.
+/// Writes the part that computes `rows`; the first is destination `first`.
 fn write_rows(text: &mut String, rows: &[&[u8]], first: usize) {
     for row in 0..rows.len() {
         let sums: Vec<String> = (0..8).map(|bit| format!("a{row}_{bit} = 0")).collect();
@@ -69,7 +69,7 @@ fn write_rows(text: &mut String, rows: &[&[u8]], first: usize) {
     }
 }
 
-/// Adds `count` sources from `first` on to the sums that they count in.
+/// Adds `count` sources from `first` on to their sums.
 fn write_group(text: &mut String, rows: &[&[u8]], first: usize, count: usize) {
     let subset = |row: &[u8], bit: usize| {
         (0..count).fold(0, |set, i| set | usize::from(row[first + i] >> bit & 1) << i)
@@ -77,7 +77,7 @@ fn write_group(text: &mut String, rows: &[&[u8]], first: usize, count: usize) {
     let mut needed: BTreeSet<usize> =
         rows.iter().flat_map(|row| (0..8).map(|bit| subset(row, bit))).collect();
     needed.remove(&0);
-    // The sum of a subset is the sum of that without its first source, and that source.
+    // The sum of a subset is the sum of the subset without its first source, plus that source.
     for mut set in needed.clone() {
         while set != 0 {
             needed.insert(set);

@@ -1,5 +1,5 @@
-//! `scripts/gpu-run` over a stand-in for a card: it runs its steps in order, goes on after one that
-//! fails, and says what became of each in one file.
+//! `scripts/gpu-run` over a stand-in for a card: it runs its steps in order, continues after a
+//! failed one, and reports all outcomes in one file.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 
-/// A program cannot be started while anyone has it open for writing, and a process that another
-/// test is about to start has everything open that this one had: one of both at a time.
+/// A program cannot be started while it is open for writing, and a process that another test is
+/// about to start inherits open files of this one: only one of both at a time.
 static WRITE_OR_START: Mutex<()> = Mutex::new(());
 
-/// A folder as `--pack` makes it, with a benchmark that fails.
+/// A folder as `--pack` creates it, with a benchmark that fails.
 fn packed() -> tempfile::TempDir {
     let _one = WRITE_OR_START.lock();
     let folder = tempfile::tempdir().expect("a folder");
@@ -99,7 +99,7 @@ fn run_goes_on_after_a_step_that_fails_and_reports_all() {
     let [first, stray, endless] = [2, 3, 4].map(|step| &steps[step]["report"]);
     assert!(first["context_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.0), "{first}");
     assert_eq!(first["pinning"].as_array().map(Vec::len), Some(4));
-    // The stand-in keeps to what CUDA says: only another process can use the card again.
+    // The stand-in follows CUDA's documentation: only another process can use the card again.
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     assert!(text(&stray["fault"]["said"]).contains("700"), "{stray}");
     assert!(text(&stray["here"]).contains("700"), "{stray}");

@@ -1,5 +1,5 @@
-//! NVIDIA's run-time compiler takes what is written for Reed-Solomon codes; where `scripts/cuda`
-//! has fetched it, for it needs no card.
+//! NVIDIA's run-time compiler accepts the source for Reed-Solomon codes; if `scripts/cuda` has
+//! fetched it, for it needs no card.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
@@ -25,7 +25,7 @@ type Program = *mut c_void;
 /// The compiler, loaded.
 struct Nvrtc {
     library: Library,
-    // It looks for this one by name, and finds it when it is loaded already.
+    // It looks this one up by name, and finds it if it is loaded already.
     _builtins: Library,
 }
 
@@ -39,7 +39,7 @@ impl Nvrtc {
         Self { library: open("libnvrtc.so.13").expect("just seen"), _builtins: builtins }
     }
 
-    /// Compiles `text` for a card; the compiler's log, which names registers and spills.
+    /// Compiles `text` for a card; returns the compiler's log, which names registers and spills.
     fn compile(&self, text: &str, card: &str) -> Result<String, String> {
         let text = CString::new(text).expect("no zero bytes");
         let options = [format!("--gpu-architecture={card}"), "--std=c++17".into(), VERBOSE.into()];
@@ -59,7 +59,7 @@ impl Nvrtc {
     }
 
     /// # Safety
-    /// `program` must be one that was compiled.
+    /// `program` must have been compiled.
     unsafe fn log(&self, program: Program) -> String {
         // SAFETY: signatures are those of nvrtc.h, and the log fits the size that it gives.
         unsafe {
@@ -96,7 +96,7 @@ fn written_kernels_compile_without_spills() {
         return;
     };
     let nvrtc = Nvrtc::open(&folder);
-    // Small, common, and the largest that is worth it.
+    // Small, common, and the largest worthwhile one.
     for (data, parity, card) in
         [(2, 1, "sm_75"), (10, 4, "sm_75"), (10, 4, "sm_90a"), (32, 16, "sm_89"), (64, 16, "sm_80")]
     {

@@ -1,5 +1,5 @@
-//! Whether there is a card that works, asked in a child process: of stand-ins for libcuda that are
-//! missing, old, broken, wrong, or the property of another process.
+//! Checks for a working card in a child process: with stand-ins for libcuda that are missing, old,
+//! broken, wrong, or owned by another process.
 
 mod common;
 
@@ -89,7 +89,7 @@ fn probe_ends_a_driver_that_hangs() {
 
 #[test]
 fn probe_finds_wrong_results() {
-    // The first kernel fills tables; of the others, each is spoilt.
+    // The first kernel fills tables; each of the others is corrupted.
     in_child("probe_finds_wrong_results", &[("STANDIN_FAULTS", "kernel@2+=wrong")], || {
         let wrong = Unusable::Failed { reason: OpenError::Wrong.to_string() };
         assert_eq!(probe(&options(), PATIENCE), Err(wrong));

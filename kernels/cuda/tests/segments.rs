@@ -29,7 +29,7 @@ fn bundles_over_a_kept_segment_match_the_cpu() {
             }
             let bytes = segments[..2].iter().map(|segment| segment.bytes() as u64).sum::<u64>();
             assert_eq!(engine.kept_bytes(), bytes);
-            // Of the third one, bundles bring the rows along.
+            // For the third one, bundles bring the rows along.
             for segment in segments.iter().cycle().take(9) {
                 engine.submit(request(segment, &mut random)).expect("has room");
                 let Completed { bundle, result } = wait(&mut engine);
@@ -69,7 +69,7 @@ fn segment_without_holder_is_freed() {
 #[test]
 fn card_that_fails_while_it_keeps_says_so_and_the_cpu_serves() {
     let faults = [
-        // What goes wrong, and whether the card is lost.
+        // The fault, and whether the card is lost.
         ("cuMemAlloc_v2@2=2", false),
         ("cuMemcpyHtoDAsync_v2@1=1", false),
         ("cuMemcpyHtoDAsync_v2@1=719", true),
@@ -161,7 +161,7 @@ fn parts_of_a_bundle_are_measured_and_its_results_right() {
             let times = timings.stages.iter().map(|(_, seconds)| *seconds);
             let copies = [timings.copy_in, timings.copy_out, timings.device];
             assert!(times.chain(copies).all(|seconds| seconds > 0.0));
-            // It goes on as ever.
+            // It continues as usual.
             engine.submit(bundle).expect("is idle");
             assert!(check::agrees(&wait(&mut engine).bundle));
         }
@@ -240,7 +240,7 @@ fn card_that_fails_while_it_is_measured_is_lost_or_goes_on() {
     }
 }
 
-/// A few coded symbols of a segment, by coefficients and by seeds, as peers ask for them.
+/// A few coded symbols of a segment, by coefficients and by seeds, as peers request them.
 fn request(segment: &Arc<Segment>, random: &mut ChaCha8Rng) -> Bundle {
     let mut bundle = Bundle::over(Arc::clone(segment), 40, 2);
     let seed = random.next_u32();

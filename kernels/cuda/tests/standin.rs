@@ -1,5 +1,5 @@
 //! The whole host side, real cudarc included, against a stand-in for libcuda that runs the kernels
-//! on this CPU and fails as asked. Each test runs itself in a child process that finds that
+//! on this CPU and fails on request. Each test runs itself in a child process that finds that
 //! library.
 //!
 //! `RECODED_SEED` repeats a run of the random ones; the seed is printed.
@@ -35,7 +35,7 @@ fn every_technique_matches_the_cpu() {
 }
 
 /// The stand-in has four multiprocessors: one large matrix is shared by several blocks, two are
-/// not, and both give what the CPU does, also where there is no inverse.
+/// not, and both give the CPU's results, also without an inverse.
 #[test]
 fn few_large_matrices_are_inverted_by_several_blocks() {
     in_child("few_large_matrices_are_inverted_by_several_blocks", &[], || {
@@ -65,7 +65,7 @@ fn few_large_matrices_are_inverted_by_several_blocks() {
                 let is_right = |job| bundle.outcome(job).is_err() || !is_singular;
                 assert!((0..jobs.len()).all(is_right));
                 if is_singular || !are_shared {
-                    continue; // to measure is to launch the same several times, which takes long
+                    continue; // measuring repeats each launch several times, which takes long
                 }
                 let moment = Duration::from_micros(1);
                 let (bundle, timings) = engine.measure(bundle, moment).expect("works");
@@ -77,7 +77,7 @@ fn few_large_matrices_are_inverted_by_several_blocks() {
     });
 }
 
-/// Shared memory beyond 48 KB has to be asked for, and each capability has a limit.
+/// Shared memory beyond 48 KB must be requested, and each capability has a limit.
 #[test]
 fn techniques_keep_the_limits_of_every_capability() {
     for capability in ["75", "80", "86", "89", "90"] {
@@ -100,7 +100,7 @@ fn techniques_keep_the_limits_of_every_capability() {
     }
 }
 
-/// The stand-in once launched anything.
+/// The stand-in once accepted any launch.
 #[test]
 fn stand_in_refuses_shared_memory_that_was_not_asked_for() {
     use cudarc::driver::{result, sys};
@@ -109,7 +109,7 @@ fn stand_in_refuses_shared_memory_that_was_not_asked_for() {
         self_test(&mut engine, PATIENCE).expect("its context is current here");
         let attribute =
             sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the stand-in looks at the shape of a launch before anything else.
+        // SAFETY: the stand-in checks the shape of a launch before anything else.
         unsafe {
             let module = result::module::load_data([0_u8].as_ptr().cast()).expect("any image");
             let name = c"recoded_matmul_four_russians".to_owned();
@@ -129,7 +129,7 @@ fn stand_in_refuses_shared_memory_that_was_not_asked_for() {
     });
 }
 
-/// Tables of jobs once were a copy of their own, of memory too small to be pinned.
+/// Tables of jobs once took a separate copy, from memory too small to be pinned.
 #[test]
 fn small_bundle_is_one_copy() {
     let variables = [("STANDIN_FAULTS", "cuMemcpyHtoDAsync_v2@2+=1")];
@@ -163,7 +163,7 @@ fn memory_that_another_engine_has_pinned_is_refused_until_that_one_ends() {
         assert_eq!(result, Ok(()));
         let Refused { error, bundle } = second.submit(bundle).expect_err("pinned elsewhere");
         assert!(matches!(error, Error::Failed { code: 712, .. }), "{error}");
-        // A segment is copied by way of memory that is not pinned.
+        // A segment is copied through unpinned memory.
         first.keep(&segment).expect("room");
         second.keep(&segment).expect("room");
         drop(first);
@@ -184,7 +184,7 @@ fn bundles_beside_each_other_match_the_cpu() {
         let (mut submitted, mut done, mut ready) = (0, 0, Vec::new());
         while done < 30 {
             if submitted < 30 {
-                // Memory is used again and again, as the queue does.
+                // Memory is reused, as by the queue.
                 let mut bundle = ready.pop().unwrap_or_else(|| Bundle::new(1 << 18, 1 << 18, 4));
                 fill(&mut bundle, &mut random);
                 match engine.submit(bundle) {
@@ -258,8 +258,8 @@ fn lost_context_returns_all_bundles_and_is_made_again() {
     }
 }
 
-/// CUDA says of such errors that the process must end. The queue once started a child for a probe
-/// every five minutes for ever.
+/// CUDA documents that the process must end after such errors. The queue once started a child for a
+/// probe every five minutes indefinitely.
 #[test]
 fn error_that_outlives_its_context_ends_all_attempts() {
     let variables = [("STANDIN_FAULTS", "cuLaunchKernel@12=719")];
@@ -295,7 +295,7 @@ fn hung_kernel_is_left_behind_with_its_memory() {
         let (first, second) = (check::sample(1), check::sample(2));
         engine.submit(first).expect("taken");
         engine.submit(second).expect("taken");
-        // One of the two has the kernel that hangs; the other one comes back.
+        // One of the two has the kernel that hangs; the other one is returned.
         assert_eq!(wait(&mut engine).result, Ok(()));
         thread::sleep(Duration::from_millis(20));
         assert!(engine.poll().is_none());
@@ -312,7 +312,7 @@ fn expected_matrix_gets_code_of_its_own() {
         engine.expect(code.generator(), 10);
         let mut random = random();
         let begun = Instant::now();
-        // Compiled beside the work, which goes on meanwhile.
+        // Compiled concurrently with the work.
         while engine.special_matrices() == 0 {
             assert!(begun.elapsed() < PATIENCE, "no code");
             multiply(&mut engine, code.generator(), 10, &mut random);
@@ -404,7 +404,7 @@ fn stripes_on_a_card_are_right_and_lost_ones_recovered() {
                 by.extend(context.generate_all(&mut stripes).expect("of this code"));
                 for buffers in &mut stripes {
                     let lost = [buffers.row(1).to_vec(), buffers.row(3).to_vec()];
-                    // Parity takes the places of what is lost.
+                    // Parity replaces lost buffers.
                     for (place, parity) in [(1, 4), (3, 5)] {
                         let bytes = buffers.row(parity).to_vec();
                         buffers.row_mut(place).copy_from_slice(&bytes);
@@ -471,7 +471,7 @@ fn run_queue() {
     let is_wrong = std::env::var("STANDIN_FAULTS").is_ok_and(|faults| faults.contains("wrong"));
     let has_seen = || !is_wrong || offload.metrics().redone[Fault::Wrong as usize] > 0;
     let (mut tag, begun) = (0, Instant::now());
-    // On a busy machine most are declined, and the card has not come to its fault after sixty.
+    // On a busy machine most are declined, and the card has not reached its fault after sixty.
     while tag < 60 || !has_seen() && begun.elapsed() < PATIENCE {
         tag += 1;
         let job = random_job(&mut random);
@@ -504,7 +504,7 @@ fn run_queue() {
     assert_eq!(metrics.taken_jobs, metrics.device_jobs + metrics.redone.iter().sum::<u64>());
     assert!(metrics.device_jobs > 0);
     assert!(!is_wrong || metrics.redone[Fault::Wrong as usize] > 0);
-    // A driver that never returns keeps no queue from ending.
+    // A driver that never returns does not keep a queue from ending.
     drop(offload);
 }
 
@@ -524,7 +524,7 @@ fn in_child(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     common::in_child(test, &libraries, variables, body);
 }
 
-/// The stand-in for libcuda beside a libnvrtc, for `LD_LIBRARY_PATH`.
+/// The stand-in for libcuda and a libnvrtc, for `LD_LIBRARY_PATH`.
 fn libraries(nvrtc: &Path) -> String {
     format!("{}:{}", recoded_cuda_standin::folder().display(), nvrtc.display())
 }

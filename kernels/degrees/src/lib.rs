@@ -1,6 +1,6 @@
-//! Degree distributions of the BATS outer code, optimised for the ranks that batches arrive with.
+//! Degree distributions of the BATS outer code, optimised for the ranks of arriving batches.
 //!
-//! Beside the path: `recodectl degrees`, the bench and the test that regenerates the family in
+//! Not on the path: `recodectl degrees`, the bench and the test that regenerates the family in
 //! `recoded_code::degrees` call it; the dataplane does not link it, because it brings a linear
 //! programming solver. No I/O, no clock.
 //!
@@ -28,7 +28,7 @@ use recoded_gf::FieldOrder;
 
 use omega::Omega;
 
-/// What a distribution is wanted for.
+/// The requirements of a distribution.
 #[derive(Copy, Clone, Debug)]
 pub struct Problem<'a> {
     /// How often batches have rank 0, 1, .. M at the sink: `M + 1` counts or probabilities of any
@@ -61,7 +61,7 @@ pub struct Optimum {
     pub mean_degree: f64,
 }
 
-/// Why there is no distribution.
+/// The reason why there is no distribution.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum OptimiseError {
     /// Too few or too many ranks.
@@ -70,7 +70,7 @@ pub enum OptimiseError {
         /// Entries of the histogram.
         ranks: usize,
     },
-    /// A count that is none.
+    /// An invalid count.
     #[error("the count of rank {rank} is {count}: it must be finite and not negative")]
     Count {
         /// The rank.
@@ -93,18 +93,18 @@ pub enum OptimiseError {
         /// The degree.
         degree_max: usize,
     },
-    /// The solver gave up.
+    /// The solver failed.
     #[error("the linear program was not solved: {reason}")]
     Solver {
-        /// In the solver's words.
+        /// The solver's message.
         reason: String,
     },
 }
 
 impl Optimum {
-    /// The distribution as `recoded_code::degrees::Distribution` has it: cumulative probabilities
-    /// over 2^32, the last one `u32::MAX`. Degrees whose probability rounds to nothing are left
-    /// out.
+    /// The distribution in the format of `recoded_code::degrees::Distribution`: cumulative
+    /// probabilities over 2^32, the last one `u32::MAX`. Degrees whose probability rounds to zero
+    /// are left out.
     #[must_use]
     pub fn cumulative(&self) -> Vec<(u16, u32)> {
         let mut sum = 0.0;
@@ -178,7 +178,7 @@ pub fn optimise(problem: &Problem<'_>) -> Result<Optimum, OptimiseError> {
 /// The theta of any distribution: pairs of a degree and its probability or weight.
 ///
 /// # Errors
-/// The problem is malformed. Its `degree_max` is not looked at.
+/// The problem is malformed. Its `degree_max` is ignored.
 pub fn theta(problem: &Problem<'_>, distribution: &[(usize, f64)]) -> Result<f64, OptimiseError> {
     problem.check()?;
     let omega = Omega::new(problem.ranks, f64::from(problem.generator_field.order()));
@@ -213,14 +213,14 @@ fn mean(weighted: impl Iterator<Item = (usize, f64)>) -> f64 {
     sums.0 / sums.1
 }
 
-/// The wire gives the batch size seven bits.
+/// The wire format has seven bits for the batch size.
 const BATCH_SIZE_MAX: usize = 128;
 
-/// Degrees are 16 bits where they are used, as there are at most 65536 symbols in a block.
+/// Users of degrees have 16 bits for them, as there are at most 65536 symbols in a block.
 const DEGREE_MAX: usize = 65_535;
 
-/// Below, degrees grow beyond their 16 bits and the program beyond what is solved in a minute.
+/// With less, degrees exceed their 16 bits and the program takes more than a minute.
 const UNDECODED_MIN: f64 = 0.001;
 
-/// Above, the precode would be the code.
+/// With more, the precode would be the code.
 const UNDECODED_MAX: f64 = 0.5;

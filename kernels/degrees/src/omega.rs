@@ -1,4 +1,4 @@
-//! The functions omega_d(x): what a batch of degree d contributes when a fraction x is known.
+//! The functions omega_d(x): the contribution of a batch of degree d when a fraction x is known.
 
 /// The functions of one rank distribution.
 pub struct Omega {
@@ -22,7 +22,7 @@ impl Omega {
     ///
     /// Of the other `d - 1` symbols `j` are unknown with the binomial probability; then the batch
     /// must decode `j + 1`. This is the sum over incomplete beta functions of the paper with its
-    /// terms exchanged, and it covers degrees up to M, which the paper treats apart.
+    /// terms exchanged, and it covers degrees up to M, which the paper treats separately.
     pub fn values(&self, x: f64, degrees: &[usize]) -> Vec<f64> {
         let mut unknown = vec![0.0; self.solvable.len()];
         unknown[0] = 1.0;

@@ -1,15 +1,15 @@
-//! The linear program over a grid, and the exact value of what it found.
+//! The linear program over a grid, and the exact value of its result.
 
 use microlp::{ComparisonOp, OptimizationDirection};
 
 use crate::omega::Omega;
 use crate::{OptimiseError, Problem};
 
-/// The optimal distribution on the grid, without entries that do not matter.
+/// The optimal distribution on the grid, without negligible entries.
 ///
-/// The solver wants a bounded range of magnitudes and may find no pivot otherwise. So coefficients
-/// that hardly count are left out and very large ones cut, which both can only understate a
-/// distribution; where that is not enough, more of them.
+/// The solver needs a bounded range of magnitudes and may find no pivot otherwise. So negligible
+/// coefficients are left out and very large ones cut, which both can only understate a
+/// distribution; if that is not enough, more of them are.
 pub fn solve(problem: &Problem<'_>, omega: &Omega) -> Result<Vec<(usize, f64)>, OptimiseError> {
     let degrees = candidates(problem.degree_max());
     let mut last = None;
@@ -60,7 +60,7 @@ pub fn theta(omega: &Omega, undecoded: f64, distribution: &[(usize, f64)]) -> f6
     fine.fold(ratio(NEAR_ZERO), f64::min)
 }
 
-/// Degrees to choose from: every one as long as they are few, then one in a hundred.
+/// Candidate degrees: every one while they are few, then one in a hundred.
 fn candidates(degree_max: usize) -> Vec<usize> {
     let next = |&degree: &usize| Some(degree + 1 + degree / THIN_ABOVE);
     let mut degrees: Vec<_> =
@@ -81,7 +81,7 @@ fn grid(undecoded: f64, points: usize) -> impl Iterator<Item = f64> {
     linear.chain(logarithmic)
 }
 
-/// Points of the program. Half as many lose 0.01 % of theta; twice as many win less than 0.005 %
+/// Points of the program. Half as many lose 0.01 % of theta; twice as many gain less than 0.005 %
 /// and take three times as long.
 const GRID: usize = 400;
 
@@ -91,16 +91,16 @@ const FINER: usize = 16;
 /// Stands for x -> 0, where the ratio has a limit.
 const NEAR_ZERO: f64 = 1e-6;
 
-/// Coefficients below are left out. As the probabilities sum to 1, that is what it costs of theta
-/// at most.
+/// Smaller coefficients are left out. As the probabilities sum to 1, this is also the most that it
+/// costs of theta.
 const NEGLIGIBLE: [f64; 4] = [1e-5, 1e-4, 1e-3, 1e-2];
 
-/// Largest coefficient over smallest: theta is at most 128, so what is cut here was beyond need.
+/// Largest coefficient over smallest: theta is at most 128, so larger ones are never needed.
 const RANGE: f64 = 1e9;
 
-/// Probabilities below are noise of the solver.
+/// Smaller probabilities are noise of the solver.
 const UNLIKELY: f64 = 1e-5;
 
-/// Up to this degree every degree is a candidate. All degrees together win nothing (below 0.001 %)
+/// Up to this degree every degree is a candidate. All degrees together gain nothing (below 0.001 %)
 /// and take twice as long.
 const THIN_ABOVE: usize = 100;

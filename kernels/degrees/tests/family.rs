@@ -1,6 +1,6 @@
-//! Regenerates the distributions that `recoded_code::degrees` embeds, and judges them.
+//! Regenerates the distributions that `recoded_code::degrees` embeds, and checks them.
 //!
-//! `RECODED_BLESS=1 cargo test -p recoded-degrees --test family` writes them anew.
+//! `RECODED_BLESS=1 cargo test -p recoded-degrees --test family` rewrites them.
 
 #![forbid(unsafe_code)]
 

@@ -26,8 +26,8 @@ fn solved(size: usize, loss: f64, hops: usize) -> Optimum {
 
 #[test]
 fn efficiency_and_degree_match_the_table() {
-    // Loss, batch size, hop; mean rank, efficiency, mean degree. The table takes the generators'
-    // field as infinite, which costs 0.0003 to 0.0007 of the efficiency.
+    // Loss, batch size, hop; mean rank, efficiency, mean degree. The table assumes an infinite
+    // generator field, which costs 0.0003 to 0.0007 of the efficiency.
     for (loss, size, hops, rank, efficiency, degree) in [
         (0.1, 8, 10, 5.75, 0.9973, 27.9),
         (0.1, 16, 1, 14.40, 0.9988, 68.2),

@@ -1,4 +1,4 @@
-//! Which card there is, as configurations and command lines name it, and how it is opened.
+//! The available cards, as named in configurations and on command lines, and how they are opened.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,26 +10,26 @@ use crate::transport::vfio::Vfio;
 use crate::transport::xdma::Xdma;
 use crate::{EngineOptions, FpgaEngine};
 
-/// A card, by its way to the host.
+/// A card, by its connection to the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Card {
     /// No card: the engine, simulated in this process. Needs the feature `fpga-sim`.
     Simulated,
     /// Behind AMD's XDMA driver.
     Xdma {
-        /// Of its devices.
+        /// Number of the device.
         number: u8,
-        /// Where the memory of the card begins that the engine may use, a multiple of 4,096.
+        /// Start of the card's memory for the engine, a multiple of 4,096.
         memory: u64,
     },
-    /// A PCI device that `vfio-pci` has.
+    /// A PCI device bound to `vfio-pci`.
     Vfio {
         /// Domain, bus, device and function.
         address: String,
     },
 }
 
-/// What names a card.
+/// The rule for the name of a card.
 pub const CARD_RULE: &str =
     "it is \"simulated\", \"xdma:N\", \"xdma:N@ADDRESS\" or \"vfio:PCI-ADDRESS\"";
 
@@ -60,7 +60,7 @@ impl FromStr for Card {
 }
 
 fn decimal(text: &str) -> Option<u8> {
-    // Rust would take a sign.
+    // Rust's parser would accept a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
@@ -72,7 +72,7 @@ fn page(text: &str) -> Option<u64> {
     (address % 4096 == 0 && address <= u64::MAX - CARD_BYTES).then_some(address)
 }
 
-/// Whether it looks like `0000:03:00.0`: it becomes part of a path.
+/// Whether it has the form `0000:03:00.0`: it becomes part of a path.
 fn is_pci_address(text: &str) -> bool {
     let shape = b"hhhh:hh:hh.h";
     let fits = |(byte, shape): (u8, &u8)| match shape {
@@ -94,10 +94,10 @@ impl fmt::Display for Card {
 }
 
 impl Card {
-    /// Resets the card and takes it into use.
+    /// Resets the card and prepares it for use.
     ///
     /// # Errors
-    /// [`Error::Absent`]: why it cannot be used.
+    /// [`Error::Absent`]: the reason why it cannot be used.
     pub fn open(&self) -> Result<Box<dyn Engine>, Error> {
         match self {
             Self::Simulated => simulated(),
@@ -113,7 +113,7 @@ impl Card {
         }
     }
 
-    /// Whether its speed is that of hardware.
+    /// Whether it runs at hardware speed.
     #[must_use]
     pub const fn is_real(&self) -> bool {
         match self {
@@ -122,7 +122,7 @@ impl Card {
         }
     }
 
-    /// What is to be said of it beside its name.
+    /// A caveat for reports, in addition to its name.
     #[must_use]
     pub const fn caveat(&self) -> &'static str {
         match self {
@@ -163,10 +163,10 @@ fn simulated() -> Result<Box<dyn Engine>, Error> {
 
 const SIMULATED: &str = "simulated";
 
-/// Memory that the engine is given on a card: twice what its default options allocate.
+/// Memory of a card that the engine gets: twice the allocation of its default options.
 const CARD_BYTES: u64 = 64 << 20;
 
-/// Names a file that says what is to go wrong with a simulated card: for tests.
+/// Names a file with the faults of a simulated card: for tests.
 #[cfg(feature = "fpga-sim")]
 const MISHAPS_ENV: &str = "RECODED_FPGA_MISHAPS";
 

@@ -1,5 +1,5 @@
-//! Rings, doorbells and completions: what is the same for every way to a card. Nothing here waits
-//! without an end.
+//! Rings, doorbells and completions: the part common to every transport. No call waits
+//! indefinitely.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::transport::{MemoryError, Transport};
 pub struct Options {
     /// Logarithm of the entries of both rings, 1 to 15.
     pub ring_log2: u32,
-    /// A card with jobs in flight that completes none for so long hangs. The longest job (256 x
+    /// A card with jobs in flight that completes none for this long hangs. The longest job (256 x
     /// 256, 9,216 bytes) takes 2 ms at 300 MHz.
     pub hang_timeout: Duration,
-    /// How long a reset may take: what is in flight on the bus ends first.
+    /// Longest reset: transactions in flight on the bus end first.
     pub reset_timeout: Duration,
 }
 
@@ -28,34 +28,34 @@ impl Default for Options {
     }
 }
 
-/// Why a card is of no use, or of no more use.
+/// The reason why a card is or becomes unusable.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DriverError {
-    /// Something else answers, or nothing.
+    /// Another device answers, or none.
     #[error("no engine behind these registers: magic {magic:#010x}")]
     Magic {
-        /// What was read.
+        /// The value read.
         magic: u32,
     },
     /// Host and card do not agree on descriptors.
     #[error("the card speaks version {version}, not {VERSION_VALUE}")]
     Version {
-        /// What was read.
+        /// The value read.
         version: u32,
     },
-    /// What it says of itself is not possible.
+    /// The reported shape is impossible.
     #[error("the card says that it has an impossible shape: {shape:?}")]
     Shape {
-        /// As read.
+        /// The shape read.
         shape: Shape,
     },
-    /// A ring of that size is not to be had.
+    /// The size of the ring is unsupported.
     #[error("rings of 2^{log2} entries; 1 to 15 are possible")]
     Ring {
         /// Logarithm of the entries.
         log2: u32,
     },
-    /// Memory for the rings.
+    /// No memory for the rings.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// A reset has not ended.
@@ -76,14 +76,14 @@ pub enum DriverError {
     /// A completion that belongs to no job, or not to the next.
     #[error("a completion of job {tag:#x}, not {expected:#x}")]
     Stray {
-        /// Whose turn it was.
+        /// Tag of the job whose turn it was.
         expected: u32,
-        /// What the card says.
+        /// The card's tag.
         tag: u32,
     },
 }
 
-/// A descriptor that the ring did not take.
+/// A descriptor that the ring rejected.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
     /// There was no room for it.
@@ -92,12 +92,12 @@ pub enum SubmitError {
         /// Entries of the ring.
         entries: u32,
     },
-    /// It could not be written: the card is of no more use.
+    /// It could not be written: the card is unusable.
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }
 
-/// What a card is, as its registers say.
+/// Properties of a card, from its registers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Bytes of each row that are computed in one clock.
@@ -112,15 +112,15 @@ pub struct Shape {
     pub rows_max: usize,
     /// The most bytes of a row.
     pub row_bytes_max: usize,
-    /// Of the card's clock.
+    /// Clock of the card.
     pub clock_khz: u32,
 }
 
-/// What a card has counted since it was configured, in the order of [`counter`].
+/// The card's counters since it was configured, in the order of [`counter`].
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Counters(pub [u64; counter::ALL.len()]);
 
-/// One card: its rings, and what is in flight.
+/// One card: its rings, and its jobs in flight.
 pub struct Driver<T> {
     transport: T,
     options: Options,
@@ -135,7 +135,7 @@ pub struct Driver<T> {
 }
 
 impl<T: Transport> Driver<T> {
-    /// Resets the card and gives it rings.
+    /// Resets the card and sets up its rings.
     ///
     /// # Errors
     /// See [`DriverError`].
@@ -172,14 +172,14 @@ impl<T: Transport> Driver<T> {
         Ok(driver)
     }
 
-    /// Drops all jobs and starts the card again. Jobs in flight have no completion.
+    /// Drops all jobs and restarts the card. Jobs in flight have no completion.
     ///
     /// # Errors
-    /// [`DriverError::Reset`] when the card does not come back.
+    /// [`DriverError::Reset`] if the card does not recover.
     pub fn reset(&mut self) -> Result<(), DriverError> {
         self.halt()?;
         let log2 = self.options.ring_log2;
-        // An old phase bit would be taken for a completion.
+        // A stale phase bit would be mistaken for a completion.
         self.transport.write(self.completions, &vec![0; COMPLETION_BYTES << log2])?;
         let [submissions, completions] = [self.submissions, self.completions];
         for (offset, value) in [
@@ -199,15 +199,15 @@ impl<T: Transport> Driver<T> {
         Ok(())
     }
 
-    /// Drops all jobs, for good. Whether the card reaches no memory of bundles any more: false
-    /// where it may still write to it. Takes as long as a reset may take.
+    /// Drops all jobs permanently. Returns whether the card is cut off from all memory of bundles:
+    /// false if it may still write to it. Takes up to the length of a reset.
     pub fn stop(&mut self) -> bool {
-        // The IOMMU keeps a card out that does not end its reset.
+        // The IOMMU cuts off a card that does not end its reset.
         let _ = self.halt();
         self.transport.unshare()
     }
 
-    /// Has the card drop all jobs, and end what it has begun on the bus.
+    /// Makes the card drop all jobs and finish its transactions on the bus.
     fn halt(&mut self) -> Result<(), DriverError> {
         self.transport.write32(register::CONTROL, 1 << control::RESET);
         let begun = self.transport.now();
@@ -220,7 +220,7 @@ impl<T: Transport> Driver<T> {
         Ok(())
     }
 
-    /// What the card is.
+    /// Properties of the card.
     #[must_use]
     pub const fn shape(&self) -> &Shape {
         &self.shape
@@ -232,7 +232,7 @@ impl<T: Transport> Driver<T> {
         self.submitted.wrapping_sub(self.completed)
     }
 
-    /// The way to the card.
+    /// The transport of the card.
     pub const fn transport(&mut self) -> &mut T {
         &mut self.transport
     }
@@ -243,8 +243,8 @@ impl<T: Transport> Driver<T> {
         (1 << self.options.ring_log2) - self.in_flight()
     }
 
-    /// Puts a job into the ring. The card learns of it by [`Driver::announce`]. Its tag is chosen
-    /// here and returned: jobs are completed in the order of their tags.
+    /// Puts a job into the ring. [`Driver::announce`] notifies the card. The tag is chosen here and
+    /// returned: jobs are completed in the order of their tags.
     ///
     /// # Errors
     /// See [`SubmitError`]; nothing has changed.
@@ -272,10 +272,10 @@ impl<T: Transport> Driver<T> {
         }
     }
 
-    /// The next completion, if there is one. Never waits.
+    /// The next completion, if there is one. Never blocks.
     ///
     /// # Errors
-    /// [`DriverError::Hang`] or [`DriverError::Stray`]: the card is to be reset.
+    /// [`DriverError::Hang`] or [`DriverError::Stray`]: the card must be reset.
     pub fn poll(&mut self) -> Result<Option<Completion>, DriverError> {
         if self.in_flight() == 0 {
             return Ok(None);
@@ -293,10 +293,10 @@ impl<T: Transport> Driver<T> {
             }
             return Ok(None);
         }
-        // The card may have written while it was read: what came before the phase may be old.
+        // The card may have written during the read: bytes before the phase may be stale.
         self.transport.read(address, &mut bytes)?;
         let completion = Completion::from_bytes(&bytes);
-        // A descriptor that could not be read has no tag.
+        // An unreadable descriptor has no tag.
         if completion.tag != self.completed && completion.tag != u32::MAX {
             return Err(DriverError::Stray { expected: self.completed, tag: completion.tag });
         }
@@ -307,8 +307,7 @@ impl<T: Transport> Driver<T> {
         Ok(Some(completion))
     }
 
-    /// The next completion, waiting for it as long as the card does not hang; `None` when nothing
-    /// is in flight.
+    /// The next completion; waits for it unless the card hangs; `None` when nothing is in flight.
     ///
     /// # Errors
     /// As [`Driver::poll`].
@@ -323,7 +322,7 @@ impl<T: Transport> Driver<T> {
         Ok(None)
     }
 
-    /// What the card has counted.
+    /// The card's counters.
     #[must_use]
     pub fn counters(&mut self) -> Counters {
         let mut counters = Counters::default();
@@ -348,7 +347,7 @@ impl<T: Transport> Driver<T> {
 }
 
 impl Shape {
-    /// Destinations and sources of the tile, as [`append_tiles`](crate::append_tiles) wants them.
+    /// Destinations and sources of the tile, as [`append_tiles`](crate::append_tiles) expects them.
     #[must_use]
     pub const fn tile(&self) -> (usize, usize) {
         (self.tile_destinations, self.tile_sources)
@@ -378,18 +377,18 @@ impl Shape {
 }
 
 impl Counters {
-    /// The counter of that number: see [`counter`].
+    /// The counter with that number: see [`counter`].
     #[must_use]
     pub const fn get(&self, number: u32) -> u64 {
         self.0[number as usize]
     }
 }
 
-/// What four bits hold.
+/// The largest value of four bits.
 const RING_LOG2_MAX: u32 = 15;
 
-/// Looks at a card that does not interrupt before it is said to hang.
+/// Polls of a card without interrupts before it counts as hung.
 const WAITS_PER_HANG: u32 = 8;
 
-/// Between two looks at a card that is resetting.
+/// Interval between polls of a card that is resetting.
 const RESET_INTERVAL: Duration = Duration::from_micros(1);

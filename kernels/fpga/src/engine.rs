@@ -8,13 +8,13 @@
 //!           bundle back
 //! ```
 //!
-//! Where the card does not reach a bundle's memory (`Transport::share`), sources are copied to
-//! memory that it does reach, and destinations from there; segments that the card keeps
-//! (`segments`) then only once, not with each bundle over them. Destinations that are sums of
-//! several products are always copied, as they are added up here.
+//! If the card does not reach a bundle's memory (`Transport::share`), sources are copied to memory
+//! that it does reach, and destinations from there; segments that the card keeps (`segments`) are
+//! then copied only once, not with each bundle over them. Destinations that are sums of several
+//! products are always copied, as they are added up here.
 //!
-//! A card that hangs or answers out of order is lost. It is stopped, and kept out of all memory of
-//! bundles, before the first of these is returned; the caller opens it again, which resets it.
+//! A card that hangs or answers out of order is lost. It is stopped, and cut off from all memory of
+//! bundles, before the first of these is returned; the caller reopens it, which resets it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -31,17 +31,17 @@ use segments::Segments;
 
 mod segments;
 
-/// How an engine uses a card.
+/// Use of a card by an engine.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct EngineOptions {
     /// The rings.
     pub driver: Options,
-    /// Bundles in flight beside each other: while one is computed, the next is copied.
+    /// Concurrent bundles: while one is computed, the next is copied.
     pub lanes: usize,
-    /// Bytes that a bundle may have, each for sources and for destinations that are copied, and for
+    /// Most bytes of a bundle, each for sources and for destinations that are copied, and for
     /// coefficients in tile order. All of it is allocated when the engine is opened.
     pub lane_bytes: usize,
-    /// Bytes of the segments that are copied for the card to keep, allocated likewise.
+    /// Bytes of the segments that are copied for the card to keep, also allocated at that time.
     pub kept_bytes: usize,
 }
 
@@ -51,7 +51,7 @@ impl Default for EngineOptions {
     }
 }
 
-/// Bytes of rows that were copied because the card did not reach them, or to be added up.
+/// Bytes of rows copied because the card did not reach them, or to be added up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Copied {
     /// Sources, segments included.
@@ -67,16 +67,16 @@ pub struct FpgaEngine<T> {
     lanes: Vec<Lane>,
     lane_bytes: usize,
     segments: Segments,
-    /// Descriptors that the ring has no room for yet, with their lanes.
+    /// Descriptors waiting for room in the ring, with their lanes.
     waiting: VecDeque<(usize, Descriptor)>,
     /// The lanes of the descriptors in the ring, in their order.
     in_ring: VecDeque<usize>,
-    /// Why the card is of no more use.
+    /// The reason why the card is unusable.
     lost: Option<Error>,
-    /// Whether the card was kept out of all bundles when it was lost.
+    /// Whether the card was cut off from all bundles when it was lost.
     is_stopped: bool,
     copied: Copied,
-    /// Where rows of a product's parts are added up.
+    /// Buffer for adding up rows of a product's parts.
     scratch: Vec<u8>,
 }
 
@@ -88,7 +88,7 @@ struct Lane {
 
 struct InFlight {
     bundle: Bundle,
-    /// Whether the card writes to the bundle itself.
+    /// Whether the card writes directly to the bundle.
     is_shared: bool,
     sums: Vec<Sum>,
     /// Descriptors without completion.
@@ -97,7 +97,7 @@ struct InFlight {
 }
 
 impl<T: Transport> FpgaEngine<T> {
-    /// Resets a card and takes it into use.
+    /// Resets a card and prepares it for use.
     ///
     /// # Errors
     /// See [`DriverError`].
@@ -137,19 +137,19 @@ impl<T: Transport> FpgaEngine<T> {
         &mut self.driver
     }
 
-    /// Bytes of the segments that were copied for the card to keep.
+    /// Bytes of the segments copied for the card to keep.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.segments.bytes()
     }
 
-    /// What was copied since the engine was opened.
+    /// Bytes copied since the engine was opened.
     #[must_use]
     pub const fn copied(&self) -> Copied {
         self.copied
     }
 
-    /// Where the card reaches sources and output of a bundle without a copy.
+    /// The card's addresses of sources and output of a bundle, if it reaches them without a copy.
     fn reached(&mut self, bundle: &mut Bundle) -> (Option<u64>, Option<u64>) {
         let memory = self.driver.transport();
         let kept = bundle.segment().and_then(|segment| self.segments.find(segment));
@@ -157,7 +157,7 @@ impl<T: Transport> FpgaEngine<T> {
         (sources, memory.share_mut(bundle.output_mut()))
     }
 
-    /// Gives the card what it is to read, by address or as a copy.
+    /// Provides the card with its inputs, by address or as a copy.
     fn begin(
         &mut self,
         lane: usize,
@@ -218,7 +218,7 @@ impl<T: Transport> FpgaEngine<T> {
         Ok(())
     }
 
-    /// A bundle of which nothing is pending, with its destinations.
+    /// A bundle without pending descriptors, with its destinations.
     fn finish(&mut self, lane: usize) -> Option<Completed> {
         let Lane { place, in_flight } = &mut self.lanes[lane];
         let InFlight { mut bundle, sums, error, .. } = in_flight.take()?;
@@ -256,7 +256,7 @@ impl<T: Transport> FpgaEngine<T> {
         Ok(())
     }
 
-    /// Gives nothing to the card any more, and takes the bundles from it.
+    /// Stops using the card, and takes the bundles back from it.
     fn lose(&mut self, call: &'static str, reason: &str) {
         self.lost = Some(lost(call, reason));
         self.is_stopped = self.driver.stop();
@@ -265,7 +265,7 @@ impl<T: Transport> FpgaEngine<T> {
     }
 
     /// A bundle that was in flight when the card was lost. One that the card may still write to is
-    /// never seen again: the caller has its inputs (`Bundle::retain`).
+    /// never returned: the caller has its inputs (`Bundle::retain`).
     fn give_back(&mut self) -> Option<Bundle> {
         while let Some(InFlight { bundle, is_shared, .. }) =
             self.lanes.iter_mut().find_map(|lane| mem::take(&mut lane.in_flight))
@@ -278,7 +278,8 @@ impl<T: Transport> FpgaEngine<T> {
         None
     }
 
-    /// Why the card has no room for a bundle of which it reaches, or not, sources and output.
+    /// The reason why the card has no room for a bundle, given whether it reaches sources and
+    /// output.
     fn refusal(
         &self,
         bundle: &Bundle,
@@ -323,7 +324,7 @@ impl<T: Transport> Engine for FpgaEngine<T> {
         }
         let (bytes, memory) = (segment.bytes(), self.driver.transport());
         let is_there = self.segments.find(segment).is_some();
-        // What the card reads where it lies needs no second place.
+        // Memory that the card reads in place needs no second copy.
         if !is_there && memory.share(segment.arena()).is_some() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
-//! What host and card must agree on: register offsets, descriptors, completions, codes.
+//! The interface between host and card: register offsets, descriptors, completions, codes.
 //!
-//! This is the only table of them. `rtl/layout_pkg.sv` is written from it by
-//! [`system_verilog`]; a test fails when the two differ.
+//! This is the only table of them. [`system_verilog`] generates `rtl/layout_pkg.sv` from it; a test
+//! fails when the two differ.
 
 use std::fmt::Write;
 
@@ -38,7 +38,7 @@ constants! {
         LIMITS = 0x0C,
         /// Read: kHz of the card's clock.
         CLOCK = 0x10,
-        /// Read: which bitstream.
+        /// Read: identifier of the bitstream.
         BUILD_ID = 0x14,
         /// Bits of [`control`](super::control).
         CONTROL = 0x20,
@@ -62,7 +62,7 @@ constants! {
         COMPLETION_LOG2 = 0x48,
         /// Completions that the host has taken since the last reset, modulo 2^32.
         COMPLETION_HEAD = 0x4C,
-        /// Completions that interrupt; fewer do when nothing else is under way.
+        /// Completions per interrupt; fewer interrupt when no other job is in progress.
         INTERRUPT_COALESCE = 0x50,
         /// Read: completions in the host's memory since the last reset, modulo 2^32.
         COMPLETION_TAIL = 0x54,
@@ -77,7 +77,7 @@ constants! {
     control: u32 {
         /// Descriptors are fetched.
         RUN = 0,
-        /// All that has not begun on the bus is dropped, then the engine starts over.
+        /// Drops all transactions not yet begun on the bus, then restarts the engine.
         RESET = 1,
     }
 }
@@ -87,9 +87,9 @@ constants! {
     state: u32 {
         /// Descriptors are fetched.
         RUNNING = 0,
-        /// No job is under way.
+        /// No job is in progress.
         IDLE = 1,
-        /// A reset has not ended, as memory has not answered.
+        /// A reset has not ended, as memory has not responded.
         RESETTING = 2,
     }
 }
@@ -115,13 +115,13 @@ constants! {
     counter: u32 {
         /// Clocks.
         CYCLES = 0,
-        /// Clocks with a job under way.
+        /// Clocks with a job in progress.
         BUSY = 1,
-        /// Clocks in which sources were there, but no tables.
+        /// Clocks with sources ready, but no tables.
         STALL_TABLES = 2,
-        /// Clocks in which a job had no sources yet.
+        /// Clocks of a job without sources.
         STALL_INPUT = 3,
-        /// Clocks in which both were there, but no bank for the destinations.
+        /// Clocks with both ready, but no bank for the destinations.
         STALL_OUTPUT = 4,
         /// Jobs completed.
         JOBS = 5,
@@ -135,13 +135,13 @@ constants! {
 }
 
 constants! {
-    /// What a descriptor asks for.
+    /// The operation of a descriptor.
     op: u8 {
         /// `destinations = coefficients * sources`.
         MULTIPLY = 0,
-        /// Nothing, after all jobs before it and before all jobs after it.
+        /// No operation: runs after all jobs before it and before all jobs after it.
         BARRIER = 1,
-        /// Nothing.
+        /// No operation.
         NOP = 2,
     }
 }
@@ -171,9 +171,9 @@ constants! {
 }
 
 constants! {
-    /// What became of a job.
+    /// The outcome of a job.
     status: u16 {
-        /// It is done.
+        /// Done.
         OK = 0,
         /// No such operation.
         OPERATION = 1,
@@ -185,7 +185,7 @@ constants! {
         LENGTH = 4,
         /// An address is null, or that of a list or of coefficients is no multiple of 64.
         ADDRESS = 5,
-        /// Memory refused a read; destinations may have been written with wrong bytes.
+        /// Memory refused a read; destinations may contain wrong bytes.
         READ = 6,
         /// Memory refused a write.
         WRITE = 7,
@@ -223,7 +223,7 @@ pub const DESCRIPTOR_BYTES: usize = bytes(&DESCRIPTOR);
 /// Bytes of a completion.
 pub const COMPLETION_BYTES: usize = bytes(&COMPLETION);
 
-/// A job as the card is told of it.
+/// A job in the card's format.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Descriptor {
     /// Of [`op`].
@@ -232,7 +232,7 @@ pub struct Descriptor {
     pub field: u8,
     /// Bits of [`flag`].
     pub flags: u16,
-    /// Comes back with the completion.
+    /// Returned with the completion.
     pub tag: u32,
     /// Sources.
     pub k: u16,
@@ -255,7 +255,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// As the card reads it.
+    /// The card's format.
     #[must_use]
     pub fn to_bytes(self) -> [u8; DESCRIPTOR_BYTES] {
         let mut bytes = [0; DESCRIPTOR_BYTES];
@@ -283,21 +283,21 @@ impl Descriptor {
     }
 }
 
-/// What the card says of a job.
+/// The card's report of a job.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// The descriptor's.
     pub tag: u32,
     /// Of [`status`].
     pub status: u16,
-    /// Whether it is set in this round of the ring: it changes with every round.
+    /// Phase bit: it changes with every round of the ring.
     pub phase: bool,
-    /// Clocks from the descriptor's arrival to this.
+    /// Clocks from the descriptor's arrival to this completion.
     pub cycles: u32,
 }
 
 impl Completion {
-    /// As the card has written it.
+    /// Parses the card's format.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; COMPLETION_BYTES]) -> Self {
         let word = |index: usize| {
@@ -309,7 +309,7 @@ impl Completion {
     }
 }
 
-/// The package that the card's side imports.
+/// The package that the RTL imports.
 #[must_use]
 pub fn system_verilog() -> String {
     let mut text = String::from(

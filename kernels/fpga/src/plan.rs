@@ -1,4 +1,4 @@
-//! What the card is asked to do for a bundle. No card, no memory of it: only arithmetic.
+//! The card's work for a bundle. Pure arithmetic: uses neither the card nor its memory.
 
 use recoded_code::engine::{Bundle, Job, Operation, Placed, RANK_BYTES, draw};
 use recoded_gf::{Field, Kernel};
@@ -7,34 +7,34 @@ use crate::driver::Shape;
 use crate::layout::{Descriptor, field, flag, op};
 use crate::tiles::{append_tiles, tiled_bytes};
 
-/// Where a bundle's bytes lie in memory that the card reaches.
+/// Places of a bundle's bytes in memory that the card reaches.
 #[derive(Copy, Clone, Debug)]
 pub struct Place {
-    /// Sources, with the offsets that they have in the bundle.
+    /// Sources, at the same offsets as in the bundle.
     pub sources: u64,
     /// Coefficients in tile order.
     pub tiles: u64,
     /// Destinations that are copied: see [`Sum`].
     pub destinations: u64,
-    /// The bundle's output, where the card writes it there itself.
+    /// The bundle's output, if the card writes directly to it.
     pub output: Option<u64>,
 }
 
 /// The jobs of a bundle as descriptors.
 #[derive(Default)]
 pub struct Plan {
-    /// What the card does.
+    /// The card's jobs.
     pub descriptors: Vec<Descriptor>,
     /// All coefficients in tile order.
     pub tiles: Vec<u8>,
-    /// What the destinations of each job are that is not written where they belong.
+    /// Destinations of each job that are not written in place.
     pub sums: Vec<Sum>,
     /// Bytes of these, all parts included.
     pub destination_bytes: usize,
 }
 
-/// A job's destinations are the sum of `parts` products, which lie one after another at `start`: a
-/// job of more sources than the card takes at once has several, which are added up here.
+/// A job's destinations as the sum of `parts` products, which lie one after another at `start`: a
+/// job with more sources than the card takes at once has several, which are added up here.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Sum {
     pub job: usize,
@@ -43,7 +43,7 @@ pub struct Sum {
 }
 
 impl Plan {
-    /// Does what the card has no part in, inverses and random coefficients, and plans the rest.
+    /// Computes inverses and random coefficients, which the card does not do, and plans the rest.
     pub fn make(bundle: &mut Bundle, shape: &Shape, place: Place) -> Self {
         let mut plan = Self::default();
         for number in 0..bundle.jobs().len() {
@@ -54,8 +54,8 @@ impl Plan {
         plan
     }
 
-    /// The bytes that a bundle takes at most of each: sources, coefficients, destinations. Those
-    /// of sources and of destinations that are copied; `writes_output` as in [`Place::output`].
+    /// Most bytes of a bundle for each of sources, coefficients and destinations. Counts copied
+    /// sources and destinations; `writes_output` as in [`Place::output`].
     pub fn bytes(bundle: &Bundle, shape: &Shape, writes_output: bool) -> [usize; 3] {
         let of_segment = bundle.segment().map_or(0, |segment| segment.bytes());
         let mut bytes = [bundle.input_bytes().max(of_segment), 0, 0];
@@ -112,8 +112,8 @@ impl Plan {
     }
 }
 
-/// The matrix without gaps that the sources of a job are multiplied by; `None` when the job is done
-/// with it, or has no outcome. The rank of the job is written.
+/// The matrix without gaps that the sources of a job are multiplied by; `None` if the job needs no
+/// product, or has no result. Writes the rank of the job.
 fn factors(bundle: &mut Bundle, number: usize) -> Option<Vec<u8>> {
     let placed = bundle.jobs()[number];
     let Job { operation, rows, columns, .. } = placed.job;
@@ -190,11 +190,11 @@ mod tests {
         let [_, tiles, destinations] = Plan::bytes(&bundle, &SHAPE, false);
         let plan = Plan::make(&mut bundle, &SHAPE, PLACE);
         assert_eq!((plan.tiles.len(), plan.destination_bytes), (tiles, destinations));
-        // Inversions and random coefficients are none of the card's work.
+        // The card does no inversions and draws no random coefficients.
         assert_eq!(plan.sums.len(), 4);
     }
 
-    /// Only what is to be added up is copied.
+    /// Only summands are copied.
     #[test]
     fn output_is_written_where_it_lies() {
         let jobs = [(5, 20, 1000), (2, 257, 64), (3, 256, 100)];

@@ -1,4 +1,4 @@
-//! Coefficients in tile order: as the card reads them.
+//! Coefficients in tile order: the card's reading order.
 
 /// Bytes of a matrix in tile order.
 #[must_use]
@@ -8,7 +8,7 @@ pub const fn tiled_bytes(rows: usize, columns: usize, tile: (usize, usize)) -> u
 
 /// Appends a row-major matrix of `rows` rows, `stride` bytes apart, to `tiles`: for each tile of
 /// destinations, for each tile of sources, column by column. `tile` is the tile's rows and columns.
-/// What is beyond the matrix is zero.
+/// Elements beyond the matrix are zero.
 ///
 /// # Panics
 /// When the matrix is shorter than that.

@@ -1,12 +1,12 @@
-//! The blocks that others rely on, each alone: every input in every state, beside a reference
-//! (`sim/blocks`). Faults that are put in must be found.
+//! The basic blocks, each by itself: every input in every state, compared with a reference
+//! (`sim/blocks`). Injected faults must be found.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A block compiled with its bench: what that printed, and whether block and reference agree.
+/// Runs a block compiled with its bench: returns the output, and whether block and reference agree.
 /// The block is named by its path below `rtl`.
 fn explore(path: &str, fault: Option<(&str, &str)>) -> (bool, String) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -66,7 +66,7 @@ fn compiler() -> Command {
     compiler
 }
 
-/// A file that includes what Verilator has made and the bench: one start of the compiler for all.
+/// A file that includes Verilator's output and the bench: one start of the compiler for all.
 fn all_sources(folder: &Path, bench: &Path) -> PathBuf {
     let entries = fs::read_dir(folder).expect("verilator has written it");
     let paths = entries.map(|entry| entry.expect("it is readable").path());
@@ -83,7 +83,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// It agrees with its reference in as many states as there are, and with a fault it does not.
+/// It agrees with its reference in `states` states, and fails with each fault.
 fn block_is_right(block: &str, states: &str, faults: &[(&str, &str)]) {
     let (is_right, said) = explore(block, None);
     assert!(is_right, "{said}");
@@ -111,7 +111,7 @@ fn rings_are_right_in_every_state() {
     block_is_right("rings", "3240 states", &faults);
 }
 
-/// Who had it last, if anyone, and whether it is held still.
+/// The last owner, if any, and whether it still holds the bus.
 #[test]
 fn arbiter_is_right_in_every_state() {
     let faults = [
@@ -139,7 +139,7 @@ fn tile_of_the_cards_cells_is_right() {
     block_is_right("tile", "128000 bytes", &faults);
 }
 
-/// Who reads what, when, and in which order.
+/// The reader's accesses, their timing and order.
 #[test]
 fn reader_is_right_in_every_state() {
     let faults = [

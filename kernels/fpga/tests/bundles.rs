@@ -24,7 +24,7 @@ fn open() -> FpgaEngine<Simulation> {
     FpgaEngine::open(simulation, options()).expect("the card is there")
 }
 
-/// The next bundle that comes back.
+/// The next returned bundle.
 fn next(engine: &mut impl Engine) -> (Bundle, Result<(), Error>) {
     let begun = Instant::now();
     loop {
@@ -101,8 +101,8 @@ fn bundle_over(segment: &Arc<Segment>, seed: u64) -> Bundle {
     bundle
 }
 
-/// Bundles over a segment that the card keeps bring no sources along: they are right although the
-/// place where sources are copied to is far too small for them.
+/// Bundles over a segment that the card keeps bring no sources along: they are correct although the
+/// buffer for copied sources is far too small for them.
 #[test]
 fn kept_segments_are_read_where_they_are() {
     let options = EngineOptions { lane_bytes: 16 << 10, kept_bytes: 128 << 10, ..options() };
@@ -122,7 +122,7 @@ fn kept_segments_are_read_where_they_are() {
     }
 }
 
-/// The place of a segment without other holders is used again, and the others stay as they were.
+/// The place of a segment without other holders is reused, and the others stay unchanged.
 #[test]
 fn dropped_segments_make_room() {
     let options = EngineOptions { lane_bytes: 16 << 10, kept_bytes: 128 << 10, ..options() };
@@ -180,7 +180,7 @@ fn a_refused_read_fails_one_bundle() {
     assert!(check::agrees(&bundle));
 }
 
-/// Memory answers no more: the engine gives everything back and takes nothing more.
+/// Memory stops responding: the engine returns everything and accepts nothing more.
 #[test]
 fn silent_memory_loses_the_engine_and_no_bundle() {
     let driver = Options { hang_timeout: Duration::from_micros(200), ..options().driver };
@@ -229,8 +229,8 @@ fn the_queue_opens_measures_and_uses_the_card() {
     assert!(check::agrees(&done[0].0));
 }
 
-/// The queue's own injector of faults around the simulated card: whatever it does, results are
-/// right, by the card or by the CPU.
+/// The queue's own fault injector around the simulated card: whatever it does, results are correct,
+/// by the card or by the CPU.
 #[test]
 fn bundles_through_the_queue_are_right_while_the_card_fails_and_lies() {
     let faults = Faults { refuse: 0.1, fail: 0.2, lose: 0.1, lie: 0.3, ..Faults::default() };
@@ -238,7 +238,7 @@ fn bundles_through_the_queue_are_right_while_the_card_fails_and_lies() {
     let counted = Arc::clone(&opened);
     let open: OpenEngine = Arc::new(move || {
         let seed = counted.fetch_add(1, Ordering::Relaxed);
-        // Faultless the first time, so that something is done.
+        // Faultless the first time, so that some jobs succeed.
         let faults = if seed == 0 { Faults::default() } else { faults };
         let faults = if seed == 0 { Faults { lose: 0.3, ..faults } } else { faults };
         Ok(Box::new(Chaos::new(open(), faults, 7 + seed)))

@@ -1,5 +1,5 @@
-//! Slow memory, failing memory, silent memory, descriptors that ask for nonsense, resets: every job
-//! ends with a completion or the driver with an error, and the engine works afterwards.
+//! Slow memory, failing memory, silent memory, invalid descriptors, resets: every job ends with a
+//! completion or the driver with an error, and the engine works afterwards.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn rig() -> Rig {
     Rig::new(MemoryModel::default(), Options::default(), ChaCha8Rng::seed_from_u64(1))
 }
 
-/// A job that is right: the engine is alive.
+/// A correct job: the engine is alive.
 fn assert_alive(rig: &mut Rig) {
     let job = rig.job(SHAPE);
     rig.run(&[job]);
@@ -63,7 +63,7 @@ fn products_are_right_whatever_the_memory_does() {
     }
 }
 
-/// The tables in the tile matter, and the comparison sees a wrong bit in one of them.
+/// The tables in the tile matter, and the comparison detects a wrong bit in one of them.
 #[test]
 fn a_flipped_table_bit_is_noticed() {
     let mut rig = rig();
@@ -135,7 +135,7 @@ fn a_null_address_in_a_list_ends_the_job() {
         assert_eq!(rig.wait().status, status::ADDRESS);
         assert_alive(&mut rig);
     }
-    // Entries beyond the last row are not looked at.
+    // Entries beyond the last row are ignored.
     let job = rig.job(SHAPE);
     rig.write(job.descriptor.sources + 8 * 18, &[0; 8]);
     rig.run(&[job]);
@@ -267,8 +267,8 @@ fn a_reset_in_flight_drops_jobs_and_the_engine_starts_over() {
     }
 }
 
-/// Memory answers no more: the driver says so, and that the card cannot be reset. It can when
-/// memory answers again.
+/// Memory stops responding: the driver reports that, and that the card cannot be reset. It can when
+/// memory responds again.
 #[test]
 fn silent_memory_is_a_hang_and_not_the_end() {
     let (hang_timeout, reset_timeout) = (Duration::from_micros(100), Duration::from_micros(20));

@@ -1,5 +1,5 @@
-//! Bundles that the card reads and writes where they lie: nothing is copied, nothing is freed or
-//! returned while the card may still write it, and what it does not reach is copied as ever.
+//! Bundles that the card reads and writes in place: nothing is copied, nothing is freed or returned
+//! while the card may still write it, and unreachable memory is copied as usual.
 
 mod model_card;
 
@@ -82,7 +82,7 @@ fn bundle_of(job: Job, seed: u64) -> Bundle {
     bundle
 }
 
-/// What the card makes of bundles where they lie, and what is copied all the same.
+/// The card's results for bundles in place, and the bytes that are still copied.
 fn nothing_is_copied(engine: &mut FpgaEngine<impl Transport>) {
     let mut bundle = run(engine, check::sample(1));
     assert_eq!(engine.copied(), Copied::default());
@@ -118,13 +118,13 @@ fn bundles_are_used_where_they_lie_through_vfio() {
         drop(engine);
         assert_eq!(look(&log).arenas(), [0, 0]);
         assert_eq!(still_mapped(&log), 0);
-        // Its memory is nothing to the card any more.
+        // Its memory is no longer mapped for the card.
         drop(bundle);
         assert_eq!(still_mapped(&log), 0);
     }
 }
 
-/// XDMA has no way to memory of the host: all rows are copied, and counted.
+/// XDMA cannot reach memory of the host: all rows are copied, and counted.
 #[test]
 fn bundles_are_copied_where_the_card_has_memory_of_its_own() {
     let (registers, memory) = (memfd(4096), memfd(64 << 20));
@@ -150,7 +150,7 @@ fn copies_are_counted(engine: &mut FpgaEngine<impl Transport>) {
     }
 }
 
-/// No more memory may be locked: it is copied, and Linux is not asked again and again.
+/// No more memory may be locked: it is copied, and Linux is not queried repeatedly.
 #[test]
 fn bundles_that_linux_does_not_map_are_copied() {
     let (linux, log) = FakeLinux::new();
@@ -160,7 +160,7 @@ fn bundles_that_linux_does_not_map_are_copied() {
     assert_eq!(look(&log).refused, 1);
 }
 
-/// A segment is mapped, not copied, whether it is to be kept or not, and as long as it is there.
+/// A segment is mapped, not copied, whether it is kept or not, as long as it exists.
 #[test]
 fn segments_are_read_where_they_lie() {
     let (linux, log) = FakeLinux::new();
@@ -194,7 +194,7 @@ fn hanging((linux, log): Fake) -> (FpgaEngine<Vfio<FakeLinux>>, Arc<Mutex<Log>>)
     (engine, log)
 }
 
-/// A card that hangs may write at any time: it reaches nothing when the first bundle is returned.
+/// A hanging card may write at any time: it reaches nothing when the first bundle is returned.
 #[test]
 fn hanging_card_is_kept_out_of_bundles_before_they_are_returned() {
     for fake in [FakeLinux::new(), FakeLinux::with_iommufd()] {
@@ -213,13 +213,13 @@ fn hanging_card_is_kept_out_of_bundles_before_they_are_returned() {
     }
 }
 
-/// Linux does not even unmap: the bundles are never seen again, nor their memory freed.
+/// Linux does not even unmap: the bundles are never returned, nor their memory freed.
 #[test]
 fn bundles_that_the_card_may_still_write_are_not_returned() {
     let (mut engine, log) = hanging(FakeLinux::new());
     look(&log).keeps_arenas = true;
     let begun = Instant::now();
-    // A bundle of no bytes: whether it is lost, and nothing else.
+    // An empty bundle shows only whether the card is lost.
     while !engine.submit(Bundle::new(0, 0, 0)).is_err_and(|refused| refused.error.is_fatal()) {
         assert!(engine.poll().is_none(), "the card may still write it");
         assert!(begun.elapsed() < Duration::from_secs(60), "it is not lost");
@@ -230,7 +230,7 @@ fn bundles_that_the_card_may_still_write_are_not_returned() {
     look(&log).keeps_arenas = false;
 }
 
-/// The queue has the inputs of such bundles, and the CPU does them.
+/// The queue has the inputs of such bundles, and the CPU computes them.
 #[test]
 fn queue_does_without_bundles_that_are_not_returned() {
     let (linux, log) = FakeLinux::new();
@@ -266,8 +266,7 @@ fn config() -> Config {
     }
 }
 
-/// Workers' slots are what the card reads and writes: mapped when they are first used, and then the
-/// same ones again and again.
+/// The card reads and writes workers' slots: mapped at first use, and then reused.
 #[test]
 fn slots_of_workers_are_mapped_once() {
     let (linux, log) = FakeLinux::new();
@@ -308,7 +307,7 @@ fn slots_of_workers_are_mapped_once() {
         assert!(begun.elapsed() < Duration::from_secs(120), "{taken} taken, {done} done");
         std::thread::yield_now();
     }
-    // The slots that were used, and nothing of the self-test, whose bundle is gone.
+    // The used slots, and nothing of the self-test, whose bundle is gone.
     let [read, written] = look(&log).arenas();
     assert!(read == written && (1..=slots_per_port).contains(&read), "{read} {written}");
     let mapped = look(&log).mapped;
@@ -319,7 +318,7 @@ fn slots_of_workers_are_mapped_once() {
 
 const ROUNDS: u64 = 40;
 
-/// What an engine maps when it is opened: two rings, three parts of each of two lanes, segments.
+/// Mappings of an engine at its opening: two rings, three parts of each of two lanes, segments.
 const OWN: usize = 9;
 
 #[cfg(feature = "fpga-sim")]
@@ -345,7 +344,7 @@ mod simulated {
         nothing_is_copied(&mut open());
     }
 
-    /// Bytes between rows, and what lies around them, are not the card's to write.
+    /// The card must not write bytes between and around rows.
     #[test]
     fn gaps_between_rows_stay_as_they_were() {
         let job = Job::new(Operation::Multiply, 5, 7, 333);
@@ -367,8 +366,8 @@ mod simulated {
         assert!(gaps.all(|(byte, _)| *byte == 0xA5), "it wrote between rows");
     }
 
-    /// A card that memory has kept waiting, and then answers: it writes nothing into bundles that
-    /// are ours again, however long it goes on.
+    /// A card whose memory stalled and then responds: it writes nothing into bundles that were
+    /// returned, however long it continues.
     #[test]
     fn late_card_writes_nothing_into_bundles_that_were_returned() {
         let mut written = 0;
@@ -391,7 +390,7 @@ mod simulated {
         assert!(written > 32 * 9000, "it wrote before: {written} bytes");
     }
 
-    /// What the IOMMU does not let the card read or write, it does not, and says so.
+    /// The card cannot access memory that the IOMMU protects, and reports that.
     #[test]
     fn card_reads_and_writes_only_what_it_may() {
         let simulation = Simulation::new(MemoryModel::default(), 8 << 20).with_host_memory();
@@ -430,7 +429,7 @@ mod simulated {
         driver.reset().expect("it comes back");
         assert_eq!(run(&mut driver, from, to), status::READ, "it was stopped");
         assert!(read.iter().all(|byte| *byte == 1));
-        // A read that is refused may leave wrong bytes in its own destinations.
+        // A refused read may leave wrong bytes in its own destinations.
         assert!(both[107..4000].iter().all(|byte| *byte == 0));
         assert!(both[7..107].iter().all(|byte| *byte == 1));
     }

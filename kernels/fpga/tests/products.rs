@@ -1,4 +1,4 @@
-//! What the simulated engine computes is what this CPU computes, bit for bit.
+//! The simulated engine's results equal this CPU's, bit for bit.
 
 mod common;
 

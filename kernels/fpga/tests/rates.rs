@@ -1,5 +1,5 @@
-//! How many clocks jobs take, back to back: what the engine is to reach at the 300 MHz that are
-//! assumed. Clocks are counted, and are the same on every machine.
+//! Clocks that jobs take, back to back: the engine's target at the assumed 300 MHz. Clocks are
+//! counted, and are the same on every machine.
 
 use recoded_fpga::layout::{Descriptor, counter, op, status};
 use recoded_fpga::sim::{CLOCK_KHZ, MemoryModel, Simulation};
@@ -49,13 +49,13 @@ fn gbit(k: usize, n: usize, row_bytes: usize, jobs: u32) -> f64 {
     rate
 }
 
-/// Encoding, recoding 16 packets to 16 and decoding are one thing to the engine.
+/// Encoding, recoding 16 packets to 16 and decoding are the same to the engine.
 #[test]
 fn generations_of_16_reach_100_gbit() {
     assert!(gbit(16, 16, 1500, 60) >= 100.0);
 }
 
-/// What the tile can do: 1,024 products a clock.
+/// The limit of the tile: 1,024 products a clock.
 #[test]
 fn large_generations_reach_nine_tenths_of_the_tile() {
     for (size, jobs, limit) in [(32, 40, 76.8), (64, 16, 38.4), (128, 8, 19.2)] {

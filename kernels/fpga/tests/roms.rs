@@ -76,7 +76,7 @@ fn roms_are_those_of_the_codec() {
     assert_eq!(kept, system_verilog(), "RECODED_BLESS=1 writes it");
 }
 
-/// So that the longest row is the last that waits.
+/// So that the longest row is the last to wait.
 #[test]
 fn rows_are_in_the_order_of_their_degrees() {
     assert!(PAPER_ROW_DEGREES.is_sorted());

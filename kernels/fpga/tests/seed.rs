@@ -1,5 +1,5 @@
-//! The paper's unit, simulated: what it makes is what the codec makes, in every setup and with
-//! every memory, and its experiments come out in the paper's order.
+//! The paper's unit, simulated: its output equals the codec's, in every setup and with every
+//! memory, and its experiments reproduce the paper's order.
 
 mod common;
 
@@ -11,7 +11,7 @@ use recoded_fpga::sim::seed::{
 };
 use recoded_gf::Kernel;
 
-/// Batches of a block as the codec makes them.
+/// Batches of a block encoded by the codec.
 fn reference(bits: u8, block: &[u8], batches: u16) -> Vec<u8> {
     let params = Params { generator_bits: bits, ..Params::default() };
     let code = Code::with_row_degrees(params, &PAPER_ROW_DEGREES).expect("valid parameters");
@@ -104,8 +104,8 @@ fn nothing_to_make_takes_no_time() {
     assert_eq!(nothing.cycles, 0);
 }
 
-/// In units of a byte's products with one coefficient, as the paper's figure 5 counts: how long
-/// compute units take. 32 batches on eight of them are 519 / 8 = 64.9 on average.
+/// Time of the compute units, in units of a byte's products with one coefficient, as in the paper's
+/// figure 5. 32 batches on eight of them are 519 / 8 = 64.9 on average.
 fn makespan(units: usize, policy: Policy, batches: u16) -> u64 {
     let clocks = std::array::from_fn(|row| {
         PAPER_ROW_DEGREES.get(row).map_or(0, |&degree| u32::from(degree) * CLOCKS_PER_DEGREE)
@@ -117,7 +117,7 @@ fn makespan(units: usize, policy: Policy, batches: u16) -> u64 {
     schedule.clocks / u64::from(CLOCKS_PER_DEGREE)
 }
 
-/// So many that handing out takes no time.
+/// High enough to make the time of assignment negligible.
 const CLOCKS_PER_DEGREE: u32 = 10_000;
 
 #[test]
@@ -128,7 +128,7 @@ fn longest_first_ends_soonest() {
     assert!(ours <= 67, "{ours}, and 65 is ideal");
 }
 
-/// Whatever the policy and however many batches, each is handed out once, in its row.
+/// Whatever the policy and the number of batches, each is assigned once, in its row.
 #[test]
 fn every_batch_is_handed_out_once() {
     for policy in [Policy::InOrder, Policy::Mirrored, Policy::LongestFirst] {

@@ -1,4 +1,4 @@
-//! What the engine is to take of a card at most, by the counts that are kept (`scripts/fpga`).
+//! Limits of the card resources that the engine uses, by the recorded counts (`scripts/fpga`).
 
 #[test]
 fn engine_is_within_its_aims() {

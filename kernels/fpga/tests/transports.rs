@@ -1,4 +1,4 @@
-//! The ways to a card, with files, memfds, a pipe and an eventfd in place of its devices, and
+//! The transports of a card, with files, memfds, a pipe and an eventfd in place of its devices, and
 //! behind these a model of the card: it knows registers, rings and products, and no clock. None of
 //! this has run on a card.
 
@@ -22,7 +22,7 @@ use recoded_fpga::{
 };
 use recoded_offload::{By, Config, Device, Mode, OpenEngine, SpotCheck};
 
-/// Of the card's memory; not 0, so that addresses are not offsets.
+/// Start of the card's memory; not 0, so that addresses are not offsets.
 const BASE: u64 = 0x10_0000;
 
 const CARD_BYTES: u64 = 64 << 20;
@@ -93,13 +93,13 @@ fn bundles_through_vfio((linux, log): (FakeLinux, Arc<Mutex<fake_vfio::Log>>)) {
     let transport = Vfio::open_with(linux, fake_vfio::ADDRESS).expect("the card is there");
     bundles_are_right(transport, "fpga, vfio:0000:03:00.0");
     let log = log.lock().expect("no test panics");
-    // What was mapped is unmapped, when the card has been reset.
+    // All mappings are removed when the card has been reset.
     assert!(log.mapped > 6 && log.mapped == log.unmapped, "{log:?}");
     assert_eq!(log.resets, 2, "at the start and at the end");
     assert_eq!(log.command & 6, 6, "the card answers at its BARs, and is a bus master");
 }
 
-/// The driver waits for the interrupt, not for the next look.
+/// The driver waits for the interrupt, not for the next poll.
 #[test]
 fn interrupts_end_waiting() {
     let (linux, _) = FakeLinux::new();
@@ -155,7 +155,7 @@ fn copies_arrive(transport: &mut impl Transport) {
     assert_eq!(refused.map_err(|error| matches!(error, MemoryError::NoRoom { .. })), Err(true));
 }
 
-/// Devices that are not those of the engine, or fail, are errors with a reason.
+/// Devices that do not belong to the engine, or fail, are errors with a reason.
 #[test]
 fn xdma_devices_that_fail_are_errors() {
     let null = || File::open("/dev/null").expect("it is there");
@@ -164,10 +164,10 @@ fn xdma_devices_that_fail_are_errors() {
         let transport = Xdma::over(files, 0..CARD_BYTES, "xdma:0".into());
         FpgaEngine::open(transport, options()).err().expect("it is no card")
     };
-    // Reading ends at once; all ones are what PCIe says of a card that is gone.
+    // Reading ends at once; PCIe returns all ones for a missing card.
     assert_eq!(open(files(null())), DriverError::Magic { magic: u32::MAX });
     assert_eq!(open(files(memfd(4096))), DriverError::Magic { magic: 0 });
-    // A card of this shape would be divided by.
+    // This shape would cause a division by zero.
     let registers = memfd(4096);
     for (offset, value) in [(register::MAGIC, MAGIC_VALUE), (register::VERSION, 1)] {
         registers.write_all_at(&value.to_le_bytes(), offset.into()).expect("a memfd");
@@ -180,7 +180,7 @@ fn xdma_devices_that_fail_are_errors() {
     assert!(matches!(error, DriverError::Memory(MemoryError::Device { .. })), "{error}");
 }
 
-/// Its memory goes away while it works: what it has comes back, and it takes nothing more.
+/// Its memory vanishes while it works: the engine returns its bundles, and accepts nothing more.
 #[test]
 fn card_that_goes_away_is_lost_and_loses_no_bundle() {
     let (registers, memory) = (memfd(4096), memfd(BASE + CARD_BYTES));
@@ -192,7 +192,7 @@ fn card_that_goes_away_is_lost_and_loses_no_bundle() {
         events: None,
     };
     let transport = Xdma::over(files, BASE..BASE + CARD_BYTES, "xdma:0".into());
-    // Nothing answers.
+    // No response.
     model_card::write_identity(&registers, 0);
     let mut engine = FpgaEngine::open(transport, options()).expect("registers are there");
     engine.submit(check::sample(1)).expect("a lane");
@@ -239,8 +239,7 @@ fn vfio_that_refuses_is_an_error_with_a_reason() {
     assert!(matches!(unknown, Some(VfioError::NoGroup { .. })), "{unknown:?}");
 }
 
-/// What iommufd refuses is an error; where it is not there, or may not be opened, the container is
-/// asked.
+/// A refusal by iommufd is an error; if it is missing, or may not be opened, the container is used.
 #[test]
 fn iommufd_that_refuses_is_an_error_with_a_reason() {
     let cases = [
@@ -293,7 +292,7 @@ fn queue_uses_a_card_through_xdma() {
     assert!(done.iter().all(|(bundle, by)| *by == By::Device && check::agrees(bundle)));
 }
 
-/// Another program that has the card keeps it.
+/// Another program that owns the card keeps it.
 #[test]
 fn locks_of_the_register_device_exclude_each_other() {
     let file = tempfile();

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use crate::arch::carry_less::{Available, WAYS};
 
-/// One way to add up carry-less products that this CPU has; all give the same sum.
+/// One method to add up carry-less products that this CPU has; all give the same sum.
 ///
 /// ```
 /// use recoded_gf::CarryLess;
@@ -17,32 +17,32 @@ use crate::arch::carry_less::{Available, WAYS};
 pub struct CarryLess(Available);
 
 impl CarryLess {
-    /// The fastest way that this CPU has.
+    /// The fastest method that this CPU has.
     #[must_use]
     pub fn best() -> Self {
         static BEST: OnceLock<CarryLess> = OnceLock::new();
         *BEST.get_or_init(|| Self::all_available().last().unwrap_or(Self(Available::PORTABLE)))
     }
 
-    /// All ways that this CPU has, slowest first.
+    /// All methods that this CPU has, slowest first.
     pub fn all_available() -> impl Iterator<Item = Self> {
         WAYS.iter().filter_map(|way| way.detect()).map(Self)
     }
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.0.way().name
     }
 
     /// The sum over i of (m[2 i] + k[2 i]) (m[2 i + 1] + k[2 i + 1]), polynomials over GF(2): words
-    /// of 64 bits, little-endian, of a message, with zeros behind it to a whole pair of words, and
-    /// of a key. For a random key, two messages of one length differ by a given sum with
-    /// probability 2^-64 at most (CLNH: Lemire and Kaser, *Faster 64-bit universal hashing using
-    /// carry-less multiplications*, 2015). The time it takes depends on the length alone.
+    /// of 64 bits, little-endian, of a message, zero-padded to a whole pair of words, and of a key.
+    /// For a random key, two messages of one length differ by a given sum with probability 2^-64 at
+    /// most (CLNH: Lemire and Kaser, *Faster 64-bit universal hashing using carry-less
+    /// multiplications*, 2015). The time it takes depends only on the length.
     ///
     /// # Panics
-    /// When the key is shorter than the message and the zeros behind it.
+    /// When the key is shorter than the padded message.
     #[inline]
     #[must_use]
     pub fn sum(self, key: &[u8], message: &[u8]) -> u128 {

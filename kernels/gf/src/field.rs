@@ -1,4 +1,4 @@
-//! What the bytes of a symbol hold: the finite fields a kernel computes over.
+//! The content of a symbol's bytes: the finite fields a kernel computes over.
 //!
 //! A product by a constant is a linear map of the eight bits of a byte in all of them, so the same
 //! routines serve all of them with other constants (`table.rs`).
@@ -9,12 +9,12 @@ use core::str::FromStr;
 /// A finite field and how its elements lie in the bytes of a symbol. The reduction polynomial is
 /// part of the name.
 ///
-/// [`FieldOrder`](crate::FieldOrder) is another thing: the subfield that *coefficients* are drawn
-/// from while symbols stay bytes of [`Field::Gf256x11D`].
+/// [`FieldOrder`](crate::FieldOrder) is different: the subfield that *coefficients* are drawn from
+/// while symbols stay bytes of [`Field::Gf256x11D`].
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Field {
     /// GF(256) modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11D), one element a byte: RFC 6330, RFC 8681,
-    /// RFC 9426, and everything on our wire. It contains GF(2), GF(4) and GF(16).
+    /// RFC 9426, and the whole wire format. It contains GF(2), GF(4) and GF(16).
     #[default]
     Gf256x11D,
     /// GF(256) modulo x^8 + x^4 + x^3 + x + 1 (0x11B), one element a byte: AES, libmoepgf, and the
@@ -97,6 +97,6 @@ impl FromStr for Field {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is not a field: gf256-11d, gf256-11b, gf16-13, gf4-7 or gf2")]
 pub struct ParseFieldError {
-    /// What was given.
+    /// The given text.
     pub text: String,
 }

@@ -21,13 +21,13 @@ pub struct Kernel {
     name: &'static str,
     level: Available,
     tables: &'static Tables,
-    /// Destinations from which products by 0 and 1 go by the four Russians.
+    /// Least number of destinations for products by 0 and 1 by the four Russians.
     binary_rows_min: usize,
 }
 
 impl Kernel {
     /// The fastest kernel of this CPU over [`Field::Gf256x11D`], or the one that `RECODED_KERNEL`
-    /// names. A name that cannot be honoured is ignored here; programs report it at start through
+    /// names. An invalid name is ignored here; programs report it at start through
     /// [`Kernel::forced`]. Detection and the variable are read once per process.
     #[must_use]
     pub fn best() -> &'static Self {
@@ -72,7 +72,7 @@ impl Kernel {
         Self::all_available().find(|kernel| kernel.name() == name)
     }
 
-    /// Every level of this build, those that this CPU lacks included, slowest first.
+    /// Every level of this build, including those that this CPU lacks, slowest first.
     pub fn levels() -> impl Iterator<Item = LevelInfo> {
         let info = |level: &'static Level| LevelInfo {
             name: level.name,
@@ -87,13 +87,13 @@ impl Kernel {
         [four_russians].into_iter().chain(LEVELS.iter().map(info))
     }
 
-    /// The same level over another field; `None` where the level does not serve it.
+    /// The same level over another field; `None` if the level does not serve it.
     #[must_use]
     pub fn over(&self, field: Field) -> Option<&'static Self> {
         available().iter().find(|kernel| kernel.name() == self.name() && kernel.field() == field)
     }
 
-    /// What the level is called, for example `avx512-gfni`; [`Kernel::levels`] lists the names.
+    /// The level's name, for example `avx512-gfni`; [`Kernel::levels`] lists the names.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
@@ -186,8 +186,8 @@ impl Kernel {
         self.level.eliminate(self.tables, matrix, stride, column, row);
     }
 
-    /// Brings columns into the form in which [`Kernel::dots`] of this kernel wants them. Linear, so
-    /// columns may be prepared in parts; to be done once.
+    /// Converts columns to the form that [`Kernel::dots`] of this kernel expects. Linear, so
+    /// columns may be prepared in parts; must be done once.
     ///
     /// # Panics
     /// When the elements of the field are smaller than a byte.
@@ -237,9 +237,9 @@ impl Kernel {
 /// One level of this build.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LevelInfo {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// The CPU features it needs, for people.
+    /// The CPU features it needs, as text.
     pub needs: &'static str,
     /// Whether this CPU has them.
     pub available: bool,
@@ -251,19 +251,19 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// Why a kernel cannot be used by name.
+/// The reason why a kernel cannot be used by name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ForceError {
     /// No kernel of this build has that name.
     #[error("unknown kernel `{name}`; this build has: {}", names())]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// The kernel exists, but this CPU lacks its instructions.
     #[error("kernel `{name}` needs {needs}, which this CPU lacks or hides")]
     Unavailable {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The instructions it needs.
         needs: &'static str,
@@ -282,7 +282,7 @@ fn available() -> &'static [Kernel] {
         let fastest = levels.iter().rev().take(1).map(|&level| (FOUR_RUSSIANS, level, 1));
         let named =
             levels.iter().map(|&level| (level.level().name, level, level.level().binary_rows_min));
-        // Not a level of its own and not the fastest for all coefficients, hence first.
+        // Not a separate level and not the fastest for all coefficients, hence first.
         fastest.chain(named).flat_map(over_all_fields).collect()
     })
 }

@@ -42,8 +42,8 @@ impl Kernel {
             pivot.copy_from_slice(own);
             self.mul(pivot, inverse);
             own.copy_from_slice(pivot);
-            // Eliminating adds f * pivot[column] to the f that stands there. The inverse needs
-            // f * inverse in its place, hence the pivot row is used with inverse + 1.
+            // Eliminating adds f * pivot[column] to the f in that column. The inverse needs f *
+            // inverse in its place, hence the pivot row is used with inverse + 1.
             pivot[column] = inverse ^ 1;
             let (above, rest) = matrix.split_at_mut(column * size);
             self.eliminate(above, size, column, pivot);

@@ -126,7 +126,7 @@ impl FromStr for FieldOrder {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{text}` is not a field order: 2, 4, 16 or 256")]
 pub struct ParseFieldOrderError {
-    /// What was given.
+    /// The given text.
     pub text: String,
 }
 

@@ -1,7 +1,7 @@
 //! Constant tables of every field, computed by the compiler.
 //!
 //! In every [`Field`] the product by a coefficient is a linear map of the eight bits of a byte; the
-//! tables hold that map in the forms that instructions want.
+//! tables hold that map in the forms that instructions need.
 //!
 //! | table | bytes a field | one entry holds | for |
 //! |---|---|---|---|
@@ -39,23 +39,23 @@ pub(crate) struct Tables {
     pub columns: [[u8; 8]; 256],
     /// `products[c][x]` is the product of `c` and the byte `x`.
     pub products: [[u8; 256]; 256],
-    /// `inverses[c]` is the inverse of `c`; entry 0 is 0 and means nothing.
+    /// `inverses[c]` is the inverse of `c`; entry 0 is 0 and has no meaning.
     pub inverses: [u8; 256],
-    /// `logarithms[c]` is the power of the generator that is `c`; entry 0 means nothing.
-    /// GF(256) only.
+    /// `logarithms[c]` is the power of the generator that is `c`; entry 0 has no meaning. GF(256)
+    /// only.
     pub logarithms: [u8; 256],
     /// Powers of the generator, twice over so that two logarithms add without reduction.
     /// GF(256) only.
     pub powers: [u8; 512],
     /// The isomorphism to GF(256) modulo 0x11B in the layout of `affine`; GF(256) only.
     pub to_11b: u64,
-    /// Where it takes the byte `1 << i`.
+    /// Image of the byte `1 << i`.
     pub to_11b_columns: [u8; 8],
     /// Its inverse in the layout of `affine`.
     pub from_11b: u64,
-    /// Where its inverse takes the byte `1 << i`.
+    /// Inverse image of the byte `1 << i`.
     pub from_11b_columns: [u8; 8],
-    /// Which field this is.
+    /// The field itself.
     pub field: Field,
 }
 
@@ -193,7 +193,7 @@ const fn affine(columns: &[[u8; 8]; 256]) -> [u64; 256] {
     table
 }
 
-/// A linear map, given by where it takes each bit, in the layout of `vgf2p8affineqb`.
+/// A linear map, given by the image of each bit, in the layout of `vgf2p8affineqb`.
 const fn bit_matrix(columns: &[u8; 8]) -> u64 {
     let (mut matrix, mut input) = (0, 0);
     while input < 8 {
@@ -208,7 +208,7 @@ const fn bit_matrix(columns: &[u8; 8]) -> u64 {
     matrix
 }
 
-/// Where a linear map takes a byte.
+/// The image of a byte under a linear map.
 const fn apply(columns: &[u8; 8], byte: u8) -> u8 {
     let (mut sum, mut bit) = (0, 0);
     while bit < 8 {
@@ -220,7 +220,7 @@ const fn apply(columns: &[u8; 8], byte: u8) -> u8 {
     sum
 }
 
-/// An isomorphism of two fields of order 256, given by where it takes the byte `1 << i`: x goes to
+/// An isomorphism of two fields of order 256, given by the image of the byte `1 << i`: x goes to
 /// the smallest element of `to` that is a root of the polynomial of `from`, and x^i to its powers.
 /// Zeros for smaller fields.
 const fn isomorphism(from: Field, to: Field) -> [u8; 8] {
@@ -363,7 +363,7 @@ mod tests {
             .fold(0, |sum, at| sum | mul_bitwise(field, c, element(at)) << at)
     }
 
-    /// What `vgf2p8affineqb` computes on one byte.
+    /// The result of `vgf2p8affineqb` for one byte.
     fn affine_product(matrix: u64, byte: u8) -> u8 {
         let rows = matrix.to_le_bytes();
         (0..8).fold(0, |sum, i| sum | ((rows[7 - i] & byte).count_ones() as u8 & 1) << i)

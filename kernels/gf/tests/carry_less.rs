@@ -1,5 +1,5 @@
-//! Sums of carry-less products: every way that this CPU has against products bit by bit, over all
-//! lengths of a packet at odd places. `RECODED_SEED` repeats a run.
+//! Sums of carry-less products: every method of this CPU against bitwise products, over all lengths
+//! of a packet at odd places. `RECODED_SEED` repeats a run.
 
 #[path = "common/seed.rs"]
 mod seed;
@@ -34,7 +34,7 @@ fn every_way_adds_products_of_polynomials() {
     for way in CarryLess::all_available() {
         println!("{}", way.name());
         for &bytes in &lengths {
-            // Anywhere, and a key may be longer than it needs to be.
+            // Arbitrary places; and a key may be longer than it needs to be.
             let (at, more) = (random.next_u32() as usize % 64, bytes.next_multiple_of(16) + 5);
             let mut buffer = vec![0; at + 2 * more];
             random.fill_bytes(&mut buffer);

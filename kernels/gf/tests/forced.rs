@@ -1,4 +1,5 @@
-//! Choosing a kernel by the environment. Alone in its process, because the choice is made once.
+//! Choosing a kernel by the environment. The only test of its process, because the choice is made
+//! once.
 
 use recoded_gf::{ForceError, KERNEL_VARIABLE, Kernel};
 

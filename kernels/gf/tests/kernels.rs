@@ -2,8 +2,8 @@
 //! one against the scalar product.
 //!
 //! Every length in 0..=300 is tried and random ones up to 9216, at random alignments, with random
-//! coefficients in which 0 and 1 are frequent. Each slice lies between guard bytes that must
-//! survive. `RECODED_SEED` repeats a run; the seed is printed.
+//! coefficients that are often 0 or 1. Each slice lies between guard bytes that must survive.
+//! `RECODED_SEED` repeats a run; the seed is printed.
 
 #![cfg_attr(miri, allow(dead_code, reason = "Miri runs a part of the suite"))]
 
@@ -25,7 +25,7 @@ const RANDOM_LENGTHS: usize = 60;
 
 fn lengths(rng: &mut ChaCha8Rng) -> Vec<usize> {
     if cfg!(miri) {
-        // Miri is some thousand times slower: one length for each way through the routines.
+        // Miri is some thousand times slower: one length for each path through the routines.
         return vec![0, 1, 17, 33, 65, 100, 160];
     }
     let random = (0..RANDOM_LENGTHS).map(|_| rng.next_u32() as usize % (BYTES_MAX + 1));
@@ -38,7 +38,7 @@ fn shape(rng: &mut ChaCha8Rng, bytes: usize) -> (usize, usize) {
     match bytes {
         // Enough of both for tiles to be packed.
         160 if cfg!(miri) => (9, 17),
-        // Strips of eight of what one register holds have a way of their own, up to some size.
+        // Strips of eight single-register symbols have their own routine, up to some size.
         33 if cfg!(miri) => (8, 5),
         33..=64 if bytes.is_multiple_of(3) => {
             (8 * (1 + rng.next_u32() as usize % 3), rng.next_u32() as usize % 70)
@@ -47,14 +47,14 @@ fn shape(rng: &mut ChaCha8Rng, bytes: usize) -> (usize, usize) {
     }
 }
 
-/// The level under test over each field it serves; none (said aloud) where this CPU lacks its
+/// The level under test over each field it serves; none (with a message) if this CPU lacks its
 /// instructions.
 fn kernels(name: &str) -> impl Iterator<Item = &'static Kernel> {
     let level = Kernel::by_name(name);
     if level.is_none() {
         println!("skipped: this CPU cannot run kernel {name}");
     }
-    // Under Miri, which looks for wrong accesses, one field is as good as another.
+    // Under Miri, which checks accesses, one field is enough.
     let fields = if cfg!(miri) { &Field::ALL[..1] } else { &Field::ALL };
     fields.iter().filter_map(move |&field| level?.over(field))
 }
@@ -117,7 +117,7 @@ fn check_matmul(kernel: &Kernel, accumulate: bool) {
         let (rows, columns) = shape(&mut rng, bytes);
         let mut coefficients = coefficients(&mut rng, rows * columns);
         if bytes % 4 == 0 {
-            // Products by 0 and 1 have a way of their own.
+            // Products by 0 and 1 have their own routine.
             coefficients.iter_mut().for_each(|c| *c &= 1);
         }
         let sources = Arena::random(&mut rng, columns, bytes);
@@ -394,7 +394,7 @@ suite!(
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))))]
 const VECTOR: &[&str] = &[];
 
-/// Every level of this build, in the order in which they are tried.
+/// Every level of this build, in the order of their tests.
 #[test]
 fn levels_are_those_with_a_suite() {
     let tested = |name| PORTABLE.contains(&name) || VECTOR.contains(&name);

@@ -1,4 +1,4 @@
-//! Which of two devices: the one that takes less time for what a sink hands over.
+//! Chooses the faster of two devices for a sink's bundles.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use recoded_code::engine::{Engine, Error, Job, Operation};
 
 use crate::measure;
 
-/// Seconds that an engine takes for the samples, each with as many bundles in flight as it takes.
+/// Seconds that an engine takes for the samples, each with as many bundles in flight as it accepts.
 ///
 /// # Errors
-/// The engine failed, or does not answer.
+/// The engine failed, or does not respond.
 fn seconds(engine: &mut dyn Engine) -> Result<f64, Error> {
     SAMPLES.iter().try_fold(0.0, |sum, &(operation, size, jobs)| {
         let job = Job::new(operation, size, size, ROW_BYTES);
@@ -18,8 +18,8 @@ fn seconds(engine: &mut dyn Engine) -> Result<f64, Error> {
     })
 }
 
-/// Measures both, and drops the slower one; returns whether the second is left. One that fails is
-/// dropped, and the first where both do: what becomes of it, its user finds out.
+/// Measures both, and drops the slower one; returns whether the second remains. A failing one is
+/// dropped, and the first one if both fail: its user will notice.
 pub fn faster(mut first: Box<dyn Engine>, mut second: Box<dyn Engine>) -> (Box<dyn Engine>, bool) {
     let is_second = match (seconds(first.as_mut()), seconds(second.as_mut())) {
         (Ok(of_first), Ok(of_second)) => of_second < of_first,
@@ -29,7 +29,7 @@ pub fn faster(mut first: Box<dyn Engine>, mut second: Box<dyn Engine>) -> (Box<d
     (if is_second { second } else { first }, is_second)
 }
 
-/// Operation, symbols, jobs in a bundle: generations to be solved, and products of small ones.
+/// Operation, symbols, jobs in a bundle: generations to solve, and products of small ones.
 const SAMPLES: [(Operation, usize, usize); 2] =
     [(Operation::Solve, 64, 4), (Operation::Multiply, 16, 16)];
 
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// The CPU, after a while, or not at all.
+    /// The CPU, after a delay, or not at all.
     struct Card {
         inner: CpuEngine,
         delay: Duration,

@@ -1,4 +1,4 @@
-//! A device for callers that wait for their results, beside the queue for those that must not.
+//! A device for callers that wait for their results; the queue is for those that must not.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,7 +12,7 @@ use crate::model::{Class, Model};
 use crate::runner::OpenEngine;
 use crate::slot::{Shared, bytes};
 
-/// Who did a bundle.
+/// The processor of a bundle.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum By {
     /// The device.
@@ -21,8 +21,8 @@ pub enum By {
     Cpu,
 }
 
-/// One device, shared by any number of callers, one at a time. It is opened when it is first wanted
-/// and again after it failed, with growing pauses in which the CPU does everything.
+/// One device, shared by any number of callers, one at a time. It is opened at first use and
+/// reopened after failures, with growing pauses while the CPU does everything.
 #[derive(Clone)]
 pub struct Device(Arc<Mutex<Inner>>);
 
@@ -30,14 +30,14 @@ struct Inner {
     shared: Arc<Shared>,
     /// Bundles by their place among those of the caller.
     lifecycle: Lifecycle<usize>,
-    /// Matrices that the device was told of, and is told of again when it is opened again.
+    /// Matrices announced to the device, and announced again when it is reopened.
     expected: Vec<(Box<[u8]>, usize)>,
-    /// Segments that it keeps, or would if it were there.
+    /// Segments that it keeps, or would keep if it were present.
     kept: Vec<Weak<Segment>>,
 }
 
 impl Device {
-    /// A device that `open` opens. Of `config`, slots and ages of bundles do not matter here.
+    /// A device that `open` opens. The slots and bundle ages of `config` do not matter here.
     #[must_use]
     pub fn new(config: Config, open: OpenEngine) -> Self {
         let shared = Arc::new(Shared::new(config.mode, Model::new(config.rates), 1));
@@ -51,15 +51,14 @@ impl Device {
         })))
     }
 
-    /// Does all bundles, on the device where that works and is faster, and returns them in order.
-    /// As many are in flight as the device takes, so that copies of one go beside the work on
-    /// another.
+    /// Does all bundles, on the device if that works and is faster, and returns them in order. As
+    /// many are in flight as the device accepts, so that copies of one overlap the work on another.
     #[must_use]
     pub fn run(&self, bundles: Vec<Bundle>, cpu: &Cpu) -> Vec<(Bundle, By)> {
         self.lock().run(bundles, cpu)
     }
 
-    /// Says that many products with this row-major matrix are going to come.
+    /// Announces many products with this row-major matrix.
     pub fn expect(&self, matrix: &[u8], columns: usize) {
         let mut inner = self.lock();
         let is_known = inner.expected.iter().any(|(known, c)| **known == *matrix && *c == columns);
@@ -71,8 +70,8 @@ impl Device {
         }
     }
 
-    /// Has the device keep `segment` as long as anybody else holds it, so that bundles over it
-    /// bring no rows along; where it cannot, they do. A device that is opened again is told again.
+    /// Makes the device keep `segment` as long as anybody else holds it, so that bundles over it
+    /// bring no rows along; if it cannot, they do. A reopened device gets the segment again.
     pub fn keep(&self, segment: &Arc<Segment>) {
         let mut inner = self.lock();
         inner.kept.retain(|kept| kept.strong_count() > 0);
@@ -84,7 +83,7 @@ impl Device {
         }
     }
 
-    /// The last failure of the device; `None` when it never failed.
+    /// The last failure of the device; `None` if it never failed.
     #[must_use]
     pub fn why_down(&self) -> Option<Error> {
         self.lock().shared.why_down()
@@ -128,7 +127,7 @@ impl Inner {
         }
     }
 
-    /// Whether there is a device; opens it when it is time to, and waits until that is over.
+    /// Whether there is a device; opens it when that is due, and waits for the result.
     fn is_open(&mut self) -> bool {
         let is_new = self.lifecycle.open_now();
         let Some(device) = self.lifecycle.device() else { return false };
@@ -139,7 +138,7 @@ impl Inner {
         true
     }
 
-    /// Moves what the device does from `waiting` to `done`; what it does not do waits again.
+    /// Moves bundles that the device completes from `waiting` to `done`; others wait again.
     fn run_on_device(
         &mut self,
         waiting: &mut VecDeque<(usize, Bundle)>,
@@ -171,8 +170,8 @@ impl Inner {
     }
 }
 
-/// Callers here wait anyway, and their first bundles are pinned while they do.
+/// Callers here wait anyway, and their first bundles are pinned during that.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 
-/// Matrices that a device is told of.
+/// Most matrices announced to a device.
 const EXPECTED_MAX: usize = 32;

@@ -1,5 +1,5 @@
-//! The thread between workers and the device: collects what workers hand over, and does on the CPU
-//! what the device does not do.
+//! The thread between workers and the device: collects slots from workers, and redoes failed device
+//! work on the CPU.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub(crate) struct Dispatcher {
     ports: Vec<Rings>,
     cpu: Cpu,
     lifecycle: Lifecycle<Origin>,
-    /// Handed over by workers, not yet with the device; with the port's number.
+    /// Submitted by workers, not yet with the device; with the port's number.
     waiting: VecDeque<(usize, Slot)>,
 }
 
-/// Where the bundle of a slot comes from.
+/// Origin of the bundle of a slot.
 struct Origin {
     port: usize,
     opened: Instant,
@@ -47,11 +47,11 @@ impl Dispatcher {
         Self { config, shared, ports, cpu, lifecycle, waiting: VecDeque::new() }
     }
 
-    /// Runs until the queue is stopped and everything that was taken is done.
+    /// Runs until the queue is stopped and all accepted work is done.
     pub fn run(mut self) {
         self.work();
-        // Release: pairs with the workers' Acquire. What they find in their rings afterwards was
-        // handed over after the last look at them, and is theirs to do.
+        // Release: pairs with the workers' Acquire. Slots that workers then find in their rings
+        // were submitted after the last check of these, and are theirs to do.
         self.shared.is_finished.store(true, Ordering::Release);
     }
 
@@ -79,7 +79,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes what workers have handed over, one slot of each in turn.
+    /// Collects slots from workers, one of each in turn.
     fn collect(&mut self) {
         loop {
             let before = self.waiting.len();
@@ -92,7 +92,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives the device what it takes; without one, the CPU does it.
+    /// Submits bundles to the device while it accepts them; without one, the CPU does them.
     fn feed(&mut self) {
         while !self.lifecycle.is_full()
             && let Some((port, Slot { bundle, opened, close })) = self.waiting.pop_front()
@@ -102,7 +102,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives workers back what the device has done, and does the rest on the CPU.
+    /// Returns the device's results to workers, and does the rest on the CPU.
     fn deliver(&mut self) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let Origin { port, opened, close } = finished.given;
@@ -140,7 +140,7 @@ impl Dispatcher {
     fn measure_cpu(&self) {
         let mut rate = 1.0;
         for class in Class::ALL {
-            // Inverses of more columns would take long, and have the rate of those.
+            // Inverses of more columns would take long, and have the same rate.
             if !class.inverts() || class.columns() <= CPU_INVERTED_MAX {
                 rate = self.cpu_rate(class).unwrap_or(rate);
             }
@@ -157,7 +157,7 @@ impl Dispatcher {
             Job::new(Operation::Multiply, 16, columns, row_bytes)
         };
         let mut bundle = measure::filled(job, 1).ok()?;
-        // The first run touches the pages; of the others, the best one was not interrupted.
+        // The first run touches the pages; the best of the others was not interrupted.
         let taken = (0..CPU_REPEATS).map(|_| {
             let begun = Instant::now();
             self.cpu.run(&mut bundle);
@@ -168,13 +168,13 @@ impl Dispatcher {
     }
 }
 
-/// The longest sleep: slots wake this thread, and the end of the queue does.
+/// The longest sleep: slots wake this thread, and so does the end of the queue.
 const PARK_MAX: Duration = Duration::from_millis(100);
 
 const CPU_REPEATS: usize = 4;
 
-/// Columns of the largest inverse that the CPU is measured with.
+/// Columns of the largest inverse in the CPU's measurement.
 const CPU_INVERTED_MAX: usize = 128;
 
-/// Bytes of all sources of the jobs that the CPU is measured with: as much as stays in its caches.
+/// Bytes of all sources in the CPU's measurement: as much as stays in its caches.
 const CPU_ROW_BYTES: usize = 256 << 10;

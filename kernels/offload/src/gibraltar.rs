@@ -39,13 +39,13 @@ use recoded_code::reed_solomon::{self, ReedSolomon};
 
 use crate::device::{By, Device};
 
-/// Why a stripe was not coded; its buffers are as they were.
+/// The reason why a stripe was not coded; its buffers are unchanged.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such code, or the ids contradict it.
     #[error(transparent)]
     Code(#[from] reed_solomon::Error),
-    /// The buffers are of a size that no bundle takes, or of another code.
+    /// The buffers have a size that no bundle supports, or belong to another code.
     #[error(transparent)]
     Buffers(#[from] Rejected),
     /// The buffers were allocated for another code.
@@ -88,8 +88,8 @@ impl Context {
         Ok(Self { code, cpu, device: None })
     }
 
-    /// The same on a device, which may compile code for just this one, and on the CPU whenever the
-    /// device does not work or is slower.
+    /// The same on a device, which may compile code for just this one, and on the CPU if the device
+    /// does not work or is slower.
     ///
     /// # Errors
     /// As [`Context::new`].
@@ -112,16 +112,16 @@ impl Context {
     /// Computes the m parity buffers from the k data buffers before them.
     ///
     /// # Errors
-    /// The buffers are of another code.
+    /// The buffers belong to another code.
     pub fn generate(&mut self, buffers: &mut Buffers) -> Result<By, Error> {
         let all = std::slice::from_mut(buffers);
         Ok(self.generate_all(all)?.first().copied().unwrap_or(By::Cpu))
     }
 
-    /// The same for many stripes: copies of one go beside the work on another.
+    /// The same for many stripes: copies of one overlap the work on another.
     ///
     /// # Errors
-    /// Some buffers are of another code; none were changed.
+    /// Some buffers belong to another code; none were changed.
     pub fn generate_all(&mut self, stripes: &mut [Buffers]) -> Result<Vec<By>, Error> {
         stripes.iter().try_for_each(|buffers| self.check(buffers))?;
         for buffers in stripes.iter_mut() {
@@ -131,9 +131,9 @@ impl Context {
     }
 
     /// Computes lost buffers. The first k places hold intact ones, data or parity, in any order;
-    /// the `ids` of those come first, then those of the lost ones, which are made in the places
-    /// from k on. At most m can be named, and fewer may be; places behind those may hold anything
-    /// afterwards.
+    /// the `ids` of those come first, then those of the lost ones, which are computed into the
+    /// places from k on. At most m can be named, and fewer may be; places behind those may hold
+    /// anything afterwards.
     ///
     /// # Errors
     /// Ids contradict each other or the code; nothing was changed.
@@ -142,11 +142,11 @@ impl Context {
         Ok(self.recover_all(all, ids)?.first().copied().unwrap_or(By::Cpu))
     }
 
-    /// The same for many stripes that lost the same buffers, as when a disk goes: copies of one go
-    /// beside the work on another.
+    /// The same for many stripes that lost the same buffers, as after a disk failure: copies of one
+    /// overlap the work on another.
     ///
     /// # Errors
-    /// As [`Context::recover`], or some buffers are of another code; none were changed.
+    /// As [`Context::recover`], or some buffers belong to another code; none were changed.
     pub fn recover_all(
         &mut self,
         stripes: &mut [Buffers],
@@ -193,8 +193,8 @@ impl Context {
 }
 
 impl Buffers {
-    /// A buffer by its place: data first, then parity, unless [`Context::recover`] is told
-    /// otherwise.
+    /// A buffer by its place: data first, then parity, except as rearranged for
+    /// [`Context::recover`].
     ///
     /// # Panics
     /// When there is no such place.
@@ -206,7 +206,7 @@ impl Buffers {
         }
     }
 
-    /// A buffer by its place, to be written.
+    /// A buffer by its place, for writing.
     ///
     /// # Panics
     /// When there is no such place.
@@ -238,7 +238,7 @@ impl Buffers {
         placed.destinations + row * placed.job.stride()
     }
 
-    /// Makes the next product one of `rows` rows with these coefficients. Data stays where it is.
+    /// Prepares a product of `rows` rows with these coefficients. Data stays in place.
     fn fit(&mut self, rows: usize, coefficients: &[u8]) -> Result<(), Rejected> {
         self.bundle.refit(Job::new(Operation::Multiply, rows, self.data, self.bytes), 0)?;
         self.bundle.set_coefficients(0, coefficients);

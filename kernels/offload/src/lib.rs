@@ -1,9 +1,9 @@
-//! Bulk work beside the workers: on a device when, and only when, that is faster, on the CPU
+//! Bulk work for the workers: on a device when, and only when, that is faster, on the CPU
 //! otherwise, with the same bytes either way.
 //!
-//! On the path this crate sits beside the workers of the dataplane; any program that codes in bulk
-//! can use it. It knows engines ([`recoded_code::engine`]) and no device in particular, so all of
-//! it is tested with an engine that fails, stalls and lies.
+//! On the path this crate runs alongside the workers of the dataplane; any program that codes in
+//! bulk can use it. It knows engines ([`recoded_code::engine`]) and no device in particular, so all
+//! of it is tested with an engine that fails, stalls and lies.
 //!
 //! ```text
 //!  worker 0   Port::offer --.  slots: each belongs to one thread  .-- Runner: the only thread that

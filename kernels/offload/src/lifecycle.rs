@@ -1,6 +1,6 @@
-//! A device from opening to failure and back, with the bundles that it has: one state machine for
-//! the queue's dispatcher, which never waits, and for [`crate::Device`] and [`crate::Together`],
-//! whose callers do.
+//! A device from opening to failure and recovery, with its bundles: one state machine for the
+//! queue's dispatcher, which never waits, and for [`crate::Device`] and [`crate::Together`], whose
+//! callers do.
 //!
 //! ```text
 //!  Down --retry is due--> Opening --self-test, measurement--> Up <--- it answers ---> Up, late
@@ -8,13 +8,13 @@
 //!   '----- longer pause -----'---------------------------------' FAILURES_MAX failures in a row
 //! ```
 //!
-//! A bundle that is late is done by the CPU, and the device gets nothing new until it has returned
-//! what is late. Only a device that returns nothing for much longer has hung: it is abandoned with
-//! its thread. A device that is slow to open is waited for, however long: its thread is there
-//! anyway, and another attempt would not be faster.
+//! The CPU does a late bundle, and the device gets nothing new until it has returned that bundle.
+//! Only a device that returns nothing for much longer has hung: it is abandoned with its thread. A
+//! device that is slow to open is awaited, however long: its thread exists anyway, and another
+//! attempt would not be faster.
 //!
 //! Every bundle given to [`Lifecycle::send`] appears in [`Lifecycle::finished`] exactly once: with
-//! results, or with the fault for which the CPU has to compute it.
+//! results, or with the fault that makes the CPU compute it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,16 +39,16 @@ pub(crate) struct Lifecycle<T> {
     flights: Vec<Flight<T>>,
     /// Bundles that the device no longer has, for the owner to take.
     pub finished: Vec<Finished<T>>,
-    /// The number of the last bundle. One that comes back under a number that is not in flight was
-    /// given up, and is ignored.
+    /// The number of the last bundle. A bundle returned under a number not in flight was abandoned,
+    /// and is ignored.
     serial: u64,
-    /// When a bundle last came back.
+    /// When a bundle last returned.
     last_done: Instant,
-    /// Bundles that failed since the last one that did not.
+    /// Consecutive failed bundles.
     failures: u32,
-    /// Times that it hung since it last did a bundle.
+    /// Times that it hung since its last completed bundle.
     hangs: u32,
-    /// Whether it rose since [`Self::open_now`] was called last.
+    /// Whether it opened since the last call of [`Self::open_now`].
     has_risen: bool,
     /// Whether this process can never use it again.
     is_spent: bool,
@@ -57,13 +57,13 @@ pub(crate) struct Lifecycle<T> {
 }
 
 enum State {
-    /// Without `retry` for good.
+    /// Permanently, if `retry` is `None`.
     Down {
         retry: Option<Instant>,
     },
     Opening {
         runner: Runner,
-        /// Until when callers wait for it; `None` when that is over.
+        /// Deadline until which callers wait for it; `None` once it has passed.
         expires: Option<Instant>,
     },
     Up {
@@ -75,7 +75,7 @@ enum State {
 /// A bundle that the device has.
 struct Flight<T> {
     serial: u64,
-    /// `None` when it is late and went to the CPU.
+    /// `None` if it is late and went to the CPU.
     wanted: Option<(T, Retained)>,
     class: Class,
     bytes: u64,
@@ -86,12 +86,12 @@ struct Flight<T> {
 }
 
 impl<T> Flight<T> {
-    /// When [`Lifecycle::watch`] has to look at it.
+    /// When [`Lifecycle::watch`] must check it.
     const fn expires(&self) -> Instant {
         if self.wanted.is_some() { self.late } else { self.hung }
     }
 
-    /// Takes it from the device for `fault`; `None` when that was done before.
+    /// Takes it from the device because of `fault`; `None` if that was done before.
     fn give_up(&mut self, fault: Fault) -> Option<Finished<T>> {
         let (given, retained) = self.wanted.take()?;
         Some(Finished { given, bundle: retained.restore(), result: Err(fault) })
@@ -108,7 +108,7 @@ pub(crate) struct Finished<T> {
     pub result: Result<(), Fault>,
 }
 
-/// A device that has nothing in flight is closed before its owner goes on.
+/// Closes a device with nothing in flight before its owner continues.
 impl<T> Drop for Lifecycle<T> {
     fn drop(&mut self) {
         let state = std::mem::replace(&mut self.state, State::Down { retry: None });
@@ -141,7 +141,7 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// Starts to open the device when that is due; this thread is unparked at every event.
+    /// Starts opening the device when that is due; this thread is unparked at every event.
     pub fn open(&mut self) {
         let now = Instant::now();
         let State::Down { retry: Some(retry) } = self.state else { return };
@@ -158,8 +158,8 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// Opens the device when that is due and waits for the result, but not for longer than
-    /// [`Config::open_timeout`]; whether it is newly open.
+    /// Opens the device when that is due and waits for the result, up to [`Config::open_timeout`];
+    /// returns whether it is newly open.
     pub fn open_now(&mut self) -> bool {
         self.poll();
         self.open();
@@ -181,13 +181,13 @@ impl<T> Lifecycle<T> {
         self.flights.iter().any(|flight| flight.wanted.is_none())
     }
 
-    /// Whether the device has all the bundles that it takes.
+    /// Whether the device has its maximum number of bundles.
     pub fn is_full(&self) -> bool {
         let is_up = self.device().is_some();
         matches!(self.state, State::Up { depth, .. } if is_up && self.flights.len() >= depth)
     }
 
-    /// Bundles that the device has and whose results are waited for.
+    /// Bundles on the device whose results are awaited.
     pub fn in_flight(&self) -> usize {
         self.flights.iter().filter(|flight| flight.wanted.is_some()).count()
     }
@@ -245,7 +245,7 @@ impl<T> Lifecycle<T> {
                 Err(Gone) => self.fall(unwell("wait", "its thread has ended"), Fault::Lost),
             }
         }
-        // What is reported already is not late.
+        // An already reported bundle is not late.
         self.poll();
     }
 
@@ -326,8 +326,8 @@ impl<T> Lifecycle<T> {
         self.give_up_all(fault);
     }
 
-    /// Gives the device up and opens again at once, which may be another one by now: nothing that
-    /// the old one did counts against the new one.
+    /// Abandons the device and reopens at once, possibly another one: the old one's failures do not
+    /// count against the new one.
     pub fn replace(&mut self) {
         self.leave();
         self.shared.forget();
@@ -337,7 +337,7 @@ impl<T> Lifecycle<T> {
         self.give_up_all(Fault::Down);
     }
 
-    /// There is no device any more.
+    /// Drops the device.
     fn leave(&mut self) {
         self.shared.is_up.store(false, Ordering::Relaxed);
         self.shared.set_device(None);
@@ -346,7 +346,7 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// Returns to the owner what the device has.
+    /// Returns the device's bundles to the owner.
     fn give_up_all(&mut self, fault: Fault) {
         let flights = self.flights.drain(..);
         self.finished.extend(flights.filter_map(|mut flight| flight.give_up(fault)));
@@ -381,15 +381,15 @@ impl<T> Lifecycle<T> {
             Some((given, _)) => self.finished.push(Finished { given, bundle, result }),
             None => add(&self.shared.counters.late, 1),
         }
-        // What was late has been answered.
+        // The late bundle has been answered.
         let is_up = self.device().is_some();
         self.shared.is_up.store(is_up, Ordering::Relaxed);
     }
 
-    /// Learns from a bundle that came back right.
+    /// Updates the model from a correctly returned bundle.
     fn succeed(&mut self, flight: &Flight<T>, bundle: &Bundle) {
         let now = Instant::now();
-        // Beside others, the device has worked on it since the one before was done.
+        // With others in flight, the device has worked on it since the previous one was done.
         let begun = if flight.was_idle { flight.sent } else { flight.sent.max(self.last_done) };
         self.shared.model.device_took(flight.class, flight.bytes, now - begun, flight.was_idle);
         self.last_done = now;
@@ -402,7 +402,7 @@ impl<T> Lifecycle<T> {
         }
     }
 
-    /// Learns from a bundle that came back with an error, and says why the CPU has to do it.
+    /// Records a bundle returned with an error, and returns the reason why the CPU has to do it.
     fn fail(&mut self, error: Error, fault: Fault) -> Fault {
         self.failures += 1;
         let is_fatal = error.is_fatal();
@@ -419,10 +419,10 @@ fn unwell(call: &'static str, reason: &str) -> Error {
     Error::Lost { call, code: 0, reason: reason.into() }
 }
 
-/// Failures of single bundles in a row after which a device is given up.
+/// Consecutive failures of single bundles after which a device is abandoned.
 const FAILURES_MAX: u32 = 3;
 
-/// Estimates of a device that was never measured may be anything.
+/// Estimates of a device that was never measured are arbitrary.
 const WATCHDOG_MAX: Duration = Duration::from_secs(10);
 
 /// How long a device may take to close: memory is released, and a compiler finishes.

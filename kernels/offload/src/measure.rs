@@ -1,12 +1,12 @@
-//! How fast an engine is, from host memory to host memory, with as many bundles in flight as it
-//! takes.
+//! Speed of an engine, from host memory to host memory, with as many bundles in flight as it
+//! accepts.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use recoded_code::engine::{Bundle, Completed, Engine, Error, Job, Rejected};
 
-/// What was measured.
+/// The measured rates.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Rate {
     /// Bytes of destinations per second.
@@ -17,15 +17,15 @@ pub struct Rate {
     pub bundle_seconds: f64,
 }
 
-/// Has `engine` do bundles of `jobs` such jobs for about `time`, at least as many as it takes at
-/// once. The bundles are used again and again, as a queue uses its slots, and each one's first time
-/// is not counted: devices then pin its memory, which takes longer than the work.
+/// Makes `engine` do bundles of `jobs` such jobs for about `time`, at least as many as it accepts
+/// at once. The bundles are reused, as a queue reuses its slots, and each one's first run is not
+/// counted: devices then pin its memory, which takes longer than the work.
 ///
 /// # Errors
-/// The engine failed, or nothing came back for seconds on end.
+/// The engine failed, or returned nothing for seconds on end.
 ///
 /// # Panics
-/// When no bundle takes such a job.
+/// When no bundle supports such a job.
 pub fn rate(engine: &mut dyn Engine, job: Job, jobs: usize, time: Duration) -> Result<Rate, Error> {
     let bundle_bytes = (job.rows * job.row_bytes * jobs) as f64;
     let bundles = (0..engine.depth().max(1)).map(|_| filled(job, jobs));
@@ -46,7 +46,7 @@ pub fn rate(engine: &mut dyn Engine, job: Job, jobs: usize, time: Duration) -> R
                 result?;
                 in_flight -= 1;
                 ready.push(bundle);
-                // What is still in flight at the end ran beside less than the others.
+                // Bundles still in flight at the end had less company than the others.
                 if is_over {
                     continue;
                 }
@@ -62,7 +62,7 @@ pub fn rate(engine: &mut dyn Engine, job: Job, jobs: usize, time: Duration) -> R
             None if last.elapsed() > PATIENCE => {
                 return Err(no_answer());
             }
-            // Sleeping takes 60 us, longer than many a bundle.
+            // A sleep takes 60 us, longer than many bundles.
             None => thread::yield_now(),
         }
     }
@@ -72,11 +72,11 @@ pub fn rate(engine: &mut dyn Engine, job: Job, jobs: usize, time: Duration) -> R
     Ok(Rate { bytes, products, bundle_seconds: counted / bundles.max(1.0) })
 }
 
-/// Seconds that a bundle of one such job takes, from offering it to seeing its results, on a device
-/// that has nothing else to do and knows the memory: the best of a few.
+/// Seconds that a bundle of one such job takes, from offering it to its results, on an otherwise
+/// idle device that knows the memory: the best of a few.
 ///
 /// # Errors
-/// The engine failed, or nothing came back for seconds on end.
+/// The engine failed, or returned nothing for seconds on end.
 pub(crate) fn latency(engine: &mut dyn Engine, job: Job) -> Result<f64, Error> {
     let mut best = f64::MAX;
     let memory = |_| Error::Memory { bytes: job.input_bytes() };
@@ -100,8 +100,8 @@ pub(crate) fn latency(engine: &mut dyn Engine, job: Job) -> Result<f64, Error> {
     Ok(best.max(1e-9))
 }
 
-/// A bundle of `jobs` such jobs whose inputs have been written. Products are by 3; matrices to be
-/// inverted are dense, and hardly ever singular.
+/// A bundle of `jobs` such jobs with written inputs. Products are by 3; matrices to invert are
+/// dense, and hardly ever singular.
 pub(crate) fn filled(job: Job, jobs: usize) -> Result<Bundle, Rejected> {
     let mut bundle = Bundle::new(jobs * job.input_bytes(), jobs * job.output_bytes(), jobs);
     let mut word = 1_u32;
@@ -131,7 +131,7 @@ fn no_answer() -> Error {
     Error::Lost { call: "measure", code: 0, reason: "no answer in time".into() }
 }
 
-/// Far more than a bundle takes on anything.
+/// Far more than a bundle takes anywhere.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The best of these is the latency.
@@ -152,7 +152,7 @@ mod tests {
         assert!(engine.poll().is_none(), "everything came back");
     }
 
-    /// What pinning is to a card: memory that it has not seen before costs far more than the work.
+    /// Simulates pinning by a card: new memory costs far more than the work.
     struct Cold {
         inner: CpuEngine,
         known: Vec<usize>,

@@ -1,11 +1,11 @@
-//! Counts everything offered and what became of it, by the tables of `recoded_counters::engine`.
+//! Counts all offers and their outcomes, by the tables of `recoded_counters::engine`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use recoded_counters::engine::{BUCKETS, Close, Declined, EngineCounters, Fault};
 
-/// The counters themselves. Relaxed: each stands for itself.
+/// The counters themselves. Relaxed: each is independent.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub offered_jobs: AtomicU64,
@@ -63,7 +63,7 @@ fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The first bucket that `value` is not beyond, where each is twice as large as the one before.
+/// The first bucket that is not below `value`; each is twice as large as the previous one.
 fn bucket(value: u64, first: u64) -> usize {
     let doublings = value.div_ceil(first).max(1).next_power_of_two().ilog2() as usize;
     doublings.min(BUCKETS - 1)

@@ -1,4 +1,4 @@
-//! What the CPU and the device cost, as measured, and which of them is to be used.
+//! Measured costs of the CPU and the device, and the choice between them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Class {
         Self(if job.operation.inverts() { SIZES + size } else { size })
     }
 
-    /// The class that most of the work of a bundle belongs to.
+    /// The class of most of the work of a bundle.
     #[must_use]
     pub fn of_bundle(bundle: &Bundle) -> Self {
         let heaviest = bundle.jobs().iter().map(|placed| placed.job).max_by_key(Job::products);
@@ -61,14 +61,14 @@ impl Class {
     }
 }
 
-/// Rates to begin with.
+/// Initial rates.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Rates {
     /// Products of a coefficient and a byte per second, of one core.
     pub cpu_products: f64,
     /// Bytes of inputs and outputs per second, through the device and back.
     pub device_bytes: f64,
-    /// Seconds that a bundle takes however small it is.
+    /// Fixed seconds of a bundle, however small.
     pub device_start: f64,
 }
 
@@ -79,12 +79,12 @@ impl Default for Rates {
     }
 }
 
-/// What a device takes for bundles of a class.
+/// Cost of a device for bundles of a class.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Cost {
     /// Seconds of the smallest bundle.
     pub start: f64,
-    /// Bytes of inputs and outputs per second, of bundles that follow each other.
+    /// Bytes of inputs and outputs per second, for consecutive bundles.
     pub bytes: f64,
 }
 
@@ -100,7 +100,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// A model that believes in `rates` until something is measured.
+    /// A model that assumes `rates` until something is measured.
     #[must_use]
     pub fn new(rates: Rates) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Model {
         }
     }
 
-    /// What is believed of a class.
+    /// The present rates of a class.
     #[must_use]
     pub fn rates(&self, class: Class) -> Rates {
         Rates {
@@ -122,7 +122,7 @@ impl Model {
         }
     }
 
-    /// Seconds until `bytes` have been through the device.
+    /// Seconds until `bytes` have passed through the device.
     #[must_use]
     pub fn device_seconds(&self, class: Class, bytes: u64) -> f64 {
         self.device_start[class.0].get() + bytes as f64 / self.device_bytes[class.0].get()
@@ -134,19 +134,19 @@ impl Model {
         products as f64 / (self.cpu_products[class.0].get() * cores.max(1) as f64)
     }
 
-    /// Bytes of inputs and outputs from which the device is faster than `cores`, for products of as
-    /// many rows as columns; `None` where it never is.
+    /// Least bytes of inputs and outputs that make the device faster than `cores`, for products of
+    /// as many rows as columns; `None` if it never is.
     #[must_use]
     pub fn break_even_bytes(&self, columns: usize, cores: usize) -> Option<u64> {
         let class = Class::of(columns);
-        // Half of the bytes are outputs, each of which takes `columns` products.
+        // Half of the bytes are outputs; each takes `columns` products.
         let cpu = columns as f64 / 2.0 / (self.cpu_products[class.0].get() * cores.max(1) as f64);
         let gain = cpu - 1.0 / self.device_bytes[class.0].get();
         (gain > 0.0).then(|| (self.device_start[class.0].get() / gain).ceil() as u64)
     }
 
     /// Whether work that takes the device `device` seconds and the CPU `cpu` goes to the device.
-    /// Every so often a job of a class that does not is taken all the same, to measure again.
+    /// Occasionally a job of a class that does not is still accepted, to measure again.
     pub(crate) fn prefers_device(&self, class: Class, device: f64, cpu: f64) -> bool {
         let state = &self.is_offloaded[class.0];
         let before = state.load(Ordering::Relaxed);
@@ -161,19 +161,19 @@ impl Model {
         self.declined[class.0].fetch_add(1, Ordering::Relaxed) % EXPLORE_EVERY == EXPLORE_EVERY - 1
     }
 
-    /// Learns that `bytes` went through the device in `taken`, on its own when `was_idle`.
+    /// Records that `bytes` passed through the device in `taken`, without others if `was_idle`.
     pub(crate) fn device_took(&self, class: Class, bytes: u64, taken: Duration, was_idle: bool) {
         let seconds = taken.as_secs_f64();
         if was_idle && bytes <= START_BYTES_MAX {
             return self.device_start[class.0].learn(seconds);
         }
         let start = if was_idle { self.device_start[class.0].get() } else { 0.0 };
-        // A start that was overestimated must not make a rate infinite.
+        // An overestimated start must not make a rate infinite.
         let moving = (seconds - start).max(seconds / 8.0).max(f64::MIN_POSITIVE);
         self.device_bytes[class.0].learn(bytes as f64 / moving);
     }
 
-    /// Learns that `threads` threads did that many products in `taken`.
+    /// Records that `threads` threads did that many products in `taken`.
     pub(crate) fn cpu_took(&self, class: Class, products: u64, taken: Duration, threads: usize) {
         let seconds = taken.as_secs_f64();
         if products >= CPU_PRODUCTS_MIN && seconds > 0.0 {
@@ -181,7 +181,7 @@ impl Model {
         }
     }
 
-    /// Believes what was measured at the start.
+    /// Adopts the initial measurement.
     pub(crate) fn set_device(&self, costs: &[Cost; CLASSES]) {
         for (class, cost) in costs.iter().enumerate() {
             self.device_start[class].set(cost.start);
@@ -194,7 +194,7 @@ impl Model {
     }
 }
 
-/// A positive number that is averaged as it is measured. Relaxed: it stands for itself.
+/// A positive number, averaged over its measurements. Relaxed: it is independent.
 struct Number(AtomicU64);
 
 impl Number {
@@ -215,7 +215,7 @@ impl Number {
         self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 
-    /// Only the dispatcher learns, so that nothing is lost between the two halves.
+    /// Only the dispatcher updates, so that nothing is lost between the two halves.
     fn learn(&self, value: f64) {
         if value.is_finite() && value > 0.0 {
             self.set(self.get() + WEIGHT * (value - self.get()));
@@ -226,24 +226,24 @@ impl Number {
 /// 1 to 1024 source rows.
 const SIZES: usize = 11;
 
-/// Of products and of inverses.
+/// For products and for inverses.
 pub(crate) const CLASSES: usize = 2 * SIZES;
 
-/// Of a new measurement in the average: about the last ten count.
+/// Weight of a new measurement in the average: about the last ten count.
 const WEIGHT: f64 = 0.2;
 
 /// Work moves to the device when that takes less than this share of the CPU's time, and back when
 /// it takes more than the CPU's: in between it stays where it is.
 const ENTER_SHARE: f64 = 0.8;
 
-/// Of this many jobs that the CPU is better at, one is taken, so that a card that was busy once is
-/// not avoided for ever.
+/// Of this many jobs that the CPU is better at, one is accepted, so that a card that was busy once
+/// is not avoided indefinitely.
 const EXPLORE_EVERY: u32 = 1024;
 
-/// Bundles up to this size show what a start costs, as their bytes take next to nothing.
+/// Bundles up to this size show the cost of a start, as their bytes take next to nothing.
 const START_BYTES_MAX: u64 = 16 << 10;
 
-/// Fewer products take less time than reading the clock is worth.
+/// Fewer products take less time than is worth reading the clock.
 const CPU_PRODUCTS_MIN: u64 = 1 << 18;
 
 #[cfg(test)]
@@ -268,12 +268,12 @@ mod tests {
         assert!((model.device_seconds(inverse, 1 << 20) / 25e-3 - 1.0).abs() < 0.1);
     }
 
-    /// The table of break-even sizes of our notes on GPUs: 20 us to start, 55 GB/s each way.
+    /// The table of break-even sizes for GPUs: 20 us to start, 55 GB/s each way.
     #[test]
     fn break_even_matches_the_computed_table() {
         let rates = Rates { cpu_products: 0.18e12, device_bytes: 55e9, device_start: 20e-6 };
         let model = Model::new(rates);
-        // Bytes of segments there, of segments in and out here.
+        // Bytes of segments in the table, of segments in and out here.
         let of = |n, cores| model.break_even_bytes(n, cores).map(|bytes| bytes / 2);
         assert!(of(16, 4).is_none() && of(64, 64).is_none());
         let near = |bytes: Option<u64>, expected: f64| {

@@ -1,4 +1,4 @@
-//! The queue as its owner sees it.
+//! The owner's interface to the queue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::port::Port;
 use crate::runner::OpenEngine;
 use crate::slot::{Rings, Shared, Slot};
 
-/// A queue in front of one device. Dropping it finishes what was taken.
+/// A queue in front of one device. Dropping it finishes accepted work.
 pub struct Offload {
     shared: Arc<Shared>,
     dispatcher: Option<JoinHandle<()>>,
 }
 
-/// Why a queue could not be started.
+/// The reason why a queue could not be started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StartError {
-    /// Linux grants no thread.
+    /// Linux refuses a thread.
     #[error("cannot start a thread")]
     Thread,
     /// The CPU's own engine could not be started.
@@ -34,11 +34,11 @@ pub enum StartError {
 }
 
 impl Offload {
-    /// Starts a queue for `workers` workers and returns a port for each. The device is opened
-    /// meanwhile: until it is, offers are declined.
+    /// Starts a queue for `workers` workers and returns a port for each. The device is opened in
+    /// the background: until it is, offers are declined.
     ///
     /// # Errors
-    /// No threads.
+    /// Linux refuses a thread.
     pub fn start(
         config: Config,
         workers: usize,
@@ -63,12 +63,12 @@ impl Offload {
         Ok((Self { shared, dispatcher: Some(dispatcher) }, ports))
     }
 
-    /// Who does bulk work from now on. What was taken is finished as it is.
+    /// Sets the processor of bulk work from now on. Accepted work is finished as it is.
     pub fn set_mode(&self, mode: Mode) {
         self.shared.set_mode(mode);
     }
 
-    /// Who does bulk work.
+    /// The processor of bulk work.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.shared.mode()
@@ -80,8 +80,8 @@ impl Offload {
         self.shared.counters.read()
     }
 
-    /// Gives the device up and opens again, which may be another one by now. What it has is done
-    /// by the CPU; earlier failures no longer count.
+    /// Abandons the device and reopens, possibly another one. The CPU does its bundles; earlier
+    /// failures no longer count.
     pub fn replace(&self) {
         self.shared.is_replaced.store(true, Ordering::Relaxed);
         if let Some(dispatcher) = &self.dispatcher {
@@ -89,7 +89,7 @@ impl Offload {
         }
     }
 
-    /// What the device is called; `None` while there is none.
+    /// The device's name; `None` without one.
     #[must_use]
     pub fn device(&self) -> Option<String> {
         self.shared.device()
@@ -101,20 +101,19 @@ impl Offload {
         self.shared.is_up.load(Ordering::Relaxed)
     }
 
-    /// The last failure of the device, for people; `None` when it never failed.
+    /// The last failure of the device, for reports; `None` if it never failed.
     #[must_use]
     pub fn why_down(&self) -> Option<Error> {
         self.shared.why_down()
     }
 
-    /// What CPU and device cost, as measured so far.
+    /// Costs of CPU and device, as measured so far.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.shared.model
     }
 
-    /// Takes nothing more and waits until everything that was taken is done; ports still deliver
-    /// it.
+    /// Accepts nothing more and waits until all accepted work is done; ports still deliver it.
     pub fn stop(mut self) {
         self.finish();
     }

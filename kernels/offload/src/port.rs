@@ -1,4 +1,4 @@
-//! The worker's end: offers jobs, hands slots over, gets results. Nothing here waits.
+//! The worker's end: offers jobs, submits slots, gets results. Nothing here waits.
 
 use std::mem;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ pub struct Port {
     shared: Arc<Shared>,
     rings: Rings,
     dispatcher: Thread,
-    /// For what is handed over when the dispatcher has ended.
+    /// For slots submitted after the dispatcher has ended.
     cpu: Cpu,
     free: Vec<Slot>,
     open: Option<Slot>,
-    /// What was offered since `window_began`, taken or not: how full a slot would get.
+    /// Offers since `window_began`, accepted or not: how full a slot would get.
     window: Work,
     window_began: Option<Instant>,
-    /// The same of the window before.
+    /// The same for the previous window.
     last_window: Work,
 }
 
@@ -37,7 +37,7 @@ struct Work {
     products: u64,
 }
 
-/// The inputs of a job that was taken, to be written before [`Port::offer`] returns.
+/// The inputs of an accepted job, to be written before [`Port::offer`] returns.
 pub struct Inputs<'a> {
     bundle: &'a mut Bundle,
     job: usize,
@@ -61,14 +61,14 @@ impl Inputs<'_> {
     }
 }
 
-/// A job that is done.
+/// A finished job.
 pub struct Delivered<'a> {
     bundle: &'a Bundle,
     job: usize,
 }
 
 impl Delivered<'_> {
-    /// What the job was offered with.
+    /// The tag that the job was offered with.
     #[must_use]
     pub fn tag(&self) -> u64 {
         self.bundle.jobs()[self.job].tag
@@ -116,11 +116,11 @@ impl Port {
         }
     }
 
-    /// Offers a job. When it is taken, `fill` writes its inputs, all of them, and its results come
-    /// by [`Port::poll`], under `tag`.
+    /// Offers a job. If it is accepted, `fill` writes all of its inputs, and [`Port::poll`]
+    /// delivers its results under `tag`.
     ///
     /// # Errors
-    /// Why the caller has to do it.
+    /// The reason why the caller has to do it.
     pub fn offer(
         &mut self,
         job: Job,
@@ -150,8 +150,8 @@ impl Port {
         Ok(())
     }
 
-    /// Hands the open slot over when its time has come. To be called about as often as
-    /// [`Config::bundle_age`] says; [`Port::offer`] does it too.
+    /// Submits the open slot when it is due. Call it about every [`Config::bundle_age`];
+    /// [`Port::offer`] does it too.
     pub fn tick(&mut self, now: Instant) {
         let Some(slot) = &self.open else { return };
         let class = Class::of_bundle(&slot.bundle);
@@ -174,12 +174,12 @@ impl Port {
         self.open.as_ref().map(|slot| slot.opened + self.config.bundle_age)
     }
 
-    /// Hands the open slot over as it is.
+    /// Submits the open slot as it is.
     pub fn flush(&mut self) {
         self.hand_over(Close::Flush);
     }
 
-    /// Calls `deliver` for each job of at most one bundle that is done, and says for how many.
+    /// Calls `deliver` for each job of at most one finished bundle, and returns their number.
     pub fn poll(&mut self, mut deliver: impl FnMut(Delivered<'_>)) -> usize {
         let Some(mut slot) = self.rings.done.pop().or_else(|| self.leftover()) else { return 0 };
         let jobs = slot.bundle.jobs().len();
@@ -189,13 +189,13 @@ impl Port {
         jobs
     }
 
-    /// What no dispatcher is there to take any more, done here.
+    /// Slots left after the dispatcher's end, done here.
     fn leftover(&mut self) -> Option<Slot> {
         // Acquire: pairs with the dispatcher's Release at its end.
         if !self.shared.is_finished.load(Ordering::Acquire) {
             return None;
         }
-        // It may have finished something between the look at the ring and its end.
+        // It may have finished something between the check of the ring and its end.
         if let Some(slot) = self.rings.done.pop() {
             return Some(slot);
         }
@@ -207,7 +207,7 @@ impl Port {
         Some(slot)
     }
 
-    /// Adds an offer to the window of time in which offers would share a slot.
+    /// Adds an offer to the present window: offers in one window would share a slot.
     fn observe(&mut self, job: &Job, now: Instant) -> Work {
         if !job.is_valid() {
             return Work::default();
@@ -217,7 +217,7 @@ impl Port {
         let began = *self.window_began.get_or_insert(now);
         let age = now.saturating_duration_since(began);
         if age >= self.config.bundle_age {
-            // A window that ended long ago says that offers are few.
+            // A window that ended long ago shows that offers are few.
             let is_recent = age < 2 * self.config.bundle_age;
             let window = mem::take(&mut self.window);
             self.last_window = if is_recent { window } else { Work::default() };
@@ -251,13 +251,12 @@ impl Port {
         self.compare(Class::of_job(job), work)
     }
 
-    /// Compares what is queued and the bundle that this job is going to be part of, on the device
-    /// and on all workers.
+    /// Compares the queued work and the bundle of this job, on the device and on all workers.
     fn compare(&self, class: Class, work: Work) -> Result<(), Declined> {
         let model = &self.shared.model;
         let others = if self.last_window.bytes > work.bytes { self.last_window } else { work };
         let bundle_bytes = self.config.bundle_bytes as u64;
-        // A full slot, of what fills it, when more is on offer.
+        // The job's share of a full slot, if there are more offers.
         let share = (bundle_bytes as f64 / others.bytes.max(1) as f64).min(1.0);
         let scaled = |number: u64| (number as f64 * share) as u64;
         let bytes = self.shared.queued_bytes.load(Ordering::Relaxed) + scaled(others.bytes);

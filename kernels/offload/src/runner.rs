@@ -13,29 +13,29 @@ use crate::config::Config;
 use crate::measure;
 use crate::model::{CLASSES, Class, Cost};
 
-/// Opens the device, in the thread that is going to use it; called again after the device failed.
-/// It should find out first, in another process, whether opening is safe.
+/// Opens the device, in the thread that will use it; called again after the device failed. It
+/// should check first, in another process, whether opening is safe.
 pub type OpenEngine = Arc<dyn Fn() -> Result<Box<dyn Engine>, Error> + Send + Sync>;
 
-/// What the device's thread reports.
+/// Reports of the device's thread.
 pub(crate) enum Event {
-    /// The device is open, right, and measured.
+    /// The device is open, verified and measured.
     Opened(Measured),
-    /// It is not to be used: it did not open, or hung in its self-test.
+    /// It is unusable: it did not open, or hung in its self-test.
     NotOpened(Error, Fault),
-    /// It did not take a bundle.
+    /// It refused a bundle.
     Refused(Box<Bundle>, Error),
-    /// A bundle came back.
+    /// A bundle returned.
     Completed(Box<Completed>),
 }
 
-/// What was measured when a device was opened.
+/// Measurements made when a device was opened.
 pub(crate) struct Measured {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Bundles that it takes at once.
+    /// Most bundles in flight.
     pub depth: usize,
-    /// What each class costs; `None` when nothing was to be measured.
+    /// Costs of each class; `None` if measuring is disabled.
     pub costs: Option<Box<[Cost; CLASSES]>>,
 }
 
@@ -73,18 +73,18 @@ impl Runner {
         Ok(Self { requests, events })
     }
 
-    /// Gives the device a bundle, unless its thread has ended.
+    /// Submits a bundle to the device, unless its thread has ended.
     pub fn submit(&self, bundle: Bundle) -> Result<(), Gone> {
         self.requests.send(Request::Do(bundle)).map_err(|_| Gone)
     }
 
-    /// Tells the device which matrix is going to be used often.
+    /// Announces a frequently used matrix to the device.
     pub fn expect(&self, matrix: &[u8], columns: usize) {
-        // A device that has gone needs to know nothing.
+        // A device that is gone needs no announcement.
         let _ = self.requests.send(Request::Expect(matrix.into(), columns));
     }
 
-    /// Has the device keep a segment, if it can.
+    /// Makes the device keep a segment, if it can.
     pub fn keep(&self, segment: Arc<Segment>) {
         // A device that has gone keeps nothing.
         let _ = self.requests.send(Request::Keep(segment));
@@ -127,7 +127,7 @@ impl Runner {
     }
 }
 
-/// What the device's thread is asked.
+/// Requests to the device's thread.
 enum Request {
     Do(Bundle),
     Expect(Box<[u8]>, usize),
@@ -155,7 +155,7 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
     let mut in_flight = 0_usize;
     let mut last_busy = Instant::now();
     loop {
-        // Nothing to poll for, for a while already: waits for work. Otherwise looks for it and for
+        // Idle for a while already: blocks until there is work. Otherwise polls for work and
         // results in turn.
         let next = if in_flight == 0 && last_busy.elapsed() >= AWAKE {
             requested.recv().map_err(|_| TryRecvError::Disconnected)
@@ -165,7 +165,7 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
         let was_busy = next.is_ok();
         match next {
             Ok(Request::Expect(matrix, columns)) => engine.expect(&matrix, columns),
-            // Where it cannot, bundles bring their rows along.
+            // If it cannot, bundles bring their rows along.
             Ok(Request::Keep(segment)) => drop(engine.keep(&segment)),
             Ok(Request::Do(bundle)) => match engine.submit(bundle) {
                 Ok(()) => in_flight += 1,
@@ -186,7 +186,7 @@ fn serve(mut engine: Box<dyn Engine>, requested: &Receiver<Request>, reporter: &
                 }
             }
             None if was_busy => {}
-            // A sleep takes longer than many a bundle; what takes longer than that can wait.
+            // A sleep takes longer than many bundles; work that takes longer than that can wait.
             None if last_busy.elapsed() < awake(in_flight) => {
                 thread::yield_now();
                 continue;
@@ -208,18 +208,18 @@ fn test(engine: &mut dyn Engine, config: &Config) -> Result<Measured, (Error, Fa
         let reason = "wrong results".into();
         return Err((Error::Lost { call: "self-test", code: 0, reason }, Fault::Wrong));
     }
-    // A device that stops answering here has hung, as in the self-test.
+    // A device that stops responding here has hung, as in the self-test.
     let costs = config.measure.then(|| measure(engine, config)).transpose();
     let costs = costs.map_err(|error| (error, Fault::Hung))?;
     Ok(Measured { name: engine.name().to_owned(), depth: engine.depth().max(1), costs })
 }
 
-/// What every class costs on bundles whose memory the device has seen before, with as many of them
-/// in flight as it takes. A slow device is measured with less, so that this ends soon.
+/// Costs of every class on bundles whose memory the device has seen before, with as many of them in
+/// flight as it accepts. A slow device is measured with less, so that this ends soon.
 fn measure(engine: &mut dyn Engine, config: &Config) -> Result<Box<[Cost; CLASSES]>, Error> {
     let start = measure::latency(engine, Job::new(Operation::Multiply, 1, 1, 128))?;
     let mut costs = Box::new([Cost { start, bytes: 0.0 }; CLASSES]);
-    // Products per second that were reached so far: to begin with, hardly any.
+    // Products per second reached so far: initially hardly any.
     let mut products_rate = 1e6_f64;
     for class in Class::ALL {
         let products_max = (products_rate * MEASURE_SECONDS).max(1.0) as usize;
@@ -247,7 +247,7 @@ fn measure(engine: &mut dyn Engine, config: &Config) -> Result<Box<[Cost; CLASSE
     Ok(costs)
 }
 
-/// What a class is measured with: a job, and how many of them make a bundle.
+/// The sample for measuring a class: a job, and its number in a bundle.
 fn sample(class: Class, products_max: usize, config: &Config) -> (Job, usize) {
     let columns = class.columns();
     if class.inverts() {
@@ -263,7 +263,7 @@ fn sample(class: Class, products_max: usize, config: &Config) -> (Job, usize) {
     (Job::new(Operation::Multiply, rows, columns, row_bytes), 1)
 }
 
-/// Has the engine do one bundle.
+/// Makes the engine do one bundle.
 fn run(
     engine: &mut dyn Engine,
     bundle: Bundle,
@@ -285,23 +285,23 @@ fn run(
     }
 }
 
-/// How long a device is looked at without sleeping.
+/// How long a device is polled without sleeping.
 const fn awake(in_flight: usize) -> Duration {
     if in_flight == 0 { AWAKE } else { AWAKE_AT_WORK }
 }
 
-/// The same of new work, and of results: what a full bundle takes on a fast card, and what a large
-/// one does. To sleep and be woken takes 0.1 ms, as long as many a bundle.
+/// The same for new work, and for results: the time of a full bundle on a fast card, and that of a
+/// large one. Sleeping and waking takes 0.1 ms, as long as many bundles.
 const AWAKE: Duration = Duration::from_micros(400);
 const AWAKE_AT_WORK: Duration = Duration::from_millis(2);
 
-/// Between two looks at a device after that. Linux adds 50 us of its own.
+/// Interval between polls of a device after that. Linux adds 50 us of its own.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
-/// For each class.
+/// Measuring time of each class.
 const MEASURE_SECONDS: f64 = 2e-3;
 
-/// Rows of the systems that inversion is measured with: a payload of one packet.
+/// Rows of the systems in the measurement of inversion: a payload of one packet.
 const INVERSE_ROW_BYTES: usize = 1024;
 
 /// Inverses of more columns than this are extrapolated until the first of them has been done.
@@ -310,5 +310,5 @@ const INVERTED_MAX: usize = 256;
 /// So are those that take a slow device too long; not those of fewer products than this.
 const INVERSE_PRODUCTS_MIN: u64 = 1 << 16;
 
-/// How long a self-test may take: far more than on any device, loading its code included.
+/// Longest self-test: far more than on any device, loading its code included.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! What travels between a worker and the dispatcher, and what they share.
+//! Slots between a worker and the dispatcher, and their shared state.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,9 +17,9 @@ use crate::model::Model;
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub bundle: Bundle,
-    /// When its first job was put in.
+    /// When its first job was added.
     pub opened: Instant,
-    /// Why it was handed over.
+    /// The reason why it was submitted.
     pub close: Close,
 }
 
@@ -52,28 +52,28 @@ impl Rings {
     }
 }
 
-/// What everybody reads. All but `is_finished` is for decisions that may be slightly late: nothing
-/// else is ordered by these atomics, hence they are relaxed. The rings order slots.
+/// State that all threads read. All but `is_finished` serves decisions that may be slightly late:
+/// these atomics order nothing, hence they are relaxed. The rings order slots.
 pub(crate) struct Shared {
     mode: AtomicU8,
-    /// Whether there is a device that works.
+    /// Whether there is a working device.
     pub is_up: AtomicBool,
     /// Whether the queue is being stopped.
     pub is_stopping: AtomicBool,
     /// Whether the dispatcher has ended.
     pub is_finished: AtomicBool,
-    /// Whether another device is to be opened in place of the one there is.
+    /// Whether another device must be opened to replace the present one.
     pub is_replaced: AtomicBool,
     /// The last failure of the device.
     why_down: Mutex<Option<Error>>,
-    /// What the device is called, while there is one.
+    /// The device's name, while there is one.
     device: Mutex<Option<String>>,
-    /// Bytes and products handed over and not done yet.
+    /// Submitted bytes and products that are not done yet.
     pub queued_bytes: AtomicU64,
     pub queued_products: AtomicU64,
     pub model: Model,
     pub counters: Counters,
-    /// Workers, whose cores the device is compared with.
+    /// Number of workers, whose cores are compared with the device.
     pub workers: usize,
 }
 
@@ -107,7 +107,7 @@ impl Shared {
         self.mode.store(code(mode), Ordering::Relaxed);
     }
 
-    /// Notes a failure of the device.
+    /// Records a failure of the device.
     pub fn explain(&self, error: Error) {
         *self.why_down.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
@@ -116,12 +116,12 @@ impl Shared {
         self.why_down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets failures: they were another device's.
+    /// Clears failures: they were another device's.
     pub fn forget(&self) {
         *self.why_down.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Says which device there is.
+    /// Sets the present device.
     pub fn set_device(&self, name: Option<String>) {
         *self.device.lock().unwrap_or_else(PoisonError::into_inner) = name;
     }

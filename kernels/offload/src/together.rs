@@ -1,13 +1,13 @@
 //! Large products by a device and all cores at once (Nuclei, IV-E.2).
 //!
-//! - [`Together::run`] does bundles, which either side reads and writes where they lie: the device
-//!   takes them from the left and the cores from the right until they meet.
+//! - [`Together::run`] does bundles, which either side reads and writes in place: the device takes
+//!   them from the left and the cores from the right until they meet.
 //! - [`Together::multiply`] does one product of the caller's rows. The bytes of every row are cut
 //!   into ranges, since a range needs only the same bytes of the sources. Cores copy the device's
-//!   ranges into bundles and back, which takes their time, too: how much the device gets follows
-//!   from how fast cores copy, cores compute and the device computes.
+//!   ranges into bundles and back, which takes their time, too: the device's share follows from
+//!   the rates at which cores copy, cores compute and the device computes.
 //!
-//! What the device does not return, the cores compute.
+//! The cores compute ranges that the device does not return.
 
 mod bundles;
 
@@ -23,56 +23,56 @@ use crate::model::{Class, Model};
 use crate::runner::OpenEngine;
 use crate::slot::Shared;
 
-/// Who made how many bytes of each row.
+/// Bytes of each row computed by each side.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Shares {
     /// The device.
     pub device: usize,
     /// The cores.
     pub cores: usize,
-    /// Of the cores' part, what the device was given first and did not return.
+    /// The cores' bytes that were first given to the device and not returned.
     pub redone: usize,
 }
 
-/// A device and the cores beside it.
+/// A device and the cores that work with it.
 pub struct Together {
     cpu: Arc<Cpu>,
-    /// The same cores, behind the caller's back; `None` until bundles come.
+    /// The same cores, in the background; `None` until there are bundles.
     cores: Option<CpuEngine>,
     lifecycle: Lifecycle<Taken>,
     shared: Arc<Shared>,
-    /// Bundles that came back, for the next ranges: a device has pinned their memory, which takes
-    /// it longer than the work. As many as it takes at once.
+    /// Returned bundles, for the next ranges: a device has pinned their memory, which takes it
+    /// longer than the work. At most the device's limit.
     idle: Vec<Bundle>,
-    /// Bytes of results per second that cores compute, and that they copy there and back; once
+    /// Bytes of results per second that cores compute, and that they copy in both directions; once
     /// measured.
     computed: Option<f64>,
     copied: Option<f64>,
-    /// Products that the cores did alone since the device last got a part.
+    /// Products that the cores did by themselves since the device last got a part.
     alone: u32,
 }
 
 /// Ranges are whole cache lines, so that no two writers share one.
 const LINE: usize = 128;
 
-/// Bytes of sources in one range at most: what a bundle has memory for. With half of it, threads
-/// that copy are woken for as long as they copy.
+/// Most bytes of sources in one range: a bundle's memory. With half of it, waking the copying
+/// threads takes as long as they copy.
 const BUNDLE_BYTES_MAX: usize = 8 << 20;
 
 /// Rows of a range are at least this long: less is not worth a bundle.
 const RANGE_MIN: usize = 8 * LINE;
 
-/// So many products the cores do alone, when they are faster, before the device is tried again.
+/// Products that the faster cores do by themselves before the device is retried.
 const ALONE_MAX: u32 = 8;
 
-/// Ranges that the device has before the cores compute something beside it, and as many take the
-/// device as long as what the cores then compute takes them.
+/// Ranges that the device has before the cores compute a part, and the number whose time on the
+/// device equals the cores' time for that part.
 const AHEAD: usize = 3;
 
 impl Together {
-    /// A device that `open` opens when it is first wanted. Of `config`, mode, slots and ages of
-    /// bundles do not matter here. Where `cpu` has a thread for every core, the two threads that
-    /// feed the device wait for cores: with two fewer, the whole is faster.
+    /// A device that `open` opens at first use. Mode, slots and bundle ages of `config` do not
+    /// matter here. If `cpu` has a thread for every core, the two threads that feed the device wait
+    /// for cores: with two fewer, the whole is faster.
     #[must_use]
     pub fn new(cpu: Cpu, config: Config, open: OpenEngine) -> Self {
         let shared = Arc::new(Shared::new(config.mode, Model::new(config.rates), 1));
@@ -127,9 +127,9 @@ impl Together {
         shares
     }
 
-    /// Part of what is left that the device should do. The cores copy that part, at a rate d, and
-    /// compute the rest, at a rate c, while the device does it, at a rate k: both end together at
-    /// f / k = f / d + (1 - f) / c.
+    /// The device's part of the remaining work. The cores copy that part, at a rate d, and compute
+    /// the rest, at a rate c, while the device does it, at a rate k: both end together at f / k = f
+    /// / d + (1 - f) / c.
     fn share(&self, work: &Work<'_, '_>) -> f64 {
         let (Some(computed), Some(copied)) = (self.computed, self.copied) else { return 0.5 };
         if copied <= computed {
@@ -143,7 +143,7 @@ impl Together {
         (1.0 / computed / balance).clamp(0.0, 1.0)
     }
 
-    /// Gives the device a range if it takes one and there is one for it.
+    /// Gives the device a range if it accepts one and there is one for it.
     fn hand_over(&mut self, work: &mut Work<'_, '_>) -> bool {
         if !self.has_device() || self.lifecycle.is_full() {
             return false;
@@ -165,8 +165,8 @@ impl Together {
         true
     }
 
-    /// The range that the cores do next, if there is one for them. As long as there is a device,
-    /// they come back to it before it has nothing to do.
+    /// The range that the cores do next, if there is one for them. While there is a device, they
+    /// return to it before it runs out of work.
     fn next_of_cores(&self, work: &Work<'_, '_>) -> Option<Range<usize>> {
         let left = work.right - work.left;
         if left == 0 {
@@ -179,7 +179,7 @@ impl Together {
             if own < RANGE_MIN && self.lifecycle.in_flight() > 0 && left > RANGE_MIN {
                 return None;
             }
-            // Of what both do in the time that the device takes for some ranges.
+            // The cores' work in the time that the device takes for some ranges.
             let beside = (AHEAD * range_max(work.sources.len())) as f64 * (1.0 - share);
             length = own.min((beside / share.max(0.01)) as usize);
         }
@@ -187,7 +187,7 @@ impl Together {
         Some(work.right - length..work.right)
     }
 
-    /// Takes what the device has done; what it did not do, the cores do.
+    /// Takes the device's results; the cores do the failed ranges.
     fn take_back(&mut self, work: &mut Work<'_, '_>, shares: &mut Shares) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let Taken::Range { range, copied } = finished.given else { continue };
@@ -213,19 +213,19 @@ fn range_max(columns: usize) -> usize {
     (BUNDLE_BYTES_MAX / columns.max(1)).max(RANGE_MIN) / LINE * LINE
 }
 
-/// A rate that follows what is measured.
+/// A rate that follows its measurements.
 fn blend(old: Option<f64>, bytes: usize, taken: Duration) -> f64 {
     let new = bytes as f64 / taken.as_secs_f64().max(1e-9);
     old.map_or(new, |old| 0.75 * old + 0.25 * new)
 }
 
-/// What the device has.
+/// The owner's data of a bundle on the device.
 enum Taken {
     /// A range of a product.
     Range {
         range: Range<usize>,
-        /// How long it took to copy it there, unless that was to memory never used before, which
-        /// takes many times as long.
+        /// How long it took to copy it there, unless that was to new memory, which takes many times
+        /// as long.
         copied: Option<Duration>,
     },
     /// The bundle of that place among those of the caller.
@@ -244,7 +244,7 @@ struct Work<'a, 'b> {
 }
 
 impl Work<'_, '_> {
-    /// Bytes of results in a range of so many bytes of each row.
+    /// Bytes of results in a range of `length` bytes of each row.
     fn results(&self, length: usize) -> usize {
         self.destinations.len() * length
     }
@@ -255,8 +255,8 @@ impl Work<'_, '_> {
         cpu.matmul(self.coefficients, &sources, &mut rows.collect::<Vec<_>>());
     }
 
-    /// A bundle for a range: an idle one, or one with room for any range of this product.
-    /// Its rows are copied by all cores: one is slower than the bus.
+    /// A bundle for a range: an idle one, or one with room for any range of this product. All cores
+    /// copy its rows: one is slower than the bus.
     fn bundle(&self, cpu: &Cpu, range: Range<usize>, idle: &mut Vec<Bundle>) -> Option<Bundle> {
         let (rows, columns) = (self.destinations.len(), self.sources.len());
         let job = |bytes| Job::new(Operation::Multiply, rows, columns, bytes);

@@ -122,12 +122,12 @@ fn work_goes_to_the_device_and_back_when_it_hangs() {
     let mut buffers = context.alloc(100).expect("a size");
     assert_eq!(context.generate(&mut buffers), Ok(By::Device));
 
-    // The self-test comes back, the next bundle does not.
+    // The self-test returns, the next bundle does not.
     let device = Device::new(config(), hanging_after(1));
     let mut context = self::context(Some(device.clone()), 4, 2);
     assert_eq!(context.generate(&mut buffers), Ok(By::Cpu));
     assert!(device.why_down().is_some());
-    // The device still holds the inputs; they can be written all the same.
+    // The device still holds the inputs; they are writable nevertheless.
     buffers.row_mut(0).fill(1);
     assert_eq!(context.generate(&mut buffers), Ok(By::Cpu));
 }
@@ -181,7 +181,7 @@ fn device(faults: Faults, seed: u64) -> Device {
     Device::new(config(), open)
 }
 
-/// Opens an engine that gives back so many bundles and no more.
+/// Opens an engine that returns `bundles` bundles and no more.
 fn hanging_after(bundles: usize) -> OpenEngine {
     use recoded_code::engine::{Bundle, Completed, Engine, Refused};
     struct Hanging(CpuEngine, usize);

@@ -1,5 +1,5 @@
-//! The queue in front of engines that work, fail, hang and lie: what is taken comes back once and
-//! right. `RECODED_SEED` repeats a run; the seed is printed.
+//! The queue in front of engines that work, fail, hang and lie: accepted jobs return once and
+//! correct. `RECODED_SEED` repeats a run; the seed is printed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,8 +36,7 @@ fn faults_of_all_kinds_results_are_right_and_delivered_once() {
             lie: share(&mut random, 0.2),
         };
         println!("round {round}: {faults:?}");
-        // Soon, as many bundles hang; a bundle that is late for another reason is right all the
-        // same.
+        // Short, as many bundles hang; a bundle that is late for another reason is still correct.
         let (watchdog_min, hang_min) = (Duration::from_millis(20), Duration::from_millis(50));
         let config = Config { watchdog_min, hang_min, ..config() };
         let (offload, ports) = start(config, 2, chaos(faults, random.next_u64()));
@@ -53,7 +52,7 @@ fn faults_of_all_kinds_results_are_right_and_delivered_once() {
     }
 }
 
-/// Offers jobs, polls in between, and checks what comes back; returns how many were taken.
+/// Offers jobs, polls in between, and checks the results; returns how many were accepted.
 fn spawn_worker((mut port, seed): (Port, u64)) -> thread::JoinHandle<u64> {
     thread::spawn(move || {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -90,7 +89,7 @@ fn check(expected: &mut HashMap<u64, Rows>, delivered: &Delivered<'_>) {
 fn device_that_never_answers_is_given_up_by_the_watchdog() {
     let hang = Faults { hang: 1.0, ..Faults::default() };
     let config = Config { hangs_max: 1, ..config() };
-    // The self-test comes back: the engine hangs once that is over.
+    // The self-test returns: the engine hangs once that is over.
     let (offload, mut ports) = start(config, 1, after_self_test(hang, 1));
     one_job_comes_back(&mut ports[0]);
     assert_eq!(offload.metrics().redone[Fault::Late as usize], 1);
@@ -101,7 +100,7 @@ fn device_that_never_answers_is_given_up_by_the_watchdog() {
     assert_eq!(offload.metrics().device_ups, 1, "left alone after hanging");
 }
 
-/// An engine that takes bundles and returns them when it is released.
+/// An engine that accepts bundles and returns them when it is released.
 struct Gated {
     is_open: Arc<AtomicBool>,
     inner: CpuEngine,
@@ -122,8 +121,8 @@ impl Engine for Gated {
     }
 }
 
-/// Cards stall for tens of milliseconds where others use them; three stalls in the life of a
-/// process once disabled a card for good.
+/// Shared cards stall for tens of milliseconds; three stalls in the life of a process once disabled
+/// a card permanently.
 #[test]
 fn device_that_is_late_is_kept_and_used_again_when_it_has_answered() {
     let is_open = Arc::new(AtomicBool::new(true));
@@ -153,7 +152,7 @@ fn device_that_is_late_is_kept_and_used_again_when_it_has_answered() {
 
 #[test]
 fn device_that_hangs_now_and_then_is_opened_again_for_ever() {
-    // Its first bundle comes back, the next one does not.
+    // Its first bundle returns, the next one does not.
     let open: OpenEngine = Arc::new(|| {
         struct Once(CpuEngine, usize);
         impl Engine for Once {
@@ -270,7 +269,7 @@ fn device_that_blocks_its_thread_blocks_no_other() {
     one_job_comes_back(&mut ports[0]);
     assert_eq!(offload.metrics().redone[Fault::Late as usize], 1);
     wait_until(&offload, |metrics| metrics.device_downs == 1);
-    // What the device does with its bundle later has no effect.
+    // The device's later result for its bundle has no effect.
     is_released.store(true, Ordering::Relaxed);
     thread::sleep(Duration::from_millis(20));
     assert_eq!(ports[0].poll(|_| ()), 0);
@@ -282,7 +281,7 @@ fn device_that_lies_is_found_by_a_product() {
     let lie = Faults { lie: 1.0, ..Faults::default() };
     let config = Config { spot_check: SpotCheck::Product, ..config() };
     let (offload, mut ports) = start(config, 1, after_self_test(lie, 1));
-    // Found the first time, but for one chance in 256.
+    // Found the first time, except with a probability of 1/256.
     let job = Job::new(Operation::Multiply, 32, 16, 64);
     for tag in 0..5 {
         let offered = ports[0].offer(job, tag, Instant::now(), |_| ());
@@ -379,7 +378,7 @@ fn slots_are_handed_over_by_bytes_age_idleness_and_flush() {
     wait_for(port, 1);
     offload.stop();
 
-    // A device that starts at once takes whatever there is when it is idle.
+    // A device that starts at once takes all waiting jobs when it is idle.
     let rates = Rates { cpu_products: 1e6, device_bytes: 1e12, device_start: 1e-9 };
     let config = Config { rates, ..self::config() };
     let (offload, mut ports) = start(config, 1, after_self_test(Faults::default(), 1));
@@ -527,7 +526,7 @@ impl Given {
         }
     }
 
-    /// What the CPU makes of it.
+    /// The CPU's result.
     fn result(&self, job: &Job) -> Rows {
         let mut bundle = Bundle::of(*job).expect("valid");
         if !self.coefficients.is_empty() {

@@ -1,4 +1,4 @@
-//! A device that gives way to another one.
+//! A device that is replaced by another one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,8 +12,8 @@ mod common;
 
 use common::{after_self_test, cpu};
 
-/// What an operator does who chooses another card: the old one is given up with what it has, and
-/// that the one between was gone for good does not matter to the last one.
+/// An operator chooses another card: the old one is abandoned with its bundles, and the permanent
+/// failure of the one in between does not affect the last one.
 #[test]
 fn another_device_replaces_one_that_hangs_or_is_gone_for_good() {
     let opened = AtomicUsize::new(0);
@@ -44,7 +44,7 @@ fn another_device_replaces_one_that_hangs_or_is_gone_for_good() {
     assert_eq!((metrics.device_ups, metrics.device_downs), (2, 1), "{metrics:?}");
 }
 
-/// Nothing is late, hung or tried again by itself while the test runs.
+/// Nothing is late, hung or retried by itself while the test runs.
 fn config() -> Config {
     let hour = Duration::from_secs(3600);
     Config {

@@ -1,4 +1,4 @@
-//! A product by CPU and device at once: right however it is split, and whatever the device does.
+//! A product by CPU and device at once: correct however it is split, and whatever the device does.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ fn over(open: OpenEngine) -> Together {
         measure: false,
         spot_check: SpotCheck::All,
         watchdog_min: Duration::from_secs(1),
-        // A device that was given up stays away for the rest of a test.
+        // An abandoned device stays away for the rest of a test.
         retry_min: Duration::from_secs(3600),
         ..Config::default()
     };
@@ -62,8 +62,8 @@ fn both_take_part_and_lengths_do_not_matter() {
     for bytes in [0, 1, 127, 1500, 70_001] {
         multiply(&mut together, &mut random, bytes);
     }
-    // Each side takes its next part when it is done with one: where Linux lets only one of them run
-    // for so long, the other may come too late.
+    // Each side takes its next part when it is done with one: if Linux runs only one of them for
+    // long, the other may come too late.
     let tries: Vec<Shares> =
         (0..20).map(|_| multiply(&mut together, &mut random, 1 << 20)).collect();
     assert!(tries.iter().any(|it| it.device > 0 && it.cores > 0), "{tries:?}");
@@ -71,8 +71,8 @@ fn both_take_part_and_lengths_do_not_matter() {
     assert!(together.has_device());
 }
 
-/// What a device may do wrong, and whether it is kept. Three failures in a row, of refusals or
-/// others, may happen, and then it is given up.
+/// Faults of a device, and whether it is kept. Three consecutive failures, refusals or others, may
+/// occur, and then it is abandoned.
 fn all_faults() -> [(Faults, Option<bool>); 6] {
     [
         (Faults { refuse: 0.3, ..Faults::default() }, None),
@@ -148,7 +148,7 @@ fn bundles(random: &mut ChaCha8Rng, count: usize) -> Vec<Bundle> {
     (0..count).map(bundle).collect()
 }
 
-/// Has both do them, compares every byte, and says how many the device did.
+/// Runs both, compares every byte, and returns how many the device did.
 fn run(together: &mut Together, random: &mut ChaCha8Rng, count: usize) -> usize {
     let bundles = bundles(random, count);
     let cpu = Cpu::new(1, Partition::FullBlock).expect("no thread is needed");

@@ -1,6 +1,6 @@
-//! The rate of links that this machine carries now: the recoded line itself, measured for a few
-//! seconds before anything is shown. Links get no more than that, so that a run on a small or busy
-//! machine shows what recoding does and not how many cores there are.
+//! The link rate that this machine can carry now: the recoded line itself, measured for a few
+//! seconds before the demo. Links get no higher rate, so that a run on a small or busy machine
+//! shows the effect of recoding and not the number of cores.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -13,33 +13,33 @@ use crate::load::{Load, Meter};
 use crate::options::Options;
 use crate::protected::{self, TUNNEL};
 
-/// Time in which TCP and the stream find their rate, and time that is measured.
+/// Time in which TCP and the stream find their rate, and duration of the measurement.
 const SETTLE: Duration = Duration::from_millis(1500);
 const MEASURE: Duration = Duration::from_millis(2500);
 
 /// Margin of the scaled rate over the goodput that is later required: the load may grow.
 const MARGIN: f64 = 1.5;
 
-/// Slowest links, in Mbit/s: slower ones make a file take minutes.
+/// Slowest links, in Mbit/s: with slower ones a file takes minutes.
 const RATE_MIN: f64 = 20.0;
 
 /// Scaled rates are multiples of this, in Mbit/s.
 const RATE_STEP: f64 = 5.0;
 
-/// Bytes of the file served: more than the line carries meanwhile. It has no contents on disk.
+/// Bytes of the file served: more than the line can carry meanwhile. It is sparse on disk.
 const FILE_BYTES: u64 = 4 << 30;
 
-/// What was measured.
+/// Result of the calibration.
 pub struct Carried {
     /// Goodput of a download over links of the full rate, in Mbit/s.
     pub goodput_mbit: f64,
-    /// The load meanwhile.
+    /// The load during the measurement.
     pub load: Load,
 }
 
 impl Carried {
-    /// The rate that links get instead of `full`, where `wanted` is the goodput that a link of the
-    /// full rate is to bring.
+    /// The link rate instead of `full`, if a link of the full rate should reach the goodput
+    /// `wanted`.
     pub fn rate_mbit(&self, full: f64, wanted: f64) -> f64 {
         let share = self.goodput_mbit / (MARGIN * wanted);
         let carries_full = self.goodput_mbit >= wanted && self.load.is_idle_enough();
@@ -51,8 +51,8 @@ impl Carried {
     }
 }
 
-/// Downloads over a line of its own, whose links have the loss that was asked for, each packet
-/// independently and without delay: only the machine differs from run to run.
+/// Downloads over a separate line, whose links have the configured loss, independent per packet,
+/// and no delay: only the machine differs from run to run.
 ///
 /// # Errors
 /// When something of the bed fails.
@@ -76,11 +76,11 @@ pub fn measure(options: &Options) -> Result<Carried, BedError> {
     Ok(Carried { goodput_mbit, load })
 }
 
-/// The options with the rate that this machine carries, and the same in words. A rate that was
-/// given is kept.
+/// The options with a rate that this machine can carry, and a message about it. A rate given by the
+/// user is kept.
 ///
 /// # Errors
-/// When something of the bed fails.
+/// If the bed fails.
 pub fn scale(options: &Options) -> Result<(Options, String), BedError> {
     let carried = measure(options)?;
     let wanted = goodput_wanted(options);

@@ -1,4 +1,4 @@
-//! What a run found out: the JSON that is saved, and the criteria that make it `ok`.
+//! Results of a run: the saved JSON, and the criteria for `ok`.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use crate::probe;
 pub struct Findings {
     /// Lossy links.
     pub hops: usize,
-    /// Share of packets that each link drops, as asked for.
+    /// Share of packets that each link drops, as configured.
     pub loss: f64,
-    /// Mean run of lost packets, as asked for; 1 is independent.
+    /// Mean run of lost packets, as configured; 1 is independent.
     pub burst: f64,
     /// One-way delay of each link, in milliseconds.
     pub delay_ms: f64,
-    /// Up to so much more for each packet, in milliseconds.
+    /// Additional delay per packet, up to this, in milliseconds.
     pub jitter_ms: f64,
-    /// Share of packets that each link delivers late, so that others overtake them.
+    /// Share of packets that each link delays, so that others overtake them.
     pub reorder: f64,
     /// Rate of each link.
     pub rate_mbit: f64,
-    /// What protects the download: rlnc, bats, window or stream.
+    /// Code that protects the download: rlnc, bats, window or stream.
     pub code: &'static str,
     /// Whether the daemon chose it.
     pub is_automatic: bool,
@@ -36,7 +36,7 @@ pub struct Findings {
     pub batch: usize,
     /// BATS: source symbols per block.
     pub block: Option<u16>,
-    /// BATS: whether relays send as many packets for a batch as its rank is worth.
+    /// BATS: whether relays adapt the number of packets of a batch to its rank.
     pub adaptive: Option<bool>,
     /// Window: symbols of the encoding window.
     pub window: Option<u16>,
@@ -50,13 +50,13 @@ pub struct Findings {
     pub modes: Vec<Mode>,
     /// Packets that each daemon dropped, by reason.
     pub drops: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Everything each daemon said about itself at the end, its configuration left out.
+    /// Final state of each daemon, without its configuration.
     pub hosts: BTreeMap<String, State>,
-    /// What had to hold, and whether it did.
+    /// Criteria, and whether they hold.
     pub criteria: Vec<Criterion>,
     /// How busy this machine was.
     pub load: Loads,
-    /// Where this ran.
+    /// The machine of the run.
     pub machine: Machine,
     /// Length of the whole run.
     pub elapsed_seconds: f64,
@@ -73,14 +73,14 @@ pub struct Plain {
     pub theory: f64,
     /// UDP packets sent.
     pub packets: u64,
-    /// Of the lost ones, how many found a queue or the receiving socket full.
+    /// Lost packets that found a queue or the receiving socket full.
     pub overflows: u64,
     /// Goodput of a download, over a fixed time.
     pub tcp_mbps: f64,
-    /// The same with BBR at the sender, which takes no loss up to some 20 % for congestion; none
-    /// where Linux has no BBR for namespaces.
+    /// The same with BBR at the sender, which does not treat loss up to some 20 % as congestion;
+    /// none if Linux has no BBR for namespaces.
     pub tcp_bbr_mbps: Option<f64>,
-    /// Bytes it brought.
+    /// Bytes received.
     pub tcp_bytes: u64,
     /// Whether that was the whole file.
     pub tcp_complete: bool,
@@ -104,35 +104,37 @@ pub struct Recoded {
     pub residual_loss: f64,
     /// UDP packets sent.
     pub packets: u64,
-    /// Packets that found a full queue meanwhile: the tunnel's, a link's, the receiving socket's.
+    /// Packets that found a full queue during the run: the tunnel's, a link's, the receiving
+    /// socket's.
     pub overflows: u64,
-    /// Of these, packets that no code protects: not yet in the tunnel, or already out of it.
+    /// Of these, packets outside the code's protection: not yet in the tunnel, or already out of
+    /// it.
     pub overflows_at_ends: u64,
     /// UDP payload offered.
     pub offered_mbit: f64,
-    /// What the links could carry of it, given the packets planned per generation.
+    /// Capacity of the links for it, given the packets planned per generation.
     pub capacity_mbit: f64,
     /// Goodput of the download.
     pub tcp_mbps: f64,
     /// Bytes of the file.
     pub tcp_bytes: u64,
-    /// How long it took.
+    /// Duration of the download.
     pub tcp_seconds: f64,
-    /// Whether that was the whole file; otherwise patience ran out.
+    /// Whether that was the whole file; otherwise the download timed out.
     pub tcp_complete: bool,
-    /// Whether the file that arrived is the file that was sent.
+    /// Whether the received file equals the sent one.
     pub sha256_ok: bool,
     /// Packets that the source sent per source symbol, for UDP.
     pub overhead: f64,
     /// The same, for the download.
     pub tcp_overhead: f64,
-    /// What theory needs. BATS: 1 over the last of `rank_theory`. Window: what its length and the
-    /// loss from end to end take. Not for generations, whose number of packets follows from how
-    /// many of them may stay incomplete.
+    /// Overhead in theory. BATS: 1 over the last of `rank_theory`. Window: overhead for its length
+    /// and the end-to-end loss. None for generations, whose number of packets follows from how many
+    /// of them may stay incomplete.
     pub overhead_theory: Option<f64>,
     /// Time from the first packet of a generation or block until it was complete, on average.
     pub decode_delay_mean_ms: Option<f64>,
-    /// The longest such time.
+    /// The maximum of this time.
     pub decode_delay_max_ms: Option<f64>,
     /// Share of a core that each daemon used during the UDP measurement, in path order.
     pub core_shares: Vec<f64>,
@@ -162,7 +164,7 @@ pub struct Mode {
     pub xdp: String,
     /// How the AF_XDP socket is bound.
     pub socket: String,
-    /// Why not better; empty if there is nothing better.
+    /// Reason for not using a better one; empty if there is none.
     pub reason: String,
 }
 
@@ -177,7 +179,7 @@ pub struct Loads {
     pub recoded_udp: Load,
 }
 
-/// Where a run took place.
+/// The machine of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     /// Processor.
@@ -193,7 +195,7 @@ pub struct Machine {
 /// Something that should hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Criterion {
-    /// What should hold.
+    /// The criterion.
     pub rule: String,
     /// The numbers found.
     pub found: String,
@@ -203,16 +205,16 @@ pub struct Criterion {
     pub waived: Option<String>,
 }
 
-/// Most that the residual loss may be: TCP at a few milliseconds needs that much.
+/// Maximum residual loss: TCP at a few milliseconds requires this.
 const RESIDUAL_MAX: f64 = 1e-4;
 
 /// How far the measured rank may be from theory, as a share of the generation size.
 const RANK_TOLERANCE: f64 = 0.01;
 
-/// How far plain delivery may be from theory, unless the sample is too small for that.
+/// Allowed deviation of plain delivery from theory, unless the sample is too small.
 const PLAIN_TOLERANCE: f64 = 0.01;
 
-/// How many times plain TCP the recoded one must be, where plain TCP starves.
+/// Required speedup over plain TCP, where plain TCP starves.
 const TCP_GAIN: f64 = 100.0;
 
 /// Share of link rate times theory that the recoded download must reach.
@@ -245,7 +247,7 @@ impl Findings {
         self.ok = self.criteria.iter().all(Criterion::is_met);
     }
 
-    /// Queues that overflow on a busy machine are the machine's; all other losses are judged.
+    /// Overflowing queues on a busy machine are excused; all other losses are judged.
     fn plain_criterion(&self) -> Criterion {
         let plain = &self.plain;
         // Losses in runs of B have about 2B - 1 times the variance of independent ones.
@@ -290,8 +292,8 @@ impl Findings {
         }
     }
 
-    /// Queues in front of the tunnel and behind it that overflow on a busy machine are the
-    /// machine's; all other losses are judged.
+    /// Overflowing queues in front of the tunnel and behind it are excused on a busy machine; all
+    /// other losses are judged.
     fn residual_criterion(&self, bursty: Option<&'static str>) -> Criterion {
         let recoded = &self.recoded;
         let full = match recoded.overflows {
@@ -350,7 +352,7 @@ impl Findings {
         }
     }
 
-    /// What blocks or short windows, and their ends, cost beyond theory.
+    /// Overhead of blocks or short windows, and their ends, beyond theory.
     fn overhead_criterion(&self, bursty: Option<&'static str>) -> Option<Criterion> {
         let (found, theory) = (self.recoded.tcp_overhead, self.recoded.overhead_theory?);
         let times = found / theory;
@@ -365,7 +367,7 @@ impl Findings {
     }
 }
 
-/// Goodput in Mbit/s that a download is to reach over links of the options' rate.
+/// Target goodput of a download in Mbit/s over links of the options' rate.
 pub fn goodput_wanted(options: &Options) -> f64 {
     let share = match options.chosen() {
         Code::Window | Code::Stream => 1.0 / probe::overhead(options).unwrap_or(1.0),
@@ -497,7 +499,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Of the same faults: those of speed are not judged on a busy machine, all others are.
+    /// With the same faults, speed is not judged on a busy machine, but everything else is.
     #[test]
     fn judge_forgives_a_busy_machine_its_speed_and_nothing_else() {
         type Fault = fn(&mut Findings);

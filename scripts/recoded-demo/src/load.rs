@@ -1,5 +1,5 @@
-//! How busy this machine was during a measurement: processor time that other programs used, time
-//! that the hypervisor took, time that the daemons' threads waited for a core.
+//! Load of this machine during a measurement: processor time of other programs, time taken by the
+//! hypervisor, and time that the daemons' threads waited for a core.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,13 +16,13 @@ const OTHERS_MAX: f64 = 0.08;
 const STOLEN_MAX: f64 = 0.03;
 
 /// Share of the time that the busiest daemon's threads may wait for a core. Five daemons on two
-/// idle cores wait less, next to two compilers more.
+/// idle cores stay below; next to two compilers they do not.
 const WAITING_MAX: f64 = 0.35;
 
 /// Share of all cores that must be idle for a measurement to show the link and not the machine.
 const IDLE_MIN: f64 = 0.1;
 
-/// Linux's parent of its own threads, which run on behalf of this traffic.
+/// Parent process of kernel threads, which work for this traffic.
 const KERNEL_THREADS: u32 = 2;
 
 /// Load of the machine over some time. Shares are of all cores, `waiting` is of the elapsed time.
@@ -32,14 +32,14 @@ pub struct Load {
     pub others: f64,
     /// Processor time that the hypervisor gave to other machines.
     pub stolen: f64,
-    /// Time that nothing ran.
+    /// Share of idle time.
     pub idle: f64,
     /// Longest time that the threads of one daemon were ready and had no core.
     pub waiting: f64,
 }
 
 impl Load {
-    /// The reason for which speed cannot be judged, if there is one.
+    /// The reason why speed cannot be judged, if there is one.
     pub fn excuse(&self) -> Option<String> {
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let cause = if self.others > OTHERS_MAX {
@@ -69,7 +69,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to measure; `daemons` are those whose threads' waits count.
+    /// Starts the measurement; `daemons` are the ones whose threads' waits count.
     pub fn start(daemons: &[Daemon]) -> Meter {
         let pids = daemons.iter().filter_map(|daemon| daemon.dataplane_pid().ok());
         let waits = pids.map(|pid| (pid, waited_nanos(pid))).collect();

@@ -1,4 +1,4 @@
-//! `recoded-demo`: one command that shows what recoding does. See `options.rs` for what it takes,
+//! `recoded-demo`: one command that demonstrates recoding. See `options.rs` for its options,
 //! `findings.rs` for its criteria.
 
 #![forbid(unsafe_code)]
@@ -36,13 +36,13 @@ use protected::TUNNEL;
 /// Smallest file that is downloaded.
 const FILE_BYTES_MIN: u64 = 16 << 20;
 
-/// The file where losses come in bursts, which slow generations down.
+/// File size if losses are bursty, which slows generations down.
 const FILE_BYTES_BURSTS: u64 = 64 << 20;
 
-/// Largest, so that memory and temporary folders are not filled.
+/// Maximum file size, so that memory and temporary folders do not fill up.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Goodput that the size of the file counts on, as a share of the link rate.
+/// Goodput assumed for the file size, as a share of the link rate.
 const GOODPUT_SHARE: f64 = 0.5;
 
 /// Steps that the user sees.
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Checks and clean-up before anything is built; returns whether to go on.
+/// Checks and clean-up before anything is built; returns whether to continue.
 fn prepare(options: &Options) -> Result<bool, BedError> {
     options.check()?;
     if !rustix::process::geteuid().is_root() {
@@ -320,7 +320,7 @@ fn measure_recoded(
     Ok((recoded, links.collect()))
 }
 
-/// Packets that found no room in front of the tunnel: in Linux's queue, or in the daemon's.
+/// Packets dropped in front of the tunnel: in Linux's queue, or in the daemon's.
 fn tunnel_drops(bed: &Bed, source: &Daemon) -> Result<u64, BedError> {
     let state = source.show()?;
     let tunnel = state.tunnels.iter().find(|tunnel| tunnel.name == TUNNEL.name);
@@ -331,7 +331,7 @@ fn tunnel_drops(bed: &Bed, source: &Daemon) -> Result<u64, BedError> {
     Ok(queue.sum::<u64>() + interface_drops(bed.source(), TUNNEL.name)?)
 }
 
-/// Everything the daemons say about themselves, their configurations left out.
+/// Final states of the daemons, without their configurations.
 fn states(daemons: &[Daemon]) -> Result<BTreeMap<String, State>, BedError> {
     let states = daemons.iter().map(|daemon| {
         let state = State { config: String::new(), ..daemon.show()? };

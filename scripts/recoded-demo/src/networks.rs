@@ -1,5 +1,5 @@
-//! `--topology`: networks that are not lines, once as Linux does it and once recoded. The beds are
-//! those of `bench networks`, which measures them at length and beside more.
+//! `--topology`: networks that are not lines, once with plain Linux and once recoded. The beds are
+//! those of `bench networks`, which runs longer and compares more contenders.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::table::verdict;
 /// TCP payload in a full packet of 1514 bytes, in a tunnel.
 const PAYLOAD_SHARE: f64 = 1373.0 / 1514.0;
 
-/// What is left out at the start of a stream, and how long a path is cut, in seconds.
+/// Start of a stream that is ignored, and duration of a path's outage, in seconds.
 const SETTLE: f64 = 3.0;
 const CUT: f64 = 2.0;
 
-/// Sinks of the tree, and what is sent to all of them.
+/// Sinks of the tree, and the traffic to all of them.
 const SINKS: usize = 8;
 const TREE_LOAD_MBIT: f64 = 50.0;
 const TREE_PAYLOAD: usize = 1300;
 
-/// What was found.
+/// Results of a run.
 #[derive(Serialize)]
 pub struct Found {
     topology: &'static str,
@@ -60,16 +60,16 @@ fn criterion(rule: &str, found: String, holds: bool) -> Criterion {
     Criterion { rule: rule.into(), found, holds, waived: None }
 }
 
-/// Something that holds where the machine carries rates that are not scaled to it.
+/// A criterion that holds if the machine carries the unscaled rates.
 fn criterion_of_speed(rule: &str, found: String, holds: bool, busy: &Busy) -> Criterion {
     Criterion { waived: busy.clone(), ..criterion(rule, found, holds) }
 }
 
-/// The reason for which speed is not judged, where the machine was busy.
+/// The reason why speed is not judged, if the machine was busy.
 type Busy = Option<String>;
 
 impl Found {
-    /// For people.
+    /// Text for humans.
     pub fn text(&self) -> String {
         let mut text = format!("\n{}\n\n", self.picture);
         for Line { what, value, unit } in &self.lines {
@@ -83,7 +83,7 @@ impl Found {
 /// Measures the network that the options name.
 ///
 /// # Errors
-/// [`BedError`] when something of the bed fails.
+/// [`BedError`] if the bed fails.
 pub fn run(options: &Options) -> Result<Found, BedError> {
     let mut found = match options.topology {
         Shape::Tree => tree(options.seconds)?,
@@ -177,7 +177,7 @@ fn paths(seconds: u64) -> Result<Found, BedError> {
     })
 }
 
-/// A stream over both paths until `end`; then the faster one is cut for a while, and is back.
+/// A stream over both paths until `end`; then the faster one is cut for a while, and restored.
 fn both(bed: &mut Bed, end: f64) -> Result<StreamOutcome, BedError> {
     let stream = stream(bed, RECEIVER.into())?;
     let link = bed.link_config(1);
@@ -248,8 +248,8 @@ fn tree(seconds: u64) -> Result<Found, BedError> {
     })
 }
 
-/// Sends a copy to each receiver as Linux routes it: what the worst lacks, and packets on the
-/// source's first link for each datagram.
+/// Sends a copy to each receiver, as Linux routes it: the loss of the worst receiver, and packets
+/// on the source's first link per datagram.
 fn unicast(topology: &Topology, rate: f64, seconds: f64) -> Result<(f64, f64), BedError> {
     let bed = topology.build(1)?;
     let hosts = topology.receivers();

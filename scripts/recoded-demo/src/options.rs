@@ -7,10 +7,10 @@ use clap::{Parser, ValueEnum};
 use recoded_gf::FieldOrder;
 use recoded_netns::{BedError, CodePlan, DirectionConfig, LinkConfig, Loss};
 
-/// How late a packet comes that others overtake (`--reorder`).
+/// Delay of a packet that others overtake (`--reorder`).
 const REORDER_BY: Duration = Duration::from_millis(3);
 
-/// Rate of each link in Mbit/s, where the machine carries it: two cores do, with five daemons.
+/// Rate of each link in Mbit/s, if the machine carries it: two cores do, with five daemons.
 const RATE_MBIT: f64 = 300.0;
 
 /// Sends real traffic over a line of lossy links, once forwarded by Linux and once recoded at every
@@ -160,7 +160,7 @@ impl Code {
 }
 
 impl Options {
-    /// Refuses what the code cannot do.
+    /// Refuses options that the code does not support.
     ///
     /// # Errors
     /// [`BedError::Parameter`] names the option.
@@ -192,7 +192,7 @@ impl Options {
         }
     }
 
-    /// All that is for lines alone.
+    /// All options that apply only to lines.
     fn of_lines(&self) -> String {
         let of_links = (self.hops, self.loss, self.burst, self.rate, self.delay, self.jitter);
         let of_code = (self.code, self.field, self.batch, self.block, self.interleave);
@@ -200,7 +200,7 @@ impl Options {
         format!("{of_links:?} {of_code:?} {others:?} {:?}", self.plot)
     }
 
-    /// The code that protects the download: here there is one next hop, and a way back.
+    /// The code that protects the download: here there is one next hop, and a return path.
     pub fn chosen(&self) -> Code {
         if self.code == Code::Auto { Code::Stream } else { self.code }
     }
@@ -266,7 +266,7 @@ impl Options {
         usize::from(self.batch)
     }
 
-    /// Where the plot goes.
+    /// Path of the plot.
     pub fn plot_path(&self) -> PathBuf {
         self.plot.clone().unwrap_or_else(|| self.json.with_extension("svg"))
     }
@@ -301,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    /// `scripts/demo --help` prints this file, and builds nothing.
+    /// `scripts/demo --help` prints this file without a build.
     #[test]
     fn help_that_is_printed_without_a_build_is_the_help_of_the_program() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/help.txt");

@@ -1,4 +1,4 @@
-//! What plain Linux forwarding makes of the line.
+//! Results of plain Linux forwarding on the line.
 
 use std::time::Duration;
 
@@ -41,11 +41,11 @@ pub fn udp(
     Ok(UdpOutcome { packets: outcome.packets.saturating_sub(before_loss), ..outcome })
 }
 
-/// Goodput of the same download in Mbit/s with another congestion control at the sender; `None`
-/// where Linux has none of this name, or not for namespaces.
+/// Goodput of the same download in Mbit/s with another congestion control at the sender; `None` if
+/// Linux does not have it, or not for namespaces.
 ///
 /// # Errors
-/// When curl fails to report, or Linux does not take back its own congestion control.
+/// If curl fails to report, or the default congestion control cannot be restored.
 pub fn download_with(
     bed: &Bed,
     control: &str,
@@ -62,7 +62,7 @@ pub fn download_with(
     Ok(Some(download?.mbit()))
 }
 
-/// A download over the lossy links for a fixed time: it would hardly ever end.
+/// A download over the lossy links for a fixed time, because it would hardly ever finish.
 ///
 /// # Errors
 /// When curl fails to report.
@@ -75,7 +75,7 @@ pub fn download(bed: &Bed, file: &str, seconds: u64, note: &Note) -> Result<Down
         std::thread::sleep(Duration::from_millis(200));
     }
     let download = fetch.finish()?;
-    // The copy is of no use, and takes room.
+    // The copy is no longer needed, and takes space.
     let _ = std::fs::remove_file(&copy);
     Ok(download)
 }

@@ -1,4 +1,4 @@
-//! The plot: what is left after each hop, and what a TCP download gets.
+//! The plot: the share left after each hop, and the goodput of a TCP download.
 //!
 //! ```text
 //!  +------------------------------+  +----------------------+

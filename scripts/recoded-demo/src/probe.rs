@@ -1,7 +1,8 @@
-//! The rank probe: how much of a generation or batch each hop keeps when every node sends exactly
-//! as many packets as it has symbols, on average where relays adapt. That is the model of the exact
-//! tables, so the numbers compare directly. Of a window, which no node recodes, it is the share of
-//! packets that each hop keeps, and of a stream, whose hops mend themselves, of symbols.
+//! The rank probe: the share of a generation or batch that each hop keeps if every node sends
+//! exactly as many packets as it has symbols, on average if relays adapt. That is the model of the
+//! exact tables, so the numbers compare directly. For a window, which no node recodes, it is the
+//! share of packets that each hop keeps; for a stream, with its per-hop repair, the share of
+//! symbols.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,37 +17,37 @@ use recoded_netns::{Bed, BedError, Daemon, LinkCounters};
 use crate::options::{Code, Options};
 use crate::protected::{PROBE_FLOW, PROBE_SYMBOL_BYTES, PROBE_TUNNEL, flow, tunnel_payload_bytes};
 
-/// Generations that make the mean rank certain to a tenth of a point.
+/// Generations that determine the mean rank to a tenth of a point.
 const GENERATIONS: u64 = 5_200;
 
 /// Fewest generations of a probe with large ones, whose ranks vary less.
 const GENERATIONS_MIN: u64 = 1_000;
 
-/// About so many packets at most.
+/// Approximate limit of the packets sent.
 const PACKETS_MAX: u64 = 200_000;
 
-/// Most packets a second: seven daemons on two cores manage this without losing any themselves.
+/// Most packets per second: seven daemons on two cores handle this without dropping any.
 const PACKETS_PER_SECOND_MAX: f64 = 12_000.0;
 
-/// Share of the link rate that the probe takes.
+/// Probe rate as a share of the link rate.
 const LOAD: f64 = 0.5;
 
-/// Bytes of a probe packet on a link, about: headers, coding vector, symbol.
+/// Approximate bytes of a probe packet on a link: headers, coding vector, symbol.
 const PACKET_BYTES: f64 = 14.0 + 20.0 + 8.0 + 20.0 + 8.0 + 13.0 + PROBE_SYMBOL_BYTES as f64;
 
-/// Batches that go ahead, so that relays learn the losses and adapt.
+/// Batches sent ahead, so that relays learn the losses and adapt.
 const AHEAD: u64 = 1_000;
 
 /// Time for the last generation to travel and to be closed everywhere.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// Share of its packets that a daemon lets a window lose for good, unless told otherwise.
+/// A daemon's default for the residual loss of a window.
 const TARGET_LOSS: f64 = 1e-4;
 
-/// Most packets per symbol that a daemon sends, unless told otherwise.
+/// A daemon's default for the maximum number of packets per symbol.
 const REDUNDANCY_MAX: f64 = 4.0;
 
-/// What the probe found.
+/// Results of the probe.
 pub struct Probe {
     /// Mean rank over generation size, by hop.
     pub rank_ratio: Vec<f64>,
@@ -59,7 +60,7 @@ pub struct Probe {
 /// Sends the probe and reads the rank histograms of the daemons.
 ///
 /// # Errors
-/// When a daemon does not answer or nothing was sent.
+/// If a daemon does not answer or nothing was sent.
 pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, BedError> {
     let size = options.generation_size() as u64;
     let generations = (PACKETS_MAX / size).clamp(GENERATIONS_MIN, GENERATIONS);
@@ -99,8 +100,8 @@ pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, Be
     })
 }
 
-/// What the probe should find: the exact mean rank over generation or batch size, by hop, or what
-/// forwarding leaves.
+/// Expected result: the exact mean rank over generation or batch size, by hop, or the share left by
+/// forwarding.
 pub fn theory(options: &Options) -> Vec<f64> {
     let (size, field) = (options.generation_size(), options.field_order());
     let hop = LossModel { loss: options.loss_share(), burst_mean: options.burst };
@@ -124,10 +125,10 @@ pub fn theory(options: &Options) -> Vec<f64> {
     }
 }
 
-/// Packets per source symbol that the download should take. BATS: 1 over the rank behind the last
-/// hop. A stream: what one hop drops once more. A window: what a path without recoding takes for
-/// the daemons' `target_loss`. None for generations, whose number of packets follows from how many
-/// of them may stay incomplete.
+/// Expected packets per source symbol of the download. BATS: 1 over the rank behind the last hop.
+/// Stream: retransmissions for the loss of one hop. Window: the packets that a path without
+/// recoding needs for the daemons' `target_loss`. None for generations, whose number of packets
+/// follows from how many of them may stay incomplete.
 pub fn overhead(options: &Options) -> Option<f64> {
     match options.chosen() {
         Code::Rlnc => None,
@@ -161,9 +162,9 @@ fn fixed(options: &Options, hop: LossModel) -> Vec<f64> {
 struct Ranks {
     /// Packets sent, or symbols of a stream, at the source.
     sent: u64,
-    /// Sum of the ranks with which full-size generations closed, elsewhere; innovative packets
-    /// where BATS blocks are decoded, for a block that is done before its last batch has ended
-    /// counts that batch in no histogram; packets that arrived of a window; symbols of a stream.
+    /// Sum of the ranks with which full-size generations closed. At sinks that decode BATS blocks,
+    /// innovative packets: a block that is decoded before its last batch has ended counts that
+    /// batch in no histogram. For a window, packets received; for a stream, symbols.
     rank_sum: u64,
 }
 

@@ -34,12 +34,12 @@ impl Note {
 }
 
 impl Progress {
-    /// `total` steps will come.
+    /// Starts a run of `total` steps.
     pub fn new(total: usize) -> Progress {
         Progress { number: 0, total, is_terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Runs a step and reports how it ended, the text beside the result.
+    /// Runs a step and reports how it ended, with the text next to the result.
     pub fn step<R, E>(
         &mut self,
         title: &str,
@@ -60,7 +60,7 @@ impl Progress {
                     while ended.recv_timeout(REDRAW) == Err(mpsc::RecvTimeoutError::Timeout) {
                         let seconds = started.elapsed().as_secs();
                         eprint!("\r\x1b[K{head} ... {seconds} s {}", note.read());
-                        // A terminal that is gone is no reason to stop.
+                        // A closed terminal is no reason to stop.
                         let _ = std::io::stderr().flush();
                     }
                 });

@@ -1,4 +1,4 @@
-//! What the same traffic gets through the tunnel `rec0`, recoded at every relay.
+//! The same traffic through the tunnel `rec0`, recoded at every relay.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,28 +36,28 @@ const PACE: f64 = 0.97;
 /// Offered UDP load as a share of capacity.
 const LOAD: f64 = 0.6;
 
-/// Bytes of every packet on a link: Ethernet, IPv4, UDP, our header, the tag of the hop.
+/// Bytes of every packet on a link: Ethernet, IPv4, UDP, the Recoded header, the tag of the hop.
 const HEADER_BYTES: usize = 14 + 20 + 8 + 16 + 13;
 
 /// Bytes that encryption adds to an IP packet.
 const SEALING_BYTES: usize = 2 + 25;
 
-/// Bytes that end a symbol where relays verify it.
+/// Tag bytes at the end of a symbol that relays verify.
 const TAG_BYTES: usize = 8;
 
-/// What packets say of their generation.
+/// Bytes of a packet's generation header.
 const GENERATION_BYTES: f64 = 4.0;
 
-/// What BATS packets say of their batch and block.
+/// Bytes of a BATS packet's batch and block header.
 const BATCH_BYTES: f64 = 4.0 + 8.0;
 
-/// What packets of a window say of it.
+/// Bytes of a window packet's header.
 const WINDOW_BYTES: f64 = 8.0;
 
-/// What packets of a stream say of their symbol.
+/// Bytes of a stream packet's header.
 const STREAM_BYTES: f64 = 8.0;
 
-/// Slowest goodput that a download is waited for, as a share of the link rate.
+/// Slowest goodput before a download times out, as a share of the link rate.
 const PATIENCE_SHARE: f64 = 0.01;
 
 /// The daemons' configuration.
@@ -68,7 +68,7 @@ pub fn plan(options: &Options) -> LinePlan {
         generation_size: options.generation_size(),
         ..FlowPlan::new(id, towards, tunnel.name)
     };
-    // Acknowledgements are few, small and urgent: nothing to fill blocks with.
+    // Acknowledgements are few, small and urgent, and do not fill blocks.
     let reverse = match options.chosen() {
         Code::Rlnc | Code::Stream => flow(REVERSE_FLOW, Towards::West, &TUNNEL),
         _ => FlowPlan::new(REVERSE_FLOW, Towards::West, TUNNEL.name),
@@ -76,7 +76,7 @@ pub fn plan(options: &Options) -> LinePlan {
     let probe = FlowPlan {
         code: options.plan_of(options.chosen()),
         symbol_bytes: Some(PROBE_SYMBOL_BYTES),
-        // Exactly as many packets as symbols on every hop, and nothing done about the rest.
+        // Exactly as many packets as symbols on every hop, without repairs.
         redundancy: Some(1.0),
         repair: false,
         flush_timeout_us: Some(100_000),
@@ -102,7 +102,7 @@ pub fn plan(options: &Options) -> LinePlan {
         pace_mbit: (options.chosen() != Code::Stream).then_some(PACE * options.rate_mbit()),
         tunnels: vec![TUNNEL, TunnelPlan { mtu: Some(probe_mtu), ..PROBE_TUNNEL }],
         flows: vec![flow(DATA_FLOW, Towards::East, &TUNNEL), reverse, probe],
-        // A flow may hold this many generations; large ones are fewer, so that memory stays
+        // A flow may hold this many generations; fewer if they are large, so that memory stays
         // bounded.
         generations: if large { 16 } else { 256 },
         auth,
@@ -113,7 +113,7 @@ pub fn plan(options: &Options) -> LinePlan {
 
 /// A download through the tunnel.
 pub struct Downloaded {
-    /// What curl reported.
+    /// Report of curl.
     pub download: Download,
     /// Whether the file that arrived is the file that was sent.
     pub sha256_ok: bool,
@@ -148,18 +148,18 @@ pub fn download(
     let download = fetch.finish()?;
     let overhead = Sent::by(&daemons[0].show()?)?.overhead_since(&sent);
     let sha256_ok = download.complete && sha256(file)? == sha256(&copy)?;
-    // The copy is of no use any more, and takes room.
+    // The copy is no longer needed, and takes space.
     let _ = std::fs::remove_file(&copy);
     Ok(Downloaded { download, sha256_ok, overhead })
 }
 
 /// A UDP measurement through the tunnel.
 pub struct Measured {
-    /// What iperf3 counted.
+    /// Result of iperf3.
     pub findings: UdpOutcome,
     /// UDP payload offered.
     pub offered_mbit: f64,
-    /// What the links can carry of it.
+    /// Capacity of the links for it.
     pub capacity_mbit: f64,
     /// Packets sent by the source per source symbol.
     pub overhead: f64,
@@ -167,8 +167,8 @@ pub struct Measured {
     pub core_shares: Vec<f64>,
 }
 
-/// iperf3 through the tunnel, its control connection too, below capacity. `overhead` is the number
-/// of packets per symbol that the losses were found to need.
+/// iperf3 through the tunnel, including its control connection, below capacity. `overhead` is the
+/// measured number of packets per symbol for these losses.
 ///
 /// # Errors
 /// When iperf3 or a daemon fails.
@@ -201,7 +201,7 @@ fn processor_times(daemons: &[Daemon]) -> Result<Vec<f64>, BedError> {
     daemons.iter().map(|daemon| Ok(daemon.processor_time()?.as_secs_f64())).collect()
 }
 
-/// What the source of the protected flow has sent.
+/// Packets that the source of the protected flow has sent.
 struct Sent {
     symbols: u64,
     packets: u64,
@@ -222,7 +222,7 @@ impl Sent {
     }
 }
 
-/// UDP payload of a full-size packet through a tunnel: what its MTU leaves.
+/// UDP payload of a full-size packet through a tunnel, from its MTU.
 ///
 /// # Errors
 /// When the daemon does not know the tunnel.

@@ -1,4 +1,4 @@
-//! The table for people.
+//! The table for humans.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,9 +1,9 @@
-//! Builds the eBPF objects, or checks that the committed ones are what their sources give.
+//! Builds the eBPF objects, or checks that the committed ones match their sources.
 //!
-//! The build is the pinned stable compiler with the one unstable switch it needs allowed
-//! (RUSTC_BOOTSTRAP=1, to build `core` for a target without one) and bpf-linker, which uses that
-//! compiler's own LLVM. Without debug information the result depends on these two and on the
-//! sources, not on the folder, so a comparison of bytes is enough.
+//! The build uses the pinned stable compiler with one unstable switch enabled (RUSTC_BOOTSTRAP=1,
+//! to build `core` for a target without one) and bpf-linker, which uses that compiler's own LLVM.
+//! Without debug information the result depends on these two and on the sources, not on the folder,
+//! so a comparison of bytes is enough.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ fn build(root: &Path) -> Result<PathBuf, TaskError> {
         .map_or_else(|| root.join("target"), |folder| root.join(folder))
         .join("ebpf");
     let mut cargo = Command::new("cargo");
-    // What the caller set for host builds must not reach this one: the bytes would differ.
+    // Settings of the caller for host builds must not reach this one: the bytes would differ.
     for (variable, _) in std::env::vars_os() {
         let name = variable.to_string_lossy();
         if name.starts_with("CARGO_PROFILE_")
@@ -116,7 +116,8 @@ const TARGET: &str = "bpfel-unknown-none";
 /// Binary of the ebpf workspace, object in the tree.
 const OBJECTS: [(&str, &str); 3] =
     [("recoded", "recoded.bpf.o"), ("link", "link.bpf.o"), ("load", "load.bpf.o")];
-/// The newest bpf-linker that loads the LLVM of the pinned compiler. Another one gives other bytes.
+/// The newest bpf-linker that loads the LLVM of the pinned compiler. Other versions produce other
+/// bytes.
 const LINKER_VERSION: &str = "0.10.3";
 const INSTALL_LINKER: &str = "cargo install bpf-linker@0.10.3 --locked";
 const INSTALL_SOURCES: &str = "rustup component add rust-src";

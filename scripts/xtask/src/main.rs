@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why a chore failed; the text is what the user sees.
+/// Reason for the failure of a chore, as displayed to the user.
 #[derive(Debug, Error)]
 enum TaskError {
     /// A program could not be started.
@@ -52,13 +52,13 @@ enum TaskError {
     /// A file could not be read or written.
     #[error("{}: {source}", path.display())]
     File { path: PathBuf, source: std::io::Error },
-    /// Output of a tool that we do not understand.
+    /// Unexpected output of a tool.
     #[error("{program} printed something unexpected: {reason}")]
     Output { program: &'static str, reason: String },
     /// A tool the eBPF build needs is absent or of another version.
     #[error("building the eBPF objects needs {what}; install it with\n    {install}")]
     Missing { what: String, install: &'static str },
-    /// A committed object is not what its source gives.
+    /// A committed object does not match its source.
     #[error(
         "{object} is not what its source builds to: {difference}.\n\
          Run `cargo xtask ebpf` and commit the object together with the source."
@@ -69,7 +69,7 @@ enum TaskError {
     Untidy { report: String, count: usize },
 }
 
-/// The repository's root: this crate lies two folders below it.
+/// The repository's root: this crate is two folders below it.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_path_buf()
@@ -79,7 +79,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
     std::fs::read(path).map_err(|source| TaskError::File { path: path.to_path_buf(), source })
 }
 
-/// Runs a command and returns what it prints on standard output.
+/// Runs a command and returns its standard output.
 fn output(command: &mut std::process::Command) -> Result<String, TaskError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command

@@ -1,6 +1,6 @@
-//! Writes the inputs of the corpus that are made by hand and that no fuzzer would guess: packets as
-//! they occur, for the targets `header` and `plan`, and attacks on lines, for the target
-//! `pipeline`. `cargo run -p recoded-fuzz --example seeds`.
+//! Writes the handmade inputs of the corpus, which no fuzzer would guess: real packets for the
+//! targets `header` and `plan`, and attacks on lines for the target `pipeline`. `cargo run -p
+//! recoded-fuzz --example seeds`.
 
 use std::path::Path;
 use std::{fs, io};
@@ -93,7 +93,7 @@ fn lines(folder: &Path) -> io::Result<()> {
         ("window", &[2, 10, 15, 0, 3, 30, 5], 13),
     ];
     for (code, params, ahead) in codes {
-        // A relay between, and its link; several workers; stages that come late.
+        // A relay in between, and its link; several workers; stages that open late.
         let shapes = [
             ("pair", 0xC0, 0),
             ("relay", 0xC2, 1),
@@ -114,14 +114,12 @@ fn lines(folder: &Path) -> io::Result<()> {
 /// Sixteen packets, two milliseconds apart.
 const GOOD: [u8; 4] = [0, 15, 9, 40];
 
-/// What hop reports say in a script: which hops, that 60 % is lost, and how often the report is
-/// sent.
+/// Hop reports in a script: the hops, each with 60 % loss, and the number of repetitions.
 fn hops(number: u8, shape: u8, first: u8, count: u8) -> Vec<u8> {
     vec![4, 0, 1, 0, 0, number, 0, 0, shape, first, count - 1, 153, 0]
 }
 
-/// Forged packets: how many, at which of the distances, in which strides, and what is wrong with
-/// them.
+/// Forged packets: their number, distance, stride, and defect.
 fn strike(link: u8, (count, place, stride): (u8, u8, u8), wrong: u8) -> Vec<u8> {
     vec![2, link, 1, count - 1, place, stride, wrong, 15]
 }

@@ -1,4 +1,4 @@
-//! BATS: any packets of any batches, in any order, with payload work that fails now and then.
+//! BATS: any packets of any batches, in any order, with payload operations that sometimes fail.
 
 use recoded_code::bats::{
     Batch, Code, Decoder, Gain, Limits, Operand, Params, Payloads, Profile, Rejected, Rows,
@@ -11,7 +11,7 @@ const SYMBOL_BYTES: usize = 4;
 const SOURCE_SYMBOLS_MAX: usize = 80;
 const BATCH_SIZE_MAX: usize = 20;
 
-/// Rows that cannot be written when the script says so.
+/// Rows that fail to be written when the script decides.
 struct Flaky<'a> {
     rows: &'a mut Rows,
     left: u32,
@@ -41,7 +41,7 @@ struct Run {
     decoder: Decoder,
     /// Intermediate symbols, as the source has them.
     source: Rows,
-    /// What the sink keeps.
+    /// Rows held by the sink.
     sink: Rows,
     known: Vec<bool>,
     batch: Batch,
@@ -74,7 +74,7 @@ fn params(input: &mut Input<'_>) -> Params {
     }
 }
 
-/// Symbols that can be told apart, and what a precode adds to them.
+/// Distinguishable symbols, and the parity that a precode adds.
 fn source(code: &Code) -> Rows {
     let mut rows = Rows::new(SYMBOL_BYTES);
     for symbol in 0..code.params().source_symbols as u16 {
@@ -125,7 +125,7 @@ impl Run {
         }
     }
 
-    /// Another block, which reuses batch ids with whatever parameters.
+    /// Another block, which reuses batch ids with arbitrary parameters.
     fn restart(&mut self, input: &mut Input<'_>) {
         if input.byte() & 7 != 0 {
             return;
@@ -157,7 +157,7 @@ impl Run {
         }
     }
 
-    /// What a packet with this coding vector carries.
+    /// Payload of a packet with this coding vector.
     fn payload(&mut self, id: u16, vector: &[u8]) -> Vec<u8> {
         self.code.batch(id, &mut self.batch);
         let degree = self.batch.degree();
@@ -171,7 +171,7 @@ impl Run {
         payload
     }
 
-    /// Decodes, with room for so many rows; whatever comes out must have gone in.
+    /// Decodes, with room for `left` rows; every result must equal the source.
     fn advance(&mut self, left: u32) {
         let Self { decoder, sink, known, .. } = self;
         let mut payloads = Flaky { rows: sink, left };

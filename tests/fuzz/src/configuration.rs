@@ -1,17 +1,17 @@
-//! Configuration files: accepted whole or refused by line, and written as they are in force.
+//! Configuration files: accepted whole or refused by line, and written as applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use recoded::config::Config;
 use recoded::config::edit::edit;
 
-/// What messages call the file.
+/// Name of the file in messages.
 const FILE: &str = "recoded.toml";
 
 const MTU: u32 = 1500;
 
 /// The configuration of `text`, on a host whose interfaces have the usual MTU; otherwise the
-/// message and the lines that it names.
+/// message and the lines it refers to.
 pub(crate) fn parse(text: &str) -> Result<Config, (String, Vec<usize>)> {
     match Config::parse(FILE, text, &|_| Some(MTU)) {
         Ok((.., config)) => Ok(config),
@@ -22,8 +22,8 @@ pub(crate) fn parse(text: &str) -> Result<Config, (String, Vec<usize>)> {
     }
 }
 
-/// A file, and after a zero byte what is changed of its first flow: a key and a value, each up to
-/// the next zero.
+/// A file, then after a zero byte changes of its first flow: keys and values, each up to the next
+/// zero.
 pub(crate) fn target(bytes: &[u8]) {
     let mut parts = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy);
     let text = parts.next().unwrap_or_default();
@@ -50,7 +50,7 @@ pub(crate) fn target(bytes: &[u8]) {
     }
 }
 
-/// What is in force, written out, says the same.
+/// The active configuration, written out, parses to the same configuration.
 pub(crate) fn assert_written(config: &Config) {
     let text = config.to_toml();
     let again = parse(&text).unwrap_or_else(|(message, _)| panic!("{message}\n{text}"));

@@ -1,5 +1,5 @@
-//! Messages of clients of the control socket, as the daemon serves them: behind them are live
-//! changes of a configuration, and workers that adopt whatever they are given.
+//! Messages of clients on the control socket, as the daemon serves them, with live changes of a
+//! configuration and workers that adopt every change.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Dataplane for Workers {
 struct Daemon(Live<Workers>);
 
 impl Daemon {
-    /// What is in force must be valid after every request.
+    /// Checks after every request that the active configuration is valid.
     fn check<T>(&self, answer: T) -> T {
         let text = self.0.config();
         assert_written(&parse(&text).unwrap_or_else(|(message, _)| panic!("{message}\n{text}")));
@@ -147,8 +147,8 @@ fn listen() -> (UnixListener, UnixStream) {
     (listener, client)
 }
 
-/// All that a client sends before it hangs up. Each answer is JSON; a client that is not understood
-/// is not answered any more.
+/// All data that a client sends before it closes. Each answer is JSON; after an invalid request a
+/// client gets no more answers.
 pub(crate) fn target(bytes: &[u8]) {
     for answer in answers(bytes).split(|byte| *byte == 0).filter(|answer| !answer.is_empty()) {
         let value: Result<serde_json::Value, _> = serde_json::from_slice(answer);
@@ -156,7 +156,7 @@ pub(crate) fn target(bytes: &[u8]) {
     }
 }
 
-/// What a client that sends these bytes is answered.
+/// Answers to a client that sends these bytes.
 fn answers(bytes: &[u8]) -> Vec<u8> {
     let (document, mtus, config) =
         Config::parse("recoded.toml", FILE, &|_| Some(1500)).expect("the example is valid");
@@ -184,7 +184,7 @@ fn answers(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// So that the corpus reaches what it is for.
+    /// Checks that the corpus reaches its purpose.
     #[test]
     fn questions_and_changes_of_the_corpus_are_answered() {
         let questions = answers(include_bytes!("../corpus/control/questions"));

@@ -8,7 +8,7 @@ use crate::span::{Span, add_multiple};
 
 const SIZE_MAX: usize = 48;
 
-/// What is held, and what it must amount to.
+/// The decoder under test, and the reference it must equal.
 struct Run {
     elimination: Elimination,
     span: Span,
@@ -52,7 +52,7 @@ impl Run {
                 self.expect(&vector, outcome);
             }
             3 => {
-                // A combination of what is held says nothing new.
+                // A combination of held vectors is not innovative.
                 let mut vector = vec![0; size];
                 for held in &self.held {
                     add_multiple(&mut vector, input.byte(), held);
@@ -106,7 +106,7 @@ impl Run {
         assert_eq!(self.elimination.is_complete(), self.span.rank() == size);
     }
 
-    /// The solution of each symbol is one, or there is none.
+    /// Checks each symbol's solution, or that there is none.
     fn check_solutions(&self) {
         let size = self.elimination.size();
         let mut solution = vec![0; self.held.len()];

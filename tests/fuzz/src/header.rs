@@ -76,7 +76,7 @@ fn stream_target(payload: &[u8]) {
     }
 }
 
-/// So is a link report, with those of its gaps that lie inside of it.
+/// The same for a link report, with the gaps inside its range.
 fn link_target(payload: &[u8]) {
     let Ok(report) = parse_link(payload) else { return };
     let gaps: Vec<_> = link_gaps(&report, payload).collect();
@@ -91,7 +91,7 @@ fn link_target(payload: &[u8]) {
     assert!(link_gaps(&report, &written[..length]).eq(gaps));
 }
 
-/// Withdrawing NACKs takes away those and nothing else.
+/// Withdrawing NACKs removes only those.
 fn feedback_target(payload: &[u8]) {
     // An item has four bytes at least.
     assert!(items(payload).count() <= payload.len() / 4);
@@ -105,7 +105,7 @@ fn feedback_target(payload: &[u8]) {
     });
     assert_eq!(asked, nacks);
     let others = items(payload).filter(|item| !is_nack(item));
-    // By their text, as a float may be equal to nothing.
+    // Compared as text, because a float may differ from itself.
     let [before, after] = [others.map(text).collect(), items(&copy).map(text).collect::<Vec<_>>()];
     assert_eq!(before, after);
 }

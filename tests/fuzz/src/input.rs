@@ -1,16 +1,16 @@
 //! Bytes read as a script.
 
-/// What is left of an input. After its end, everything read is zero.
+/// Rest of an input. After its end, everything read is zero.
 pub struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    /// A script of these bytes.
+    /// A script consisting of these bytes.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Whether there is nothing left.
+    /// Whether the end was reached.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,4 +1,4 @@
-//! What hostile bytes may meet, as one function per target: it returns, whatever the bytes are.
+//! Entry points for hostile bytes, one function per target: it returns, whatever the bytes are.
 //!
 //! A target reads its input as a script ([`Input`]): parameters first, then one operation after
 //! another. It panics when a promise is broken, and promises are more than "no panic": results are
@@ -33,7 +33,7 @@ mod span;
 
 pub use input::Input;
 
-/// A function that must return, and its name: that of its folder in the corpus, too.
+/// A function that must return, and its name, which is also that of its folder in the corpus.
 #[derive(Copy, Clone)]
 pub struct Target {
     /// Its name.

@@ -1,4 +1,5 @@
-//! What `recodectl plan` reads of the other end: packets, and summaries of trains that may be lies.
+//! Input that `recodectl plan` reads from the other end: packets, and possibly false summaries of
+//! trains.
 //!
 //! The first byte chooses, modulo 3: 0, the rest is a packet; 1, a train that arrives as the script
 //! says; 2, a listener that answers questions about trains with summaries of the script.
@@ -13,7 +14,7 @@ use recoded_plan::train::{Arrivals, PACKETS_MAX, TrainPlan};
 
 use crate::Input;
 
-/// Trains that a ramp may ask about, whatever it is answered: a measurement has to end.
+/// Trains that a ramp may request whatever the answers: a measurement must end.
 const QUESTIONS_MAX: u32 = 400;
 
 /// Most packets of a script's train.
@@ -32,7 +33,7 @@ pub fn target(bytes: &[u8]) {
     }
 }
 
-/// What was read is what would be written, and what it asks for is bounded.
+/// A parsed packet is written back unchanged, and its requests are bounded.
 fn packet(bytes: &[u8]) {
     let Ok(packet) = Packet::parse(bytes) else { return };
     let mut again = [0; BYTES_MAX];
@@ -59,7 +60,7 @@ fn packet(bytes: &[u8]) {
     }
 }
 
-/// What is believed has finite figures.
+/// An accepted summary has finite figures.
 fn believed(summary: &Summary) {
     let mut sums = Sums::default();
     sums.add(summary);
@@ -74,7 +75,7 @@ fn believed(summary: &Summary) {
     assert!(carried.is_none_or(|mbit| mbit.is_finite() && mbit >= 0.0), "{carried:?}");
 }
 
-/// Whatever arrives and whenever, by whichever clocks: a receiver believes itself.
+/// Packets may arrive in any order, with any clocks: a receiver trusts only its own.
 fn train(input: &mut Input<'_>) {
     let mut arrivals = Arrivals::default();
     let number = input.u32();

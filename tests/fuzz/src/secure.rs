@@ -1,5 +1,5 @@
-//! Keys and tags: handshakes that are changed, copied and made up; packets with trailers, symbols
-//! with homomorphic tags and envelopes that are nearly right.
+//! Keys and tags: altered, copied and forged handshakes; nearly valid packets with trailers,
+//! symbols with homomorphic tags, and envelopes.
 
 use std::sync::{Arc, LazyLock};
 
@@ -37,8 +37,8 @@ fn side(own: u8, peer: u8) -> Side {
     Side { session, gate }
 }
 
-/// Two sides, and messages between them that arrive as they are, changed, twice, or never. Secrets
-/// that both sides derive are the same, and only those that both messages of a handshake made.
+/// Two sides, and messages between them that arrive unaltered, altered, twice, or never. Both sides
+/// derive the same secrets, and only from the two messages of one handshake.
 pub fn handshake(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let mut sides = [side(1, 2), side(2, 1)];
@@ -63,7 +63,7 @@ pub fn handshake(bytes: &[u8]) {
             }
             let caller = sides[to].session.caller(&entropy, &message);
             assert!(caller.is_none_or(|key| known.contains(&key)), "a key that no side has");
-            // Whatever the gate says: the session must not rely on it.
+            // Regardless of the gate: the session must not rely on it.
             sides[to].session.receive(now, &entropy, &message, &mut out)
         };
         let Ok(step) = step else { continue };
@@ -87,7 +87,7 @@ pub fn handshake(bytes: &[u8]) {
     assert!(opened.is_err(), "an opening that was guessed");
 }
 
-/// A grant that arrives as it is or changed, and bytes that are none.
+/// A grant that arrives unaltered or altered, and invalid bytes.
 fn grants(input: &mut Input<'_>) {
     let key = |byte| PrivateKey::generate(&Entropy::new([byte; 64]));
     let mut reader = GrantReader::new(key(1), key(2).public(), 7);
@@ -124,7 +124,7 @@ fn change(input: &mut Input<'_>, message: &mut Vec<u8>) -> bool {
     *message != before
 }
 
-/// Keys that take long to make, made once.
+/// Keys that are expensive to compute, computed once.
 struct Keys {
     digest: Arc<HopDigest>,
     /// Of eight columns, and of sixteen.
@@ -139,8 +139,8 @@ static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     Keys { digest: Arc::new(HopDigest::new(&secrets(), BYTES_MAX)), tags }
 });
 
-/// Packets of a hop whose body is a combination of tagged symbols: what was changed is refused,
-/// what was not is accepted, once.
+/// Packets of a hop whose body is a combination of tagged symbols: altered ones are refused,
+/// unaltered ones are accepted, once.
 pub fn tags(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let Keys { digest, tags } = &*KEYS;
@@ -171,7 +171,7 @@ pub fn tags(bytes: &[u8]) {
     let mut packet = [&vector[..], &sum, &[0; TRAILER_BYTES]].concat();
     let packet_bytes = count + sum.len();
     sender.seal(&mut packet, 9).expect("room for a trailer");
-    // The symbol within is verified as well, as relays and sinks do, before the packet counts.
+    // The symbol inside is also verified before the packet counts, as in relays and sinks.
     let take = |packet: &[u8]| -> Result<usize, Refused> {
         let checked = receiver.check(packet, 9)?;
         let (vector, symbol) = packet[..packet.len() - TRAILER_BYTES].split_at(count);
@@ -192,8 +192,8 @@ pub fn tags(bytes: &[u8]) {
     whole(bytes, &mut input);
 }
 
-/// Packets that a tag of the hop covers, and bytes that are none. The key is another one for
-/// each script: a fuzzer that sees what is compared would learn the tag of one that stays.
+/// Packets covered by a hop tag, and invalid bytes. Each script has another key: with a constant
+/// key, a fuzzer that observes comparisons would learn the tag.
 fn whole(script: &[u8], input: &mut Input<'_>) {
     let Keys { digest, .. } = &*KEYS;
     let secrets = Secrets::extract(script, &[7; 32]);
@@ -213,7 +213,7 @@ fn whole(script: &[u8], input: &mut Input<'_>) {
     assert_eq!(receiver.accept(&again), Err(Refused::Replayed), "accepted twice");
 }
 
-/// Envelopes: what was changed stays closed, what was not opens once.
+/// Envelopes: altered ones stay closed, unaltered ones open once.
 pub fn envelopes(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let suite = Suite::ALL[input.below(2)];

@@ -10,7 +10,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// What is left of a vector without its part in the span: zeros if it lies in it.
+    /// Remainder of a vector modulo the span: zeros if it lies in it.
     fn reduced(&self, vector: &[u8]) -> Vec<u8> {
         let mut rest = vector.to_vec();
         for (leading, row) in &self.rows {

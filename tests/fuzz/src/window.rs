@@ -1,4 +1,4 @@
-//! RFC 8681: an encoder, a channel that does anything, forged packets in between, a decoder.
+//! RFC 8681: an encoder, an arbitrary channel with forged packets, a decoder.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,11 +15,11 @@ struct Run {
     window_symbols: usize,
     encoder: Encoder,
     decoder: Decoder,
-    /// ADUs by ESI, and whether they came out.
+    /// ADUs by ESI, and whether they were delivered.
     sent: BTreeMap<u32, (Vec<u8>, bool)>,
     /// Source packets that are late.
     held: VecDeque<Vec<u8>>,
-    /// Nothing was forged so far, so that whatever comes out must have been sent.
+    /// Whether nothing was forged so far, so that every delivered ADU must have been sent.
     is_honest: bool,
 }
 
@@ -70,7 +70,7 @@ impl Run {
     fn join(&mut self) {
         let packet = self.push(&mut Input::new(&[]));
         self.source(packet.as_deref());
-        // Just after the wrap it looks as if it did.
+        // Just after the wrap, the session appears to have begun with ESI 0.
         let esi = packet.as_deref().and_then(<[u8]>::last_chunk).map(|id| u32::from_be_bytes(*id));
         self.is_honest &= esi.is_some_and(|esi| esi == 0 || esi as usize >= self.window_symbols);
     }
@@ -121,7 +121,7 @@ impl Run {
             0 => self.encoder.retire(input.below(8)),
             1 => {
                 self.decoder.reset();
-                // What came out before may come out again.
+                // Packets delivered before may be delivered again.
                 self.sent.values_mut().for_each(|adu| adu.1 = false);
                 self.held.clear();
                 self.join();
@@ -133,7 +133,7 @@ impl Run {
         }
     }
 
-    /// A source packet of an ADU that the encoder takes.
+    /// A source packet of an ADU that the encoder accepts.
     fn push(&mut self, input: &mut Input<'_>) -> Option<Vec<u8>> {
         let length = input.below(64);
         let adu = input.filled(length);

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_fuzz::{TARGETS, Target};
 
-/// Mutated inputs per target, so that a debug build is done in seconds.
+/// Mutated inputs per target, so that a debug build finishes within seconds.
 const MUTATIONS: usize = 10_000;
 
 /// Longest mutated input.
@@ -28,7 +28,7 @@ fn corpus(target: Target) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
     Ok(files)
 }
 
-/// Runs a target; says with which input it failed.
+/// Runs a target, and reports a failing input.
 fn run(target: Target, bytes: &[u8], origin: &dyn std::fmt::Debug) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.run)(bytes))) {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

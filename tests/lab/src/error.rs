@@ -1,4 +1,4 @@
-//! Failures of the lab. Whether a case failed or could not run is the difference that matters.
+//! Failures of the lab, which distinguish a failed case from one that could not run.
 
 use std::io;
 use std::path::{Path, PathBuf};

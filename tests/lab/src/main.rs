@@ -71,7 +71,7 @@ fn in_peer(machine: &str) -> ExitCode {
     }
 }
 
-/// What becomes of the first process of a machine.
+/// Exit code of a machine's first process.
 fn ended(result: Result<(), LabError>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! The network interface cards of machines, and what QEMU calls them.
+//! The network interface cards of machines, and their names in QEMU.
 
 use serde_json::{Value, json};
 

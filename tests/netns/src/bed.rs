@@ -7,15 +7,15 @@
 //!       \___ mgmt 10.76.0.1 ____________________________ mgmt 10.76.0.2 ___/
 //! ```
 //!
-//! A link is a namespace of its own because AF_XDP bypasses the queueing disciplines of the host
-//! that sends. What is in it is the emulator's: programs inside Linux for loss and rate, a thread
-//! of ours for all that takes time.
+//! A link is a namespace of its own because AF_XDP bypasses the queueing disciplines of the sending
+//! host. The emulator fills it: programs inside Linux for loss and rate, a thread of this process
+//! for everything that takes time.
 //!
 //! The `mgmt` pair joins the two ends without loss, for the control connections of measuring tools
 //! only: see [`Bed::side_path`].
 //!
-//! Networks that are not lines ([`BedConfig::graph`]) are the same but for names and `mgmt`, which
-//! they have not: interfaces of hosts are called by the number of their link, `l1` and so on.
+//! Networks that are not lines ([`BedConfig::graph`]) differ only in interface names (`l1` and so
+//! on, after the number of the link) and have no `mgmt` pair.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -34,13 +34,13 @@ pub const MTU_BYTES: usize = 1500;
 /// How many packets on the last link mean that a stream has been opened.
 const FLOWING_PACKETS: u64 = 10;
 
-/// How long a stream may take to start.
+/// Timeout for the start of a stream.
 const FLOW_PATIENCE: Duration = Duration::from_secs(10);
 
 /// TCP in an IP header.
 const PROTOCOL_TCP: u8 = 6;
 
-/// The kernel parameter that says how TCP reacts to loss.
+/// The kernel parameter that selects TCP's congestion control.
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
 /// Routing table with the route over `mgmt`.
@@ -81,18 +81,18 @@ impl Bed {
     /// Builds the namespaces, links, routes and loss programs.
     ///
     /// # Errors
-    /// When a parameter is out of range, a tool is missing, or Linux refuses (not root, mostly).
-    /// Whatever was built by then is removed again.
+    /// When a parameter is out of range, a tool is missing, or Linux refuses (usually without
+    /// root). Everything built so far is removed.
     pub fn build(config: &BedConfig) -> Result<Bed, BedError> {
         Bed::build_on(config, None)
     }
 
-    /// Builds a second line of hosts, with the same addresses, whose packets share the links of
-    /// this bed: rate, queue, losses and counters are those of both. Hosts of one do not see those
-    /// of the other. Change links by the first bed only, and drop it last.
+    /// Builds a second line of hosts with the same addresses, whose packets share the links of this
+    /// bed: rate, queue, losses and counters cover both. The hosts of one line do not see those of
+    /// the other. Change links only through the first bed, and drop it last.
     ///
     /// # Errors
-    /// As for [`Bed::build`], and when a link is not timed.
+    /// As for [`Bed::build`], and if a link is not timed.
     pub fn build_beside(&self) -> Result<Bed, BedError> {
         let links = self.links.iter().map(|link| link.config).collect();
         let ends = self.links.iter().map(|link| link.ends).collect();
@@ -138,12 +138,12 @@ impl Bed {
         &self.hosts
     }
 
-    /// The host the traffic comes from.
+    /// The host that sends the traffic.
     pub fn source(&self) -> &Namespace {
         &self.hosts[0]
     }
 
-    /// The host the traffic goes to: the last one.
+    /// The host that receives the traffic: the last one.
     pub fn sink(&self) -> &Namespace {
         &self.hosts[self.hosts.len() - 1]
     }
@@ -209,16 +209,16 @@ impl Bed {
         self.links[number - 1].set(config)
     }
 
-    /// What link `number` (from 1) is told to be.
+    /// The configured properties of link `number` (from 1).
     pub fn link_config(&self, number: usize) -> LinkConfig {
         self.links[number - 1].config
     }
 
     /// Waits until packets flow through the last link, then sets the loss of every link.
     ///
-    /// iperf3 opens a UDP stream with one datagram each way and gives up when either is lost, so a
-    /// plain measurement starts without loss. Returns the packets that passed all links until then:
-    /// some milliseconds' worth, and more on a busy machine.
+    /// iperf3 opens a UDP stream with one datagram each way and aborts if either is lost, so a
+    /// measurement starts without loss. Returns the packets that passed all links until then: some
+    /// milliseconds' worth, and more on a busy machine.
     ///
     /// # Errors
     /// When a map cannot be read or written, or nothing flows within ten seconds.
@@ -239,7 +239,7 @@ impl Bed {
         Ok(self.links[last].emulator.counters()?.eastward.seen - before)
     }
 
-    /// What each link has done since it was built.
+    /// Counters of each link since it was built.
     ///
     /// # Errors
     /// When a map cannot be read or the thread of a link does not answer.
@@ -250,12 +250,12 @@ impl Bed {
     /// Packets that found a link's queue full since it was built, both directions of all links.
     ///
     /// # Errors
-    /// When `tc` or the thread of a link does not say.
+    /// When `tc` or the thread of a link does not answer.
     pub fn queue_drops(&self) -> Result<u64, BedError> {
         self.links.iter().map(|link| link.emulator.queue_drops()).sum()
     }
 
-    /// Begins to look for the longest sojourn anew, on all timed links.
+    /// Restarts the measurement of the longest sojourn on all timed links.
     ///
     /// # Errors
     /// When the thread of a link does not answer.
@@ -267,7 +267,7 @@ impl Bed {
     /// Linux does on it for hosts that receive.
     ///
     /// # Errors
-    /// When Linux does not say.
+    /// If Linux does not report it.
     pub fn processor_time(&self) -> Result<Duration, BedError> {
         self.timed.processor_time()
     }
@@ -306,8 +306,8 @@ impl Bed {
         west.ip(&format!("addr add {}/24 dev {at_west}", Bed::west_address(number)))?;
         east.ip(&format!("addr add {}/24 dev {at_east}", Bed::east_address(number)))?;
         for (host, interface) in [(west, at_west), (east, at_east)] {
-            // A partial checksum never becomes a real one on veth, and AF_XDP would carry it on as
-            // it is; segmentation offload would hide many packets in one from the loss program.
+            // veth never completes a partial checksum, and AF_XDP would forward it unchanged.
+            // Segmentation offload would hide several packets in one from the loss program.
             host.run("ethtool", &format!("-K {interface} tx off"))?;
         }
         if config.neighbours_known {
@@ -329,7 +329,7 @@ impl Bed {
         Ok(Link { namespace, ends, config: link, emulator })
     }
 
-    /// Routes for plain forwarding: to the networks of other links, over as few as possible.
+    /// Routes for plain forwarding: to the networks of other links, by the shortest path.
     fn build_routes(&self) -> Result<(), BedError> {
         for (index, host) in self.hosts.iter().enumerate() {
             host.sysctl("net.ipv4.ip_forward", "1")?;
@@ -339,7 +339,8 @@ impl Bed {
                 if link.ends.0 == index || link.ends.1 == index {
                     continue;
                 }
-                // Of two ends as far away the relay, so that a second path is one.
+                // Of two ends at equal distance, prefers the relay, so that a second path is really
+                // one.
                 let is_end = |host: usize| host == 0 || host + 1 == self.hosts.len();
                 let ends = [link.ends.0, link.ends.1].into_iter();
                 let near = ends.filter_map(|end| gateways[end].map(|way| (way, is_end(end))));
@@ -352,7 +353,7 @@ impl Bed {
         Ok(())
     }
 
-    /// How many links it takes from a host to each other one, and the address of the next host.
+    /// Number of links from a host to each other one, and the address of the next host.
     fn gateways(&self, from: usize) -> Vec<Option<(usize, IpAddr)>> {
         let mut found: Vec<Option<(usize, IpAddr)>> = vec![None; self.hosts.len()];
         let mut queue = VecDeque::from([from]);
@@ -372,18 +373,19 @@ impl Bed {
         found
     }
 
-    /// How TCP of this bed's hosts reacts to loss.
+    /// TCP congestion control of this bed's hosts.
     ///
     /// # Errors
-    /// When Linux does not say.
+    /// If Linux does not report it.
     pub fn congestion_control(&self) -> Result<String, BedError> {
         self.sink().read_sysctl(CONGESTION_CONTROL)
     }
 
-    /// Changes how new TCP connections of this bed's hosts react to loss: `bbr`, say.
+    /// Changes the congestion control of new TCP connections of this bed's hosts, for example to
+    /// `bbr`.
     ///
     /// # Errors
-    /// When Linux has none of this name, or not for namespaces.
+    /// If Linux does not support it, or not in namespaces.
     pub fn set_congestion_control(&self, name: &str) -> Result<(), BedError> {
         self.hosts.iter().try_for_each(|host| host.sysctl(CONGESTION_CONTROL, name))
     }
@@ -429,9 +431,8 @@ impl Drop for Bed {
     }
 }
 
-/// Gives a host the congestion control that Linux ships with: this machine's default may be one
-/// that ignores loss. Namespaces may only use what the machine allows them, and Reno is always
-/// allowed.
+/// Gives a host Linux's own default congestion control: this machine's default may be one that
+/// ignores loss. Namespaces may only use what the machine allows, and Reno is always allowed.
 fn set_default_congestion_control(host: &Namespace) -> Result<(), BedError> {
     host.sysctl(CONGESTION_CONTROL, "cubic").or_else(|_| host.sysctl(CONGESTION_CONTROL, "reno"))
 }

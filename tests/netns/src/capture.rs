@@ -1,4 +1,4 @@
-//! What comes in on an interface, recorded, to be sent again.
+//! Records the packets received on an interface, for replay.
 
 use std::io::IoSliceMut;
 use std::os::fd::AsRawFd;
@@ -29,7 +29,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins to record what comes and goes by `interface` to `port`.
+    /// Starts recording packets to `port` on `interface`, in both directions.
     ///
     /// # Errors
     /// When the interface does not exist or Linux gives no packet socket.
@@ -52,7 +52,7 @@ impl Capture {
         Ok(Capture { stop, thread })
     }
 
-    /// Ends it; the payloads, in the order in which they passed.
+    /// Ends the capture; returns the payloads in order of arrival.
     ///
     /// # Panics
     /// When its thread did.
@@ -62,7 +62,7 @@ impl Capture {
     }
 }
 
-/// Sends a frame as it is by an interface of a host: as an attacker on its link would.
+/// Sends a raw frame on an interface of a host, as an attacker on its link would.
 ///
 /// # Errors
 /// When the interface does not exist or Linux refuses.

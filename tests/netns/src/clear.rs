@@ -1,5 +1,5 @@
-//! What leaves a host in the clear: IP packets between protected addresses on a link, where only
-//! coded packets should be.
+//! Detects traffic in the clear: IP packets between protected addresses on a link that should carry
+//! only coded packets.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 
 use crate::{BedError, Namespace};
 
-/// How often the thread looks whether it may end.
+/// How often the thread checks whether it may end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Room in Linux for packets that wait for the thread: a quarter of a second at 100 Mbit/s.
@@ -69,14 +69,14 @@ impl Drop for ClearText {
     }
 }
 
-/// A socket that sees what passes an interface.
+/// A socket that receives all packets of an interface.
 pub(crate) fn open(interface: &str) -> std::io::Result<OwnedFd> {
     let address = getifaddrs()?
         .filter(|address| address.interface_name == interface)
         .find_map(|address| address.address?.as_link_addr().copied())
         .ok_or_else(|| std::io::Error::other(format!("there is no interface {interface}")))?;
     let flags = SocketFlags::CLOEXEC;
-    // A socket for IP alone would not see what a link's program redirects.
+    // A socket for IP only would miss packets that a link's program redirects.
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, Some(eth::ALL))?;
     setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BYTES)?;
     let patience = TimeVal::new(0, LOOK.subsec_micros().into());

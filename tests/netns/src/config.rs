@@ -1,4 +1,4 @@
-//! What a bed and its links should be like.
+//! Configuration of a bed and its links.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,21 +10,21 @@ pub const HOPS_MAX: usize = 10;
 /// Most links of a network that is not a line.
 pub const LINKS_MAX: usize = 32;
 
-/// How long a full queue takes to drain, unless told otherwise. A queue this short keeps the
-/// round-trip time of ten hops under half a second when it is full; a shorter one drops the bursts
-/// in which a generation leaves.
+/// Default drain time of a full queue. A queue this short keeps the round-trip time of ten hops
+/// under half a second when it is full; a shorter one drops the bursts that a generation is sent
+/// in.
 const QUEUE: Duration = Duration::from_millis(25);
 
-/// Least room in such a queue, in full packets, so that slow links still hold a few generations.
+/// Minimum size of such a queue, in full packets, so that slow links still hold a few generations.
 const QUEUE_PACKETS_MIN: f64 = 64.0;
 
 /// Bytes of a full packet with its Ethernet header, as the rate counts it.
 const PACKET_BYTES: f64 = 1514.0;
 
-/// Most one-way delay, jitter and lateness of a link: a geostationary satellite and then some.
+/// Maximum one-way delay, jitter and lateness of a link: more than a geostationary satellite's.
 const DELAY_MAX: Duration = Duration::from_millis(600);
 
-/// What a bed should be like.
+/// Configuration of a bed.
 #[derive(Clone, Debug)]
 pub struct BedConfig {
     /// The links: of a line from source to sink, 1 to [`HOPS_MAX`]; otherwise up to [`LINKS_MAX`].
@@ -32,8 +32,8 @@ pub struct BedConfig {
     /// Numbers of the hosts west and east of each link; of a line each and the next one. Every host
     /// from 0 on has a link.
     pub ends: Vec<(usize, usize)>,
-    /// Whether hosts know each other's MAC addresses from the start; otherwise they ask by ARP,
-    /// whose packets are delayed like any other, but not lost.
+    /// Whether hosts know each other's MAC addresses from the start. Otherwise they use ARP, whose
+    /// packets are delayed like any other, but not lost.
     pub neighbours_known: bool,
     /// Receive queues of every interface of the hosts: workers that a daemon can have.
     pub queues: usize,
@@ -98,14 +98,14 @@ fn line(hops: usize) -> Vec<(usize, usize)> {
     (0..hops).map(|host| (host, host + 1)).collect()
 }
 
-/// What a link should be like, direction by direction.
+/// Configuration of a link, direction by direction.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct LinkConfig {
     /// From source towards sink.
     pub eastward: DirectionConfig,
     /// From sink towards source.
     pub westward: DirectionConfig,
-    /// Uses the emulator with time even where no setting needs it, so that one may be set later.
+    /// Uses the timed emulator even if no setting needs it, so that one may be set later.
     pub timed: bool,
 }
 
@@ -140,13 +140,13 @@ impl LinkConfig {
     }
 }
 
-/// What one direction of a link should be like. A packet meets, in this order: queue, rate, loss,
-/// duplication, delay with jitter and reordering. (Without time, loss comes first.)
+/// Configuration of one direction of a link. A packet meets, in this order: queue, rate, loss,
+/// duplication, delay with jitter and reordering. (Untimed links apply loss first.)
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct DirectionConfig {
     /// Rate in Mbit/s, counted with Ethernet headers.
     pub rate_mbit: f64,
-    /// Longest wait for the packets in front; a packet that would wait longer is dropped.
+    /// Maximum queueing delay; a packet that would wait longer is dropped.
     pub queue: Duration,
     /// Which packets are lost.
     pub loss: Loss,
@@ -154,12 +154,12 @@ pub struct DirectionConfig {
     pub duplicate: f64,
     /// One-way delay, 0 to 600 ms.
     pub delay: Duration,
-    /// Each packet is delayed by up to so much more, evenly distributed, but never so that it
-    /// overtakes another: of packets close together each takes the delay of the latest.
+    /// Extra delay per packet, uniform from 0 to this, but without reordering: packets close
+    /// together all take the delay of the latest.
     pub jitter: Duration,
-    /// Share of packets that come late, so that others overtake them.
+    /// Share of packets that are delayed, so that others overtake them.
     pub reorder: f64,
-    /// How late those come.
+    /// Delay of those packets.
     pub reorder_by: Duration,
 }
 

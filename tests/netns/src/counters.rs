@@ -1,34 +1,34 @@
-//! What links count.
+//! Counters of links.
 
 use std::time::Duration;
 
-/// What one direction of a link did with IP packets. Links without time count the first four only.
+/// IP packets in one direction of a link. Untimed links count the first four only.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct DirectionCounters {
     /// Packets that entered.
     pub seen: u64,
-    /// Of these, lost as the link was told to.
+    /// Of these, lost by configuration.
     pub dropped: u64,
-    /// Of these, lost right after another.
+    /// Of these, lost right after another loss.
     pub dropped_after_drop: u64,
-    /// Packets that entered as several merged into one: loss was then not per packet.
+    /// Merged packets that entered: loss was then not per packet.
     pub merged: u64,
-    /// Packets that found the queue full. Links without time have this from
-    /// [`crate::Bed::queue_drops`] only, and there these packets have met the loss before.
+    /// Packets that found the queue full. Untimed links report this only through
+    /// [`crate::Bed::queue_drops`], and there these packets have passed the loss before.
     pub queue_drops: u64,
-    /// Packets that the emulator had no memory for, or that Linux did not take back.
+    /// Packets for which the emulator had no memory, or that Linux refused.
     pub refused: u64,
     /// Packets that left twice.
     pub duplicated: u64,
-    /// Packets that left late, as the link was told to.
+    /// Packets delayed by configuration, so that others overtook them.
     pub reordered: u64,
     /// Bytes that spent airtime, with Ethernet headers.
     pub bytes: u64,
-    /// Sum of the time that packets waited in the queue.
+    /// Sum of the queueing delays.
     pub sojourn_total: Duration,
-    /// The longest such time since [`crate::Bed::reset_sojourns`].
+    /// The longest queueing delay since [`crate::Bed::reset_sojourns`].
     pub sojourn_max: Duration,
-    /// How long a packet that entered now would wait.
+    /// Queueing delay of a packet that enters now.
     pub queue: Duration,
 }
 
@@ -45,7 +45,7 @@ impl DirectionCounters {
         if runs == 0 { 0.0 } else { self.dropped as f64 / runs as f64 }
     }
 
-    /// What happened since an earlier reading; longest sojourn and queue are the later reading's.
+    /// Difference to an earlier reading; longest sojourn and queue are the later reading's.
     pub fn since(&self, earlier: &DirectionCounters) -> DirectionCounters {
         DirectionCounters {
             seen: self.seen - earlier.seen,
@@ -64,7 +64,7 @@ impl DirectionCounters {
     }
 }
 
-/// What both directions of a link did.
+/// Counters of both directions of a link.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct LinkCounters {
     /// From source towards sink.
@@ -74,7 +74,7 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// What happened since an earlier reading.
+    /// Difference to an earlier reading.
     pub fn since(&self, earlier: &LinkCounters) -> LinkCounters {
         LinkCounters {
             eastward: self.eastward.since(&earlier.eastward),

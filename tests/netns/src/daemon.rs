@@ -1,4 +1,4 @@
-//! A `recoded` daemon on one host of a bed: start, ask, change, kill, restart, stop.
+//! A `recoded` daemon on one host of a bed: start, query, change, kill, restart, stop.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +15,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use crate::process::{self, Background};
 use crate::{AuthPlan, Bed, BedError, LinePlan, Namespace};
 
-/// How long a daemon may take until it answers.
+/// Timeout until a daemon answers.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a daemon may take to drain and end.
+/// Timeout for a daemon to drain and exit.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Environment variable naming the folder with `recoded` and `recodectl`.
@@ -48,7 +48,7 @@ impl Daemon {
         Self::start_as(bed, index, plan, |socket| plan.config(index, socket))
     }
 
-    /// As [`Daemon::start`], with a configuration that `text` makes for a control socket.
+    /// As [`Daemon::start`], with a configuration that `text` returns for a control socket.
     ///
     /// # Errors
     /// As [`Daemon::start`].
@@ -103,10 +103,10 @@ impl Daemon {
     }
 
     /// Starts the daemons of every host at once and waits until all answer, and until those with
-    /// keys have agreed on sessions.
+    /// keys have sessions.
     ///
     /// # Errors
-    /// As [`Daemon::start`], and when a session does not come to be.
+    /// As [`Daemon::start`], and if a session is not established.
     pub fn start_line(bed: &Bed, plan: &LinePlan) -> Result<Vec<Daemon>, BedError> {
         let daemons: Result<Vec<Daemon>, BedError> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..=bed.hops())
@@ -126,10 +126,10 @@ impl Daemon {
         Ok(daemons)
     }
 
-    /// Waits until it has keys with everyone that it knows a key of.
+    /// Waits until it has sessions with all nodes whose keys it knows.
     ///
     /// # Errors
-    /// When it does not answer, or a session does not come to be.
+    /// If it does not answer, or a session is not established.
     pub fn wait_until_it_has_sessions(&self) -> Result<(), BedError> {
         let deadline = Instant::now() + START_PATIENCE;
         loop {
@@ -157,10 +157,10 @@ impl Daemon {
         self.process.pid()
     }
 
-    /// Process id of the process that handles packets.
+    /// Process id of the dataplane process.
     ///
     /// # Errors
-    /// When there is none now.
+    /// If there is none at the moment.
     pub fn dataplane_pid(&self) -> Result<u32, BedError> {
         if let Some(left) = self.left {
             return Ok(left);
@@ -171,8 +171,8 @@ impl Daemon {
         })
     }
 
-    /// The processes of the supervisor, the oldest first: that which handles packets, and the one
-    /// that stands by.
+    /// Child processes of the supervisor, oldest first: the active dataplane process and the
+    /// standby.
     ///
     /// # Errors
     /// When the supervisor is gone.
@@ -183,10 +183,10 @@ impl Daemon {
         Ok(children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
     }
 
-    /// Sends a signal to the process that handles packets.
+    /// Sends a signal to the dataplane process.
     ///
     /// # Errors
-    /// When there is none now.
+    /// If there is none at the moment.
     pub fn signal_dataplane(&self, signal: Signal) -> Result<(), BedError> {
         let pid = self.dataplane_pid()?;
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -261,7 +261,7 @@ impl Daemon {
     /// Sends a signal to the supervisor.
     ///
     /// # Errors
-    /// When it is gone.
+    /// If it has exited.
     pub fn signal(&self, signal: Signal) -> Result<(), BedError> {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         let sent = pid.map_or(Ok(()), |pid| kill_process(pid, signal));
@@ -271,7 +271,7 @@ impl Daemon {
         })
     }
 
-    /// Starts it again with the same configuration; does not wait for an answer.
+    /// Kills it and starts it again with the same configuration; does not wait for an answer.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -280,8 +280,8 @@ impl Daemon {
         self.start_supervisor()
     }
 
-    /// Starts it with the same configuration beside a dataplane process that was left; does not
-    /// wait for an answer.
+    /// Starts a supervisor with the same configuration while a dataplane process is still running.
+    /// Does not wait for an answer.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -316,7 +316,7 @@ impl Daemon {
         self.process.terminate(STOP_PATIENCE)
     }
 
-    /// Lets it live on after us.
+    /// Lets it outlive this process.
     pub fn leave(mut self) {
         std::mem::take(&mut self.process).leave();
     }
@@ -324,16 +324,16 @@ impl Daemon {
     /// Processor time that its two processes have used so far.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// If the process has exited.
     pub fn processor_time(&self) -> Result<Duration, BedError> {
         let dataplane = process::processor_time(self.dataplane_pid()?)?;
         Ok(dataplane + process::processor_time(self.pid())?)
     }
 
-    /// Resident memory of the process that handles packets, in KiB.
+    /// Resident memory of the dataplane process, in KiB.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// If the process has exited.
     pub fn resident_kib(&self) -> Result<u64, BedError> {
         let path = PathBuf::from(format!("/proc/{}/status", self.dataplane_pid()?));
         let status = fs::read_to_string(&path).map_err(BedError::file(&path))?;
@@ -352,7 +352,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Kills a process that is not our child and waits until it is gone.
+/// Kills a process that is not a child of this one and waits until it is gone.
 fn end(pid: Pid) {
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if pidfd_send_signal(&handle, Signal::KILL).is_ok() {
@@ -361,19 +361,19 @@ fn end(pid: Pid) {
     }
 }
 
-/// Where `recoded` and `recodectl` are: in the folder that [`BIN_DIR_ENV`] names, or where cargo
-/// put the running program, or else wherever the shell finds them.
+/// Path of `recoded` or `recodectl`: in the folder that [`BIN_DIR_ENV`] names, or next to the
+/// running program, where cargo put it, or otherwise on the shell's path.
 pub fn binary(name: &str) -> PathBuf {
     if let Some(folder) = std::env::var_os(BIN_DIR_ENV) {
         return PathBuf::from(folder).join(name);
     }
     let own = std::env::current_exe().unwrap_or_default();
-    // A test binary lies one folder deeper, in `deps`.
+    // A test binary is one folder deeper, in `deps`.
     let found = own.ancestors().skip(1).take(2).map(|folder| folder.join(name));
     found.into_iter().find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(name))
 }
 
-/// Lets a user without privilege put a control socket into the folder and read the key, if there is
+/// Lets an unprivileged user create a control socket in the folder and read the key, if there is
 /// one.
 fn give_way(directory: &Path, key: &Path) -> Result<(), BedError> {
     let open = fs::Permissions::from_mode(0o777);
@@ -384,7 +384,7 @@ fn give_way(directory: &Path, key: &Path) -> Result<(), BedError> {
     Ok(())
 }
 
-/// A user who owns nothing.
+/// A user that owns nothing.
 const UNPRIVILEGED: u32 = 65534;
 
 fn spawn(
@@ -393,7 +393,7 @@ fn spawn(
     log: &Path,
     (environment, is_unprivileged): (&[(&'static str, String)], bool),
 ) -> Result<Background, BedError> {
-    // A box that forwards does little else; here it shares cores with whatever runs on the machine.
+    // A forwarding box does little else; here it shares cores with the rest of the machine.
     let mut command = host.command("nice");
     command.args(["-n", "-15"]);
     if is_unprivileged {
@@ -402,7 +402,7 @@ fn spawn(
         command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
     }
     command.arg(binary("recoded")).arg("--config").arg(config);
-    // A backtrace would push the reason out of the end of the log, which is what errors quote.
+    // A backtrace would push the reason out of the log's end, which errors quote.
     command.env_remove("RUST_BACKTRACE");
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     Background::start(&mut command, log)

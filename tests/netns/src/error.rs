@@ -1,4 +1,4 @@
-//! What can go wrong while a bed is built or driven. Every variant names the thing that failed.
+//! Errors of building or driving a bed. Every variant names the thing that failed.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub enum BedError {
         command: String,
         /// Exit status in words.
         status: String,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
     /// A file or a namespace could not be read or written.
@@ -35,9 +35,9 @@ pub enum BedError {
     /// A socket, a thread or a signal handler could not be set up.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempted action.
         what: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The link emulator could not be loaded, attached or read.
@@ -45,26 +45,26 @@ pub enum BedError {
     Emulator {
         /// Namespace and interface.
         place: String,
-        /// What the eBPF loader said.
+        /// Error of the eBPF loader.
         detail: String,
     },
-    /// A program printed something that is not what we can read.
+    /// The output of a program could not be parsed.
     #[error("cannot read the output of {program}: {detail}")]
     Output {
         /// The program's name.
         program: String,
-        /// What was wrong with it.
+        /// The problem.
         detail: String,
     },
     /// A daemon's control socket gave no answer, or a refusal.
     #[error(transparent)]
     Control(recoded_api::client::ClientError),
-    /// A daemon did not come up.
+    /// A daemon did not start.
     #[error("daemon on {host} did not answer within {seconds} s; its log ends:\n{log}")]
     DaemonSilent {
         /// Host name.
         host: String,
-        /// How long we waited.
+        /// How long the test waited.
         seconds: u64,
         /// The end of its log.
         log: String,
@@ -74,9 +74,9 @@ pub enum BedError {
     Parameter {
         /// Which parameter.
         what: &'static str,
-        /// The value given.
+        /// The rejected value.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         rule: &'static str,
     },
 }

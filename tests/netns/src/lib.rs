@@ -1,8 +1,8 @@
-//! A test bed in network namespaces: hosts with lossy links between them, in a line or as a graph
-//! has it, the programs and daemons that run on the hosts, and the clean-up.
+//! A test bed in network namespaces: hosts with lossy links in a line or a graph, the programs and
+//! daemons that run on the hosts, and the clean-up.
 //!
-//! Stands outside the path of a packet and may use anything. Needs root; building a bed
-//! without it fails with a [`BedError`] that says so.
+//! Not on the packet path, so it may use anything. Needs root; without it, building a bed fails
+//! with a [`BedError`] that reports this.
 
 #![forbid(unsafe_code)]
 

@@ -18,14 +18,14 @@ const SIDE: usize = 4;
 /// Rate of each link.
 pub const LINK_MBIT: f64 = 40.0;
 
-/// What each of them loses.
+/// Loss rate of each link.
 pub const LINK_LOSS: f64 = 0.02;
 
 /// Flows that share the link of a source, and of a sink.
 pub const SHARING: usize = SIDE;
 
-/// Keys of every path. A store for each flow in each direction is a lot for so many hosts on one
-/// machine, and links without delay need little of it.
+/// Configuration keys of every path. The default store per flow and direction is large for this
+/// number of hosts on one machine, and links without delay need little of it.
 const KEYS: &str = "code = \"stream\"\nstream_symbols = 4096\n";
 
 /// Hosts, links, and flows that have a path and a tunnel each.
@@ -61,8 +61,8 @@ impl Mesh {
         }
     }
 
-    /// One flow over a line of as many links as most of those take. Its hosts are not numbered as
-    /// those of a bed that is a line, whose interfaces have other names.
+    /// One flow over a line with as many links as most of those flows use. Its hosts are numbered
+    /// differently from those of a line bed, whose interfaces have other names.
     pub fn line() -> Mesh {
         let link = LinkConfig::new(Loss::independent(LINK_LOSS), LINK_MBIT);
         Mesh {
@@ -72,7 +72,7 @@ impl Mesh {
         }
     }
 
-    /// Where what a flow carries goes.
+    /// Destination address of a flow.
     pub fn address(flow: usize) -> [u8; 4] {
         [10, 100, flow as u8, 2]
     }
@@ -97,10 +97,10 @@ impl Mesh {
         Bed::build(&BedConfig { seed, ..BedConfig::graph(&self.links) })
     }
 
-    /// Starts a daemon on every host and waits until every flow carries.
+    /// Starts a daemon on every host and waits until every flow carries packets.
     ///
     /// # Errors
-    /// When the network is refused, a daemon does not start, or nothing comes through.
+    /// When the network is refused, a daemon does not start, or no packet arrives.
     pub fn start(&self, bed: &Bed) -> Result<Vec<Daemon>, BedError> {
         let daemons = start_daemons(bed, &self.text())?;
         let way = |(number, flow): (usize, &Vec<usize>)| {

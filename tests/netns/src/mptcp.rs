@@ -1,4 +1,4 @@
-//! Multipath TCP of Linux (RFC 8684): whether there is any, its sockets, and its second paths.
+//! Multipath TCP of Linux (RFC 8684): its availability, its sockets, and its second paths.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -13,10 +13,10 @@ use crate::{BedError, Namespace};
 /// Whether a host may use it.
 const ENABLED: &str = "net.mptcp.enabled";
 
-/// Paths beside the first that a connection may have.
+/// Limits for additional paths of a connection.
 const LIMITS: &str = "mptcp limits set subflow 2 add_addr_accepted 2";
 
-/// Why a host has none, if that is so: kernels may be built without, and `ip` may not know it.
+/// Reason why a host cannot use MPTCP: the kernel may lack it, or `ip` may not support it.
 pub fn obstacle(host: &Namespace) -> Option<&'static str> {
     if host.sysctl(ENABLED, "1").is_err() {
         return Some("this kernel has no MPTCP");
@@ -24,8 +24,8 @@ pub fn obstacle(host: &Namespace) -> Option<&'static str> {
     host.ip(LIMITS).is_err().then_some("this ip has no mptcp")
 }
 
-/// Lets connections from `source` to `sink` have a second path: to an address of the sink that it
-/// announces once the first one stands. The path that leads there is the route's.
+/// Lets connections from `source` to `sink` have a second path, to an address that the sink
+/// announces once the first path is established. The route selects the path to it.
 ///
 /// # Errors
 /// When Linux refuses.
@@ -42,10 +42,10 @@ pub fn prepare(
     Ok(())
 }
 
-/// A listening socket of it; plain TCP is accepted, too.
+/// A listening MPTCP socket; plain TCP is accepted, too.
 ///
 /// # Errors
-/// When Linux has none, or the address is taken.
+/// If Linux lacks MPTCP, or the address is in use.
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = open(at)?;
     set_socket_reuseaddr(&socket, true)?;
@@ -54,10 +54,10 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
-/// Connects in `patience`.
+/// Connects within `patience`.
 ///
 /// # Errors
-/// When Linux has none, or nothing answers.
+/// If Linux lacks MPTCP, or nothing answers.
 pub fn connect(to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
     let socket = open(to)?;
     set_socket_timeout(&socket, Timeout::Send, Some(patience))?;

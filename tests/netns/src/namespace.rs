@@ -19,18 +19,19 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one without a router's and a host's checks of sources, and without IPv6.
+    /// Creates a namespace without reverse path filtering and without IPv6.
     ///
     /// # Errors
-    /// When there is one of this name, or privileges are missing.
+    /// If the name exists, or privileges are missing.
     pub fn create(name: String) -> Result<Namespace, BedError> {
         process::run(Command::new("ip").args(["netns", "add", &name]))?;
         let namespace = Namespace { name };
         namespace.ip("link set lo up")?;
-        // Answers must leave by the interface that routes say, whatever interface was asked.
+        // Answers must leave by the interface that routes select, whichever interface received the
+        // request.
         namespace.sysctl("net.ipv4.conf.all.rp_filter", "0")?;
         namespace.sysctl("net.ipv4.conf.default.rp_filter", "0")?;
-        // No router solicitations and duplicate address detection among the counted packets.
+        // Router solicitations and duplicate address detection would add to the counted packets.
         namespace.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
         namespace.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
         Ok(namespace)
@@ -76,7 +77,7 @@ impl Namespace {
     /// A kernel parameter of this namespace.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// If there is no such parameter.
     pub fn read_sysctl(&self, name: &str) -> Result<String, BedError> {
         let path = sysctl_path(name);
         let text =
@@ -84,10 +85,10 @@ impl Namespace {
         Ok(text.trim().to_owned())
     }
 
-    /// A UDP socket of this namespace. It keeps working from any thread.
+    /// A UDP socket of this namespace, usable from any thread.
     ///
     /// # Errors
-    /// When the namespace is gone or the address cannot be bound.
+    /// If the namespace is gone or the address cannot be bound.
     pub fn udp_socket(&self, local: SocketAddr) -> Result<UdpSocket, BedError> {
         self.inside(|| {
             UdpSocket::bind(local)
@@ -95,8 +96,8 @@ impl Namespace {
         })?
     }
 
-    /// Runs `work` on a thread that lives in this namespace. A thread of its own, because a thread
-    /// cannot be trusted to find its way back if `work` panics.
+    /// Runs `work` on a new thread inside this namespace. A separate thread, because a thread might
+    /// not return to its namespace if `work` panics.
     ///
     /// # Errors
     /// When the namespace cannot be entered.

@@ -1,4 +1,4 @@
-//! Configuration files for the daemons of a line: which role each host has for each flow.
+//! Configuration files for the daemons of a line, by the role of each host in each flow.
 //!
 //! ```text
 //!   flow 1 eastward:   h0 source --> h1 relay --> ... --> hN sink     FEEDBACK travels back west
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::Bed;
 
-/// What all daemons of a line have in common.
+/// Settings common to all daemons of a line.
 #[derive(Clone, Debug)]
 pub struct LinePlan {
     /// Number of links.
@@ -28,42 +28,43 @@ pub struct LinePlan {
     pub frames: u32,
     /// Generations that each flow holds at once.
     pub generations: u32,
-    /// What may be allocated, such as `64 MiB`; `None` leaves the daemon's default.
+    /// Memory limit, such as `64 MiB`; `None` leaves the daemon's default.
     pub memory: Option<&'static str>,
-    /// Workers of every daemon, and so shards of every flow: queues of the bed at most.
+    /// Workers of every daemon, and hence shards of every flow: at most the queues of the bed.
     pub workers: u32,
     /// Worker idle behaviour.
     pub idle: &'static str,
-    /// Who does bulk work.
+    /// Engine for bulk work.
     pub engine: &'static str,
     /// The FPGA card.
     pub fpga: Option<&'static str>,
-    /// Where each daemon serves metrics, in the namespace of its host; `None`: nowhere.
+    /// Address at which each daemon serves metrics, in the namespace of its host; `None`: no
+    /// metrics.
     pub metrics: Option<&'static str>,
-    /// Who must prove who they are; `None`: no host.
+    /// Authentication of hosts; `None`: no host authenticates.
     pub auth: Option<AuthPlan>,
     /// Environment variables of the daemons, beyond those of this process.
     pub environment: Vec<(&'static str, String)>,
     /// Hosts whose links have UDP sockets instead of AF_XDP.
     pub udp: Vec<usize>,
-    /// Hosts that choose between both by themselves, as they do by default: mostly UDP sockets, as
-    /// this bed has veth.
+    /// Hosts that choose between both, as they do by default: mostly UDP sockets, because this bed
+    /// has veth.
     pub chooses: Vec<usize>,
-    /// What the source has for an address on its link, where something in between translates it, or
-    /// where it is any that the link has.
+    /// The source's own address on its link, if it differs: behind address translation, or a
+    /// wildcard.
     pub inside: Option<IpAddr>,
-    /// Hosts whose daemon runs as a user without any privilege.
+    /// Hosts whose daemon runs as an unprivileged user.
     pub unprivileged: Vec<usize>,
-    /// Hosts whose neighbours find them wherever they are.
+    /// Hosts whose neighbours learn their address from received packets.
     pub roams: Vec<usize>,
 }
 
 /// Keys of all hosts of a line.
 #[derive(Clone, Debug)]
 pub struct AuthPlan {
-    /// What is authenticated: `full` or `hop`.
+    /// Level of authentication: `full` or `hop`.
     pub level: &'static str,
-    /// Whether relays verify symbols, where they have tags.
+    /// Whether relays verify symbols that have tags.
     pub relays_verify: bool,
     /// Ends whose symbols have tags of sixteen bytes.
     pub strict: Vec<usize>,
@@ -71,7 +72,7 @@ pub struct AuthPlan {
 }
 
 impl AuthPlan {
-    /// Fresh keys for a line of so many links.
+    /// Fresh keys for a line of `hops` links.
     ///
     /// # Panics
     /// When Linux gives no random bytes.
@@ -129,10 +130,10 @@ pub enum Towards {
     West,
 }
 
-/// What protects a flow.
+/// Code that protects a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum CodePlan {
-    /// What the daemon chooses when no code is written; field and `generation_size` do not matter.
+    /// The daemon's default code; field and `generation_size` do not matter.
     Auto,
     /// Generations.
     Rlnc,
@@ -145,7 +146,7 @@ pub enum CodePlan {
         /// Whether relays send as many packets for a batch as its rank is worth.
         adaptive: bool,
     },
-    /// A sliding window that every hop keeps whole; `generation_size` does not matter.
+    /// A sliding window with per-hop retransmission; `generation_size` does not matter.
     Stream,
     /// The same, of profile interactive.
     Interactive,
@@ -172,7 +173,7 @@ pub struct FlowPlan {
     pub towards: Towards,
     /// Name of the tunnel it serves.
     pub tunnel: &'static str,
-    /// What protects it.
+    /// Code that protects it.
     pub code: CodePlan,
     /// Order of the field.
     pub field: u16,
@@ -333,12 +334,12 @@ impl LinePlan {
         auth.strict.contains(&index).then_some("strict")
     }
 
-    /// Where symbols have tags that relays verify.
+    /// The authentication plan, if relays verify symbol tags.
     fn verified(&self) -> Option<&AuthPlan> {
         self.auth.as_ref().filter(|auth| auth.level == "full" && auth.relays_verify)
     }
 
-    /// The public keys of the relays in the order in which packets of host `index` pass them.
+    /// The public keys of the relays, in the order that packets of host `index` pass them.
     fn relay_keys(&self, index: usize) -> Vec<String> {
         let Some(auth) = self.verified() else { return Vec::new() };
         let mut keys: Vec<String> = (1..self.hops).map(|host| auth.public(host)).collect();

@@ -1,7 +1,7 @@
-//! A stream of numbered, stamped datagrams: how long each took, and which did not come.
+//! A stream of numbered, timestamped datagrams: the delay of each, and the lost ones.
 //!
 //! Sender and receiver are threads of this process, so both read one clock. The time of arrival is
-//! Linux's stamp: what the receiving thread waits for a core is not counted.
+//! Linux's timestamp, so scheduling delay of the receiving thread is not counted.
 
 use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
@@ -21,30 +21,30 @@ const STAMP_BYTES: usize = 16;
 /// Largest payload.
 const PAYLOAD_BYTES_MAX: usize = 2048;
 
-/// How often the receiver looks whether it may end.
+/// How often the receiver checks whether it may end.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How late a timer may be: less than the time between the packets of any load.
+/// Allowed lateness of a timer: less than the packet interval of any load.
 const TIMER_SLACK_NANOS: u32 = 5_000;
 
-/// The priority of iperf3 in a bed, too.
+/// The priority of iperf3 in a bed.
 const NICE: i32 = -20;
 
 /// The stream.
 #[derive(Clone, Debug)]
 pub struct ProbePlan {
-    /// Where it goes; the receiver binds to it.
+    /// Destination address; the receiver binds to it.
     pub to: SocketAddr,
     /// UDP payload per packet, 16 to 2048 bytes.
     pub payload_bytes: usize,
     /// Packets per second.
     pub packets_per_second: f64,
-    /// How long packets are sent.
+    /// How long the sender runs.
     pub length: Duration,
-    /// How long the receiver waits after the last one.
+    /// How long the receiver waits after the last packet.
     pub grace: Duration,
-    /// Buffer of the receiving socket; `None` is Linux's default, as any program has it, in which
-    /// packets are lost that come in one burst.
+    /// Buffer of the receiving socket. `None` is Linux's default, which any program gets and which
+    /// drops packets of a large burst.
     pub buffer_bytes: Option<usize>,
 }
 
@@ -63,63 +63,63 @@ struct Receiving {
     overruns_before: u64,
 }
 
-/// What became of a stream.
+/// Result of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeOutcome {
     /// Packets that Linux took from the sender.
     pub sent: u64,
-    /// Packets that came, each counted once.
+    /// Packets received, each counted once.
     pub came: u64,
-    /// Of the others, packets that did come, but found a full socket buffer: of all sockets of the
-    /// receiving host.
+    /// Of the lost packets, those that arrived but found a full socket buffer: of all sockets of
+    /// the receiving host.
     pub overrun: u64,
-    /// Packets that came again.
+    /// Packets received more than once.
     pub duplicates: u64,
-    /// Packets that came after one that was sent later.
+    /// Packets received after a later one.
     pub overtaken: u64,
-    /// Delay of each packet that came first, ascending, in milliseconds.
+    /// Delay of the first copy of each packet, ascending, in milliseconds.
     pub delays_millis: Vec<f64>,
     /// In-order delay of each of these, ascending, in milliseconds: until it and all packets before
     /// it have arrived. Packets that never arrive are left out.
     pub in_order_millis: Vec<f64>,
-    /// When each of these came, in milliseconds since the start, in order of arrival.
+    /// Arrival times of these, in milliseconds since the start, in order of arrival.
     pub arrivals_millis: Vec<f64>,
 }
 
 #[derive(Debug, Default)]
 struct Arrivals {
     began: u64,
-    /// When each packet was sent and came, by number.
+    /// Send and arrival time of each packet, by number.
     stamps: Vec<Option<(u64, u64)>>,
     last: Option<u64>,
     outcome: ProbeOutcome,
 }
 
 impl ProbeOutcome {
-    /// Packets that did not come.
+    /// Packets lost.
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.came)
     }
 
-    /// Share of packets that did not come.
+    /// Share of packets lost.
     pub fn loss(&self) -> f64 {
         if self.sent == 0 { 0.0 } else { self.lost() as f64 / self.sent as f64 }
     }
 
-    /// Packets per second that came from `from` to `to`, both in milliseconds since the start.
+    /// Packets per second received from `from` to `to`, both in milliseconds since the start.
     pub fn rate_between(&self, from: f64, to: f64) -> f64 {
         let came = self.arrivals_millis.iter().filter(|at| (from..to).contains(*at)).count();
         came as f64 * 1e3 / (to - from)
     }
 
-    /// Longest time between two arrivals in milliseconds; 0 if there were not two.
+    /// Longest time between two arrivals in milliseconds; 0 with fewer than two.
     pub fn longest_gap_millis(&self) -> f64 {
         let gaps = self.arrivals_millis.windows(2).map(|pair| pair[1] - pair[0]);
         gaps.fold(0.0, f64::max)
     }
 
     /// The delay that a share of the packets does not exceed, in milliseconds; not a number if none
-    /// came.
+    /// arrived.
     pub fn quantile_millis(&self, share: f64) -> f64 {
         quantile(&self.delays_millis, share)
     }
@@ -129,8 +129,8 @@ impl ProbeOutcome {
         quantile(&self.in_order_millis, share)
     }
 
-    /// Mean delay in milliseconds without the longest tenth, which on a shared machine are those
-    /// for which a core came late; not a number if none came.
+    /// Mean delay in milliseconds without the longest tenth, which on a shared machine are packets
+    /// delayed by scheduling; not a number if none arrived.
     pub fn trimmed_mean_millis(&self) -> f64 {
         let kept = &self.delays_millis[..self.delays_millis.len() * 9 / 10];
         kept.iter().sum::<f64>() / kept.len() as f64
@@ -150,7 +150,7 @@ impl Probe {
         Probe::start_to(sender, &[receiver], plan)
     }
 
-    /// Starts to send once, to receivers that all have the address.
+    /// Starts to send one stream to receivers that share the address.
     ///
     /// # Errors
     /// When the sockets cannot be opened.
@@ -171,10 +171,10 @@ impl Probe {
         Ok(Probe { sender, receivers })
     }
 
-    /// Waits for the end, which the plan says; what the first receiver got.
+    /// Waits until the planned end; returns the results of the first receiver.
     ///
     /// # Errors
-    /// When Linux does not say how many packets found a full buffer.
+    /// If Linux does not report how many packets found a full buffer.
     pub fn finish(self) -> Result<ProbeOutcome, BedError> {
         Ok(self.finish_all()?.into_iter().next().unwrap_or_default())
     }
@@ -298,14 +298,14 @@ fn quantile(ascending: &[f64], share: f64) -> f64 {
     ascending.get(index).copied().unwrap_or(f64::NAN)
 }
 
-/// Lets the calling thread wake in time, and before programs that do not measure. Without it,
-/// packets are sent a little less evenly.
+/// Lets the calling thread wake in time, before programs that do not measure. Without this
+/// privilege, packets are sent a little less evenly.
 fn be_prompt() {
     let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS.into());
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }
 
-/// Time since 1970, which is what Linux stamps packets with.
+/// Time since 1970, the clock of Linux's packet timestamps.
 fn wall_nanos() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos)
 }
@@ -323,7 +323,7 @@ mod tests {
     fn in_order_delay_lasts_until_all_before_have_arrived_and_lost_packets_do_not_count() {
         const MILLI: u64 = 1_000_000;
         let mut arrivals = Arrivals { stamps: vec![None; 5], ..Arrivals::default() };
-        // One packet a millisecond; number 1 takes 9 ms, number 3 never comes.
+        // One packet per millisecond; number 1 takes 9 ms, number 3 is lost.
         for (number, delay) in [(0, 2), (2, 2), (4, 2), (1, 9)] {
             let sent = number * MILLI;
             let payload = [number.to_be_bytes(), sent.to_be_bytes()].concat();

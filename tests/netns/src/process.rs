@@ -1,7 +1,8 @@
-//! Running programs: to completion with their output, or beside us with their output in a file.
+//! Runs programs: to completion with their output, or in the background with their output in a
+//! file.
 //!
-//! Children get a process group of their own, so that Ctrl-C in the terminal reaches only us and
-//! the clean-up stays in one hand ([`crate::sweep`]).
+//! Children get a process group of their own, so that Ctrl-C in the terminal reaches only this
+//! process, which does the clean-up ([`crate::sweep`]).
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use crate::BedError;
 
-/// Longest part of a failed program's output that goes into an error, in bytes.
+/// Maximum part of a failed program's output quoted in an error, in bytes.
 const OUTPUT_TAIL_BYTES: usize = 2000;
 
-/// Runs a command to its end and returns what it wrote to standard output.
+/// Runs a command to completion and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be started or ends with a failure; then with the end of both its outputs.
+/// If it cannot be started, or fails; then with the end of both its outputs.
 pub fn run(command: &mut Command) -> Result<String, BedError> {
     let finished = output(command)?;
     if !finished.success {
@@ -45,7 +46,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// Runs a command to its end, whatever that is.
+/// Runs a command to completion, whether it fails or not.
 ///
 /// # Errors
 /// When it cannot be started.
@@ -64,7 +65,7 @@ pub fn output(command: &mut Command) -> Result<Finished, BedError> {
     })
 }
 
-/// A program that runs beside us. Ended when dropped, unless [`Background::leave`] let it go.
+/// A program in the background. Killed when dropped, unless [`Background::leave`] released it.
 #[derive(Debug, Default)]
 pub struct Background {
     child: Option<Child>,
@@ -102,7 +103,7 @@ impl Background {
     /// SIGKILL, then waits for the end.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Both fail only when it is gone already.
+            // Both fail only if it has exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -115,7 +116,7 @@ impl Background {
         };
         let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
         if let Some(pid) = pid {
-            // Fails only when it is gone already.
+            // Fails only if it has exited already.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         self.wait(patience).unwrap_or(false)
@@ -137,13 +138,13 @@ impl Background {
         }
     }
 
-    /// Lets the program live on after us.
+    /// Lets the program outlive this process.
     pub fn leave(mut self) {
         self.child = None;
     }
 }
 
-/// Supervisors stop what they started only when they may end in order.
+/// Supervisors stop their children only in an orderly exit.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Drop for Background {
@@ -156,7 +157,7 @@ impl Drop for Background {
 /// Processor time that a process has used so far.
 ///
 /// # Errors
-/// When the process is gone.
+/// If the process has exited.
 pub fn processor_time(pid: u32) -> Result<Duration, BedError> {
     time_of(&format!("/proc/{pid}/stat"))
 }
@@ -164,7 +165,7 @@ pub fn processor_time(pid: u32) -> Result<Duration, BedError> {
 /// Processor time that a thread of this process has used.
 ///
 /// # Errors
-/// When the thread is gone.
+/// If the thread has exited.
 pub fn processor_time_of_thread(tid: rustix::thread::Pid) -> Result<Duration, BedError> {
     time_of(&format!("/proc/self/task/{tid}/stat"))
 }

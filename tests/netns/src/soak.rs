@@ -1,8 +1,8 @@
 //! A soak: a line with keys and traffic, and one fault after the other, drawn from a seed. At the
 //! end the line must still carry packets, and no daemon may have leaked, panicked or lost count.
 //!
-//! The seed decides which faults come, to whom and with which values; when they take effect depends
-//! on the machine.
+//! The seed decides the faults, their targets and their values; when they take effect depends on
+//! the machine.
 
 use std::fmt;
 use std::fs;
@@ -22,35 +22,35 @@ const HOPS: usize = 2;
 /// Rate of each link.
 const RATE_MBIT: f64 = 100.0;
 
-/// Until the next fault: each has time to do its worst, and many fit.
+/// Time between faults: long enough for each to take effect, short enough for many.
 const STEP: Duration = Duration::from_millis(1200);
 
-/// Until everything must be well again after the last fault: a back-off is 5 s at most.
+/// Time for full recovery after the last fault: a backoff is 5 s at most.
 const RECOVERY: Duration = Duration::from_secs(8);
 
-/// What a process may have grown by, in KiB: queues and flows that fill for the first time.
+/// Allowed memory growth of a process, in KiB: queues and flows that fill for the first time.
 const GROWTH_KIB: u64 = 24 << 10;
 
-/// Descriptors that a process may have more of than at its start: clients come and go.
+/// Allowed growth in descriptors: clients come and go.
 const DESCRIPTORS: usize = 4;
 
-/// How long it may have more for a moment.
+/// How long a process may exceed it.
 const DESCRIPTORS_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Share of packets that must come when no fault is left but losses of up to a fifth on each link,
-/// which generations do not always mend.
+/// Share of packets that must arrive once the only fault left is loss of up to a fifth on each
+/// link, which generations do not always repair.
 const ARRIVALS: f64 = 0.95;
 
-/// How long, and from which seed.
+/// Duration and seed.
 #[derive(Copy, Clone, Debug)]
 pub struct SoakPlan {
-    /// Seconds in which faults come.
+    /// Seconds during which faults occur.
     pub seconds: u64,
-    /// Of everything that is drawn.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// What became of it.
+/// Result of a soak.
 #[derive(Clone, Debug, Default)]
 pub struct SoakOutcome {
     seed: u64,
@@ -62,7 +62,7 @@ pub struct SoakOutcome {
 }
 
 impl SoakOutcome {
-    /// What is wrong; nothing if the soak passed.
+    /// Failures; empty if the soak passed.
     pub fn complaints(&self) -> &[String] {
         &self.complaints
     }
@@ -88,7 +88,7 @@ impl fmt::Display for SoakOutcome {
     }
 }
 
-/// A process and what it had when it was first seen.
+/// A process, and its resources when it was first seen.
 struct Usage {
     host: usize,
     pid: u32,
@@ -99,7 +99,7 @@ struct Usage {
 /// Runs a soak.
 ///
 /// # Errors
-/// When the bed or a daemon cannot be built or started, or does not come back.
+/// If the bed or a daemon cannot be built or started, or does not recover.
 pub fn run(plan: &SoakPlan) -> Result<SoakOutcome, BedError> {
     let mut random = Random::new(plan.seed, 0);
     let link = LinkConfig::new(Loss::independent(0.05), RATE_MBIT);
@@ -119,7 +119,7 @@ pub fn run(plan: &SoakPlan) -> Result<SoakOutcome, BedError> {
     let mut seen = Vec::new();
     let began = Instant::now();
     while began.elapsed() + STEP < length {
-        // What a process has once it carries traffic is what it may keep.
+        // Resource use under traffic is the baseline.
         std::thread::sleep(STEP);
         note(&daemons, &mut seen, &mut outcome)?;
         outcome.faults.push(fault(&mut random, &mut bed, &mut daemons)?);
@@ -147,7 +147,7 @@ fn probe(bed: &Bed, length: Duration) -> Result<Probe, BedError> {
     Probe::start(bed.source(), bed.sink(), &plan)
 }
 
-/// Does one thing to the line, and says what.
+/// Injects one fault into the line, and returns its description.
 fn fault(random: &mut Random, bed: &mut Bed, daemons: &mut [Daemon]) -> Result<String, BedError> {
     let mut draw = |choices: usize| (random.unit() * choices as f64) as usize;
     let (kind, host) = (draw(9), draw(daemons.len()));
@@ -155,7 +155,7 @@ fn fault(random: &mut Random, bed: &mut Bed, daemons: &mut [Daemon]) -> Result<S
     let name = daemons[host].name().to_owned();
     let said = match kind {
         0 => {
-            // It may be on its way already.
+            // It may be exiting already.
             let _ = daemons[host].signal_dataplane(Signal::KILL);
             format!("{name} loses its process")
         }
@@ -224,7 +224,7 @@ fn hostile(bed: &Bed, host: usize, unit: &mut impl FnMut() -> f64) -> Result<(),
     Ok(())
 }
 
-/// Notes processes that are new, and complains about those that have grown.
+/// Records new processes, and reports those that have grown.
 fn note(
     daemons: &[Daemon],
     seen: &mut Vec<Usage>,
@@ -237,7 +237,8 @@ fn note(
                 continue;
             };
             match seen.iter().find(|usage| usage.host == host && usage.pid == pid) {
-                // One that stood by a moment ago has taken nothing for its flows yet.
+                // A process that was the standby until now has not allocated memory for its flows
+                // yet.
                 None if daemon.show().is_err() => {}
                 None => seen.push(Usage { host, pid, kib, descriptors }),
                 Some(first) => {
@@ -256,8 +257,8 @@ fn note(
     Ok(())
 }
 
-/// The descriptors of a process, if it has more than `most` and keeps them: for a moment it has
-/// those of a program that it loads, and of a process that it starts.
+/// The descriptors of a process, if it has more than `most` and keeps them: it briefly has those of
+/// a program that it loads, and of a process that it starts.
 fn leaked(pid: u32, most: usize) -> Option<usize> {
     let deadline = Instant::now() + DESCRIPTORS_PATIENCE;
     loop {
@@ -308,5 +309,5 @@ fn descriptors(pid: u32) -> Result<usize, BedError> {
     Ok(fs::read_dir(&path).map_err(BedError::file(&path))?.count())
 }
 
-/// Where coded packets go, unless a configuration says otherwise.
+/// Destination port of coded packets, unless a configuration sets another.
 const CODED_PORT: u16 = 9426;

@@ -1,7 +1,7 @@
-//! One TCP stream for a time: what came, tenth by tenth of a second.
+//! One TCP stream for a limited time: bytes received per tenth of a second.
 //!
-//! Sender and receiver are threads of this process. iperf3 would do the same, but talks to its
-//! server over a second connection, which does not survive the lines where plain TCP starves.
+//! Sender and receiver are threads of this process. iperf3 would do the same, but it needs a second
+//! connection to its server, which does not survive on lines where plain TCP starves.
 
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
@@ -18,19 +18,19 @@ use crate::{BedError, Namespace, mptcp};
 /// Bytes of one write and one read.
 const BLOCK_BYTES: usize = 128 << 10;
 
-/// How often both sides look whether they may end.
+/// How often both sides check whether they may end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a connection may take.
+/// Timeout for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Tenths of a second: the step of the record.
 pub const STEP: Duration = Duration::from_millis(100);
 
-/// Shortest time without a byte that is remembered: longer than reads of a stream are apart.
+/// Shortest recorded gap without a byte: longer than the time between reads of a stream.
 const GAP: Duration = Duration::from_millis(20);
 
-/// The priority of iperf3 in a bed, too.
+/// The priority of iperf3 in a bed.
 const NICE: i32 = -20;
 
 /// A stream that is running. Dropping it ends it.
@@ -40,25 +40,25 @@ pub struct Stream {
     stop: Arc<AtomicBool>,
     sender: Option<JoinHandle<()>>,
     receiver: Option<JoinHandle<StreamOutcome>>,
-    /// Further paths of MPTCP come to it while the connection lasts.
+    /// Accepts further paths of MPTCP while the connection lasts.
     _listener: TcpListener,
 }
 
-/// What carries a stream.
+/// Transport of a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Transport {
     /// One path.
     Tcp,
-    /// Multipath TCP: as many as [`mptcp::prepare`] lets it.
+    /// Multipath TCP: as many paths as [`mptcp::prepare`] allows.
     Mptcp,
 }
 
-/// What came: bytes in each [`STEP`] since the start.
+/// Received data: bytes in each [`STEP`] since the start.
 #[derive(Clone, Debug, Default)]
 pub struct StreamOutcome {
     /// Bytes by step.
     pub bytes: Vec<u64>,
-    /// Times without a byte, the longer ones: when they began and ended, in seconds.
+    /// Longer gaps without a byte: their start and end, in seconds.
     pub gaps: Vec<(f64, f64)>,
 }
 
@@ -71,23 +71,23 @@ impl StreamOutcome {
         bytes as f64 * 8e-6 / (steps.len().max(1) as f64 * STEP.as_secs_f64())
     }
 
-    /// Longest time without a byte between two times, all in seconds; 0 if none was longer than
-    /// some milliseconds.
+    /// Longest gap without a byte between two times, all in seconds; 0 if none exceeded a few
+    /// milliseconds.
     pub fn longest_gap_between(&self, from: f64, to: f64) -> f64 {
         let within = self.gaps.iter().map(|(begin, end)| end.min(to) - begin.max(from));
         within.fold(0.0, f64::max)
     }
 }
 
-/// Lets a socket send as this congestion control says.
+/// Sets the congestion control of a socket.
 ///
 /// # Errors
-/// When Linux has none of this name.
+/// If Linux does not have it.
 pub fn set_congestion_control(socket: &TcpStream, name: &str) -> std::io::Result<()> {
     Ok(setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name))?)
 }
 
-/// Lets a socket vanish when it is closed, with all that it has not sent.
+/// Makes a socket discard its unsent data when it is closed.
 ///
 /// # Errors
 /// When Linux refuses.
@@ -97,11 +97,11 @@ pub fn forget_when_closed(socket: &TcpStream) -> std::io::Result<()> {
 }
 
 impl Stream {
-    /// Connects from `sender` to `to` and sends as fast as `control` lets it. The stream arrives
-    /// at `listen` on `receiver`: the same address, unless proxies are between.
+    /// Connects from `sender` to `to` and sends as fast as `control` allows. The stream arrives at
+    /// `listen` on `receiver`: the same address, unless there are proxies in between.
     ///
     /// # Errors
-    /// When the connection does not come about in ten seconds, or Linux lacks this congestion
+    /// If the connection is not established within ten seconds, or Linux lacks this congestion
     /// control.
     pub fn start(
         (sender, to): (&Namespace, SocketAddr),
@@ -149,7 +149,7 @@ impl Stream {
         Ok(Stream { began, stop, sender, receiver, _listener: listener })
     }
 
-    /// Sleeps until so long after the start.
+    /// Sleeps until `since_start` after the start.
     pub fn wait_until(&self, since_start: Duration) {
         std::thread::sleep(since_start.saturating_sub(self.began.elapsed()));
     }
@@ -162,7 +162,7 @@ impl Stream {
     fn end(&mut self) -> StreamOutcome {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(sender) = self.sender.take() {
-            // It counts nothing.
+            // The sender returns no counts.
             let _ = sender.join();
         }
         self.receiver.take().and_then(|receiver| receiver.join().ok()).unwrap_or_default()
@@ -191,7 +191,7 @@ fn accept(listener: &TcpListener) -> std::io::Result<TcpStream> {
     }
 }
 
-/// Ends on an order or when the other side has gone; a timeout is neither.
+/// Ends on request or when the peer has closed; a timeout is neither.
 fn send(mut socket: TcpStream, stop: &AtomicBool) {
     be_prompt();
     let block = vec![0x5a; BLOCK_BYTES];
@@ -224,7 +224,7 @@ fn receive(mut socket: TcpStream, began: Instant, stop: &AtomicBool) -> StreamOu
 }
 
 impl StreamOutcome {
-    /// So many bytes came at `now`, and none since `last`.
+    /// Records `count` bytes received at `now`, after a gap since `last`.
     fn note(&mut self, last: Duration, now: Duration, count: usize) {
         if now - last >= GAP {
             self.gaps.push((last.as_secs_f64(), now.as_secs_f64()));

@@ -1,5 +1,5 @@
-//! Names and clean-up. Everything a bed leaves behind can be found again by name alone, so the same
-//! function serves the normal end, a panic, Ctrl-C, and the next run after a crash.
+//! Names and clean-up. Everything a bed leaves behind can be found by name, so the same function
+//! serves the normal end, a panic, Ctrl-C, and the next run after a crash.
 //!
 //! ```text
 //!  rcd-<pid>-<n>-h0      network namespace of host 0 of the n-th bed of process <pid>
@@ -8,7 +8,7 @@
 //!     owner              "<pid> <start time of the process>", so that a reused pid is recognised
 //!     kept               present when the bed was left up on purpose
 //! ```
-//! Veth pairs live inside the namespaces and go with them.
+//! Veth pairs live inside the namespaces and are removed with them.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::BedError;
 use crate::process;
 
-/// First letters of every namespace and folder that a bed makes.
+/// Prefix of every namespace and folder of a bed.
 const MARK: &str = "rcd-";
 
 /// Whether a signal has started the clean-up.
@@ -51,7 +51,7 @@ pub(crate) fn register() -> Result<String, BedError> {
     Ok(prefix)
 }
 
-/// Marks a bed as left up on purpose: neither its end nor ours removes it.
+/// Marks a bed as left up on purpose: neither its own end nor that of this process removes it.
 pub(crate) fn keep(prefix: &str) -> Result<(), BedError> {
     live().retain(|other| other != prefix);
     let mark = directory(prefix).join("kept");
@@ -68,15 +68,15 @@ pub(crate) fn remove(prefix: &str) {
         kill_all(name);
     }
     for name in &names {
-        // A namespace that is already gone is what we want.
+        // It is fine if the namespace is already gone.
         let _ = process::output(Command::new("ip").args(["netns", "del", name]));
     }
-    // A folder that is already gone is what we want.
+    // It is fine if the folder is already gone.
     let _ = fs::remove_dir_all(directory(prefix));
     live().retain(|other| other != prefix);
 }
 
-/// Removes every bed that is up in this process: for a signal handler's thread.
+/// Removes every live bed of this process: for a signal handler's thread.
 pub fn remove_live() {
     let prefixes = live().clone();
     for prefix in prefixes {
@@ -84,8 +84,8 @@ pub fn remove_live() {
     }
 }
 
-/// Removes what dead processes left behind, and beds kept on purpose if `kept` says so.
-/// Returns the prefixes removed.
+/// Removes the leftovers of dead processes, and if `kept` is set also beds kept on purpose. Returns
+/// the removed prefixes.
 pub fn sweep(kept: bool) -> Vec<String> {
     let mut prefixes: Vec<String> =
         namespaces().iter().filter_map(|name| prefix_of(name)).collect();
@@ -119,8 +119,8 @@ pub fn clean_up_on_signal() -> Result<(), BedError> {
     })
 }
 
-/// Waits for the end of the process if a signal has started the clean-up. What fails then fails
-/// because its ground is being removed, and is not worth a word.
+/// Waits for the end of the process if a signal has started the clean-up. Errors after that are
+/// consequences of the clean-up, and are not reported.
 pub fn wait_if_interrupted() {
     while INTERRUPTED.load(Ordering::SeqCst) {
         std::thread::park();
@@ -128,7 +128,7 @@ pub fn wait_if_interrupted() {
 }
 
 fn live() -> std::sync::MutexGuard<'static, Vec<String>> {
-    // The list stays right whatever a panicking holder did with it.
+    // The list stays valid even if a holder panicked.
     LIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -170,7 +170,7 @@ fn owner_lives(prefix: &str, directory: &Path) -> bool {
     }
 }
 
-/// When a process started, in clock ticks since boot; `None` when there is none.
+/// Start time of a process, in clock ticks since boot; `None` if there is none.
 fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command name, in parentheses, may hold spaces: fields are counted after it (proc(5)).
@@ -194,7 +194,7 @@ fn kill_all(namespace: &str) {
     };
     for pid in pids.split_whitespace().filter_map(|word| word.parse().ok()) {
         if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-            // Gone already is what we want.
+            // It is fine if the process is already gone.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }

@@ -1,5 +1,5 @@
 //! Networks that are not lines: two paths, a tree, the butterfly. Each is a bed and a `net.toml`,
-//! from which `control/network` makes the configuration of every host.
+//! and `control/network` derives the configuration of every host from it.
 //!
 //! ```text
 //!  paths           s ─── fast ─── d        tree   s ─┬─ a ─┬─ t1       butterfly  s ─┬─ a ─┬── t
@@ -18,10 +18,10 @@ use crate::{Bed, BedConfig, BedError, Daemon, DirectionConfig, LinkConfig, Loss}
 /// Address of all receivers in the tunnel.
 pub const RECEIVER: [u8; 4] = [10, 99, 0, 2];
 
-/// Port of the datagrams by which receivers are found to be reached.
+/// Port of the datagrams that probe whether receivers are reachable.
 pub(crate) const PORT: u16 = 7099;
 
-/// How long a network may take until it carries.
+/// Timeout until a network carries packets.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Most sinks of a tree: with a link each, and two to the relays.
@@ -33,7 +33,7 @@ pub const FAST: PathLink = PathLink { rate_mbit: 100.0, loss: 0.10, delay_ms: 20
 /// The slower one.
 pub const SLOW: PathLink = PathLink { rate_mbit: 50.0, loss: 0.02, delay_ms: 60 };
 
-/// Rate of the links of a tree: eight copies fit, which unicast takes.
+/// Rate of the links of a tree: eight unicast copies fit.
 pub const TREE_MBIT: f64 = 300.0;
 
 /// One-way delay of each of them.
@@ -54,17 +54,17 @@ pub const UNIT_LOSS: f64 = 0.02;
 /// Bytes of IP packets that fill a symbol of the butterfly.
 pub const UNIT_PACKET_BYTES: usize = 1300;
 
-/// What the MTU of a tunnel leaves of a symbol. Packets that are longer come in two fragments.
+/// Difference between a symbol and the tunnel's MTU. Longer packets are sent as two fragments.
 const UNIT_FRAMING_BYTES: usize = 3;
 
 /// Symbols of a generation there.
 pub const UNIT_SYMBOLS: usize = 256;
 
-/// Packets of each that a link carries: half of them, and what losses take.
+/// Packets of each source that a link carries: half of them, plus redundancy for losses.
 const UNIT_PACKETS: usize = 135;
 
-/// Of the butterfly's links, the share that is planned: repairs take the rest; and bytes of one of
-/// its coded packets on a link.
+/// Planned share of the butterfly's links, the rest being for repairs; and bytes of one of its
+/// coded packets on a link.
 const UNIT_LOAD: f64 = 0.96;
 const UNIT_WIRE_BYTES: f64 = 1450.0;
 
@@ -80,7 +80,7 @@ pub struct PathLink {
 }
 
 impl PathLink {
-    /// What it carries after losses, in Mbit/s.
+    /// Capacity after losses, in Mbit/s.
     pub fn carries_mbit(&self) -> f64 {
         self.rate_mbit * (1.0 - self.loss)
     }
@@ -96,11 +96,11 @@ impl PathLink {
 /// A network: hosts, the links between them, and one path of its `net.toml`.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    /// What it is called.
+    /// Name of the network.
     pub name: &'static str,
     /// Names of its hosts, the source first.
     pub hosts: Vec<String>,
-    /// Links, by numbers of hosts, as traffic takes them.
+    /// Links as pairs of host numbers, in the direction of traffic.
     pub links: Vec<(usize, usize, LinkConfig)>,
     /// Ways from the source to receivers.
     pub ways: Vec<Vec<usize>>,
@@ -112,7 +112,7 @@ pub struct Topology {
 
 impl Topology {
     /// Two paths between s and d: link 1 is the faster one; the slower one is link 3, behind a
-    /// relay and a link 2 that loses nothing.
+    /// relay and the lossless link 2.
     pub fn paths() -> Topology {
         let access = LinkConfig::new(Loss::independent(0.0), 1000.0);
         Topology {
@@ -125,7 +125,8 @@ impl Topology {
         }
     }
 
-    /// A source, two relays, and `sinks` behind them in turn, at most [`SINKS_MAX`]; 10 ms a link.
+    /// A source, two relays, and `sinks` behind them in turn, at most [`SINKS_MAX`]; 10 ms per
+    /// link.
     pub fn tree(sinks: usize) -> Topology {
         let link = |loss| PathLink { rate_mbit: TREE_MBIT, loss, delay_ms: TREE_DELAY_MS }.config();
         let sinks = sinks.clamp(2, SINKS_MAX);
@@ -152,11 +153,11 @@ impl Topology {
         (0..sinks).map(of).collect()
     }
 
-    /// The butterfly: s has the data of two sources, one for each branch. Both send to a receiver
-    /// each, t and u, and to c, whose one link leads to d, in front of both.
+    /// The butterfly: s has the data of two sources, one for each branch. Each branch sends to one
+    /// receiver, t or u, and to c, whose only link leads to d, which serves both receivers.
     pub fn butterfly() -> Topology {
         let unit = PathLink { rate_mbit: UNIT_MBIT, loss: UNIT_LOSS, delay_ms: 2 }.config();
-        // A relay that combines sends what it has for a generation at once.
+        // A relay that combines sends all packets of a generation in one burst.
         let long = |way| DirectionConfig { queue: Duration::from_millis(200), ..way };
         let (eastward, westward) = (long(unit.eastward), long(unit.westward));
         let link = LinkConfig { eastward, westward, ..unit };
@@ -179,7 +180,7 @@ impl Topology {
         }
     }
 
-    /// IP packets a second that the links of the butterfly carry to both receivers.
+    /// IP packets per second that the links of the butterfly carry to both receivers.
     pub fn butterfly_rate() -> f64 {
         let packets = UNIT_LOAD * UNIT_MBIT * 1e6 / 8.0 / UNIT_WIRE_BYTES;
         packets * UNIT_SYMBOLS as f64 / UNIT_PACKETS as f64
@@ -225,10 +226,10 @@ impl Topology {
         text + &format!("[[path]]\nways = {ways:?}\ntunnel = {ends:?}\n{}", self.keys)
     }
 
-    /// Starts a daemon on every host and waits until every receiver is reached.
+    /// Starts a daemon on every host and waits until every receiver is reachable.
     ///
     /// # Errors
-    /// When the network is refused, a daemon does not start, or nothing comes through.
+    /// When the network is refused, a daemon does not start, or no packet arrives.
     pub fn start(&self, bed: &Bed) -> Result<Vec<Daemon>, BedError> {
         let daemons = start_daemons(bed, &self.text())?;
         let to = SocketAddr::from((RECEIVER, PORT));
@@ -278,8 +279,8 @@ pub(crate) fn start_daemons(bed: &Bed, text: &str) -> Result<Vec<Daemon>, BedErr
     })
 }
 
-/// Sends datagrams, each from a host to an address, until one has come to every host that is to
-/// receive them. Ways: sender, receiver, address.
+/// Sends datagrams, each from a host to an address, until one has reached every receiving host. A
+/// way is sender, receiver, address.
 ///
 /// # Errors
 /// When one is not reached in time.
@@ -297,7 +298,7 @@ pub(crate) fn wait_until_reached(
     let deadline = Instant::now() + PATIENCE;
     while !waiting.is_empty() && Instant::now() < deadline {
         for (sender, _, to) in &waiting {
-            // Refused while there is no route yet.
+            // Fails while there is no route yet.
             let _ = sender.send_to(&[0; 16], *to);
         }
         std::thread::sleep(Duration::from_millis(20));

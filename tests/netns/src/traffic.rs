@@ -19,7 +19,7 @@ pub const WEB_PORT: u16 = 80;
 /// Socket buffer of a measuring program: 50 ms at some hundred Mbit/s.
 const SOCKET_BUFFER_BYTES: u64 = 4 << 20;
 
-/// How long a server may take until it listens.
+/// Timeout until a server listens.
 const LISTEN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A UDP stream to measure.
@@ -35,14 +35,14 @@ pub struct UdpLoad {
     pub seconds: u64,
 }
 
-/// What became of a UDP stream.
+/// Result of a UDP stream.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct UdpOutcome {
     /// Packets sent.
     pub packets: u64,
     /// Packets that did not arrive.
     pub lost: u64,
-    /// Of these, packets that did arrive, but found the receiver's socket buffer full.
+    /// Of these, packets that arrived but found the receiver's socket buffer full.
     pub overrun: u64,
     /// Smoothed variation of the delay (RFC 3550), in milliseconds.
     pub jitter_millis: f64,
@@ -70,7 +70,7 @@ pub struct Iperf {
 }
 
 impl Iperf {
-    /// Starts server and client. `folder` takes their output.
+    /// Starts server and client, with their output in `folder`.
     ///
     /// # Errors
     /// When iperf3 cannot be started or its server does not listen.
@@ -81,8 +81,8 @@ impl Iperf {
         folder: &Path,
     ) -> Result<Iperf, BedError> {
         let port = IPERF_PORT.to_string();
-        // A measuring program that waits for a core loses packets in its socket buffer, or sends a
-        // burst that overflows the first queue. Neither is what is measured.
+        // An iperf3 process that waits for a core loses packets in its socket buffer, or sends a
+        // burst that overflows the first queue. Neither belongs in the measurement.
         let mut command = receiver.command("nice");
         command.args(["-n", "-20", "iperf3", "-s", "-1", "-p", &port]);
         let server = Background::start(&mut command, &folder.join("iperf3-server.log"))?;
@@ -103,7 +103,7 @@ impl Iperf {
         Ok(Iperf { client, server, receiver, output, overruns_before, patience })
     }
 
-    /// Waits for the end and returns what the server counted.
+    /// Waits for the end and returns the server's counts.
     ///
     /// # Errors
     /// When the measurement failed or takes far longer than it should.
@@ -115,7 +115,7 @@ impl Iperf {
         if ended.is_none() {
             return Err(unreadable(format!("no end after {} s", self.patience.as_secs())));
         }
-        // Warnings, about the size of packets for instance, come before the JSON.
+        // Warnings, for example about packet sizes, precede the JSON.
         let start = text.find('{').unwrap_or(0);
         let json: serde_json::Value = serde_json::from_str(&text[start..])
             .map_err(|error| unreadable(format!("{error} in {}", process::tail(&text))))?;
@@ -129,7 +129,7 @@ impl Iperf {
         };
         Ok(UdpOutcome {
             packets,
-            // Packets that overtake each other can make it negative for a while.
+            // Reordering can make it negative temporarily.
             lost: u64::try_from(lost).unwrap_or(0),
             overrun: socket_overruns(&self.receiver)? - self.overruns_before,
             jitter_millis: sum["jitter_ms"].as_f64().unwrap_or(0.0),
@@ -140,7 +140,7 @@ impl Iperf {
 /// Packets that found the queue of an interface full, because its reader was too slow.
 ///
 /// # Errors
-/// When there is no such interface.
+/// If there is no such interface.
 pub fn interface_drops(host: &Namespace, interface: &str) -> Result<u64, BedError> {
     let text = host.run("ip", &format!("-json -statistics link show {interface}"))?;
     let json: serde_json::Value = serde_json::from_str(&text)
@@ -162,8 +162,8 @@ impl WebServer {
     pub fn start(host: &Namespace, folder: &Path) -> Result<WebServer, BedError> {
         let config = folder.join("nginx.conf");
         let place = folder.display();
-        // `user root` because the folder belongs to the user who runs the bed, and no other user
-        // may read it.
+        // `user root`, because the folder belongs to the user who runs the bed and only that user
+        // can read it.
         let text = format!(
             "user root; worker_processes 1; daemon off; pid {place}/nginx.pid; error_log stderr;\n\
              events {{ worker_connections 64; }}\n\
@@ -181,7 +181,7 @@ impl WebServer {
         Ok(WebServer { process })
     }
 
-    /// Lets it live on after us.
+    /// Lets it outlive this process.
     pub fn leave(self) {
         self.process.leave();
     }
@@ -194,7 +194,7 @@ pub struct Download {
     pub bytes: u64,
     /// From the start of the connection to the end.
     pub seconds: f64,
-    /// Whether the whole body came.
+    /// Whether the whole body arrived.
     pub complete: bool,
 }
 
@@ -291,7 +291,7 @@ pub fn sha256(path: &Path) -> Result<String, BedError> {
     Ok(output.split(' ').next().unwrap_or_default().trim_start_matches('\\').to_owned())
 }
 
-/// Sends `packets` UDP packets of `payload_bytes` at an even pace; returns how many Linux took.
+/// Sends `packets` UDP packets of `payload_bytes` at an even pace; returns how many Linux accepted.
 ///
 /// # Errors
 /// When the socket cannot be opened.
@@ -309,21 +309,21 @@ pub fn send_paced(
     let mut taken = 0;
     for number in 0..packets {
         let due = Duration::from_secs_f64(number as f64 / packets_per_second);
-        // Linux wakes us late rather than early; what is overdue then follows back to back.
+        // Linux wakes the thread late rather than early; overdue packets then follow back to back.
         std::thread::sleep(due.saturating_sub(started.elapsed()));
         let stamp = number.to_be_bytes();
         let length = stamp.len().min(payload.len());
         payload[..length].copy_from_slice(&stamp[..length]);
-        // Refused packets (no buffers, an ICMP error from before) are the caller's difference.
+        // The caller counts refused packets (no buffers, an earlier ICMP error) as the difference.
         taken += u64::from(socket.send_to(&payload, to).is_ok());
     }
     Ok(taken)
 }
 
-/// Waits until something on `host` listens on a TCP port.
+/// Waits until a process on `host` listens on a TCP port.
 ///
 /// # Errors
-/// When nothing does in time.
+/// If none does in time.
 pub fn wait_for_listener(host: &Namespace, port: u16) -> Result<(), BedError> {
     let deadline = Instant::now() + LISTEN_PATIENCE;
     while Instant::now() < deadline {
@@ -338,8 +338,8 @@ pub fn wait_for_listener(host: &Namespace, port: u16) -> Result<(), BedError> {
     })
 }
 
-/// The largest socket buffer that Linux grants unasked; iperf3 ends when it gets less than it
-/// wants.
+/// The largest socket buffer that Linux grants without privileges; iperf3 exits if it gets less
+/// than it requested.
 fn socket_buffer_bytes() -> u64 {
     let read = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap_or_default();
@@ -367,9 +367,9 @@ fn listens(table: &str, port: u16) -> bool {
     })
 }
 
-/// A file of `/proc/net` as the namespace sees it; empty when it has none (no IPv6, say).
+/// A file of `/proc/net` in the namespace; empty if it does not exist (for example without IPv6).
 fn read_net(host: &Namespace, name: &str) -> Result<String, BedError> {
-    // Not /proc/net, which shows the namespace of the process, whatever thread asks.
+    // Not /proc/net, which always shows the namespace of the process, not the thread's.
     host.inside(|| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default())
 }
 

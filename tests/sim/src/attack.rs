@@ -1,8 +1,8 @@
 //! Attackers: packets on a link that no node sent, in bursts, at random times.
 //!
-//! A *blind* attacker knows the flow id and where to send; every number it writes is a guess. An
+//! A *blind* attacker knows the flow id and the destination; every number it writes is a guess. An
 //! *informed* one also reads the link: it writes the numbers, sizes and epoch of the newest packet,
-//! or numbers a chosen distance away, and can send what it read again.
+//! or numbers a chosen distance away, and can replay packets.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use recoded_wire::window::write_header;
 use crate::random::{Random, Stream};
 use crate::traffic::FLOW;
 
-/// Longest forged packet: what fits an Ethernet frame.
+/// Longest forged packet: the payload of an Ethernet frame.
 const BYTES_MAX: usize = 1472;
 
 /// Items of a hop report that fill a packet.
@@ -39,7 +39,7 @@ const OUT_OF_RANGE_BURST: usize = 4;
 /// Packets of a walk: steps of a third of them, three packets each.
 const WALK_BURST: usize = 33;
 
-/// Distances at which tables, windows and serial numbers end, and their neighbours.
+/// Distances at the limits of tables, windows and serial numbers, and neighbouring ones.
 const DISTANCES: [u32; 22] = [
     0,
     1,
@@ -65,19 +65,19 @@ const DISTANCES: [u32; 22] = [
     1 << 31,
 ];
 
-/// What an attacker knows.
+/// Knowledge of an attacker.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Knowledge {
     /// Flow id and destination.
     Blind,
-    /// Also what the link carries.
+    /// Also the packets on the link.
     Informed,
 }
 
 /// A kind of forged packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Forgery {
-    /// Feedback that names up to 256 hops and what each loses.
+    /// Feedback that names up to 256 hops and their losses.
     Hops,
     /// Feedback with up to 119 items of any kind.
     Feedback,
@@ -85,15 +85,16 @@ pub enum Forgery {
     Nacks,
     /// A data packet: any size, plan and symbol length.
     Data,
-    /// Consecutive data packets that agree with one another, like those of a source that restarted.
+    /// Consecutive data packets that are consistent with one another, like those of a restarted
+    /// source.
     OutOfRange,
-    /// As `OutOfRange`, and the numbers go on in strides.
+    /// As `OutOfRange`, with numbers that advance in strides.
     Walk,
     /// Link reports with up to 64 gaps.
     Links,
-    /// Two data packets whose link sequence numbers lie far apart.
+    /// Two data packets whose link sequence numbers are far apart.
     Sequences,
-    /// One packet, again and again.
+    /// One packet, repeatedly.
     Replay,
     /// Bytes that are no packet.
     Garbage,
@@ -126,11 +127,11 @@ pub struct Attack {
     pub during: Range<Nanos>,
     /// Packets in all.
     pub packets: u32,
-    /// What they can be; every burst is one of these.
+    /// Kinds of forgery; every burst is one of these.
     pub forgeries: Vec<Forgery>,
     /// Type of forged data packets.
     pub packet_type: PacketType,
-    /// What the attacker knows.
+    /// Knowledge of the attacker.
     pub knowledge: Knowledge,
 }
 
@@ -139,7 +140,7 @@ pub(crate) struct Attacker<'a> {
     pub attack: &'a Attack,
     random: Random,
     left: u32,
-    /// What is replayed.
+    /// The packet to replay.
     stale: Option<Vec<u8>>,
     /// Numbers guessed before: half of all bursts reuse them.
     guess: Option<Aim>,
@@ -175,8 +176,8 @@ impl<'a> Attacker<'a> {
         }
     }
 
-    /// When the next burst comes, the last one being over at `now`: those that are left spread over
-    /// the time that is left.
+    /// Time of the next burst, if the last one ended at `now`: the remaining bursts spread over the
+    /// remaining time.
     pub(crate) fn next(&mut self, now: Nanos) -> Option<Nanos> {
         let Range { start, end } = self.attack.during;
         let from = now.max(start);
@@ -370,7 +371,7 @@ impl<'a> Attacker<'a> {
         packet
     }
 
-    /// A report of what came over a link, in numbers near those that it carries.
+    /// A report of packets received over a link, with numbers near the current ones.
     fn links(&mut self, aim: Aim) -> Vec<u8> {
         let header = Header {
             packet_type: PacketType::Link,
@@ -410,7 +411,7 @@ impl<'a> Attacker<'a> {
         packet
     }
 
-    /// Consecutive packets with numbers far out of range; those of a blind attacker are anywhere.
+    /// Consecutive packets with numbers far out of range; those of a blind attacker are arbitrary.
     fn out_of_range(&mut self, near: Option<Aim>, aim: Aim) -> Vec<Vec<u8>> {
         let first = near.map_or(aim, |near| {
             let mut far = self.moved(near);
@@ -426,7 +427,7 @@ impl<'a> Attacker<'a> {
         self.row(aim, WALK_BURST, |place| (place as u32 / 3 + 1) * stride)
     }
 
-    /// Packets that differ in their numbers alone.
+    /// Packets that differ only in their numbers.
     fn row(&mut self, first: Aim, count: usize, offset: impl Fn(usize) -> u32) -> Vec<Vec<u8>> {
         let at = |place: usize| Aim {
             number: first.number.wrapping_add(offset(place)),
@@ -535,7 +536,7 @@ impl<'a> Attacker<'a> {
     }
 }
 
-/// What a data packet says; `guess` where it says nothing.
+/// Numbers of a data packet; `guess` for those it does not carry.
 fn read(payload: &[u8], guess: Aim) -> Option<Aim> {
     let packet = parse(payload).ok()?;
     let header = *packet.header();

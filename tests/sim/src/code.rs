@@ -1,5 +1,4 @@
-//! What differs between codes: what is drawn for them, what an edge of their flows holds, what can
-//! be promised of them.
+//! Differences between codes: random parameters, state at the edges of a flow, delivery promises.
 
 use std::fmt;
 
@@ -14,19 +13,19 @@ use recoded_wire::stream::STREAM_LOG2_MIN;
 use crate::random::Random;
 use crate::traffic::{TUNNEL, Traffic, UP};
 
-/// Most frames that a relay or an edge needs beyond what its table holds.
+/// Most frames that a relay or an edge needs in addition to its table.
 const FRAMES_SPARE: usize = 256;
 
-/// Packets of a window that a node keeps at most.
+/// Upper limit of the packets of a window that a node keeps.
 const WINDOW_KEPT: usize = 4096;
 
-/// Packets of a flow by which its links have been measured: they report from a few hundred on.
+/// Packets of a flow after which its links are measured: reports start after a few hundred.
 const WINDOW_LEARNS: u32 = 300;
 
 /// Fewest symbols that nodes of a stream keep.
 const STREAM_MIN: usize = 1 << STREAM_LOG2_MIN;
 
-/// Bytes of a symbol of a sliding window beside the IP packet.
+/// Bytes of a sliding-window symbol in addition to the IP packet.
 const ADU_HEADER_BYTES: usize = 3;
 
 /// Which code a scenario's flow uses.
@@ -39,7 +38,7 @@ pub enum Code {
     Bats,
     /// A sliding window (RFC 8681), packet by packet.
     Window,
-    /// A sliding window that every hop keeps whole by itself.
+    /// A sliding window with per-hop retransmission.
     Stream,
 }
 
@@ -53,7 +52,7 @@ impl Code {
         Code::Stream,
     ];
 
-    /// What flows of this code are mostly made with.
+    /// Usual parameters of flows of this code.
     pub(crate) fn usual(self) -> FlowCode {
         match self {
             Code::Rlnc => FlowCode::Rlnc,
@@ -69,7 +68,7 @@ impl Code {
         }
     }
 
-    /// What its packets call themselves.
+    /// Packet type of its packets.
     pub(crate) fn packet_type(self) -> PacketType {
         match self {
             Code::Rlnc => PacketType::Generation,
@@ -80,7 +79,7 @@ impl Code {
         }
     }
 
-    /// Draws parameters; `is_fair` ones protect what they are made for.
+    /// Draws parameters; if `is_fair`, the code can repair the losses of the network.
     pub(crate) fn draw(self, random: &mut Random, is_fair: bool) -> FlowCode {
         match self {
             Code::Rlnc => FlowCode::Rlnc,
@@ -96,7 +95,7 @@ impl Code {
             }),
             Code::Window => FlowCode::Window(WindowParams {
                 window_symbols: random.pick(if is_fair { &[32, 64, 128] } else { &[1, 2, 8, 64] }),
-                // Of a window over GF(2), all repair packets of the highest density are the same.
+                // For a window over GF(2), all repair packets of the highest density are the same.
                 density: random.pick(if is_fair { &[3, 7, 11] } else { &[0, 1, 7, 15] }),
             }),
             Code::Stream => {
@@ -106,8 +105,8 @@ impl Code {
         }
     }
 
-    /// Generation or batch sizes to draw from, for a line that is `is_long`er than most or
-    /// `is_endless`.
+    /// Generation or batch sizes to draw from, for a line that is longer than most (`is_long`) or
+    /// endless (`is_endless`).
     pub(crate) fn sizes(self, is_long: bool, is_endless: bool) -> &'static [usize] {
         match (self, is_long, is_endless) {
             #[cfg(feature = "bats")]
@@ -130,13 +129,14 @@ impl Code {
         }
     }
 
-    /// Whether a source keeps what it has sent when the size changes.
+    /// Whether a source keeps its sent packets when the size changes.
     pub(crate) fn may_change_size(self) -> bool {
         self == Code::Rlnc
     }
 
-    /// Mean burst of losses at which everything is delivered, at most. A block of one symbol gets
-    /// some twenty packets, repairs included: of bursts of four, one in a few hundred is longer.
+    /// Maximum mean burst of losses at which everything is delivered. A block of one symbol gets
+    /// some twenty packets, repairs included: with a mean of four, one burst in a few hundred is
+    /// longer.
     pub(crate) fn burst_max(self) -> f64 {
         match self {
             Code::Rlnc => 4.0,
@@ -164,7 +164,7 @@ pub(crate) fn unit(code: &FlowCode, size: usize) -> usize {
     }
 }
 
-/// Longest IP packet of symbols of `symbol_bytes`, `unit` of which are coded together.
+/// Longest IP packet for symbols of `symbol_bytes`, `unit` of which are coded together.
 pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> usize {
     match code {
         FlowCode::Window(_) => symbol_bytes - ADU_HEADER_BYTES,
@@ -173,10 +173,11 @@ pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> us
     }
 }
 
-/// From which packet on delivery can be promised, and how many may be missing nevertheless: the
-/// packets of one of the units that `fitting` packets fill, since one in ten thousand is not
-/// delivered; a stream promises each. A window sends no NACKs: what is lost before its redundancy
-/// follows what links lose, and has filled the window anew, or beyond it, is lost.
+/// The first packet from which delivery can be promised, and the number of packets that may still
+/// be missing. One unit in ten thousand is not delivered, so the `fitting` packets of one unit may
+/// be missing; a stream promises all. A window sends no NACKs, so losses are final in two cases:
+/// before its redundancy matches the links' losses and has filled the window again, and when they
+/// exceed that redundancy.
 pub(crate) fn promise(code: &FlowCode, traffic: &Traffic, fitting: usize) -> (u32, u64) {
     match code {
         FlowCode::Window(window) => {
@@ -198,7 +199,7 @@ pub(crate) fn table(params: &FlowParams) -> usize {
     }
 }
 
-/// Frames with which no node runs short.
+/// Enough frames for every node.
 pub(crate) fn frames(params: &FlowParams) -> usize {
     let generations = FRAMES_SPARE + 3 * params.generations * params.generation_size;
     match &params.code {
@@ -212,7 +213,8 @@ pub(crate) fn frames(params: &FlowParams) -> usize {
     }
 }
 
-/// What parameters bound, whatever packets say: of all that a scenario's source sends.
+/// Bounds from the parameters of everything that a scenario's source sends, whatever packets
+/// announce.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Bounds {
     /// Symbols that are coded together, and two batches.
@@ -221,18 +223,18 @@ pub(crate) struct Bounds {
     pub redundancy: f64,
     /// Generations, blocks or packets that an edge's stage holds.
     pub table: usize,
-    /// Packets of a window that a node keeps until the next one has reported on them.
+    /// Packets of a window that a node keeps until the next node has reported on them.
     pub kept: usize,
-    /// Bytes of the largest stage, as it is estimated, and no less than 32 MiB.
+    /// Estimated bytes of the largest stage, at least 32 MiB.
     pub stage_bytes: usize,
-    /// Those that an edge holds of a shard; `None` where packets may announce any size.
+    /// Units that an edge holds per shard; `None` if packets may announce any size.
     pub room: Option<usize>,
     /// Stages of a relay: one table serves all codes but streams.
     pub relay_stages: usize,
 }
 
 impl Bounds {
-    /// Of what all these parameters bound; `is_genuine` when nothing else sends packets.
+    /// Combines the bounds of all these parameters; `is_genuine` if nothing else sends packets.
     pub(crate) fn of<'a>(params: impl Iterator<Item = &'a FlowParams>, is_genuine: bool) -> Bounds {
         let mut bounds = Bounds {
             unit: 0,
@@ -261,13 +263,13 @@ impl Bounds {
                 bounds.table = bounds.table.max(table(&stage));
             }
         }
-        // Two stages: that of before a change, and the present one.
+        // Two stages: the one from before a change, and the current one.
         bounds.room = is_genuine.then_some(2 * bounds.table);
         bounds
     }
 }
 
-/// Parameters of the stage that a sink has for these of a source: sizes are rounded up.
+/// Parameters of a sink's stage for these of a source: sizes are rounded up.
 pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
     let code = match params.code {
         #[cfg(feature = "bats")]

@@ -1,5 +1,5 @@
-//! What the workers of a node share: which of them has a shard, the queues between them, and the
-//! thread that makes stages.
+//! State shared by the workers of a node: the owner of each shard, the queues between workers, and
+//! the thread that creates stages.
 
 use recoded_pipeline::egress::Answer;
 use recoded_pipeline::open::{OpenRequest, Opened, Opener};
@@ -14,11 +14,11 @@ use crate::scenario::Threads;
 pub(crate) struct Crew {
     settings: FlowParams,
     threads: Threads,
-    /// Largest stage that there is memory for.
+    /// Largest stage that fits into memory.
     stage_bytes_max: usize,
     opener: Opener,
     random: Random,
-    /// The worker that has a shard, or asked for it first.
+    /// The worker that owns a shard, or requested it first.
     owners: [Option<usize>; SHARDS_MAX],
     /// Packets handed over, by the worker that they wait for.
     queued: Vec<usize>,
@@ -55,7 +55,7 @@ impl Crew {
         self.settings = settings.clone();
     }
 
-    /// A worker asks for a stage.
+    /// Handles a worker's request for a stage.
     pub(crate) fn open(&mut self, worker: usize, request: &OpenRequest) -> Answer {
         let owner = &mut self.owners[usize::from(request.shard.shard)];
         if *owner.get_or_insert(worker) != worker || self.random.chance(self.threads.busy) {
@@ -69,7 +69,7 @@ impl Crew {
         self.settings.with(request.sizes).memory_bytes() <= self.stage_bytes_max
     }
 
-    /// Makes a stage that was asked for, unless there is no memory; and how long that takes.
+    /// Creates a requested stage, unless there is no memory; also returns the time that takes.
     pub(crate) fn make(&mut self, request: &OpenRequest) -> (Option<Opened>, Nanos) {
         let takes = self.random.among(0..=self.threads.nanos_max);
         let is_refused = self.random.chance(self.threads.refused) || !self.has_memory(request);
@@ -77,7 +77,7 @@ impl Crew {
         (opened, takes)
     }
 
-    /// Another worker may ask for a shard that has nothing.
+    /// Lets another worker claim a shard without a stage.
     pub(crate) fn disown(&mut self, ShardId { shard, .. }: ShardId) {
         self.owners[usize::from(shard)] = None;
     }
@@ -87,7 +87,7 @@ impl Crew {
         self.owners[usize::from(shard)].filter(|owner| *owner != worker)
     }
 
-    /// Whether `worker` takes a packet over.
+    /// Whether `worker` can accept a packet handed over.
     pub(crate) fn hand_over(&mut self, worker: usize) -> bool {
         let queued = &mut self.queued[worker];
         let takes = *queued < self.threads.queue_packets;

@@ -1,4 +1,4 @@
-//! Delays, counted in logarithmic buckets: memory stays the same however many there are.
+//! Delays, counted in logarithmic buckets: memory use does not depend on their number.
 
 use recoded_pipeline::params::Nanos;
 
@@ -40,7 +40,8 @@ impl Delays {
         self.longest
     }
 
-    /// The time that a share `quantile` of all stay below, to an eighth; 0 when there are none.
+    /// The value that a share `quantile` of all delays stays below, to an eighth; 0 if there are
+    /// none.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Nanos {
         let wanted = (quantile * self.count as f64).ceil().max(1.0) as u64;
@@ -55,7 +56,8 @@ impl Delays {
     }
 }
 
-/// The first `1 << BUCKET_BITS` values have buckets of their own; above, each doubling has as many.
+/// The first `1 << BUCKET_BITS` values have one bucket each; above, each doubling has as many
+/// buckets.
 fn bucket(nanos: Nanos) -> usize {
     let magnitude = (nanos | 1).ilog2();
     if magnitude < BUCKET_BITS {

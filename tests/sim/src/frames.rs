@@ -1,20 +1,20 @@
-//! Frames that detect use after release: a free frame is overwritten at once, so that a reader that
-//! still uses it gets invalid bytes.
+//! Frames that detect use after release: a free frame is overwritten at once, so that a late reader
+//! gets invalid bytes.
 
 use recoded_pipeline::memory::HeapFrames;
 use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};
 
-/// What a free frame holds.
+/// Content of a free frame.
 const POISON: u8 = 0xDD;
 
-/// What is written over the headroom of a packet handed over for transmission.
+/// Written over the headroom of a packet handed over for transmission.
 const SCRIBBLE: u8 = 0xEE;
 
-/// Room for the longest header and coding vector, the alignment of symbols, and where received
-/// payloads begin.
+/// Room for the longest header and coding vector, the alignment of symbols, and the offset of
+/// received payloads.
 const OVERHEAD_BYTES: usize = 640;
 
-/// Room for the longest packet of an Ethernet frame, behind what stands in front of a received one.
+/// Room for the longest packet of an Ethernet frame, after the headroom of a received one.
 const FRAME_BYTES_MIN: usize = 1792;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Scenarios from seeds. Every number is drawn here; what codes differ in is in [`Code`].
+//! Scenarios from seeds. Every number is drawn here; the differences between codes are in [`Code`].
 
 use std::ops::Range;
 
@@ -17,34 +17,33 @@ use crate::trouble::Trouble;
 /// Symbols times nodes of one run: a few ten milliseconds of work.
 const WORK: usize = 4000;
 
-/// Symbols a table may hold: all generations at once. Long lines get less, for memory.
+/// Symbols a table may hold, over all generations. Long lines get fewer, to save memory.
 const TABLE_SYMBOLS: usize = 2048;
 const TABLE_SYMBOLS_LONG: usize = 512;
 const LONG_HOPS: usize = 12;
-/// Packets of each shard that enter alone before and after the bursts: that the sink hears of none
-/// of them is unlikely enough.
+/// Packets of each shard that enter alone before and after the bursts: enough that the sink is
+/// unlikely to miss all of them.
 const ALONE: u32 = 5;
 
 const MILLI: Nanos = 1_000_000;
 
-/// What kind of network a seed draws.
+/// Kind of network that a seed draws.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Weather {
-    /// Up to a quarter of the packets lost from end to end, memory and timeouts to match:
+    /// Up to a quarter of the packets is lost from end to end, with matching memory and timeouts:
     /// everything must be delivered, through parameter changes and restarts of relays too.
     Fair,
-    /// Fair, but for a moment: an end restarts or a link falls silent. What enters later must be
-    /// delivered.
+    /// Fair, except for a moment: an end restarts or a link falls silent. Packets that enter later
+    /// must be delivered.
     Squall,
-    /// Any loss, any timeout, too little memory, overflowing queues: nothing is promised but order
-    /// and integrity.
+    /// Any loss, any timeout, too little memory, overflowing queues: only order and integrity are
+    /// promised.
     Rough,
-    /// As rough, and packets are altered on the way: nothing is promised but the invariants of
-    /// nodes.
+    /// As rough, and links alter packets: nothing is promised except the invariants of nodes.
     Hostile,
 }
 
-/// What shapes packets: may change while a flow runs.
+/// Parameters that shape packets; they may change while a flow runs.
 #[derive(Copy, Clone, Debug)]
 struct Shape {
     kind: Code,
@@ -54,7 +53,7 @@ struct Shape {
     symbol_bytes: usize,
 }
 
-/// Over what the flow is spread.
+/// Shards, workers and inner flows of the flow.
 #[derive(Copy, Clone, Debug)]
 struct Spread {
     shards: u8,
@@ -136,13 +135,13 @@ impl Draft {
         capacity.map_or(Traffic::BYTES_MIN, |bytes| bytes - self.protection.packet_bytes())
     }
 
-    /// Packets of so many bytes that every generation, block or symbol has room for.
+    /// Number of packets of `bytes` that fit into every generation, block or symbol.
     fn fitting(&self, bytes: usize) -> usize {
         let framing = self.framing();
         ((self.capacity() + framing) / (bytes + framing)).max(1)
     }
 
-    /// Bytes that come with a packet in generations and blocks.
+    /// Additional bytes per packet in generations and blocks.
     fn framing(&self) -> usize {
         2 + self.protection.packet_bytes()
     }
@@ -193,7 +192,7 @@ impl Draft {
         scenario
     }
 
-    /// Losses, delays, what else links do, one link at a time.
+    /// Draws losses, delays and other properties, link by link.
     fn links(&mut self) -> Vec<Hop> {
         let bounded = self.is_bounded();
         let burst_max =
@@ -222,8 +221,8 @@ impl Draft {
         };
         let mut hops: Vec<Hop> = weights.into_iter().map(hop).collect();
         if self.weather == Weather::Hostile {
-            // On one link: every hop answers what it takes for a generation with all its plan
-            // allows, so that many would make a storm of it.
+            // On one link only: every hop answers packets of a generation with its whole plan, so
+            // several such links would cause a storm.
             let hop = self.random.size(0..=self.hops - 1);
             hops[hop].down.corruption = self.random.pick(&[0.01, 0.1, 0.5]);
             hops[hop].up.corruption = self.random.pick(&[0.0, 0.1, 0.5]);
@@ -231,14 +230,15 @@ impl Draft {
         hops
     }
 
-    /// Lets a relay alter payload where nothing but what is sealed is promised to be genuine.
+    /// Lets a relay alter payload if the flow is sealed: then delivered packets must still be
+    /// genuine.
     fn pollute(&self, scenario: &mut Scenario) {
         scenario.promise.genuine = self.protection.sealed;
         if !self.protection.sealed || self.is_bounded() {
             return;
         }
         let mut random = Random::new(scenario.seed, Stream::Sealed);
-        // The first says that it is sealed.
+        // The first number decides whether it is sealed.
         random.number();
         let hop = random.size(0..=self.hops - 1);
         let pollution = random.pick(&[0.0, 0.02, 0.2]);
@@ -248,7 +248,7 @@ impl Draft {
         }
     }
 
-    /// What all links have in common.
+    /// Properties common to all links.
     fn base_link(&mut self) -> Link {
         let delay_nanos = self.trip_nanos / self.hops as Nanos;
         let jitter_nanos = self.random.pick(&[0, 0, delay_nanos / 8, delay_nanos / 2]);
@@ -256,7 +256,7 @@ impl Draft {
             delay_nanos: delay_nanos - jitter_nanos.min(delay_nanos),
             jitter_nanos,
             keeps_order: self.random.chance(0.7),
-            // Repairs and reports pass one for one: copies of copies must not become a storm.
+            // Repairs and reports pass one for one, so copies of copies must not become a storm.
             duplication: self.random.pick(&[0.0, 0.0, 0.0, 0.1, 0.5]) / self.hops as f64,
             ..Link::CLEAN
         }
@@ -290,7 +290,8 @@ impl Draft {
         if !self.is_bounded() {
             self.roughen(&mut params);
         }
-        // Relays that close what the source still fills would make a full plan of a part.
+        // Relays that close generations which the source still fills would send a full plan for a
+        // part.
         let fills = 2 * params.flush_timeout_nanos + self.trip_nanos;
         if self.is_bounded() {
             params.generation_timeout_nanos = params.generation_timeout_nanos.max(fills);
@@ -298,7 +299,7 @@ impl Draft {
         params
     }
 
-    /// Parameters that fit nothing.
+    /// Parameters that do not match the network.
     fn roughen(&mut self, params: &mut FlowParams) {
         let random = &mut self.random;
         params.generations = random.size(1..=params.generations);
@@ -313,14 +314,14 @@ impl Draft {
         }
     }
 
-    /// Packets at a pace at which a table outlasts a repair, or, where nothing is promised, any.
+    /// Packets at a pace at which a table outlasts a repair, or at any pace if nothing is promised.
     fn traffic(&mut self, params: &FlowParams) -> Traffic {
         let smallest = self.shapes.iter().map(|shape| self.payload_bytes(shape)).min().unwrap_or(1);
         let symbols = self.bytes_max.div_ceil(2 * smallest).max(1);
         let mut packets = (WORK / (self.hops + 1) / symbols).clamp(40, 600) as u32;
         let shards = u32::from(self.spread.shards);
         if self.shapes[0].kind == Code::Window {
-            // Every shard has to learn by itself what links lose.
+            // Every shard must measure the losses of links by itself.
             packets *= shards;
         }
         let alone = self.spread.alone(self.hops);
@@ -330,7 +331,7 @@ impl Draft {
         let mut burst = self.random.pick(&[1, 1, 4, 16, 64]);
         let table = self.shaped(params).map(|params| code::table(&params)).min().unwrap_or(1);
         if self.is_bounded() {
-            // Together they must not fill more than a third of a table.
+            // Concurrent packets must not fill more than a third of a table.
             burst = burst.min((table / 3 * fitting) as u32);
         }
         let generations = u64::from(burst).div_ceil(fitting as u64) + 1;
@@ -344,7 +345,7 @@ impl Draft {
             alone,
             bytes: bytes_min..=self.bytes_max,
             interval_nanos,
-            // What is alone makes a generation or a block of its own.
+            // A packet alone forms a generation or block of its own.
             alone_nanos: interval_nanos
                 .max(2 * params.flush_timeout_nanos)
                 .max(self.spread.threads.nanos_max + MILLI),
@@ -364,8 +365,8 @@ impl Draft {
         self.random.size(64..=enough)
     }
 
-    /// Limits the rate of some networks: where delivery is promised, what enters together passes in
-    /// a millisecond, and queues hold it.
+    /// Limits the rate of some networks. If delivery is promised, packets that enter together pass
+    /// within a millisecond, and fit into the queues.
     fn rates(&mut self, scenario: &mut Scenario) {
         if !self.random.chance(0.3) {
             return;
@@ -388,7 +389,7 @@ impl Draft {
         }
     }
 
-    /// What changes meanwhile, and what is promised after it.
+    /// Changes during the run, and the promises that hold after them.
     fn changes(&mut self, scenario: &mut Scenario) {
         let end = scenario.traffic.end().max(1);
         let mut source = scenario.nodes[0].clone();
@@ -427,7 +428,7 @@ impl Draft {
         let first = traffic.alone.0 + first * u32::from(self.spread.shards);
         let delivered = delivered.map(|time| time.start.max(traffic.due(first))..time.end);
         let has = |code: Code| self.shapes.iter().any(|shape| shape.kind == code);
-        // A window that begins in the middle has yet to learn what links lose.
+        // A window that starts in the middle has yet to learn the losses of links.
         let is_new_window = has(Code::Window) && self.changes_code();
         let delivered = delivered.filter(|_| !is_new_window);
         let (opening, unordered) = (Vec::new(), Vec::new());
@@ -451,9 +452,9 @@ impl Draft {
         self.shapes.iter().any(|shape| shape.kind != self.shapes[0].kind)
     }
 
-    /// Notes when nodes open stages for other packets than before, so that packets are lost which
-    /// no NACK tells of, since the sink begins with the first unit that it hears of; and when two
-    /// stages deliver.
+    /// Records when nodes open stages for a new kind of packet. Packets lost then cause no NACK,
+    /// because the sink starts with the first unit that arrives. Also records when two stages
+    /// deliver.
     fn openings(&self, scenario: &mut Scenario) {
         let (mut opening, mut unordered) = (Vec::new(), Vec::new());
         let mut before = vec![code::rounded(&scenario.nodes[0])];
@@ -485,8 +486,8 @@ impl Draft {
         (scenario.promise.opening, scenario.promise.unordered) = (opening, unordered);
     }
 
-    /// When `nodes` in a row have opened the stages that they ask for from `at` on: for each it
-    /// takes a packet of every shard, one that is neither lost nor met with a refusal.
+    /// Time when `nodes` in a row have opened the stages they request from `at` on. Each needs one
+    /// packet of every shard that is neither lost nor refused.
     fn openings_end(&self, scenario: &Scenario, at: Nanos, nodes: usize) -> Nanos {
         let traffic = &scenario.traffic;
         let (steps, shards) = (ALONE + 2 * nodes as u32, u32::from(self.spread.shards));
@@ -496,7 +497,7 @@ impl Draft {
         traffic.due(last).max(at + each) + scenario.settle_nanos()
     }
 
-    /// A change that loses nothing which repair does not bring back.
+    /// A change whose losses are all repaired.
     fn mild_change(&mut self, scenario: &Scenario) -> Change {
         let node = self.random.size(1..=self.hops);
         let is_relay = node < self.hops;
@@ -514,7 +515,8 @@ impl Draft {
         }
     }
 
-    /// An end restarts, or a link falls silent for a while. Returns when packets must arrive again.
+    /// An end restarts, or a link falls silent for a while. Returns the time from which packets
+    /// must arrive again.
     fn squall(&mut self, scenario: &mut Scenario, end: Nanos) -> Option<Range<Nanos>> {
         let at = self.random.among(0..=end / 2);
         let quiet = self.random.among(0..=end / 4);
@@ -562,8 +564,8 @@ impl Spread {
         }
     }
 
-    /// Packets that enter alone before the bursts, and after them. The first of a shard at every
-    /// node is dropped while a stage is made.
+    /// Packets that enter alone before and after the bursts. Each node drops the first one of a
+    /// shard while it opens a stage.
     fn alone(&self, hops: usize) -> (u32, u32) {
         let shards = u32::from(self.shards);
         (shards * (ALONE + 2 * hops as u32), shards * ALONE)

@@ -16,12 +16,12 @@ use crate::scenario::{Change, Hop, Scenario, flow_params};
 use crate::traffic::TUNNEL;
 use crate::traffic::{DOWN, Traffic, UP, is_up};
 
-/// One seed in so many draws a graph.
+/// One seed in this many draws a graph.
 const ONE_IN: u64 = 8;
 
 const MILLI: Nanos = 1_000_000;
 
-/// Packets that enter alone before and after the bursts: each node opens its stage by one of them.
+/// Packets that enter alone before and after the bursts: each lets one node open its stage.
 const ALONE: u32 = 10;
 
 /// Which link leads from a node to each of its neighbours.
@@ -34,7 +34,7 @@ impl Wires {
         Wires { edges: edges.to_vec() }
     }
 
-    /// The link by which a node reaches a neighbour.
+    /// The link from a node to a neighbour.
     pub(crate) fn edge(&self, node: usize, peer: PeerId) -> usize {
         let edges = self.edges.iter().enumerate();
         let own = edges.filter(|(_, (from, to))| node == if is_up(peer) { *to } else { *from });
@@ -42,7 +42,7 @@ impl Wires {
         own.nth(usize::from(peer.0 / 2)).expect("nodes send to their neighbours")
     }
 
-    /// The node that a packet on a link reaches, and whom it comes from there.
+    /// The node that a packet on a link reaches, and the sender's peer id there.
     pub(crate) fn end(&self, edge: usize, is_up: bool) -> (usize, PeerId) {
         let (from, to) = self.edges[edge];
         let earlier = |is_same: &dyn Fn(&(usize, usize)) -> bool| {
@@ -62,8 +62,8 @@ impl Scenario {
         draw(seed).unwrap_or_else(|| Scenario::line_from_seed(seed))
     }
 
-    /// The scenario of [`Scenario::line`] over links between any nodes, each from the source on:
-    /// node 0 is the source, those at which no link begins are sinks.
+    /// The scenario of [`Scenario::line`] over links between any nodes, each in direction of the
+    /// sinks: node 0 is the source, nodes without outgoing links are sinks.
     #[must_use]
     pub fn graph(seed: u64, edges: &[(usize, usize)], link: Link) -> Scenario {
         let line = Scenario::line(seed, edges.len().max(1), link);
@@ -93,7 +93,7 @@ fn params(node: usize, edges: &[(usize, usize)]) -> FlowParams {
     }
 }
 
-/// What a seed draws, if that is not a line.
+/// Draws the network of a seed, if it is not a line.
 pub(crate) fn draw(seed: u64) -> Option<Scenario> {
     let mut random = Random::new(seed, Stream::Graph);
     if random.among(1..=ONE_IN) > 1 {
@@ -110,7 +110,8 @@ pub(crate) fn draw(seed: u64) -> Option<Scenario> {
     Some(scenario)
 }
 
-/// Two to four paths of one to three links, of which one has a relay: two nodes have one link.
+/// Two to four paths of one to three links. At least one path has a relay, because two nodes share
+/// only one link.
 fn paths(seed: u64, random: &mut Random) -> Scenario {
     let lengths: Vec<usize> =
         (0..random.size(2..=4)).map(|path| random.size(usize::from(path > 0) + 1..=3)).collect();
@@ -128,7 +129,7 @@ fn paths(seed: u64, random: &mut Random) -> Scenario {
     scenario
 }
 
-/// Up to three relays with one to three sinks each, and perhaps a sink without one in front.
+/// Up to three relays with one to three sinks each, and perhaps a sink directly behind the source.
 fn tree(seed: u64, random: &mut Random) -> Scenario {
     let relays = random.size(1..=3);
     let mut edges: Vec<(usize, usize)> = (1..=relays).map(|relay| (0, relay)).collect();
@@ -145,8 +146,8 @@ fn tree(seed: u64, random: &mut Random) -> Scenario {
     Scenario::graph(seed, &edges, Link::CLEAN).coded(Code::Stream)
 }
 
-/// Two or three branches that meet in front of a link that all share: generations, of which each
-/// branch carries a part.
+/// Two or three branches that join in front of a shared link: generations, split across the
+/// branches.
 fn branches(seed: u64, random: &mut Random) -> Scenario {
     let count = random.size(2..=3);
     let (meet, sink) = (count + 1, count + 2);
@@ -187,8 +188,8 @@ fn traffic(scenario: &mut Scenario, random: &mut Random) {
     *scenario = scenario.clone().with(|node| node.symbol_bytes = node.symbol_bytes.max(bytes_max));
 }
 
-/// Where all goes well, streams bring everything to every sink. Otherwise a relay restarts, or a
-/// link loses everything for a while, and order and integrity remain.
+/// In healthy networks, streams deliver everything to every sink. Otherwise a relay restarts, or a
+/// link loses everything for a while, and only order and integrity are promised.
 fn promise(scenario: &mut Scenario, random: &mut Random) {
     let is_stream = scenario.nodes[0].code == Code::Stream.usual();
     let bursts = scenario.traffic.bursts();

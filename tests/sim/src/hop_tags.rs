@@ -1,15 +1,14 @@
-//! One direction of a link whose packets have tags of the hop, the real ones: written as a packet
-//! leaves, verified before the node at the end sees a byte. An attacker on the link has no
-//! keys.
+//! One direction of a link whose packets have real hop tags: written when a packet leaves, verified
+//! before the receiving node sees a byte. An attacker on the link has no keys.
 //!
 //! ```text
 //!  node -> seal -> link: losses, copies, damage, packets of an attacker -> open -> node
 //!                                                                           `-> refused
 //! ```
 //!
-//! Every packet that is taken must be one that was sealed, byte for byte, and for the first time.
-//! The keys of a run outlive restarts, where real nodes would agree on others: what an attacker
-//! kept is then refused without exception.
+//! Every accepted packet must equal a sealed one, byte for byte, and is accepted once. The keys of
+//! a run survive restarts, although real nodes would agree on new ones: this way a captured packet
+//! must be refused without exception.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,16 +36,16 @@ const KEY_ID: u8 = 1;
 pub(crate) struct HopTags {
     sender: HopSender,
     receiver: HopReceiver,
-    /// What was sealed and not taken yet: what each packet is, by its tag.
+    /// Packets sealed but not yet accepted: a packet's identity by its tag.
     sealed: HashMap<[u8; TRAILER_BYTES], u64>,
-    /// What an attacker has of it.
+    /// Packets that an attacker captured.
     captured: VecDeque<Vec<u8>>,
     random: Random,
-    /// Packets that were refused.
+    /// Packets refused.
     pub refused: u64,
 }
 
-/// Keys of a run, from which those of each direction follow.
+/// Keys of a run; those of each direction are derived from them.
 pub(crate) struct HopKeys {
     secrets: Secrets,
     digest: Arc<HopDigest>,
@@ -103,9 +102,9 @@ impl HopTags {
         Ok(true)
     }
 
-    /// What becomes of a packet that an attacker without keys made up: it leaves as it is, or with
-    /// a tag by chance, or that of a packet that was seen; or in its place one that was seen, once
-    /// more, damaged, or cut short.
+    /// Alters a packet forged by an attacker without keys. It is sent unchanged, with a random tag,
+    /// or with the tag of a captured packet. Or a captured packet is sent instead: unchanged,
+    /// damaged, or truncated.
     pub(crate) fn forge(&mut self, mut packet: Vec<u8>) -> Vec<u8> {
         let random = &mut self.random;
         let kind = random.among(0..=5);

@@ -1,5 +1,5 @@
-//! What a worker whose hops make up for their losses sends beside symbols, held against what it was
-//! told: symbols of streams sent again, keepalives, link reports.
+//! Checks the overhead of a worker with per-hop loss recovery against its input: retransmitted
+//! symbols of streams, keepalives, link reports.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use recoded_wire::link::{LinkReport, link_gaps};
 use recoded_wire::parse::{Packet, parse};
 use recoded_wire::stream::StreamBody;
 
-/// Packets on the way of which nothing was said, at most: twice the largest window that is drawn.
+/// Upper limit of unreported packets in flight: twice the largest window that is drawn.
 const ON_THE_WAY_MAX: u32 = 2048;
 
-/// Keepalives after a symbol, and the shortest time between those that a wait needs.
+/// Keepalives after a symbol, and the shortest interval of those that a wait needs.
 const KEEPALIVES: u64 = 12;
 const WAITING_NANOS: Nanos = 10_000_000;
 
@@ -22,22 +22,22 @@ const FIRST_REPORTS_MORE: u64 = 2;
 /// Shortest time between two link reports.
 const LINK_REPORT_NANOS: Nanos = 500_000;
 
-/// Packets that came and left of streams, and of generations, batches and windows whose
-/// hops make up for their losses.
+/// Packets received and sent of streams, and of generations, batches and windows with per-hop loss
+/// recovery.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Hops {
-    /// Data packets that came.
+    /// Data packets received.
     came: u64,
-    /// Numbers that link reports called lost, each once.
+    /// Numbers that link reports declared lost, each counted once.
     lost: u64,
-    /// How far they spoke, by neighbour and shard.
+    /// Horizons of these reports, by neighbour and shard.
     horizons: BTreeMap<(PeerId, u8), u32>,
     symbols: u64,
-    /// Packets of generations, batches and windows that left.
+    /// Packets of generations, batches and windows sent.
     coded: u64,
-    /// Source packets of windows that came.
+    /// Source packets of windows received.
     windows: u64,
-    /// Link reports that came.
+    /// Link reports received.
     told: u64,
     repairs: u64,
     keepalives: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Hops {
 }
 
 impl Hops {
-    /// Notes a packet that came.
+    /// Records a received packet.
     pub(crate) fn note_received(&mut self, peer: PeerId, payload: &[u8]) {
         match parse(payload) {
             Ok(Packet::Stream(_)) => self.came += 1,
@@ -63,8 +63,8 @@ impl Hops {
         }
     }
 
-    /// Counts what a report says anew: gaps beyond what was spoken of before, and numbers that it
-    /// leaves out.
+    /// Counts the news in a report: gaps beyond the previous horizon, and numbers that it leaves
+    /// out.
     fn note_report(&mut self, peer: PeerId, report: &LinkReport, payload: &[u8]) {
         let place = (peer, report.header.shard);
         let spoken = self.horizons.get(&place).copied();
@@ -83,7 +83,7 @@ impl Hops {
         }
     }
 
-    /// Notes a packet that left.
+    /// Records a sent packet.
     pub(crate) fn note_sent(&mut self, payload: &[u8]) {
         match parse(payload) {
             Ok(Packet::Stream(packet)) => {
@@ -101,12 +101,12 @@ impl Hops {
         }
     }
 
-    /// Source packets of windows that came, each of which may be sent again once.
+    /// Source packets of windows received; each may be retransmitted once.
     pub(crate) fn windows(&self) -> u64 {
         self.windows
     }
 
-    /// Whether anything was told of what was lost of generations, batches or windows.
+    /// Whether losses of generations, batches or windows were reported.
     pub(crate) fn is_mended(&self) -> bool {
         self.told > 0 && self.coded > 0
     }
@@ -121,14 +121,14 @@ impl Hops {
         self.keepalives
     }
 
-    /// Symbols sent again.
+    /// Symbols retransmitted.
     pub(crate) fn repairs(&self) -> u64 {
         self.repairs
     }
 
-    /// What was sent, and what may have been at most: of a worker that learned of so many
-    /// `symbols`, was asked for so many `requests`, and had `shards` for so long, with so many next
-    /// hops and neighbours before it.
+    /// Packets sent and their upper limits, for a worker that learned `symbols` symbols, received
+    /// `requests` requests, and had `shards` shards for `lived` time, with `next` next hops and
+    /// `before` neighbours before it.
     pub(crate) fn laws(
         &self,
         (symbols, requests): (u64, u64),
@@ -136,19 +136,20 @@ impl Hops {
         (next, before): (u64, u64),
     ) -> [(u64, u64); 5] {
         let every = |nanos: Nanos| shards * (lived / nanos + 2);
-        // A gap may be told apart from the packet that ends it; a first question has three answers.
+        // A gap may be reported separately from the packet that ends it; a first report can be sent
+        // three times.
         let first = FIRST_REPORTS_MORE * before * shards;
         let reports = (2 * self.came + first).min(before * every(LINK_REPORT_NANOS));
         let keepalives = match self.symbols + self.repairs + self.coded {
             0 => 0,
             sent => KEEPALIVES * sent + next * every(WAITING_NANOS),
         };
-        // What one of several paths had that falls silent goes over the others.
+        // When one of several paths falls silent, its symbols move to the others.
         let taken_over = (next - 1) * symbols;
         [
-            // What the sink asks for leaves under a place of its own.
+            // Repairs requested by the sink are sent under numbers of their own.
             (self.symbols, next * (symbols + requests)),
-            // Sparse traffic has one for each symbol, and one more before each pause.
+            // Sparse traffic sends one for each symbol, and one more before each pause.
             (self.combinations, self.symbols + next * every(WAITING_NANOS)),
             (self.repairs, self.lost + taken_over),
             (self.keepalives, keepalives),

@@ -1,5 +1,5 @@
-//! Keys of the ends of a sealed flow: the real envelopes, and tags of symbols; of these relays have
-//! four of the columns, those in a row different ones, as their source grants them.
+//! Keys of the ends of a sealed flow: real envelopes, and tags of symbols. Relays have four of the
+//! tag columns, as granted by their source; consecutive relays have different ones.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use recoded_secure::{
 /// Packets that may be late: more than any scenario has of a shard.
 const WINDOW_PACKETS: usize = 1 << 14;
 
-/// What a node has of them. They outlive its restarts, where real ends would agree on others: what
-/// an adversary kept is then refused without exception.
+/// Keys of a node. They survive its restarts, although real ends would agree on new ones: this way
+/// a captured packet must be refused without exception.
 #[derive(Default)]
 pub(crate) struct Keys {
     seed: u64,
-    /// Of a relay: its place among those of the flow.
+    /// A relay's index among those of the flow.
     relay: Option<usize>,
     strength: Strength,
     sealers: BTreeMap<ShardId, Sealer>,
@@ -112,12 +112,12 @@ fn unit_of(unit: &egress::TaggedUnit) -> TaggedUnit {
     TaggedUnit { space: Space { flow, shard, kind }, number: unit.number, context: unit.context }
 }
 
-/// With its context, what a frame holds.
+/// Maximum bytes of a symbol in a frame, with its context.
 const SYMBOL_BYTES_MAX: usize = 2048;
 
 const SUITE: Suite = Suite::ChaCha20Poly1305;
 
-/// Each shard has keys of its own: counters of two must not meet under one.
+/// Each shard has its own keys: counters of two shards must not share a key.
 fn secrets(seed: u64, shard: ShardId) -> Secrets {
     let mut secret = [0; 32];
     secret[..8].copy_from_slice(&seed.to_be_bytes());

@@ -1,8 +1,8 @@
 //! The real pipeline on a simulated network, decided by one seed.
 //!
-//! A [`Scenario`] is plain data: nodes, links, traffic, changes. [`run`] plays it in virtual
-//! nanoseconds and holds the invariants that must survive every network; [`Scenario::from_seed`]
-//! draws one of any kind. The same scenario gives the same [`RunReport`], to the last packet.
+//! A [`Scenario`] is plain data: nodes, links, traffic, changes. [`run`] executes it in virtual
+//! nanoseconds and checks the invariants that hold in every network; [`Scenario::from_seed`] draws
+//! one of any kind. The same scenario yields the same [`RunReport`], to the last packet.
 //!
 //! ```
 //! use recoded_sim::{Link, Scenario, run};
@@ -80,10 +80,10 @@ pub use trace::Step;
 pub use traffic::{Pauses, Traffic};
 pub use violation::Violation;
 
-/// Plays a scenario to its end.
+/// Runs a scenario to its end.
 ///
 /// # Errors
-/// The first invariant that did not hold.
+/// The first violated invariant.
 ///
 /// # Panics
 /// When a link has no ends or a node no parameters, or the pipeline panics.

@@ -12,8 +12,7 @@ use crate::delay::Delays;
 use crate::hop_tags::HopTags;
 use crate::random::{Random, Stream};
 
-/// Ethernet, IPv4 and UDP headers, preamble, checksum and gap: what a payload costs beyond its
-/// bytes.
+/// Overhead of a payload: Ethernet, IPv4 and UDP headers, preamble, checksum and gap.
 const OVERHEAD_BYTES: u64 = 66;
 
 /// How one direction of a link treats packets.
@@ -22,18 +21,18 @@ pub struct Link {
     /// Independent or Gilbert-Elliott losses, exactly the channel that `recoded_code::theory`
     /// computes with.
     pub loss: LossModel,
-    /// Time that every packet takes.
+    /// Fixed delay of every packet.
     pub delay_nanos: Nanos,
-    /// Time on top of it, even from 0 to this.
+    /// Additional delay, uniform from 0 to this.
     pub jitter_nanos: Nanos,
-    /// Whether packets keep their order under jitter, waiting for those before them.
+    /// Whether packets stay in order under jitter: each waits for those before it.
     pub keeps_order: bool,
-    /// Share of packets that arrive twice, the copy with a delay of its own.
+    /// Share of packets that arrive twice; the copy has its own delay.
     pub duplication: f64,
     /// Share of packets that arrive altered in bytes or length.
     pub corruption: f64,
-    /// Share of packets of which a bit of the last half is flipped, which is payload: what a relay
-    /// does that lies, and that its neighbour believes.
+    /// Share of packets with a flipped bit in the last half, which is payload. This models a
+    /// malicious relay whose packets its neighbour accepts.
     pub pollution: f64,
     /// Limit of the rate, with its queue.
     pub rate: Option<Rate>,
@@ -42,9 +41,9 @@ pub struct Link {
 /// A limited rate.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Rate {
-    /// Bits a second, headers below ours included.
+    /// Bits per second, including headers of lower layers.
     pub bits_per_second: u64,
-    /// Packets that may wait; one that finds the queue full is lost.
+    /// Capacity of the queue; a packet that finds it full is lost.
     pub queue_packets: usize,
 }
 
@@ -61,7 +60,7 @@ impl Link {
         rate: None,
     };
 
-    /// A link that loses packets, by `loss` independently of each other, and does nothing else.
+    /// A link with independent losses of probability `loss` and no other impairment.
     #[must_use]
     pub const fn lossy(loss: f64) -> Link {
         Link { loss: LossModel::independent(loss), ..Link::CLEAN }
@@ -74,7 +73,7 @@ impl Link {
     }
 }
 
-/// What one direction of a link did.
+/// Counters of one direction of a link.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LinkCounters {
     /// Packets sent to it, and their bytes.
@@ -85,17 +84,17 @@ pub struct LinkCounters {
     pub overflowed: u64,
     /// Packets lost.
     pub lost: u64,
-    /// Copies made.
+    /// Packets duplicated.
     pub duplicated: u64,
     /// Packets altered.
     pub corrupted: u64,
-    /// Packets of which payload was altered alone.
+    /// Packets of which only payload was altered.
     pub polluted: u64,
     /// Time from hand-over to arrival.
     pub delays: Delays,
 }
 
-/// What arrives of a packet: when, and the bytes where they differ.
+/// Arrival of a packet: its time, and its bytes if altered.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub at: Nanos,
@@ -105,7 +104,7 @@ pub(crate) struct Arrival {
 /// A link at work.
 pub(crate) struct Channel {
     pub link: Link,
-    /// Where hops have keys.
+    /// Tags, if hops have keys.
     pub tags: Option<HopTags>,
     pub counters: LinkCounters,
     random: Random,
@@ -142,13 +141,13 @@ impl Channel {
         self.seen.as_deref().filter(|packet| !packet.is_empty())
     }
 
-    /// Changes the link under traffic; what is under way arrives as it would have.
+    /// Changes the link under traffic; packets in flight arrive as planned.
     pub(crate) fn change(&mut self, link: Link) {
         self.link = link;
         self.is_bad = None;
     }
 
-    /// Takes a packet; `deliver` gets what arrives of it, none to two packets.
+    /// Accepts a packet; `deliver` gets its arrivals, zero to two packets.
     pub(crate) fn send(
         &mut self,
         now: Nanos,
@@ -161,7 +160,7 @@ impl Channel {
             seen.clone_from(&payload);
         }
         if let Some(mut tags) = self.tags.take() {
-            // A relay that lies has keys.
+            // A malicious relay has keys.
             self.pollute(&mut payload);
             tags.seal(&mut payload);
             self.tags = Some(tags);

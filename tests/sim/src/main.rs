@@ -69,7 +69,7 @@ fn repeat(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     match outcome {
         Ok(outcome) => write!(out, "{}", Summary(&scenario, &outcome))?,
         Err(violation) => {
-            // What came of it where only promises are broken.
+            // If only promises are broken, print the result anyway.
             let promise = Promise { intact: false, delivered: None, ..scenario.promise.clone() };
             let lenient = Scenario { promise, ..scenario };
             if let Ok(outcome) = run(&lenient) {

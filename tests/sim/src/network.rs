@@ -7,8 +7,7 @@
 //!  HandOver: between workers of a node          Open ─► a stage that a worker asked for
 //! ```
 //!
-//! Events of one time happen in the order in which they were made, so that nothing depends on
-//! anything but the scenario.
+//! Simultaneous events happen in order of creation, so that the run depends only on the scenario.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -32,32 +31,32 @@ use crate::trace::Step;
 use crate::traffic::{FLOW, is_up};
 use crate::violation::Violation;
 
-/// After the last input everything must come to rest within this time: four rounds of repair and
+/// Time after the last input within which everything must come to rest: four rounds of repair and
 /// the longest hold timeout fit many times.
 const REST_NANOS: Nanos = 60_000_000_000;
 
-/// Events per symbol and node that traffic may cause where all is well, and some to begin with:
-/// four times the packets, as many repairs, twice on every link, and timers.
+/// Events per symbol and node that traffic may cause in a healthy network, plus a constant: four
+/// times the packets, as many repairs, twice on every link, and timers.
 const EVENTS_PER_SYMBOL: u64 = 64;
 const EVENTS_MIN: u64 = 100_000;
 
-/// Every node reports of every shard every so often, over every link up to the source, in up to
-/// four copies that are sent and received.
+/// Interval of each node's reports per shard. They pass every link up to the source, in up to four
+/// copies that are sent and received.
 const REPORT_NANOS: Nanos = 20_000_000;
 const EVENTS_PER_REPORT: u64 = 8;
 
-/// Where all is not well, relays close generations that the source still fills, and send the plan
-/// of a whole for a part of it; so many times.
+/// Factor for unhealthy networks: relays close generations that the source still fills, and send
+/// the plan of a whole generation for a part of it.
 const PLANS_PER_PACKET: u64 = 4;
 
-/// Events per node that a forged packet may cause: redundancy for the rank it brings, copies of
-/// what it asks or tells, timers.
+/// Events per node that a forged packet may cause: redundancy for its rank, copies of its requests
+/// or reports, timers.
 const EVENTS_PER_FORGED: u64 = 64;
 
 /// Packets that wait for a stopped node: the descriptors of a receive ring.
 const RECEIVE_RING: usize = 2048;
 
-/// How long a packet stays in the tunnel when the source does not say when it may come.
+/// How long a packet stays in the tunnel if the source does not report when it may enter.
 const TUNNEL_NANOS: Nanos = 500_000;
 
 /// Longest that it stays there: then the tunnel drops it.
@@ -73,7 +72,7 @@ enum What {
     Arrive { node: usize, peer: PeerId, source_port: u16, payload: Vec<u8> },
     /// A packet reaches another worker of its node, in the life of that.
     HandOver { node: usize, start: u32, packet: HandedOver },
-    /// A worker gets a stage, or learns that there is no memory for it.
+    /// A worker gets a stage, or is refused for lack of memory.
     Open { place: (usize, usize), start: u32, shard: ShardId, opened: Option<Box<Opened>> },
     /// Timers of a worker of a node are due.
     Wake { node: usize, worker: usize },
@@ -83,7 +82,7 @@ enum What {
     Strike { index: usize },
 }
 
-/// A node that is not called until then, and what waits for it.
+/// A stopped node: the time when it resumes, and the number of waiting packets.
 #[derive(Copy, Clone, Default)]
 struct Stopped {
     until: Nanos,
@@ -100,7 +99,7 @@ pub(crate) struct Network<'a> {
     attackers: Vec<Attacker<'a>>,
     /// By node.
     stopped: Vec<Stopped>,
-    /// Events to come, by time and order in which they were made.
+    /// Pending events, by time and order of creation.
     queue: BTreeMap<(Nanos, u64), What>,
     serial: u64,
     now: Nanos,
@@ -182,7 +181,7 @@ impl<'a> Network<'a> {
         network
     }
 
-    /// Runs until nothing happens any more.
+    /// Runs until no events are left.
     pub(crate) fn run(mut self) -> Result<RunReport, Violation> {
         let traffic = &self.scenario.traffic;
         let changes = self.scenario.changes.iter().map(|(at, change)| match change {
@@ -210,7 +209,7 @@ impl<'a> Network<'a> {
         self.finish()
     }
 
-    /// Whether a next hop of a stream does not answer, which is asked as long as it does not.
+    /// Whether a next hop of a stream is silent: it is queried until it answers.
     fn asks_in_vain(&self) -> bool {
         let reports = self.nodes.iter().map(Node::report);
         reports.flat_map(|report| report.flows).any(|flow| {
@@ -219,7 +218,7 @@ impl<'a> Network<'a> {
         })
     }
 
-    /// More than this, reports aside, is a storm.
+    /// Limit of events apart from reports; more are a storm.
     fn events_max(&self) -> u64 {
         let Scenario { nodes, traffic, promise, changes, attacks, .. } = self.scenario;
         let changed = changes.iter().filter_map(|(_, change)| match change {
@@ -294,7 +293,7 @@ impl<'a> Network<'a> {
         (self.watch)(self.now, step);
     }
 
-    /// Whether a node is stopped; what is to happen to it happens when it goes on.
+    /// Postpones an event of a stopped node until it resumes.
     fn postpone(&mut self, what: What) -> Option<What> {
         let node = match what {
             What::Ingress => 0,
@@ -373,7 +372,7 @@ impl<'a> Network<'a> {
         channel.tags.as_mut().map_or(Ok(true), |tags| tags.open(payload, self.now))
     }
 
-    /// A worker takes a packet that another one handed over, unless the node was restarted since.
+    /// Gives a worker a packet that another one handed over, unless the node has restarted since.
     fn hand_over(&mut self, node: usize, start: u32, packet: HandedOver) -> Result<(), Violation> {
         if self.nodes[node].start != start {
             return Ok(());
@@ -384,7 +383,7 @@ impl<'a> Network<'a> {
         self.settle(node, worker)
     }
 
-    /// A worker gets what it asked for, unless the node was restarted since.
+    /// Gives a worker the stage it requested, unless the node has restarted since.
     fn open(
         &mut self,
         (node, worker): (usize, usize),
@@ -422,7 +421,7 @@ impl<'a> Network<'a> {
                 None => payload,
             };
             self.note(&Step::Forged { node, payload: &payload });
-            // Where packets of the shard come from.
+            // Neighbour that sends packets of the shard.
             let shard = Header::parse(&payload).map_or(0, |header| header.shard);
             let source_port = source_port(FLOW, shard);
             self.schedule(self.now, What::Arrive { node, peer, source_port, payload });
@@ -452,8 +451,8 @@ impl<'a> Network<'a> {
         self.settle(0, worker)
     }
 
-    /// The source does not take the next packet before `at`: it waits in the tunnel, and is dropped
-    /// there in the end.
+    /// The source does not accept the next packet before `at`: it waits in the tunnel, and is
+    /// eventually dropped there.
     fn hold(&mut self, at: Option<Nanos>) -> Result<(), Violation> {
         let traffic = &self.scenario.traffic;
         let until = traffic.due(self.next) + TUNNEL_MAX_NANOS;
@@ -508,7 +507,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// After an input: its results leave, and the worker looks at its timers now or soon.
+    /// Completes an input: its results leave, and the worker checks its timers now or soon.
     fn settle(&mut self, node: usize, worker: usize) -> Result<(), Violation> {
         match self.scenario.poll_nanos {
             0 => self.tick(node, worker),
@@ -537,8 +536,8 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Puts the packets a node sent on its links, passes delivered packets to the oracle, and takes
-    /// what workers want of each other and of the thread that makes stages to them.
+    /// Puts a node's packets on its links, passes delivered packets to the oracle, and forwards
+    /// requests of workers to each other and to the thread that creates stages.
     fn dispatch(&mut self, node: usize) -> Result<(), Violation> {
         let Results { mut sent, mut delivered, mut handed_over, mut asked } =
             std::mem::take(&mut self.results);
@@ -581,7 +580,7 @@ impl<'a> Network<'a> {
     }
 }
 
-/// What the parameters of a scenario bound.
+/// The bounds from the parameters of a scenario.
 fn bounds(scenario: &Scenario) -> Bounds {
     let changed = scenario.changes.iter().filter_map(|(_, change)| match change {
         Change::Params { params, .. } => Some(&**params),

@@ -16,7 +16,7 @@ use crate::traffic::FLOW;
 use crate::violation::Violation;
 use crate::worker::Worker;
 
-/// What a node is made of, beside its parameters.
+/// Construction data of a node apart from its parameters.
 #[derive(Copy, Clone)]
 pub(crate) struct Make {
     /// Which node, 0 for the source.
@@ -73,7 +73,7 @@ impl Node {
         self.hash_key += 1;
     }
 
-    /// The worker whose queue a packet with this source port comes to.
+    /// The worker whose queue receives a packet with this source port.
     pub(crate) fn steer(&self, peer: PeerId, source_port: u16) -> usize {
         let mut hasher = DefaultHasher::new();
         (self.hash_key, peer, source_port).hash(&mut hasher);
@@ -101,7 +101,7 @@ impl Node {
         self.receive((worker, peer), &payload, now, results)
     }
 
-    /// Whether an IP packet of a shard may come; otherwise when to ask again, if that is known.
+    /// Whether an IP packet of a shard may enter; otherwise when to try again, if that is known.
     pub(crate) fn opens_at(&mut self, shard: u8, now: Nanos) -> Result<(), Option<Nanos>> {
         let worker = Share { worker: 0, workers: self.workers.len() }.owner(shard);
         self.workers[worker].opens_at(ShardId { flow: FLOW, shard }, now)
@@ -121,7 +121,7 @@ impl Node {
         Ok(worker)
     }
 
-    /// Lets timers of a worker act until none is due; returns when the next one is.
+    /// Runs timers of a worker until none is due; returns when the next one is.
     pub(crate) fn tick(
         &mut self,
         worker: usize,
@@ -147,12 +147,12 @@ impl Node {
         Ok(())
     }
 
-    /// Makes a stage; and how long that takes.
+    /// Creates a stage; also returns the time that takes.
     pub(crate) fn make(&mut self, request: &OpenRequest) -> (Option<Opened>, Nanos) {
         self.crew.make(request)
     }
 
-    /// A stage that a worker asked for is there; `None` where there is no memory for it.
+    /// Gives a worker its requested stage; `None` if there is no memory for it.
     pub(crate) fn opened(
         &mut self,
         (worker, shard): (usize, ShardId),
@@ -168,7 +168,7 @@ impl Node {
         self.workers[worker].opened((&mut self.crew, now, results), shard, opened)
     }
 
-    /// Closes what is open, as before a shutdown.
+    /// Closes all open units, as before a shutdown.
     pub(crate) fn drain(&mut self, now: Nanos, results: &mut Results) -> Result<(), Violation> {
         for worker in &mut self.workers {
             worker.drain((&mut self.crew, now, results))?;
@@ -176,7 +176,7 @@ impl Node {
         Ok(())
     }
 
-    /// What its workers report together.
+    /// Combined report of its workers.
     pub(crate) fn report(&self) -> Report {
         let mut workers = self.workers.iter().map(Worker::report);
         let first = workers.next().expect("a node has a worker");

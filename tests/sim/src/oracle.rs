@@ -1,5 +1,5 @@
-//! What enters and what leaves the tunnel. Packets are computed from their number, so that memory
-//! stays the same however many there are.
+//! Checks packets that enter and leave the tunnel. Packets are computed from their number, so
+//! memory use does not depend on their count.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use crate::scenario::Promise;
 use crate::traffic::Traffic;
 use crate::violation::Violation;
 
-/// Where an IPv4 header has options, which are the number of the packet, and where the ports of its
+/// Offset of the options in an IPv4 header, which hold the number of the packet. The ports of its
 /// inner flow follow.
 const OPTIONS: usize = 20;
 const PORTS: usize = 24;
 
-/// Where a TCP header says how long it is.
+/// Offset of the length field in a TCP header.
 const DATA_OFFSET: usize = 12;
 
 /// Version and length of a header with four bytes of options.
@@ -29,9 +29,9 @@ const PROTOCOL_TCP: u8 = 6;
 struct Flow {
     /// The next number expected: all before were delivered or passed over.
     next: u32,
-    /// The last one since the sink started; a restart loses the record of what it delivered.
+    /// The last one since the sink started; a restart loses the record of earlier deliveries.
     last: Option<u32>,
-    /// Packets before this one may have been delivered by a sink that forgot that.
+    /// Packets before this one may have been delivered by a sink that has restarted since.
     forgotten: u32,
 }
 
@@ -41,17 +41,18 @@ pub(crate) struct Oracle {
     traffic: Traffic,
     promise: Promise,
     flows: Vec<Flow>,
-    /// Until then, stragglers from before the restart of the source may arrive late and again, and
-    /// make the sink deliver again what it forgets on their account.
+    /// Until this time, stragglers from before the restart of the source may arrive late and
+    /// repeatedly, and make the sink forget packets and deliver them again.
     unsettled_until: Nanos,
-    /// Packets delivered; again after the sink had forgotten; unlike any sent.
+    /// Packets delivered; delivered again after a loss of the sink's memory; different from any
+    /// packet sent.
     pub delivered: u64,
     pub repeated: u64,
     pub foreign: u64,
-    /// Packets passed over whose delivery was promised, and the first of them.
+    /// Undelivered packets whose delivery was promised, and the first of them.
     pub missing: u64,
     first_missing: u32,
-    /// Packets passed over that may still come.
+    /// Undelivered packets that may still be delivered.
     passed_over: BTreeSet<u32>,
     /// From entering the source to leaving the sink.
     pub delays: Delays,
@@ -87,7 +88,7 @@ impl Oracle {
         packet(self.seed, &self.traffic, number, out);
     }
 
-    /// The sink lost all state: it may deliver packets again.
+    /// The sink lost all state, so it may deliver packets again.
     pub(crate) fn sink_forgot(&mut self) {
         for flow in &mut self.flows {
             (flow.last, flow.forgotten) = (None, flow.next);
@@ -138,7 +139,8 @@ impl Oracle {
         Ok(Some(number))
     }
 
-    /// A packet before others that were delivered: again, or so late that they did not wait for it.
+    /// Checks a packet that precedes delivered ones: a repetition, or so late that they did not
+    /// wait for it.
     fn deliver_late(&mut self, number: u32, now: Nanos) {
         if !self.passed_over.remove(&number) {
             self.repeated += 1;
@@ -157,7 +159,7 @@ impl Oracle {
         promised.contains(&due) && !opening.iter().any(|time| time.contains(&due))
     }
 
-    /// The number of a packet that was sent by now, to the byte.
+    /// The number of a packet that equals one sent by now, byte for byte.
     fn identify(&mut self, bytes: &[u8], now: Nanos) -> Option<u32> {
         let number = bytes.get(OPTIONS..PORTS)?;
         let number = u32::from_be_bytes(number.try_into().ok()?);
@@ -308,7 +310,7 @@ mod tests {
         assert_eq!(oracle.repeated, 2);
     }
 
-    /// A source may send again what a sink delivered before it forgot all it knew.
+    /// A source may retransmit packets that a sink delivered before it lost its state.
     #[test]
     fn what_a_sink_forgot_may_come_again_late_but_not_early() {
         let mut oracle = oracle(true, 1);

@@ -1,4 +1,4 @@
-//! What protects a flow beyond its code, and what that takes of its symbols.
+//! Protection of a flow in addition to its code, and its overhead in symbols.
 
 use recoded_pipeline::egress::{STRICT_TAG_BYTES, TAG_BYTES};
 use recoded_pipeline::params::{FlowParams, Role, sealing_bytes};
@@ -8,8 +8,8 @@ use crate::random::{Random, Stream};
 /// Share of flows that are sealed.
 const SEALED: f64 = 0.3;
 
-/// Of these, share of flows whose symbols have tags; of those, whose relays verify them, and whose
-/// tags have sixteen columns.
+/// Of these, the share of flows with symbol tags. Of those, the share whose relays verify them, and
+/// the share with tags of sixteen columns.
 const TAGGED: f64 = 0.6;
 const VERIFIED: f64 = 0.5;
 const STRICT: f64 = 0.3;
@@ -22,9 +22,9 @@ const HOPS: f64 = 0.4;
 pub(crate) struct Protection {
     /// Packets are encrypted from end to end.
     pub sealed: bool,
-    /// Symbols have tags, by which the sink judges them.
+    /// Symbols have tags that the sink verifies.
     tagged: bool,
-    /// Relays have keys of tags, too.
+    /// Relays have keys for the tags, too.
     verified: bool,
     /// They have sixteen columns.
     strict: bool,

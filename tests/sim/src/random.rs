@@ -1,17 +1,17 @@
-//! Random numbers, all from one seed. Each user draws from a stream of its own, so that a link that
-//! draws once more does not change what every other link does.
+//! Random numbers, all from one seed. Each user draws from its own stream, so that an additional
+//! draw of one link does not affect the others.
 
 use std::ops::RangeInclusive;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// Who draws.
+/// Users of random numbers, each with its own stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Stream {
     /// The generator of scenarios.
     Scenario,
-    /// What a node's pipelines are seeded with, by its start (0 for the first).
+    /// Seed of a node's pipelines, by number of its start (0 for the first).
     Node { node: usize, start: u32 },
     /// One direction of one link.
     Link { hop: usize, is_up: bool },
@@ -21,15 +21,15 @@ pub(crate) enum Stream {
     Trouble,
     /// Workers, shards and inner flows of a scenario.
     Workers,
-    /// Whether a flow is sealed, and what a relay that lies does.
+    /// Whether a flow is sealed, and the behaviour of a malicious relay.
     Sealed,
-    /// Whether its symbols have tags, and who verifies them.
+    /// Whether its symbols have tags, and which nodes verify them.
     Tagged,
     /// Networks that are not lines.
     Graph,
     /// Whether hops have keys.
     HopKeys,
-    /// What an attacker without keys makes of packets of one direction of a link.
+    /// Forgeries of an attacker without keys in one direction of a link.
     HopTags { hop: usize, is_up: bool },
 }
 
@@ -72,7 +72,7 @@ impl Random {
         probability > 0.0 && self.unit() < probability
     }
 
-    /// Evenly from `range`, which must not be empty.
+    /// Uniform over `range`, which must not be empty.
     pub(crate) fn among(&mut self, range: RangeInclusive<u64>) -> u64 {
         let (low, high) = range.into_inner();
         let width = u128::from(high - low) + 1;

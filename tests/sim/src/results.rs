@@ -10,15 +10,15 @@ pub(crate) struct Sent {
     pub payload: Vec<u8>,
 }
 
-/// A packet given to the worker that has its shard.
+/// A packet handed over to the worker that owns its shard.
 pub(crate) struct HandedOver {
     pub worker: usize,
     pub peer: PeerId,
     pub payload: Vec<u8>,
 }
 
-/// What a call to a node yields: packets to the network, to the tunnel and to other workers, and
-/// stages that a worker asked for.
+/// Results of a call to a node: packets to the network, to the tunnel and to other workers, and
+/// stage requests of a worker.
 #[derive(Default)]
 pub(crate) struct Results {
     pub sent: Vec<Sent>,

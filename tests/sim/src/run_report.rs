@@ -1,4 +1,4 @@
-//! What a run yields, and how it compares with theory.
+//! Results of a run, and how they compare with theory.
 
 use recoded_code::theory::{self, LossModel, Recoding as TheoryRecoding};
 use recoded_pipeline::params::{FlowCode, Nanos, Recoding, Redundancy};
@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 /// The result of a run in which every invariant held.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunReport {
-    /// Fingerprint of everything that happened, in order: equal for equal scenarios.
+    /// Fingerprint of all events in order: equal for equal scenarios.
     pub hash: u64,
     /// Events handled.
     pub events: u64,
@@ -19,17 +19,18 @@ pub struct RunReport {
     pub ended_nanos: Nanos,
     /// By hop: towards the sink, towards the source.
     pub links: Vec<(LinkCounters, LinkCounters)>,
-    /// What each node reports of itself at the end.
+    /// Report of each node at the end.
     pub reports: Vec<Report>,
     /// By node: packets that found no free frame on arrival.
     pub starved: Vec<u64>,
-    /// Packets that had not the tag of their hop, or came before: copies, damaged and forged ones.
+    /// Packets without a valid tag of their hop, or received before: copies, damaged and forged
+    /// ones.
     pub refused: u64,
     /// IP packets delivered, each counted once.
     pub delivered: u64,
-    /// Packets whose delivery was promised, but for some, and that are missing.
+    /// Packets that are missing although their delivery was promised, within the allowance.
     pub missing: u64,
-    /// Those delivered once more, after the sink had lost its memory.
+    /// Packets delivered again after the sink had lost its memory.
     pub repeated: u64,
     /// Those delivered that were never sent: undetectable corruption.
     pub foreign: u64,
@@ -44,14 +45,14 @@ pub struct Rank {
     pub generations: u64,
     /// Their mean rank, as a share of the generation size.
     pub mean: f64,
-    /// What theory expects.
+    /// Mean rank expected by theory.
     pub expected: f64,
-    /// Standard error of the mean in theory, when generations are independent of each other.
+    /// Standard error of the mean in theory, if generations are independent.
     pub standard_error: f64,
 }
 
 impl RunReport {
-    /// The shards of the flow at `node`, as far as it knows of them.
+    /// The shards of the flow that `node` knows.
     #[must_use]
     pub fn shards(&self, node: usize) -> &[FlowReport] {
         self.reports.get(node).map_or(&[], |report| &report.flows)
@@ -76,11 +77,11 @@ impl RunReport {
         sent as f64 / symbols.max(1) as f64
     }
 
-    /// Rank behind each hop against theory, for a scenario whose links and parameters did not
-    /// change: every node of `scenario` recodes alike and sends as the source plans (at the end,
-    /// when that is automatic). `None` for a hop behind which no full generation was counted.
+    /// Rank behind each hop compared with theory, for a scenario whose links and parameters did not
+    /// change: every node of `scenario` recodes alike and sends as the source plans (as at the end,
+    /// if that is automatic). `None` for a hop behind which no full generation was counted.
     ///
-    /// Theory covers no repair and no reordering: with either, the mean is above or below.
+    /// Theory covers neither repair nor reordering: with either, the mean deviates from it.
     #[must_use]
     pub fn ranks(&self, scenario: &Scenario) -> Vec<Option<Rank>> {
         let source = &scenario.nodes[0];

@@ -1,5 +1,5 @@
-//! What is simulated: nodes in a line or a graph, the links between them, traffic, and what changes
-//! meanwhile. Plain data: a scenario and its seed decide a run completely.
+//! A simulation: nodes in a line or a graph, the links between them, traffic, and changes during
+//! the run. Plain data: a scenario and its seed decide a run completely.
 
 use std::ops::Range;
 
@@ -14,32 +14,32 @@ use crate::traffic::{DOWN, FLOW, TUNNEL, Traffic, UP};
 /// A run, before it starts.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Decides all that is random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The links; of a line from the source on.
+    /// The links; in a line from the source on.
     pub hops: Vec<Hop>,
-    /// The node at which each link begins, towards the source, and the one at which it ends.
+    /// The nodes that each link connects: first the one towards the source.
     pub edges: Vec<(usize, usize)>,
-    /// What each node does: the source first; of a line then relays, and the sink.
+    /// Parameters of each node: the source first; in a line then relays, and the sink.
     pub nodes: Vec<FlowParams>,
     /// Workers of each node.
     pub workers: Vec<usize>,
-    /// What the threads of a node do for each other.
+    /// Cooperation between the threads of a node.
     pub threads: Threads,
     /// Frames of each worker.
     pub frames: usize,
-    /// How long after an input a node looks at its timers. 0 is after every packet; otherwise what
-    /// arrives meanwhile is one burst, as from a ring.
+    /// Delay from an input until a node checks its timers. 0 means after every packet; otherwise
+    /// packets that arrive meanwhile form one burst, as from a ring.
     pub poll_nanos: Nanos,
-    /// What enters the source's tunnel.
+    /// Packets that enter the source's tunnel.
     pub traffic: Traffic,
-    /// What changes during the run, by time.
+    /// Changes during the run, by time.
     pub changes: Vec<(Nanos, Change)>,
-    /// Whether nodes verify that packets are their neighbours': attackers have no keys.
+    /// Whether nodes verify that packets come from their neighbours: attackers have no keys.
     pub hop_tags: bool,
-    /// Who forges packets.
+    /// Attackers.
     pub attacks: Vec<Attack>,
-    /// What must hold beyond what always must.
+    /// Conditions beyond the invariants of every run.
     pub promise: Promise,
 }
 
@@ -52,22 +52,22 @@ pub struct Hop {
     pub up: Link,
 }
 
-/// What the threads of a node do for each other: one makes stages for workers, and workers hand
-/// packets over.
+/// Cooperation between the threads of a node: one creates stages for workers, and workers hand over
+/// packets.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Threads {
-    /// Longest time until a stage is made; 0 makes it at once, where it is asked for.
+    /// Maximum time to create a stage; 0 creates it at once, in the worker.
     pub nanos_max: Nanos,
-    /// How often the thread that makes stages is busy.
+    /// Probability that the thread that creates stages is busy.
     pub busy: f64,
-    /// How often there is no memory.
+    /// Probability that there is no memory.
     pub refused: f64,
-    /// Packets handed over that wait for a worker at most.
+    /// Capacity of a worker's queue of packets handed over.
     pub queue_packets: usize,
 }
 
 impl Threads {
-    /// Stages are made where they are asked for.
+    /// Workers create their own stages.
     pub const HERE: Threads =
         Threads { nanos_max: 0, busy: 0.0, refused: 0.0, queue_packets: 4096 };
 }
@@ -75,8 +75,8 @@ impl Threads {
 /// Something that happens to the network during a run.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A node gets other parameters, live. Code and sizes concern the source; relays and sinks see
-    /// them by the packets.
+    /// A node gets other parameters at run time. Code and sizes matter only at the source; relays
+    /// and sinks learn them from packets.
     Params {
         /// Which node, 0 for the source.
         node: usize,
@@ -88,12 +88,12 @@ pub enum Change {
         /// Which node.
         node: usize,
     },
-    /// A node does nothing for a while: a process that was stopped, a virtual machine that was
-    /// suspended. What reaches it meanwhile waits, as far as its receive ring holds it.
+    /// A node does nothing for a while: a stopped process, a suspended virtual machine. Packets
+    /// that arrive meanwhile wait, up to the size of its receive ring.
     Stop {
         /// Which node.
         node: usize,
-        /// How long.
+        /// Duration.
         nanos: Nanos,
     },
     /// The queues of a node are chosen by another hash from now on.
@@ -113,22 +113,22 @@ pub enum Change {
 /// What a scenario promises beyond the invariants of every run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Promise {
-    /// What is delivered is what was sent: bytes, order, no repetition. Always promised unless
+    /// Delivered packets equal those sent: bytes, order, no repetition. Always promised unless
     /// links corrupt packets, since packets are not authenticated.
     pub intact: bool,
-    /// The same but for order, whatever links and attackers do: the flow is sealed.
+    /// The same except for order, whatever links and attackers do: the flow is sealed.
     pub genuine: bool,
-    /// Packets that enter during this time are all delivered,
+    /// Packets that enter during this time must be delivered, with the exceptions below.
     pub delivered: Option<Range<Nanos>>,
-    /// but for so many,
+    /// Number of these packets that may be missing.
     pub missing_max: u64,
-    /// and for what enters at these times, while nodes open stages for other sizes or another code:
-    /// it may be lost.
+    /// Packets that enter at these times may be lost: nodes open stages for other sizes or another
+    /// code.
     pub opening: Vec<Range<Nanos>>,
     /// At these times two stages of the sink deliver, each in order.
     pub unordered: Vec<Range<Nanos>>,
-    /// What is delivered this long after it was due may follow later packets: a stream and
-    /// a window deliver what they no longer wait for when it comes.
+    /// Packets delivered this long after they were due may follow later packets: a stream and a
+    /// window deliver a packet that they no longer wait for as soon as it arrives.
     pub late_nanos: Nanos,
 }
 
@@ -188,8 +188,8 @@ impl Scenario {
         self
     }
 
-    /// The same with the flow of another code, its usual parameters: blocks of 96 symbols, windows
-    /// of 64 over GF(256).
+    /// The same flow with another code and its usual parameters: blocks of 96 symbols, windows of
+    /// 64 over GF(256).
     #[must_use]
     pub fn coded(self, code: Code) -> Scenario {
         let usual = code.usual();
@@ -210,8 +210,8 @@ impl Scenario {
         coded
     }
 
-    /// How long a disturbance is felt: relays close what they held, the sink gives up what it waits
-    /// for.
+    /// Duration of the effects of a disturbance: relays close open units, the sink gives up the
+    /// ones it waits for.
     #[must_use]
     pub fn settle_nanos(&self) -> Nanos {
         let timeouts =
@@ -223,7 +223,8 @@ impl Scenario {
             + 2 * hold
     }
 
-    /// When a disturbance at `at` has no more effect: nodes that stop in between keep their state.
+    /// Time after which a disturbance at `at` has no more effect: nodes that stop in between keep
+    /// their state.
     #[must_use]
     pub fn settled_at(&self, at: Nanos) -> Nanos {
         let settle = self.settle_nanos();
@@ -235,7 +236,7 @@ impl Scenario {
         })
     }
 
-    /// Whether nodes take only what their neighbours sent, whole.
+    /// Whether nodes accept only unaltered packets of their neighbours.
     pub(crate) fn is_genuine(&self) -> bool {
         (self.attacks.is_empty() || self.hop_tags) && self.promise.intact
     }

@@ -1,4 +1,4 @@
-//! Scenarios and outcomes for people to read.
+//! Human-readable scenarios and outcomes.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::traffic::Pauses;
 /// Shows a scenario.
 pub struct Described<'a>(pub &'a Scenario);
 
-/// Shows what came of a scenario.
+/// Shows the outcome of a scenario.
 pub struct Summary<'a>(pub &'a Scenario, pub &'a RunReport);
 
 impl fmt::Display for Described<'_> {
@@ -267,7 +267,7 @@ impl Times {
     }
 }
 
-/// What a link does beside losing packets.
+/// Properties of a link other than loss.
 struct Properties<'a>(&'a Link);
 
 impl fmt::Display for Properties<'_> {

@@ -32,13 +32,13 @@ pub struct Found {
     pub failure: Failure,
 }
 
-/// What came of many seeds.
+/// Results of many seeds.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Swept {
     /// Those that fail, in order.
     pub found: Vec<Found>,
-    /// How many miss something that is delivered but for one unit in ten thousand: see
-    /// [`Promise::missing_max`](crate::Promise::missing_max). Windows, which send no NACKs, are
+    /// Seeds that miss packets although delivery is promised for all but one unit in ten thousand:
+    /// see [`Promise::missing_max`](crate::Promise::missing_max). Windows, which send no NACKs, are
     /// not counted.
     pub short: u64,
 }

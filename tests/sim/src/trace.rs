@@ -1,4 +1,4 @@
-//! The steps of a run: what is hashed, and what `--trace` prints.
+//! The steps of a run, which are hashed and printed by `--trace`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -22,7 +22,7 @@ pub enum Step<'a> {
     },
     /// A node sent a packet.
     Sent {
-        /// Who, 0 for the source.
+        /// The node, 0 for the source.
         node: usize,
         /// Towards the source.
         is_up: bool,
@@ -52,7 +52,7 @@ pub enum Step<'a> {
         /// Which of its workers.
         worker: usize,
     },
-    /// A worker gets the stage that it asked for.
+    /// A worker gets the stage that it requested.
     Opened {
         /// Of which node.
         node: usize,
@@ -60,7 +60,7 @@ pub enum Step<'a> {
         worker: usize,
         /// For which shard.
         shard: u8,
-        /// Whether there is no memory for it.
+        /// Whether it was refused for lack of memory.
         is_refused: bool,
     },
     /// A packet left the sink's tunnel.

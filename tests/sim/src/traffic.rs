@@ -6,7 +6,7 @@ use std::ops::{Range, RangeInclusive};
 /// The flow that every node carries.
 pub(crate) const FLOW: u32 = 7;
 
-/// The first next hop towards a sink; those after it have every second number.
+/// The first next hop towards a sink; further ones have every second number.
 pub(crate) const DOWN: PeerId = PeerId(0);
 
 /// The first neighbour towards the source; likewise.
@@ -20,20 +20,20 @@ pub(crate) fn is_up(peer: PeerId) -> bool {
 /// Tunnel of an edge.
 pub(crate) const TUNNEL: TunnelId = TunnelId(0);
 
-/// IP packets at an even pace: some alone, the most in bursts, some alone. Packet `n` can be told
-/// from its number alone, so that nothing need be remembered of it.
+/// IP packets at an even pace: some alone, most in bursts, some alone. Packet `n` is computed from
+/// its number, so nothing needs to be stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
-    /// How many.
+    /// Number of packets.
     pub packets: u32,
-    /// How many of these enter one by one before the bursts, and how many after them: a sink knows
-    /// of a generation by those before and after it.
+    /// Packets that enter one by one before and after the bursts: a sink learns of a missing
+    /// generation from those before and after it.
     pub alone: (u32, u32),
     /// Bytes of each, evenly among these; at least [`Traffic::BYTES_MIN`].
     pub bytes: RangeInclusive<usize>,
     /// Time from one burst to the next.
     pub interval_nanos: Nanos,
-    /// Time from one packet that is alone to the next.
+    /// Interval between packets that enter alone.
     pub alone_nanos: Nanos,
     /// Packets at once.
     pub burst: u32,
@@ -48,12 +48,12 @@ pub struct Traffic {
 pub struct Pauses {
     /// Bursts from one pause to the next.
     pub every_bursts: u32,
-    /// How much longer than usual the next burst takes to come.
+    /// Additional time until the next burst.
     pub nanos: Nanos,
 }
 
 impl Traffic {
-    /// Smallest packet: an IPv4 header with the packet's number as options, and ports.
+    /// Smallest packet: an IPv4 header with the packet's number in its options, and ports.
     pub const BYTES_MIN: usize = 28;
 
     /// The inner flow of packet `number`.
@@ -83,7 +83,7 @@ impl Traffic {
         self.packets.saturating_sub(self.alone.1).max(self.alone.0)
     }
 
-    /// When the bursts enter: from the first to before the first packet that is alone again.
+    /// Period of the bursts: from the first one until the first packet that enters alone again.
     #[must_use]
     pub fn bursts(&self) -> Range<Nanos> {
         self.due(self.alone.0)..self.due(self.bursts_end())

@@ -1,6 +1,5 @@
-//! What a seed adds to the network that the generator drew: flows that go idle, nodes that stop,
-//! forged packets. Drawn from a stream of its own, so that networks without trouble stay what they
-//! are.
+//! Faults that a seed adds to the generated network: flows that go idle, nodes that stop, forged
+//! packets. They use a random stream of their own, so that networks without faults do not change.
 
 use recoded_pipeline::params::Nanos;
 use recoded_wire::header::PacketType;
@@ -11,7 +10,7 @@ use crate::random::{Random, Stream};
 use crate::scenario::{Change, Scenario};
 use crate::traffic::{Pauses, Traffic};
 
-/// Of what a link carries, so much is forged where delivery is promised and nothing authenticates
+/// Share of a link's packets that is forged if delivery is promised and nothing authenticates
 /// packets: an attacker who forges more can do harm.
 const SHARE_PROMISED: f64 = 0.01;
 
@@ -39,7 +38,7 @@ impl Trouble {
         });
     }
 
-    /// Stops a node for a while. What is promised enters when everything has settled again.
+    /// Stops a node for a while. Promised packets enter only when the effects have settled.
     pub(crate) fn stop(&mut self, scenario: &mut Scenario) {
         if !self.0.chance(0.15) {
             return;
@@ -110,12 +109,12 @@ impl Trouble {
                 knowledge,
             })
             .collect();
-        // What is forged well enough is delivered where nothing authenticates it.
+        // Without authentication, a sufficiently good forgery is delivered.
         scenario.promise.intact &= scenario.hop_tags;
     }
 }
 
-/// Forged packets on one link: a share of the packets that it carries at least.
+/// Number of forged packets on one link: a share of the minimum number of packets that it carries.
 fn packets(scenario: &Scenario, share: f64) -> u32 {
     let Traffic { packets, bytes, .. } = &scenario.traffic;
     let symbols = (bytes.start() + bytes.end()) / 2 / scenario.nodes[0].symbol_bytes + 1;

@@ -1,4 +1,4 @@
-//! What a run may find wrong.
+//! Violations that a run can detect.
 
 use recoded_pipeline::params::Nanos;
 use thiserror::Error;
@@ -54,21 +54,21 @@ pub enum Violation {
         /// Packets it counts as forwarded, consumed or dropped.
         fates: u64,
     },
-    /// A counter contradicts what was observed, or another one.
+    /// A counter contradicts the observation, or another counter.
     #[error("node {node}: {counted} {what}, which should be {least} to {most}")]
     Miscounted {
         /// Node, 0 for the source.
         node: usize,
-        /// What was counted.
+        /// The counter.
         what: &'static str,
-        /// How many.
+        /// Its value.
         counted: u64,
         /// How many there may be at least.
         least: u64,
         /// And at most.
         most: u64,
     },
-    /// Frames are still held after everything was let go.
+    /// Frames are still held after everything was released.
     #[error("node {node} leaks {frames} frames")]
     Leaked {
         /// Node, 0 for the source.
@@ -92,7 +92,7 @@ pub enum Violation {
         /// The most it may send.
         allowed: u64,
     },
-    /// More generations are held than the table was made for.
+    /// More generations are held than the table has room for.
     #[error("node {node} holds {held} generations, its table has room for {room}")]
     Overfull {
         /// Node, 0 for the source.
@@ -102,7 +102,7 @@ pub enum Violation {
         /// Generations allowed.
         room: usize,
     },
-    /// Timers fire again and again without time passing.
+    /// Timers fire repeatedly without time passing.
     #[error("node {node} asks to be called again at once, for ever, at {at} ns")]
     Spin {
         /// Node, 0 for the source.

@@ -24,18 +24,19 @@ use crate::results::{HandedOver, Results, Sent};
 use crate::traffic::is_up;
 use crate::violation::Violation;
 
-/// Packets that stay in the transmit ring while the worker goes on, and must not change meanwhile.
+/// Packets that stay in the transmit ring after a call, and must not change meanwhile.
 const RING: usize = 32;
 
 /// Rounds of repair that are answered per generation, each at most once.
 const REPAIR_ROUNDS: u64 = 4;
 
-/// What repairs of a shard may cost at most: a reserve, and one packet for so many that plans sent.
+/// Budget for repairs of a shard: a reserve, plus one packet per `PLANNED_PER_REPAIR` planned
+/// packets.
 const REPAIR_RESERVE: u64 = 1024;
 const PLANNED_PER_REPAIR: u64 = 2;
 
-/// Packets that a source sends beside the plan when nothing follows; batches of the largest size,
-/// at most.
+/// Packets that a source sends in addition to the plan when no traffic follows; at most batches of
+/// the largest size.
 const TAIL_PROBES: u64 = 5 * 128;
 
 /// Copies of one report on one link.
@@ -44,13 +45,13 @@ const COPIES_MAX: u64 = 4;
 /// Shortest time between two reports without a NACK.
 const REPORT_NANOS: Nanos = 20_000_000;
 
-/// Reports that one generation or block can cause: its requests, said three times each.
+/// Reports that one generation or block can cause: its requests, sent three times each.
 const ASKS_MAX: u64 = 3 * REPAIR_ROUNDS;
 
-/// How often in a row a worker may ask to be called again at once without sending anything.
+/// How often in a row a worker may request another call at once without sending anything.
 const SPINS_MAX: usize = 16;
 
-/// What left a worker in one call.
+/// Output of a worker in one call.
 #[derive(Default)]
 struct Outputs {
     sent: Vec<(PeerId, u16, Span)>,
@@ -59,7 +60,7 @@ struct Outputs {
     asked: Vec<OpenRequest>,
 }
 
-/// What a worker calls: its outputs, and the others of its node.
+/// Environment of a worker: its outputs, and the other workers of its node.
 struct Outside<'a> {
     outputs: &'a mut Outputs,
     crew: &'a mut Crew,
@@ -127,7 +128,7 @@ impl Egress for Outside<'_> {
     }
 }
 
-/// What a worker was given and what came of it, counted from outside.
+/// Input and output of a worker, counted from outside.
 #[derive(Clone, Default, Debug)]
 struct Observed {
     /// From the first call to the last.
@@ -135,7 +136,7 @@ struct Observed {
     lived_nanos: Nanos,
     received: u64,
     received_data: u64,
-    /// Feedback packets, and repairs that they asked for.
+    /// Feedback packets, and the repairs that they requested.
     received_up: u64,
     requests: u64,
     ingress: u64,
@@ -162,7 +163,7 @@ pub(crate) struct Worker {
     observed: Observed,
     /// Packets that found no free frame on arrival.
     pub starved: u64,
-    /// When the next timer event is under way.
+    /// Time of the pending timer event.
     pub wakes_at: Option<Nanos>,
 }
 
@@ -190,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Calls the pipeline, and takes over what it emits.
+    /// Calls the pipeline, and collects its output.
     fn call<T>(
         &mut self,
         (crew, now, results): (&mut Crew, Nanos, &mut Results),
@@ -242,7 +243,7 @@ impl Worker {
         })
     }
 
-    /// Whether an IP packet may come; otherwise when to ask again, if that is known.
+    /// Whether an IP packet may enter; otherwise when to try again, if that is known.
     pub(crate) fn opens_at(&mut self, shard: ShardId, now: Nanos) -> Result<(), Option<Nanos>> {
         self.pipeline.opens_at(shard, now)
     }
@@ -278,7 +279,7 @@ impl Worker {
         })
     }
 
-    /// Takes over a stage that it asked for; `None` where there is no memory for it.
+    /// Adopts a requested stage; `None` if there is no memory for it.
     pub(crate) fn opened(
         &mut self,
         (crew, now, results): (&mut Crew, Nanos, &mut Results),
@@ -291,7 +292,7 @@ impl Worker {
         })
     }
 
-    /// Closes what is open, as before a shutdown.
+    /// Closes all open units, as before a shutdown.
     pub(crate) fn drain(
         &mut self,
         (crew, now, results): (&mut Crew, Nanos, &mut Results),
@@ -305,7 +306,7 @@ impl Worker {
         self.pipeline.report()
     }
 
-    /// Takes over what the last call emitted.
+    /// Collects the output of the last call.
     fn collect(&mut self, now: Nanos, results: &mut Results) -> Result<(), Violation> {
         let first = *self.observed.first_nanos.get_or_insert(now);
         self.observed.lived_nanos = now - first;
@@ -379,7 +380,7 @@ impl Worker {
         Err(Violation::Unaccounted { node: self.place.0, handed, received, fates })
     }
 
-    /// Holds the worker's counters against what was seen to go in and out.
+    /// Compares the worker's counters with its observed input and output.
     fn check_counters(&self, flows: &[FlowReport]) -> Result<(), Violation> {
         let observed = &self.observed;
         let (mut judged, mut sent, mut received) = (0, 0, 0);
@@ -401,7 +402,8 @@ impl Worker {
         let laws = [
             ("packets from the tunnel", ingress, (observed.ingress, 0)),
             ("packets to the tunnel", delivered, (observed.delivered, 0)),
-            // A relay counts a repair that it passes on as such, and as forwarded or recoded too.
+            // A relay counts a repair that it forwards both as a repair and as forwarded or
+            // recoded.
             ("packets sent", observed.sent_down, (sent, repairs)),
             ("packets of the flow", received, (0, observed.received_data)),
             ("packets judged", judged, (0, received)),
@@ -422,7 +424,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Output is bounded by input and parameters, independent of what packets announce.
+    /// Output is bounded by input and parameters, whatever packets announce.
     fn check_output(&self, flows: &[FlowReport]) -> Result<(), Violation> {
         let observed = &self.observed;
         let Bounds { unit, redundancy, table, .. } = self.bounds;
@@ -438,8 +440,8 @@ impl Worker {
                 generations * TAIL_PROBES,
                 generations * REPAIR_ROUNDS * repair,
             ),
-            // What a relay sends follows the rank that it received, whatever packets announce; some
-            // it passes on one for one.
+            // A relay sends according to the rank that it received, whatever packets announce; some
+            // packets it forwards one for one.
             Role::Relay { .. } => {
                 let recoded = flows.iter().map(|flow| most(flow.counters.innovative)).sum();
                 (recoded, observed.received_data, observed.requests * repair)
@@ -453,7 +455,7 @@ impl Worker {
             Role::Sink { .. } => 0,
         };
         let hops = &observed.hops;
-        // In the place of what the next node lacks.
+        // Replacements for packets that the next node lacks.
         let earned = symbols + hops.windows();
         let mended = if hops.is_mended() { REPAIR_RESERVE * shards + earned } else { 0 };
         let down = plans + more + repairs.min(budget) + mended;
@@ -467,7 +469,7 @@ impl Worker {
             }
         };
         let coded = observed.sent_down - hops.keepalives() - hops.repairs();
-        // Each next hop may get all of it, each neighbour before it hears all that is reported.
+        // All of it may go to each next hop, and all reports to each neighbour before it.
         let (next, before) = self.fans;
         let laws = [(coded, next * down), (observed.sent_up - hops.reports(), before * up)];
         let told = (symbols, observed.requests.min(budget));

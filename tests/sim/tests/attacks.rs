@@ -1,4 +1,4 @@
-//! Forged packets, silences and stopped nodes, on lines made by hand.
+//! Forged packets, silences and stopped nodes, on handmade lines.
 
 use recoded_pipeline::params::Nanos;
 use recoded_sim::{
@@ -11,8 +11,8 @@ const SECOND: Nanos = 1_000_000_000;
 /// Links of [`line`], and their directions.
 const PLACES: [(usize, bool); 4] = [(0, false), (0, true), (1, false), (1, true)];
 
-/// Two hops of 2 % and a packet every millisecond for four seconds, all of which must arrive; a
-/// window, which sends no NACKs, may miss one percent.
+/// Two hops with 2 % loss and a packet every millisecond for four seconds, all of which must
+/// arrive; a window, which sends no NACKs, may miss one percent.
 fn line(code: Code, seed: u64) -> Scenario {
     let mut scenario = Scenario::line(seed, 2, Link::lossy(0.02)).coded(code).deliver_all();
     scenario.traffic = Traffic {
@@ -65,7 +65,7 @@ fn passes(code: Code, knowledge: Knowledge, forgery: Forgery, packets: u32) -> R
     outcome.unwrap_or_else(|violation| panic!("{code:?}, {knowledge:?} {forgery:?}: {violation}"))
 }
 
-/// Names of 256 hops once overran the planner of the source, and the losses they reported were
+/// Guards against reports of 256 hops that overrun the planner of the source, and whose losses are
 /// never revised.
 #[test]
 fn reports_of_every_hop_neither_stop_a_source_nor_move_its_plans() {
@@ -96,7 +96,7 @@ fn nodes_survive_informed_attackers() {
     }
 }
 
-/// One packet far ahead once made a sink give up all it held.
+/// Guards against a sink that discards all state because of one packet far ahead.
 #[test]
 fn informed_packets_far_ahead_cost_few_good_ones() {
     for code in Code::ALL {
@@ -108,7 +108,7 @@ fn informed_packets_far_ahead_cost_few_good_ones() {
     }
 }
 
-/// A stale packet was once passed on by every relay, as often as it came.
+/// Guards against relays that forward a stale packet every time it arrives.
 #[test]
 fn a_packet_sent_again_and_again_is_not_passed_on_for_ever() {
     for code in Code::ALL {
@@ -120,19 +120,19 @@ fn a_packet_sent_again_and_again_is_not_passed_on_for_ever() {
     }
 }
 
-/// Requests for units that lacked nothing were once all answered.
+/// Guards against answering all requests for units that lack nothing.
 #[test]
 fn forged_requests_cost_a_bounded_share() {
     for code in Code::ALL {
         let clean = relayed(&run(&line(*code, 5)).expect("an invariant failed"));
         let sent = relayed(&passes(*code, Knowledge::Informed, Forgery::Nacks, 3000));
-        // Source and relay: what plans send, half of it, and a reserve.
+        // Source and relay: planned packets, half as many again, and a reserve.
         assert!(sent < 2 * (clean + 1024), "{code:?}: {sent} after {clean}");
     }
 }
 
-/// Six blind packets while a flow was idle once led a sink to a unit that it did not hold, and it
-/// panicked when traffic resumed.
+/// Guards against six blind packets during an idle flow that lead a sink to a unit it does not
+/// hold, so that it panics when traffic resumes.
 #[test]
 fn blind_packets_at_an_idle_flow_cost_no_good_one() {
     for code in Code::ALL {

@@ -1,5 +1,5 @@
-//! Attackers on links whose hops have keys: nothing of theirs is taken, and all good packets
-//! arrive, where the same packets do harm without keys.
+//! Attackers on links whose hops have keys: none of their packets is accepted, and all good packets
+//! arrive; without keys the same packets do harm.
 
 use recoded_pipeline::params::Nanos;
 use recoded_sim::{Attack, Code, Forgery, Knowledge, Link, Promise, Scenario, Traffic, run};
@@ -7,9 +7,9 @@ use recoded_wire::header::PacketType;
 
 const SECOND: Nanos = 1_000_000_000;
 
-/// Two hops of 2 %, a packet every millisecond for two seconds, and half as many forged ones on
-/// each link and in each direction, by who reads all of it. Where hops have keys links also copy
-/// and damage packets.
+/// Two hops with 2 % loss, a packet every millisecond for two seconds, and half as many forged ones
+/// on each link and in each direction, by an attacker that reads the link. If hops have keys, links
+/// also copy and damage packets.
 fn attacked(code: Code, forgery: Forgery, hop_tags: bool) -> Scenario {
     let damage = if hop_tags { 0.02 } else { 0.0 };
     let link = Link { duplication: 5.0 * damage, corruption: damage, ..Link::lossy(0.02) };
@@ -38,7 +38,7 @@ fn attacked(code: Code, forgery: Forgery, hop_tags: bool) -> Scenario {
         knowledge: Knowledge::Informed,
     };
     let attacks = [(0, false), (0, true), (1, false), (1, true)].map(attack).into();
-    // A window sends no NACKs, and does not wait for what its decoder has no room for.
+    // A window sends no NACKs, and does not wait for packets that do not fit into its decoder.
     let (missing_max, late_nanos) = match code {
         Code::Window => (40, 0),
         _ => (0, scenario.promise.late_nanos),

@@ -1,4 +1,4 @@
-//! Networks made by hand.
+//! Handmade networks.
 
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{Recoding, Redundancy};
@@ -6,7 +6,7 @@ use recoded_sim::{Change, Code, Hop, Link, Rate, Scenario, Traffic, Violation, r
 
 #[test]
 fn fifty_hops_deliver_everything() {
-    // A window is not recoded: over so many hops two thirds are lost.
+    // A window is not recoded: over this many hops two thirds are lost.
     for code in Code::ALL.iter().filter(|code| **code != Code::Window) {
         // A block a millisecond: tables must outlast their repairs.
         let scenario = Scenario::line(1, 50, Link::lossy(0.02)).with(|node| node.generations = 256);
@@ -93,8 +93,9 @@ fn redundancy_costs_what_it_was_fixed_to() {
     assert_eq!(outcome.overhead(), 1.5);
 }
 
-/// A relay that lacks free frames evicts generations before they end. It once sent the plan of
-/// one again for every packet of it that still came, and the next relay as often for each of those.
+/// A relay that lacks free frames evicts generations before they end. Guards against sending the
+/// plan of one again for every packet of it that still arrives, which the next relay would
+/// multiply.
 #[test]
 fn relays_short_of_frames_do_not_multiply_traffic() {
     let mut scenario = Scenario::line(9, 6, Link::lossy(0.05)).with(|node| {

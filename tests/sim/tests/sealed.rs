@@ -1,10 +1,10 @@
-//! Sealed flows on a line where one relay alters payload, beside flows in the clear.
+//! Sealed flows on a line where one relay alters payload, and flows in the clear.
 
 use recoded_pipeline::params::Role;
 use recoded_pipeline::report::DropReason;
 use recoded_sim::{Code, Link, Promise, RunReport, Scenario, Traffic, run};
 
-/// A run over three hops, where what the first relay sends is altered now and then.
+/// A run over three hops in which packets of the first relay are sometimes altered.
 fn polluted(code: Code, sealed: bool) -> RunReport {
     altered(code, sealed, |_| false)
 }
@@ -36,8 +36,8 @@ fn relay_that_alters_payload_gets_nothing_delivered_that_was_not_sent() {
     }
 }
 
-/// Where symbols have tags, what the relay alters is dropped by the next node with keys, and
-/// nothing of it reaches an envelope.
+/// With symbol tags, altered packets are dropped by the next node that has keys, and never reach an
+/// envelope.
 #[test]
 fn tags_tell_what_the_relay_altered_before_it_is_decoded() {
     let wrong = |outcome: &RunReport, node: usize| {
@@ -64,6 +64,6 @@ fn tags_tell_what_the_relay_altered_before_it_is_decoded() {
             assert!(outcome.delivered > least, "{code:?}: {}", outcome.delivered);
         }
     }
-    // Windows have none.
+    // Windows have no tags.
     assert_eq!(runs, 2 * (Code::ALL.len() - 1));
 }

@@ -6,11 +6,11 @@ use std::thread::available_parallelism;
 
 use recoded_sim::{Scenario, Swept, run, run_watched, sweep};
 
-/// A thousand that hold; those that fail are in the README.
+/// A thousand seeds that pass; failing ones are in the README.
 const SEEDS: Range<u64> = 1000..2000;
 
-/// Seeds in which one generation or block is missing where all but one in ten thousand are
-/// promised: in long runs one seed in three thousand.
+/// Seeds that miss one generation or block although delivery is promised for all but one in ten
+/// thousand: in long runs one seed in three thousand.
 const SHORT_MAX: u64 = 4;
 
 #[test]

@@ -1,11 +1,11 @@
-//! Longer runs: measured rank against exact theory, hop by hop, and memory that does not grow.
+//! Longer runs: measured rank compared with exact theory, hop by hop, and bounded memory.
 
 use recoded_code::theory::LossModel;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{FlowCode, Recoding, Redundancy, WindowParams};
 use recoded_sim::{Code, Link, Scenario, run};
 
-/// Full generations, one packet per symbol, no repair: what theory describes.
+/// Full generations, one packet per symbol, no repair: the model of theory.
 fn bare(seed: u64, hops: usize, link: Link, generations: u32) -> Scenario {
     let size = 16;
     let mut scenario = Scenario::line(seed, hops, link).with(|node| {
@@ -21,8 +21,8 @@ fn bare(seed: u64, hops: usize, link: Link, generations: u32) -> Scenario {
     scenario
 }
 
-/// Holds every hop's mean rank within four standard errors, `error_scale` times those of
-/// independent generations.
+/// Checks that every hop's mean rank is within four standard errors, which are `error_scale` times
+/// those of independent generations.
 fn holds_theory(scenario: &Scenario, generations: u64, error_scale: f64) {
     println!("seed {}", scenario.seed);
     let outcome = run(scenario).expect("an invariant failed");
@@ -50,8 +50,8 @@ fn rank_matches_theory_over_twenty_hops_of_a_fifth_lost() {
 #[test]
 fn rank_matches_theory_under_random_recoding_over_a_large_field() {
     let scenario = bare(111, 6, Link::lossy(0.1), 1500).with(|node| {
-        // The source sends its symbols as they are, which theory's random recoding does not cover:
-        // over GF(256) the difference is far below what can be measured.
+        // The source sends uncoded symbols, which theory's random recoding does not cover: over
+        // GF(256) the difference is far too small to measure.
         (node.field, node.recoding) = (FieldOrder::TwoFiftySix, Recoding::Random);
     });
     holds_theory(&scenario, 1500, 1.0);
@@ -66,8 +66,8 @@ fn rank_matches_theory_over_bursty_losses() {
     }
 }
 
-/// How much more the mean over generations varies than that of independent ones, since a burst can
-/// reach from one into the next: exact for the first hop, and enough for those behind.
+/// Ratio of the standard error over generations to that of independent ones, because a burst can
+/// span two generations: exact for the first hop, and an upper bound for later ones.
 ///
 /// Losses `d` packets apart correlate by `memory^d`: `stream` sums that over all pairs, `within`
 /// over those inside one generation.
@@ -107,7 +107,7 @@ fn window_loses_no_more_than_its_target() {
             Scenario::line(seed, hops, Link::bursty(0.03, burst_mean)).with(|node| {
                 node.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
                 node.field = FieldOrder::TwoFiftySix;
-                // By its repair packets alone.
+                // Only by its repair packets.
                 node.repair = false;
                 node.target_loss = 1e-3;
                 node.symbol_bytes = 60;
@@ -117,7 +117,7 @@ fn window_loses_no_more_than_its_target() {
         scenario.traffic.packets = 20_000;
         let first = scenario.traffic.due(1000);
         scenario.promise.delivered = Some(first..recoded_pipeline::params::Nanos::MAX);
-        // Of what is missing, several are missing together: four times a tenth of a percent.
+        // Missing packets come in groups: four times a tenth of a percent.
         scenario.promise.missing_max = 4 * 19;
         let outcome = run(&scenario).expect("an invariant failed");
         assert!(outcome.overhead() < 2.0, "{} packets per symbol", outcome.overhead());

@@ -16,7 +16,7 @@ pub struct Document {
     pub blocks: Vec<Block>,
 }
 
-/// A block, batches of it, and what a relay makes of them.
+/// A block, its batches, and the packets that a relay recodes from them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Block {
     /// `baseline`, `precoded` or `cyclic-shift`.
@@ -31,8 +31,8 @@ pub struct Block {
     pub source: Vec<Hex>,
     /// Symbols that a precode adds, numbered from K on.
     pub parity: Vec<Hex>,
-    /// Batches as the source forms them. Those after the first are enough to decode the block
-    /// from what the relay sends of them.
+    /// Batches as the source forms them. The relay's packets of all batches but the first suffice
+    /// to decode the block.
     pub batches: Vec<SourceBatch>,
 }
 
@@ -47,11 +47,11 @@ pub struct SourceBatch {
     pub generator: Vec<Hex>,
     /// Coded symbols.
     pub coded: Vec<Hex>,
-    /// What a relay sends of it.
+    /// Packets that a relay recodes from it.
     pub recoded: Vec<Recoded>,
 }
 
-/// A packet that a relay made.
+/// A packet that a relay recoded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recoded {
     /// Coding vector: coefficients of the coded symbols, as elements of GF(256).
@@ -98,7 +98,7 @@ fn block(params: Params, field: FieldOrder) -> Block {
     }
 }
 
-/// A batch with a high id, then those from 0 on, until what a relay sends of them decodes.
+/// A batch with a high id, then those from 0 on, until the relay's packets suffice to decode.
 fn batches(code: &Code, field: FieldOrder, intermediate: &[Hex]) -> Vec<SourceBatch> {
     let params = code.params();
     let mut decoder = Decoder::new(Limits::of(params.source_symbols, params.batch_size));
@@ -114,7 +114,7 @@ fn batches(code: &Code, field: FieldOrder, intermediate: &[Hex]) -> Vec<SourceBa
             let outcome = decoder.insert(id, &packet.vector.0);
             assert!(matches!(outcome, Ok(Gain::Innovative { .. } | Gain::Redundant)));
         }
-        // Without payloads there is nothing to compute, but to know whether it is enough.
+        // Without payloads this only determines whether the packets suffice.
         let Ok(()) = decoder.advance(&mut Rows::new(SYMBOL_BYTES), |_| ());
         all.push(batch);
     }

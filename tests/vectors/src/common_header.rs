@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) const FLOW: u32 = 0x0102_0304;
 
-/// What every packet says.
+/// The common header of all packets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback, 5 stream, 6 link report,

@@ -12,7 +12,7 @@ pub struct Document {
     pub polynomial: u16,
     /// Products of all pairs of `factors`, row by row.
     pub products: Hex,
-    /// What `products` multiplies.
+    /// Factors of `products`.
     pub factors: Hex,
     /// Inverses of the elements 1 to 255.
     pub inverses: Hex,

@@ -1,4 +1,4 @@
-//! `wire.json`: packets of streams, and the link reports that answer them.
+//! `wire.json`: packets of streams, and link reports about them.
 
 use recoded_wire::announcement::{
     ANNOUNCEMENT_BYTES_MAX, Announcement, Entry, Refusal, parse_announcement, write_announcement,
@@ -21,15 +21,15 @@ use crate::{Hex, symbols};
 /// A packet of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Stream {
-    /// What every packet says.
+    /// The common header.
     pub header: Header,
     /// Binary logarithm of the symbols that nodes keep.
     pub window_log2: u8,
-    /// Sum of the round trips of the hops travelled, in units of 1/4 ms.
+    /// Sum of the round trips of the hops traversed, in units of 1/4 ms.
     pub round_trips: u16,
-    /// The symbol, if it carries one as it is.
+    /// The uncoded symbol, if it carries one.
     pub symbol: Option<Symbol>,
-    /// What it combines, if it does. A keepalive has neither.
+    /// The combination, if it carries one. A keepalive has neither.
     pub combination: Option<Combination>,
     /// All bytes of the UDP payload.
     pub bytes: Hex,
@@ -40,7 +40,7 @@ pub struct Stream {
 pub struct Symbol {
     /// Its number.
     pub number: u32,
-    /// How many numbers before it the symbol is that is delivered first; 0 for none.
+    /// Distance in numbers to the symbol that is delivered before it; 0 for none.
     pub after: u16,
     /// Lower half of its place on this hop.
     pub place: u16,
@@ -55,7 +55,7 @@ pub struct Combination {
     pub first: u32,
     /// How many.
     pub count: u16,
-    /// Repair key of RFC 8681, of which the coefficients follow.
+    /// Repair key of RFC 8681, which determines the coefficients.
     pub key: u16,
     /// The sum.
     pub sum: Hex,
@@ -64,35 +64,35 @@ pub struct Combination {
 /// A link report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Link {
-    /// What every packet says.
+    /// The common header.
     pub header: Header,
-    /// The first link sequence number that it speaks of.
+    /// The first link sequence number that it covers.
     pub from: u32,
-    /// The number behind the last one.
+    /// The number after the last one that it covers.
     pub horizon: u32,
-    /// The number that came last.
+    /// The number that arrived last.
     pub latest: u32,
-    /// When it came, in microseconds.
+    /// Its arrival time, in microseconds.
     pub arrived: u32,
     /// Microseconds from then to the report.
     pub held: u16,
-    /// How long what came last waits, in units of 16 microseconds.
+    /// Queueing delay of the latest arrival, in units of 16 microseconds.
     pub backlog: u16,
-    /// Bytes of UDP payload that came.
+    /// Bytes of UDP payload received.
     pub received_bytes: u32,
-    /// Packets that came.
+    /// Packets received.
     pub received_packets: u32,
     /// Sum of the round trips of the hops from the receiver on, in units of 1/4 ms.
     pub beyond: u16,
     /// Lower halves of places of symbols that are missing.
     pub missing: Vec<u16>,
-    /// Numbers that did not come.
+    /// Missing numbers.
     pub gaps: Vec<Gap>,
     /// All bytes of the UDP payload.
     pub bytes: Hex,
 }
 
-/// Consecutive numbers that did not come.
+/// Consecutive missing numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Gap {
     /// The first.
@@ -107,10 +107,10 @@ impl From<link::LinkGap> for Gap {
     }
 }
 
-/// A message of a handshake; what is in it is in `secure.json`.
+/// A message of a handshake; its contents are in `secure.json`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handshake {
-    /// What every packet says.
+    /// The common header.
     pub header: Header,
     /// The message; none in a hello between neighbours.
     pub message: Hex,
@@ -118,7 +118,7 @@ pub struct Handshake {
     pub bytes: Hex,
 }
 
-/// Messages and hellos between neighbours and between edges, the last two on their way.
+/// Messages and hellos between neighbours and between edges, the last two in flight.
 pub(crate) fn handshakes() -> Vec<Handshake> {
     let cases = [(false, 141, 0), (false, 0, 0), (true, 86, 0), (true, 25, 2), (true, 160, 64)];
     let handshake = |(is_edge, length, hops): (bool, usize, u8)| {
@@ -136,10 +136,10 @@ pub(crate) fn handshakes() -> Vec<Handshake> {
     cases.into_iter().map(handshake).collect()
 }
 
-/// What a neighbour says of itself and of its flows.
+/// A neighbour's announcement of itself and of its flows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Announced {
-    /// What every packet says.
+    /// The common header.
     pub header: Header,
     /// Version of its software.
     pub software: [u8; 3],
@@ -147,17 +147,17 @@ pub struct Announced {
     pub codes: u8,
     /// Largest UDP payload that the link carries.
     pub packet_bytes: u16,
-    /// Drawn at its start.
+    /// Random number drawn at its start.
     pub instance: u16,
     /// Seconds since 1970.
     pub clock: u64,
-    /// What it says of flows.
+    /// Announcements of flows.
     pub entries: Vec<Said>,
     /// All bytes of the UDP payload.
     pub bytes: Hex,
 }
 
-/// What it says of a flow, as on the wire.
+/// Announcement of a flow, as on the wire.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Said {
     /// The flow.
@@ -170,7 +170,7 @@ pub struct Said {
     pub value: u16,
 }
 
-/// One that knows of no flow, and one with an entry of each kind.
+/// One without flows, and one with an entry of each kind.
 pub(crate) fn announcements() -> Vec<Announced> {
     let sends = |flow, code, packet_bytes| Entry::Sends { flow, code, packet_bytes };
     let refuses = |flow, refusal| Entry::Refuses { flow, refusal };
@@ -219,7 +219,7 @@ pub(crate) fn announcements() -> Vec<Announced> {
     [0, all.len()].map(announced).into()
 }
 
-/// Symbols, one that is sent again, combinations, and keepalives, the last of another code.
+/// Symbols, one of them retransmitted, combinations, and keepalives, the last of another code.
 pub(crate) fn streams() -> Vec<Stream> {
     let symbol = Flags::SYSTEMATIC;
     let cases = [

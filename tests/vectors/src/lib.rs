@@ -1,9 +1,10 @@
-//! Conformance vectors: how each document of `json/` is made, and what its fields mean.
+//! Conformance vectors: the generators of the documents of `json/`, and the meaning of their
+//! fields.
 //!
 //! The structs are the schema: a document is the JSON form of the struct that its function returns.
 //! Bytes are strings of hexadecimal digits ([`Hex`]). Inputs that could be anything (source
-//! symbols, coefficients) are drawn from TinyMT32 (RFC 8682) and written out, so that no reader has
-//! to know.
+//! symbols, coefficients) are drawn from TinyMT32 (RFC 8682) and written out, so that readers need
+//! not implement it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `reed_solomon.json`: parity of k+m codes, and what recovers lost buffers.
+//! `reed_solomon.json`: parity of k+m codes, and the recovery of lost buffers.
 
 use recoded_code::reed_solomon::ReedSolomon;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,8 @@ fn code(data: usize, parity: usize) -> Code {
     let mut sums = vec![vec![0; BUFFER_BYTES]; parity];
     let mut wanted: Vec<&mut [u8]> = sums.iter_mut().map(Vec::as_mut_slice).collect();
     code.generate(&views(&source), &mut wanted).expect("buffers of the code");
-    // Every second buffer is lost, as far as parity goes, and the others come backwards.
+    // Every second buffer is lost, as far as parity suffices, and the others arrive in reverse
+    // order.
     let is_lost = |&id: &usize| id % 2 == 0 && id / 2 < parity;
     let (mut lost, mut intact): (Vec<_>, Vec<_>) = (0..data + parity).partition(is_lost);
     intact.reverse();

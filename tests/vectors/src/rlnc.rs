@@ -17,7 +17,7 @@ const SYMBOL_BYTES: usize = 16;
 pub struct Document {
     /// One generation per field.
     pub generations: Vec<Generation>,
-    /// Coding vectors that seeds stand for.
+    /// Coding vectors derived from seeds.
     pub seeded: Vec<SeededVector>,
 }
 
@@ -30,7 +30,7 @@ pub struct Generation {
     pub source: Vec<Hex>,
     /// Packets that the source codes with the vectors of seeds 1, 2, 3 and so on.
     pub coded: Vec<Coded>,
-    /// Packets that a relay makes of those.
+    /// Packets that a relay recodes from those.
     pub recoded: Vec<Recoded>,
 }
 
@@ -45,12 +45,12 @@ pub struct Coded {
     pub symbol: Hex,
 }
 
-/// A packet that a relay made.
+/// A packet that a relay recoded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recoded {
     /// Coefficients of the coded packets, as elements of GF(256).
     pub coefficients: Hex,
-    /// What became of it.
+    /// The resulting packet.
     pub packet: Coded,
 }
 
@@ -116,7 +116,7 @@ fn packet(field: FieldOrder, vector: Hex, symbol: Hex) -> Coded {
     Coded { vector, packed: Hex(packed), symbol }
 }
 
-/// A relay holds the first coded packets that are innovative, at most as many as a hop needs.
+/// A relay holds the first innovative coded packets, at most as many as a hop needs.
 fn recoded(field: FieldOrder, coded: &[Coded]) -> Vec<Recoded> {
     let mut recoder = Recoder::new(SIZE).expect("a small generation");
     let mut held = Vec::new();

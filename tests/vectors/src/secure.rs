@@ -1,4 +1,4 @@
-//! `secure.json`: keys, tags, envelopes and handshakes. `secure.py` makes all of it again, from the
+//! `secure.json`: keys, tags, envelopes and handshakes. `secure.py` recomputes all of it, from the
 //! documents of `dataplane/secure` and the standards they name.
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::symbols;
 /// The document.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Document {
-    /// The salt of the secret from which all but handshakes and openings are derived.
+    /// The salt of the secret from which all keys but those of handshakes and openings are derived.
     pub salt: Hex,
     /// That secret.
     pub secret: Hex,
-    /// What HKDF-Extract makes of both.
+    /// Output of HKDF-Extract for both.
     pub prk: Hex,
     /// Keys by label.
     pub keys: Vec<Key>,
@@ -31,13 +31,13 @@ pub struct Document {
     pub hops: Vec<Hop>,
     /// Symbols with homomorphic tags.
     pub units: Vec<Unit>,
-    /// Symbols as they leave a source, bound to what their packets say.
+    /// Symbols as they leave a source, bound to the fields of their packets.
     pub symbols: Vec<Bound>,
     /// Packets from end to end.
     pub envelopes: Vec<Envelope>,
     /// Handshakes: of a hop, and of the ends of a flow with strict tags.
     pub handshakes: Vec<Handshake>,
-    /// A path without a way back.
+    /// A path without a return path.
     pub one_way: OneWay,
     /// Columns for a relay: of 8, and of 16.
     pub grants: Vec<Granted>,
@@ -48,9 +48,9 @@ pub struct Document {
 /// A derived key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Key {
-    /// Its label, without what all labels begin with.
+    /// Its label, without the common prefix.
     pub label: String,
-    /// What follows the label.
+    /// Context after the label.
     pub context: Hex,
     /// The key.
     pub key: Hex,
@@ -63,7 +63,7 @@ pub struct Hop {
     pub lane: u16,
     /// The id of the key.
     pub key_id: u8,
-    /// How many packets of the lane came before.
+    /// Number of packets of the lane before it.
     pub counter: u64,
     /// UDP source port.
     pub source_port: u16,
@@ -84,9 +84,9 @@ pub struct Unit {
     pub shard: u8,
     /// 1 batch, 2 generation, 5 stream.
     pub kind: u8,
-    /// Number of the unit; of a stream, that of its first symbol here.
+    /// Number of the unit; for a stream, that of its first symbol here.
     pub unit: u64,
-    /// What is combined with each payload and not sent beside it.
+    /// Prefix that is combined with each payload but not sent.
     pub prefix: Hex,
     /// Payloads of the symbols.
     pub payloads: Vec<Hex>,
@@ -98,8 +98,8 @@ pub struct Unit {
     pub combination: Hex,
 }
 
-/// A symbol and what its tag is bound to: the context of a generation or batch, or of a stream what
-/// the symbol says of itself.
+/// A symbol and the data that its tag is bound to: the context of a generation or batch, or fields
+/// of a stream's symbol.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Bound {
     /// Bytes of a tag.
@@ -114,7 +114,7 @@ pub struct Bound {
     pub number: u64,
     /// Which symbol of the generation or batch; 0 of a stream.
     pub index: usize,
-    /// Of a stream: how many numbers before this one the packet is that goes first.
+    /// For a stream: the distance in numbers to the packet before it.
     pub after: u16,
     /// Of a generation or batch: the context. Of a stream it is number, predecessor and length,
     /// which the reader forms.
@@ -130,9 +130,9 @@ pub struct Envelope {
     pub suite: u8,
     /// The id of the key.
     pub key_id: u8,
-    /// How many packets came before.
+    /// Number of packets before it.
     pub counter: u64,
-    /// What is authenticated and not sent.
+    /// Authenticated data that is not sent.
     pub bound: Hex,
     /// The packet.
     pub packet: Hex,
@@ -143,7 +143,7 @@ pub struct Envelope {
 /// Both messages of a handshake, and the secrets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Handshake {
-    /// Of the ends of a flow: its number. Of a hop there is none.
+    /// For the ends of a flow: its number. Hops have none.
     pub flow: Option<u32>,
     /// The initiator's private key.
     pub initiator: Hex,
@@ -188,7 +188,7 @@ pub struct OneWay {
     pub secret: Hex,
 }
 
-/// Keys of a flow to several sinks, told to one of them.
+/// Keys of a flow to several sinks, sent to one of them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Group {
     /// Private key of the source, clamped.
@@ -426,7 +426,7 @@ fn entropy(byte: u8) -> Entropy {
     Entropy::new(bytes)
 }
 
-/// A private key as it is stored: clamped.
+/// A private key in stored form: clamped.
 fn clamped(byte: u8) -> Hex {
     let mut key = half(byte);
     key[0] &= 0xF8;

@@ -29,11 +29,11 @@ pub struct Session {
     pub window_symbols: usize,
     /// DT of all repair symbols.
     pub density_threshold: u8,
-    /// What is sent, in order.
+    /// Packets, in the order they are sent.
     pub packets: Vec<Packet>,
 }
 
-/// What is sent.
+/// A packet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Packet {

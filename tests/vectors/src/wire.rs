@@ -39,7 +39,7 @@ pub struct Document {
 /// A packet of a generation or batch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Coded {
-    /// What every packet says.
+    /// The common header.
     pub header: Header,
     /// Generation or batch size.
     pub size: u16,
@@ -61,7 +61,7 @@ pub struct Coded {
     pub bytes: Hex,
 }
 
-/// Which batch of which block, and how the block is coded.
+/// Batch and block numbers, and the code of the block.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BlockWord {
     /// Block number.
@@ -83,7 +83,7 @@ pub struct BlockWord {
 /// A packet of a window.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Window {
-    /// What every packet says.
+    /// The common header.
     pub header: Header,
     /// Longest encoding window of the epoch, in symbols.
     pub window_symbols: u16,
@@ -93,7 +93,7 @@ pub struct Window {
     pub first: u32,
     /// Source symbols: 1 in a source packet, NSS in a repair packet.
     pub symbols: u16,
-    /// What follows the header: a packet of RFC 8681 (see `window.json`).
+    /// Packet of RFC 8681 after the header (see `window.json`).
     pub body: Hex,
     /// All bytes of the UDP payload.
     pub bytes: Hex,
@@ -102,13 +102,13 @@ pub struct Window {
 /// A feedback packet.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Feedback {
-    /// What every packet says.
+    /// The common header.
     pub header: Header,
     /// The node that reports.
     pub node: u32,
     /// Number of the report.
     pub number: u32,
-    /// What it reports.
+    /// Reported items.
     pub items: Vec<Report>,
     /// All bytes of the UDP payload.
     pub bytes: Hex,
@@ -133,7 +133,7 @@ pub enum Report {
         newest: u32,
         /// Units decoded completely.
         complete: u32,
-        /// Units given up.
+        /// Units abandoned.
         failed: u32,
     },
     /// Kind 3.
@@ -331,7 +331,7 @@ fn window(
     Window { header, window_symbols, symbol_bytes, first, symbols, body, bytes }
 }
 
-/// What feedback packets report: nothing, each kind alone, all together.
+/// Reports of feedback packets: none, each kind alone, all together.
 fn reports() -> Vec<Vec<Report>> {
     let hop = Report::Hop { hop: 3, loss: 65535, burst_mean: 0x280 };
     let flow = Report::Flow { newest: 2, complete: u32::MAX, failed: 7 };

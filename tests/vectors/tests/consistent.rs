@@ -1,5 +1,5 @@
-//! The published documents read by somebody else: sums in scalar arithmetic that shares nothing
-//! with the kernels, and decoders that get nothing but what a packet carries.
+//! Independent checks of the published documents: sums in scalar arithmetic that shares nothing
+//! with the kernels, and decoders that get only the packets.
 
 use std::fs;
 use std::path::Path;
@@ -56,7 +56,7 @@ fn combination<'a>(coefficients: &Hex, rows: impl IntoIterator<Item = &'a Hex>) 
     Hex(sum)
 }
 
-/// The bytes that every packet begins with, as the README of `dataplane/wire` draws them.
+/// The common first bytes of every packet, as in the README of `dataplane/wire`.
 fn header_bytes(header: &wire::Header) -> Vec<u8> {
     let mut bytes = vec![0x20 | header.packet_type, header.flags, header.epoch, header.shard];
     bytes.extend(header.flow.to_be_bytes());
@@ -327,13 +327,13 @@ fn windows_are_coded_and_decoded() {
         .expect("parameters in range");
         let mut symbols: Vec<(u32, Hex)> = Vec::new();
         let mut lost: Vec<(u32, u8, &Hex)> = Vec::new();
-        // Whether a repair symbol was made of what is lost; sparse ones may all have missed it.
+        // Whether a repair symbol covers a lost symbol; sparse ones may all have missed it.
         let mut is_covered = false;
         for (number, packet) in session.packets.iter().enumerate() {
             match packet {
                 Packet::Source { flow, adu, esi, symbols: own, packet } => {
                     symbols.extend((0..).map(|i| esi.wrapping_add(i)).zip(own.iter().cloned()));
-                    // One is lost of those that a single repair symbol can give back.
+                    // Loses one of those that a single repair symbol can recover.
                     if own.len() == 1 && lost.is_empty() && number > 0 {
                         lost.push((*esi, *flow, adu));
                         continue;

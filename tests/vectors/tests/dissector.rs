@@ -1,5 +1,5 @@
-//! The dissector for Wireshark reads every field of every vector, and says of cut packets that they
-//! are malformed, by tshark.
+//! Wireshark's dissector reads every field of every vector, and reports truncated packets as
+//! malformed, checked with tshark.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/wireshark/recoded.lua");
 
-/// What tshark says of each packet: all values of each field, in their order.
+/// Output of tshark for each packet: all values of each field, in order.
 fn dissect(packets: &[Vec<u8>], options: &[&str]) -> Option<Vec<BTreeMap<String, Vec<String>>>> {
     let folder = tempfile::tempdir().expect("a folder");
     let capture = folder.path().join("packets.pcap");
@@ -60,7 +60,7 @@ fn collect(value: &Value, fields: &mut BTreeMap<String, Vec<String>>) {
     }
 }
 
-/// A capture of raw IPv4 packets, each with one of `payloads` in UDP to our port.
+/// A capture of raw IPv4 packets, each with one of `payloads` in UDP to Recoded's port.
 fn pcap(payloads: &[Vec<u8>]) -> Vec<u8> {
     const LINKTYPE_RAW: u32 = 101;
     let mut file = Vec::new();
@@ -101,7 +101,7 @@ fn expected(vector: &Value) -> Vec<(String, Vec<String>)> {
     fields
 }
 
-/// Names of vectors that the dissector says otherwise.
+/// Vector names that differ in the dissector.
 const NAMES: [(&str, &str); 8] = [
     ("packet_type", "type"),
     ("block.number", "block"),

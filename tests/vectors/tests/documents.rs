@@ -1,5 +1,5 @@
-//! The published documents are what this implementation makes. `RECODED_WRITE_VECTORS=1` rewrites
-//! them, which breaks every other implementation.
+//! The published documents equal the output of this implementation. `RECODED_WRITE_VECTORS=1`
+//! rewrites them, which breaks every other implementation.
 
 use std::path::Path;
 use std::{env, fs};

@@ -1,4 +1,4 @@
-//! `secure.json` made again by an implementation in another language, where there is a Python.
+//! `secure.json` recomputed by an implementation in another language, if Python is available.
 
 #![forbid(unsafe_code)]
 

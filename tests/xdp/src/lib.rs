@@ -1,9 +1,9 @@
 //! Drives the committed eBPF objects with BPF_PROG_TEST_RUN: one packet in, one verdict out.
 //!
 //! [`steering`] wraps `ebpf/recoded.bpf.o`, [`link`] wraps `ebpf/link.bpf.o`, [`packets`] builds
-//! frames, and [`mod@reference`] decides about a frame a second time, written apart from the code
-//! under test. The tests are in the `tests` folder. Linux does the running: CAP_BPF and
-//! CAP_NET_ADMIN are needed ([`or_skip`] handles their absence), no interface is touched.
+//! frames, and [`mod@reference`] is an independent implementation of the verdict. The tests are in
+//! the `tests` folder. Linux runs the programs: CAP_BPF and CAP_NET_ADMIN are required ([`or_skip`]
+//! handles their absence), and no interface is touched.
 
 #![forbid(unsafe_code)]
 

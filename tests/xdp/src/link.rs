@@ -59,7 +59,7 @@ impl Link {
     /// Loads the committed object with these parameters.
     ///
     /// # Errors
-    /// What aya reports when Linux refuses the object.
+    /// The error of aya if Linux refuses the object.
     pub fn load(parameters: LinkParameters) -> Result<Self, Box<dyn Error>> {
         let mut ebpf = Ebpf::load(OBJECT)?;
         let program: &mut SchedClassifier =
@@ -70,10 +70,10 @@ impl Link {
         Ok(Self { ebpf })
     }
 
-    /// Runs the program `repeat` times on this frame; the last return value.
+    /// Runs the program `repeat` times on this frame; returns the last return value.
     ///
     /// # Errors
-    /// What Linux reports.
+    /// The error of Linux.
     pub fn run(&self, frame: &[u8], repeat: u32) -> Result<u32, Box<dyn Error>> {
         let program: &SchedClassifier =
             self.ebpf.program("link").ok_or("no program")?.try_into()?;
@@ -84,7 +84,7 @@ impl Link {
     /// Counters, summed over CPUs.
     ///
     /// # Errors
-    /// What aya reports.
+    /// The error of aya.
     pub fn counters(&self) -> Result<LinkCounters, Box<dyn Error>> {
         let map: PerCpuArray<_, u64> = self.ebpf.map("COUNTERS").ok_or("no map")?.try_into()?;
         let sum = |index: u32| map.get(&index, 0).map(|values| values.iter().sum());
@@ -98,7 +98,7 @@ impl Link {
 }
 
 /// Runs the XDP program `name` on a frame, with `macs` and the interface `ifindex` in its maps.
-/// Returns its action and what it made of the frame.
+/// Returns its action and the resulting frame.
 ///
 /// # Errors
 /// What aya reports when Linux refuses the object or the run.
@@ -124,7 +124,7 @@ pub fn run_xdp(
     Ok((program.test_run(options)?.return_value, after))
 }
 
-/// A probability scaled by 2^32; 1 becomes `u32::MAX`, which the program takes for "always".
+/// A probability scaled by 2^32; 1 becomes `u32::MAX`, which the program treats as "always".
 fn scale(probability: f64) -> u32 {
     (probability * 4_294_967_296.0) as u32
 }

@@ -1,6 +1,6 @@
-//! Frames for the tests, built layer by layer from the outside in.
+//! Frames for the tests, built layer by layer from the outermost one inwards.
 //!
-//! Every length field is right when [`Recipe::build`] returns; tests of wrong fields patch the
+//! Every length field is correct when [`Recipe::build`] returns; tests of wrong fields patch the
 //! bytes.
 
 use proptest::prelude::*;
@@ -20,21 +20,21 @@ pub enum Ip {
         /// Flags (3 bits) and fragment offset (13 bits).
         fragment: u16,
     },
-    /// IPv6, with one 8-byte extension header of this type in front of the payload.
+    /// IPv6, with one 8-byte extension header of this type before the payload.
     V6 {
         /// Type of the extension header.
         extension: Option<u8>,
     },
 }
 
-/// What a frame is made of.
+/// Ingredients of a frame.
 #[derive(Clone, Debug)]
 pub struct Recipe {
-    /// EtherTypes of the VLAN tags, outermost first, and what each says: priority and number.
+    /// EtherType of each VLAN tag, outermost first, with its priority and number.
     pub tags: Vec<(u16, u16)>,
     /// The layer below UDP.
     pub ip: Ip,
-    /// IP protocol; 17 is UDP. What follows looks like UDP all the same.
+    /// IP protocol; 17 is UDP. The bytes after it look like UDP regardless.
     pub protocol: u8,
     /// UDP destination port.
     pub port: u16,
@@ -142,8 +142,8 @@ pub fn icmpv6(message: u8) -> Vec<u8> {
     frame
 }
 
-/// Frames near the border between ours and not ours: a random recipe, then a few random edits and
-/// perhaps a cut.
+/// Frames near the boundary between Recoded's packets and others: a random recipe, then a few
+/// random edits and perhaps a truncation.
 pub fn frames() -> impl Strategy<Value = Vec<u8>> {
     let edits = prop::collection::vec((0usize..120, any::<u8>()), 0..4);
     let cut = prop_oneof![4 => Just(None), 1 => (0usize..140).prop_map(Some)];

@@ -1,27 +1,27 @@
-//! What should happen to a frame, decided a second time.
+//! Reference verdict for a frame, implemented independently.
 //!
-//! Written from the rules in `recoded_wire::steer`, not from its code: it eats a slice from the
-//! front where the code under test computes offsets. A disagreement is a fault in one of the two.
+//! Written from the rules in `recoded_wire::steer`, not from its code: it consumes a slice from the
+//! front where the code under test computes offsets. A disagreement is a bug in one of the two.
 
 use std::net::IpAddr;
 
 use recoded_wire::steer::Verdict;
 
-/// What a program was told.
+/// Configuration of a program.
 #[derive(Copy, Clone, Debug)]
 pub struct Rules {
-    /// Our port.
+    /// The daemon's UDP port.
     pub port: u16,
     /// The only flow.
     pub flow: u32,
-    /// Our address and that of the only neighbour, if they matter.
+    /// Local address and that of the only neighbour, if they matter.
     pub ends: Option<Ends>,
 }
 
 /// Two addresses.
 #[derive(Copy, Clone, Debug)]
 pub struct Ends {
-    /// Ours.
+    /// The local address.
     pub local: IpAddr,
     /// The neighbour's.
     pub neighbour: IpAddr,
@@ -95,7 +95,7 @@ fn ipv6(packet: &[u8], rules: &Rules) -> Option<Verdict> {
     udp(packet.get(40..)?, total, [sixteen(8)?, sixteen(24)?], rules)
 }
 
-/// `datagram` is what the frame holds, padding included; `claimed` what the IP header says.
+/// `datagram` is the frame's content, padding included; `claimed` is the length in the IP header.
 fn udp(
     datagram: &[u8],
     claimed: usize,

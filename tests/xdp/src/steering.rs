@@ -1,8 +1,7 @@
 //! The XDP program `recoded` under test.
 //!
-//! Nothing is attached: the packet, and with it queue 0 of no interface, comes from
-//! BPF_PROG_TEST_RUN, which runs the verified program and returns its verdict without carrying it
-//! out.
+//! Nothing is attached: BPF_PROG_TEST_RUN supplies the packet, on queue 0 of no interface, runs the
+//! verified program, and returns its verdict without applying it.
 
 use std::error::Error;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +24,7 @@ impl Steering {
     /// Loads the committed object for this port and these flows; no socket is in place yet.
     ///
     /// # Errors
-    /// What aya reports when Linux refuses the object.
+    /// The error of aya if Linux refuses the object.
     pub fn load(port: u16, flows: &[u32]) -> Result<Self, Box<dyn Error>> {
         Self::load_for(port, steer::ANY_ADDRESS, &[], flows)
     }
@@ -33,7 +32,7 @@ impl Steering {
     /// The same for packets from these neighbours to one address.
     ///
     /// # Errors
-    /// What aya reports when Linux refuses the object.
+    /// The error of aya if Linux refuses the object.
     pub fn load_for(
         port: u16,
         local: AddressWords,
@@ -59,11 +58,11 @@ impl Steering {
         Ok(Self { ebpf, socket: None })
     }
 
-    /// Puts an AF_XDP socket in the slot of queue 0. It is bound to nothing, which is enough for a
-    /// verdict that is not carried out.
+    /// Puts an AF_XDP socket in the slot of queue 0. It is not bound, which suffices for a verdict
+    /// that is not applied.
     ///
     /// # Errors
-    /// What Linux or aya report.
+    /// The error of Linux or aya.
     pub fn place_socket(&mut self) -> Result<(), Box<dyn Error>> {
         let socket = socket(AddressFamily::XDP, SocketType::RAW, None)?;
         sockopt::set_xdp_rx_ring_size(&socket, 64)?;
@@ -75,7 +74,7 @@ impl Steering {
     /// Empties the slot of queue 0.
     ///
     /// # Errors
-    /// What aya reports.
+    /// The error of aya.
     pub fn remove_socket(&mut self) -> Result<(), Box<dyn Error>> {
         self.sockets()?.unset(0)?;
         self.socket = None;
@@ -138,7 +137,7 @@ impl Steering {
     }
 }
 
-/// Linux runs XDP on nothing shorter than an Ethernet header, in tests as on an interface.
+/// Linux runs XDP only on frames with at least an Ethernet header, in tests as on an interface.
 pub const FRAME_BYTES_MIN: usize = 14;
 
 const XDP_DROP: u32 = 1;

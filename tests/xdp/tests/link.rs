@@ -1,4 +1,4 @@
-//! The link emulator: which packets it drops, which it never drops, and its counters.
+//! The link emulator: packets it drops, packets it never drops, and its counters.
 //!
 //! Linux's generator cannot be seeded, so bounds are six standard deviations: a false alarm once in
 //! about 500 million runs.
@@ -11,7 +11,7 @@ const PACKETS: u32 = 400_000;
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 const MACS: [u8; 12] = [2, 0, 0, 0, 9, 1, 2, 0, 0, 0, 9, 2];
-/// Interface index of `lo` in every network namespace; nothing is sent to it.
+/// Interface index of `lo` in every network namespace; no packet is sent to it.
 const LOOPBACK: u32 = 1;
 const TC_ACT_OK: u32 = 0;
 const TC_ACT_SHOT: u32 = 2;

@@ -1,4 +1,4 @@
-//! The XDP program, packet by packet, with Linux's own verifier and interpreter in between.
+//! The XDP program, packet by packet, run by Linux's own verifier and interpreter.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -10,8 +10,8 @@ use recoded_xdp_tests::reference::{Ends, Rules, verdict};
 use recoded_xdp_tests::steering::{FRAME_BYTES_MIN, Steering};
 use std::net::IpAddr;
 
-/// The program with our port, our flow and a socket, for packets of any address; `None` when the
-/// test must be skipped.
+/// The program with the test's port and flow and a socket, for packets of any address; `None` if
+/// the test must be skipped.
 fn ready() -> Option<Steering> {
     ready_for(None)
 }
@@ -31,7 +31,7 @@ fn words(ends: Option<Ends>) -> (AddressWords, AddressWords) {
     })
 }
 
-/// The address of a host of [`Recipe::default`], or of its twin over IPv6.
+/// The address of a host of [`Recipe::default`], or of its IPv6 counterpart.
 fn address(is_v6: bool, host: u8) -> IpAddr {
     if is_v6 {
         [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host].into()
@@ -44,7 +44,7 @@ fn ends(is_v6: bool) -> Ends {
     Ends { local: address(is_v6, 2), neighbour: address(is_v6, 1) }
 }
 
-/// What the program is told, for `decide`.
+/// Configuration of the program, for `decide`.
 struct Told(Rules);
 
 impl Tables for Told {
@@ -160,7 +160,8 @@ fn coded_unknown_flow_dropped() {
     }
 }
 
-/// Handshakes between neighbours, which one mistyped flow stopped for all; and those of its edges.
+/// Handshakes between neighbours need no flow, so that one mistyped flow does not stop them all;
+/// handshakes between edges do.
 #[test]
 fn handshakes_of_neighbours_need_no_flow_and_those_of_edges_do() {
     for flow in [0, FLOW + 1, u32::MAX] {
@@ -313,7 +314,7 @@ fn packets_of_neighbours_to_us_are_taken_and_no_others() {
         }
         let third_party = Recipe { hosts: [3, 2], first: 0x27, flow: 0, ..one.clone() };
         assert_eq!(steering.run(&third_party.build()), Verdict::DropNotNeighbour);
-        // Who is no neighbour does not learn which flows there are.
+        // A sender that is not a neighbour does not learn which flows exist.
         let unknown = Recipe { hosts: [3, 2], flow: FLOW + 1, ..one.clone() };
         assert_eq!(steering.run(&unknown.build()), Verdict::DropNotNeighbour);
         let refused: Vec<IpAddr> =
@@ -332,7 +333,7 @@ fn agreement_mutated_frames_program_matches_parser_and_reference() {
         });
         reached.iter_mut().zip(steering.counts()).for_each(|(sum, count)| *sum += count);
     }
-    // The generator is worth something only if it reaches every verdict but the socket's.
+    // The generator is useful only if it reaches every verdict but the socket's.
     for verdict in Verdict::ALL {
         let reached = reached[verdict as usize];
         assert_eq!(reached == 0, verdict == Verdict::DropNoSocket, "{}: {reached}", verdict.name());

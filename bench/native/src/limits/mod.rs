@@ -1,8 +1,8 @@
-//! Probes: loops of one kind of instruction, which show what a core can do of it at most.
+//! Probes: loops of one kind of instruction, which measure its peak rate on a core.
 //!
-//! A probe has no result but the time it takes. [`Kind::Products`] runs in registers alone; the
-//! others walk over a buffer again and again, whose size decides which cache they measure. One
-//! probe per vector width, for the widest is not the fastest on every processor.
+//! The only result of a probe is its time. [`Kind::Products`] runs in registers only. The others
+//! walk over a buffer repeatedly, and its size decides which cache they measure. There is one probe
+//! per vector width, because the widest is not the fastest on every processor.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -18,7 +18,7 @@ use portable as arch;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as arch;
 
-/// What a probe does, and hence what its bytes are.
+/// Operation of a probe, which defines how its bytes are counted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Products of a byte and a constant, in registers. Counted in products.
@@ -34,9 +34,9 @@ pub enum Kind {
 /// One loop.
 #[derive(Copy, Clone, Debug)]
 pub struct Probe {
-    /// What it does.
+    /// Operation of the probe.
     pub kind: Kind,
-    /// The instruction and the width of its registers, for people.
+    /// The instruction and the width of its registers, for display.
     pub name: &'static str,
     /// Bytes of a vector register.
     pub vector_bytes: usize,
@@ -49,8 +49,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Runs the loop `times` times over `buffer`, of which a rest shorter than [`BLOCK_BYTES`] is
-    /// left alone. Returns how many bytes (or products) that were.
+    /// Runs the loop `times` times over `buffer`, ignoring a tail shorter than [`BLOCK_BYTES`].
+    /// Returns the number of bytes (or products) processed.
     pub fn run(&self, buffer: &mut [u8], times: usize) -> usize {
         let whole = buffer.len() / BLOCK_BYTES * BLOCK_BYTES;
         // SAFETY: probes leave this module through `available` alone, which asked the processor,
@@ -70,14 +70,14 @@ pub fn available(kind: Kind) -> impl Iterator<Item = Probe> {
     arch::PROBES.iter().filter(move |probe| probe.kind == kind && (probe.is_available)()).copied()
 }
 
-/// Loops walk in blocks: eight of the widest registers for each half of a buffer.
+/// Loops process blocks: eight of the widest registers for each half of a buffer.
 pub const BLOCK_BYTES: usize = 1024;
 
-/// Independent chains of dependent instructions: more than any pipe has stages, fewer than there
-/// are registers, so that the issue rate is what limits.
+/// Independent chains of dependent instructions: more than any pipeline has stages, fewer than
+/// there are registers, so that the issue rate is the limit.
 const CHAINS: usize = 12;
 
-/// Repetitions per pass of a loop in registers: enough to hide how it starts and ends.
+/// Repetitions per pass of a loop in registers: enough to hide the cost of entry and exit.
 const STEPS: usize = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Loops for processors without probes of their own: what the compiler makes of plain code.
+//! Loops for processors without dedicated probes: plain code, as the compiler translates it.
 
 use std::hint::black_box;
 

@@ -1,7 +1,7 @@
 //! Loops for x86: 16, 32 and 64 bytes per register.
 //!
-//! A product by a constant is one `gf2p8affineqb`; without GFNI it is two `pshufb`, of which half
-//! the rate is counted: masks, shifts and sums of that method run on other pipes.
+//! A product by a constant is one `gf2p8affineqb`. Without GFNI it takes two `pshufb`, so half
+//! their rate is counted: the masks, shifts and sums of that method use other ports.
 
 use core::arch::x86_64::*;
 use std::hint::black_box;

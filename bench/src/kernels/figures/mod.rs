@@ -1,7 +1,7 @@
 //! The paper's two figures, with this machine in them.
 //!
 //! Figure 1: 16 packets into one over packet size, a panel per field, a line per level. Figure 2:
-//! the mean over packet sizes, with the fastest level, beside the processors of the paper.
+//! the mean over packet sizes, with the fastest level, next to the processors of the paper.
 
 mod packet_sizes;
 mod processors;

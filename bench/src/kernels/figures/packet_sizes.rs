@@ -69,7 +69,7 @@ fn panel(page: &mut Page, left: f64, top: f64, field: Field, rows: &[&Row]) {
     }
 }
 
-/// Right of the panels: who is who.
+/// Draws the legend to the right of the panels.
 fn legend(page: &mut Page, rows: &[&Row]) {
     let left = LEFT + 2.0 * PANEL.0 + GAP + 36.0;
     let mut y = 108.0;
@@ -101,8 +101,8 @@ const fn style(name: &'static str, colour: &'static str) -> Style {
     Style { name, colour }
 }
 
-/// Levels that are drawn. The naive one and the table lie on the axis, and the method of the four
-/// Russians is for many packets at once.
+/// Levels to draw. The naive one and the table would lie on the axis, and the method of the four
+/// Russians needs many packets at once.
 const LEVELS: [Style; 10] = [
     style("sse2-imul", "#e9b872"),
     style("avx2-imul", "#d98a2b"),

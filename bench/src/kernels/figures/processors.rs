@@ -52,7 +52,7 @@ fn legend(page: &mut Page, bars: &[Bar]) {
     }
 }
 
-/// A processor, and what it reaches over the paper's fields.
+/// A processor, and its rates over the paper's fields.
 struct Bar {
     name: String,
     colour: &'static str,
@@ -78,7 +78,7 @@ fn bars(rows: &[&Row], place: &str) -> Vec<Bar> {
     paper.chain([library, ours]).collect()
 }
 
-/// Blue for what has AVX-512, green for AVX2 and less, yellow for AMD, brown for ARM.
+/// Blue for AVX-512, green for AVX2 and less, yellow for AMD, brown for ARM.
 const COLOURS: [&str; 8] =
     ["#12538f", "#3f8fd0", "#8fbfe6", "#2f7d4f", "#86bf9a", "#d98a2b", "#eec07a", "#8c6d5a"];
 

@@ -1,4 +1,4 @@
-//! GF-Complete beside us: one region at a time, as it is made for.
+//! GF-Complete as a rival: one region at a time, as it is designed for.
 
 use bench_native::GfComplete;
 
@@ -7,10 +7,10 @@ use crate::kernels::memory::Layout;
 use crate::kernels::rivals::{Description, file_name};
 use crate::kernels::rows::Workload;
 
-/// What it is called.
+/// Display name.
 pub const NAME: &str = "GF-Complete";
 
-/// Who it is.
+/// Describes the library.
 pub fn describe(library: &GfComplete) -> Description {
     Description {
         name: NAME.into(),

@@ -1,4 +1,4 @@
-//! ISA-L beside us. It multiplies by the coefficients it is given, so its results must equal ours.
+//! ISA-L as a rival. It multiplies by given coefficients, so its results must equal this project's.
 
 use std::hint::black_box;
 
@@ -31,7 +31,7 @@ impl Library {
         Library { isal: Box::leak(Box::new(isal)), name }
     }
 
-    /// Who it is.
+    /// Describes the library.
     pub fn describe(self) -> Description {
         let uses = if self.isal.has_gfni { "with GFNI" } else { "without GFNI" };
         Description {
@@ -78,7 +78,7 @@ impl Library {
         }))
     }
 
-    /// Slices in which the product was made once, rightly.
+    /// Slices whose product was checked once.
     fn check(self, job: &Workload) -> Result<Encode<'static>, LeftOut> {
         let mut slices = Encode::new(&job.sources, job.destinations());
         let mut tables = self.isal.tables(job.coefficients(), job.sources.len(), job.rows);
@@ -111,7 +111,7 @@ impl Library {
         Ok(Contestant::new(Role::Rival, self.name, job.gigabits(), move || decode(&mut slices)))
     }
 
-    /// Inversion alone; `inverse` is the right answer.
+    /// Inversion only; `inverse` is the expected result.
     pub fn invert(self, matrix: &[u8], inverse: &[u8], n: usize) -> Result<Contestant, LeftOut> {
         let (matrix, mut scratch) = (matrix.to_vec(), matrix.to_vec());
         let mut result = vec![0; n * n];

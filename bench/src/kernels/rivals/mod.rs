@@ -1,5 +1,6 @@
-//! The others: which are here, in which version, and how each does a job. Every result that can be
-//! checked is, before anything is timed; a rival whose result is wrong is left out of the row.
+//! Rival libraries: which are available, in which version, and how each does a job. Every result
+//! that can be checked is checked before timing; a rival with a wrong result is left out of the
+//! row.
 
 pub mod gf_complete;
 pub mod isal;
@@ -16,19 +17,19 @@ use serde::Serialize;
 /// A rival, or why it is absent.
 #[derive(Clone, Debug, Serialize)]
 pub struct Description {
-    /// What it is called in the rows.
+    /// Name in the rows.
     pub name: String,
     /// The file in use, for a library in C.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What it uses of the processor, as far as it says.
+    /// Processor features in use, as far as the library reports them.
     pub uses: String,
     /// Why it is not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
 }
 
-/// Those who are here.
+/// The available rivals.
 pub struct Rivals {
     /// ISA-L, in as many versions as open.
     pub isal: Vec<isal::Library>,
@@ -39,7 +40,7 @@ pub struct Rivals {
 }
 
 impl Rivals {
-    /// Looks who is here; `isal` is the path of another ISA-L than the installed one.
+    /// Finds the available rivals; `isal` is the path of an ISA-L other than the installed one.
     pub fn find(isal: Option<&Path>) -> Rivals {
         let mut described = Vec::new();
         let mut libraries = Vec::new();
@@ -88,7 +89,7 @@ fn absent(name: &str, error: &bench_native::LoadError) -> Description {
     Description { name: name.into(), file: None, uses: String::new(), absent }
 }
 
-/// The name of a library's file: its folder says more about a machine than about the library.
+/// File name of a library: its folder describes the machine more than the library.
 fn file_name(path: &Path) -> Option<String> {
     path.file_name().map(|name| name.to_string_lossy().into_owned())
 }

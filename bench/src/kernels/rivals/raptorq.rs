@@ -1,5 +1,5 @@
-//! Crate `raptorq` beside us: RFC 6330's fountain code. Sparse, with a structure that is not ours
-//! to choose; it cannot be recoded.
+//! Crate `raptorq` as a rival: RFC 6330's fountain code. Sparse, with a fixed structure; it cannot
+//! be recoded.
 
 use std::hint::black_box;
 
@@ -12,16 +12,15 @@ use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::rivals::{Description, describe_crate};
 use crate::kernels::rows::{Decoding, Workload};
 
-/// What it is called.
+/// Display name.
 pub const NAME: &str = "raptorq";
 
-/// Who it is.
+/// Describes the library.
 pub fn describe() -> Description {
     describe_crate(NAME, "picks its level by itself")
 }
 
-/// As many repair symbols as there are sources, encoder set-up included, with a plan that was made
-/// before.
+/// As many repair symbols as there are sources, including encoder set-up, with a precomputed plan.
 pub fn encode(job: &Workload) -> Result<Contestant, LeftOut> {
     let block = Block::of(&job.sources)?;
     block.check()?;
@@ -30,7 +29,7 @@ pub fn encode(job: &Workload) -> Result<Contestant, LeftOut> {
     }))
 }
 
-/// All sources from repair symbols alone, two more than there are sources.
+/// All sources from repair symbols only, two more than there are sources.
 pub fn decode(job: &Decoding) -> Result<Contestant, LeftOut> {
     let block = Block::of(&job.sources)?;
     block.check()?;
@@ -40,10 +39,10 @@ pub fn decode(job: &Decoding) -> Result<Contestant, LeftOut> {
     }))
 }
 
-/// `count` repair symbols of a block, encoder set-up included, with a plan that was made before.
+/// `count` repair symbols of a block, including encoder set-up, with a precomputed plan.
 ///
 /// # Errors
-/// The block is not for this code, or does not come back.
+/// If the code does not support the block, or does not recover it.
 pub fn encode_repair(sources: &[&[u8]], count: usize) -> Result<Contestant, LeftOut> {
     let block = Block::of(sources)?;
     block.check()?;
@@ -58,7 +57,7 @@ pub fn encode_repair(sources: &[&[u8]], count: usize) -> Result<Contestant, Left
 /// more.
 ///
 /// # Errors
-/// The block is not for this code, or does not come back.
+/// If the code does not support the block, or does not recover it.
 pub fn decode_rest(
     name: &str,
     sources: &[&[u8]],

@@ -1,6 +1,5 @@
-//! Crate `reed-solomon-simd` beside us: repair symbols by a transform, in GF(2^16). Cheaper than
-//! dense coding from about 32 symbols on; its coefficients are not ours to choose, and it cannot
-//! be recoded.
+//! Crate `reed-solomon-simd` as a rival: repair symbols by a transform, in GF(2^16). Cheaper than
+//! dense coding from about 32 symbols on. Its coefficients are fixed, and it cannot be recoded.
 
 use std::hint::black_box;
 
@@ -10,10 +9,10 @@ use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::rivals::{Description, describe_crate};
 use crate::kernels::rows::{Decoding, Workload};
 
-/// What it is called.
+/// Display name.
 pub const NAME: &str = "reed-solomon-simd";
 
-/// Who it is.
+/// Describes the library.
 pub fn describe() -> Description {
     describe_crate(NAME, "picks its level by itself")
 }

@@ -1,5 +1,5 @@
-//! Crate `rlnc` beside us. It draws its own coefficients, modulo 0x11B, and carries them in front
-//! of the symbol; a check multiplies the sources by what it carries.
+//! Crate `rlnc` as a rival. It draws its own coefficients, modulo 0x11B, and puts them in front of
+//! the symbol; a check multiplies the sources by these coefficients.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -9,13 +9,13 @@ use crate::kernels::contest::{Contestant, LeftOut, Role};
 use crate::kernels::rivals::{Description, describe_crate};
 use crate::kernels::rows::{Decoding, Workload, combine_11b};
 
-/// What it is called.
+/// Display name.
 pub const NAME: &str = "rlnc";
 
-/// Ends the data, so that the crate knows how long they are.
+/// End marker, so that the crate knows the length of the data.
 pub const MARKER: u8 = 0x81;
 
-/// Who it is.
+/// Describes the library.
 pub fn describe() -> Description {
     describe_crate(NAME, "picks its level by itself")
 }

@@ -1,4 +1,4 @@
-//! Crate `rlnc-simdx` beside us. It draws its own coefficients, modulo 0x11B, and allocates every
+//! Crate `rlnc-simdx` as a rival. It draws its own coefficients, modulo 0x11B, and allocates every
 //! packet it makes.
 
 use std::hint::black_box;
@@ -11,10 +11,10 @@ use crate::kernels::memory::Layout;
 use crate::kernels::rivals::{Description, describe_crate};
 use crate::kernels::rows::{Decoding, Workload, combine_11b};
 
-/// What it is called.
+/// Display name.
 pub const NAME: &str = "rlnc-simdx";
 
-/// Who it is.
+/// Describes the library.
 pub fn describe() -> Description {
     describe_crate(NAME, rlnc_simdx::active_kernel())
 }
@@ -56,7 +56,7 @@ fn packets(job: &Decoding) -> Vec<CodedPacket> {
     packets.map(|(vector, symbol)| CodedPacket::from_slices(vector, symbol)).collect()
 }
 
-/// Decoding packet by packet; each arrives in memory of its own, for the decoder keeps it.
+/// Decoding packet by packet; each packet is in its own allocation, because the decoder keeps it.
 pub fn decode(job: &Decoding) -> Result<Contestant, LeftOut> {
     let (n, bytes) = (job.n(), job.bytes());
     let packets = packets(job);

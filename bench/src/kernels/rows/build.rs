@@ -1,4 +1,4 @@
-//! Which rows there are, and who is in each.
+//! The rows, and the contestants in each.
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
@@ -13,7 +13,7 @@ use crate::kernels::rivals::{Rivals, gf_complete, raptorq, reed_solomon, rlnc, r
 use crate::kernels::rows::decoding::{Decoding, invert};
 use crate::kernels::rows::{Section, Workload};
 
-/// What all rows have in common.
+/// Properties common to all rows.
 pub struct Setting {
     /// The others.
     pub rivals: Rivals,
@@ -30,7 +30,7 @@ pub struct Setting {
 /// Builds the rows of a section and checks what they compute.
 ///
 /// # Errors
-/// [`BenchError::Wrong`] when a level of ours computes something else than the naive kernel.
+/// [`BenchError::Wrong`] if a level's result differs from the naive kernel's.
 pub fn build(section: Section, setting: &Setting) -> Result<Vec<Row>, BenchError> {
     let mut random = SmallRng::seed_from_u64(setting.seed);
     let random = &mut random;
@@ -103,15 +103,14 @@ fn paper(
     Ok(row)
 }
 
-/// Levels of this build over a field. The method of the four Russians is for GF(2) alone; elsewhere
-/// that name stands for the fastest other level.
+/// Levels of this build over a field. The method of the four Russians exists only for GF(2); for
+/// other fields that name selects the fastest other level.
 fn levels_over(field: Field) -> impl Iterator<Item = &'static Kernel> {
     let serves = move |kernel: &&Kernel| field.order() == 2 || kernel.name() != "four-russians";
     Kernel::all_available().filter(serves).filter_map(move |kernel| kernel.over(field))
 }
 
-/// A multiply-add at the levels that the paper's library has too, as far as this processor has
-/// them.
+/// A multiply-add at the levels of the paper's library that this processor supports.
 fn forced(setting: &Setting, random: &mut SmallRng) -> Result<Vec<Row>, BenchError> {
     let field = Field::Gf256x11B;
     let mut rows = Vec::new();
@@ -196,7 +195,7 @@ fn levels(setting: &Setting, random: &mut SmallRng) -> Result<Row, BenchError> {
     Ok(row)
 }
 
-/// Those who multiply by given coefficients.
+/// Rivals that multiply by given coefficients.
 fn multiply_rivals(setting: &Setting, job: &Workload, row: &mut Row) {
     for isal in &setting.rivals.isal {
         row.challenge(isal.multiply(job));
@@ -268,7 +267,7 @@ fn row(
     Row { section, name, field, n, k, unit, anchor: None, contestants, left_out }
 }
 
-/// What fits an Ethernet packet.
+/// Payload of an Ethernet packet.
 const MTU: usize = 1500;
 /// Packets that the paper combines.
 const PAPER_N: usize = 16;
@@ -277,8 +276,8 @@ const ENCODE_N: [usize; 4] = [16, 32, 64, 128];
 const ENCODE_BYTES: [usize; 4] = [1024, 1428, 1500, 4096];
 const DECODE: [(usize, usize); 6] =
     [(16, 1500), (32, 1500), (64, 1500), (128, 1500), (16, 4096), (128, 4096)];
-/// Less than one vector, one and its neighbours, round numbers, sizes of packets, powers of two and
-/// what lies beside them: what is odd for one kernel or another.
+/// Less than one vector, one vector and neighbouring lengths, round numbers, packet sizes, powers
+/// of two and neighbouring lengths: each is odd for one kernel or another.
 const LENGTHS: [usize; 41] = [
     61, 64, 65, 96, 100, 127, 128, 129, 192, 200, 256, 257, 300, 384, 500, 512, 576, 640, 700, 768,
     1000, 1024, 1100, 1280, 1400, 1428, 1472, 1500, 1514, 1536, 2000, 2048, 2049, 3000, 4000, 4096,

@@ -11,7 +11,7 @@ use crate::kernels::contest::{Contestant, Role};
 use crate::kernels::memory::Layout;
 use crate::kernels::rivals::rlnc::MARKER;
 
-/// A generation that has arrived as coded packets, once modulo 0x11D and once as rivals want it.
+/// A generation received as coded packets, once modulo 0x11D and once in the rivals' format.
 pub struct Decoding {
     /// Source symbols.
     pub sources: Vec<&'static [u8]>,
@@ -21,7 +21,7 @@ pub struct Decoding {
     pub matrix: Vec<u8>,
     /// Source symbols that end with the marker of crate `rlnc`.
     pub data_11b: Vec<Vec<u8>>,
-    /// Coding vectors modulo 0x11B and their symbols, made of `data_11b`.
+    /// Coding vectors modulo 0x11B and their symbols, computed from `data_11b`.
     pub packets_11b: Vec<(Vec<u8>, Vec<u8>)>,
     layout: Layout,
 }
@@ -32,7 +32,7 @@ impl Decoding {
         Decoding::of(Layout::packed(n, bytes).random(random), random)
     }
 
-    /// The same with symbols of the caller's, at least one, all of one length.
+    /// The same with given symbols, at least one, all of one length.
     pub fn of(sources: Vec<&'static [u8]>, random: &mut SmallRng) -> Decoding {
         let n = sources.len();
         let layout = Layout::packed(n, sources.first().map_or(0, |source| source.len()));
@@ -81,7 +81,7 @@ impl Decoding {
     /// Inversion of the vectors, then one product.
     ///
     /// # Errors
-    /// [`BenchError::Wrong`] when the sources do not come out.
+    /// [`BenchError::Wrong`] if the result differs from the sources.
     pub fn ours(&self, kernel: &'static Kernel) -> Result<Contestant, BenchError> {
         let (n, matrix, received) = (self.n(), self.matrix.clone(), self.received.clone());
         let mut scratch = matrix.clone();
@@ -101,8 +101,8 @@ impl Decoding {
     }
 
     /// As many fresh packets as there are, each a random combination of vectors and of symbols.
-    /// `adjoining`: vectors lie in front of their symbols, as on the wire, and one product makes
-    /// both; otherwise each makes its own.
+    /// `adjoining`: vectors precede their symbols, as on the wire, and one product computes both;
+    /// otherwise there are two products.
     ///
     /// # Errors
     /// [`BenchError::Wrong`] when a fresh vector does not describe its symbol.
@@ -158,7 +158,7 @@ impl Decoding {
         ]
     }
 
-    /// Whether a symbol is what its vector says.
+    /// Whether a symbol matches its vector.
     fn describes(&self, vector: &[u8], symbol: &[u8]) -> bool {
         let mut expected = vec![0; symbol.len()];
         for (c, source) in vector.iter().zip(&self.sources) {
@@ -183,7 +183,7 @@ impl Decoding {
 
 type Product = (Vec<&'static [u8]>, Vec<&'static mut [u8]>);
 
-/// A level of ours that inverts, and the matrix and inverse for others.
+/// A level that inverts, and the matrix and inverse for rivals.
 ///
 /// # Errors
 /// [`BenchError::Wrong`] when matrix and inverse do not make the identity.
@@ -239,5 +239,5 @@ fn multiply(field: Field, matrix: &[u8], sources: &[&[u8]], layout: Layout) -> V
     made.into_iter().map(|symbol| &*symbol).collect()
 }
 
-/// Coefficients of so many generations are gone through in turns: more than a predictor learns.
+/// Generations whose coefficients are used in turn: more than a branch predictor can learn.
 const POOL: usize = 256;

@@ -1,4 +1,4 @@
-//! The jobs: what is combined, what must come out, and who does it.
+//! The jobs: inputs, expected results, and contestants.
 
 mod build;
 mod decoding;

@@ -8,20 +8,19 @@ use crate::error::BenchError;
 use crate::kernels::contest::{Contestant, Role};
 use crate::kernels::memory::Layout;
 
-/// A product to make, and what it is.
+/// A product to compute, and its expected result.
 pub struct Workload {
     /// Field of coefficients and symbols.
     pub field: Field,
     /// Bytes of a symbol.
     pub bytes: usize,
-    /// Symbols to make.
+    /// Number of output symbols.
     pub rows: usize,
     /// Symbols there are.
     pub sources: Vec<&'static [u8]>,
-    /// What the first coefficients make of the sources, by the naive kernel.
+    /// Product of the first coefficients and the sources, by the naive kernel.
     pub expected: Vec<Vec<u8>>,
-    /// Coefficients of many products, one after the other: fresh ones are the rule where packets
-    /// are coded.
+    /// Coefficients of many products, one after the other, because real coding uses fresh ones.
     pool: Vec<u8>,
     layout: Layout,
 }
@@ -65,7 +64,7 @@ impl Workload {
         (self.rows * self.bytes * 8) as f64 / 1e9
     }
 
-    /// A level of ours that makes the product.
+    /// A level that computes the product.
     ///
     /// # Errors
     /// [`BenchError::Wrong`] when its result is not the naive kernel's.
@@ -80,7 +79,7 @@ impl Workload {
         }))
     }
 
-    /// A level of ours that adds the product of one source to one destination.
+    /// A level that adds the product of one source to one destination.
     ///
     /// # Errors
     /// Like [`Workload::ours`].
@@ -151,7 +150,7 @@ pub fn combine_11b(coefficients: &[u8], sources: &[&[u8]]) -> Vec<u8> {
     combine(Field::Gf256x11B, coefficients, sources).remove(0)
 }
 
-/// Coefficients to go through in turns: so many that a branch predictor cannot learn which of them
-/// are zero. With a sixteenth of these it does, and levels that branch on coefficients look up to
-/// twice as fast over small fields as with fresh ones.
+/// Size of the coefficient pool: too many for a branch predictor to learn which of them are zero.
+/// It can learn a sixteenth of this, and levels that branch on coefficients then look up to twice
+/// as fast over small fields as with fresh ones.
 const POOL_BYTES: usize = 64 * 1024;

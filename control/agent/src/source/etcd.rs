@@ -1,12 +1,12 @@
-//! etcd by the JSON form of its version 3 interface, which every server of 3.4 or later has on its
-//! client port: reads that a quorum confirms, writes, and a wait for changes.
+//! etcd over the JSON gateway of its version 3 API, which every server since 3.4 has on its client
+//! port: linearizable reads, writes, and watches.
 //!
-//! Ownership: one client, which asks the member that answered last. Where that one fails, all are
-//! asked at once, each by a thread that ends with its answer or its time, and the first answer
-//! counts: a member that is cut off costs [`FIRST_TIMEOUT`], however many are. Bounds: answers hold
-//! one key.
+//! Ownership: one client, which queries the member that answered last. If that one fails, it
+//! queries all members at once, each in a thread that ends with the answer or a timeout, and the
+//! first answer counts: unreachable members cost [`FIRST_TIMEOUT`], however many there are. Bounds:
+//! answers hold one key.
 //!
-//! Over gRPC the same would take some ninety more crates and a compiler for protocol buffers.
+//! gRPC would need about ninety more crates and a compiler for protocol buffers.
 
 use super::REQUEST_TIMEOUT;
 use super::http::{self, Http, HttpError};
@@ -19,35 +19,34 @@ use std::io::Read;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Longest answer, in bytes: a bundle in base64, and what is said about it. A larger value is an
-/// error of form.
+/// Longest answer, in bytes: a bundle in base64, and its metadata. A larger value is an error of
+/// form.
 const ANSWER_BYTES_MAX: usize = BUNDLE_BYTES_MAX / 3 * 4 + (16 << 10);
 
-/// Time in which a member that is well has answered: a read that a quorum confirms takes
-/// milliseconds. With less, busy members are left for nothing; with more, news waits behind a link
-/// that is cut.
+/// Time for a healthy member to answer: a linearizable read takes milliseconds. A shorter timeout
+/// abandons busy members needlessly; a longer one delays updates behind a dead link.
 const FIRST_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Tries of a write while others write the same key.
+/// Attempts of a write while others write the same key.
 const TRIES: usize = 5;
 
 /// An etcd of one or more members.
 pub struct Etcd {
     http: Http,
     endpoints: Vec<String>,
-    /// The one that is asked.
+    /// Index of the member to query.
     current: usize,
     /// Revision of the store at the last read.
     revision: i64,
 }
 
-/// What a read or write is answered with. Numbers of 64 bits are texts in this form.
+/// Answer to a read or write. This API encodes 64-bit numbers as text.
 #[derive(Deserialize)]
 struct Answer {
     header: Header,
     #[serde(default)]
     kvs: Vec<Pair>,
-    /// Of a write: whether its condition held.
+    /// Writes: whether the condition held.
     #[serde(default)]
     succeeded: bool,
 }
@@ -61,23 +60,23 @@ struct Header {
 struct Pair {
     #[serde(default)]
     value: String,
-    /// Revision of the store at the last write of it.
+    /// Revision of the store at the last write of this key.
     #[serde(default)]
     mod_revision: String,
 }
 
 impl Etcd {
-    /// A client for `endpoints`, of which there is at least one. Asks nothing yet.
+    /// A client for `endpoints`, which must not be empty. Sends no request yet.
     pub fn new(http: Http, endpoints: Vec<String>) -> Etcd {
         let endpoints = endpoints.iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
         Etcd { http, endpoints, current: 0, revision: 0 }
     }
 
-    /// The value of `key` as a quorum has it; `None` if there is none.
+    /// The value of `key`, confirmed by a quorum; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// The last one, when no member answers for a quorum.
+    /// The last error, if no member answers for a quorum.
     pub fn get(&mut self, key: &str) -> Result<Option<Vec<u8>>, HttpError> {
         let mut answer = self.ask("range", &json!({ "key": STANDARD.encode(key) }))?;
         match answer.kvs.pop() {
@@ -89,19 +88,19 @@ impl Etcd {
         }
     }
 
-    /// Sets the value of `key`; a quorum has it on disk. Each try holds only while the value is the
-    /// one that was read before: a member that stood still while it was asked, and did not answer
-    /// in time, may do what it was asked when something newer has long been written.
+    /// Sets the value of `key`, on disk at a quorum. Each attempt is conditional on the value read
+    /// before: a member that was suspended may execute a timed-out request long after a newer value
+    /// has been written.
     ///
     /// # Errors
     ///
-    /// The last one, when no member answers for a quorum; it may have been written then. And when
-    /// others write the same key all the time.
+    /// The last error, if no member answers for a quorum; the value may have been written then.
+    /// Also if others keep writing the same key.
     pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), HttpError> {
         let (name, bytes) = (STANDARD.encode(key), STANDARD.encode(value));
         for _ in 0..TRIES {
             let read = self.ask("range", &json!({ "key": name }))?;
-            // A key that there is not has revision 0.
+            // A missing key has revision 0.
             let revision = read.kvs.first().map_or("0", |pair| &pair.mod_revision);
             let is_same = json!(
                 { "key": name, "target": "MOD", "result": "EQUAL", "mod_revision": revision }
@@ -131,8 +130,8 @@ impl Etcd {
         let mut chunk = [0; 4096];
         let mut is_begun = false;
         loop {
-            // Each message is a line. The first one says that the wait has begun; what comes after
-            // it is a change, or the end of the wait: the next read tells which.
+            // Each message is a line. The first one announces the watch; the next is a change or
+            // the end of the watch, and the next read shows which.
             let count = match reader.read(&mut chunk) {
                 Ok(0) => return Err(HttpError::Form { url }),
                 Ok(count) => count,
@@ -151,7 +150,7 @@ impl Etcd {
         &self.endpoints[self.current]
     }
 
-    /// Asks the member that answered last, and all of them if it fails.
+    /// Queries the member that answered last, and all of them if it fails.
     fn ask(&mut self, what: &'static str, body: &Value) -> Result<Answer, HttpError> {
         let body = body.to_string();
         let patience = if self.endpoints.len() == 1 { REQUEST_TIMEOUT } else { FIRST_TIMEOUT };
@@ -164,7 +163,8 @@ impl Etcd {
         Ok(answer)
     }
 
-    /// The first answer of any member, which is asked from then on; the last error if none answers.
+    /// The first answer of any member, which becomes the current one; the last error if none
+    /// answers.
     fn ask_all(&mut self, what: &'static str, body: &str) -> Result<Answer, HttpError> {
         let (tell, told) = mpsc::channel();
         for (index, endpoint) in self.endpoints.iter().enumerate() {
@@ -172,7 +172,7 @@ impl Etcd {
             let (tell, url) = (tell.clone(), endpoint.clone());
             let ask = move || {
                 let answered = ask_one(&http, &endpoint, (what, &body), REQUEST_TIMEOUT);
-                // Another one was first.
+                // Another member was faster.
                 let _ = tell.send((index, answered));
             };
             let thread = std::thread::Builder::new().name("etcd".into());

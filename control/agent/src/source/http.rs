@@ -1,4 +1,4 @@
-//! Requests by HTTP and HTTPS: blocking, without redirects, bounded in time and bytes.
+//! HTTP and HTTPS requests: blocking, without redirects, bounded in time and bytes.
 
 use super::REQUEST_TIMEOUT;
 use crate::files;
@@ -13,14 +13,14 @@ use ureq::tls::{
 };
 use ureq::{Agent, Body};
 
-/// Longest file of certificates, in bytes: that of a system has 200 kB.
+/// Longest file of certificates, in bytes: a system's bundle has 200 kB.
 const PEM_BYTES_MAX: usize = 4 << 20;
 
-/// A client. Connections are kept between requests, and its copies share them.
+/// A client. Connections are kept between requests, and clones share them.
 #[derive(Clone)]
 pub struct Http(Agent);
 
-/// Why a request did not succeed.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// A PEM file.
@@ -28,45 +28,45 @@ pub enum HttpError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: String,
-        /// What it is to hold.
+        /// Its expected content.
         what: &'static str,
     },
-    /// No connection, no trust, no answer in time.
+    /// No connection, an untrusted certificate, or no answer in time.
     #[error("{url} does not answer: {reason}")]
     Unreachable {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// An answer that is none.
+    /// An answer with an error status.
     #[error("{url} answers with status {status}")]
     Status {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
         /// The status.
         status: u16,
     },
-    /// An answer of another form.
+    /// An answer in another format.
     #[error("{url} answers in a way that is not etcd's")]
     Form {
-        /// What was asked for.
+        /// The requested URL.
         url: String,
     },
-    /// A write, between those of others.
+    /// A write that kept conflicting with others.
     #[error("{url}: others write the same key all the time: try again when they are done")]
     Contended {
-        /// Who was asked.
+        /// The URL.
         url: String,
     },
 }
 
 impl Http {
-    /// A client for `urls`, with the authorities of `authorities`, else of the system, if one is
-    /// asked by HTTPS, and a certificate and its private key to show. If all are, nothing is ever
-    /// asked in the clear.
+    /// A client for `urls`, with the authorities in `authorities`, or otherwise the system's, if
+    /// any URL uses HTTPS, and a client certificate with its private key. If all URLs use HTTPS, no
+    /// request is ever sent in the clear.
     ///
     /// # Errors
     ///
@@ -105,8 +105,7 @@ impl Http {
         Ok(Http(config.into()))
     }
 
-    /// Reads what is at `url`: `None` where the server has nothing; at most one byte more than
-    /// `bytes_max`.
+    /// Reads `url`: `None` if the server has nothing there; at most one byte more than `bytes_max`.
     ///
     /// # Errors
     ///
@@ -141,7 +140,7 @@ impl Http {
     }
 }
 
-/// A whole body, or one byte more than `bytes_max` of a longer one.
+/// Reads a whole body, or one byte more than `bytes_max` of a longer one.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
-//! Where bundles come from. A source is never believed: what it gives is bytes, up to a bound.
+//! Sources of bundles. A source is not trusted: it yields bytes, up to a bound.
 //!
-//! Calls block for bounded times. An origin that does not answer is an error like any other, and
-//! nothing else follows from it.
+//! Calls block for bounded times. An unreachable origin is an ordinary error without further
+//! consequences.
 
 mod etcd;
 mod http;
@@ -19,10 +19,10 @@ use std::time::Duration;
 /// Longest time for one request to one server.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Pause after an origin did not answer.
+/// Pause after an origin failed to answer.
 const FAILED_PAUSE: Duration = Duration::from_millis(500);
 
-/// Where the bundle of one node is.
+/// Source of one node's bundle.
 pub struct Source {
     node: String,
     kind: Kind,
@@ -41,7 +41,7 @@ pub enum SourceError {
     /// No bundle for the node.
     #[error("there is no bundle for this node at {place}: recoded-agent sign writes it there")]
     None {
-        /// Where it was looked for.
+        /// The place searched.
         place: String,
     },
     /// A file.
@@ -49,7 +49,7 @@ pub enum SourceError {
     File {
         /// Its path.
         path: PathBuf,
-        /// What Linux says.
+        /// The error from Linux.
         source: io::Error,
     },
     /// A server.
@@ -58,7 +58,7 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// The source that the settings name. Asks nothing yet.
+    /// The configured source. Sends no request yet.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Source {
         Ok(Source { node: settings.node.clone(), kind, is_reached: false })
     }
 
-    /// What lies there now, as bytes: at most one more than [`BUNDLE_BYTES_MAX`].
+    /// Fetches the present content as bytes: at most one more than [`BUNDLE_BYTES_MAX`].
     ///
     /// # Errors
     ///
@@ -108,19 +108,19 @@ impl Source {
         found?.ok_or(SourceError::None { place })
     }
 
-    /// Whether the origin answered when it was asked last, with a bundle or without one.
+    /// Whether the origin answered the last request, with or without a bundle.
     pub fn is_reached(&self) -> bool {
         self.is_reached
     }
 
-    /// Waits until there may be something new, or for `pause`; less after an origin did not answer.
+    /// Waits for a change, or for `pause`; for less if the origin did not answer.
     pub fn wait(&mut self, pause: Duration) {
         match &mut self.kind {
             _ if !self.is_reached => std::thread::sleep(FAILED_PAUSE.min(pause)),
             Kind::Etcd { etcd, key } => {
                 if etcd.watch(key, pause).is_err() {
-                    // The next read tells what is there; a server that ends each watch at once is
-                    // not asked more often than this.
+                    // The next read shows the state. This limits requests to a server that ends
+                    // each watch at once.
                     std::thread::sleep(FAILED_PAUSE.min(pause));
                 }
             }

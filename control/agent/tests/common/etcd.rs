@@ -28,7 +28,7 @@ impl Member {
         Pid::from_child(self.child.as_ref().expect("it runs"))
     }
 
-    /// Number of its process.
+    /// Its process id.
     pub fn process(&self) -> u32 {
         self.child.as_ref().expect("it runs").id()
     }
@@ -45,7 +45,7 @@ impl Member {
         }
     }
 
-    /// It answers no one, and keeps its connections: as behind a network that is cut.
+    /// It stops answering, but keeps its connections, as during a network partition.
     pub fn freeze(&self) {
         kill_process(self.pid(), Signal::STOP).expect("stopped");
     }
@@ -70,21 +70,22 @@ impl Member {
     }
 }
 
-/// The members, which end with it.
+/// The members, which end with this.
 pub struct Cluster {
     pub members: Vec<Member>,
     _folder: tempfile::TempDir,
 }
 
 impl Cluster {
-    /// `count` members, with a leader; `None` where there is no etcd.
+    /// `count` members, with a leader; `None` if etcd is not installed.
     pub fn start(count: usize) -> Option<Cluster> {
         if let Err(error) = Command::new("etcd").arg("--version").output() {
             super::skipped(&format!("etcd: {error}; install the package etcd-server"));
             return None;
         }
         let folder = tempfile::tempdir().expect("folder");
-        // All are open at once, so that they differ; another program could take one meanwhile.
+        // All are open at once, so that they differ; another program could still take one before
+        // they are used.
         let open = || TcpListener::bind("127.0.0.1:0").expect("a port");
         let ports: Vec<[TcpListener; 2]> = (0..count).map(|_| [open(), open()]).collect();
         let urls = ports.iter().map(|pair| {
@@ -125,7 +126,7 @@ impl Cluster {
         self.members[index].start();
     }
 
-    /// A line of settings.
+    /// A line for the settings.
     pub fn source(&self) -> String {
         let urls: Vec<String> =
             self.members.iter().map(|member| format!("\"{}\"", member.url)).collect();
@@ -137,7 +138,7 @@ impl Cluster {
         Etcd::new(Http::with(&urls, None, None).expect("a client"), urls)
     }
 
-    /// Writes until a quorum has it.
+    /// Writes it to a quorum.
     pub fn put(&self, node: &str, bytes: &[u8]) {
         let mut client = self.client();
         let key = format!("/recoded/{node}");

@@ -1,5 +1,5 @@
-//! A box with an agent, and in the place of the daemon one that has the control socket alone: it
-//! takes its file, and goes back by itself unless a change is confirmed.
+//! A box with an agent, and a fake daemon that only has the control socket: it reads its file, and
+//! rolls back unless a change is confirmed.
 #![allow(dead_code)] // each test binary uses its own part
 
 pub mod etcd;
@@ -21,18 +21,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest time that anything may take on a busy machine.
+/// Time limit on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the simulated daemon runs with.
+/// State of the simulated daemon.
 #[derive(Default)]
 pub struct Running {
     file: PathBuf,
     pub in_force: String,
     pub number: u64,
-    /// When it goes back, and to what.
+    /// When it rolls back, and to which configuration.
     waits: Option<(Instant, String)>,
-    /// Configurations that were ever in force.
+    /// All configurations that were ever active.
     pub seen: Vec<String>,
     pub confirmed: u64,
 }
@@ -93,7 +93,7 @@ impl Backend for Simulated {
     }
 
     /// A file with `restart` in it needs one; one with `fault` is refused; with `bad`, the daemon
-    /// falls back by itself at once.
+    /// rolls back by itself at once.
     fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded> {
         Box::pin(async move {
             let mut running = self.get();
@@ -161,7 +161,7 @@ pub fn bundle(node: &str, version: u64, text: &str) -> Vec<u8> {
     Bundle::new(node, version, text).expect("it is one").sign(&signer()).into_bytes()
 }
 
-/// A box with a daemon that may run, in a folder of its own.
+/// A box with an optional daemon, in a folder of its own.
 pub struct Node {
     pub name: String,
     pub folder: tempfile::TempDir,
@@ -169,7 +169,7 @@ pub struct Node {
     serving: Option<(tokio::sync::oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
-/// What the daemon starts with.
+/// The daemon's first configuration.
 pub const FIRST: &str = "# first\n";
 
 impl Node {
@@ -178,7 +178,7 @@ impl Node {
         let path = folder.path();
         fs::create_dir(path.join("source")).expect("folder");
         fs::write(path.join("recoded.toml"), FIRST).expect("file");
-        // What refuses a file with `refused` in it, in words that name the file.
+        // Refuses a file with `refused` in it, with a message that names the file.
         let check = "#!/bin/sh\n! grep -q refused \"$3\" || { echo \"$3:1: refused\"; exit 2; }\n";
         fs::write(path.join("check"), check).expect("file");
         let mode = fs::Permissions::from_mode(0o755);
@@ -188,7 +188,7 @@ impl Node {
         Node { name: name.into(), folder, daemon, serving: None }
     }
 
-    /// The daemon reads its file and answers.
+    /// Starts the daemon, which reads its file.
     pub fn start(&mut self) {
         let file = self.file();
         self.daemon.get().enter(file);
@@ -272,7 +272,7 @@ impl Drop for Node {
     }
 }
 
-/// Says why a test does not run; where all have to, it fails.
+/// Prints why a test is skipped; fails if all tests must run.
 pub fn skipped(reason: &str) {
     let all = std::env::var_os("RECODED_REQUIRE_ALL");
     assert!(all.is_none_or(|all| all != "1"), "{reason}");

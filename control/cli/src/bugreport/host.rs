@@ -1,4 +1,4 @@
-//! What is known of this host without a daemon.
+//! State of this host that is available without a daemon.
 
 use super::{PART_BYTES_MAX, Part};
 use std::fs::File;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How much of the log.
+/// Period of the log.
 const LOG_SINCE: &str = "-30min";
 const LOG_LINES: &str = "3000";
 
-/// Settings of Linux that have kept the daemon from working.
+/// Linux settings that are known to break the daemon.
 const SETTINGS: [&str; 7] = [
     "kernel/osrelease",
     "kernel/unprivileged_bpf_disabled",
@@ -27,7 +27,7 @@ const SETTINGS: [&str; 7] = [
     "net/ipv6/conf/all/forwarding",
 ];
 
-/// All of it.
+/// All parts.
 pub fn parts() -> Vec<Part> {
     let log = ["-u", "recoded", "--since", LOG_SINCE, "-n", LOG_LINES, "--no-pager"];
     vec![
@@ -100,7 +100,7 @@ fn drivers() -> String {
     text
 }
 
-/// A small file, or why there is none.
+/// Reads a small file, or returns why that failed.
 fn read(path: &str) -> String {
     let mut text = Vec::new();
     let got = File::open(path)
@@ -111,12 +111,12 @@ fn read(path: &str) -> String {
     }
 }
 
-/// What a command prints, errors included, as far as it ends in time.
+/// The output of a command, including errors, if it ends in time.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
-    // What is too much is left in the pipe, which ends the command.
+    // Excess output stays in the pipe, which ends the command.
     let collect = |pipe: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -139,7 +139,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
             }
         }
     };
-    // What it started may still have the pipes, so they are not waited for.
+    // Its children may still hold the pipes, so the threads are not joined.
     let Some(status) = status else {
         return Err(format!("{program} did not end within {} s", PATIENCE.as_secs()));
     };

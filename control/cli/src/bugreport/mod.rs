@@ -1,12 +1,12 @@
-//! `recodectl bugreport`: what somebody who was not there needs to know, in one archive.
+//! `recodectl bugreport`: everything that remote support needs, in one archive.
 //!
 //! ```text
 //!  host, commands, daemon -> Part (bounded) -> redact -> tar.gz, mode 0600
 //! ```
 //!
-//! No part may have a key in it: `redact` takes out whatever looks like one, wherever it stands.
-//! What cannot be had is said in its place, so it works without a daemon, without root and without
-//! systemd.
+//! No part may contain a key: `redact` removes anything that looks like one, wherever it occurs.
+//! Missing data is replaced by the reason, so the command works without a daemon, without root and
+//! without systemd.
 
 mod host;
 mod redact;
@@ -24,21 +24,21 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Longest part: a state of hundreds of flows fits.
+/// Longest part: room for the state of hundreds of flows.
 const PART_BYTES_MAX: usize = 4 << 20;
 
-/// For how long `doctor` looks.
+/// Observation time of `doctor`.
 const DOCTOR_SECONDS: u64 = 2;
 
 /// Why there is no archive.
 #[derive(Debug, thiserror::Error)]
 pub enum BugreportError {
-    /// It is there, or cannot be created.
+    /// It exists, or cannot be created.
     #[error("cannot write {path} ({source}): name another file with --out")]
     Write {
         /// The archive.
         path: PathBuf,
-        /// What Linux said.
+        /// The error from Linux.
         source: io::Error,
     },
 }
@@ -46,15 +46,15 @@ pub enum BugreportError {
 /// One file of the archive.
 pub struct Part {
     name: &'static str,
-    /// What it is, for people.
+    /// Description for readers.
     what: &'static str,
     text: String,
-    /// Why it is not all there; empty when it is.
+    /// Why it is incomplete; empty if it is complete.
     trouble: String,
 }
 
 impl Part {
-    /// What was got, or why it was not.
+    /// From the content, or the reason why there is none.
     fn new(name: &'static str, what: &'static str, got: Result<String, String>) -> Part {
         let (text, trouble) = match got {
             Ok(text) => (text, String::new()),
@@ -75,7 +75,7 @@ impl Part {
     }
 }
 
-/// What was written.
+/// Summary of the archive.
 #[derive(Serialize)]
 pub struct Report {
     file: String,
@@ -94,13 +94,13 @@ struct Shown {
 /// Collects and writes everything.
 ///
 /// # Errors
-/// The archive cannot be written. What cannot be collected is no error.
+/// The archive cannot be written. Missing data is not an error.
 pub fn write(socket: &Path, out: Option<&Path>) -> Result<Report, Failure> {
     let now = Zoned::now();
     let named = format!("recoded-bugreport-{}.tar.gz", now.strftime("%Y%m%d-%H%M%S"));
     let path = out.map_or_else(|| PathBuf::from(named), Path::to_owned);
     let failed = |source| BugreportError::Write { path: path.clone(), source };
-    // First, so that nothing is collected for nothing.
+    // First, so that a failure costs no collection time.
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
     let file = file.map_err(failed)?;
     let mut parts = vec![versions(socket)];
@@ -133,7 +133,7 @@ fn archive(file: &std::fs::File, parts: &[Part], now: &Zoned) -> io::Result<()> 
     archive.into_inner()?.finish()?.flush()
 }
 
-/// For people.
+/// Formats the summary as text.
 pub fn text(report: &Report) -> String {
     let mut text = format!("{} ({} bytes):\n", report.file, report.bytes);
     for Shown { name, what, bytes, trouble } in &report.parts {
@@ -148,7 +148,7 @@ pub fn text(report: &Report) -> String {
             before you send it.\n"
 }
 
-/// What is in the archive, in the archive.
+/// The archive's table of contents.
 fn contents(parts: &[Part], now: &Zoned) -> Part {
     let mut text = format!(
         "Written by recodectl {} at {}.\n\n",
@@ -184,14 +184,14 @@ fn versions(socket: &Path) -> Part {
     Part { name: "versions.txt", what, text, trouble }.bounded()
 }
 
-/// What the daemon says. A question that it does not answer costs that part only.
+/// The daemon's replies. A failed request costs only its own part.
 fn daemon(socket: &Path) -> Vec<Part> {
     let say = |error: ClientError| error.to_string();
     let connect = || Client::connect(socket).map_err(say);
     let state = connect().and_then(|mut client| client.state().map_err(say));
     let config = state.as_ref().map(|state| state.config.clone()).map_err(Clone::clone);
     let state = state.and_then(|mut state| {
-        // Lines in a string of JSON are harder to clean.
+        // Lines in a JSON string are harder to redact.
         state.config = "in recoded.toml".into();
         json::pretty(&state).map_err(|error| error.to_string())
     });

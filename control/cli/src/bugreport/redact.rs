@@ -1,19 +1,19 @@
-//! Takes keys out of text, by their form and by their names.
+//! Removes keys from text, by their form and by their names.
 
 use sha2::{Digest, Sha256};
 
-/// Characters of a key of 32 bytes in base64, but for the `=` at its end.
+/// Characters of a 32-byte key in base64, without the `=` at its end.
 const BASE64_CHARACTERS: usize = 43;
 
 /// The same in hexadecimal.
 const HEX_CHARACTERS: usize = 64;
 
-/// What stands before `=` or `:` where a secret follows.
+/// Names before `=` or `:` that indicate a secret.
 const NAMES: [&str; 8] =
     ["private", "preshared", "psk", "secret", "password", "passwd", "token", "passphrase"];
 
-/// The text without keys. Equal ones are replaced by equal words, so that a reader sees which
-/// match; three bytes of a hash say nothing about the key.
+/// Returns the text without keys. Equal keys become equal words, so that a reader sees which match;
+/// three bytes of a hash reveal nothing about the key.
 pub fn redact(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -22,13 +22,13 @@ pub fn redact(text: &str) -> String {
     clean
 }
 
-/// A value after a name of a secret, unless it is a path.
+/// Removes a value after a secret's name, unless it is a path.
 fn by_name(line: &str) -> String {
     let Some((name, value)) = line.split_once(['=', ':']) else { return line.to_owned() };
     let lower = name.to_ascii_lowercase();
     let value_text = value.trim().trim_start_matches(['"', '\'', '\\']);
     let is_harmless = value_text.is_empty() || value_text.starts_with(['/', '{', '[']);
-    // A sentence that speaks of a key has none.
+    // A sentence about a key does not contain it.
     let is_name = name.split_whitespace().count() <= 2;
     if is_harmless || !is_name || !NAMES.iter().any(|word| lower.contains(word)) {
         return line.to_owned();
@@ -38,7 +38,7 @@ fn by_name(line: &str) -> String {
     format!("{name}{separator} [removed]{end}")
 }
 
-/// Whatever has the form of a key.
+/// Removes anything that has the form of a key.
 fn by_form(line: &str) -> String {
     let mut clean = String::with_capacity(line.len());
     let mut rest = line;

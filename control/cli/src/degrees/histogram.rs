@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Why a file is no rank histogram.
+/// Why a file is not a rank histogram.
 #[derive(Debug, thiserror::Error)]
 pub enum HistogramError {
     #[error(
@@ -54,8 +54,8 @@ fn list(ids: &[u64]) -> String {
     ids.join(", ")
 }
 
-/// The counts of ranks 0, 1, .. from `path`, `-` being stdin. A `batch_size` makes them
-/// `batch_size` and one, by zeros at the end.
+/// The counts of ranks 0, 1, .. from `path`, where `-` is stdin. With `batch_size`, zeros are
+/// appended up to `batch_size` and one entries.
 pub fn read(
     path: &Path,
     flow: Option<u64>,
@@ -84,7 +84,7 @@ fn content(path: &Path) -> Result<String, HistogramError> {
     if text.len() as u64 > BYTES_MAX { Err(HistogramError::TooLarge) } else { Ok(text) }
 }
 
-/// Empty lines and those that start with `#` do not count.
+/// Ignores empty lines and those that start with `#`.
 fn from_lines(text: &str) -> Result<Vec<u64>, HistogramError> {
     let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
     let counts = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -108,8 +108,8 @@ fn from_json(value: &Value, flow: Option<u64>) -> Result<Vec<u64>, HistogramErro
     counts(list).ok_or(HistogramError::Shape)
 }
 
-/// The flow asked for, or the only one that has counted ranks: its own, or what its sink has told
-/// it.
+/// Uses the requested flow, or the only one that has counted ranks: its own ranks, or those
+/// reported by its sink.
 fn from_flows(flows: &[Value], flow: Option<u64>) -> Result<Vec<u64>, HistogramError> {
     let mut counted: Vec<(u64, Vec<u64>)> = Vec::new();
     for flow in flows {
@@ -146,8 +146,8 @@ fn fit(mut counts: Vec<u64>, batch_size: Option<usize>) -> Result<Vec<u64>, Hist
     Ok(counts)
 }
 
-/// A daemon's whole state is a fraction of this.
+/// Largest input; a daemon's whole state is a fraction of this.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Of a line that is no count.
+/// Characters shown of an invalid line.
 const SHOWN_CHARS: usize = 40;

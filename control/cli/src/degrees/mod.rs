@@ -1,5 +1,5 @@
-//! `recodectl degrees`: the degree distribution of a BATS outer code that suits measured ranks. It
-//! computes; no daemon is asked.
+//! `recodectl degrees`: computes the degree distribution of a BATS outer code for measured ranks,
+//! without a daemon.
 //!
 //! ```text
 //!  file or `recodectl --json show` --histogram--> ranks --recoded_degrees--> Report --> text, JSON
@@ -29,7 +29,7 @@ pub enum DegreesError {
 }
 
 impl DegreesError {
-    /// Options out of range are errors of the command line, contents of the file are not.
+    /// Options out of range are command line errors; bad file content is not.
     pub fn exit_code(&self) -> u8 {
         match self {
             DegreesError::Optimise(
@@ -40,7 +40,7 @@ impl DegreesError {
     }
 }
 
-/// What was found; its JSON.
+/// The result, as serialised to JSON.
 #[derive(Serialize)]
 pub struct Report {
     batch_size: usize,
@@ -64,7 +64,8 @@ pub struct Report {
 struct Entry {
     degree: usize,
     probability: f64,
-    /// Up to and with this degree, over 2^32 and less one: what `recoded_code::degrees` draws from.
+    /// Cumulative probability up to and including this degree, times 2^32, less one: the form that
+    /// `recoded_code::degrees` draws from.
     cumulative: u32,
 }
 

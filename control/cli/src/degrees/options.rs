@@ -32,7 +32,7 @@ fn usize_of(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// What `--help` adds.
+/// Text added to `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
   recodectl --json show | recodectl degrees --rank-histogram -          a running flow, at its sink

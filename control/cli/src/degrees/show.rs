@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use super::Report;
 use crate::table::{Align, count, sentence, table};

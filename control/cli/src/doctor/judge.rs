@@ -1,4 +1,4 @@
-//! What two looks at a daemon, some time apart, say is wrong.
+//! Findings from two looks at a daemon, some time apart.
 
 use crate::sessions::is_of_source;
 use recoded_api::v1::{Flow, Neighbour, State};
@@ -6,21 +6,21 @@ use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use recoded_host::{Finding, Level};
 use std::collections::BTreeMap;
 
-/// Port of coded packets where the configuration does not say.
+/// Default port of coded packets.
 const PORT_DEFAULT: u16 = 9426;
 
-/// A daemon that has just started has heard nothing yet.
+/// Uptime after which neighbours should have responded.
 const SETTLED_SECONDS: u64 = 10;
 
-/// Clocks that are further apart are worth a word.
+/// Clock difference that is reported.
 const CLOCK_SECONDS: u64 = 30;
 
-/// Cures that begin so are of what happens now and then: from this many on in the time between two
-/// looks it is worth a word.
+/// Prefix of the cure of counters that rise occasionally in normal operation. From this many counts
+/// between two looks on, they are reported.
 const HARMLESS: &str = "Nothing";
 const HARMLESS_MOST: u64 = 100;
 
-/// Reasons by which a flow does not work at all. Others may be a few packets.
+/// Drop reasons that stop a flow completely. Others may affect only a few packets.
 const FATAL: [&str; 15] = [
     "unknown_flow",
     "unknown_peer",
@@ -39,21 +39,21 @@ const FATAL: [&str; 15] = [
     "rx_merging_ended",
 ];
 
-/// What others say while it looks; what they said before may be over, and says nothing.
+/// Reasons caused by other hosts that count only during the look; earlier counts may be outdated.
 const FATAL_NOW: [&str; 3] = ["rx_icmp_no_port", "rx_icmp_unreachable", STARTING];
 
-/// What neighbours send before this node's flows have sockets is dropped under this name, at every
-/// start: nothing, until a process has settled.
+/// Counts packets that neighbours send before this node's flows have sockets. It rises at every
+/// start and is ignored until a process has settled.
 const STARTING: &str = "drop_unknown_flow";
 
-/// The UDP port of coded packets, by the configuration in force.
+/// The UDP port of coded packets in the active configuration.
 pub fn port(state: &State) -> u16 {
     let config: toml::Table = state.config.parse().unwrap_or_default();
     let port = config.get("daemon").and_then(|daemon| daemon.get("port")?.as_integer());
     port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT_DEFAULT)
 }
 
-/// All that is wrong.
+/// All findings.
 pub fn judge(before: &State, after: &State) -> Vec<Finding> {
     let mut findings = Vec::new();
     links(after, &mut findings);
@@ -86,7 +86,7 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
             findings.push(error(&subject, cause, cure));
         }
         let is_silent = |it: &&Neighbour| !it.resolved && it.waits.is_empty();
-        // With UDP sockets Linux finds neighbours by itself.
+        // With UDP sockets, Linux resolves neighbours.
         let silent = link.neighbours.iter().filter(is_silent);
         for neighbour in silent.filter(|_| link.socket_mode != "udp") {
             findings.push(error(
@@ -101,7 +101,7 @@ fn links(state: &State, findings: &mut Vec<Finding>) {
     }
 }
 
-/// By what neighbours say of themselves.
+/// Findings from the neighbours' own reports.
 fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Vec<Finding>) {
     let Neighbour { address, clock_ahead_seconds: ahead, .. } = neighbour;
     for it in &neighbour.disagreements {
@@ -137,7 +137,7 @@ fn talked(version: &str, subject: &str, neighbour: &Neighbour, findings: &mut Ve
     }
 }
 
-/// Whether this node has keys at all, by the configuration in force.
+/// Whether this node has keys at all, according to the active configuration.
 fn auth(state: &State, findings: &mut Vec<Finding>) {
     let config: toml::Table = state.config.parse().unwrap_or_default();
     let Some(daemon) = config.get("daemon") else { return };
@@ -333,7 +333,7 @@ fn rising(
             }
             () if is_harmless && risen < HARMLESS_MOST => continue,
             () if risen > 0 => (Level::Warning, format!("{risen} more while looking")),
-            // It may be over, or nothing may be sent at present.
+            // It may be over, or nothing is being sent.
             () if is_fatal && now > 0 => (Level::Warning, format!("{now} since the start")),
             () => continue,
         };
@@ -345,7 +345,7 @@ fn rising(
     }
 }
 
-/// Texts of tables are in lines.
+/// Joins the lines of a table's text.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,5 @@
-//! `recodectl doctor`: asks the daemon, this host and its neighbours what keeps packets from
-//! arriving, and says what to do about it.
+//! `recodectl doctor`: queries the daemon, this host and its neighbours for causes of packet loss,
+//! and suggests fixes.
 //!
 //! ```text
 //!  state -- a second or more, probes meanwhile -- state -> judge ─┐
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Changes nothing. A probe is an empty UDP datagram to the port of the neighbour's daemon, which
-//! drops and counts it; where none runs, Linux answers that the port is unreachable.
+//! drops and counts it. If no daemon runs there, Linux responds with "port unreachable".
 
 mod judge;
 mod namespace;
@@ -32,31 +32,31 @@ pub enum DoctorError {
     /// The daemon does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Linux does not.
+    /// Linux does not answer.
     #[error(transparent)]
     Facts(#[from] FactsError),
 }
 
-/// How causes of links that wait begin: of the daemon, and of the host.
+/// Prefix of the causes of waiting links, from the daemon and from the host.
 const WAITING: &str = "waiting: ";
 const HOST_WAITS: &str = "waits for ";
 
-/// What was found.
+/// The result.
 #[derive(Debug, Serialize)]
 pub struct Diagnosis {
     /// Findings that are errors.
     pub errors: usize,
-    /// The others.
+    /// Findings that are warnings.
     pub warnings: usize,
-    /// What was looked at, in words.
+    /// The objects checked, in words.
     looked_at: String,
-    /// What is wrong.
+    /// The findings.
     findings: Vec<Shown>,
-    /// Which links have UDP sockets, and why: nothing that is wrong.
+    /// Links with UDP sockets, and why; these are not faults.
     notes: Vec<Note>,
 }
 
-/// Something to know of a subject.
+/// A remark about a subject.
 #[derive(Debug, Serialize)]
 struct Note {
     subject: String,
@@ -64,7 +64,7 @@ struct Note {
 }
 
 impl Note {
-    /// Of a link that has UDP sockets.
+    /// The note for a link with UDP sockets.
     fn of(link: &recoded_api::v1::Link) -> Option<Note> {
         let has_reason = link.waits.is_empty() && !link.reason.is_empty();
         (has_reason && link.socket_mode == "udp").then(|| Note {
@@ -81,12 +81,12 @@ struct Shown {
     subject: String,
     cause: String,
     cure: String,
-    /// The finding that it follows from, which is to be mended first.
+    /// The finding that causes it, which must be fixed first.
     #[serde(skip_serializing_if = "Option::is_none")]
     follows_from: Option<String>,
 }
 
-/// Looks for so many seconds.
+/// Observes for `seconds` seconds.
 ///
 /// # Errors
 ///
@@ -113,8 +113,8 @@ pub fn examine(socket: &Path, seconds: u64) -> Result<Diagnosis, DoctorError> {
     Ok(diagnosis(&after, findings))
 }
 
-/// A link that waits is reported by the daemon, and by the check of the host, which knows the cure:
-/// one finding has both.
+/// Merges findings about a waiting link: the daemon reports the state, and the check of the host
+/// knows the fix.
 fn join_waits(findings: &mut Vec<Finding>) {
     let is_of_host =
         |it: &mut Finding| it.level == Level::Warning && it.cause.starts_with(HOST_WAITS);
@@ -128,7 +128,7 @@ fn join_waits(findings: &mut Vec<Finding>) {
     }
 }
 
-/// What cannot be looked at from here.
+/// Checks that are impossible from here.
 fn elsewhere() -> Finding {
     Finding {
         level: Level::Warning,
@@ -165,7 +165,7 @@ fn diagnosis(state: &State, findings: Vec<Finding>) -> Diagnosis {
     }
 }
 
-/// Those that follow from another one come right behind it.
+/// Places a finding right after its cause.
 fn order(
     findings: Vec<(usize, Finding)>,
     causes: &[Option<usize>],
@@ -185,7 +185,7 @@ fn order(
     shown
 }
 
-/// For people.
+/// Formats the diagnosis as text.
 pub fn text(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
     let mut findings = diagnosis.findings.iter().peekable();
@@ -212,14 +212,14 @@ pub fn text(diagnosis: &Diagnosis) -> String {
     text
 }
 
-/// Subjects, each once.
+/// Distinct subjects.
 fn names(mut subjects: Vec<&str>) -> String {
     let mut seen = BTreeSet::new();
     subjects.retain(|subject| seen.insert(*subject));
     subjects.join(", ")
 }
 
-/// What the daemon needs of its host, by what it shows.
+/// The daemon's requirements on its host, from its state.
 fn plan(state: &State) -> Plan {
     let links = state.links.iter().map(|link| Link {
         name: link.name.clone(),
@@ -246,7 +246,7 @@ fn networks(tunnel: &Tunnel) -> impl Iterator<Item = Network> {
     })
 }
 
-/// Addresses on a link that flows send to or hear from.
+/// Addresses on a link that flows send to or receive from.
 fn neighbours(state: &State, link: &str) -> BTreeSet<IpAddr> {
     let named = state.flows.iter().flat_map(|flow| flow.next_hops.iter().chain(&flow.upstreams));
     let here = named.filter_map(|name| name.split_once(':').filter(|(of, _)| *of == link));
@@ -259,7 +259,7 @@ mod tests {
     use crate::fixed::{self, assert_golden};
     use recoded_api::v1::Session;
 
-    /// What is said of a fixed state; the host and the neighbours are not asked.
+    /// Output for a fixed state, without checks of host and neighbours.
     fn said(before: &State, after: &State) -> String {
         text(&diagnosis(after, judge::judge(before, after)))
     }
@@ -279,7 +279,7 @@ mod tests {
         assert_golden("doctor.txt", &text);
     }
 
-    /// A neighbour that was down while this node started is not held against it.
+    /// A neighbour that was down during the start is not reported later.
     #[test]
     fn link_that_waits_is_one_finding_with_the_cure_that_the_host_has() {
         let finding = |level, subject: &str, cause: &str, cure: &str| Finding {
@@ -320,7 +320,7 @@ mod tests {
         assert!(words.contains(&cause) && words.contains("Start recoded there"), "{text}");
     }
 
-    /// Neighbours send before the flows of a node that starts have sockets.
+    /// Neighbours send before the flows of a starting node have sockets.
     #[test]
     fn packets_of_unknown_flows_are_errors_while_they_come_and_not_those_of_the_start() {
         let with = |count, uptime_seconds| {
@@ -351,7 +351,7 @@ mod tests {
         assert!(!said(&with(0), &with(0)).contains("rx_not_ours"));
     }
 
-    /// The warnings of the first link when its neighbour says this of itself.
+    /// The warnings of the first link if its neighbour reports these values.
     fn warned_of(version: &str, clock_ahead_seconds: i64) -> String {
         let mut state = fixed::state();
         let neighbour = &mut state.links[0].neighbours[0];

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Where this host can be looked at as the daemon sees it.
+/// Access to the daemon's view of this host.
 #[derive(Debug)]
 pub enum Place {
     /// The caller is in the daemon's namespace.
@@ -22,7 +22,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Finds the namespace of the daemon that answers at `socket` and says `state` of itself.
+    /// Finds the namespace of the daemon that answers at `socket` with this `state`.
     pub fn of(socket: &Path, state: &State) -> Place {
         let peer = UnixStream::connect(socket).ok();
         let pid = peer.and_then(|peer| getsockopt(&peer, PeerCredentials).ok());
@@ -32,18 +32,18 @@ impl Place {
         match fs::read_link(&path).ok() {
             Some(daemon) if own.as_ref() == Some(&daemon) => Place::Here,
             Some(_) => File::open(&path).map_or(Place::Closed, Place::There),
-            // It may not be looked at; its addresses tell.
+            // Its namespace is not readable; its addresses decide.
             None if has_addresses(state) => Place::Here,
             None => Place::Closed,
         }
     }
 
-    /// Runs `look` in the daemon's namespace; `None` where that is not possible.
+    /// Runs `look` in the daemon's namespace; `None` if that is not possible.
     pub fn run<T: Send>(self, look: impl FnOnce() -> T + Send) -> Option<T> {
         match self {
             Place::Here => Some(look()),
             Place::Closed => None,
-            // A thread of its own, since none can be sure to get back.
+            // In a separate thread, since returning to the old namespace may fail.
             Place::There(namespace) => std::thread::scope(|scope| {
                 let entered = scope.spawn(move || {
                     let kind = Some(LinkNameSpaceType::Network);
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// Whether an address of a link is one of this namespace's, or the daemon has none.
+/// Whether an address of a link belongs to this namespace, or the daemon has none.
 fn has_addresses(state: &State) -> bool {
     let addresses = state.links.iter().filter_map(|link| link.local.parse::<IpAddr>().ok());
     let mut addresses = addresses.filter(|address| !address.is_unspecified()).peekable();

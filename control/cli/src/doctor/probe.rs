@@ -1,4 +1,4 @@
-//! Whether a daemon runs at each neighbour: where none does, Linux answers datagrams to its port
+//! Detects whether a daemon runs at each neighbour: if not, Linux responds to datagrams to its port
 //! with an ICMP error.
 
 use nix::sys::socket::{setsockopt, sockopt};
@@ -9,11 +9,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Between datagrams to one neighbour. Linux sends a destination six errors at once, then one a
-/// second.
+/// Pause between datagrams to one neighbour. Linux sends a destination six errors at once, then one
+/// a second.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Asks every neighbour for `time`; what they answered.
+/// Probes every neighbour for `time`; returns findings from the responses.
 pub fn neighbours(plan: &Plan, port: u16, time: Duration) -> Vec<Finding> {
     let mut asked: Vec<Asked> = plan
         .links
@@ -45,7 +45,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// `None` where no socket can be had: then nothing is known.
+    /// `None` if no socket is available: then nothing is known.
     fn new(link: &Link, local: IpAddr, to: SocketAddr) -> Option<Asked> {
         let socket = bound(&link.interface, local).ok()?;
         let answer = socket.connect(to).err().map(|error| error.kind());
@@ -54,7 +54,7 @@ impl Asked {
 
     fn send(&mut self) {
         if self.answer.is_none() {
-            // What Linux knows from the datagram before it says here.
+            // Errors that the previous datagram caused are returned here.
             self.note(self.socket.send(&[]));
         }
     }
@@ -97,8 +97,8 @@ impl Asked {
     }
 }
 
-/// A socket that sends as the daemon does: out of the interface of the link, whatever other routes
-/// there are, and by the routes of its VRF, in which `local` may be the address of this host.
+/// A socket that sends as the daemon does: through the interface of the link, regardless of other
+/// routes, and with the routes of its VRF, where `local` may be the address of this host.
 fn bound(interface: &str, local: IpAddr) -> io::Result<UdpSocket> {
     let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -1,5 +1,5 @@
-//! Which findings follow from another one: a link that is down leaves its neighbours silent, their
-//! sessions without keys, their flows and tunnels without a carrier.
+//! Root causes of findings: a link that is down leaves its neighbours silent, their sessions
+//! without keys, their flows and tunnels without a carrier.
 //!
 //! ```text
 //!  link (interface) ─> link (one neighbour) ─> session ─> flow ─> tunnel
@@ -8,27 +8,27 @@
 use recoded_api::v1::{Flow, State};
 use recoded_host::{Finding, Level};
 
-/// Counters of a link that rise while one of its neighbours is not there.
+/// Counters of a link that rise while one of its neighbours is down.
 const OF_NEIGHBOURS: [&str; 3] = ["tx_no_neighbour", "rx_icmp_no_port", "rx_icmp_unreachable"];
 
 /// The part of a network that a finding is about.
 #[derive(Clone, PartialEq, Debug)]
 struct Scope {
     link: String,
-    /// One neighbour on it; all where it is none.
+    /// One neighbour on it; `None` for all.
     address: Option<String>,
 }
 
-/// A finding's place.
+/// A finding's position in the hierarchy.
 struct Place {
-    /// Causes have lower ones than what follows from them.
+    /// Lower for causes than for their consequences.
     layer: u8,
     scopes: Vec<Scope>,
     /// Whether any finding about a neighbour of the link explains it.
     is_of_any_neighbour: bool,
 }
 
-/// For each finding the index of the error that it follows from, if there is one.
+/// Maps each finding to the index of the error that causes it, if there is one.
 pub fn of(state: &State, findings: &[Finding]) -> Vec<Option<usize>> {
     let places: Vec<Option<Place>> = findings.iter().map(|it| place(state, it)).collect();
     let mut order: Vec<usize> = (0..findings.len()).filter(|at| places[*at].is_some()).collect();
@@ -62,7 +62,7 @@ impl Place {
     }
 }
 
-/// Where a finding belongs; `None` where it neither explains others nor follows from any.
+/// Position of a finding; `None` if it neither causes others nor is caused by any.
 fn place(state: &State, finding: &Finding) -> Option<Place> {
     let Finding { subject, cause, level, .. } = finding;
     if *level != Level::Error {
@@ -99,13 +99,13 @@ fn hops(flow: &Flow) -> impl Iterator<Item = &str> {
     flow.next_hops.iter().chain(&flow.upstreams).map(String::as_str)
 }
 
-/// Of `link:address`.
+/// The scope of `link:address`.
 fn scope(name: &str) -> Option<Scope> {
     let (link, address) = name.split_once(':')?;
     Some(Scope { link: link.into(), address: Some(address.into()) })
 }
 
-/// The neighbour of a link that a cause names.
+/// The neighbour of a link named in a cause.
 fn neighbour(state: &State, link: &str, cause: &str) -> Option<String> {
     let ours = state.links.iter().filter(|it| it.name == link);
     let known = ours.flat_map(|link| link.neighbours.iter().map(|it| it.address.as_str()));
@@ -175,7 +175,7 @@ mod tests {
             error("tunnel rec1", "it is gone"),
         ];
         let causes = of(&state(), &findings);
-        // The tunnel has another path, which nothing is said of.
+        // The tunnel has another path, which has no finding.
         assert_eq!(causes, [None, Some(0), Some(0), None, Some(3), None, None]);
     }
 

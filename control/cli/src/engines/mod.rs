@@ -1,5 +1,6 @@
-//! `recodectl engines`: who can do bulk work on this machine, and how fast; why a card is not used.
-//! It asks the machine, not the daemon: a daemon says by `recodectl show engine` what it uses.
+//! `recodectl engines`: engines for bulk work on this machine, their speed, and why a card is not
+//! used. It examines the machine, not the daemon; `recodectl show engine` shows the engine that a
+//! daemon uses.
 
 mod show;
 
@@ -13,12 +14,12 @@ use std::time::Duration;
 
 pub use show::text;
 
-/// What the command knows; its JSON.
+/// The result, as serialised to JSON.
 #[derive(Serialize)]
 pub struct Report {
     /// Time spent measuring.
     seconds: u64,
-    /// Bytes of each source and coded symbol that is measured with.
+    /// Bytes of each source and coded symbol in the measurement.
     symbol_bytes: usize,
     /// Every engine of this build.
     engines: Vec<EngineReport>,
@@ -31,24 +32,24 @@ pub struct Report {
 struct EngineReport {
     name: &'static str,
     available: bool,
-    /// What it is, or why there is none.
+    /// Its description, or why it is not available.
     detail: String,
     /// Gigabytes of coded symbols per second, from host memory to host memory.
     rates: Vec<Rate>,
 }
 
-/// A rate for generations of one size, of which as many symbols are coded as there are.
+/// A rate for generations of one size, with as many coded as source symbols.
 #[derive(Copy, Clone, Serialize)]
 struct Rate {
     source_symbols: usize,
     gigabytes: f64,
 }
 
-/// From how many bytes on a generation of that size is done sooner by the card.
+/// Size of a job, in bytes, above which the card is faster for generations of that size.
 #[derive(Copy, Clone, Serialize)]
 struct BreakEven {
     source_symbols: usize,
-    /// Null where the CPU always is.
+    /// Null if the CPU is always faster.
     bytes: Option<u64>,
 }
 
@@ -92,7 +93,7 @@ pub fn report(seconds: u64, card: Option<&Card>) -> Report {
     Report { seconds, symbol_bytes: SYMBOL_BYTES, engines, break_even }
 }
 
-/// An engine and what it is, or why there is none.
+/// An engine and its description, or why it is not available.
 type Found = Result<(Box<dyn Engine>, String), String>;
 
 fn cpu(threads: usize) -> Found {
@@ -103,7 +104,7 @@ fn cpu(threads: usize) -> Found {
     Ok((Box::new(engine), detail))
 }
 
-/// The first CUDA card, after a child process has found out that opening it is safe.
+/// The first CUDA card, after a child process has verified that opening it is safe.
 #[cfg(feature = "cuda")]
 fn cuda() -> Found {
     use recoded_cuda::{CudaEngine, Options, probe};
@@ -131,7 +132,7 @@ fn cuda() -> Found {
     Err("this program was built without the feature `cuda`".into())
 }
 
-/// The FPGA card that was named.
+/// The configured FPGA card.
 fn fpga(card: Option<&Card>) -> Found {
     let card = card.ok_or_else(|| format!("--fpga names no card; {CARD_RULE}"))?;
     let engine = card.open().map_err(|error| error.to_string())?;
@@ -142,7 +143,7 @@ fn fpga(card: Option<&Card>) -> Found {
 fn rates(engine: &mut dyn Engine, share: Duration) -> Result<Vec<Rate>, Error> {
     let rate = |source_symbols: usize| {
         let job = Job::new(Operation::Multiply, source_symbols, source_symbols, SYMBOL_BYTES);
-        // Small generations go by many at once.
+        // Small generations are bundled.
         let jobs = (BUNDLE_BYTES / (source_symbols * SYMBOL_BYTES)).max(1);
         let rate = measure::rate(engine, job, jobs, share)?;
         Ok(Rate { source_symbols, gigabytes: rate.bytes / 1e9 })
@@ -150,11 +151,11 @@ fn rates(engine: &mut dyn Engine, share: Duration) -> Result<Vec<Rate>, Error> {
     SOURCE_SYMBOLS.into_iter().map(rate).collect()
 }
 
-/// Seconds that the smallest bundle takes on its own.
+/// Seconds that the smallest bundle takes without others.
 fn start_seconds(engine: &mut dyn Engine) -> Result<f64, Error> {
     let job = Job::new(Operation::Multiply, 1, 1, 128);
     let rate = measure::rate(engine, job, 1, Duration::from_millis(5))?;
-    // Bundles ran beside each other.
+    // Bundles ran concurrently.
     Ok(rate.bundle_seconds * engine.depth() as f64)
 }
 
@@ -166,7 +167,7 @@ fn break_even(engines: &[EngineReport], start: Option<f64>) -> Vec<BreakEven> {
     let pairs = cpu.rates.iter().zip(&card.rates);
     pairs
         .map(|(cpu, card)| {
-            // Seconds that a gigabyte takes longer on the CPU.
+            // Additional seconds per gigabyte on the CPU.
             let gain = 1.0 / cpu.gigabytes - 1.0 / card.gigabytes;
             let bytes = (gain > 0.0).then(|| (start / gain * 1e9).ceil() as u64);
             BreakEven { source_symbols: cpu.source_symbols, bytes }
@@ -174,19 +175,19 @@ fn break_even(engines: &[EngineReport], start: Option<f64>) -> Vec<BreakEven> {
         .collect()
 }
 
-/// Cards, the one that is compared with the CPU first.
+/// Cards; the first is compared with the CPU.
 const CARDS: [&str; 2] = ["cuda", "fpga"];
 
-/// Sizes of generations: what packets carry, and what bulk work has.
+/// Generation sizes: typical ones of packets, then of bulk work.
 const SOURCE_SYMBOLS: [usize; 5] = [16, 64, 128, 256, 1024];
 
-/// The papers' block size.
+/// The block size in the papers.
 const SYMBOL_BYTES: usize = 4096;
 
-/// A bundle that copies well.
+/// A bundle large enough for efficient copies.
 const BUNDLE_BYTES: usize = 1 << 20;
 
-/// Loading the driver and the kernels takes a second or two where there is a card.
+/// Loading the driver and the kernels takes a second or two with a card.
 #[cfg(feature = "cuda")]
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -1,4 +1,4 @@
-//! The table that people read.
+//! The report as a table.
 
 use super::{EngineReport, Report};
 use crate::table::{Align, sentence, table};

@@ -1,5 +1,5 @@
-//! Rates of one kernel on the core this runs on: the median of many short samples, which leaves
-//! out those that something else disturbed.
+//! Rates of one kernel on the core that runs this: the median of many short samples, which excludes
+//! disturbed ones.
 
 use recoded_gf::Kernel;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ const PACKET_BYTES: usize = 1500;
 /// Packets combined into one.
 const SOURCES: usize = 16;
 
-/// Calls of one sample: some tens of microseconds, long beside the clock's resolution.
+/// Calls of one sample: some tens of microseconds, long compared with the clock's resolution.
 const CALLS: u32 = 256;
 
 /// Multiply-add of one packet: gigabytes of source per second.
@@ -31,7 +31,7 @@ pub fn combine_gigabits(kernel: &Kernel, time: Duration) -> f64 {
     (8 * PACKET_BYTES) as f64 / seconds / 1e9
 }
 
-/// Seconds of one call: the median over samples taken for about `time`, one at least.
+/// Seconds of one call: the median over samples taken for about `time`, at least one.
 fn median_seconds(time: Duration, mut call: impl FnMut()) -> f64 {
     let start = Instant::now();
     let mut samples = Vec::new();

@@ -1,5 +1,5 @@
-//! `recodectl kernels`: which compute routines this machine can run, and how fast they are here.
-//! It asks the machine, not the daemon, so that it works before anything is installed.
+//! `recodectl kernels`: the compute kernels that this machine can run, and their speed. It examines
+//! the machine, not the daemon, so it works before anything is installed.
 //!
 //! ```text
 //!  Kernel::levels() --report--> Report --measure--> Report with rates --show--> text or JSON
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 pub use show::text;
 
-/// What the command knows; its JSON.
+/// The result, as serialised to JSON.
 #[derive(Serialize)]
 pub struct Report {
     /// The level that a daemon started now would use.
     used: &'static str,
-    /// Why that one.
+    /// Why that one is used.
     reason: Reason,
-    /// What the daemon that answers on the control socket uses, if one does.
+    /// The level that the daemon on the control socket uses, if one answers.
     daemon: Option<String>,
     /// Time spent measuring.
     seconds: u64,
@@ -57,11 +57,11 @@ struct Level {
     combine_gigabits: Option<f64>,
 }
 
-/// Finds the levels, measures those that this CPU can run for `seconds` in all, and asks the daemon
-/// which it uses.
+/// Finds the levels, measures those that this CPU can run for `seconds` in all, and queries the
+/// daemon for its level.
 ///
 /// # Errors
-/// `forced`, or else `RECODED_KERNEL`, names a level that there is not.
+/// `forced`, or otherwise `RECODED_KERNEL`, names an unknown level.
 pub fn report(forced: Option<&str>, seconds: u64, socket: &Path) -> Result<Report, ForceError> {
     let (used, reason) = choose(forced)?;
     let mut levels: Vec<Level> = Kernel::levels().map(level).collect();

@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use super::{Level, Reason, Report};
 use crate::table::{Align, sentence, table};
@@ -45,7 +45,7 @@ fn row(level: &Level, report: &Report) -> [String; 6] {
     ]
 }
 
-/// The fields of a level in a word: there are those that serve all and those that serve GF(256).
+/// The fields of a level in a word: a level supports all of them or only GF(256).
 fn fields(level: &Level) -> String {
     match level.fields.len() {
         0 => "-".to_owned(),
@@ -70,7 +70,7 @@ mod tests {
     use crate::kernels::level;
     use recoded_gf::{Kernel, LevelInfo};
 
-    /// Once, the longest line was too long on a machine that lacks what it names.
+    /// The longest line was once too long on a machine without the required features.
     #[test]
     fn table_fits_the_terminal_whatever_the_cpu_lacks() {
         let needs_nothing = |info: LevelInfo| info.needs.starts_with("nothing");

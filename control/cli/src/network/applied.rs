@@ -6,30 +6,30 @@ use recoded_api::exit;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Pause between two looks.
+/// Interval of checks.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
 
-/// What became of a box.
+/// Outcome of a box.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Applied {
     pub(super) node: String,
     /// same, differs, absent; -.
     pub(super) file: &'static str,
-    /// Worst cost of what changed: live, flow, gap; -.
+    /// Highest cost of its changes: live, flow, gap; -.
     pub(super) cost: String,
     /// in force; written: no daemon runs there; started: it does, by this; unchanged; back: as it
     /// was before; lost: goes back by itself when the time is over.
     pub(super) state: &'static str,
     pub(super) findings: Vec<Found>,
-    /// Whether a configuration waits to be confirmed.
+    /// Whether a configuration waits for confirmation.
     #[serde(skip)]
     pub(super) waits: bool,
-    /// Whether the file was put in place.
+    /// Whether the file was replaced.
     #[serde(skip)]
     pub(super) committed: bool,
 }
 
-/// What is wrong with an answer, if anything is.
+/// The fault of a reply, if any.
 pub(super) fn failed(answer: Result<Answer, NoAnswer>) -> Option<(u8, Found)> {
     match answer {
         Ok(answer) if answer.code == 0 => None,

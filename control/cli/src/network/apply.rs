@@ -1,4 +1,4 @@
-//! `apply`: every box goes over to its file, or none does.
+//! `apply`: all boxes switch to their files, or none does.
 //!
 //! ```text
 //!  1 status   what is wrong before; does a daemon run
@@ -8,9 +8,10 @@
 //!  5 confirm  all                                             one does not: all go back
 //! ```
 //!
-//! Where no daemon runs on any box, 3 is the file alone, and `start` may follow.
+//! If no daemon runs on any box, step 3 only replaces the file, and `start` may follow.
 //!
-//! A box that is lost after 3 goes back by itself, configuration and file, when its time is over.
+//! A box that is lost after step 3 rolls back configuration and file by itself when its time is
+//! over.
 
 use super::applied::{Applied, PAUSE, failed};
 use super::script::Place;
@@ -26,10 +27,10 @@ use std::time::{Duration, Instant};
 
 use Align::Left;
 
-/// Least part of the time for confirming that is left for confirming.
+/// Fraction of the confirmation time that is reserved for confirming.
 const CONFIRM_PART: u32 = 3;
 
-/// All boxes over to their files.
+/// Switches all boxes to their files.
 pub fn run(boxes: &Boxes, seconds: u64, start: bool, json: bool) -> Result<Told, crate::Failure> {
     let before = conditions(boxes, LOOK_SECONDS)?;
     let mut all: Vec<Applied> = boxes.nodes().map(applied).collect();
@@ -59,7 +60,7 @@ fn applied(node: &Node) -> Applied {
     }
 }
 
-/// Files beside those in use, all of them checked.
+/// Uploads files next to the active ones, and checks all of them.
 fn stage(boxes: &Boxes, before: &[Condition], all: &mut [Applied]) -> Result<u8, crate::Failure> {
     for (it, before) in all.iter_mut().zip(before) {
         if before.state == "no answer" {
@@ -75,7 +76,7 @@ fn stage(boxes: &Boxes, before: &[Condition], all: &mut [Applied]) -> Result<u8,
         it.file = checked.file;
         it.findings = checked.findings;
     }
-    // Where some daemons run, those that do not would not be reached by the others.
+    // If only some daemons run, the other boxes would be unreachable.
     let running = before.iter().filter(|it| it.state != "no daemon").count();
     if code == exit::OK && running > 0 {
         for (it, before) in all.iter_mut().zip(before) {
@@ -119,7 +120,7 @@ fn commit_all(
         code = confirm(boxes, all)?;
     }
     if code == exit::OK {
-        // What is left of it is a spare file.
+        // A failure leaves only a spare file.
         boxes.ask(Place::finish)?;
         all.iter_mut().for_each(|it| it.state = "applied");
         return Ok(exit::OK);
@@ -128,7 +129,7 @@ fn commit_all(
     Ok(code)
 }
 
-/// Files of boxes whose daemons will read them when they start.
+/// Files of boxes whose daemons will read them at their start.
 fn written(boxes: &Boxes, all: &mut [Applied]) -> Result<u8, crate::Failure> {
     let mut code = exit::OK;
     for (it, answer) in all.iter_mut().zip(boxes.ask(Place::place)?) {
@@ -143,11 +144,11 @@ fn written(boxes: &Boxes, all: &mut [Applied]) -> Result<u8, crate::Failure> {
     Ok(code)
 }
 
-/// Notes what a box did with its file.
+/// Records the outcome on one box.
 fn committed(it: &mut Applied, answer: Result<Answer, NoAnswer>) -> u8 {
     let text = answer.as_ref().map(|answer| answer.text.clone()).unwrap_or_default();
     if let Some((code, found)) = failed(answer) {
-        // One that refused has its old file; of one that is lost this is not known.
+        // A box that refused has its old file; the state of a lost box is unknown.
         it.committed = code == exit::NOT_RUNNING;
         it.waits = it.committed;
         it.findings.push(found);
@@ -179,7 +180,7 @@ fn committed(it: &mut Applied, answer: Result<Answer, NoAnswer>) -> u8 {
     exit::OK
 }
 
-/// Waits until no box has an error that it did not have before.
+/// Waits until no box has a new error.
 fn settle(
     boxes: &Boxes,
     before: &[Condition],
@@ -202,7 +203,7 @@ fn settle(
     }
 }
 
-/// Errors of a box that it did not have before, by what they are about.
+/// Errors of a box that it did not have before, by subject.
 fn news(before: &Condition, now: &Condition) -> Vec<Found> {
     let known: BTreeSet<&str> = before.errors().map(|found| found.subject.as_str()).collect();
     now.errors().filter(|found| !known.contains(found.subject.as_str())).cloned().collect()
@@ -225,7 +226,7 @@ fn confirm(boxes: &Boxes, all: &mut [Applied]) -> Result<u8, crate::Failure> {
     Ok(code)
 }
 
-/// Every box as it was before.
+/// Rolls every box back.
 fn go_back(boxes: &Boxes, all: &mut [Applied]) -> Result<(), crate::Failure> {
     let mut changed = all.iter().map(|it| it.waits).collect::<Vec<_>>().into_iter();
     let jobs = boxes.nodes().map(|node| {

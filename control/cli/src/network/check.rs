@@ -1,4 +1,4 @@
-//! `check`: whether every box could run its file, before anything is changed.
+//! `check`: whether every box could run its file, without any change.
 
 use super::ssh::{Answer, NoAnswer};
 use super::status::{Found, finding, findings, refused};
@@ -11,16 +11,16 @@ use std::collections::BTreeMap;
 
 use Align::Left;
 
-/// What a box says of its file.
+/// The check of a box's file.
 #[derive(Debug, Serialize)]
 pub struct Checked {
     /// Its node.
     pub node: String,
-    /// same as the one there, differs, absent; - where that is not known.
+    /// Compared with the file on the box: same, differs, absent; - if unknown.
     pub file: &'static str,
     /// right; refused; no answer.
     pub check: &'static str,
-    /// What is wrong.
+    /// The findings.
     pub findings: Vec<Found>,
 }
 
@@ -46,7 +46,7 @@ pub fn run(boxes: &Boxes, json: bool) -> Result<Told, crate::Failure> {
     Ok(Told { code, text })
 }
 
-/// What boxes said, in their order.
+/// Checks from the replies of boxes, in their order.
 pub fn all(boxes: &Boxes, answers: Vec<Result<Answer, NoAnswer>>) -> Vec<Checked> {
     boxes.nodes().zip(answers).map(|(node, answer)| checked(node, answer)).collect()
 }
@@ -98,8 +98,8 @@ fn checked(node: &Node, answer: Result<Answer, NoAnswer>) -> Checked {
     Checked { node: name, file, check: if is_wrong { "refused" } else { "right" }, findings }
 }
 
-/// A line of `recoded --check` that says that something is wrong: `error: link west: cause: cure`,
-/// or without a level what keeps the file from being read.
+/// Parses a line of `recoded --check` that reports a fault: `error: link west: cause: cure`, or,
+/// without a level, the reason why the file cannot be read.
 fn said(line: &str, failed: bool) -> Option<Found> {
     let line = line.trim();
     for level in ["error", "warning"] {

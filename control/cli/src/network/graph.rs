@@ -1,5 +1,5 @@
-//! The paths of a network as its boxes see them now: each hop with its rate and loss, and for each
-//! receiver what comes beside what could (the least cut). No I/O.
+//! The paths of a network in their present state as seen by its boxes: each hop with its rate and
+//! loss, and for each receiver its goodput relative to the capacity of the minimum cut. No I/O.
 //!
 //! ```text
 //!  path s -> t, u (flow 1)
@@ -16,13 +16,13 @@ use recoded_api::v1::{Flow, FlowNeighbour, State};
 use recoded_network::{Cut, Link, Network, Path};
 use serde::Serialize;
 
-/// Hops that are named as a cut; more are counted.
+/// Hops that are named as a cut; a larger cut shows only a number.
 const CUT_NAMED: usize = 3;
 
-/// A path now.
+/// The state of a path.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Graph {
-    /// As messages call it.
+    /// Name in messages.
     pub path: String,
     /// The flow from the source.
     pub flow: u32,
@@ -31,51 +31,51 @@ pub struct Graph {
     receivers: Vec<Receiver>,
 }
 
-/// One node to the next.
+/// The link from one node to the next.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Hop {
     pub from: String,
     pub to: String,
-    /// What the network file says, else how fast the next node may be sent to.
+    /// The rate in the network file, otherwise the rate estimate for the next node.
     pub rate_mbit: Option<f64>,
     pub loss: Option<f64>,
     /// Mean run of consecutive losses.
     pub burst_mean: Option<f64>,
     pub round_trip_us: Option<f64>,
     pub queue_us: Option<f64>,
-    /// Share of what the source sent, repairs included, that is there behind this hop: by what the
-    /// node there counts, of streams at relays by what the nodes before did not give up.
+    /// Share of the source's packets, repairs included, that arrive after this hop: from the
+    /// counters of the node there, or for relays of streams from the symbols that the nodes before
+    /// it did not abandon.
     pub arrived: Option<f64>,
-    /// The same by theory, as the source has it.
+    /// The same by theory, computed by the source.
     pub arrived_theory: Option<f64>,
-    /// Sink: mean time until what was lost was decoded.
+    /// Sink: mean delay of decoding lost symbols.
     pub decode_delay_us: Option<f64>,
-    /// Whether nothing is known of it, or nothing comes back.
+    /// Whether it is unknown, or no reports return.
     pub state: &'static str,
 }
 
-/// Where it ends.
+/// An end of a path.
 #[derive(Debug, PartialEq, Serialize)]
 struct Receiver {
     node: String,
-    /// IP packets that are delivered.
+    /// IP packets delivered.
     goodput_mbit: Option<f64>,
-    /// What the least cut carries after losses, headers included; null where a hop's rate is not
-    /// known.
+    /// Capacity of the minimum cut after losses, headers included; null if a hop's rate is unknown.
     at_most_mbit: Option<f64>,
-    /// The former of the latter.
+    /// Ratio of the two.
     share: Option<f64>,
     /// The hops of that cut.
     cut: Vec<[String; 2]>,
 }
 
-/// All paths, by the states of nodes in their order; none where a node does not answer.
+/// All paths, from the states of nodes in their order; `None` for a node that does not answer.
 pub fn graphs(network: &Network, states: &[Option<&State>]) -> Vec<Graph> {
     let seen = Seen { network, states };
     network.paths.iter().map(|path| seen.graph(path)).collect()
 }
 
-/// The same with each way back after its path, where there is one.
+/// The same with each return path after its path, if there is one.
 pub fn graphs_and_back(network: &Network, states: &[Option<&State>]) -> Vec<Graph> {
     let seen = Seen { network, states };
     let both = network.paths.iter().flat_map(|path| {
@@ -103,9 +103,9 @@ impl Seen<'_> {
         state.flows.iter().find(|flow| flow.id == u64::from(path.id))
     }
 
-    /// What a node says of the next one, over each link between them.
+    /// A node's reports of the next one, over each link between them.
     fn neighbours(&self, path: &Path, from: usize, to: usize) -> Vec<Option<&FlowNeighbour>> {
-        // A node says addresses, whatever it was told; its next hops are in this order.
+        // A node reports addresses, even for host names; its next hops are in this order.
         let hops = path.hops().into_iter().filter(|hop| hop.0 == from);
         let links = hops
             .flat_map(|hop| self.network.links_between(from, hop.1).map(move |link| (hop.1, link)));
@@ -130,16 +130,16 @@ impl Seen<'_> {
             let rate = link.extras.iter().find(|extra| extra.key == "rate_mbit")?;
             rate.value.as_float().or_else(|| rate.value.as_integer().map(|rate| rate as f64))
         };
-        // Links between two nodes add up.
+        // The rates of parallel links add up.
         let links = self.network.links_between(from, to).zip(&neighbours);
         let rates = links.map(|(link, it)| written(link).or_else(|| it.map(|it| it.rate_mbit)));
         let rate_mbit = rates.collect::<Option<Vec<f64>>>().filter(|rates| !rates.is_empty());
-        // A node with one before it knows which link its losses are of.
+        // A node with a single predecessor can attribute its losses to that link.
         let is_only = path.hops().iter().filter(|hop| hop.1 == to).count() == 1;
         let there = self.flow(path, to);
         let counted = there.filter(|flow| is_only && flow.role != "source");
         let counted = counted.and_then(|flow| flow.hops.first());
-        // A source knows hops by how far away they are: one each, where there is one way.
+        // A source identifies hops by distance, which is unambiguous on a single way.
         let far = path.ways.first().filter(|_| path.ways.len() == 1);
         let far = far.and_then(|way| way.windows(2).position(|hop| hop == [from, to]));
         let source = path.source().and_then(|source| self.flow(path, source));
@@ -166,8 +166,8 @@ impl Seen<'_> {
         }
     }
 
-    /// Share that is there behind a hop. A relay of a stream does not count what it never got: the
-    /// nodes before it count what they gave up.
+    /// Share that arrives after a hop. A relay of a stream does not count symbols that never
+    /// arrived; the nodes before it count those that they abandoned.
     fn arrived(&self, path: &Path, from: usize, to: usize) -> Option<f64> {
         let there = self.flow(path, to)?;
         if let Some(share) = arrived(there) {
@@ -216,7 +216,7 @@ impl Seen<'_> {
     }
 }
 
-/// Share of its symbols that a node of a stream did not give up before its next hop had them.
+/// Share of its symbols that a node of a stream did not abandon before its next hop had them.
 fn kept(flow: &Flow) -> Option<f64> {
     let symbols = flow.count(if flow.role == "source" { "source_symbols" } else { "innovative" });
     let given_up = flow.count("lagged").saturating_add(flow.count("too_large"));
@@ -225,7 +225,7 @@ fn kept(flow: &Flow) -> Option<f64> {
 }
 
 impl Graph {
-    /// For people.
+    /// Formats the graph as text.
     pub fn text(&self) -> String {
         let mut text = format!("\n{} (flow {})\n{}\n", self.path, self.flow, self.source);
         let mut drawn = vec![self.source.clone()];
@@ -234,7 +234,8 @@ impl Graph {
         text
     }
 
-    /// What comes after a node, below it. A node where ways meet has its branches once.
+    /// Draws the nodes after a node below it. The branches of a node where ways merge are drawn
+    /// once.
     fn branches(&self, node: &str, indent: &str, drawn: &mut Vec<String>, text: &mut String) {
         let next: Vec<&Hop> = self.hops.iter().filter(|hop| hop.from == node).collect();
         for (index, hop) in next.iter().enumerate() {

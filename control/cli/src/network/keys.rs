@@ -1,7 +1,7 @@
-//! `keys`: every box makes its private key, and tells the public one.
+//! `keys`: every box generates its private key, and reports the public one.
 //!
-//! A private key never leaves its box. Public keys are written into the file, where people see what
-//! changes: asked for by every command, they would be those of any host that answers.
+//! A private key never leaves its box. Public keys are written into the file, where a change is
+//! visible. Keys fetched by every command would be those of any host that answers.
 
 use super::ssh::{Answer, NoAnswer};
 use super::status::{Found, finding, findings, refused};
@@ -27,7 +27,7 @@ struct BoxKey {
     findings: Vec<Found>,
 }
 
-/// Asks every box, and writes keys that are new into `file` where that is wanted.
+/// Queries every box, and writes new keys into `file` if requested.
 pub fn run(boxes: &Boxes, file: &Path, save: bool, json: bool) -> Result<Told, crate::Failure> {
     let answers = boxes.ask(|place| place.key())?;
     let (mut code, mut told, mut new) = (exit::OK, Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! A network in one file: what its boxes should run (`render`), and all of them asked or changed at
-//! once over SSH (`-f net.toml`).
+//! A network in one file: renders the configurations of its boxes (`render`), and queries or
+//! changes all of them at once over SSH (`-f net.toml`).
 //!
 //! ```text
 //!  net.toml -> recoded_network -> file of each box -> render: text, folder, difference
@@ -33,7 +33,7 @@ use ssh::{Answer, Job, NoAnswer, Ssh};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Why a command for a network did not begin.
+/// Why a command for a network could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkFailure {
     #[error("cannot read {path} ({source}): name the file of a network")]
@@ -75,7 +75,7 @@ pub enum NetworkFailure {
 }
 
 impl NetworkFailure {
-    /// With what the program ends.
+    /// The exit code of the program.
     pub fn exit_code(&self) -> u8 {
         match self {
             NetworkFailure::Write { .. } | NetworkFailure::Local(_) | NetworkFailure::Keep(_) => {
@@ -95,7 +95,7 @@ impl NetworkFailure {
     }
 }
 
-/// What a command prints, and with what the program ends.
+/// A command's output and the exit code of the program.
 #[derive(Debug)]
 pub struct Told {
     /// Exit code.
@@ -104,7 +104,7 @@ pub struct Told {
     pub text: String,
 }
 
-/// A network, and who of it is asked.
+/// A network, and the boxes selected in it.
 struct Boxes {
     network: Network,
     chosen: Vec<usize>,
@@ -112,7 +112,7 @@ struct Boxes {
 }
 
 impl Boxes {
-    /// Reads `file`; without keys where these are what is asked for.
+    /// Reads `file`; without keys if the command is about to fetch them.
     fn open(file: &Path, fleet: &Fleet, with_keys: bool) -> Result<Boxes, NetworkFailure> {
         let (name, text) = read(file)?;
         let network = match with_keys {
@@ -129,11 +129,11 @@ impl Boxes {
     }
 
     fn place(&self, node: &Node) -> Place {
-        // Two who change a network at once must not share files.
+        // Concurrent users of a network must not share files.
         Place::new(&self.network, node, std::process::id())
     }
 
-    /// Runs a script on every box that is asked.
+    /// Runs a script on every selected box.
     fn ask(
         &self,
         script: impl Fn(&Place) -> String,
@@ -142,7 +142,7 @@ impl Boxes {
         self.ssh.on_each(jobs.collect())
     }
 
-    /// The same, with its file for each to read.
+    /// The same with each box's file as input.
     fn send(
         &self,
         script: impl Fn(&Place) -> String,
@@ -208,7 +208,7 @@ pub fn run(arguments: &Arguments) -> Option<Result<Told, crate::Failure>> {
         Command::Apply { confirm, start } => {
             open(true).map_err(Into::into).and_then(|it| apply::run(&it, *confirm, *start, json))
         }
-        // Does not end by itself.
+        // Runs until interrupted.
         Command::Web { listen } => open(true).map_err(Into::into).and_then(|it| {
             web::run(it, *listen, json).map(|()| Told { code: exit::OK, text: String::new() })
         }),
@@ -231,7 +231,7 @@ fn read(path: &Path) -> Result<(String, String), NetworkFailure> {
     Ok((path.to_string_lossy().into_owned(), text))
 }
 
-/// The worse of two exit codes: a box that does not answer, then one that refused, then the rest.
+/// The worse of two exit codes: an unreachable box first, then a refusal, then the rest.
 fn worse(one: u8, other: u8) -> u8 {
     let rank = |code: u8| match code {
         exit::NOT_RUNNING => 4,

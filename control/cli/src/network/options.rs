@@ -1,4 +1,4 @@
-//! Options of commands that are for a network.
+//! Options of commands for a network.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub struct Rendering {
     pub diff: bool,
 }
 
-/// What a network looks like.
+/// Explains network files.
 pub const NETWORK_HELP: &str = "\
 A network of three boxes in a line, a - b - c, and a tunnel from a to c:
 

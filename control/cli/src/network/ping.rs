@@ -1,4 +1,4 @@
-//! `-f net.toml ping`: every path of a network at once, each from the box where it begins.
+//! `-f net.toml ping`: all paths of a network at once, each from the box where it begins.
 
 use super::ssh::{Job, NoAnswer};
 use super::status::{Found, finding, findings, refused, values};
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use Align::{Left, Right};
 
-/// What a box needs beside the echoes: to be reached, to start, to answer.
+/// Time for a box in addition to the echoes: connection, start, reply.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// A path, and what came of the echoes on it.
+/// A path, and the result of its echoes.
 #[derive(Serialize)]
 struct Path {
     path: String,
-    /// What `recodectl ping` says there; null where there is no answer.
+    /// Output of `recodectl ping` on the box; null if there is none.
     ping: Option<Value>,
     /// Why there is none.
     error: Option<Found>,
@@ -29,7 +29,7 @@ struct Path {
 /// Sends echoes along every path that begins at a chosen box and leads back.
 ///
 /// # Errors
-/// A host is named, or it would take longer than boxes are waited for.
+/// A host is named, or the echoes would take longer than the time limit for boxes.
 pub fn run(boxes: &Boxes, options: &Options, json: bool) -> Result<Told, crate::Failure> {
     if options.names_host() {
         return Err(NetworkFailure::PingHost.into());
@@ -40,7 +40,7 @@ pub fn run(boxes: &Boxes, options: &Options, json: bool) -> Result<Told, crate::
     }
     let network = &boxes.network;
     let begins = |path: &&recoded_network::Path| {
-        // What has several receivers leads in one direction.
+        // A path with several receivers is unidirectional.
         path.receivers().len() == 1 && path.source().is_some_and(|it| boxes.chosen.contains(&it))
     };
     let paths: Vec<&recoded_network::Path> = network.paths.iter().filter(begins).collect();

@@ -59,7 +59,7 @@ fn difference(folder: &Path, files: &[(&str, &str)]) -> Result<String, NetworkFa
     Ok(if text.is_empty() { "nothing would change\n".into() } else { text })
 }
 
-/// Writes every file whole or leaves it as it was.
+/// Replaces each file atomically.
 fn write_all(folder: &Path, files: &[(&str, &str)]) -> Result<String, NetworkFailure> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -75,7 +75,7 @@ fn write_all(folder: &Path, files: &[(&str, &str)]) -> Result<String, NetworkFai
     Ok(told)
 }
 
-/// Writes a draft beside `path` and renames it.
+/// Writes a draft next to `path` and renames it.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut draft = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;

@@ -1,9 +1,9 @@
-//! What runs on boxes: short scripts for a POSIX shell. Paths are quoted here, and nowhere else.
+//! Scripts that run on boxes, for a POSIX shell. Paths are quoted only here.
 
 use recoded_network::{Auth, Network, Node};
 use std::path::PathBuf;
 
-/// Where things are on a box, each quoted for its shell.
+/// Paths on a box, each quoted for its shell.
 pub struct Place {
     config: String,
     folder: String,
@@ -15,13 +15,13 @@ pub struct Place {
     has_key: bool,
 }
 
-/// `text` as one word of a shell. Text of a network has no NUL byte.
+/// Quotes `text` as one word of a shell. Text of a network has no NUL byte.
 fn quoted(text: &str) -> String {
     shlex::try_quote(text).unwrap_or_default().into_owned()
 }
 
 impl Place {
-    /// Where they are on a node; `turn` tells this run from others.
+    /// Paths on a node; `turn` distinguishes this run from others.
     pub fn new(network: &Network, node: &Node, turn: u32) -> Place {
         let file = |end: &str| quoted(&format!("{}.{end}-{turn}", node.config));
         let folder = |path: &str| {
@@ -40,25 +40,25 @@ impl Place {
         }
     }
 
-    /// recodectl there, answering in JSON.
+    /// The command recodectl on the box, with JSON output.
     fn recodectl(&self) -> String {
         format!("recodectl --json --socket {}", self.socket)
     }
 
-    /// State and diagnosis, one JSON value after the other.
+    /// Prints state and diagnosis, one JSON value after the other.
     pub fn status(&self, seconds: u64) -> String {
         let recodectl = self.recodectl();
         format!("{recodectl} show && {recodectl} doctor --seconds {seconds}")
     }
 
-    /// One command of recodectl, in JSON or for people.
+    /// Runs one command of recodectl, with JSON or text output.
     pub fn ask(&self, json: bool, command: &str) -> String {
         let json = if json { " --json" } else { "" };
         format!("recodectl{json} --socket {} {command}", self.socket)
     }
 
     /// Checks the file on standard input: prints `same`, `differs` or `absent`, then the public key
-    /// of the box or `-`, then what `recoded --check` says, with its exit code.
+    /// of the box or `-`, then the output of `recoded --check`, and exits with its code.
     pub fn check(&self) -> String {
         format!(
             "t=$(mktemp) || exit 1; trap 'rm -f \"$t\"' EXIT; cat > \"$t\" || exit 1; {}",
@@ -78,8 +78,8 @@ impl Place {
         )
     }
 
-    /// Lays the file on standard input beside the one in use, as [`Place::check`] checks it, and
-    /// takes it away again if it is wrong.
+    /// Stores the file on standard input next to the active one, checks it like [`Place::check`],
+    /// and removes it if it is invalid.
     pub fn stage(&self) -> String {
         let Place { config, folder, staged, .. } = self;
         format!(
@@ -90,14 +90,14 @@ impl Place {
         )
     }
 
-    /// Takes away what [`Place::stage`] left.
+    /// Removes the file that [`Place::stage`] stored.
     pub fn unstage(&self) -> String {
         format!("rm -f {}", self.staged)
     }
 
-    /// Puts the staged file in the place of the one in use and has the daemon take it over, for so
-    /// many seconds. After these the box puts the old file back by itself, unless it was told to
-    /// keep the new one: the daemon does the same with what is in force.
+    /// Replaces the active file with the staged one and has the daemon apply it for `seconds`
+    /// seconds. After that the box restores the old file by itself, unless the new one was
+    /// confirmed; the daemon rolls back its configuration in the same way.
     pub fn commit(&self, seconds: u64) -> String {
         let Place { config, staged, before, .. } = self;
         format!(
@@ -111,33 +111,33 @@ impl Place {
         )
     }
 
-    /// Puts the staged file in place where no daemon runs.
+    /// Replaces the file on a box without a running daemon.
     pub fn place(&self) -> String {
         format!("mv -f {} {}", self.staged, self.config)
     }
 
-    /// Starts the daemon, now and at each boot. What it said itself where it does not start comes
-    /// after what systemd says.
+    /// Starts the daemon, now and at each boot. If it fails, its own messages follow those of
+    /// systemd.
     pub fn start(&self) -> String {
         "systemctl enable --now recoded && exit; c=$?; journalctl -q -u recoded -t recoded -o cat \
          -n 20 | grep -v ' INFO ' | tail -n 1 >&2; exit $c"
             .to_owned()
     }
 
-    /// Keeps the new file, and what is in force where that waits to be confirmed.
+    /// Keeps the new file, and confirms the configuration if it waits for that.
     pub fn confirm(&self, waits: bool) -> String {
         let Place { before, kept, .. } = self;
         let confirm = if waits { self.recodectl() + " confirm && " } else { String::new() };
         format!("[ -e {before} ] || exit 1; {confirm}mv -f {before} {kept}")
     }
 
-    /// Takes away the old file.
+    /// Removes the old file.
     pub fn finish(&self) -> String {
         format!("rm -f {} {}", self.kept, self.before)
     }
 
-    /// Goes back to the old file, and to what was in force where that changed. A daemon that has
-    /// gone back by itself is left alone: to undo that would bring the new configuration again.
+    /// Restores the old file, and undoes the configuration if it changed. A daemon that has already
+    /// rolled back is left alone: `undo` would apply the new configuration again.
     pub fn go_back(&self, changed: bool) -> String {
         let Place { config, before, kept, .. } = self;
         let recodectl = self.recodectl();
@@ -154,8 +154,8 @@ impl Place {
         )
     }
 
-    /// Prints `made` or `found` and the public key; makes a private key where there is none, and
-    /// never over one that is there.
+    /// Prints `made` or `found` and the public key. Generates a private key if there is none; never
+    /// overwrites one.
     pub fn key(&self) -> String {
         let key = &self.key;
         format!(

@@ -1,7 +1,7 @@
-//! Commands on other hosts by the system's `ssh`: all at once, each bounded in time and output.
+//! Commands on other hosts with the system's `ssh`: all at once, each bounded in time and output.
 //!
-//! The program is the one that people use by hand, so that their configuration, agents and jump
-//! hosts work; it never asks for anything (`BatchMode`). A script runs in a POSIX shell there.
+//! It uses the operator's own `ssh`, so that configuration, agents and jump hosts work; it never
+//! prompts (`BatchMode`). The remote shell runs a POSIX script.
 
 use super::NetworkFailure;
 use recoded_network::Node;
@@ -13,44 +13,44 @@ use tokio::process::Command;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Hosts that are asked at once: each is a process, and ends of a list of hundreds wait.
+/// Concurrent hosts: each takes a process, and in a list of hundreds the rest waits.
 const AT_ONCE: usize = 64;
 
-/// Most bytes that are read of a host: the state of a daemon with a thousand flows.
+/// Output read per host at most: the state of a daemon with a thousand flows.
 const ANSWER_BYTES_MAX: u64 = 8 << 20;
 
-/// Longest time for a connection alone, in seconds.
+/// Longest time to connect, in seconds.
 const CONNECT_SECONDS_MAX: u64 = 10;
 
-/// With what `ssh` ends when it has no connection.
+/// Exit code of `ssh` without a connection.
 const NO_CONNECTION: i32 = 255;
 
-/// Where `recoded` lies; the path of users who are not root lacks some of it.
+/// Directories of `recoded`; the path of users other than root lacks some of them.
 const PATHS: &str = "PATH=\"$PATH:/usr/local/sbin:/usr/sbin:/sbin\"; export PATH; ";
 
 /// Why a host did not answer.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{cause}: {cure}")]
 pub struct NoAnswer {
-    /// What happened.
+    /// The cause.
     pub cause: String,
-    /// What to do about it.
+    /// The fix.
     pub cure: String,
 }
 
-/// What a script ended with.
+/// Result of a script.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its exit code.
     pub code: i32,
-    /// What it printed.
+    /// Its standard output.
     pub text: String,
-    /// What it complained about.
+    /// Its standard error.
     pub complaint: String,
 }
 
 impl Answer {
-    /// The last line that it complained, or printed.
+    /// The last line on standard error, or on standard output.
     pub fn last_words(&self) -> String {
         let last =
             |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned);
@@ -59,22 +59,22 @@ impl Answer {
     }
 }
 
-/// How hosts are reached.
+/// Access to hosts.
 #[derive(Clone, Debug)]
 pub struct Ssh {
     words: Vec<String>,
     pub(super) patience: Duration,
 }
 
-/// What one host has to do.
+/// Work for one host.
 pub struct Job {
-    /// The host, as ssh takes it.
+    /// The host, as ssh accepts it.
     pub host: String,
-    /// Whether it takes sudo.
+    /// Whether it uses sudo.
     pub sudo: bool,
     /// A script for a POSIX shell.
     pub script: String,
-    /// What the script reads.
+    /// Standard input of the script.
     pub input: String,
 }
 
@@ -86,20 +86,20 @@ impl Job {
 }
 
 impl Ssh {
-    /// Reaches hosts by `program`, which may have arguments.
+    /// Connects to hosts with `program`, which may have arguments.
     ///
     /// # Errors
-    /// `program` is not what a shell would take.
+    /// `program` is not valid shell syntax.
     pub fn new(program: &str, seconds: u64) -> Result<Ssh, NetworkFailure> {
         let words = shlex::split(program).filter(|words| !words.is_empty());
         let words = words.ok_or_else(|| NetworkFailure::Program(program.to_owned()))?;
         Ok(Ssh { words, patience: Duration::from_secs(seconds) })
     }
 
-    /// Has every host do its job, all at the same time; answers are in the order of jobs.
+    /// Runs all jobs concurrently; answers are in the order of jobs.
     ///
     /// # Errors
-    /// This process cannot set up what it needs.
+    /// This process cannot create its runtime.
     pub fn on_each(&self, jobs: Vec<Job>) -> Result<Vec<Result<Answer, NoAnswer>>, NetworkFailure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -138,7 +138,7 @@ impl Ssh {
 
     async fn converse(&self, job: &Job) -> Result<Answer, NoAnswer> {
         let script = format!("{PATHS}{}", job.script);
-        // Neither of them has a NUL byte, which is all that cannot be quoted.
+        // Neither contains a NUL byte, the only character that cannot be quoted.
         let quoted = shlex::try_quote(&script).unwrap_or_default().into_owned();
         let sudo = if job.sudo { "sudo -n " } else { "" };
         let connect = self.patience.as_secs().clamp(1, CONNECT_SECONDS_MAX);
@@ -161,7 +161,7 @@ impl Ssh {
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let write = async move {
             if let Some(mut stdin) = stdin {
-                // A host that does not read it says why itself.
+                // A host that does not read its input reports its own error.
                 let _ = stdin.write_all(job.input.as_bytes()).await;
             }
         };
@@ -184,7 +184,7 @@ impl Ssh {
 async fn read(from: Option<impl tokio::io::AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Some(from) = from {
-        // What came before an error is what there is.
+        // Output before an error is kept.
         let _ = from.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).await;
     }
     bytes
@@ -192,11 +192,11 @@ async fn read(from: Option<impl tokio::io::AsyncRead + Unpin>) -> Vec<u8> {
 
 fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    // Text from elsewhere must not move the cursor.
+    // Remote text must not move the cursor.
     text.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect()
 }
 
-/// Why ssh has no connection, by what it says.
+/// Derives from its message why ssh has no connection.
 fn no_connection(complaint: &str, host: &str) -> NoAnswer {
     let cures = [
         (

@@ -1,4 +1,4 @@
-//! The first start of all boxes, after their files are in place.
+//! The first start of all boxes, after their files are installed.
 
 use super::applied::{Applied, PAUSE, failed};
 use super::script::Place;
@@ -7,8 +7,8 @@ use super::{Boxes, worse};
 use recoded_api::exit;
 use std::time::{Duration, Instant};
 
-/// Starts the daemon of every box and looks for at most `seconds` until all are well. What was
-/// started stays so: a box that is not well says more while it runs.
+/// Starts the daemon of every box and waits at most `seconds` until all are well. Started daemons
+/// keep running: a faulty box shows more while it runs.
 pub fn all(boxes: &Boxes, seconds: u64, all: &mut [Applied]) -> Result<u8, crate::Failure> {
     let deadline = Instant::now() + Duration::from_secs(seconds);
     let mut code = exit::OK;

@@ -15,28 +15,28 @@ use std::collections::BTreeMap;
 
 use Align::{Left, Right};
 
-/// How long `doctor` looks for `status`, in seconds.
+/// Observation time of `doctor` within `status`, in seconds.
 pub const LOOK_SECONDS: u64 = 1;
 
-/// What `doctor` found on a box.
+/// A finding of `doctor` on a box.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Found {
     /// error or warning.
     pub level: String,
-    /// Whose it is.
+    /// Its subject.
     pub subject: String,
-    /// What is wrong.
+    /// The cause.
     pub cause: String,
-    /// What to do about it; empty where the cause says so.
+    /// The fix; empty if the cause implies it.
     pub cure: String,
 }
 
-/// How a box is.
+/// Condition of a box.
 #[derive(Clone, Debug, Serialize)]
 pub struct Condition {
     /// Its node.
     pub node: String,
-    /// Where ssh finds it.
+    /// Its host for ssh.
     pub host: String,
     /// up; wrong: something there keeps packets from arriving; no daemon; no answer.
     pub state: &'static str,
@@ -46,9 +46,9 @@ pub struct Condition {
     pub flows: BTreeMap<String, usize>,
     /// Loss of the worst hop of any flow.
     pub worst_loss: Option<f64>,
-    /// What is wrong.
+    /// The findings.
     pub findings: Vec<Found>,
-    /// What its daemon says.
+    /// Its daemon's state.
     #[serde(skip)]
     pub shown: Option<State>,
 }
@@ -59,7 +59,7 @@ impl Condition {
         self.findings.iter().filter(|found| found.level == "error")
     }
 
-    /// What a program that asks ends with.
+    /// The exit code of the program for this condition.
     pub fn exit_code(&self) -> u8 {
         match self.state {
             "up" => exit::OK,
@@ -74,7 +74,7 @@ pub fn finding(cause: String, cure: String) -> Found {
     Found { level: "error".into(), subject: "box".into(), cause, cure }
 }
 
-/// Asks every box.
+/// Queries every box.
 pub fn conditions(boxes: &Boxes, seconds: u64) -> Result<Vec<Condition>, crate::Failure> {
     let answers = boxes.ask(|place| place.status(seconds))?;
     let pairs = boxes.nodes().zip(answers);
@@ -134,7 +134,7 @@ pub fn values(text: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(text).into_iter().map_while(Result::ok).collect()
 }
 
-/// Why recodectl there did not do it, and the cure; that is empty where the words have it.
+/// Why recodectl on the box refused, and the fix; the fix is empty if the message contains it.
 pub fn refused(answer: &Answer) -> (String, String) {
     let mut values = values(&answer.text).into_iter();
     let said = values.find_map(|value| value["error"]["message"].as_str().map(str::to_owned));
@@ -154,7 +154,7 @@ pub fn refused(answer: &Answer) -> (String, String) {
     }
 }
 
-/// `status`: a line for each box, what is wrong, and the paths.
+/// `status`: a line for each box, the findings, and the paths.
 pub fn run(boxes: &Boxes, json: bool) -> Result<Told, crate::Failure> {
     let conditions = conditions(boxes, LOOK_SECONDS)?;
     let code = conditions.iter().map(Condition::exit_code).fold(exit::OK, worse);
@@ -177,7 +177,7 @@ struct Report<'a> {
     paths: &'a [Graph],
 }
 
-/// For people.
+/// Formats a summary as text.
 pub fn summary(conditions: &[Condition]) -> String {
     let head = [
         ("node", Left),
@@ -221,7 +221,7 @@ pub fn findings(node: &str, findings: &[Found]) -> String {
     lines.collect()
 }
 
-/// `doctor`: what each box finds in so many seconds.
+/// `doctor`: findings of each box within `seconds` seconds.
 pub fn doctor(boxes: &Boxes, seconds: u64, json: bool) -> Result<Told, crate::Failure> {
     let conditions = conditions(boxes, seconds)?;
     let code = conditions.iter().map(Condition::exit_code).fold(exit::OK, worse);
@@ -240,7 +240,7 @@ pub fn doctor(boxes: &Boxes, seconds: u64, json: bool) -> Result<Told, crate::Fa
     })
 }
 
-/// `show`: what each box shows.
+/// `show`: output of each box.
 pub fn show(boxes: &Boxes, what: Option<Show>, json: bool) -> Result<Told, crate::Failure> {
     let part = what.and_then(|part| Some(part.to_possible_value()?.get_name().to_owned()));
     let command = format!("show {}", part.unwrap_or_default());

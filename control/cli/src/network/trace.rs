@@ -1,5 +1,5 @@
-//! `-f net.toml trace`: every hop of every path, there and back, each by what the nodes at its two
-//! ends know. Sends nothing but questions to boxes.
+//! `-f net.toml trace`: every hop of every path, in both directions, each as seen by the nodes at
+//! its two ends. Only queries boxes.
 
 use super::graph::{Graph, Hop, graphs_and_back};
 use super::ssh::NoAnswer;
@@ -13,11 +13,11 @@ use serde::Serialize;
 
 use Align::{Left, Right};
 
-/// What there is to say.
+/// The result, as serialised to JSON.
 #[derive(Serialize)]
 struct Report<'a> {
     paths: &'a [Graph],
-    /// Boxes that said nothing.
+    /// Boxes that did not answer.
     errors: Vec<Silent>,
 }
 
@@ -27,7 +27,7 @@ struct Silent {
     error: Found,
 }
 
-/// Asks all boxes for their states, and shows the paths of one flow, or all.
+/// Queries all boxes for their states, and shows the paths of one flow, or all.
 ///
 /// # Errors
 /// No path has this flow.

@@ -1,12 +1,12 @@
-//! ICMP echoes over a socket that any user may have, or over a raw one.
+//! ICMP echoes over a socket for unprivileged users, or over a raw one.
 //!
 //! ```text
 //!  0      1      2          4            6        8       16       24
 //!  | type | code | checksum | identifier | number | nonce | number | zeros ..
 //! ```
 //!
-//! The number in the header has 16 bits, the one behind the nonce 64. Of a socket for echoes Linux
-//! writes identifier and checksum, and lets through only what answers it; of a raw one we do.
+//! The number in the header has 16 bits, the one after the nonce 64. On an echo socket, Linux fills
+//! in identifier and checksum, and passes only matching replies; on a raw socket, this module does.
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 const HEADER_BYTES: usize = 8;
 
-/// Nonce and number, by which an answer is known to be one.
+/// Nonce and number, which identify a reply.
 pub const PAYLOAD_BYTES_MIN: u16 = 16;
 
 /// Longest payload: an IP packet of 9000 bytes.
@@ -35,7 +35,7 @@ const ECHO_V6: [u8; 2] = [128, 129];
 /// A socket that sends echoes to one address.
 #[derive(Debug)]
 pub struct Echoes {
-    // Calls that are the same for any socket of datagrams.
+    // Its methods work for any datagram socket.
     socket: UdpSocket,
     is_v4: bool,
     is_raw: bool,
@@ -44,14 +44,14 @@ pub struct Echoes {
     incoming: Vec<u8>,
 }
 
-/// What came.
+/// A received packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// The answer to the echo of this number.
+    /// The reply to the echo of this number.
     Answer(u64),
-    /// An ICMP error, or what Linux says instead of one.
+    /// An ICMP error, or Linux's equivalent.
     Refused(String),
-    /// Nothing that concerns us.
+    /// An unrelated packet.
     Nothing,
 }
 
@@ -59,7 +59,7 @@ impl Echoes {
     /// Opens a socket for the family of an address.
     ///
     /// # Errors
-    /// This user may have neither kind of socket.
+    /// This user may open neither kind of socket.
     pub fn open(to: IpAddr, payload_bytes: u16) -> io::Result<Echoes> {
         let is_v4 = to.is_ipv4();
         let (family, protocol) = if is_v4 {
@@ -69,7 +69,7 @@ impl Echoes {
         };
         let open = |kind| socket(family, kind, SockFlag::SOCK_CLOEXEC, protocol);
         let (socket, is_raw) = match open(SockType::Datagram) {
-            // Groups that may have one are set by net.ipv4.ping_group_range.
+            // net.ipv4.ping_group_range sets the groups that may open one.
             Err(Errno::EACCES | Errno::EPERM | Errno::EPROTONOSUPPORT) => {
                 (open(SockType::Raw)?, true)
             }
@@ -86,15 +86,15 @@ impl Echoes {
         Ok(Echoes { socket, is_v4, is_raw, nonce, payload_bytes, incoming: vec![0; longest] })
     }
 
-    /// Has echoes leave and answers come by an interface, with the routes of its VRF.
+    /// Sends echoes and receives replies through an interface, with the routes of its VRF.
     ///
     /// # Errors
-    /// There is none of this name, or not for this user.
+    /// There is no such interface, or this user may not bind to it.
     pub fn by(&self, interface: &str) -> io::Result<()> {
         Ok(setsockopt(&self.socket, sockopt::BindToDevice, &OsString::from(interface))?)
     }
 
-    /// Sends to an address from here on.
+    /// Sends to this address from now on.
     ///
     /// # Errors
     /// There is no route.
@@ -105,7 +105,7 @@ impl Echoes {
     /// The address that echoes leave from.
     ///
     /// # Errors
-    /// Linux does not say.
+    /// The address is not available.
     pub fn local(&self) -> io::Result<IpAddr> {
         Ok(self.socket.local_addr()?.ip())
     }
@@ -120,12 +120,12 @@ impl Echoes {
         self.socket.send(&packet).map(drop)
     }
 
-    /// Waits so long at most.
+    /// Waits for at most `patience`.
     ///
     /// # Errors
     /// The socket fails.
     pub fn receive(&mut self, patience: Duration) -> io::Result<Heard> {
-        // Zero would wait without end.
+        // Zero would block indefinitely.
         self.socket.set_read_timeout(Some(patience.max(Duration::from_micros(100))))?;
         match self.socket.recv(&mut self.incoming) {
             Ok(length) => {
@@ -140,7 +140,7 @@ impl Echoes {
         }
     }
 
-    /// An ICMP error in words. What else Linux keeps of it would take the room of answers.
+    /// Describes an ICMP error. Other entries of the error queue would take the place of replies.
     fn said(&self, error: &io::Error) -> Option<Heard> {
         let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
         let mut bytes = [0; 64];
@@ -149,7 +149,7 @@ impl Echoes {
     }
 }
 
-/// What an error of one echo says of the path; `None` where it is of the socket.
+/// Describes an error that the path caused; `None` if the socket caused it.
 pub fn refusal(error: &io::Error) -> Option<String> {
     let said = match Errno::from_raw(error.raw_os_error()?) {
         Errno::EHOSTUNREACH => "host unreachable",
@@ -175,11 +175,11 @@ fn packet(kind: u8, nonce: u64, number: u64, payload_bytes: u16) -> Vec<u8> {
     let mut packet = vec![0; HEADER_BYTES + usize::from(payload_bytes.max(PAYLOAD_BYTES_MIN))];
     packet[0] = kind;
     packet[4..6].copy_from_slice(&identifier(nonce));
-    // Receivers match by all of them; that the header's has 16 bits is part of the protocol.
+    // Receivers compare all of them; the protocol limits the header's to 16 bits.
     packet[6..8].copy_from_slice(&(number as u16).to_be_bytes());
     packet[8..16].copy_from_slice(&nonce.to_be_bytes());
     packet[16..24].copy_from_slice(&number.to_be_bytes());
-    // That of ICMPv6 covers addresses, and Linux writes it.
+    // The ICMPv6 checksum covers addresses, and Linux fills it in.
     if kind == ECHO_V4[0] {
         let sum = checksum(&packet);
         packet[2..4].copy_from_slice(&sum);
@@ -191,7 +191,7 @@ fn identifier(nonce: u64) -> [u8; 2] {
     (nonce as u16).to_be_bytes()
 }
 
-/// The number of the echo that these bytes answer.
+/// The number of the echo that this packet replies to.
 fn answered(kind: u8, nonce: u64, bytes: &[u8]) -> Option<u64> {
     let (header, payload) = bytes.split_at_checked(HEADER_BYTES)?;
     let (own, rest) = payload.split_at_checked(8)?;
@@ -202,13 +202,13 @@ fn answered(kind: u8, nonce: u64, bytes: &[u8]) -> Option<u64> {
     is_ours.then_some(number)
 }
 
-/// What is behind an IPv4 header.
+/// The payload of an IPv4 packet.
 fn behind_ip(bytes: &[u8]) -> Option<&[u8]> {
     let header = usize::from(bytes.first()? & 0x0F) * 4;
     bytes.get(header.max(20)..)
 }
 
-/// RFC 1071.
+/// Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> [u8; 2] {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
     let sum: u32 = bytes.chunks(2).map(word).sum();
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(reply.len(), 64);
         assert_eq!(answered(ECHO_V4[1], 7, &reply), None, "a request is no reply");
         reply[0] = ECHO_V4[1];
-        // Linux has its own identifier there.
+        // Linux fills in its own identifier.
         reply[4..6].copy_from_slice(&[9, 9]);
         assert_eq!(answered(ECHO_V4[1], 7, &reply), Some(number));
         assert_eq!(answered(ECHO_V4[1], 8, &reply), None, "another program's");

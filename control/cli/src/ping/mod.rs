@@ -1,4 +1,5 @@
-//! `recodectl ping`: an echo each second to the far end of a tunnel, as its users' packets go.
+//! `recodectl ping`: an echo each second to the far end of a tunnel, over the same path as its
+//! users' packets.
 //!
 //! ```text
 //!  Echoes ── ICMP through the tunnel, coded, decoded ──> the far end's Linux
@@ -6,8 +7,7 @@
 //!    └ own address ─> tunnel ─> its flows ─> trace: loss, queue and rank by hop
 //! ```
 //!
-//! The daemon is asked once, in the end, and only for the hops: without one, echoes are sent all
-//! the same.
+//! The daemon is queried once, at the end, and only for the hops: echoes are sent even without one.
 
 mod echo;
 mod session;
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 const HOST_RULE: &str = "write the address that the far end has in the tunnel, such as 10.99.0.2, or \
                          a host name; recodectl trace takes the id of a flow";
 
-/// Longest wait for an answer, and so for a signal.
+/// Longest wait for a reply, and thus for a signal.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// What `ping` is asked for.
@@ -65,18 +65,18 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether it is for one host, and not for all paths of a network.
+    /// Whether it names one host rather than all paths of a network.
     pub fn names_host(&self) -> bool {
         self.host.is_some()
     }
 
-    /// How long it takes at most; `None` without an end.
+    /// Longest duration; `None` if unlimited.
     pub fn longest(&self) -> Option<Duration> {
         let pauses = u32::try_from(self.count.checked_sub(1)?).ok()?;
         Some(self.interval.checked_mul(pauses)? + self.wait)
     }
 
-    /// The same for another host, as words of a shell.
+    /// The same options for another host, as shell words.
     pub fn words(&self) -> String {
         let Options { count, interval, wait, bytes, .. } = self;
         let (interval, wait) = (interval.as_secs_f64(), wait.as_secs_f64());
@@ -103,7 +103,7 @@ reports of single links (as recodectl trace), with losses before repair.
 Requires root, or a user whose group is within net.ipv4.ping_group_range (Debian's default is all).
 Exit code 0 if there is any reply, 5 if there is none.";
 
-/// Why there was no ping.
+/// Why the ping failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PingError {
     /// The name has no address.
@@ -112,7 +112,7 @@ pub enum PingError {
          10.99.0.2 (recodectl show has this end's)"
     )]
     Resolve(String, io::Error),
-    /// No socket for this user.
+    /// No socket is permitted to this user.
     #[error(
         "this user may not send ICMP echoes: let all groups do so (sudo sysctl -w \
          net.ipv4.ping_group_range=\"0 2147483647\"), or run as root"
@@ -124,7 +124,7 @@ pub enum PingError {
          show); if it is in a VRF, name it with --interface"
     )]
     NoRoute(IpAddr, io::Error),
-    /// No such interface, or not for this user.
+    /// The interface does not exist, or is not permitted to this user.
     #[error(
         "cannot send through {0} ({1}): name an existing interface (ip -br link), such as a \
          tunnel (recodectl show)"
@@ -138,36 +138,36 @@ pub enum PingError {
     Signals(#[from] ctrlc::Error),
 }
 
-/// What came of the echoes, and of what they crossed.
+/// Result of the echoes, and the flows that they crossed.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// As it was written, and its address.
+    /// As given, and its address.
     host: String,
     address: String,
-    /// This host's address on the way.
+    /// This host's source address.
     from: String,
-    /// The tunnel that has it; null outside of tunnels.
+    /// The tunnel with that address; null outside of tunnels.
     tunnel: Option<String>,
     bytes: u16,
     interval_seconds: f64,
     /// Counts and round trips.
     figures: Figures,
-    /// ICMP errors and what else kept echoes from leaving, in words, and how often.
+    /// ICMP errors and send errors, in words, and how often each occurred.
     refusals: BTreeMap<String, u64>,
-    /// Why hops are not known; null where they are.
+    /// Why hops are unknown; null if they are known.
     not_known: Option<String>,
-    /// Flows of the tunnel: there, then back.
+    /// Flows of the tunnel: outbound, then return.
     ways: Vec<Trace>,
 }
 
 impl Report {
-    /// Whether nothing came back.
+    /// Whether no reply arrived.
     pub fn is_dead(&self) -> bool {
         self.figures.answered == 0
     }
 }
 
-/// Sends echoes until all are answered, or lost, or a signal comes.
+/// Sends echoes until all are answered or lost, or a signal arrives.
 ///
 /// # Errors
 /// There is no such host, no route, or no socket for this user.
@@ -201,7 +201,7 @@ pub fn report(options: &Options, socket: &Path, is_json: bool) -> Result<Report,
     })
 }
 
-/// Sends and receives until all is known, or the reader has seen enough.
+/// Sends and receives until the fate of all echoes is known, or the reader stops.
 fn run(
     options: &Options,
     echoes: &mut Echoes,
@@ -221,7 +221,7 @@ fn run(
                 let said = echo::refusal(&error).ok_or(error)?;
                 *refusals.entry(said).or_default() += 1;
             }
-            // After a pause of the whole host, one is sent and not all that were missed.
+            // After the whole host was suspended, one echo is sent, not all that were missed.
             due = (due + options.interval).max(now);
         }
         for number in session.expire(now) {
@@ -245,7 +245,7 @@ fn run(
     }
 }
 
-/// Who reads a line for each echo, and may stop it.
+/// The reader of a line for each echo, which may stop the ping.
 struct Reader {
     is_quiet: bool,
     is_closed: bool,
@@ -277,7 +277,7 @@ impl Reader {
     }
 }
 
-/// The tunnel that has this address, why its hops are not known, and its flows.
+/// The tunnel with this address, why its hops are unknown, and its flows.
 fn crossed(socket: &Path, from: IpAddr) -> (Option<String>, Option<String>, Vec<Trace>) {
     let state = match Client::connect(socket).and_then(|mut client| client.state()) {
         Ok(state) => state,
@@ -303,7 +303,7 @@ fn opening(to: IpAddr, error: io::Error) -> PingError {
     use io::ErrorKind::{AddrNotAvailable, HostUnreachable, InvalidInput, NetworkUnreachable};
     match error.kind() {
         io::ErrorKind::PermissionDenied => PingError::Forbidden,
-        // The last is what a route of type blackhole makes of it.
+        // The last is the error of a route of type blackhole.
         HostUnreachable | NetworkUnreachable | AddrNotAvailable | InvalidInput => {
             PingError::NoRoute(to, error)
         }
@@ -311,7 +311,7 @@ fn opening(to: IpAddr, error: io::Error) -> PingError {
     }
 }
 
-/// A number is an IPv4 address to a resolver, and a flow to people.
+/// A resolver takes a number as an IPv4 address, a user as a flow.
 fn host(text: &str) -> Result<String, String> {
     if text.is_empty() || text.parse::<u64>().is_ok() {
         return Err(HOST_RULE.to_owned());

@@ -1,11 +1,11 @@
-//! Which echoes are waited for, and what round trips they had. Reads no clock.
+//! Tracks outstanding echoes and round trips. Reads no clock.
 
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Echoes on their way: number, when it was sent, whether it was answered. At most as many as are
-/// sent in the time that an answer may take.
+/// Outstanding echoes: number, time sent, whether answered. At most as many as are sent within the
+/// time limit for replies.
 #[derive(Debug)]
 pub struct Session {
     patience: Duration,
@@ -29,16 +29,16 @@ struct Waiting {
     is_answered: bool,
 }
 
-/// What an answer is.
+/// Classification of a reply.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Answer {
-    /// The first one, with its round trip.
+    /// The first reply, with its round trip.
     First(Duration),
-    /// Another one.
+    /// A duplicate.
     Copy,
-    /// One whose time was over, and which counts as lost.
+    /// A reply after the time limit, which counts as lost.
     Late,
-    /// One to what was never sent.
+    /// A reply to an echo that was never sent.
     Foreign,
 }
 
@@ -51,13 +51,13 @@ pub struct Figures {
     pub answered: u64,
     /// Not answered in time.
     pub lost: u64,
-    /// Share lost of those whose fate is known.
+    /// Share lost of the echoes whose fate is known.
     pub loss: Option<f64>,
-    /// Answers beyond the first.
+    /// Duplicate replies.
     pub copies: u64,
-    /// Answers that came too late, which count as lost.
+    /// Replies after the time limit, which count as lost.
     pub late: u64,
-    /// Round trips of those answered.
+    /// Round trips of answered echoes.
     pub round_trip_us: Option<RoundTrips>,
 }
 
@@ -75,7 +75,7 @@ pub struct RoundTrips {
 }
 
 impl Session {
-    /// Nothing sent yet; an answer may take so long.
+    /// No echo sent yet; replies may take up to `patience`.
     pub fn new(patience: Duration) -> Session {
         Session {
             patience,
@@ -92,18 +92,18 @@ impl Session {
         }
     }
 
-    /// One was sent; its number, from 1 on, is `sent` afterwards.
+    /// Records that one was sent; its number, counted from 1, is `sent` afterwards.
     pub fn sent(&mut self, now: Duration) {
         self.sent += 1;
         self.waiting.push_back(Waiting { number: self.sent, at: now, is_answered: false });
     }
 
-    /// The number that the next one has.
+    /// The number of the next echo.
     pub fn next(&self) -> u64 {
         self.sent + 1
     }
 
-    /// An answer came.
+    /// Records a reply.
     pub fn answer(&mut self, number: u64, now: Duration) -> Answer {
         if number == 0 || number > self.sent {
             return Answer::Foreign;
@@ -131,7 +131,7 @@ impl Session {
         (self.min, self.max) = (self.min.min(micros), self.max.max(micros));
     }
 
-    /// Numbers whose time is over without an answer.
+    /// Numbers whose time limit passed without a reply.
     pub fn expire(&mut self, now: Duration) -> Vec<u64> {
         let mut lost = Vec::new();
         while let Some(first) = self.waiting.front() {
@@ -147,17 +147,17 @@ impl Session {
         lost
     }
 
-    /// Whether any is still waited for.
+    /// Whether any reply is still outstanding.
     pub fn is_waiting(&self) -> bool {
         self.waiting.iter().any(|waiting| !waiting.is_answered)
     }
 
-    /// When the fate of the oldest is known at the latest.
+    /// Time at which the fate of the oldest is known at the latest.
     pub fn deadline(&self) -> Option<Duration> {
         self.waiting.front().map(|first| first.at + self.patience)
     }
 
-    /// What came of all so far.
+    /// Figures of all echoes so far.
     pub fn figures(&self) -> Figures {
         let known = self.answered + self.lost;
         let deviation = (self.squares / self.answered.max(1) as f64).max(0.0).sqrt();
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(figures, Figures::default());
     }
 
-    /// However many are sent, only those of the last seconds are kept.
+    /// Only the echoes of the last seconds are kept, however many are sent.
     #[test]
     fn memory_is_bounded_by_the_time_an_answer_may_take() {
         let mut session = Session::new(PATIENCE);

@@ -1,11 +1,11 @@
-//! What is printed of echoes.
+//! Output of the echoes.
 
 use super::session::{Answer, Figures};
 use super::{Options, Report};
 use crate::table::{clean, count, percent, sentence, wrapped};
 use crate::trace;
 
-/// The first line, before anything is sent.
+/// The first line, printed before anything is sent.
 pub fn head(options: &Options, host: &str, address: &str, from: &str) -> String {
     let Options { bytes, interval, .. } = options;
     let host = clean(host);
@@ -24,12 +24,12 @@ pub fn answer(number: u64, answer: Answer) -> Option<String> {
     Some(format!("{number:>6}  {said}"))
 }
 
-/// One that was not answered in time.
+/// An echo without a reply in time.
 pub fn lost(number: u64, options: &Options) -> String {
     format!("{number:>6}  no answer within {} s", options.wait.as_secs_f64())
 }
 
-/// What came of all.
+/// The summary.
 pub fn text(report: &Report) -> String {
     let Report { figures, address, .. } = report;
     let Figures { sent, answered, lost, .. } = figures;

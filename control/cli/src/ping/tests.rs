@@ -73,7 +73,7 @@ fn reports_are_golden_and_fit_100_columns() {
     assert_golden("ping.json", &crate::json::pretty(&through).expect("JSON"));
 }
 
-/// Hosts are found by name, in brackets, and IPv6 that is IPv4 in disguise is IPv4.
+/// Hosts are resolved by name, in brackets, and an IPv4-mapped IPv6 address becomes IPv4.
 #[test]
 fn hosts_are_addresses_and_numbers_are_refused() {
     for (host, address) in

@@ -15,7 +15,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// Three digits or so.
+/// About three significant digits.
 pub(super) fn decimals(figure: f64) -> String {
     match figure {
         ..0.005 => "0".into(),

@@ -1,6 +1,6 @@
-//! `recodectl plan`: measures a path before anything is installed on it but this program, and says
-//! what Recoded would bring. `control/plan` measures and forecasts; this reads the command line and
-//! files of hops, and prints.
+//! `recodectl plan`: measures a path without a daemon at either end, and predicts Recoded's
+//! benefit. `control/plan` measures and forecasts; this module parses the command line and files of
+//! hops, and prints.
 
 mod figures;
 mod show;
@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Most hops of a path, and bytes of a file with one.
+/// Most hops of a path; below, most bytes of a hop's file.
 const HOPS_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -88,7 +88,7 @@ pub enum PlanError {
     /// The path was not measured.
     #[error(transparent)]
     Measure(#[from] MeasureError),
-    /// The address is not to be had.
+    /// The address is unavailable.
     #[error(
         "cannot listen at {0} ({1}): take an address of this host and a free port, such as \
          --listen 0.0.0.0:9429"
@@ -100,7 +100,7 @@ pub enum PlanError {
     /// Not a plan.
     #[error("{0} is no result of `recodectl --json plan` ({1}): measure that hop again")]
     Parse(PathBuf, serde_json::Error),
-    /// A figure that cannot be.
+    /// A figure out of range.
     #[error("{0}: {1}: measure that hop again")]
     Range(PathBuf, RangeError),
     /// Ways that lead nowhere.
@@ -114,7 +114,7 @@ pub enum PlanError {
     Hops(usize),
 }
 
-/// What `plan` prints.
+/// Output of `plan`.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Report {
@@ -122,20 +122,20 @@ pub enum Report {
     Plan(Box<Plan>),
     /// Several ways were compared.
     Ways(Box<ways::Network>),
-    /// Others measured.
+    /// Other hosts measured against this listener.
     Served(Served),
 }
 
-/// What was measured, and what follows from it.
+/// Measurements, and the forecast from them.
 #[derive(Serialize)]
 pub struct Plan {
-    /// Of one hop.
+    /// A single hop.
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Measured>,
-    /// Of several, from the near end on.
+    /// Several hops, from the near end.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hops: Vec<Measured>,
-    /// There and back.
+    /// Outbound and return.
     forecasts: Vec<Forecast>,
 }
 
@@ -148,7 +148,7 @@ impl Plan {
 /// Measures, listens or joins.
 ///
 /// # Errors
-/// No listener answers, files are none, or the address cannot be had.
+/// No listener answers, a file is invalid, or the address is unavailable.
 pub fn report(options: &Options) -> Result<Report, PlanError> {
     if let Some(local) = options.listen {
         return listen(local, options).map(Report::Served);
@@ -200,7 +200,7 @@ fn listen(local: SocketAddr, options: &Options) -> Result<Served, PlanError> {
     eprintln!("listening at UDP {at} for {} s; Ctrl-C ends it", options.length);
     let mut limit = Limit::new(Instant::now());
     let served = listener.run(|event| {
-        // Anyone who reaches the port causes them.
+        // Anyone who can reach the port causes them.
         match limit.take(Instant::now()) {
             Some(0) => {}
             Some(before) => eprintln!("{}", suppressed(before)),
@@ -232,7 +232,7 @@ fn read(path: &Path) -> Result<Measured, PlanError> {
     Ok(measured)
 }
 
-/// An address, a port, or both.
+/// Parses an address, a port, or both.
 fn local(text: &str) -> Result<SocketAddr, String> {
     if text == "any" {
         return Ok(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), PORT));

@@ -1,5 +1,5 @@
-//! A plan for people: what was measured, what would be carried, whether it is worth it, and how to
-//! begin. Every line fits 80 columns.
+//! A plan as text: measurements, expected goodput, a recommendation, and how to begin. Every line
+//! fits 80 columns.
 
 use super::figures::{COLUMNS, decimals, least, percent};
 use super::{Plan, Report};
@@ -8,7 +8,7 @@ use recoded_plan::forecast::{Contender, Forecast, Verdict};
 use recoded_plan::measured::{Measured, Way};
 use std::fmt::Write;
 
-/// For people.
+/// Formats a report.
 pub fn text(report: &Report) -> String {
     match report {
         Report::Plan(plan) => plan_text(plan),
@@ -43,7 +43,7 @@ fn plan_text(plan: &Plan) -> String {
     text
 }
 
-/// What was measured of one hop.
+/// Measurements of one hop.
 fn hop(measured: &Measured) -> String {
     let Measured { from, to, there, back, round_trip, notes, .. } = measured;
     let mut text = format!("{} to {}\n", clean(from), clean(to));
@@ -73,7 +73,7 @@ fn hop(measured: &Measured) -> String {
     text
 }
 
-/// Where nothing was lost, what may have been missed: three over the number of packets.
+/// Without losses, the bound on undetected loss: three over the number of packets.
 fn spread(way: &Way) -> f64 {
     if way.lost == 0 { 3.0 / way.packets.max(1) as f64 } else { way.loss_deviation }
 }
@@ -153,7 +153,7 @@ fn verdict(forecast: &Forecast) -> String {
     }
 }
 
-/// How to begin at the near end.
+/// Configuration snippet for the near end.
 fn snippet(plan: &Plan) -> String {
     let Some((first, code)) = plan.all().first().zip(plan.forecasts.first()) else {
         return String::new();
@@ -165,7 +165,7 @@ fn snippet(plan: &Plan) -> String {
         Contender::Window => "window",
         _ => "stream",
     };
-    // A stream finds its rate by itself; the others have to be told.
+    // A stream estimates its rate; the other codes need it configured.
     let rate = format!("rate_mbit = {:.0}\n", (0.97 * first.there.rate_mbit).max(1.0));
     let rate = if code == "stream" { String::new() } else { rate };
     let (from, to) = (clean(&first.from), clean(&first.to));

@@ -1,4 +1,4 @@
-//! `recodectl plan --ways`: which network to build of links that were measured, and why.
+//! `recodectl plan --ways`: recommends a network over measured links, with the reason.
 
 use super::figures::{COLUMNS, decimals, least, percent};
 use super::{HOPS_MAX, PlanError, read};
@@ -8,18 +8,18 @@ use recoded_plan::measured::Measured;
 use serde::Serialize;
 use std::path::Path;
 
-/// The receiver of a way without a name.
+/// The receiver of an unnamed way.
 const FAR_END: &str = "far end";
 
-/// A link that was measured.
+/// A measured link.
 #[derive(Serialize)]
 struct Link {
-    /// The file, as it was written.
+    /// The file, as given.
     file: String,
     measured: Measured,
 }
 
-/// What could be built, and what should be.
+/// Possible networks, and the recommended one.
 #[derive(Serialize)]
 pub struct Network {
     links: Vec<Link>,
@@ -28,10 +28,11 @@ pub struct Network {
     advice: Advice,
 }
 
-/// Reads the links of these ways, each file once, and compares what can be built of them.
+/// Reads the links of these ways, each file once, and compares the networks that can be built from
+/// them.
 ///
 /// # Errors
-/// No such file, none of a measurement, or ways that cannot be.
+/// A file is missing or is not a measurement, or the ways are impossible.
 pub fn compare(written: &[String]) -> Result<Network, PlanError> {
     let (mut links, mut ways): (Vec<Link>, Vec<Way>) = (Vec::new(), Vec::new());
     for text in written {
@@ -58,7 +59,7 @@ pub fn compare(written: &[String]) -> Result<Network, PlanError> {
     Ok(Network { links, ways, advice })
 }
 
-/// For people; every line of text fits 80 columns.
+/// Formats the comparison; every line of text fits 80 columns.
 pub fn text(network: &Network) -> String {
     let Network { links, ways, advice } = network;
     let rows: Vec<[String; 5]> = links.iter().map(link).collect();
@@ -127,7 +128,7 @@ fn choice(choice: &Choice) -> [String; 7] {
     ]
 }
 
-/// What to build, and why.
+/// The recommendation and its reason.
 fn reason(advice: &Advice) -> String {
     let best = advice.best();
     let name = best.shape.name();
@@ -172,7 +173,7 @@ fn reason(advice: &Advice) -> String {
     }
 }
 
-/// When copies on all ways are better.
+/// Conditions under which copies on all ways are better.
 fn copies(advice: &Advice) -> String {
     let Some(every) = advice.find(Shape::Every) else { return String::new() };
     format!(

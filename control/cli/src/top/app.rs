@@ -1,4 +1,4 @@
-//! What the live view knows, and what keys do. Draws nothing, reads no clock.
+//! State of the live view, and key bindings. Draws nothing, reads no clock.
 
 use jiff::tz::TimeZone;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, VecDeque};
 /// Samples of a flow: two minutes, as wide as a large terminal.
 const SAMPLES_MAX: usize = 120;
 
-/// Events that are kept for the panel.
+/// Events kept for the panel.
 const EVENTS_MAX: usize = 256;
 
-/// What the poller saw.
+/// Result of a poll.
 pub enum Seen {
-    /// The state, and events that came, if the daemon has such.
+    /// The state, and new events if the daemon supports them.
     State(Box<State>, Option<Vec<Event>>),
     /// Why there is none.
     Nothing(String),
 }
 
-/// By what flows are sorted.
+/// Sort order of flows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Sort {
     /// As in the configuration.
@@ -30,12 +30,12 @@ pub enum Sort {
     Rate,
     /// The highest loss first.
     Loss,
-    /// What is down first, then what is quiet.
+    /// Flows that are down first, then quiet ones.
     State,
 }
 
 impl Sort {
-    /// As the screen has it.
+    /// Name on the screen.
     pub fn name(self) -> &'static str {
         match self {
             Sort::Configured => "as configured",
@@ -65,7 +65,7 @@ impl Sort {
     }
 }
 
-/// What is drawn.
+/// State of the screen.
 #[derive(Default)]
 pub struct App {
     /// The newest state.
@@ -74,41 +74,41 @@ pub struct App {
     pub trouble: Option<String>,
     /// The newest events, oldest first.
     pub events: VecDeque<Event>,
-    /// Rates of flows, a sample each look.
+    /// Rates of flows, one sample per poll.
     pub rates: BTreeMap<u64, VecDeque<Option<f64>>>,
     /// Id of the chosen flow.
     pub chosen: Option<u64>,
     /// First row of the table that is shown.
     pub offset: usize,
-    /// How flows are sorted.
+    /// Sort order of flows.
     pub sort: Sort,
-    /// Whether what is seen is not shown.
+    /// Whether updates are hidden.
     pub is_paused: bool,
-    /// Whether the chosen flow has all of the screen.
+    /// Whether the chosen flow fills the screen.
     pub is_drilled: bool,
-    /// Whether keys are explained.
+    /// Whether the help is open.
     pub is_helping: bool,
-    /// Whether to end.
+    /// Whether to quit.
     pub is_over: bool,
-    /// Time of day, as it is shown.
+    /// Time of day, as displayed.
     pub clock: String,
-    /// The zone of times of events; `None` for that of the system.
+    /// Time zone of events; `None` for the system's.
     pub zone: Option<TimeZone>,
 }
 
 impl App {
-    /// Takes in what was seen.
+    /// Adds the result of a poll.
     pub fn see(&mut self, seen: Seen) {
         let (state, events) = match seen {
             Seen::State(state, events) => (state, events),
             Seen::Nothing(trouble) => {
-                // What is shown stays, and says so.
+                // The displayed state stays, marked as old.
                 self.trouble = Some(trouble);
                 return;
             }
         };
         self.trouble = None;
-        // Events come once, so a pause must not lose them.
+        // Events are delivered once, so a pause must not lose them.
         self.events.extend(events.into_iter().flatten());
         let surplus = self.events.len().saturating_sub(EVENTS_MAX);
         self.events.drain(..surplus);
@@ -145,7 +145,7 @@ impl App {
         flows.into_iter().find(|(_, flow)| Some(flow.id) == self.chosen)
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub fn press(&mut self, key: KeyEvent) {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         if self.is_helping && key.code != KeyCode::Char('q') && !is_control {
@@ -179,12 +179,12 @@ impl App {
     }
 }
 
-/// What a flow carries: IP packets at its ends, at a relay what it sends.
+/// Rate of a flow: IP packets at its ends, sent packets at a relay.
 pub fn rate(flow: &Flow) -> Option<f64> {
     flow.goodput_mbit.or(flow.wire_mbit)
 }
 
-/// The highest loss of a hop that is known here.
+/// The highest known loss of a hop.
 pub fn loss(flow: &Flow) -> Option<f64> {
     let hops = flow.hops.iter().map(|hop| hop.loss);
     hops.chain(flow.neighbours.iter().filter_map(|hop| hop.loss)).reduce(f64::max)

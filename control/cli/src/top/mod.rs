@@ -1,13 +1,13 @@
-//! `recodectl top`: flows, their next hops and what changed, once a second.
+//! `recodectl top`: flows, their next hops and changes, once a second.
 //!
 //! ```text
 //!  poller thread: Feed, once a second -- Seen --> loop: App -> view -> terminal
 //!                                     keys ------^
 //! ```
 //!
-//! A thread asks the daemon, so keys work while it does not answer. The screen is drawn when
-//! something was seen or pressed. The terminal is given back however this ends: by `q`, a signal,
-//! an error or a panic.
+//! A thread queries the daemon, so keys work while it does not answer. The screen is drawn after a
+//! poll or a key. The terminal is restored however this ends: by `q`, a signal, an error or a
+//! panic.
 
 mod app;
 mod view;
@@ -24,10 +24,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// How often the daemon is asked.
+/// Interval of queries to the daemon.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Longest wait for a key, and so for a signal.
+/// Longest wait for a key, and thus for a signal.
 const KEY_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Why there is no live view.
@@ -36,21 +36,21 @@ pub enum TopError {
     /// Output or input is a file or a pipe.
     #[error("top needs a terminal for input and output: use recodectl show, which prints once")]
     NoTerminal,
-    /// JSON is not for people.
+    /// JSON is not supported.
     #[error("top is for people: use recodectl --json show, or recodectl --json events -f")]
     Json,
-    /// The terminal does not do what it is asked.
+    /// A terminal operation failed.
     #[error("the terminal cannot be used ({0}): use recodectl show, which prints once")]
     Terminal(#[from] io::Error),
     /// No signals.
     #[error("signals cannot be handled ({0}): use recodectl show, which prints once")]
     Signals(#[from] ctrlc::Error),
-    /// The thread that asks has ended.
+    /// The polling thread has ended.
     #[error("the thread that asks the daemon has ended: report this")]
     Poller,
 }
 
-/// Shows the daemon at `socket` until somebody presses `q`.
+/// Shows the daemon at `socket` until the user presses `q`.
 ///
 /// # Errors
 /// There is no terminal.
@@ -68,18 +68,18 @@ pub fn run(socket: &Path, is_json: bool) -> Result<(), TopError> {
     let (seeing, seen) = sync_channel(1);
     let mut feed = Feed::new(socket);
     std::thread::Builder::new().name("poller".into()).spawn(move || poll(&mut feed, &seeing))?;
-    // Its panic hook gives the terminal back, too.
+    // Its panic hook restores the terminal, too.
     let mut terminal = ratatui::try_init()?;
     let ended = until_quit(&mut terminal, &seen, &is_asked_to_end);
     ratatui::try_restore()?;
     ended
 }
 
-/// Asks until the receiver is gone.
+/// Polls until the receiver is gone.
 fn poll(feed: &mut Feed, seeing: &SyncSender<Seen>) {
     loop {
         let seen = match feed.state() {
-            // An older daemon has no events, which is no reason to show nothing.
+            // An older daemon has no events; its state is shown all the same.
             Ok(state) => Seen::State(Box::new(state), feed.events().map(|it| it.events).ok()),
             Err(error) => Seen::Nothing(error.to_string()),
         };

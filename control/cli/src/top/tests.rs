@@ -1,6 +1,6 @@
-//! What is on the screen for a fixed state, and what keys do.
+//! The screen for a fixed state, and key bindings.
 //!
-//! Golden files lie in `tests/golden`; `RECODED_BLESS=1 cargo test -p recodectl` writes them anew.
+//! Golden files are in `tests/golden`; `RECODED_BLESS=1 cargo test -p recodectl` rewrites them.
 
 use super::app::{App, Seen, Sort};
 use super::view::draw;
@@ -16,7 +16,7 @@ fn key(code: KeyCode) -> KeyEvent {
     KeyEvent::new(code, KeyModifiers::NONE)
 }
 
-/// After a minute of rates that go up and down.
+/// After a minute of varying rates.
 fn app() -> App {
     let mut app = App { clock: "07:45:12".into(), zone: Some(TimeZone::UTC), ..App::default() };
     for second in 0..60_u32 {
@@ -135,7 +135,7 @@ fn flow_that_is_gone_is_no_longer_chosen_and_none_is_no_panic() {
     }
 }
 
-/// Whatever a daemon says, and however small the terminal is.
+/// For any reply of a daemon, and any size of the terminal.
 #[test]
 fn strange_states_and_sizes_are_drawn_without_a_panic() {
     let odd = Flow {

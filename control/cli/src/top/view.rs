@@ -1,4 +1,4 @@
-//! What the live view looks like. Fits 80 columns and 24 rows; with more, it shows more.
+//! Drawing of the live view. Fits 80 columns and 24 rows; with more, it shows more.
 
 use super::app::{App, loss, rate};
 use crate::events::{at, mark, words};
@@ -18,7 +18,7 @@ use recoded_api::v1::{Event, Flow};
 const NEXT_HOPS_ROWS: u16 = 6;
 const EVENTS_ROWS: u16 = 7;
 
-/// Least screen on which there is anything to see.
+/// Smallest usable screen.
 const ROWS_MIN: u16 = 10;
 const COLUMNS_MIN: u16 = 40;
 
@@ -40,7 +40,7 @@ const HELP: &[&str] = &[
     "any key closes this",
 ];
 
-/// Draws all of it.
+/// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, app: &mut App) {
     let area = frame.area();
     if area.width < COLUMNS_MIN || area.height < ROWS_MIN {
@@ -103,14 +103,14 @@ fn draw_flows(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
         0 => " no flow is configured ".to_owned(),
         number => format!(" flows: {number}, {} ", app.sort.name()),
     };
-    // A number that is cut would be another flow.
+    // A truncated number would look like another flow.
     let digits = flows.iter().map(|flow| flow.id.to_string().len()).max().unwrap_or(0).max(4);
     let id_width = u16::try_from(digits).unwrap_or(u16::MAX);
     let widths = [id_width, 6, 7, 8, 8, 9, 6, 8].map(Constraint::Length);
     let widths = widths.into_iter().chain([Constraint::Min(4)]);
     let header = ["flow", "role", "state", "Mbit/s", "wire", "x theory", "loss", "delay ms", ""];
     let aligned = header.iter().enumerate().map(|(at, word)| cell((*word).to_owned(), at));
-    // Borders, gaps between nine columns, and what the others take.
+    // Borders, gaps between nine columns, and the widths of the others.
     let bars = usize::from(area.width.saturating_sub(2 + 8 + 52 + id_width)).max(4);
     let rows = flows.iter().map(|flow| flow_row(flow, &bars_of(app, flow, bars)));
     let rows: Vec<Row<'_>> = rows.collect();
@@ -124,7 +124,7 @@ fn draw_flows(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
     app.offset = shown.offset();
 }
 
-/// Numbers to the right, words to the left.
+/// Right-aligns numbers, left-aligns words.
 fn cell(text: String, column: usize) -> Cell<'static> {
     let is_word = matches!(column, 1 | 2 | 8);
     let line = Line::from(text);
@@ -152,7 +152,7 @@ fn flow_row(flow: &Flow, bars: &str) -> Row<'static> {
     Row::new(cells).style(style)
 }
 
-/// The newest rates of a flow as bars, the highest of them a whole one.
+/// The newest rates of a flow as bars, scaled to the highest.
 fn bars_of(app: &App, flow: &Flow, width: usize) -> String {
     let Some(samples) = app.rates.get(&flow.id) else { return String::new() };
     let newest = samples.iter().skip(samples.len().saturating_sub(width));
@@ -214,7 +214,7 @@ fn draw_next_hops(frame: &mut Frame<'_>, app: &App, area: Rect) {
     frame.render_widget(table, area);
 }
 
-/// Of a flow without reports of next hops: where it goes, and the losses by hop.
+/// For a flow without reports of next hops: its next hops, and the losses by hop.
 fn losses(flow: &Flow) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for (words, hops) in [("to", flow.next_hops.join(" ")), ("from", flow.upstreams.join(" "))] {
@@ -234,7 +234,7 @@ fn draw_events(frame: &mut Frame<'_>, app: &App, area: Rect, is_wanted: impl Fn(
     let zone = app.zone.clone().unwrap_or_else(TimeZone::system);
     let rows = usize::from(area.height.saturating_sub(2));
     let wanted = app.events.iter().rev().filter(|event| is_wanted(event));
-    // The newest is at the top: what does not fit is what is old.
+    // The newest is at the top, so old ones are cut off.
     let lines = wanted.take(rows).map(|event| {
         let time = at(event, &zone).map_or("-".into(), |at| at.strftime("%H:%M:%S").to_string());
         let line = Line::from(format!("{time} {} {}", mark(event), words(event)));
@@ -248,7 +248,7 @@ fn draw_events(frame: &mut Frame<'_>, app: &App, area: Rect, is_wanted: impl Fn(
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()).block(block), area);
 }
 
-/// All of one flow.
+/// Draws one flow in full.
 fn draw_flow(frame: &mut Frame<'_>, app: &App, area: Rect) {
     let Some((_, flow)) = app.chosen() else { return };
     let facts = facts(flow);
@@ -324,7 +324,7 @@ fn draw_chart(frame: &mut Frame<'_>, app: &App, flow: &Flow, area: Rect) {
     let newest = samples
         .into_iter()
         .flat_map(|samples| samples.iter().skip(samples.len().saturating_sub(width)).copied());
-    // Bars are whole numbers: kbit/s are fine enough.
+    // Bars are whole numbers; kbit/s are fine enough.
     let kilobits = newest.map(|rate| rate.map(|mbit| (mbit * 1e3).max(0.0) as u64));
     let block = Block::new().borders(Borders::ALL).title(title);
     frame.render_widget(Sparkline::default().block(block).data(kilobits.collect::<Vec<_>>()), area);
@@ -346,7 +346,7 @@ fn some(number: Option<f64>) -> String {
     number.map_or("-".into(), |number| format!("{number:.1}"))
 }
 
-/// Text from elsewhere must not move the cursor.
+/// Remote text must not move the cursor.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

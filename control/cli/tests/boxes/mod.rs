@@ -1,5 +1,5 @@
 //! Boxes that are folders: an `ssh` that runs the script here, and a `recoded` and a `recodectl`
-//! that do as the files in the folder say.
+//! controlled by files in the folder.
 
 use crate::fixed;
 use serde_json::Value;
@@ -22,7 +22,7 @@ export BOX PATH
 exec sh -c "$command"
 "#;
 
-/// Takes over what lies in `recoded.toml`; a configuration with the word SICK makes doctor fail.
+/// Applies `recoded.toml`; a configuration with the word SICK makes doctor fail.
 pub const RECODECTL: &str = r#"#!/bin/sh
 while :; do case $1 in --json) shift ;; --socket) shift 2 ;; *) break ;; esac; done
 fail() { printf '{"error":{"exit_code":%s,"kind":"x","message":"%s"}}\n' "$1" "$2"; exit "$1"; }
@@ -69,7 +69,7 @@ pub const KEYS: [&str; 3] = [
 
 pub const OLD: &str = "# what was there before\n";
 
-/// What a daemon that does not start has said, and the one that systemd starts after it.
+/// Log of a daemon that does not start, and of the one that systemd starts after it.
 const JOURNALCTL: &str = r#"#!/bin/sh
 [ "$*" = "-q -u recoded -t recoded -o cat -n 20" ] || exit 64
 echo "2026-11-26T17:21:03Z  INFO recoded::events::log: daemon: recoded starts"
@@ -77,7 +77,7 @@ echo "no memory can be locked"
 echo "2026-11-26T17:21:03Z  INFO recoded::events::log: daemon: recoded starts"
 "#;
 
-/// Starts what is stopped, unless the box has a file `broken`.
+/// Starts stopped units, unless the box has a file `broken`.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 [ "$*" = "enable --now recoded" ] || exit 64
 [ ! -e "$BOX/broken" ] || { echo "Job for recoded.service failed." >&2; exit 1; }
@@ -127,7 +127,7 @@ impl Boxes {
         fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Writes net.toml as `change` makes it.
+    /// Writes net.toml, modified by `change`.
     pub fn network(&self, auth: &str, change: impl Fn(String) -> String) {
         let mut text = format!("auth = \"{auth}\"\n[nodes]\n");
         for name in ["a", "b", "c"] {
@@ -145,7 +145,7 @@ impl Boxes {
         self.write("net.toml", &change(text));
     }
 
-    /// Exit code and what was printed.
+    /// Exit code and output.
     pub fn recodectl(&self, arguments: &str) -> (i32, String) {
         let (code, out, err) = recodectl(self.folder.path(), arguments);
         (code, out + &err)
@@ -160,7 +160,7 @@ impl Boxes {
         (code, value)
     }
 
-    /// Nothing of a box changed, and nothing is left there.
+    /// Asserts that a box is unchanged, without leftovers.
     pub fn assert_as_before(&self, name: &str) {
         for file in ["recoded.toml", "in-force"] {
             assert_eq!(self.read(&format!("{name}/{file}")), OLD, "{name}/{file}");

@@ -1,4 +1,4 @@
-//! The state that the tests show: a bit of everything.
+//! The state shown in tests, with a bit of everything.
 
 use recoded_api::v1::{
     Change, Disagreement, Engine, Event, Events, Flow, FlowNeighbour, FlowUpstream, Frames,
@@ -8,7 +8,7 @@ use recoded_api::v1::{
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Some changes; with one that costs a gap.
+/// Some changes; with `has_gap`, one that costs a gap.
 pub fn reloaded(has_gap: bool) -> Reloaded {
     let change =
         |what: &str, line, cost: &str| Change { what: what.into(), line, cost: cost.into() };
@@ -528,7 +528,7 @@ pub fn state() -> State {
     }
 }
 
-/// Compares with a file of `tests/golden`, or writes it anew where that is asked for.
+/// Compares with a file of `tests/golden`, or rewrites it on request.
 pub fn assert_golden(file: &str, shown: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(file);
     if std::env::var_os("RECODED_BLESS").is_some() {

@@ -1,5 +1,5 @@
-//! Who must prove who they are: keys of this host, of its neighbours, and of the other ends of
-//! flows. Files of keys are only named here; `crate::keys` reads them, at the start.
+//! Authentication: keys of this host, of its neighbours, and of the other ends of flows. Key files
+//! are only named here; `crate::keys` reads them at the start.
 
 use super::document::{Document, Section};
 use super::error::ConfigError;
@@ -12,7 +12,7 @@ use recoded_pipeline::params::{FlowParams, Role};
 use recoded_runtime::secure::{GROUP_SINKS_MAX, PublicKey};
 use std::path::PathBuf;
 
-/// What is authenticated.
+/// Which packets are authenticated.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Auth {
     /// Every packet of a hop, and between source and sink every IP packet, which is encrypted.
@@ -27,36 +27,37 @@ pub enum Auth {
 pub const AUTHS: [(&str, Auth); 3] =
     [("full", Auth::Full), ("hop", Auth::Hop), ("none", Auth::None)];
 
-/// How another host is known.
+/// Keys that identify another host.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Known {
     /// Its public key.
     pub public: PublicKey,
-    /// File of the key that both share besides.
+    /// File of an additional pre-shared key.
     pub preshared: Option<PathBuf>,
-    /// Whether keys come of that key alone, since no handshake has a way back.
+    /// Whether session keys derive from the pre-shared key alone, because handshakes have no return
+    /// path.
     pub one_way: bool,
 }
 
 /// `[[neighbour]]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NeighbourKey {
-    /// Who it is.
+    /// The neighbour.
     pub neighbour: Neighbour,
     /// Its keys.
     pub known: Known,
-    /// Whether it is where its newest packet came from.
+    /// Whether its address follows the source of its newest authenticated packet.
     pub roams: bool,
     /// Number of the path to it.
     pub path: u8,
 }
 
-/// Words of `edge_profile`, and whether tags have sixteen columns.
+/// Words of `edge_profile`, and whether tags then have sixteen columns.
 pub const PROFILES: [(&str, bool); 2] = [("standard", false), ("strict", true)];
 
 const KEY_RULE: &str =
     "it is the other host's public key, 44 characters, as `recodectl pubkey` prints it";
-/// Relays of a flow that get columns: each costs a message every two seconds.
+/// Bounds the relays of a flow that get columns: each costs a message every two seconds.
 const RELAYS_MAX: usize = 64;
 
 const PATH_RULE: &str = "it is the number of this path to the neighbour, 0 to 255, the same at both \
@@ -67,7 +68,7 @@ const FILE_RULE: &str = "it is the absolute path of a file";
 const ONE_WAY_RULE: &str = "keys without a handshake come of a pre-shared key: recodectl genpsk \
                             makes one, for both hosts";
 
-/// `private_key` and `auth` of `[daemon]`, the latter as it is where it is not written.
+/// Reads `private_key` and `auth` of `[daemon]`; the default of `auth` depends on the key.
 pub fn daemon(reader: &mut Reader<'_>) -> (Option<PathBuf>, Auth) {
     let private = reader.text("private_key", FILE_RULE, file);
     let rule = "it is \"full\", \"hop\" or \"none\"";
@@ -80,7 +81,7 @@ pub fn daemon(reader: &mut Reader<'_>) -> (Option<PathBuf>, Auth) {
     (private, written.unwrap_or(default))
 }
 
-/// Every `[[neighbour]]`.
+/// Reads every `[[neighbour]]`.
 pub fn neighbours(
     sections: &[Section],
     links: &[Link],
@@ -159,7 +160,7 @@ pub struct FlowKeys {
 }
 
 impl FlowKeys {
-    /// Those that are written.
+    /// Reads the keys that are written.
     pub fn read(reader: &mut Reader<'_>) -> FlowKeys {
         let edge = edge(reader);
         let ((sink_keys, edge_group), (relay_keys, source_key)) = (group(reader), columns(reader));
@@ -167,7 +168,7 @@ impl FlowKeys {
         FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key, strict }
     }
 
-    /// Whether tags of symbols have sixteen columns; a relay learns it from the source.
+    /// Whether symbol tags have sixteen columns; a relay learns it from the source.
     pub const fn strict(&self) -> bool {
         self.strict
     }
@@ -177,19 +178,19 @@ impl FlowKeys {
         self.edge.is_some() || !self.sink_keys.is_empty()
     }
 
-    /// Whether symbols have tags that this host makes or verifies.
+    /// Whether symbols have tags that this host generates or verifies.
     pub fn tag(&self) -> bool {
         self.seal() || self.source_key.is_some()
     }
 
-    /// The flow that has them.
+    /// Builds the flow that has these keys.
     pub fn of(self, params: FlowParams, written: Written) -> Flow {
         let FlowKeys { edge, sink_keys, edge_group, relay_keys, source_key, strict: _ } = self;
         Flow { params, written, edge, sink_keys, edge_group, relay_keys, source_key }
     }
 }
 
-/// `edge_profile` of a flow.
+/// Reads `edge_profile` of a flow.
 fn profile(reader: &mut Reader<'_>) -> bool {
     if !reader.has("edge_key") && !reader.has("sink_keys") {
         reader
@@ -199,7 +200,7 @@ fn profile(reader: &mut Reader<'_>) -> bool {
     reader.choice("edge_profile", &PROFILES, rule).unwrap_or(false)
 }
 
-/// `edge_key`, `edge_preshared_key` and `edge_one_way` of a flow.
+/// Reads `edge_key`, `edge_preshared_key` and `edge_one_way` of a flow.
 fn edge(reader: &mut Reader<'_>) -> Option<Known> {
     let known = known(reader, ["edge_key", "edge_preshared_key", "edge_one_way"]);
     if known.is_none() && !reader.has("edge_key") {
@@ -209,7 +210,7 @@ fn edge(reader: &mut Reader<'_>) -> Option<Known> {
     known
 }
 
-/// `sink_keys` and `edge_group` of a flow.
+/// Reads `sink_keys` and `edge_group` of a flow.
 fn group(reader: &mut Reader<'_>) -> (Vec<PublicKey>, bool) {
     let sinks = listed(reader, "sink_keys", "sinks", GROUP_SINKS_MAX);
     let is_group = reader.truth("edge_group").unwrap_or(false);
@@ -227,13 +228,13 @@ fn group(reader: &mut Reader<'_>) -> (Vec<PublicKey>, bool) {
     (sinks, is_group)
 }
 
-/// `relay_keys` and `source_key` of a flow.
+/// Reads `relay_keys` and `source_key` of a flow.
 fn columns(reader: &mut Reader<'_>) -> (Vec<PublicKey>, Option<PublicKey>) {
     let source = reader.text("source_key", KEY_RULE, |text| text.parse().ok());
     (listed(reader, "relay_keys", "relays", RELAYS_MAX), source)
 }
 
-/// Different public keys of hosts.
+/// Reads a list of distinct public keys of hosts.
 fn listed(reader: &mut Reader<'_>, name: &'static str, hosts: &str, most: usize) -> Vec<PublicKey> {
     let Some(items) = reader.value(name).map(|value| value.as_array()) else {
         return Vec::new();
@@ -263,8 +264,8 @@ fn file(text: &str) -> Option<PathBuf> {
     (text.starts_with('/') && !text.contains('\0')).then(|| PathBuf::from(text))
 }
 
-/// Adds neighbours that no flow names, or none any more: sessions with them stay, and what the two
-/// report of their flows.
+/// Adds neighbours that no flow names (any more): sessions with them stay, as do reports about
+/// their flows.
 pub fn add_neighbours(neighbours: &[NeighbourKey], hops: &mut Vec<Neighbour>) {
     for known in neighbours {
         if !hops.contains(&known.neighbour) {
@@ -273,8 +274,8 @@ pub fn add_neighbours(neighbours: &[NeighbourKey], hops: &mut Vec<Neighbour>) {
     }
 }
 
-/// Rules over all sections: every neighbour has a key where packets are authenticated, and a key
-/// without effect is refused.
+/// Applies the rules over all sections: every neighbour has a key if packets are authenticated, and
+/// a key without effect is refused.
 pub fn check(
     document: &Document,
     (auth, neighbours): (Auth, &[NeighbourKey]),
@@ -341,19 +342,19 @@ fn check_flow(reader: &mut Reader<'_>, auth: Auth, flow: &Flow) {
     }
 }
 
-/// How an [`Auth`] is written.
+/// The word for an [`Auth`].
 pub fn word(auth: Auth) -> &'static str {
     AUTHS.iter().find(|(_, known)| *known == auth).map_or("", |(word, _)| word)
 }
 
 impl Config {
-    /// The keys of a neighbour, where packets of hops are authenticated.
+    /// The keys of a neighbour, if packets of hops are authenticated.
     pub fn known(&self, hop: &Neighbour) -> Option<&Known> {
         let mut neighbours = self.neighbours.iter();
         neighbours.find(|known| known.neighbour == *hop).map(|it| &it.known)
     }
 
-    /// Whether keys of any neighbour or flow come without a handshake.
+    /// Whether any neighbour or flow derives its keys without a handshake.
     pub fn has_one_way(&self) -> bool {
         let hops = self.neighbours.iter().map(|it| &it.known);
         let is_group = self.flows.iter().any(Flow::is_group);

@@ -1,29 +1,29 @@
-//! `code = "auto"`: which code a source has by its configuration.
+//! `code = "auto"`: chooses a source's code from its configuration.
 //!
-//! What a path does while it runs decides nothing: a next hop that is down answers no less than
-//! one without a way back, so a choice by answers would change with every outage.
+//! Conditions at run time are ignored: a next hop that is down is as silent as one without a return
+//! path, so a choice based on replies would change with every outage.
 
 use super::code::{self, CodeSettings, STREAM_SYMBOLS};
 use super::reader::Reader;
 use recoded_pipeline::params::{FlowCode, Redundancy, StreamParams};
 
-/// What the choice depends on.
+/// Inputs of the choice.
 #[derive(Copy, Clone)]
 pub struct Facts {
-    /// `repair`: false says that there is no way back, or a slow one.
+    /// `repair`: false means that the return path is missing or slow.
     pub repair: bool,
-    /// `redundancy`: a factor is for generations; streams have a rate of their own.
+    /// `redundancy`: a factor applies to generations; streams adapt their rate themselves.
     pub redundancy: Redundancy,
-    /// Shards of the flow, which share the packets that a node keeps: so a flow takes about as much
+    /// Shards of the flow. They share the packets that a node keeps, so a flow takes about as much
     /// memory with any number of workers.
     pub shards: usize,
     /// Longest packet of the tunnel, in bytes.
     pub packet_bytes: usize,
-    /// Longest packet that a stream takes: its symbol without what sealing takes, in bytes.
+    /// Longest packet that a stream takes: its symbol less the overhead of sealing, in bytes.
     pub symbol_bytes: usize,
 }
 
-/// The code, and what is written for where it is a stream.
+/// Reads the code, and the written parameters if it is a stream.
 pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
     let chosen = choose(facts);
     let FlowCode::Stream(stream) = chosen.code else {
@@ -37,9 +37,9 @@ pub fn read(reader: &mut Reader<'_>, facts: &Facts) -> CodeSettings {
     CodeSettings { code: FlowCode::Stream(stream), ..chosen }
 }
 
-/// The code: a stream where there is a way back, automatic redundancy and room for a packet of the
-/// tunnel in a symbol; generations otherwise. Several receivers have it, too: each link to one is
-/// mended by itself, where generations take three packets for each symbol
+/// Chooses a stream if there is a return path, redundancy is automatic and a packet of the tunnel
+/// fits a symbol; generations otherwise. Streams suit several receivers, too: each link repairs its
+/// own losses, where generations take three packets for each symbol
 /// (`dataplane/pipeline/tests/pipeline/tree.rs`).
 fn choose(facts: &Facts) -> CodeSettings {
     let is_answered = facts.repair && facts.redundancy == Redundancy::Auto;
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(symbols, [32_768, 16_384, 8_192, 2_048, 2_048]);
     }
 
-    /// What the file says, and the code that the source gets.
+    /// A file, and the code that the source gets.
     #[test]
     fn auto_reads_next_hops_way_back_and_sizes_from_the_file() {
         let two_hops = "next_hops = [{ link = \"west\", address = \"10.0.1.1\" }, ";

@@ -1,4 +1,4 @@
-//! Keys of the sources of BATS flows: read, and written as configuration.
+//! Keys of the sources of BATS flows, read and rendered.
 
 use super::reader::Reader;
 use super::writer::{key, whole};

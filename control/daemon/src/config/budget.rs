@@ -1,9 +1,9 @@
-//! `memory`: what the daemon may allocate for packets and flows, and whether a configuration keeps
-//! to it.
+//! `memory`: bounds the daemon's allocations for packets and flows, and checks a configuration
+//! against it.
 //!
-//! Frames, the queues of tunnels and the tables of sources are allocated when workers start or a
-//! flow is created, so their sum is known beforehand. Relays and sinks take what packets announce:
-//! at least one shard of usual size each, and what is left of the budget at most.
+//! Frames, queues of tunnels and tables of sources are allocated when workers start or a flow is
+//! created, so their sum is known beforehand. Relays and sinks allocate according to the packets
+//! that they receive: at least one shard of usual size each, and at most the rest of the budget.
 
 use super::code::STREAM_SYMBOLS;
 use super::document::Section;
@@ -13,25 +13,25 @@ use super::{Daemon, Flow};
 use recoded_pipeline::params::{FlowCode, Role, StreamParams};
 use recoded_runtime::{FrameSize, tunnel_queue_bytes, worker_memory_bytes};
 
-/// Budget when none is written: room for dozens of usual flows, not for a mistyped one.
+/// Default budget: enough for dozens of usual flows, not for a mistyped size.
 pub const MEMORY_DEFAULT: u64 = 512 << 20;
 
-/// Least budget: the fewest frames, and a flow.
+/// Smallest budget: the fewest frames, and a flow.
 const MEMORY_MIN: u64 = 4 << 20;
 
-/// Largest budget: above it a typing error is likelier than a machine.
+/// Largest budget: a larger one is more likely a typing error than a real machine.
 const MEMORY_MAX: u64 = 1 << 40;
 
-/// Consumers that a refusal names.
+/// Consumers that an error message names.
 const NAMED_MAX: usize = 3;
 
-/// Packets that a stream keeps at least where memory decides: what 60 Mbit/s and 50 ms take.
+/// Fewest packets that a stream keeps when memory limits it: 50 ms at 60 Mbit/s.
 const WINDOW_MIN: usize = 512;
 
-/// Units, the largest last.
+/// Units in ascending order.
 const UNITS: [(&str, u64); 2] = [("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-/// How many interfaces workers allocate for.
+/// Number of interfaces that workers allocate for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Interfaces {
     /// Links, each with a socket per worker.
@@ -40,7 +40,7 @@ pub struct Interfaces {
     pub tunnels: usize,
 }
 
-/// What is allocated whatever the flows.
+/// Allocations that do not depend on flows.
 #[derive(Copy, Clone)]
 pub struct Base<'a> {
     /// `[daemon]`.
@@ -57,7 +57,7 @@ pub fn read(reader: &mut Reader<'_>) -> u64 {
     reader.text("memory", rule, parse).unwrap_or(MEMORY_DEFAULT)
 }
 
-/// `512 MiB`, and `512M` as systemd writes it.
+/// Parses `512 MiB`, and `512M` as systemd writes it.
 fn parse(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -68,14 +68,14 @@ fn parse(text: &str) -> Option<u64> {
     (MEMORY_MIN..=MEMORY_MAX).contains(&bytes).then_some(bytes)
 }
 
-/// How `memory` is written.
+/// Formats a size for `memory`.
 pub fn written(bytes: u64) -> String {
     let whole = |(_, factor): &&(&str, u64)| bytes.is_multiple_of(*factor);
     let (name, factor) = UNITS.iter().rev().find(whole).unwrap_or(&UNITS[0]);
     format!("{} {name}", bytes / factor)
 }
 
-/// A size as a sentence has it.
+/// Formats a size for a sentence.
 fn shown(bytes: u64) -> String {
     let mebibytes = bytes as f64 / (1 << 20) as f64;
     if mebibytes >= 1024.0 {
@@ -85,7 +85,7 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-/// Everything that is allocated, by what it is for.
+/// All allocations by purpose.
 fn consumers(base: Base<'_>, flows: &[Flow]) -> Vec<(String, u64)> {
     let Base { daemon, interfaces, frame_size } = base;
     let on_all = |bytes: usize| (bytes as u64).saturating_mul(daemon.workers as u64);
@@ -113,27 +113,27 @@ fn consumers(base: Base<'_>, flows: &[Flow]) -> Vec<(String, u64)> {
     consumers
 }
 
-/// Bytes that workers allocate for packets and flows, at most.
+/// Upper bound on the bytes that workers allocate for packets and flows.
 pub fn needed(base: Base<'_>, flows: &[Flow]) -> u64 {
     consumers(base, flows).iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
 }
 
-/// Bytes that frames and queues leave to flows: to sources, and to relays and sinks for what
-/// packets announce.
+/// Bytes that frames and queues leave for flows: tables of sources, and state that packets announce
+/// at relays and sinks.
 pub fn for_flows(base: Base<'_>) -> u64 {
     base.daemon.memory.saturating_sub(needed(base, &[]))
 }
 
-/// Has streams whose `stream_symbols` is not written keep what fits into `memory` together: at a
-/// hub of many tunnels less each than at a box of one.
+/// Sizes the windows of streams without `stream_symbols` so that together they fit `memory`:
+/// smaller at a hub of many tunnels than on a box with one.
 pub fn fit_windows(base: Base<'_>, flows: &mut [Flow]) {
     let window = window(base, flows);
     flows.iter_mut().for_each(|flow| narrow(flow, window));
 }
 
-/// The largest window that all streams of a node fit into `memory` with, those that pass or end
-/// here included, whose windows their sources announce: a power of two, and no less than
-/// [`WINDOW_MIN`] packets, with which they need not fit.
+/// The largest window, a power of two, that lets all streams of a node fit `memory`. Streams that
+/// pass or end here count, too: their sources announce their windows. Never below [`WINDOW_MIN`]
+/// packets, even if the streams then do not fit.
 pub fn window(base: Base<'_>, flows: &[Flow]) -> usize {
     let halves = std::iter::successors(Some(STREAM_SYMBOLS), |window| Some(window / 2));
     let fits = |window: &usize| {
@@ -149,7 +149,7 @@ pub fn window(base: Base<'_>, flows: &[Flow]) -> usize {
     halves.take_while(|window| *window > WINDOW_MIN).find(fits).unwrap_or(WINDOW_MIN)
 }
 
-/// No more packets than `window` in a stream whose number of them is not written.
+/// Limits a stream to `window` packets if its size is not configured.
 fn narrow(flow: &mut Flow, window: usize) {
     if let FlowCode::Stream(stream) = &mut flow.params.code
         && !flow.written.stream_symbols
@@ -158,7 +158,7 @@ fn narrow(flow: &mut Flow, window: usize) {
     }
 }
 
-/// Refuses a configuration that needs more than it may have.
+/// Refuses a configuration that needs more than its budget.
 pub fn refuse_beyond(
     section: &Section,
     base: Base<'_>,
@@ -250,11 +250,11 @@ mod tests {
         assert!(config.to_toml().contains("memory = \"64 MiB\"\n"));
         let needed = needed(config.base(), &config.flows);
         assert!((16 << 20..=64 << 20).contains(&needed), "{needed}");
-        // Only frames and queues are taken from what packets may announce here: there is no source.
+        // Without a source, only frames and queues reduce the memory for announced packets.
         assert!(for_flows(config.base()) > (64 << 20) - needed);
     }
 
-    /// A hub with so many clients, each with a tunnel and a flow each way.
+    /// A hub with `clients` clients, each with a tunnel and a flow in each direction.
     fn hub(clients: usize, daemon: &str, source: &str) -> String {
         let mut text = format!("[daemon]\n{daemon}[[link]]\nname = \"l\"\ninterface = \"eth0\"\n");
         for client in 0..clients {
@@ -272,7 +272,7 @@ mod tests {
         text
     }
 
-    /// Of all sources.
+    /// Windows of all sources.
     fn windows(config: &Config) -> Vec<usize> {
         config.flows.iter().filter_map(Flow::window).collect()
     }
@@ -285,7 +285,7 @@ mod tests {
             assert!(needed(config.base(), &config.flows) <= config.daemon.memory);
             assert_eq!(parse(&config.to_toml()).expect("valid"), config);
         }
-        // More memory, longer windows; a box with little has what it has room for.
+        // More memory gives longer windows; a small box gets what fits.
         let config = parse(&hub(20, "memory = \"4 GiB\"\n", "")).expect("it fits");
         assert_eq!(windows(&config), vec![32_768; 20]);
         let config = parse(&hub(1, "memory = \"64 MiB\"\nframes = 4096\n", "")).expect("it fits");
@@ -308,7 +308,7 @@ mod tests {
             let config = parse(&text(workers)).expect("valid");
             needed(config.base(), &config.flows)
         };
-        // Frames of each, and from four on queues; the flow begins on one of them.
+        // Each adds frames, and from four on queues; the flow starts on one of them.
         assert_eq!(of(12) - of(4), 4 * (of(6) - of(4)));
         assert!(of(4) > of(1) + 3 * (32 << 20));
         assert!(errors(&text(64)).contains("frames 2.1 GiB"), "{}", errors(&text(64)));

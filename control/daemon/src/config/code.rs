@@ -1,6 +1,7 @@
-//! What protects a flow: its code, and the keys that only this code has.
+//! The protection of a flow: its code, and the keys specific to that code.
 //!
-//! Sources choose; relays and sinks see code and sizes by the packets and have none of these keys.
+//! Sources choose. Relays and sinks learn code and sizes from the packets and have none of these
+//! keys.
 
 use super::document::Section;
 use super::reader::Reader;
@@ -9,11 +10,11 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::open::SIZE_MIN;
 use recoded_pipeline::params::{FlowCode, StreamParams, StreamProfile, WindowParams};
 
-/// Symbols of a generation, unless told otherwise.
+/// Default number of symbols in a generation.
 const GENERATION_SIZE: usize = 16;
 
-/// Symbols that nodes of a stream keep, unless told otherwise: 187 ms of 1 Gbit/s, so that round
-/// trips of a hop may be half as long.
+/// Default number of symbols that nodes of a stream keep: 187 ms at 1 Gbit/s, for round trips of a
+/// hop of up to half as long.
 pub const STREAM_SYMBOLS: usize = 32_768;
 
 /// Words of `code`.
@@ -31,10 +32,10 @@ const STREAM_PROFILES: [(&str, StreamProfile); 2] = [
     (StreamProfile::Interactive.name(), StreamProfile::Interactive),
 ];
 
-/// A code as it is written, without its parameters.
+/// A code as written, without its parameters.
 #[derive(Copy, Clone, PartialEq, Eq)]
 pub enum Word {
-    /// The one that [`super::auto`] chooses.
+    /// Chosen by [`super::auto`].
     Auto,
     /// Generations.
     Rlnc,
@@ -42,7 +43,7 @@ pub enum Word {
     Bats,
     /// RFC 8681.
     Window,
-    /// A window that every hop keeps whole.
+    /// A sliding window with per-hop retransmission.
     Stream,
 }
 
@@ -58,7 +59,7 @@ impl Word {
         }
     }
 
-    /// Orders of the fields that may be written with it.
+    /// Orders of the fields that may be combined with it.
     fn fields(self) -> &'static [u16] {
         match self {
             Word::Auto => &[],
@@ -73,7 +74,7 @@ impl Word {
         order.is_some_and(|order| self.fields().contains(&order))
     }
 
-    /// How it is written.
+    /// The word as written.
     pub fn name(self) -> &'static str {
         match self {
             Word::Auto => "auto",
@@ -85,7 +86,7 @@ impl Word {
     }
 }
 
-/// What protects a flow.
+/// The protection of a flow.
 #[derive(Copy, Clone)]
 pub struct CodeSettings {
     /// The code.
@@ -97,7 +98,7 @@ pub struct CodeSettings {
 }
 
 impl CodeSettings {
-    /// What a relay or sink begins with, before packets tell it more.
+    /// Initial settings of a relay or sink, until packets announce others.
     pub const LEARNED: CodeSettings = CodeSettings {
         code: FlowCode::Rlnc,
         field: FieldOrder::Sixteen,
@@ -118,8 +119,7 @@ impl CodeSettings {
         generation_size: 1,
     };
 
-    /// Reads the code of a source, and refuses the keys of other codes. `None` says that it is
-    /// automatic.
+    /// Reads the code of a source, and refuses keys of other codes. `None` means automatic.
     pub fn read(reader: &mut Reader<'_>) -> Option<CodeSettings> {
         let rule = "it is \"auto\", \"stream\", \"rlnc\", \"bats\" or \"window\"";
         let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Auto);
@@ -141,7 +141,7 @@ impl CodeSettings {
                 GENERATION_SIZE,
             ),
             Word::Bats => reader.whole("batch_size", 1..=128, "a batch has 1 to 128 packets", 16),
-            // There are no generations: each symbol stands for itself.
+            // Without generations each symbol is independent.
             _ => 1,
         };
         let field = field(reader, word);
@@ -161,7 +161,7 @@ impl CodeSettings {
         CodeSettings { code, field, generation_size }
     }
 
-    /// Most bytes of a packet in front of its symbol.
+    /// Largest number of bytes in front of a packet's symbol.
     pub fn header_bytes(&self) -> usize {
         self.code.header_bytes(self.generation_size, self.field)
     }
@@ -178,9 +178,9 @@ impl CodeSettings {
     }
 }
 
-/// Removes what `section` says about other codes than the one that a live change names, and a field
-/// that it is not over, so that changing the code does not take a list of what to forget. `changed`
-/// says which keys stay.
+/// Removes keys of codes other than the one that a live change selects, and a field that it does
+/// not support, so that a change of code need not list keys to remove. Keys in the change, as
+/// `changed` reports, stay.
 pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool) {
     let code = section.get("code").and_then(|entry| entry.value.as_str());
     let word = CODES.iter().find(|(name, _)| Some(*name) == code).map(|(_, word)| *word);
@@ -188,7 +188,7 @@ pub fn forget_other_codes(section: &mut Section, changed: impl Fn(&str) -> bool)
         let owned = FLOW.find(&entry.key).filter(|key| key.code.is_some());
         let has_effect = match owned {
             Some(key) => word.is_some_and(|word| key.is_of(word.name())),
-            // The one key of all codes whose values are not all good for each.
+            // `field` is common to all codes, but not every value suits every code.
             None => entry.key != "field" || word.is_none_or(|word| word.has_field(&entry.value)),
         };
         changed(&entry.key) || has_effect
@@ -218,7 +218,7 @@ fn window(reader: &mut Reader<'_>, field: FieldOrder) -> WindowParams {
     WindowParams { window_symbols, density: u8::try_from(density).unwrap_or(15) }
 }
 
-/// Reads the parameters of a stream, whose window is `symbols` where none is written.
+/// Reads the parameters of a stream; `symbols` is its default window.
 pub fn stream(reader: &mut Reader<'_>, symbols: usize) -> StreamParams {
     let rule = "a node keeps 64 to 32768 packets";
     let window_symbols = reader.whole("stream_symbols", 64..=32_768, rule, symbols);

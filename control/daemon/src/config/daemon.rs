@@ -1,4 +1,4 @@
-//! `[daemon]`, `[[link]]` and `[[tunnel]]`: fixed from start to stop.
+//! `[daemon]`, `[[link]]` and `[[tunnel]]`: fixed for the life of the process.
 
 use super::budget;
 use super::document::Section;
@@ -33,25 +33,25 @@ pub const BACKENDS: [(&str, Backend); 3] =
 /// Words of `sandbox`.
 pub const SANDBOX: [(&str, Sandbox); 2] = [("on", Sandbox::On), ("off", Sandbox::Off)];
 
-/// What `engine` may say.
+/// Rule of `engine`.
 pub const ENGINE_RULE: &str = "it is \"auto\", \"cpu\", \"cuda\" or \"fpga\"";
 
-/// What `user` may say.
+/// Rule of `user`.
 const USER_RULE: &str =
     "it is the name or number of a user, of 1 to 32 letters, digits, -, _ and .";
 
-/// Longest name of a user that Linux has.
+/// Longest user name in Linux.
 const USER_BYTES_MAX: usize = 32;
 
-/// What `metrics` may say.
+/// Rule of `metrics`.
 const METRICS_RULE: &str = "it is an IP address and a port, such as 127.0.0.1:9427 or [::1]:9427";
 
 /// MTU of a tunnel that has no source flow.
 pub const TUNNEL_MTU_DEFAULT: u16 = 1400;
 
-/// Longest path that a Unix socket can have.
+/// Longest path of a Unix socket.
 const SOCKET_BYTES_MAX: usize = 107;
-/// Fewest frames with which a worker can fill its rings and hold a few generations.
+/// Fewest frames that let a worker fill its rings and hold a few generations.
 const FRAMES_MIN: u64 = 1024;
 /// Most frames of a worker: 2 GiB.
 const FRAMES_MAX: u64 = 1 << 20;
@@ -60,7 +60,7 @@ const CORES_MAX: usize = 8192;
 /// Largest MTU of a tunnel.
 const TUNNEL_MTU_MAX: u64 = 9216;
 
-/// Frames of a worker where none are written: about 32 MiB of any size.
+/// Default number of frames of a worker: about 32 MiB of any size.
 fn frames_of(size: FrameSize) -> u32 {
     match size {
         FrameSize::SMALL => 16_384,
@@ -155,8 +155,8 @@ fn cores(reader: &mut Reader<'_>, workers: usize) -> Option<Vec<usize>> {
     Some(cores)
 }
 
-/// Reads every `[[link]]`. One that is wrong still gets an entry when it has a name, so that flows
-/// that refer to it are not blamed.
+/// Reads every `[[link]]`. An invalid link still gets an entry if it has a name, so that flows that
+/// refer to it are not blamed.
 pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
     let mut links = Vec::new();
     for (index, section) in sections.iter().enumerate() {
@@ -201,7 +201,7 @@ pub fn links(sections: &[Section], errors: &mut Vec<ConfigError>) -> Vec<Link> {
     links
 }
 
-/// Reads every `[[tunnel]]`, and says whether its MTU was written.
+/// Reads every `[[tunnel]]`, and reports whether its MTU was written.
 pub fn tunnels(
     sections: &[Section],
     links: &[Link],
@@ -234,7 +234,7 @@ pub fn tunnels(
     tunnels
 }
 
-/// `address` of a tunnel: one, or a list.
+/// Reads `address` of a tunnel: one, or a list.
 fn addresses(reader: &mut Reader<'_>) -> Option<Vec<Address>> {
     let rule =
         "it is an IP address with a prefix length, such as 10.99.0.1/24, or a list of 1 to 8";
@@ -270,7 +270,7 @@ fn addresses(reader: &mut Reader<'_>) -> Option<Vec<Address>> {
     Some(addresses)
 }
 
-/// One address, or any.
+/// Parses one unicast address, or the unspecified one.
 fn own_address(text: &str) -> Option<IpAddr> {
     let any = text.parse().ok().filter(IpAddr::is_unspecified);
     any.or_else(|| unicast(text))
@@ -282,7 +282,7 @@ fn link_name(text: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// What Linux accepts (`dev_valid_name`), less what no shell would enjoy.
+/// Accepts what Linux does (`dev_valid_name`), except characters that a shell would interpret.
 fn interface_name(text: &str) -> Option<String> {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':' && byte != b'%';
     let fits = (1..=15).contains(&text.len()) && text.bytes().all(plain);

@@ -1,8 +1,7 @@
-//! What another configuration changes, in words, and what each change costs.
+//! Differences between two configurations, in words, and the cost of each change.
 //!
-//! Both configurations are compared as they are rendered, with every key written out, so that a
-//! new key needs nothing here but, where it can change live, its row in the tables of
-//! `control/api`.
+//! Both configurations are compared as rendered, with every key written out. A new key thus needs
+//! no code here; if it can change live, it needs a row in the tables of `control/api`.
 
 use super::document::{Document, Section};
 use super::{Config, Flow, Neighbour};
@@ -18,24 +17,24 @@ const KEYED: [&str; 3] = ["edge_key", "sink_keys", "source_key"];
 /// Longest value that is shown.
 const SHOWN_CHARS_MAX: usize = 120;
 
-/// What a change costs, from nothing to most.
+/// Cost of a change, in ascending order.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cost {
-    /// No packet.
+    /// No packet is lost.
     Live,
-    /// The flow begins anew: what it has in flight may be lost. Other flows go on.
+    /// The flow restarts: its packets in flight may be lost. Other flows continue.
     Flow,
     /// Another dataplane process takes over: about 0.1 s for all flows. Tunnels and routes stay.
     Gap,
-    /// The daemon starts anew in its place: some tenths of a second for all flows. Tunnels and
-    /// routes that stay in the configuration stay.
+    /// The daemon restarts in place: some tenths of a second for all flows. Tunnels and routes that
+    /// stay in the configuration stay.
     Restart,
-    /// A running daemon cannot make it.
+    /// Impossible while the daemon runs.
     Stop,
 }
 
 impl Cost {
-    /// How the control socket has it.
+    /// The name on the control socket.
     pub const fn name(self) -> &'static str {
         match self {
             Cost::Live => "live",
@@ -52,13 +51,13 @@ impl Cost {
 pub struct Change {
     /// Section, key, and values before and after.
     pub what: String,
-    /// Line in the new file; `None` for what is no longer in it.
+    /// Line in the new file; `None` for a removed entry.
     pub line: Option<usize>,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
-    /// The flow, where it is of one.
+    /// The flow, if the change is part of one.
     pub flow: Option<u32>,
-    /// The key, where it is of one; otherwise a section comes or goes.
+    /// The key, if one changes; otherwise a whole section is added or removed.
     pub key: Option<String>,
 }
 
@@ -72,12 +71,12 @@ impl Change {
         self.key.as_ref().is_some_and(is_live)
     }
 
-    /// Whether it is where metrics are served.
+    /// Whether it changes the address that serves metrics.
     pub fn is_of_metrics(&self) -> bool {
         self.flow.is_none() && self.key.as_deref() == Some("metrics")
     }
 
-    /// Whether it is the MTU of a tunnel, which stays what it was at the start.
+    /// Whether it is the MTU of a tunnel, which stays as at the start.
     pub fn is_mtu(&self) -> bool {
         self.flow.is_none() && self.key.as_deref() == Some("mtu")
     }
@@ -92,7 +91,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What `next`, which `file` says, changes of `now`.
+/// Lists the changes from `now` to `next`, which was read from `file`.
 pub fn diff(now: &Config, next: &Config, file: &Document) -> Vec<Change> {
     let (before, after) = (rendered(now), rendered(next));
     let mut differ = Differ { now, next, changes: Vec::new() };
@@ -106,8 +105,8 @@ pub fn diff(now: &Config, next: &Config, file: &Document) -> Vec<Change> {
     differ.changes
 }
 
-/// A configuration with every key written out, and addresses for what this host says of names,
-/// which may come to stand for others. What `render` writes can be read.
+/// A configuration with every key written out. Host names are replaced by the addresses that this
+/// host resolved, since a name's address may change. The output of `render` always parses.
 fn rendered(config: &Config) -> Document {
     let mut addresses = Config { named: Vec::new(), ..config.clone() };
     addresses.links.iter_mut().for_each(|link| link.is_local_written = true);
@@ -174,7 +173,7 @@ impl Differ<'_> {
         }
     }
 
-    /// What is numbered by its place in the file.
+    /// Compares the order of sections that are numbered by their position in the file.
     fn order(&mut self, what: &str, before: &[Section], after: &[Section]) {
         let names = |sections: &[Section]| sections.iter().map(name).collect::<Vec<_>>();
         let sorted = |mut names: Vec<String>| {
@@ -192,7 +191,7 @@ impl Differ<'_> {
     fn cost(&self, section: &Section, key: &str) -> Cost {
         match (section.kind, key) {
             ("daemon", "engine") | ("link", "rate_mbit") => Cost::Live,
-            // By its path a supervisor finds what the one before it left.
+            // The path lets a supervisor find the state that its predecessor left.
             ("daemon", "socket") => Cost::Stop,
             ("daemon", "workers" | "port" | "xdp_mode") => Cost::Restart,
             ("daemon", "metrics") if self.moves_metrics() => Cost::Live,
@@ -203,8 +202,8 @@ impl Differ<'_> {
         }
     }
 
-    /// Whether the supervisor can listen for metrics before this process stops listening: a port
-    /// that has a listener at one address cannot always have another.
+    /// Whether the supervisor can listen for metrics while this process still does: a port with a
+    /// listener on one address cannot always get another.
     fn moves_metrics(&self) -> bool {
         match (self.now.daemon.metrics, self.next.daemon.metrics) {
             (Some(now), Some(next)) => now.port() != next.port(),
@@ -212,8 +211,8 @@ impl Differ<'_> {
         }
     }
 
-    /// Whether a tunnel has IPv6 addresses before and after, or neither: its least MTU and how
-    /// Linux has IPv6 on it depend on that.
+    /// Whether a tunnel has IPv6 addresses both before and after, or neither: its least MTU and
+    /// Linux's IPv6 settings on it depend on that.
     fn keeps_families(&self, section: &Section) -> bool {
         let least = |config: &Config| {
             let mut tunnels = config.tunnels.iter();
@@ -239,7 +238,7 @@ impl Differ<'_> {
     fn cost_of_new(&self, section: &Section) -> Cost {
         match section.kind {
             "flow" if self.needs_queues() => Cost::Restart,
-            // Keys are read from files at the start of a process.
+            // A process reads keys from files only at its start.
             "flow" if KEYED.iter().any(|key| section.get(key).is_some()) => Cost::Gap,
             "flow" if self.has_new_neighbour(section) => Cost::Gap,
             "flow" => Cost::Live,
@@ -248,7 +247,8 @@ impl Differ<'_> {
         }
     }
 
-    /// Whether a flow has several sinks before and after, which are told its keys while it runs.
+    /// Whether a flow has several sinks both before and after; these receive its keys while it
+    /// runs.
     fn are_told(&self, section: &Section) -> bool {
         let told = |config: &Config| {
             let mut flows = config.flows.iter().filter(|it| Some(it.params.id) == number(section));
@@ -283,7 +283,7 @@ pub fn tunnel_queues(config: &Config) -> usize {
     most.unwrap_or(1).max(config.daemon.workers)
 }
 
-/// What a section is known by.
+/// The identifier of a section.
 fn name(section: &Section) -> String {
     let text = |key| match section.get(key).map(|entry| &entry.value) {
         Some(toml::Value::String(text)) => text.clone(),

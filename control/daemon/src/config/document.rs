@@ -1,17 +1,17 @@
-//! TOML text parsed into sections, keys and values that remember their lines.
+//! TOML text parsed into sections, keys and values with their lines.
 //!
-//! The document outlives the start: a live `set` replaces one value in a copy and has the copy
-//! checked by the same rules as the file.
+//! The document outlives the start: a live `set` replaces one value in a copy and checks the copy
+//! by the same rules as the file.
 
 use super::error::{ConfigError, ConfigErrors, Fault, one_line};
 use std::net::IpAddr;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-/// Largest file that is read. Thousands of flows fit.
+/// Largest file that is read; it has room for thousands of flows.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The file.
+/// A parsed file.
 #[derive(Clone, Debug)]
 pub struct Document {
     /// Its name, for messages.
@@ -26,21 +26,21 @@ pub struct Document {
     pub neighbours: Vec<Section>,
     /// `[[flow]]`.
     pub flows: Vec<Section>,
-    /// Host names in whose place addresses stand.
+    /// Host names that were replaced by addresses.
     pub named: Vec<Named>,
 }
 
-/// A host name that a file has for the address of a neighbour.
+/// A host name that a file gives as the address of a neighbour.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Named {
     /// Name of the link.
     pub link: String,
-    /// What stands for it, of the family of the link.
+    /// The address used for it, in the family of the link.
     pub address: IpAddr,
     /// The host name.
     pub name: String,
-    /// Why it has no address on the link, which then stands for an address that no host has; empty
-    /// where it has one, and in a check of the file alone.
+    /// Why it has no address on the link; an address that no host has then replaces it. Empty if it
+    /// has one, and in a check of the file alone.
     pub trouble: String,
 }
 
@@ -62,7 +62,7 @@ pub struct Entry {
     pub key: String,
     /// The value.
     pub value: Value,
-    /// Line of the value; `None` when it came by `set`, or from this host's interfaces.
+    /// Line of the value; `None` if it came from `set`, or from this host's interfaces.
     pub line: Option<usize>,
 }
 
@@ -83,11 +83,11 @@ impl Section {
 }
 
 impl Document {
-    /// Takes `text` apart.
+    /// Parses `text`.
     ///
     /// # Errors
     ///
-    /// Text that is not TOML, and tables that are not ours.
+    /// Text that is not TOML, and unknown tables.
     pub fn parse(file: &str, text: &str) -> Result<Document, ConfigErrors> {
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| Lines::new(text).of(span.start));
@@ -209,7 +209,7 @@ impl Walker<'_> {
     }
 }
 
-/// The value without its lines. `None` for numbers that 64 bits do not hold.
+/// The value without line numbers. `None` for numbers that exceed 64 bits.
 fn plain(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),
@@ -232,7 +232,7 @@ fn plain(value: &DeValue<'_>) -> Option<Value> {
     })
 }
 
-/// Where the lines of a text end.
+/// Offsets of line ends in a text.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -242,7 +242,7 @@ impl Lines {
         )
     }
 
-    /// Line of the byte at `offset`, 1 the first.
+    /// Line of the byte at `offset`, counted from 1.
     fn of(&self, offset: usize) -> usize {
         self.0.partition_point(|end| *end < offset) + 1
     }

@@ -1,4 +1,4 @@
-//! Changes in the text of a configuration: what people wrote beside the values stays.
+//! Changes to the text of a configuration that preserve comments and formatting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use toml_edit::{DocumentMut, Item, TableLike, Value};
@@ -14,8 +14,8 @@ pub enum EditError {
     NoFlow(u32),
 }
 
-/// `text` with values of a flow changed, and without the keys of it that are `forgotten`. Values
-/// are words or TOML, as `set` takes them.
+/// Returns `text` with values of a flow changed and its `forgotten` keys removed. Values are words
+/// or TOML, as `set` takes them.
 ///
 /// # Errors
 /// [`EditError`]: the text has no such flow.
@@ -59,7 +59,7 @@ fn find(flows: &mut Item, flow: u32) -> Option<&mut dyn TableLike> {
     }
 }
 
-/// Puts a value in the place of another, with its comment.
+/// Replaces a value, keeping its comment.
 fn replace(table: &mut dyn TableLike, key: &str, mut value: Value) {
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {

@@ -1,9 +1,9 @@
-//! Who solves large generations at a sink.
+//! The engine that solves large generations at a sink.
 
 /// Words of `engine`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum EngineChoice {
-    /// A card where it is measured to be faster.
+    /// A card if it is measured to be faster.
     #[default]
     Auto,
     /// The workers.

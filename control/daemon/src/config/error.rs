@@ -1,38 +1,38 @@
-//! What is wrong with a configuration, in words that say where and how to cure it.
+//! Configuration errors, as messages that state the place and the fix.
 
 use std::fmt;
 
 /// One mistake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// Line in the file, 1 the first; `None` for a value that came by `set`.
+    /// Line in the file, counted from 1; `None` for a value that came from `set`.
     pub line: Option<usize>,
     /// The section: `daemon`, `link east`, `flow 1`. Empty for the file as a whole.
     pub place: String,
-    /// What is wrong there.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What can be wrong.
+/// Kinds of faults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Not TOML at all.
+    /// Invalid TOML.
     Syntax {
-        /// The parser's words.
+        /// The parser's message.
         message: String,
     },
     /// A section or key that does not exist.
     Unknown {
         /// The key.
         key: String,
-        /// What was meant, or what there is.
+        /// A suggestion, or the valid keys.
         hint: String,
     },
-    /// A key that must be there and is not.
+    /// A required key is missing.
     Missing {
         /// The key.
         key: &'static str,
-        /// What it must be.
+        /// The rule for its value.
         rule: String,
     },
     /// A value that breaks a rule.
@@ -97,7 +97,7 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// What is written, which may be a list over several lines, as a message shows it.
+/// A value as a message shows it, on one line; in the file it may be a list over several lines.
 pub fn one_line(written: &str) -> String {
     const CHARS_MAX: usize = 60;
     let text = written.replace(['\n', '\r'], " ");

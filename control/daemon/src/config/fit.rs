@@ -1,5 +1,5 @@
-//! Whether the packets of a tunnel fit what its source codes as a unit: a generation, a block, or
-//! in a window a symbol. A source drops packets that do not fit.
+//! Checks that the packets of a tunnel fit the unit that its source codes: a generation, a block,
+//! or a symbol of a window. A source drops packets that do not fit.
 //!
 //! ```text
 //!  rlnc, bats: | length 2 | IP packet ... | over the symbols of a generation or block
@@ -20,16 +20,16 @@ use recoded_pipeline::params::{FlowCode, FlowParams, Role, sealing_bytes};
 use recoded_runtime::{Address, TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 use recoded_wire::window::ADU_HEADER_BYTES;
 
-/// MTU of a tunnel whose source has symbols with so much room, where none is written: a full-size
-/// IP packet fits one symbol, with its length and, in a window, its flow ID. It is not below what
-/// the tunnel's addresses allow, since the packets of generations and blocks may span symbols.
+/// Default MTU of a tunnel whose source has symbols of `symbol_bytes`: a full-size IP packet fits
+/// one symbol, with its length and, in a window, its flow ID. It is not below the minimum for the
+/// tunnel's addresses, since packets of generations and blocks may span symbols.
 pub fn default_tunnel_mtu(addresses: &[Address], symbol_bytes: usize) -> u16 {
     let fitted = u16::try_from(symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
     fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(addresses))
 }
 
-/// Gives tunnels the MTU that nothing is written of. A full-size packet also fits a stream, which
-/// has the shortest symbols: so the code of the flow can change while the tunnel exists.
+/// Sets the MTU of tunnels that do not configure it. A full-size packet also fits a stream, which
+/// has the shortest symbols, so the code of the flow can change while the tunnel exists.
 pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths: Paths<'_>) {
     for (index, (tunnel, given)) in tunnels.iter_mut().enumerate() {
         if *given {
@@ -69,19 +69,19 @@ pub fn check(
     }
 }
 
-/// What a source codes together, as the configuration has it.
+/// The unit that a source codes together, as configured.
 struct Unit {
-    /// The key that makes it larger; of a window, which has none, `code`.
+    /// The key that enlarges it; `code` for a window, which has no such key.
     key: &'static str,
     /// Its value.
     value: String,
     /// Symbols that one packet may span.
     symbols: usize,
-    /// The most that the key takes; zero where no value of it makes room.
+    /// The largest value of the key; zero if no value makes room.
     symbols_max: usize,
-    /// Bytes that come with each packet.
+    /// Overhead of each packet, in bytes.
     overhead: usize,
-    /// Bytes that come with each symbol.
+    /// Overhead of each symbol, in bytes.
     tag_bytes: usize,
 }
 
@@ -109,7 +109,7 @@ impl Unit {
     }
 }
 
-/// A source beside its tunnel.
+/// A source and its tunnel.
 struct Fit<'a> {
     flow: &'a Flow,
     tunnel: &'a Tunnel,
@@ -125,7 +125,7 @@ impl Fit<'_> {
         Unit::of(params).room(params.symbol_bytes) >= self.mtu()
     }
 
-    /// What does not fit, and what would.
+    /// The rule that is broken, with the sizes at fault.
     fn rule(&self) -> String {
         let params = &self.flow.params;
         let Tunnel { name, addresses, mtu, .. } = self.tunnel;
@@ -153,7 +153,7 @@ impl Fit<'_> {
         format!("{holds}, but tunnel {name} has mtu {mtu}{least}: {}", self.cure(&unit))
     }
 
-    /// What to change. A value that is named passes all rules on sizes; `budget` counts memory.
+    /// Suggests a change. Any value suggested passes all rules on sizes; `budget` checks memory.
     fn cure(&self, unit: &Unit) -> String {
         let room = unit.room(self.flow.params.symbol_bytes);
         if let Some(symbols) = self.symbols_min(unit) {
@@ -172,7 +172,7 @@ impl Fit<'_> {
         format!("its links must carry larger packets{other}")
     }
 
-    /// Fewest symbols of a unit that a packet fits.
+    /// Fewest symbols of a unit that fit a packet.
     fn symbols_min(&self, unit: &Unit) -> Option<usize> {
         (unit.symbols + 1..=unit.symbols_max).find(|symbols| {
             let mut params = self.flow.params.clone();
@@ -182,14 +182,14 @@ impl Fit<'_> {
                 _ => params.generation_size = *symbols,
             }
             if !self.flow.written.symbol_bytes {
-                // Longer vectors leave less for a symbol.
+                // Longer coding vectors leave less room for a symbol.
                 params.symbol_bytes = self.paths.symbol_room(&params).default;
             }
             self.is_allowed(&params) && self.holds(&params)
         })
     }
 
-    /// Shortest symbols of which this unit holds a packet.
+    /// Shortest symbols that let this unit hold a packet.
     fn symbol_bytes_min(&self, unit: &Unit) -> Option<usize> {
         let payload_bytes = (self.mtu() + unit.overhead).div_ceil(unit.symbols);
         let symbol_bytes = payload_bytes + unit.tag_bytes;
@@ -205,7 +205,7 @@ impl Fit<'_> {
     }
 }
 
-/// The largest number that a key of flows takes; zero for other keys.
+/// The largest value of a numeric key of flows; zero for other keys.
 fn most(key: &str) -> usize {
     match FLOW.find(key).map(|key| key.values) {
         Some(Values::Whole(_, most)) => usize::try_from(most).unwrap_or(usize::MAX),

@@ -1,4 +1,4 @@
-//! `[[flow]]`: who it is, where it goes, and the parameters that may change while it runs.
+//! `[[flow]]`: identity, neighbours, and the parameters that may change while it runs.
 
 use super::auth::FlowKeys;
 use super::auto::{self, Facts};
@@ -21,11 +21,11 @@ use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::steer::FLOWS_MAX;
 use toml::Value;
 
-/// What flows refer to. Hops are collected as flows name them.
+/// Sections that flows refer to. Hops are collected as flows name them.
 pub struct Context<'a> {
     /// The links.
     pub links: &'a [Link],
-    /// The tunnels, and whether their MTU is given.
+    /// The tunnels, and whether each has a configured MTU.
     pub tunnels: &'a [(Tunnel, bool)],
     /// MTUs of the interfaces.
     pub mtus: &'a Mtus,
@@ -42,7 +42,7 @@ impl Context<'_> {
     }
 }
 
-/// Reads one flow. `None` when it lacks what the rest depends on; the reason is on the list then.
+/// Reads one flow. Returns `None` if a required part is missing; the error is then recorded.
 pub fn flow(
     section: &Section,
     index: usize,
@@ -79,7 +79,7 @@ pub fn flow(
         Kind::Source => {
             source_symbol_bytes(reader, context, (next_hops.as_deref(), given_bytes), coding)
         }
-        // A ceiling: frames hold no more.
+        // An upper bound: frames hold no more.
         _ => Some(given_bytes.unwrap_or(usize::MAX).min(symbol_bytes_in(context.frame_size))),
     };
     let target_loss = reader
@@ -123,20 +123,20 @@ pub fn flow(
     Some(keys.of(params, Written::read(reader, written.is_some(), given_bytes.is_some())))
 }
 
-/// `shards`, or as many as workers.
+/// Reads `shards`; the default is the number of workers.
 fn shards(reader: &mut Reader<'_>, workers: usize) -> usize {
     let range = 1..=SHARDS_MAX as u64;
     reader.whole("shards", range, "a flow has 1 to 16 shards", workers.min(SHARDS_MAX))
 }
 
-/// `wrong_tags_max`.
+/// Reads `wrong_tags_max`.
 fn wrong_tags_max(reader: &mut Reader<'_>) -> u32 {
     let rule = "it is a number of packets, 0 to 1000000";
     let number = reader.integer("wrong_tags_max", 0..=1_000_000, rule);
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(WRONG_TAGS_MAX)
 }
 
-/// `role`.
+/// Reads `role`.
 fn kind(reader: &mut Reader<'_>) -> Option<Kind> {
     let kinds = [("source", Kind::Source), ("relay", Kind::Relay), ("sink", Kind::Sink)];
     let rule = "it is \"source\", \"relay\" or \"sink\"";
@@ -144,7 +144,7 @@ fn kind(reader: &mut Reader<'_>) -> Option<Kind> {
     reader.require("role", kind, rule)
 }
 
-/// What it does, and the upstreams beside the first one.
+/// Reads the role, and all upstreams but the first.
 fn role(
     kind: Kind,
     tunnel: Option<TunnelId>,
@@ -163,7 +163,7 @@ fn role(
     Some((role, further))
 }
 
-/// `id`.
+/// Reads `id`.
 fn number(reader: &mut Reader<'_>) -> Option<u32> {
     let rule = "it is the number of the flow in every packet, 0 to 4294967295, the same on every \
                 host of the path";
@@ -177,7 +177,7 @@ fn recoding(reader: &mut Reader<'_>) -> Recoding {
     reader.choice("recoding", &recodings, rule).unwrap_or(Recoding::Systematic)
 }
 
-/// What a flow may form lies in a frame: headroom, header, coding vector and symbol.
+/// Refuses sizes whose longest packet exceeds a frame: headroom, header, coding vector and symbol.
 fn refuse_beyond_frame(reader: &mut Reader<'_>, params: &FlowParams, frame_size: FrameSize) {
     let (needed, frame_bytes) = (params.frame_bytes_min(), frame_size.bytes());
     if needed <= frame_bytes {
@@ -197,7 +197,7 @@ fn refuse_beyond_frame(reader: &mut Reader<'_>, params: &FlowParams, frame_size:
     reader.refuse_part("symbol_bytes", "symbol_bytes".into(), bytes, "is too large", &rule);
 }
 
-/// Rules over all flows.
+/// Applies the rules over all flows.
 pub fn check_together(
     sections: &[Section],
     flows: &[Flow],
@@ -250,7 +250,7 @@ fn tunnel(reader: &mut Reader<'_>, context: &Context<'_>) -> Option<TunnelId> {
     index.and_then(|index| u16::try_from(index).ok()).map(TunnelId)
 }
 
-/// `upstream`: one, or a list of those where paths meet.
+/// Reads `upstream`: one, or a list if paths merge.
 fn upstreams(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<PeerId>> {
     let rule =
         "relays and sinks say where feedback goes: { link = \"west\", address = \"10.0.1.1\" }";
@@ -264,15 +264,15 @@ fn upstreams(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<P
     }
 }
 
-/// `spread`.
+/// Reads `spread`.
 fn spread(reader: &mut Reader<'_>) -> Spread {
     let spreads = [("every", Spread::Every), ("sum", Spread::Sum), ("backup", Spread::Backup)];
     let rule = "it is \"every\", \"sum\" or \"backup\"";
     reader.choice("spread", &spreads, rule).unwrap_or(Spread::Every)
 }
 
-/// Streams are spread over paths, and generations in turns; other codes give every next hop
-/// everything.
+/// Streams are spread over paths, and generations are spread round robin; other codes send
+/// everything to every next hop.
 fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, (kind, code): (Kind, &FlowCode)) {
     let is_able = match code {
         FlowCode::Stream(_) => true,
@@ -285,13 +285,13 @@ fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, (kind, code): (Kind, &
     }
 }
 
-/// `onward_share`.
+/// Reads `onward_share`.
 fn onward_share(reader: &mut Reader<'_>) -> f64 {
     let rule = "a share of the packets from 0.01 to 1";
     reader.number("onward_share", 0.01..=1.0, rule).unwrap_or(1.0)
 }
 
-/// `lag_timeout_us`.
+/// Reads `lag_timeout_us`.
 fn lag_timeout(reader: &mut Reader<'_>) -> Nanos {
     let rule = "1000 to 10000000 microseconds";
     reader.integer("lag_timeout_us", 1_000..=10_000_000, rule).unwrap_or(500_000) * 1_000
@@ -309,7 +309,8 @@ fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<P
     hop_list(reader, context, ("next_hops", "a flow has 1 to 8 next hops"), items, rule)
 }
 
-/// 1 to 8 different neighbours of a key; `count` is the rule of how many, `rule` of what each is.
+/// Reads the 1 to 8 distinct neighbours of a key. `count` is the rule on their number, `rule` that
+/// on each.
 fn hop_list(
     reader: &mut Reader<'_>,
     context: &mut Context<'_>,
@@ -334,7 +335,7 @@ fn hop_list(
     Some(hops)
 }
 
-/// One `{ link, address }`.
+/// Reads one `{ link, address }`.
 fn hop(
     reader: &mut Reader<'_>,
     context: &mut Context<'_>,
@@ -378,7 +379,7 @@ fn hop(
     if address == local {
         return refuse(".address", written, "is our own", "it is the neighbour's IP address");
     }
-    // Where `local` is wrong it is 0.0.0.0, and that has been said.
+    // An invalid `local` reads as 0.0.0.0, and was already reported.
     let is_known = !is_local_written || local != std::net::Ipv4Addr::UNSPECIFIED;
     if address.is_ipv4() != local.is_ipv4() && is_known {
         let rule = match local.is_unspecified() && !is_local_written {
@@ -398,7 +399,7 @@ fn hop_id(hops: &mut Vec<Neighbour>, hop: Neighbour) -> Option<PeerId> {
     u16::try_from(index).ok().map(PeerId)
 }
 
-/// `symbol_bytes`, if it is written.
+/// Reads `symbol_bytes`, if it is written.
 fn given_symbol_bytes(reader: &mut Reader<'_>) -> Option<usize> {
     let rule = format!("a symbol has {SYMBOL_BYTES_MIN} to {SYMBOL_BYTES_MAX} bytes");
     let range = SYMBOL_BYTES_MIN as u64..=SYMBOL_BYTES_MAX as u64;
@@ -406,7 +407,7 @@ fn given_symbol_bytes(reader: &mut Reader<'_>) -> Option<usize> {
     given.and_then(|bytes| usize::try_from(bytes).ok())
 }
 
-/// What the code of a source depends on where it is automatic, but for keys that say so directly.
+/// The facts that an automatic code depends on, except keys that set them directly.
 fn facts(
     context: &Context<'_>,
     tunnel: Option<TunnelId>,
@@ -419,7 +420,7 @@ fn facts(
         Some(bytes) => bytes,
         None => room.default,
     };
-    // What is sealed has tags, too.
+    // Sealed flows also have tags.
     let tag_bytes = match (keys.seal(), keys.strict()) {
         (false, _) => 0,
         (true, false) => TAG_BYTES,
@@ -440,7 +441,7 @@ fn facts(
     }
 }
 
-/// The code; the window of a stream, where none is written, follows the length of its symbols.
+/// Sets the code; the default window of a stream depends on the length of its symbols.
 fn fit_window(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
@@ -458,7 +459,8 @@ fn fit_window(
     CodeSettings { code: FlowCode::Stream(StreamParams { window_symbols, ..stream }), ..coding }
 }
 
-/// Source: the configured size when the next hops' MTU carries it, else what the MTU leaves.
+/// Source: the configured size if the next hops' MTU allows it, otherwise the size that the MTU
+/// allows.
 fn source_symbol_bytes(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
@@ -522,7 +524,7 @@ fn redundancy(reader: &mut Reader<'_>, redundancy_max: f64) -> Redundancy {
     }
 }
 
-/// Flush, generation and hold timeouts.
+/// Reads the flush, generation and hold timeouts.
 fn timeouts(reader: &mut Reader<'_>, kind: Kind) -> (Nanos, Nanos, Nanos) {
     let rule = "1 to 1000000 microseconds";
     let flush = reader.integer("flush_timeout_us", 1..=1_000_000, rule).unwrap_or(1_000);

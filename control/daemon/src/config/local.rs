@@ -1,5 +1,6 @@
-//! Links whose `local` is not written: our own address is then that of the interface, whatever it
-//! becomes (`dataplane/runtime`, `own`). Here it is unspecified, of the family of the neighbours.
+//! Links without a configured `local`: the own address is that of the interface and follows its
+//! changes (`dataplane/runtime`, `own`). Here it is the unspecified address, in the family of the
+//! neighbours.
 //!
 //! ```text
 //!  neighbours by address -----------------------------------> family of the link
@@ -16,20 +17,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 use toml::Value;
 
-/// A link whose `local` is not written.
+/// A link without a configured `local`.
 struct Unwritten {
-    /// Its place among the links.
+    /// Its index among the links.
     index: usize,
     interface: String,
-    /// Whether its neighbours have IPv4, by the first that is written as an address.
+    /// Whether its neighbours use IPv4, by the first one written as an address.
     is_ipv4: Option<bool>,
     /// Neighbours by host name.
     names: Vec<String>,
 }
 
 impl Names {
-    /// Asks for all that a document leaves to this host: addresses of host names. What was known
-    /// before holds where a resolver does not answer, which is waited for only so long.
+    /// Looks up all that a document leaves to this host: addresses of host names. Previous results
+    /// stay if the resolver does not answer within `patience`.
     pub fn look_up(document: &Document, before: &Names, patience: Duration) -> Names {
         let wanted = document.host_names();
         let asked = Names::ask_within(wanted.iter().cloned().collect(), patience);
@@ -46,8 +47,8 @@ impl Names {
         names
     }
 
-    /// The family that neighbours by name have in common with the interface; if there is none, that
-    /// of the first.
+    /// The family that neighbours given by name share with the interface; if none, that of the
+    /// first.
     fn family(&self, hosts: &[String], own: &OwnAddresses, interface: &str) -> Option<bool> {
         let addresses = |host: &String| {
             let found = self.hosts.get(host).map(|found| &found.addresses[..]);
@@ -65,7 +66,7 @@ impl Names {
 }
 
 impl Document {
-    /// Whether it leaves something to the host that it is for.
+    /// Whether the document depends on lookups of this host.
     pub fn asks_host(&self) -> bool {
         !self.host_names().is_empty()
     }
@@ -97,8 +98,8 @@ impl Document {
         of_link
     }
 
-    /// Puts unspecified addresses where `local` is not written. Returns which links have IPv4, by
-    /// name, as far as it is known.
+    /// Inserts unspecified addresses for missing `local` keys. Returns by link name whether it uses
+    /// IPv4, as far as known.
     pub(super) fn resolve_own(&mut self, names: Option<&Names>) -> BTreeMap<String, bool> {
         let mut unknown = Vec::new();
         for Unwritten { index, interface, is_ipv4, names: hosts } in self.unwritten() {

@@ -6,8 +6,8 @@
 //!                       +---- a live `set` replaces a value and walks again      +-> Snapshot
 //! ```
 //!
-//! Parse, don't validate: a [`Config`] needs no further checks. Every mistake in a file is
-//! found in one pass, and each names file, line, key, value and rule.
+//! Parse, don't validate: a [`Config`] needs no further checks. One pass finds every mistake in a
+//! file; each message names file, line, key, value and rule.
 
 pub mod document;
 
@@ -66,17 +66,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use symbol::{Mtus, Paths};
 
-/// Everything a file says, checked.
+/// The checked content of a file.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// Size of frames, by the MTUs of the links when workers started.
+    /// Size of frames, from the MTUs of the links when workers started.
     pub frame_size: FrameSize,
     /// `[daemon]`.
     pub daemon: Daemon,
     /// `[[link]]`, in order.
     pub links: Vec<Link>,
-    /// Every next hop and upstream that a flow names, and every neighbour with a key, whether a
-    /// flow names it or not, once each; the index is the [`recoded_pipeline::params::PeerId`].
+    /// Every next hop and upstream of a flow, and every neighbour with a key, each once. The index
+    /// is the [`recoded_pipeline::params::PeerId`].
     pub hops: Vec<Neighbour>,
     /// `[[tunnel]]`, in order; the index is the [`recoded_pipeline::params::TunnelId`].
     pub tunnels: Vec<Tunnel>,
@@ -84,7 +84,7 @@ pub struct Config {
     pub neighbours: Vec<NeighbourKey>,
     /// `[[flow]]`, in order.
     pub flows: Vec<Flow>,
-    /// Host names that the file has for addresses of neighbours.
+    /// Host names that the file gives as addresses of neighbours.
     pub named: Vec<Named>,
 }
 
@@ -97,7 +97,7 @@ pub struct Daemon {
     pub workers: usize,
     /// Core of each worker, when pinned.
     pub cores: Option<Vec<usize>>,
-    /// What a worker does when nothing arrives.
+    /// Behaviour of a worker without packets.
     pub idle: Idle,
     /// UMEM frames per worker.
     pub frames: u32,
@@ -107,43 +107,43 @@ pub struct Daemon {
     pub xdp_mode: XdpMode,
     /// Generations a flow holds at once.
     pub generations: usize,
-    /// What may be allocated for packets and flows, in bytes.
+    /// Memory budget for packets and flows, in bytes.
     pub memory: u64,
-    /// Who does bulk work.
+    /// Engine for bulk work.
     pub engine: EngineChoice,
-    /// The FPGA card, where there is one.
+    /// The FPGA card, if there is one.
     pub fpga: Option<Card>,
-    /// Where metrics are served.
+    /// Listening address for metrics.
     pub metrics: Option<SocketAddr>,
     /// File of this host's private key.
     pub private_key: Option<PathBuf>,
-    /// What is authenticated.
+    /// Which packets are authenticated.
     pub auth: Auth,
-    /// Whether a process with frames of its own waits to take over from the one that sees packets.
+    /// Whether a standby process with its own frames waits to take over from the active one.
     pub standby: bool,
-    /// Whether the dataplane process gives up its privileges.
+    /// Whether the dataplane process drops its privileges.
     pub sandbox: Sandbox,
-    /// The user that it then becomes; where it is not written, `recoded`, if there is one.
+    /// User of the sandboxed dataplane process; by default `recoded`, if it exists.
     pub user: Option<String>,
 }
 
-/// Whether the dataplane process gives up its privileges before it reads packets.
+/// Whether the dataplane process drops its privileges before it reads packets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Sandbox {
-    /// All that Linux lets it give up.
+    /// Drops all privileges that Linux lets it drop.
     On,
-    /// None.
+    /// Drops none.
     Off,
 }
 
-/// What a worker does when nothing arrives.
+/// Behaviour of a worker without packets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Idle {
-    /// Polls without end.
+    /// Polls continuously.
     Busy,
     /// Polls for a while, then sleeps until a packet arrives.
     Adaptive,
-    /// Sleeps at once.
+    /// Sleeps immediately.
     Interrupt,
 }
 
@@ -167,13 +167,13 @@ pub struct Link {
     pub name: String,
     /// Network interface.
     pub interface: String,
-    /// Our address on it; unspecified where it is the interface's, whatever that becomes.
+    /// The own address on it; unspecified if it is the interface's, which may change.
     pub local: IpAddr,
     /// Whether `local` is in the file.
     pub is_local_written: bool,
-    /// What carries its packets.
+    /// Socket type that carries its packets.
     pub backend: Backend,
-    /// Pace of what we send, on the wire.
+    /// Pacing rate of sent packets, on the wire.
     pub rate_mbit: Option<f64>,
 }
 
@@ -195,30 +195,30 @@ pub struct Tunnel {
     pub addresses: Vec<Address>,
     /// Its MTU.
     pub mtu: u16,
-    /// Whether what is routed into it is unreachable without it.
+    /// Whether destinations routed into it become unreachable without it.
     pub kill_switch: bool,
 }
 
 /// `[[flow]]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Flow {
-    /// What the pipeline gets.
+    /// Parameters for the pipeline.
     pub params: FlowParams,
-    /// Which keys were written; what was not follows from something else.
+    /// Which keys were written; the others have derived values.
     pub written: Written,
     /// Source and sink: the other end.
     pub edge: Option<Known>,
-    /// Source: the sinks, where there are several.
+    /// Source: the sinks, if there are several.
     pub sink_keys: Vec<PublicKey>,
     /// Sink: whether it is one of several.
     pub edge_group: bool,
     /// Source: relays that verify its symbols.
     pub relay_keys: Vec<PublicKey>,
-    /// Relay: the source, which grants it what it verifies symbols by.
+    /// Relay: the source, which grants it the means to verify symbols.
     pub source_key: Option<PublicKey>,
 }
 
-/// Which keys of a flow were configured.
+/// Which keys of a flow are written in the file.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Written {
     /// False: [`auto`] chose the code of this source.
@@ -230,7 +230,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// What a section says beside the code and the size of symbols.
+    /// Reads which keys a section has, besides the code and the size of symbols.
     fn read(reader: &Reader<'_>, code: bool, symbol_bytes: bool) -> Written {
         let stream_symbols = reader.value("stream_symbols").is_some();
         Written { code, symbol_bytes, stream_symbols }
@@ -238,13 +238,13 @@ impl Written {
 }
 
 impl Flow {
-    /// Packets that every node keeps of a stream; none for other codes.
+    /// Packets that every node of a stream keeps; none for other codes.
     pub fn window(&self) -> Option<usize> {
         let FlowCode::Stream(stream) = self.params.code else { return None };
         Some(stream.window_symbols)
     }
 
-    /// Whether it is encrypted to several sinks, of which this host may be one.
+    /// Whether it is encrypted to several sinks, possibly including this host.
     pub fn is_group(&self) -> bool {
         self.edge_group || !self.sink_keys.is_empty()
     }
@@ -255,7 +255,7 @@ impl Flow {
         usize::from(id) == tunnel
     }
 
-    /// Whether `other` is the same flow between the same neighbours, whatever its parameters.
+    /// Whether `other` is the same flow between the same neighbours, with any parameters.
     pub fn moves_not(&self, other: &Flow) -> bool {
         let (one, other) = (&self.params, &other.params);
         one.id == other.id
@@ -279,7 +279,7 @@ impl Config {
         format!("{}:{address}", self.links[link].name)
     }
 
-    /// How many interfaces it names.
+    /// Number of interfaces.
     pub fn interfaces(&self) -> Interfaces {
         Interfaces { links: self.links.len(), tunnels: self.tunnels.len() }
     }
@@ -289,18 +289,18 @@ impl Config {
         self.tunnels.iter().map(|it| (it.name.clone(), it.addresses.clone())).collect()
     }
 
-    /// What it takes of memory whatever its flows.
+    /// Allocations that do not depend on flows.
     pub fn base(&self) -> budget::Base<'_> {
         let Config { daemon, frame_size, .. } = self;
         budget::Base { daemon, interfaces: self.interfaces(), frame_size: *frame_size }
     }
 
-    /// Parses `text`, the content of `file`, for interfaces with these MTUs. Host names in it, and
-    /// addresses of interfaces, need not be known, and stand for addresses that no host has.
+    /// Parses `text`, the content of `file`, for interfaces with these MTUs. Host names and
+    /// addresses of interfaces need not be known; addresses that no host has replace them.
     ///
     /// # Errors
     ///
-    /// Every mistake there is, in order of lines.
+    /// Every mistake, in order of lines.
     pub fn parse(
         file: &str,
         text: &str,
@@ -309,11 +309,11 @@ impl Config {
         Config::parse_on(file, text, mtu_of, None)
     }
 
-    /// The same with what this host says of the names in it; without `names`, as above.
+    /// Parses a file with the names that this host has resolved; without `names`, as above.
     ///
     /// # Errors
     ///
-    /// Every mistake there is, in order of lines.
+    /// Every mistake, in order of lines.
     pub fn parse_on(
         file: &str,
         text: &str,
@@ -332,12 +332,12 @@ impl Config {
         self.named.iter().map(|named| named.name.clone()).collect()
     }
 
-    /// Checks a document. Tunnels and neighbours that are in force exist, and keep their numbers;
-    /// new neighbours come after them. Of tunnels only the addresses change.
+    /// Checks a document. Applied tunnels and neighbours keep their numbers; new neighbours follow.
+    /// Only the addresses of tunnels change.
     ///
     /// # Errors
     ///
-    /// Every mistake there is, in order of lines.
+    /// Every mistake, in order of lines.
     pub fn from_document(
         document: &Document,
         mtus: &Mtus,
@@ -375,7 +375,7 @@ impl Config {
             errors.push(no_link());
         }
         flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
-        // Of what is whole: what is missing has been said.
+        // Only for complete sections: missing parts are already reported.
         if errors.is_empty() {
             let who = (daemon.auth, &neighbours[..]);
             auth::check(document, who, (&links, &hops), &flows, &mut errors);
@@ -398,13 +398,14 @@ impl Config {
         Ok(Config { frame_size, daemon, links, hops, tunnels, neighbours, flows, named })
     }
 
-    /// What workers get.
+    /// The snapshot for the workers.
     pub fn snapshot(&self, edition: u64) -> Snapshot {
         let flows = self.flows.iter().map(|flow| flow.params.clone()).collect();
         Snapshot { edition, flows }
     }
 
-    /// The configuration as TOML with every key written out; parsing it gives this again.
+    /// Renders the configuration as TOML with every key written out; parsing it gives this
+    /// configuration.
     pub fn to_toml(&self) -> String {
         render::render(self)
     }
@@ -416,13 +417,13 @@ fn no_link() -> ConfigError {
     ConfigError { line: Some(1), place: String::new(), fault }
 }
 
-/// The index of the link or tunnel that a section names, or what there is.
+/// The index of the link or tunnel that a section names, or the known names.
 fn find(name: &str, known: &[&str]) -> Result<usize, String> {
     let found = known.iter().position(|candidate| *candidate == name);
     found.ok_or_else(|| names(known.iter().copied()))
 }
 
-/// Names `sections` by what `key` says, for error messages and duplicates.
+/// Quotes names for error messages.
 fn names<'a>(sections: impl Iterator<Item = &'a str>) -> String {
     let quoted: Vec<String> = sections.map(|name| format!("\"{name}\"")).collect();
     if quoted.is_empty() { "none is configured".into() } else { quoted.join(", ") }

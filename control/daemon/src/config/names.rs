@@ -1,6 +1,6 @@
-//! Host names where neighbours have addresses: what the system's resolver says of them, and
-//! addresses in their place before any other rule is applied. Our own addresses, which interfaces
-//! have, come by the same way ([`super::local`]).
+//! Host names of neighbours: looked up with the system's resolver and replaced by addresses before
+//! any other rule applies. Own addresses, which interfaces have, take the same path
+//! ([`super::local`]).
 //!
 //! ```text
 //!  file -> Document -> resolve: names become addresses -> Config, which remembers the names
@@ -8,8 +8,8 @@
 //!  the system's resolver -> Names (supervisor; the dataplane process gets them from there)
 //! ```
 //!
-//! The resolver waits for other hosts, so it is asked by threads of their own and never by the
-//! process that sees packets.
+//! The resolver waits for other hosts, so it runs in separate threads and never in the process that
+//! sees packets.
 
 use super::document::{Document, Named, Section};
 use super::reader::is_unicast;
@@ -22,50 +22,51 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use toml::Value;
 
-/// Names that are asked for at once: each takes a thread while it waits.
+/// Names looked up concurrently: each takes a thread while it waits.
 const ASKED_AT_ONCE: usize = 16;
 /// Longest name and longest label (RFC 1035, section 2.3.4).
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
 
-/// What this host says of the names in a configuration, of other hosts and of its interfaces.
+/// Lookup results for a configuration: names of other hosts, and this host's interfaces.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Names {
-    /// What the resolver said of each host name.
+    /// Resolver result for each host name.
     #[serde(flatten)]
     pub(super) hosts: BTreeMap<String, Found>,
-    /// Whether links whose `local` and neighbours are not written as addresses have IPv4, by
-    /// interface. The name is none that a host can have.
+    /// Whether links whose `local` and neighbours are not written as addresses use IPv4, by
+    /// interface. The serialised key is not a valid host name.
     #[serde(default, rename = "have IPv4", skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) families: BTreeMap<String, bool>,
 }
 
-/// What the resolver said of a host name.
+/// Resolver result for a host name.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Found {
-    /// Unicast addresses, the one to take first.
+    /// Unicast addresses, the preferred one first.
     pub(super) addresses: Vec<IpAddr>,
     /// Why there are none.
     pub(super) trouble: String,
 }
 
 impl Names {
-    /// Asks the system's resolver: files, DNS, whatever the host is configured for. Takes as long
-    /// as that takes, which may be seconds for a name that does not exist.
+    /// Queries the system's resolver: files, DNS, or whatever else the host is configured for.
+    /// Blocks until it replies, which may take seconds for a name that does not exist.
     pub fn ask<'a>(names: impl IntoIterator<Item = &'a str>) -> Names {
         Names::ask_by(names, &|name| {
             Ok((name, 0).to_socket_addrs()?.map(|found| found.ip().to_canonical()).collect())
         })
     }
 
-    /// The same within a time; names that the resolver has not told by then have no address.
+    /// The same with a timeout; names that the resolver has not returned by then have no address.
     pub fn ask_within(names: Vec<String>, patience: Duration) -> Names {
         let (tell, told) = mpsc::channel();
         let deadline = Instant::now() + patience;
         for some in names.chunks(ASKED_AT_ONCE) {
             let (some, tell) = (some.to_vec(), tell.clone());
-            // It outlives this call where the resolver is slow; a name costs a thread at most once.
+            // The thread outlives this call if the resolver is slow; a name costs at most one
+            // thread.
             let asked = std::thread::Builder::new().name("recoded-names".into()).spawn(move || {
                 let _ = tell.send(Names::ask(some.iter().map(String::as_str)));
             });
@@ -115,9 +116,8 @@ impl Names {
         Names { hosts: found, families: BTreeMap::new() }
     }
 
-    /// With what was known before: an address that a name still has stays the first, so that
-    /// nothing changes for a resolver that tells them in turns, and a name without an answer keeps
-    /// its addresses.
+    /// Merges previous results: an address that a name still has stays first, so that a round-robin
+    /// resolver causes no changes, and a name without an answer keeps its addresses.
     #[must_use]
     pub fn after(mut self, before: &Names) -> Names {
         for (name, known) in &before.hosts {
@@ -146,7 +146,7 @@ impl Names {
         self
     }
 
-    /// Whether a host name was asked for.
+    /// Whether a host name was looked up.
     pub fn has(&self, name: &str) -> bool {
         self.hosts.contains_key(name)
     }
@@ -157,7 +157,7 @@ impl Names {
         unknown.map(|(name, _)| name.as_str())
     }
 
-    /// The address that stands for a name on a link of this family, or why none does.
+    /// The address for a name on a link of this family, or why there is none.
     fn address(&self, name: &str, family: Option<bool>) -> Result<IpAddr, String> {
         let found = self.hosts.get(name).cloned().unwrap_or_default();
         let suits = |address: &&IpAddr| family.is_none_or(|is_ipv4| is_ipv4 == address.is_ipv4());
@@ -178,7 +178,7 @@ impl Names {
 }
 
 impl Document {
-    /// The host names in it.
+    /// Host names in the document.
     pub fn host_names(&self) -> BTreeSet<String> {
         let mut copy = self.clone();
         let sections = copy.neighbours.iter_mut().chain(&mut copy.flows);
@@ -186,10 +186,10 @@ impl Document {
         places.filter_map(|place| place.name().map(str::to_owned)).collect()
     }
 
-    /// Puts addresses in the place of host names: what `names` has, or without them, for a check of
-    /// the file alone, addresses that no host has. Names that stay unknown get such, too, so that
-    /// the rest can be checked and run ([`Named::trouble`]). Where our own address is not written
-    /// it is unspecified, of the family of the neighbours.
+    /// Replaces host names by addresses from `names`; without `names`, for a check of the file
+    /// alone, by addresses that no host has. Unresolved names get such addresses, too, so that the
+    /// rest can be checked and run ([`Named::trouble`]). An own address that is not written is
+    /// unspecified, in the family of the neighbours.
     pub fn resolve(&mut self, names: Option<&Names>) {
         let mut named = Vec::<Named>::new();
         let families = self.resolve_own(names);
@@ -233,13 +233,13 @@ impl Config {
     }
 }
 
-/// What a file has for the address of a neighbour.
+/// The address of a neighbour as the file has it.
 pub fn written(named: &[Named], link: &str, address: IpAddr) -> String {
     let found = named.iter().find(|it| it.link == link && it.address == address);
     found.map_or_else(|| address.to_string(), |it| it.name.clone())
 }
 
-/// Where a file has the address of a neighbour.
+/// Position of a neighbour's address in a file.
 pub(super) struct Place<'a> {
     /// Name of the link.
     pub(super) link: String,
@@ -247,7 +247,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The host name there, if there is one.
+    /// The host name at this position, if there is one.
     fn name(&self) -> Option<&str> {
         self.value.as_str().filter(|text| is_host_name(text))
     }
@@ -296,7 +296,7 @@ fn none(family: Option<bool>, index: usize) -> IpAddr {
     }
 }
 
-/// Whether this is a host name and no address, not even a mistyped one.
+/// Whether this is a host name rather than an address, even a mistyped one.
 pub fn is_host_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -304,7 +304,7 @@ pub fn is_host_name(text: &str) -> bool {
         fits && !label.starts_with('-') && !label.ends_with('-')
     };
     let bare = text.strip_suffix('.').unwrap_or(text);
-    // No top-level domain is a number, and a resolver takes some numbers for addresses.
+    // No top-level domain is numeric, and a resolver accepts some numbers as addresses.
     let is_number = |label: &str| {
         let digits = label.strip_prefix("0x").unwrap_or(label);
         digits.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -340,7 +340,7 @@ mod tests {
         parsed.map(|(.., config)| config).map_err(|errors| errors.to_string())
     }
 
-    /// A source whose next hop is known by name.
+    /// A source whose next hop is given by name.
     fn named() -> String {
         format!("{HEAD}{SOURCE}").replace("10.0.2.2", "relay.example")
     }
@@ -381,7 +381,7 @@ mod tests {
         let other = "it has IPv6 addresses only, and the link has IPv4";
         assert_eq!(trouble(&["fd00::2"]).as_deref(), Some(other));
         assert_eq!(trouble(&["10.0.2.7"]), None);
-        // Of the file alone, names need not be known.
+        // A check of the file alone does not need resolved names.
         assert!(parse(&text, None).is_ok());
     }
 

@@ -1,7 +1,7 @@
-//! Reads the keys of one section, each by a typed rule, and collects what breaks them.
+//! Reads the keys of one section, each by a typed rule, and collects violations.
 //!
-//! A getter returns `None` both for an absent key and for a bad value; the bad value is on the list
-//! of errors then, so that callers may go on with a default and find the next mistake.
+//! A getter returns `None` both for an absent key and for a bad value. A bad value is recorded as
+//! an error, so callers can continue with a default and find the next mistake.
 
 use super::document::{Entry, Section};
 use super::error::{ConfigError, Fault, one_line};
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is written for `key`, which the table of the section has: nothing else is read.
+    /// The entry of `key`, which must be in the section's table; no other key can be read.
     fn entry(&self, key: &str) -> Option<&'a Entry> {
         let mut tables = TABLES.iter().filter(|table| table.section == self.section.kind);
         debug_assert!(
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// Any value, to be judged by the caller.
+    /// Returns any value, for the caller to check.
     pub fn value(&self, key: &str) -> Option<&'a Value> {
         self.entry(key).map(|entry| &entry.value)
     }
@@ -228,13 +228,13 @@ pub fn unicast(text: &str) -> Option<IpAddr> {
     text.parse().ok().filter(|address| is_unicast(*address))
 }
 
-/// Whether one host can have it.
+/// Whether one host can have this address.
 pub fn is_unicast(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     !address.is_unspecified() && !address.is_multicast() && !broadcast
 }
 
-/// How a message calls a section: by its id or name, else by its number.
+/// Name of a section in messages: its id or name, otherwise its number.
 fn place(section: &Section, index: usize) -> String {
     let naming = if section.kind == "flow" { "id" } else { "name" };
     match section.get(naming).map(|entry| &entry.value) {
@@ -247,7 +247,7 @@ fn place(section: &Section, index: usize) -> String {
     }
 }
 
-/// Edits between two short words (Levenshtein).
+/// Edit distance of two short words (Levenshtein).
 fn distance(left: &str, right: &str) -> usize {
     if right.len() > 64 {
         return usize::MAX;

@@ -1,4 +1,4 @@
-//! The configuration in force as TOML, every key that applies written out.
+//! The applied configuration as TOML, with every key of its role and code written out.
 
 use super::auth::{Known, NeighbourKey, PROFILES, word};
 use super::code::Word;
@@ -48,14 +48,14 @@ pub fn render(config: &Config) -> String {
     text
 }
 
-/// How `address` of a tunnel is written.
+/// Formats `address` of a tunnel.
 fn addresses(addresses: &[Address]) -> Value {
     let mut written: Vec<Value> =
         addresses.iter().map(|(address, prefix)| format!("{address}/{prefix}").into()).collect();
     if written.len() == 1 { written.remove(0) } else { Value::Array(written) }
 }
 
-/// How `redundancy` is written.
+/// Formats `redundancy`.
 pub fn redundancy(redundancy: Redundancy) -> Value {
     match redundancy {
         Redundancy::Auto => "auto".into(),
@@ -63,7 +63,7 @@ pub fn redundancy(redundancy: Redundancy) -> Value {
     }
 }
 
-/// How `recoding` is written.
+/// Formats `recoding`.
 pub fn recoding(recoding: Recoding) -> &'static str {
     match recoding {
         Recoding::Systematic => "systematic",
@@ -105,7 +105,7 @@ fn daemon(text: &mut String, daemon: &Daemon) {
     }
 }
 
-/// Keys of another host: what `names` calls them.
+/// Writes the keys of another host under `names`.
 fn keys(text: &mut String, names: [&str; 2], known: &Known) {
     key(text, names[0], known.public.to_string());
     if let Some(path) = &known.preshared {
@@ -191,7 +191,7 @@ fn upstream(text: &mut String, config: &Config, upstreams: &[PeerId]) {
     }
 }
 
-/// As files have it.
+/// Formats `spread`.
 pub fn spread(spread: Spread) -> &'static str {
     match spread {
         Spread::Every => "every",
@@ -200,7 +200,7 @@ pub fn spread(spread: Spread) -> &'static str {
     }
 }
 
-/// What was chosen automatically stays a comment.
+/// An automatic choice is rendered as a comment.
 fn source_code(text: &mut String, flow: &Flow) {
     if flow.written.code {
         code_keys(text, &flow.params);
@@ -234,7 +234,8 @@ fn code_keys(text: &mut String, params: &FlowParams) {
     }
 }
 
-/// A size that follows the MTU stays a comment, so that the text can be used as a file elsewhere.
+/// A size that follows the MTU is rendered as a comment, so that the text can be used as a file
+/// elsewhere.
 fn symbol_bytes(text: &mut String, flow: &Flow) {
     if !flow.written.symbol_bytes {
         text.push_str("# follows the MTU: ");

@@ -1,4 +1,4 @@
-//! How large a symbol may be: what the MTU of the next hops leaves, and what a frame holds.
+//! Size limits of a symbol: room within the MTU of the next hops, and within a frame.
 
 use super::document::{Document, Section};
 use super::{Link, Neighbour};
@@ -8,11 +8,12 @@ use recoded_wire::coded::{INDEX_BYTES, coding_offset};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// MTU taken for an interface whose own cannot be read (a check on another machine, say).
+/// MTU assumed for an interface whose own cannot be read (for example, in a check on another
+/// machine).
 pub const MTU_DEFAULT: usize = 1500;
 
-/// Bytes left free for an authentication tag, so that turning it on will not change the size of
-/// symbols, and with it the MTU of tunnels.
+/// Bytes reserved for an authentication tag, so that enabling it changes neither the size of
+/// symbols nor the MTU of tunnels.
 const TAG_BYTES: usize = 16;
 
 /// Least useful symbol: below this the headers outweigh it.
@@ -26,7 +27,7 @@ pub const fn symbol_bytes_in(frame: FrameSize) -> usize {
     ip_packet_bytes_max(frame) - 40 - 8 - coding_offset(false) - INDEX_BYTES
 }
 
-/// The MTUs of the configured interfaces, as last seen.
+/// The MTUs of the configured interfaces, as last read.
 #[derive(Clone, Default, Debug)]
 pub struct Mtus {
     known: BTreeMap<String, usize>,
@@ -34,7 +35,7 @@ pub struct Mtus {
 }
 
 impl Mtus {
-    /// Asks `mtu_of` about every interface that the document names.
+    /// Reads the MTU of every interface that the document names.
     pub fn read(document: &Document, mtu_of: &dyn Fn(&str) -> Option<u32>) -> Mtus {
         let named = document.links.iter().filter_map(|link| link.get("interface")?.value.as_str());
         let known =
@@ -44,8 +45,8 @@ impl Mtus {
         mtus
     }
 
-    /// Frames for the largest packets of any flow of the document: links with a larger MTU than
-    /// another one of the same flow do not count.
+    /// Frame size for the largest packets of any flow of the document. Links with a larger MTU than
+    /// another link of the same flow do not count.
     fn frame_size(&self, document: &Document) -> FrameSize {
         let least =
             |flow: &Section| hop_links(flow).filter_map(|link| self.of_link(document, link)).min();
@@ -64,12 +65,12 @@ impl Mtus {
         Some(self.of(text(link, "interface")?))
     }
 
-    /// Frames for packets of the flows, as the MTUs were when they were first read.
+    /// Frame size for the flows' packets, by the MTUs when first read.
     pub fn frames(&self) -> FrameSize {
         self.frame_size
     }
 
-    /// Takes over what a link's interface has now.
+    /// Updates the MTU of a link's interface.
     pub fn follow(&mut self, interface: &str, mtu: usize) {
         if let Some(known) = self.known.get_mut(interface).filter(|_| mtu > 0) {
             *known = mtu;
@@ -102,7 +103,7 @@ fn hop_links(flow: &Section) -> impl Iterator<Item = &str> {
     hops.filter_map(|hop| hop.as_table()?.get("link")?.as_str())
 }
 
-/// Where flows go.
+/// Inputs for the size of flows' symbols.
 #[derive(Copy, Clone)]
 pub struct Paths<'a> {
     /// The links.
@@ -115,24 +116,24 @@ pub struct Paths<'a> {
     pub frame_size: FrameSize,
 }
 
-/// What the next hops of a flow leave for a symbol.
+/// Room for a symbol on the next hops of a flow.
 pub struct SymbolRoom {
     /// Largest symbol that all of them carry.
     pub most: usize,
     /// Size of symbols when none is configured.
     pub default: usize,
-    /// The next hop that carries least: its address, our interface and the interface's MTU.
+    /// The next hop with the least room: its address, interface and interface MTU.
     pub tightest: (IpAddr, String, usize),
 }
 
 impl Paths<'_> {
-    /// What is left for a symbol with the code and sizes of `params`.
+    /// Room for a symbol with the code and sizes of `params`.
     pub fn symbol_room(&self, params: &FlowParams) -> SymbolRoom {
         let header_bytes = params.code.header_bytes(params.generation_size, params.field);
         self.room_behind(header_bytes, &params.next_hops)
     }
 
-    /// What is left for a symbol behind so many bytes of headers.
+    /// Room for a symbol behind `header_bytes` of headers.
     pub fn room_behind(&self, header_bytes: usize, next_hops: &[PeerId]) -> SymbolRoom {
         let tightest = (IpAddr::from([0, 0, 0, 0]), String::new(), 0);
         let most = symbol_bytes_in(self.frame_size);
@@ -152,8 +153,7 @@ impl Paths<'_> {
     }
 }
 
-/// Size of symbols when none is configured: the largest that fits, less room for a tag, in whole
-/// words.
+/// Default size of symbols: the largest that fits, less room for a tag, in whole words.
 pub fn symbol_bytes_default(mtu: usize, address: IpAddr, header_bytes: usize) -> usize {
     let most = symbol_bytes_max(mtu, address, header_bytes);
     most.unwrap_or(0).saturating_sub(TAG_BYTES) & !3

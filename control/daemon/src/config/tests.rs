@@ -1,4 +1,4 @@
-//! Good files, bad files, and files made of noise.
+//! Valid files, invalid files, and random text.
 
 mod fit;
 mod keys;
@@ -165,7 +165,7 @@ fn default_file_shows_the_default_of_each_key() {
     assert!(full.flows[0].written.symbol_bytes);
 }
 
-/// Flows that the default file shows behind #: three lines in a row at least.
+/// The default file shows other codes in comments: at least three consecutive lines each.
 #[test]
 fn flows_of_other_codes_in_the_default_file_show_the_default_of_each_key() {
     let text = include_str!("../../recoded.toml");
@@ -205,7 +205,7 @@ fn config_in_force_parses_to_itself() {
     assert_eq!(again, config);
 }
 
-/// Every rule of a flow, as a line added to one of the three roles, and exactly what is said.
+/// Every rule of a flow: a line added to one of the three roles, and the exact message.
 #[test]
 fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
     let size = "a generation has 1 to 256 symbols";
@@ -270,8 +270,8 @@ fn bad_flow_values_are_refused_by_line_key_value_and_rule() {
     }
 }
 
-/// The largest that the key allows is within a frame; generations for which it is not are dropped
-/// as oversize when they come.
+/// The largest values of the key fit a frame; larger generations are dropped as oversize on
+/// arrival.
 #[test]
 fn relay_and_sink_take_the_largest_symbols() {
     for role in [RELAY, SINK] {
@@ -328,7 +328,7 @@ fn unknown_keys_are_refused_with_what_was_meant() {
     assert_eq!(errors(link), said);
 }
 
-/// Whole files whose mistake is elsewhere: an edit of a good file, and what is said.
+/// Whole files with other mistakes: an edit of a valid file, and the message.
 const BAD_STRUCTURES: [(&str, &str, &str); 28] = [
     (
         "\"source\"\n",
@@ -527,7 +527,7 @@ fn every_mistake_is_reported_in_order_of_lines() {
     assert_eq!(lines, ["relay.toml:2:", "relay.toml:3:", "relay.toml:20"]);
 }
 
-/// Words that a file is made of, and some that break it.
+/// Words of a configuration file, and some that break it.
 fn fragment() -> impl Strategy<Value = String> {
     let words = "[daemon] [[link]] [[tunnel]] [[flow]] [flow] id role tunnel name next_hops \
                  upstream field generation_size symbol_bytes cores local link interface = = 1 -1 \

@@ -1,12 +1,13 @@
-//! Bounds around zlink's transport: connections, bytes of a request, seconds of silence.
+//! Limits around zlink's transport: connections, bytes of a request, seconds of silence.
 //!
-//! zlink serves all connections from one task, accepts without end and buffers messages of up to
-//! 100 MB, so one client could starve or swell the daemon. Here a connection too many is closed at
-//! once, a request too large or too slow ends its connection, and so does a client that does not
-//! read its replies. Nothing that a client sends can do more than lose that client.
+//! zlink serves all connections from one task, accepts without limit and buffers messages of up to
+//! 100 MB, so one client could starve the daemon or exhaust its memory. Here, excess connections
+//! are closed at once. A request that is too large or too slow ends its connection, and so does a
+//! client that does not read its replies. A client's input can cost no more than its own
+//! connection.
 //!
-//! Nor can clients that say nothing keep others out: one slot is kept for root, and while every
-//! other slot is taken, silence ends a connection after [`IDLE_TIMEOUT_FULL`].
+//! Idle clients cannot lock others out: one slot is reserved for root, and while every other slot
+//! is taken, a connection ends after [`IDLE_TIMEOUT_FULL`] of silence.
 
 use recoded_api::service::Service;
 use std::io;
@@ -25,7 +26,7 @@ use zlink::tokio::unix::Stream;
 /// Connections served at once. Operators and scripts need one each, for milliseconds.
 pub const CONNECTIONS_MAX: usize = 16;
 
-/// Connections beyond those that only root gets, so that no other user can lock an operator out.
+/// Additional connections reserved for root, so that no other user can lock an operator out.
 pub const CONNECTIONS_ROOT: usize = 1;
 
 /// Longest request. The longest sensible one, a `SetFlow` with every key, is under 1 KiB.
@@ -38,10 +39,10 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// between two requests of one task, shorter than an operator waits.
 pub const IDLE_TIMEOUT_FULL: Duration = Duration::from_secs(1);
 
-/// Longest time for a reply to be taken. All connections wait meanwhile.
+/// Longest time for a client to take a reply. All connections wait meanwhile.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Pause after Linux refused to accept, such as when descriptors have run out.
+/// Pause after Linux refuses to accept, for example when descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `service` on `listener` until dropped.
@@ -65,10 +66,10 @@ struct Listener {
     slots: Rc<Slots>,
 }
 
-/// How many connections are open. Each holds one reference, the listener another.
+/// Counts open connections. Each holds one reference, the listener another.
 #[derive(Debug, Default)]
 struct Slots {
-    /// Tells connections that silence is now shorter.
+    /// Notifies connections that the idle timeout is now shorter.
     filled: Notify,
 }
 
@@ -77,13 +78,13 @@ impl Slots {
         Rc::strong_count(self) - 1
     }
 
-    /// How long a connection may be silent.
+    /// The idle timeout of a connection.
     fn patience(self: &Rc<Slots>) -> Duration {
         if self.open() >= CONNECTIONS_MAX { IDLE_TIMEOUT_FULL } else { IDLE_TIMEOUT }
     }
 }
 
-/// Connections that the user at the other end may be one of.
+/// Connection limit that applies to the user at the other end.
 fn connections_max(stream: &UnixStream) -> usize {
     let is_root = stream.peer_cred().is_ok_and(|peer| peer.uid() == 0);
     if is_root { CONNECTIONS_MAX + CONNECTIONS_ROOT } else { CONNECTIONS_MAX }
@@ -153,7 +154,7 @@ struct BoundedRead {
 }
 
 impl BoundedRead {
-    /// Reads what comes before the client has been silent for too long.
+    /// Reads until the client has been silent for too long.
     async fn read_in_time(&mut self, buffer: &mut [u8]) -> zlink::Result<ReadResult> {
         let mut reading = pin!(self.read.read(buffer));
         loop {
@@ -162,7 +163,7 @@ impl BoundedRead {
                 read = &mut reading => return read,
                 () = self.slot.filled.notified() => {}
                 () = sleep_until(self.since + self.slot.patience()) => {
-                    // Room may have come back meanwhile.
+                    // A slot may have become free meanwhile.
                     if self.since + self.slot.patience() <= Instant::now() {
                         return Err(io::Error::from(io::ErrorKind::TimedOut).into());
                     }
@@ -175,7 +176,7 @@ impl BoundedRead {
 impl ReadHalf for BoundedRead {
     async fn read(&mut self, buffer: &mut [u8]) -> zlink::Result<ReadResult> {
         let read = self.read_in_time(buffer).await?;
-        // No request carries descriptors. Holding them would let a client use up ours.
+        // No request carries descriptors. Holding them would let a client exhaust the daemon's.
         if !read.fds().is_empty() {
             return Err(zlink::Error::SocketRead);
         }

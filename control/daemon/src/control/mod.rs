@@ -1,4 +1,4 @@
-//! The control socket: who may connect, how much they may ask, and for how long they may dawdle.
+//! The control socket: access, size limits and timeouts.
 
 pub mod socket;
 

@@ -1,4 +1,4 @@
-//! Claims the path of the control socket, and gives it back.
+//! Claims the path of the control socket, and releases it.
 
 use rustix::fs::Mode;
 use rustix::process::umask;
@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Permissions withheld from the socket: owner and group read and write, others do not.
+/// Permissions withheld from the socket: only owner and group read and write.
 const SOCKET_UMASK: Mode = Mode::from_raw_mode(0o117);
 
 /// Flags of a socket that accepts connections, in `/proc/net/unix` (`__SO_ACCEPTCON`).
@@ -19,7 +19,7 @@ const LISTENS: &str = "00010000";
 const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
 const RELEASE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Why the socket cannot be had.
+/// Why the socket is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// A daemon answers there.
@@ -30,10 +30,10 @@ pub enum SocketError {
     InUse {
         /// The path.
         path: PathBuf,
-        /// Who answers there, in words.
+        /// The daemon that answers there, in words.
         holder: String,
     },
-    /// Something else lies there.
+    /// The path holds something other than a socket.
     #[error(
         "{path} exists and is not a socket: remove it, or configure another path with `socket` in \
          [daemon]"
@@ -42,7 +42,7 @@ pub enum SocketError {
         /// The path.
         path: PathBuf,
     },
-    /// Linux does not let us.
+    /// Linux refuses permission.
     #[error(
         "cannot {action} the control socket {path} ({source}): run as root, or configure a path in \
          a folder you own with `socket` in [daemon]"
@@ -50,9 +50,9 @@ pub enum SocketError {
     Io {
         /// The path.
         path: PathBuf,
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
-        /// What Linux answered.
+        /// The error from Linux.
         source: io::Error,
     },
 }
@@ -74,12 +74,12 @@ impl Drop for Claim {
     }
 }
 
-/// Binds the control socket. What a dead daemon left there is replaced; with `is_left`, also what
-/// its dataplane process still answers on.
+/// Binds the control socket. Replaces a socket left by a dead daemon; with `is_left`, also one that
+/// its dataplane process still serves.
 ///
 /// # Errors
 ///
-/// [`SocketError`], each with its cure.
+/// [`SocketError`], each with its fix.
 pub fn claim(path: &Path, is_left: bool) -> Result<(UnixListener, Claim), SocketError> {
     let failed = |action| move |source| SocketError::Io { path: path.to_owned(), action, source };
     if let Some(folder) = path.parent() {
@@ -95,7 +95,7 @@ pub fn claim(path: &Path, is_left: bool) -> Result<(UnixListener, Claim), Socket
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed("look at")(error)),
     }
-    // The permissions must hold from the first moment, so they cannot be set afterwards.
+    // The permissions must hold from the start, so they cannot be set afterwards.
     let before = umask(SOCKET_UMASK);
     let bound = UnixListener::bind(path);
     umask(before);
@@ -109,7 +109,7 @@ pub fn claim(path: &Path, is_left: bool) -> Result<(UnixListener, Claim), Socket
     Ok((listener, Claim { path: path.to_owned(), identity: identity(&meta) }))
 }
 
-/// Waits for a daemon that has just been killed: its dataplane process goes a moment after its
+/// Waits for a daemon that has just been killed: its dataplane process ends shortly after its
 /// supervisor.
 fn remove_patiently(path: &Path) -> Result<(), SocketError> {
     let end = Instant::now() + RELEASE_TIMEOUT;
@@ -133,21 +133,21 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
                 source,
             })
         }
-        // Accepted, or its backlog is full: somebody is there.
+        // Accepted, or the backlog is full: a process listens there.
         Ok(_) => Err(in_use(path)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(in_use(path)),
         Err(source) => Err(SocketError::Io { path: path.to_owned(), action: "connect to", source }),
     }
 }
 
-/// A daemon answers; its process is named where this user may see it.
+/// A daemon answers; its process is named if this user may see it.
 fn in_use(path: &Path) -> SocketError {
     let kill = listener(path).map(|pid| format!(" (`kill {pid}`)")).unwrap_or_default();
     SocketError::InUse { path: path.to_owned(), holder: format!("a running daemon{kill}") }
 }
 
-/// The process that listens at a path, by the tables of sockets and descriptors: the one that made
-/// the socket, which the socket itself names, may be gone.
+/// Finds the process that listens at a path, from the tables of sockets and descriptors. The socket
+/// itself names its creator, which may have exited.
 fn listener(path: &Path) -> Option<u32> {
     let table = fs::read_to_string("/proc/net/unix").ok()?;
     let name = path.to_str()?;

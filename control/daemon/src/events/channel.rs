@@ -1,7 +1,8 @@
-//! Events between the two processes: told by the one that sees packets, kept by the supervisor.
+//! Events between the two processes: reported by the process that sees packets, kept by the
+//! supervisor.
 //!
-//! A channel of its own: the keeper of configurations may wait for a disk, and who follows events
-//! is not to wait for it.
+//! A separate channel: the keeper of configurations may wait for a disk, and readers of events must
+//! not wait for it.
 
 use super::{Happened, Log};
 use crate::lifecycle::{read, written};
@@ -13,31 +14,31 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Events in one message: with texts of the longest, they fit three times over.
+/// Events in one message: with the longest texts, the message has room for three times as many.
 const TOLD_MAX: usize = 8;
 
-/// Events of one look. More there are only at the start of a node with hundreds of flows.
+/// Events of one look. Only the start of a node with hundreds of flows has more.
 const LOOK_MAX: usize = 1024;
 
 #[derive(Serialize, Deserialize)]
 enum Ask {
     /// This happened.
     Tell(Vec<Happened>),
-    /// What happened after this number?
+    /// Requests the events after this number.
     Since(u64),
 }
 
 #[derive(Serialize, Deserialize)]
 enum Answer {
     Noted,
-    /// They come along, as JSON.
+    /// They follow as JSON.
     Events,
 }
 
-/// Answers a dataplane process until it hangs up.
+/// Serves a dataplane process until it hangs up.
 ///
 /// # Errors
-/// It said what is no question, or Linux refused to carry messages.
+/// The message was not a request, or Linux refused to carry messages.
 pub fn serve(log: &Log, channel: &Channel) -> io::Result<()> {
     while let Some((ask, _)) = channel.receive::<Ask>()? {
         let (answer, text) = match ask {
@@ -61,17 +62,17 @@ pub fn serve(log: &Log, channel: &Channel) -> io::Result<()> {
     Ok(())
 }
 
-/// The side of the dataplane process.
+/// The dataplane process's side of the channel.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Mutex<Channel>>);
 
 impl Client {
-    /// Tells and asks over `channel`.
+    /// Reports and requests events over `channel`.
     pub fn new(channel: Channel) -> Client {
         Client(Arc::new(Mutex::new(channel)))
     }
 
-    /// Tells what happened. Without a supervisor it is only logged.
+    /// Reports events. Without a supervisor they are only logged.
     pub async fn tell(&self, mut happened: Vec<Happened>) {
         if happened.is_empty() {
             return;
@@ -90,7 +91,7 @@ impl Client {
         }
     }
 
-    /// What happened after the event of this number.
+    /// Returns the events after this number.
     ///
     /// # Errors
     /// The supervisor does not answer.
@@ -174,10 +175,10 @@ mod tests {
                 .block_on(client.tell((0..LOOK_MAX).map(|n| one(n + round * LOOK_MAX)).collect()));
         }
         let events = runtime.block_on(client.since(0)).unwrap();
-        // A few more where this takes so long that others may follow.
+        // A slow run may let a few more follow.
         let count = events.events.len();
         assert!((256..4 * LOOK_MAX).contains(&count), "as many as may come at once: {count}");
-        // All places taken, each with the longest texts.
+        // A full log whose events all have the longest texts.
         let text = serde_json::to_string(&events).unwrap();
         let most = crate::config::document::FILE_BYTES_MAX as usize;
         assert!(text.len() * KEPT_MAX / count < most, "{} bytes", text.len());

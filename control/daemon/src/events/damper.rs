@@ -1,17 +1,17 @@
-//! Too many events of one kind about the same: the first few are let through, then one at a time
-//! after pauses that double. The last one always comes, so that what is written last is so.
+//! Damps bursts of similar events about one subject: the first few pass, then one at a time after
+//! pauses that double. The last one always passes, so that the last line logged is current.
 
 use super::Happened;
 use std::time::{Duration, Instant};
 
-/// Let through at once: somebody who pulls a cable and puts it back sees every event.
+/// Events that pass at once: pulling a cable and plugging it in again shows every event.
 const BURST: u32 = 5;
 
-/// First pause after those, and the longest.
+/// First pause after the burst, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// After so long without one it begins anew.
+/// Quiet time after which the damper resets.
 pub const CALM: Duration = Duration::from_secs(300);
 
 /// Damps the events of one topic about one thing.
@@ -19,26 +19,26 @@ pub const CALM: Duration = Duration::from_secs(300);
 pub struct Damper {
     burst: u32,
     pause: Duration,
-    /// When the next one may pass, once the burst is used up.
+    /// When the next event may pass, once the burst is used up.
     next: Instant,
-    /// When the last one came.
+    /// When the last event arrived.
     last: Instant,
-    /// The newest that waits, and when it was seen.
+    /// The newest held event, and when it was seen.
     held: Option<(Happened, u64)>,
     left_out: u64,
 }
 
-/// What passes: the event, when it was seen, and how many before it did not.
+/// A passed event, when it was seen, and how many were suppressed before it.
 pub type Passed = (Happened, u64, u64);
 
 impl Damper {
-    /// One that has let nothing through.
+    /// A damper that has passed nothing yet.
     pub fn new(now: Instant) -> Damper {
         let (pause, held) = (PAUSE_FIRST, None);
         Damper { burst: BURST, pause, next: now, last: now, held, left_out: 0 }
     }
 
-    /// Takes an event; what passes of it is what [`Damper::due`] returns next.
+    /// Takes an event; [`Damper::due`] returns it once it may pass.
     pub fn take(&mut self, happened: Happened, at_ms: u64, now: Instant) {
         if self.is_calm(now) {
             *self = Damper::new(now);
@@ -49,7 +49,7 @@ impl Damper {
         }
     }
 
-    /// What may pass now. `spend` says whether there is room for an event at all.
+    /// Returns the event that may pass now. `spend` reports whether the global budget has room.
     pub fn due(&mut self, now: Instant, spend: impl FnOnce() -> bool) -> Option<Passed> {
         let is_due = self.held.is_some() && (self.burst > 0 || now >= self.next);
         if !is_due || !spend() {

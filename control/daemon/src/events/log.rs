@@ -1,4 +1,4 @@
-//! The newest events, in the supervisor's memory and once each in its log.
+//! The newest events, kept in the supervisor's memory and each written to its log once.
 
 use super::damper::Damper;
 use super::{Happened, Kind, Level};
@@ -7,24 +7,24 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Events that are kept: an evening of trouble, in less than a megabyte.
+/// Events kept: several hours of trouble, in less than a megabyte.
 pub const KEPT_MAX: usize = 1024;
 
-/// Of these, such as happen all the time.
+/// Limit on routine events among these.
 pub const ROUTINE_MAX: usize = 256;
 
-/// Events of all kinds that may come at once: as many as a node with a hundred flows has when it
-/// starts. Then one each [`BUDGET_PAUSE`].
+/// Burst of events of all kinds: as many as a node with a hundred flows has when it starts. After
+/// that, one per [`BUDGET_PAUSE`].
 const BUDGET_MAX: u32 = 256;
 const BUDGET_PAUSE: Duration = Duration::from_millis(500);
 
-/// Things that are damped on their own. More there are only where somebody makes them up.
+/// Subjects with a damper of their own. Only forged subjects could exceed it.
 const DAMPERS_MAX: usize = 4096;
 
-/// How often those that wait are looked after.
+/// Interval for passing held events.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Keeps events. Threads share it.
+/// Keeps events. Shared between threads.
 #[derive(Debug)]
 pub struct Log {
     began_ms: u64,
@@ -36,7 +36,7 @@ struct State {
     number: u64,
     kept: VecDeque<Event>,
     routine: VecDeque<Event>,
-    /// By topic, subject and what of it.
+    /// Dampers by topic, subject and part.
     dampers: BTreeMap<(u8, String, String), Damper>,
     budget: u32,
     /// When the budget grew last.
@@ -61,7 +61,7 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Goes on from what the log of another supervisor kept. What cannot be of it is left out.
+    /// Continues from the log of another supervisor. Impossible entries are dropped.
     pub fn continuing(left: Events) -> Log {
         let log = Log { began_ms: left.began_ms, ..Log::default() };
         {
@@ -79,13 +79,13 @@ impl Log {
         log
     }
 
-    /// Notes an event: numbered, logged and kept now, or later if there are too many.
+    /// Records an event: numbered, logged and kept now, or later if there are too many.
     pub fn note(&self, happened: Happened) {
         let told = self.state().take(happened, (now_ms(), Instant::now()));
         told.iter().for_each(tell);
     }
 
-    /// Lets through what had to wait.
+    /// Passes held events that are due.
     pub fn flush(&self) {
         let now = Instant::now();
         let told = {
@@ -98,7 +98,7 @@ impl Log {
         told.iter().for_each(tell);
     }
 
-    /// What is kept of those after this number.
+    /// Returns the kept events after this number.
     pub fn after(&self, number: u64) -> Events {
         let state = self.state();
         let all = state.kept.iter().chain(&state.routine);
@@ -113,7 +113,7 @@ impl Log {
 }
 
 impl State {
-    /// Takes an event in; what is to be logged.
+    /// Takes an event in; returns the one to log.
     fn take(&mut self, happened: Happened, (at_ms, now): (u64, Instant)) -> Option<Event> {
         let happened = happened.cleaned();
         let mut key = (happened.kind.topic(), happened.subject.clone(), happened.about.clone());
@@ -178,7 +178,7 @@ fn spend(budget: &mut u32) -> bool {
     has_room
 }
 
-/// Once, for those who read the log.
+/// Writes the event to the log once.
 fn tell(event: &Event) {
     let Event { kind, subject, text, left_out, .. } = event;
     let more = match left_out {
@@ -221,7 +221,7 @@ mod tests {
             told.extend(state.take(flap(second as usize), (second, now)));
             told.extend(state.flush(now));
         }
-        // After 0 to 4 s, then 14, 34, 74 and on, at last each 600.
+        // After 0 to 4 s, then 14, 34, 74 and so on, finally every 600.
         assert_eq!(told.len(), 15);
         let burst: Vec<&str> = told[..5].iter().map(|event| event.text.as_str()).collect();
         assert_eq!(burst, ["0", "1", "2", "3", "4"], "the first ones come at once");

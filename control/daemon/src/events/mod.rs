@@ -1,4 +1,4 @@
-//! What changed: flows, next hops, sessions, links, drops, configurations, processes.
+//! Changes of flows, next hops, sessions, links, drops, configurations and processes.
 //!
 //! ```text
 //!  dataplane process                                     supervisor
@@ -7,9 +7,9 @@
 //!                                             Keeper, supervisor: what they see themselves
 //! ```
 //!
-//! The supervisor keeps events, since it outlives the processes that see packets. It trusts them
-//! with no more than words: what they tell is cut, cleaned of control characters, and bounded in
-//! number; and of configurations and processes it hears by itself only.
+//! The supervisor keeps events, since it outlives the processes that see packets. It accepts only
+//! text from them: their reports are truncated, stripped of control characters, and bounded in
+//! number. Events about configurations and processes come from the supervisor alone.
 
 mod channel;
 mod damper;
@@ -22,7 +22,7 @@ pub use watch::Watcher;
 
 use serde::{Deserialize, Serialize};
 
-/// What happened. The name on the wire is that of the variant in snake case.
+/// Kind of an event. The name on the wire is that of the variant in snake case.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -64,19 +64,19 @@ pub enum Kind {
     DaemonStarted,
 }
 
-/// How much it matters.
+/// Severity.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Worth knowing.
+    /// For information.
     Info,
-    /// Packets may not arrive, or arrive at more cost.
+    /// Packets may be lost, or arrive at higher cost.
     Warning,
     /// Something failed that should not.
     Error,
 }
 
 impl Level {
-    /// How it is written.
+    /// The name as written.
     pub const fn name(self) -> &'static str {
         match self {
             Level::Info => "info",
@@ -87,17 +87,17 @@ impl Level {
 }
 
 impl Kind {
-    /// How it is written.
+    /// The name as written.
     pub const fn name(self) -> &'static str {
         self.facts().0
     }
 
-    /// How much it matters.
+    /// Its severity.
     pub const fn level(self) -> Level {
         self.facts().1
     }
 
-    /// Kinds of the same topic undo each other: too many of one are too many of all.
+    /// Kinds of the same topic undo each other and share a damper.
     const fn topic(self) -> u8 {
         self.facts().2
     }
@@ -108,7 +108,7 @@ impl Kind {
             Kind::FlowUp => ("flow_up", Info, 0),
             Kind::FlowWaiting => ("flow_waiting", Info, 0),
             Kind::FlowDown => ("flow_down", Warning, 0),
-            // Sparse traffic comes and goes, and must not hide that a path goes down.
+            // Sparse traffic starts and stops often, and must not hide that a path goes down.
             Kind::FlowQuiet => ("flow_quiet", Info, 20),
             Kind::FlowActive => ("flow_active", Info, 20),
             Kind::FlowChanged => ("flow_changed", Info, 1),
@@ -144,8 +144,8 @@ impl Kind {
         }
     }
 
-    /// Whether it happens all the time where nothing is wrong, so that it has a place of its own
-    /// and does not push out the others.
+    /// Whether it also occurs often in normal operation. Routine events have a limit of their own,
+    /// so that they do not push out the others.
     const fn is_routine(self) -> bool {
         matches!(
             self,
@@ -153,7 +153,7 @@ impl Kind {
         )
     }
 
-    /// Whether the process that sees packets knows of it; the supervisor knows of the others.
+    /// Whether the process that sees packets reports it; the supervisor reports the others.
     const fn is_of_dataplane(self) -> bool {
         !matches!(
             self,
@@ -167,21 +167,21 @@ impl Kind {
     }
 }
 
-/// Something that happened, before it has a number and a time.
+/// An event before it has a number and a time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Happened {
-    /// What.
+    /// The kind.
     pub kind: Kind,
-    /// To what.
+    /// The subject.
     pub subject: String,
-    /// More exactly, or empty.
+    /// Part of the subject, or empty.
     pub about: String,
-    /// In words.
+    /// Description.
     pub text: String,
 }
 
 impl Happened {
-    /// To a subject as a whole.
+    /// An event about a subject as a whole.
     pub fn new(kind: Kind, subject: impl Into<String>, text: impl Into<String>) -> Happened {
         Happened { kind, subject: subject.into(), about: String::new(), text: text.into() }
     }
@@ -192,7 +192,8 @@ impl Happened {
         Happened { about: about.into(), ..self }
     }
 
-    /// Within bounds, and without what moves a cursor or begins another line of a log.
+    /// Returns it within bounds, without control characters that move a cursor or start a new log
+    /// line.
     fn cleaned(self) -> Happened {
         Happened {
             kind: self.kind,
@@ -206,7 +207,7 @@ impl Happened {
 /// Names of links have at most 32 bytes, addresses 45.
 const SUBJECT_BYTES_MAX: usize = 96;
 
-/// A sentence.
+/// Bounds the text to about a sentence.
 const TEXT_BYTES_MAX: usize = 256;
 
 fn clean(text: &str, bytes_max: usize) -> String {

@@ -1,4 +1,4 @@
-//! The side of the dataplane process. A disk may make the answer slow, so a thread waits for it.
+//! The dataplane process's side. A disk may delay the reply, so a thread waits for it.
 
 use super::{Answer, Ask, Coming, Past};
 use crate::config::names::Names;
@@ -11,14 +11,14 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Asks the supervisor.
+/// Sends requests to the supervisor.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Mutex<Channel>>);
 
-/// A configuration as the supervisor has it.
+/// A configuration from the supervisor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Text {
-    /// Number of what is in force.
+    /// Number of the applied configuration.
     pub number: u64,
     /// The name of its file.
     pub file: String,
@@ -30,50 +30,50 @@ pub struct Text {
     pub names: Names,
 }
 
-/// What came of a configuration that comes into force.
+/// The result of applying a configuration.
 #[derive(Debug)]
 pub struct Taken {
     /// Its number.
     pub number: u64,
-    /// Where metrics are served from now on, where the process that runs goes on with other ones.
+    /// The new listener for metrics, if this process continues with a changed one.
     pub metrics: Option<TcpListener>,
 }
 
 impl Client {
-    /// Asks over `channel`.
+    /// Sends requests over `channel`.
     pub fn new(channel: Channel) -> Client {
         Client(Arc::new(Mutex::new(channel)))
     }
 
-    /// The file as it is now, checked; `changes` says whether it is to come into force.
+    /// The present file, checked; `changes` states whether it is to be applied.
     ///
     /// # Errors
-    /// What is wrong with it, or what must be done before.
+    /// Mistakes in the file, or a required step that is missing.
     pub async fn read(&self, changes: bool) -> Result<Text, ControlError> {
         self.text(Ask::Read { changes }).await
     }
 
-    /// A configuration of before; without a number, the one to go back to.
+    /// An earlier configuration; without a number, the one to roll back to.
     ///
     /// # Errors
-    /// There is none, or it is no longer right.
+    /// There is none, or it is no longer valid.
     pub async fn past(&self, number: Option<u64>) -> Result<Text, ControlError> {
         self.text(Ask::Past { number }).await
     }
 
-    /// The file, to be changed.
+    /// The file, for editing.
     ///
     /// # Errors
-    /// It is not what it was when it was read last.
+    /// It has changed since it was last read.
     pub async fn open(&self) -> Result<Text, ControlError> {
         self.text(Ask::Open).await
     }
 
-    /// `text`, which people read as `shown`, is in force, or will be once another one runs; returns
+    /// Applies `text`, which users read as `shown`, at once or when another process runs; returns
     /// its number.
     ///
     /// # Errors
-    /// The supervisor does not take it, or none could start with it.
+    /// The supervisor refuses it, or no process could start with it.
     pub async fn in_force(
         &self,
         coming: Coming,
@@ -88,10 +88,10 @@ impl Client {
         }
     }
 
-    /// Confirms what waits for it.
+    /// Confirms the pending change.
     ///
     /// # Errors
-    /// Nothing does.
+    /// No change is pending.
     pub async fn confirm(&self) -> Result<u64, ControlError> {
         self.done(Ask::Confirm, Vec::new()).await
     }
@@ -99,12 +99,12 @@ impl Client {
     /// Writes a draft of the file.
     ///
     /// # Errors
-    /// The disk, or another who changed the file.
+    /// The disk, or a concurrent change of the file.
     pub async fn prepare(&self, text: String) -> Result<(), ControlError> {
         self.done(Ask::Prepare, vec![text]).await.map(|_| ())
     }
 
-    /// Puts the draft in its place.
+    /// Replaces the file with the draft.
     ///
     /// # Errors
     /// The same.
@@ -117,7 +117,7 @@ impl Client {
         let _ = self.done(Ask::Discard, Vec::new()).await;
     }
 
-    /// What was in force.
+    /// The configurations applied so far.
     ///
     /// # Errors
     /// The supervisor does not answer.

@@ -1,8 +1,8 @@
-//! The configurations that were in force: the newest [`ENTRIES_MAX`], in memory and, where there
-//! is a state directory, one file each.
+//! The configurations that were applied: the newest [`ENTRIES_MAX`], in memory and, if there is a
+//! state directory, in one file each.
 //!
-//! Disk is a convenience here. Whatever fails is remembered as one sentence, logged once and shown
-//! by `recodectl history`; memory goes on.
+//! Disk is a convenience here. A failure is kept as one sentence, logged once and shown by
+//! `recodectl history`; the history in memory continues.
 
 use super::Cause;
 use crate::config::document::FILE_BYTES_MAX;
@@ -14,17 +14,17 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Configurations that are kept. Enough for an evening of changes; 16 MiB at the very most.
+/// Configurations kept: several hours of changes, in at most 16 MiB.
 pub const ENTRIES_MAX: usize = 16;
 
-/// A configuration that came into force.
+/// A configuration that was applied.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its number; they only go up.
+    /// Its number; numbers only increase.
     pub number: u64,
-    /// When, in seconds since 1970.
+    /// Time, in seconds since 1970.
     pub at: u64,
-    /// What brought it.
+    /// Its cause.
     pub cause: Cause,
     /// Its text.
     pub text: String,
@@ -35,7 +35,7 @@ impl Entry {
         format!("{:010}-{}-{}.toml", self.number, self.at, self.cause.name())
     }
 
-    /// What a file of this name holds; its text is not read.
+    /// The entry for a file of this name; its text is not read.
     fn of_file(name: &str) -> Option<Entry> {
         let mut parts = name.strip_suffix(".toml")?.splitn(3, '-');
         let number = parts.next().filter(|digits| digits.len() == 10)?.parse().ok()?;
@@ -46,7 +46,7 @@ impl Entry {
     }
 }
 
-/// What was in force, oldest first. The last one is in force.
+/// Applied configurations, oldest first. The last one is active.
 #[derive(Debug)]
 pub struct History {
     directory: Option<PathBuf>,
@@ -55,7 +55,7 @@ pub struct History {
 }
 
 impl History {
-    /// What `directory` has, and then `text`, which a start brings.
+    /// Loads the entries in `directory`, and adds `text`, the daemon's initial configuration.
     pub fn open(directory: Option<PathBuf>, text: &str) -> History {
         let mut history = History { directory, entries: VecDeque::new(), trouble: String::new() };
         let loaded = history.directory.as_deref().map(load).unwrap_or_else(|| Ok(VecDeque::new()));
@@ -63,7 +63,7 @@ impl History {
             Ok(entries) => history.entries = entries,
             Err(error) => history.note(&error),
         }
-        // A daemon that is started again has changed nothing.
+        // A restart of the daemon changes nothing.
         if history.entries.back().is_none_or(|last| last.text != text) {
             history.record(Cause::Start, text);
         }
@@ -75,22 +75,22 @@ impl History {
         self.entries.iter()
     }
 
-    /// The directory, where there is one.
+    /// The directory, if there is one.
     pub fn directory(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
 
-    /// Why the newest entries are not on disk; empty when they are.
+    /// Why the newest entries are not on disk; empty if they are.
     pub fn trouble(&self) -> &str {
         &self.trouble
     }
 
-    /// Number of what is in force.
+    /// Number of the active configuration.
     pub fn number(&self) -> u64 {
         self.entries.back().map_or(0, |entry| entry.number)
     }
 
-    /// The entry of this number; without one, that before the last.
+    /// The entry of this number; without one, the last but one.
     pub fn past(&self, number: Option<u64>) -> Option<&Entry> {
         match number {
             Some(number) => self.entries.iter().find(|entry| entry.number == number),
@@ -98,7 +98,7 @@ impl History {
         }
     }
 
-    /// Adds what is now in force; returns its number. Does not touch the disk.
+    /// Adds the configuration that is now active; returns its number. Does not touch the disk.
     pub fn add(&mut self, cause: Cause, text: &str) -> u64 {
         let number = self.number() + 1;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -110,8 +110,8 @@ impl History {
         number
     }
 
-    /// What is in force has this number, and `before`, oldest first, comes before it, unless the
-    /// disk has later ones.
+    /// Renumbers the active configuration to `number` and inserts `before`, oldest first, ahead of
+    /// it, unless the disk has later entries.
     pub fn continue_at(&mut self, number: u64, before: &[Entry]) {
         let Some(mut last) = self.entries.pop_back() else { return };
         if last.number < number {
@@ -139,7 +139,7 @@ impl History {
         }
     }
 
-    /// Both.
+    /// Adds an entry and writes it to disk.
     pub fn record(&mut self, cause: Cause, text: &str) -> u64 {
         let number = self.add(cause, text);
         self.write();
@@ -160,7 +160,7 @@ impl History {
     }
 }
 
-/// The newest entries in a directory, which is created.
+/// Loads the newest entries from a directory, which is created.
 fn load(directory: &Path) -> io::Result<VecDeque<Entry>> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let mut entries = names(directory)?;
@@ -169,7 +169,7 @@ fn load(directory: &Path) -> io::Result<VecDeque<Entry>> {
     let mut loaded = VecDeque::new();
     for mut entry in entries {
         let path = directory.join(entry.file_name());
-        // What cannot be read is left out: it would be of no use to go back to.
+        // Unreadable entries are left out: rolling back to them is impossible.
         match read(&path) {
             Ok(text) => {
                 entry.text = text;
@@ -181,7 +181,7 @@ fn load(directory: &Path) -> io::Result<VecDeque<Entry>> {
     Ok(loaded)
 }
 
-/// Entries by the names of files, without texts, in order.
+/// Entries from file names, without texts, in order.
 fn names(directory: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for file in fs::read_dir(directory)? {
@@ -191,7 +191,7 @@ fn names(directory: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Writes what is missing in a directory, and removes what is too old.
+/// Writes the missing entries to a directory, and removes those that are too old.
 fn store(directory: &Path, entries: &VecDeque<Entry>) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     for entry in entries {
@@ -207,10 +207,10 @@ fn store(directory: &Path, entries: &VecDeque<Entry>) -> io::Result<()> {
     Ok(())
 }
 
-/// A file of at most the size of a configuration.
+/// Reads a file of at most the size of a configuration.
 ///
 /// # Errors
-/// It cannot be read, is longer, or no text.
+/// It cannot be read, is too long, or is not text.
 pub fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -220,21 +220,21 @@ pub fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Where a file is written before it takes its name.
+/// Path of a file's draft, before it is renamed.
 pub fn draft(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
     path.with_file_name(name)
 }
 
-/// Writes a draft of `path`, down to the disk, with the permissions of `like`.
+/// Writes a draft of `path`, synced to disk, with the permissions of `like`.
 ///
 /// # Errors
 /// Linux refuses; there is no draft then.
 pub fn write_draft(path: &Path, text: &str, like: Option<&File>) -> io::Result<()> {
     let draft = draft(path);
     let write = || {
-        // One that an end halfway left behind.
+        // A draft left by an interrupted write.
         let _ = fs::remove_file(&draft);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(text.as_bytes())?;
@@ -248,10 +248,10 @@ pub fn write_draft(path: &Path, text: &str, like: Option<&File>) -> io::Result<(
     })
 }
 
-/// Puts a draft in the place of the file.
+/// Replaces the file with its draft.
 ///
 /// # Errors
-/// Linux refuses; the file is as it was.
+/// Linux refuses; the file is unchanged.
 pub fn finish_draft(path: &Path) -> io::Result<()> {
     fs::rename(draft(path), path)?;
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
@@ -262,7 +262,7 @@ fn write_whole(path: &Path, text: &str, like: Option<&File>) -> io::Result<()> {
     finish_draft(path)
 }
 
-/// Gives a file mode and owner of another; the owner only where that is allowed.
+/// Copies mode and owner of another file; the owner only if permitted.
 fn keep_owner(file: &File, like: &File) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     let known = like.metadata()?;
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(again.trouble(), "");
     }
 
-    /// Without a directory nothing else remembers what was before another supervisor took over.
+    /// Without a directory, nothing else remembers the history before another supervisor took over.
     #[test]
     fn history_that_continues_has_what_was_before_once_in_its_place() {
         let entry =

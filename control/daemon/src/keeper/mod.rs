@@ -1,4 +1,4 @@
-//! Who keeps configurations: the supervisor, which may read and write files.
+//! The keeper of configurations: the supervisor, which may read and write files.
 //!
 //! ```text
 //!  dataplane process: Client                            supervisor: Keeper
@@ -10,9 +10,9 @@
 //!   set --save  Open, Prepare, Finish -------------------> the file, atomically
 //! ```
 //!
-//! The dataplane process asks, one question at a time; texts travel as files in memory. The
-//! supervisor never waits for a disk while it watches that process: the questions are answered by a
-//! thread of their own, and what both need is locked for moments only.
+//! The dataplane process sends one request at a time; texts travel as files in memory. The
+//! supervisor never waits for a disk while it watches that process: a separate thread serves the
+//! requests, and locks on shared state are held only briefly.
 
 pub mod history;
 
@@ -30,20 +30,20 @@ use std::collections::BTreeMap;
 /// Longest time for a change to be confirmed.
 pub const CONFIRM_SECONDS_MAX: u64 = 24 * 3600;
 
-/// What brought a configuration into force.
+/// Cause of applying a configuration.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Cause {
     /// The daemon started with it.
     Start,
-    /// The file was read again.
+    /// The file was reloaded.
     Reload,
     /// A key was changed.
     Set,
-    /// One of before was taken back by hand.
+    /// A user rolled back to an earlier configuration.
     Undo,
-    /// The one after it was not confirmed.
+    /// Its successor was not confirmed.
     Unconfirmed,
-    /// No process ran with the one after it.
+    /// No process ran with its successor.
     Failed,
 }
 
@@ -57,58 +57,58 @@ impl Cause {
         ("failed", Cause::Failed),
     ];
 
-    /// How it is written.
+    /// The name as written.
     pub fn name(self) -> &'static str {
         Cause::NAMES.iter().find(|(_, cause)| *cause == self).map_or("", |(name, _)| name)
     }
 
-    /// The cause that is written so.
+    /// The cause with this name.
     pub fn of_name(name: &str) -> Option<Cause> {
         Cause::NAMES.iter().find(|(known, _)| *known == name).map(|(_, cause)| *cause)
     }
 }
 
-/// A question. Each gets one [`Answer`].
+/// A request. Each gets one [`Answer`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 enum Ask {
-    /// The file as it is now, checked. `changes` says whether it is to come into force.
+    /// The present file, checked. `changes` states whether it is to be applied.
     Read { changes: bool },
-    /// A configuration of before, checked; without a number the one to go back to.
+    /// An earlier configuration, checked; without a number, the one to roll back to.
     Past { number: Option<u64> },
-    /// In force from now on, or once it was handed over: the text for the next process, and the
-    /// text for people.
+    /// Applied from now on, or after the handover: the text for the next process, and the text for
+    /// users.
     InForce(Coming),
-    /// What waits for it is confirmed.
+    /// Confirms the pending change.
     Confirm,
-    /// What was in force.
+    /// The configurations applied so far.
     History,
-    /// The file, to be changed.
+    /// The file, for editing.
     Open,
-    /// A draft of the file, which comes along.
+    /// A draft of the file, which is attached.
     Prepare,
-    /// The draft takes the place of the file.
+    /// Replaces the file with the draft.
     Finish,
-    /// Or not.
+    /// Removes the draft.
     Discard,
 }
 
-/// How a configuration comes into force.
+/// How a configuration is applied.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Coming {
-    /// What brings it.
+    /// The cause.
     pub cause: Cause,
-    /// In so many seconds the one of before is back, unless this one is confirmed.
+    /// Seconds until rollback, unless this configuration is confirmed.
     pub confirm_seconds: Option<u64>,
-    /// Whether it is what was in force, but for comments and order.
+    /// Whether it equals the active one except for comments and order.
     pub is_same: bool,
-    /// Who is to run with it.
+    /// The process that runs with it.
     pub by: By,
 }
 
-/// Who is to run with a configuration.
+/// Process that runs with a configuration.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum By {
-    /// The dataplane process that has it already.
+    /// The dataplane process that already has it.
     This,
     /// Another dataplane process.
     Process,
@@ -119,29 +119,29 @@ pub enum By {
 /// An answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 enum Answer {
-    /// It is done; the number of what is in force. A listener for metrics comes along where they
-    /// were switched on, or are served somewhere else.
+    /// Done; the number of the active configuration. A listener for metrics is attached if they
+    /// were switched on, or their address changed.
     Done { number: u64 },
-    /// The text comes along, and the MTUs of the interfaces and the addresses of the hosts that it
+    /// The text is attached, with the MTUs of the interfaces and the addresses of the hosts that it
     /// names.
     Text { number: u64, file: String, mtus: BTreeMap<String, u32>, names: Names },
-    /// What was in force.
+    /// The configurations applied so far.
     History(Past),
-    /// It was not done; why comes along.
+    /// Refused; the reason is attached.
     Refused,
-    /// The same, and it was no mistake of who asked.
+    /// Failed without the requester's fault; the reason is attached.
     Failed,
 }
 
-/// What was in force.
+/// The configurations applied so far.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Past {
     /// Number, time in seconds since 1970, cause; oldest first.
     pub entries: Vec<(u64, u64, String)>,
-    /// Where it is on disk.
+    /// Directory on disk.
     pub directory: Option<String>,
-    /// Why it is not; empty when it is.
+    /// Why it is not on disk; empty if it is.
     pub trouble: String,
-    /// Seconds until what is in force is taken back.
+    /// Seconds until the active configuration is rolled back.
     pub confirm_seconds_left: Option<u64>,
 }

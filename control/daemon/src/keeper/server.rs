@@ -1,4 +1,4 @@
-//! The side of the supervisor: the file, the configuration in force, the history.
+//! The supervisor's side: the file, the active configuration, the history.
 
 use super::history::{self, History};
 use super::{Answer, Ask, By, CONFIRM_SECONDS_MAX, Cause, Coming, Past};
@@ -24,53 +24,53 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Changes that are named in an event.
+/// Changes named in an event.
 const SUMMARY_MAX: usize = 3;
 
-/// Keeps configurations. Threads share it.
+/// Keeps configurations. Shared between threads.
 #[derive(Debug)]
 pub struct Keeper {
-    /// Without symbolic links, so that a draft lies beside it.
+    /// Without symbolic links, so that a draft is in the same directory.
     path: PathBuf,
     /// Its name in messages.
     file: String,
     state: Mutex<State>,
-    /// Locked while the disk is waited for, so not while a process is watched.
+    /// Locked during disk I/O, so never while a process is watched.
     history: Mutex<History>,
-    /// What happened, here and in dataplane processes.
+    /// Events of this process and of dataplane processes.
     events: Arc<Log>,
-    /// Those of the tunnels, where there are tunnels to change.
+    /// Addresses of the tunnels, if there are tunnels to change.
     addresses: Option<Arc<TunnelAddresses>>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// What the next process starts with.
+    /// The configuration for the next process.
     in_force: String,
-    /// The file as it was read when it last came into force, or was written by us.
+    /// The file as read when it was last applied, or as last written by this process.
     loaded: String,
-    /// What was read since and is about to come into force.
+    /// The file as read since, about to be applied.
     coming: Option<String>,
-    /// What waits to be confirmed.
+    /// The change that waits for confirmation.
     pending: Option<Pending>,
-    /// What was in force before a process was replaced; until the next one runs.
+    /// The configuration before a process was replaced; kept until the next one runs.
     before: Option<String>,
     /// MTUs of interfaces as last seen.
     mtus: BTreeMap<String, u32>,
-    /// Addresses of the host names and interfaces in force, and in what was read since.
+    /// Addresses of the active host names and interfaces, and of those in the text read since.
     names: Names,
-    /// Whether one of them is another than the dataplane process knows.
+    /// Whether one of them differs from the dataplane process's.
     is_readdressed: bool,
-    /// Whether another supervisor is to take over.
+    /// Whether another supervisor is due to take over.
     is_handed_over: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Pending {
     deadline: Instant,
-    /// What comes back.
+    /// The configuration to roll back to.
     before: String,
-    /// When its taking back was begun.
+    /// When the rollback began.
     reverting: Option<Instant>,
 }
 
@@ -80,13 +80,13 @@ impl State {
     }
 }
 
-/// Why something was not done.
+/// Why a request failed.
 enum No {
     Refused(String),
     Failed(String),
 }
 
-/// What an answer comes with.
+/// Attachments of an answer.
 enum Along {
     Nothing,
     Text(String),
@@ -106,8 +106,8 @@ impl Along {
 type Outcome = Result<(Answer, Along), No>;
 
 impl Keeper {
-    /// Of a file with the text `loaded`, when the daemon starts with `in_force`; history lies in
-    /// `directory`.
+    /// Keeps a file with the text `loaded`, for a daemon that starts with `in_force`; `directory`
+    /// holds the history.
     pub fn new(path: &Path, loaded: &str, in_force: &str, directory: Option<PathBuf>) -> Keeper {
         let state = State {
             in_force: in_force.to_owned(),
@@ -130,26 +130,26 @@ impl Keeper {
         }
     }
 
-    /// The same, which changes addresses of tunnels while a dataplane process runs.
+    /// Also changes addresses of tunnels while a dataplane process runs.
     #[must_use]
     pub fn addressing(self, addresses: Arc<TunnelAddresses>) -> Keeper {
         Keeper { addresses: Some(addresses), ..self }
     }
 
-    /// The same, with the events of a supervisor that became this one.
+    /// Also takes over the events of the supervisor before a handover.
     #[must_use]
     pub fn continuing(mut self, left: Option<Events>) -> Keeper {
         self.events = Arc::new(left.map(Log::continuing).unwrap_or_default());
         self
     }
 
-    /// What is in force, parsed; it was checked before.
+    /// The active configuration, parsed; it was checked before.
     pub fn config(&self) -> Option<Config> {
         let (text, _) = self.in_force();
         self.check(&self.file, &text).ok().map(|(config, _)| config)
     }
 
-    /// What happened; it goes on when a process is replaced.
+    /// The events; the log outlives a dataplane process.
     pub fn events(&self) -> Arc<Log> {
         self.events.clone()
     }
@@ -158,41 +158,41 @@ impl Keeper {
         self.events.note(Happened::new(kind, "configuration", text));
     }
 
-    /// What the next process starts with, and the MTUs of interfaces as last seen.
+    /// The text for the next process, and the MTUs of interfaces as last seen.
     pub fn in_force(&self) -> (String, BTreeMap<String, u32>) {
         let state = self.state();
         (state.in_force.clone(), state.mtus.clone())
     }
 
-    /// What a daemon that follows this one takes up: the file as it was read, and what is in force,
-    /// but for a change that waits to be confirmed.
+    /// State for a daemon that follows this one: the file as read, and the active configuration
+    /// without any unconfirmed change.
     pub fn lasting(&self) -> (String, String) {
         let state = self.state();
         (state.loaded.clone(), state.lasting().to_owned())
     }
 
-    /// Whether it is something else than this.
+    /// Whether it differs from this.
     pub fn differs(&self, (loaded, in_force, names): (&str, &str, &Names)) -> bool {
         let state = self.state();
         state.loaded != loaded || state.lasting() != in_force || state.names != *names
     }
 
-    /// Notes the MTU of an interface.
+    /// Records the MTU of an interface.
     pub fn note_mtu(&self, interface: &str, mtu: u32) {
         self.state().mtus.insert(interface.to_owned(), mtu);
     }
 
-    /// Whether no process has run yet with what is in force, and another configuration did.
+    /// Whether no process has run yet with the active configuration, although one ran with another.
     pub fn is_trial(&self) -> bool {
         self.state().before.is_some()
     }
 
-    /// A process runs with what is in force.
+    /// Records that a process runs with the active configuration.
     pub fn runs(&self) {
         self.state().before = None;
     }
 
-    /// No process ran with what is in force: what was before is back, if it was not the first.
+    /// No process ran with the active configuration: rolls back to the previous one, if any.
     pub fn failed(&self) -> bool {
         let mut state = self.state();
         let Some(before) = state.before.take() else { return false };
@@ -208,7 +208,7 @@ impl Keeper {
         true
     }
 
-    /// Whether it is time to take back what was not confirmed; true once for each change.
+    /// Whether an unconfirmed change is due for rollback; true once for each change.
     pub fn is_overdue(&self) -> bool {
         let mut state = self.state();
         let Some(pending) = &mut state.pending else { return false };
@@ -219,13 +219,13 @@ impl Keeper {
         is_due
     }
 
-    /// Whether a process was asked so long ago to take it back.
+    /// Whether a requested rollback has taken longer than `patience`.
     pub fn is_stuck(&self, patience: Duration) -> bool {
         let begun = self.state().pending.as_ref().and_then(|pending| pending.reverting);
         begun.is_some_and(|begun| begun.elapsed() > patience)
     }
 
-    /// Takes back what was not confirmed in time, while no process runs.
+    /// Rolls back an unconfirmed change when its time has passed, while no process runs.
     pub fn take_back(&self) -> bool {
         let mut state = self.state();
         let is_due = |pending: &mut Pending| pending.deadline <= Instant::now();
@@ -249,12 +249,12 @@ impl Keeper {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a dataplane process until it hangs up.
+    /// Serves a dataplane process until it hangs up.
     ///
     /// # Errors
-    /// It said what is no question, or Linux refused to carry messages.
+    /// The message was not a request, or Linux refused to carry messages.
     pub fn serve(&self, channel: &Channel) -> io::Result<()> {
-        // What changed while no process ran.
+        // Changes made while no process ran.
         self.history().write();
         while let Some((ask, fds)) = channel.receive::<Ask>()? {
             let changes = matches!(ask, Ask::InForce(_));
@@ -315,7 +315,7 @@ impl Keeper {
         })
     }
 
-    /// MTUs of the interfaces that a text names, if the text is right.
+    /// Parses a text, and reads the MTUs of the interfaces that it names.
     fn check(&self, file: &str, text: &str) -> Result<(Config, BTreeMap<String, u32>), String> {
         self.check_by(file, text, &self.names())
     }
@@ -401,7 +401,7 @@ impl Keeper {
         }
         let along = if by == By::This { self.fit_host(&config)? } else { Along::Nothing };
         let changes = self.summary(&config, text);
-        // Another supervisor takes all of it anew, MTUs of interfaces too.
+        // Another supervisor determines everything afresh, including MTUs of interfaces.
         let text = if by == By::Supervisor { shown } else { text };
         let mut state = self.state();
         let before = std::mem::replace(&mut state.in_force, text.to_owned());
@@ -430,7 +430,7 @@ impl Keeper {
         let mut history = self.history();
         let number = if is_same { history.number() } else { history.add(cause, shown) };
         drop(history);
-        // From here on the other supervisor may come, so the history is complete.
+        // The other supervisor may start from here on, so the history must be complete.
         self.state().is_handed_over = by == By::Supervisor;
         let text = format!("number {number} is active ({}){changes}", cause.name());
         match cause {
@@ -441,8 +441,8 @@ impl Keeper {
         Ok((Answer::Done { number }, along))
     }
 
-    /// Does what the process that goes on with `config` may not do: changes addresses of tunnels,
-    /// and listens for metrics. Where that fails, nothing is changed.
+    /// Does what the process that continues with `config` may not do: changes addresses of tunnels,
+    /// and listens for metrics. A failure leaves everything unchanged.
     fn fit_host(&self, config: &Config) -> Result<Along, No> {
         let metrics = config.daemon.metrics;
         let is_elsewhere = || self.config().is_none_or(|now| now.daemon.metrics != metrics);
@@ -455,7 +455,7 @@ impl Keeper {
         Ok(listener.map_or(Along::Nothing, Along::Listener))
     }
 
-    /// The first changes that a configuration brings, in words.
+    /// The first changes that a configuration makes, in words.
     fn summary(&self, config: &Config, text: &str) -> String {
         let (in_force, _) = self.in_force();
         let document = Document::parse(&self.file, text).ok();
@@ -473,8 +473,9 @@ impl Keeper {
         if shown.is_empty() { String::new() } else { format!(": {}{more}", shown.join("; ")) }
     }
 
-    /// A text of the dataplane process, which may say what we read ourselves, or else change what
-    /// `set` may change: who takes that process over gains no other configuration.
+    /// Checks a text from the dataplane process. It must match a text that the supervisor read, or
+    /// differ only in what `set` may change, so that an attacker in that process cannot apply
+    /// another configuration.
     fn trusted(&self, cause: Cause, text: &str) -> Result<Config, No> {
         let base = match cause {
             Cause::Set => Some(self.state().in_force.clone()),
@@ -491,7 +492,7 @@ impl Keeper {
         Ok(config)
     }
 
-    /// Refuses what neither `set` may change nor follows from the MTU of an interface.
+    /// Refuses changes that neither `set` may make nor follow from the MTU of an interface.
     fn refuse_others(
         &self,
         before: &Config,
@@ -536,7 +537,7 @@ impl Keeper {
         }
     }
 
-    /// The file, if it is what came into force.
+    /// The file, if it still equals what was applied.
     fn unchanged(&self) -> Result<String, No> {
         let text = self.read_file()?;
         if text == self.state().loaded {

@@ -1,4 +1,4 @@
-//! What is measured now, and counts nothing: states, rates, losses, ages.
+//! Measured values that are not counters: states, rates, losses, ages.
 
 use super::labels::{Labels, flow, link, tunnel, worker};
 use recoded_api::v1::{Flow, FlowNeighbour, FlowUpstream, Neighbour, State};
@@ -7,12 +7,12 @@ use std::fmt;
 /// Takes one value with its labels.
 pub type Put<'a> = &'a mut dyn FnMut(Labels, f64) -> fmt::Result;
 
-/// A metric that may go down.
+/// A metric that may decrease.
 #[derive(Copy, Clone, Debug)]
 pub struct Gauge {
     /// Its name.
     pub name: &'static str,
-    /// What it is, without the full stop.
+    /// Its meaning, without a full stop.
     pub meaning: &'static str,
     /// Its values.
     pub read: fn(&State, Put<'_>) -> fmt::Result,

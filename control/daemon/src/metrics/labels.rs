@@ -1,4 +1,4 @@
-//! How metrics name what they are of.
+//! Labels that identify the subject of a metric.
 
 use recoded_api::v1::{Flow, Link, Tunnel, Worker};
 

@@ -1,17 +1,17 @@
-//! Metrics for Prometheus, by HTTP.
+//! Metrics for Prometheus over HTTP.
 //!
 //! ```text
 //!  [daemon] metrics -> listen (before the sandbox) -> Listeners -> serve: GET /metrics
 //!  reload ----------> listen (supervisor) ------------/               -> State -> text
 //! ```
 //!
-//! Place: in the dataplane process, which has the counters, on the thread that answers the control
-//! socket, never on that of a worker. That process cannot listen any more: the supervisor does so
-//! where metrics are switched on later, and keeps nothing of it.
+//! Place: in the dataplane process, which has the counters, on the control socket's thread, never
+//! on a worker's. That process can no longer listen: if metrics are switched on later, the
+//! supervisor listens for it and keeps nothing of the socket.
 //!
 //! Bounds: those of [`crate::http`], with [`CLIENTS_MAX`] connections and requests of at most
-//! [`REQUEST_BYTES_MAX`]. The text is made anew at most ten times a second, whatever is asked.
-//! Nothing that a client sends changes anything.
+//! [`REQUEST_BYTES_MAX`]. The text is rendered at most ten times a second, whatever the request
+//! rate. No request changes state.
 
 pub mod gauges;
 mod labels;
@@ -30,13 +30,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Connections at once: some servers of metrics, and a person.
+/// Concurrent connections: some Prometheus servers, and a user.
 pub const CLIENTS_MAX: usize = 8;
 
-/// Longest head of a request; the least that hyper can be told. Prometheus sends under 500 bytes.
+/// Longest head of a request; the minimum that hyper accepts. Prometheus sends under 500 bytes.
 pub const REQUEST_BYTES_MAX: usize = 8 * 1024;
 
-/// Text younger than this is sent again, so that clients cannot keep the thread busy.
+/// Text younger than this is reused, so that clients cannot keep the thread busy.
 const FRESH: Duration = Duration::from_millis(100);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -48,17 +48,17 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
      port with `metrics` in [daemon]"
 )]
 pub struct MetricsError {
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
-    /// What Linux answered.
+    /// The error from Linux.
     pub source: io::Error,
 }
 
-/// Listens at `address`, to be called before the process gives up its privileges.
+/// Listens at `address`. Call it before the process drops its privileges.
 ///
 /// # Errors
 ///
-/// The address is not of this host, or the port is taken.
+/// The address is not of this host, or the port is in use.
 pub fn listen(address: SocketAddr) -> Result<TcpListener, MetricsError> {
     let failed = |source| MetricsError { address, source };
     let listener = TcpListener::bind(address).map_err(failed)?;
@@ -69,27 +69,27 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, MetricsError> {
     Ok(listener)
 }
 
-/// Where metrics are served: one listener or none, which changes while the process runs.
+/// The listener for metrics, if any, which changes while the process runs.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// The next listener, or that there is to be none.
+    /// The pending change: another listener, or none.
     next: RefCell<Option<Option<TcpListener>>>,
     replaced: Notify,
 }
 
 impl Listeners {
-    /// Begins with this one.
+    /// Begins with this listener.
     pub fn new(first: Option<TcpListener>) -> Listeners {
         Listeners { next: RefCell::new(Some(first)), replaced: Notify::new() }
     }
 
-    /// Stops listening, and goes on with another listener, if there is one.
+    /// Stops listening, and continues with another listener, if there is one.
     pub fn replace(&self, next: Option<TcpListener>) {
         *self.next.borrow_mut() = Some(next);
         self.replaced.notify_one();
     }
 
-    /// Waits until there is a next one. One that was taken before it was heard of is no news.
+    /// Waits for the next change. A change that was already taken does not count.
     async fn changed(&self) {
         while self.next.borrow().is_none() {
             self.replaced.notified().await;
@@ -129,7 +129,7 @@ async fn serve_on(listener: Option<TcpListener>, state: impl Fn() -> State) {
     http::serve(listener, &bounds, |request| page.respond(request)).await;
 }
 
-/// The text, and when it was made.
+/// The rendered text, and its time.
 struct Page<S> {
     state: S,
     last: RefCell<Option<(Instant, Bytes)>>,

@@ -1,4 +1,4 @@
-//! Names of metrics, by the tables of counters: one rule for each table.
+//! Names of metrics, derived from the tables of counters: one rule for each table.
 //!
 //! ```text
 //!  recoded_flow_ingress_packets_total{flow="1"}        one metric for each counter of a flow
@@ -7,7 +7,7 @@
 
 use recoded_counters::{Counter, Table, Unit, engine, flow, link, tunnel, verdict, worker};
 
-/// The tables, each with how its counters are named and which of them are meant.
+/// The tables, each with the naming of its counters and their owner.
 pub const GROUPS: [Group; 9] = [
     Group { table: flow::TABLE, of: Of::Flow, form: Form::Each("recoded_flow_") },
     Group { table: link::TABLE, of: Of::Link, form: Form::Each("recoded_link_") },
@@ -33,7 +33,7 @@ const WORKERS: Table = Table {
     owner: worker::TABLE.owner,
     parts: &[worker::PacketCounters::TABLE, worker::WorkerCounters::TABLE],
 };
-/// Reasons for which workers drop packets.
+/// Reasons for drops by workers.
 const DROPS: Table = Table { owner: worker::TABLE.owner, parts: &[worker::DropReason::TABLE] };
 /// Counters of the engine.
 const ENGINE: Table = engine::TABLE;
@@ -43,13 +43,13 @@ const ENGINE: Table = engine::TABLE;
 pub struct Group {
     /// The counters.
     pub table: Table,
-    /// Whose they are.
+    /// The owner of the counters.
     pub of: Of,
-    /// How they are named.
+    /// Naming scheme.
     pub form: Form,
 }
 
-/// Whose counters they are, and so which labels they have.
+/// The owner of counters, which determines their labels.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Of {
     /// Each flow's.
@@ -66,18 +66,18 @@ pub enum Of {
     Xdp,
     /// The engine's.
     Engine,
-    /// The engine's, by why a job was not taken.
+    /// The engine's, by the reason for declining a job.
     Declined,
-    /// The engine's, by what went wrong.
+    /// The engine's, by the fault.
     Redone,
 }
 
-/// How the counters of a table are named.
+/// Naming scheme of the counters in a table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// Each by its name behind these words.
+    /// One metric each, named by this prefix and the counter.
     Each(&'static str),
-    /// All by one name, told apart by this label.
+    /// One metric for all, distinguished by this label.
     All(&'static str, &'static str),
 }
 
@@ -95,7 +95,7 @@ impl Group {
         }
     }
 
-    /// What selects a counter in a query.
+    /// The query expression that selects a counter.
     pub fn selector(&self, counter: &Counter) -> String {
         let total = if is_gauge(counter) { "" } else { "_total" };
         let name = self.name(counter);
@@ -106,7 +106,7 @@ impl Group {
     }
 }
 
-/// Whether it may go down.
+/// Whether it may decrease.
 pub fn is_gauge(counter: &Counter) -> bool {
     counter.unit == Unit::NanosMax
 }

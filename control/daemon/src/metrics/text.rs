@@ -1,6 +1,6 @@
-//! From what clients see of the daemon to the text that Prometheus reads (OpenMetrics 1.0).
+//! Renders the state as seen by clients to text for Prometheus (OpenMetrics 1.0).
 //!
-//! Counters come by the tables of `dataplane/counters`; what is measured now is listed here.
+//! Counters come from the tables of `dataplane/counters`, measured values from the gauges.
 
 use super::gauges::GAUGES;
 use super::labels::{Labels, flow, link, tunnel, worker};
@@ -19,7 +19,7 @@ use std::fmt;
 ///
 /// # Errors
 ///
-/// None by the library's own code: text in memory takes what is written.
+/// None in practice: writing to memory cannot fail.
 pub fn text(state: State) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Snapshot(state)));
@@ -28,7 +28,7 @@ pub fn text(state: State) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// A state to be read once.
+/// A state that is read once.
 #[derive(Debug)]
 struct Snapshot(State);
 
@@ -85,9 +85,9 @@ fn counters(encoder: &mut DescriptorEncoder<'_>, group: &Group, state: &State) -
 
 /// Counts by name.
 enum Counts<'a> {
-    /// As the API has them.
+    /// As in the API.
     All(&'a BTreeMap<String, u64>),
-    /// Faults apart from the others.
+    /// Faults separate from the others.
     Parted([&'a BTreeMap<String, u64>; 2]),
     /// A worker's.
     Worker(&'a Worker),
@@ -108,7 +108,7 @@ fn find(counts: &Counts<'_>, counter: &Counter) -> Option<u64> {
     }
 }
 
-/// What has such counters, with the labels that tell them apart.
+/// Owners of such counters, with the labels that distinguish them.
 fn owners(of: Of, state: &State) -> Vec<(Labels, Counts<'_>)> {
     let node = |counts| vec![(Labels::new(), Counts::All(counts))];
     match of {

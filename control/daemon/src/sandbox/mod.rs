@@ -1,12 +1,12 @@
-//! What the dataplane process gives up before it reads its first packet.
+//! Drops the dataplane process's privileges before it reads its first packet.
 //!
-//! Everything on the network is hostile, and a fault in what handles packets must not become a
-//! fault of the host. So the process keeps what it has open and can get nothing new: no capability,
-//! no privilege by way of another program, no file, no socket, no core dump with keys in it, and
-//! only the system calls of `syscalls.rs`; and it is a user that owns nothing (`user.rs`).
+//! The network is hostile, and a bug in packet handling must not compromise the host. The process
+//! therefore keeps its open descriptors and can acquire nothing more: no capability, no privilege
+//! through another program, no file, no socket, no core dump with keys in it, and only the system
+//! calls of `syscalls.rs`. It also runs as a user that owns nothing (`user.rs`).
 //!
-//! All of this holds for a thread and the threads that it starts afterwards. So it is done while
-//! there is one thread, and refused otherwise.
+//! All of this applies to a thread and the threads that it starts afterwards. It is therefore done
+//! while there is one thread, and refused otherwise.
 
 mod syscalls;
 mod user;
@@ -28,24 +28,24 @@ use std::io;
 /// Why the process cannot be confined.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// Linux refuses a step that every version of it has.
+    /// Linux refuses a step that all of its versions support.
     #[error("cannot {step} ({source}): set sandbox = \"off\" in [daemon], and report this")]
     Step {
-        /// What was attempted.
+        /// The attempted step.
         step: &'static str,
-        /// What Linux answered.
+        /// The error from Linux.
         source: io::Error,
     },
-    /// The filter of system calls could not be made or was refused.
+    /// The filter of system calls could not be built or was refused.
     #[error("cannot limit system calls ({0}): set sandbox = \"off\" in [daemon], and report this")]
     Filter(String),
-    /// There is no user of this name or number.
+    /// There is no user with this name or number.
     #[error(
         "there is no user {0}: write one of /etc/passwd, or a number, as user in [daemon], or \
          \"root\" to stay root"
     )]
     NoUser(String),
-    /// Only root becomes another user.
+    /// Only root can become another user.
     #[error(
         "this process may not become user {0}: it needs CAP_SETUID, CAP_SETGID and CAP_KILL \
          (recoded.service has them), or no user in [daemon]"
@@ -56,24 +56,25 @@ pub enum SandboxError {
     User {
         /// The user.
         name: String,
-        /// What Linux answered.
+        /// The error from Linux.
         source: io::Error,
     },
-    /// Threads would stay outside.
+    /// Other threads would remain unconfined.
     #[error("{0} threads run already, which the sandbox would not hold: report this")]
     Threads(usize),
 }
 
-/// How much is given up.
+/// Extent of the confinement.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Extent {
     /// Everything.
     All,
-    /// Capabilities and core dumps: a driver in this process opens files and calls what it likes.
+    /// Capabilities and core dumps only: a driver in this process may open any file and make any
+    /// system call.
     Privileges,
 }
 
-/// What holds, for the log.
+/// The restrictions that apply, for the log.
 #[derive(Debug)]
 pub struct Held {
     user: Option<String>,
@@ -94,18 +95,18 @@ impl Display for Held {
     }
 }
 
-/// Gives up what `extent` says, for good, and becomes `user`.
+/// Permanently drops the privileges in `extent`, and becomes `user`.
 ///
 /// # Errors
 ///
-/// [`SandboxError`]: the process is then confined in part, and must end.
+/// [`SandboxError`]: the process is then only partly confined, and must end.
 pub fn enter(extent: Extent, user: Option<&User>) -> Result<Held, SandboxError> {
     let threads = threads()?;
     if threads != 1 {
         return Err(SandboxError::Threads(threads));
     }
     drop_capabilities(user)?;
-    // Another user's process can be dumped again.
+    // A change of user makes the process dumpable again.
     forbid_core_dumps()?;
     let user = user.map(|user| user.name.clone());
     set_no_new_privs(true).map_err(failed("refuse new privileges"))?;
@@ -127,8 +128,8 @@ fn threads() -> Result<usize, SandboxError> {
     Ok(tasks.count())
 }
 
-/// Keys do not end in files, and no other process of this user looks into this one. To be called
-/// before keys are read.
+/// Keeps keys out of core dumps, and this process's memory from other processes of its user. Call
+/// it before keys are read.
 ///
 /// # Errors
 ///
@@ -139,27 +140,27 @@ pub fn forbid_core_dumps() -> Result<(), SandboxError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(failed("forbid core dumps"))
 }
 
-/// All of them, and none can come back; of those of another user.
+/// Drops all capabilities irrevocably, including those of another user.
 fn drop_capabilities(user: Option<&User>) -> Result<(), SandboxError> {
     let now = capabilities(None).map_err(failed("read capabilities"))?;
-    // Ours to change only with this one; without it, no_new_privs keeps the others away.
+    // Needs CAP_SETPCAP; without it, no_new_privs keeps the others out of reach.
     if now.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {
-            // Linux refuses numbers that it does not know.
+            // Linux refuses unknown numbers.
             let _ = remove_capability_from_bounding_set(capability);
         }
     }
     if let Some(user) = user {
         user.become_it()?;
     }
-    // Since Linux 4.3; what is not permitted is not ambient either.
+    // Since Linux 4.3; a capability that is not permitted is not ambient either.
     let _ = clear_ambient_capability_set();
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, sets).map_err(failed("give up capabilities"))
 }
 
-/// Nothing can be opened, and no TCP connection made, as far as this Linux can refuse it.
+/// Forbids opening files and TCP connections, as far as this version of Linux supports it.
 fn forbid_files() -> Result<String, RulesetError> {
     let abi = ABI::V6;
     let status = Ruleset::default()

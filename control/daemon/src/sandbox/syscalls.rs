@@ -1,9 +1,9 @@
-//! Which system calls the dataplane process may make once it is set up.
+//! System calls that the dataplane process may make after its setup.
 //!
-//! Two filters. The first lets pass what is listed and refuses the rest with EPERM, so that a
-//! library that tries something optional goes on without it. The second kills the process for
-//! calls that it never makes and that only an attacker wants; Linux logs those to the audit log,
-//! and the supervisor logs the signal (SIGSYS).
+//! Two filters. The first allows listed calls and fails the rest with EPERM, so that a library that
+//! tries an optional call continues without it. The second kills the process for calls that it
+//! never makes and that only an attacker wants. Linux writes those to the audit log, and the
+//! supervisor logs the signal (SIGSYS).
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
@@ -11,7 +11,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// Limits this thread, and those it starts; says how many calls are left.
+/// Limits this thread, and those it starts; returns the number of allowed calls.
 pub fn limit() -> Result<usize, seccompiler::Error> {
     let architecture: TargetArch = std::env::consts::ARCH.try_into()?;
     let allowed = allowed()?;
@@ -20,7 +20,7 @@ pub fn limit() -> Result<usize, seccompiler::Error> {
     let (allow, kill) = (SeccompAction::Allow, SeccompAction::KillProcess);
     let listed = SeccompFilter::new(allowed, errno(libc::EPERM), allow.clone(), architecture)?;
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
-    // At ENOSYS the C library starts threads by `clone`, whose flags a filter sees.
+    // On ENOSYS the C library starts threads with `clone`, whose flags a filter can check.
     let clone3 = SeccompFilter::new(
         always(&[libc::SYS_clone3]),
         allow.clone(),
@@ -28,21 +28,21 @@ pub fn limit() -> Result<usize, seccompiler::Error> {
         architecture,
     )?;
     let fatal = SeccompFilter::new(always(FATAL), allow, kill, architecture)?;
-    // The first one must let `seccomp` pass for the others.
+    // The first filter must allow `seccomp` for the others.
     for filter in [fatal, clone3, listed] {
         apply_filter(&BpfProgram::try_from(filter)?)?;
     }
     Ok(count)
 }
 
-/// A call that passes when the bits of `mask` in an argument are these.
+/// Allows a call if the bits of `mask` in an argument equal `value`.
 fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompRule, BackendError> {
     let operator = SeccompCmpOp::MaskedEq(mask);
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
     SeccompRule::new(vec![condition])
 }
 
-/// A call that passes when an argument is one of these.
+/// Allows a call if an argument is one of these.
 fn one_of(argument: u8, values: &[i32]) -> Result<Vec<SeccompRule>, BackendError> {
     values
         .iter()
@@ -71,7 +71,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     Ok(rules)
 }
 
-/// What packets, timers, threads, the control socket, memory and the end need.
+/// Calls needed for packets, timers, threads, the control socket, memory and shutdown.
 const ALLOWED: &[i64] = &[
     // Packets, tunnels, rings, netlink, the supervisor, the log.
     libc::SYS_read,
@@ -91,7 +91,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_close,
     // The control socket.
     libc::SYS_accept4,
-    // Changes of the configuration are handed to the supervisor in memory.
+    // Configuration changes go to the supervisor as files in memory.
     libc::SYS_memfd_create,
     libc::SYS_ftruncate,
     libc::SYS_lseek,
@@ -146,7 +146,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_epoll_wait,
 ];
 
-/// Programs, other processes, the insides of Linux.
+/// Calls that start programs, affect other processes, or change Linux itself.
 const FATAL: &[i64] = &[
     libc::SYS_execve,
     libc::SYS_execveat,

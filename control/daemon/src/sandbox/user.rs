@@ -1,5 +1,5 @@
-//! The user that the dataplane process becomes: one that owns nothing, so that what a fault in it
-//! could still reach is not what root may do.
+//! The user of the dataplane process: it owns nothing, so a compromised process has none of root's
+//! rights.
 
 use super::SandboxError;
 use rustix::io::Errno;
@@ -8,20 +8,20 @@ use rustix::thread::{
     CapabilitySet, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-/// The user that the package makes.
+/// The user that the package creates.
 const NAME: &str = "recoded";
 
-/// What says which users there are.
+/// The list of users.
 const PASSWD: &str = "/etc/passwd";
 
-/// To become another user, and for the supervisor to end a process of one.
+/// Capabilities to change the user, and for the supervisor to kill a process of that user.
 const NEEDED: CapabilitySet =
     CapabilitySet::SETUID.union(CapabilitySet::SETGID).union(CapabilitySet::KILL);
 
 /// A user, and its group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct User {
-    /// As the log calls it.
+    /// Name in the log.
     pub name: String,
     /// Its number.
     pub uid: u32,
@@ -30,12 +30,12 @@ pub struct User {
 }
 
 impl User {
-    /// The user that `user` of `[daemon]` names, by name or number; where it is not written
-    /// `recoded`, if there is one and this process may become it. `None`: it stays who it is.
+    /// The user that `user` of `[daemon]` names, by name or number. If it is not written:
+    /// `recoded`, if it exists and this process may become it. `None`: the user stays.
     ///
     /// # Errors
     ///
-    /// [`SandboxError`] where there is no such user, or this process may not become it.
+    /// [`SandboxError`] if there is no such user, or this process may not become it.
     pub fn find(written: Option<&str>) -> Result<Option<User>, SandboxError> {
         let users = std::fs::read_to_string(PASSWD).unwrap_or_default();
         let held = capabilities(None).map(|sets| sets.effective);
@@ -50,8 +50,8 @@ impl User {
         if may_change { Ok(Some(user)) } else { Err(SandboxError::NotRoot(user.name)) }
     }
 
-    /// By its name or number in `users`, of which each line is name, password, number, group and
-    /// more, with colons between; a number that no line has is of a group of that number.
+    /// Finds a user by name or number in `users`. Each line has name, password, number, group and
+    /// more, separated by colons. A number without a line has the group of the same number.
     fn of(name: &str, users: &str) -> Option<User> {
         let number = name.parse().ok();
         let known = users.lines().find_map(|line| {
@@ -64,13 +64,13 @@ impl User {
         known.or_else(|| Some(User { name: name.to_owned(), uid: number?, gid: number? }))
     }
 
-    /// Becomes this user, in no other group than its own, and sees to it that there is no way back.
+    /// Becomes this user, with no group but its own, and verifies that this is irreversible.
     pub(super) fn become_it(&self) -> Result<(), SandboxError> {
         let failed = |error: Errno| SandboxError::User {
             name: self.name.clone(),
             source: std::io::Error::from(error),
         };
-        // Linux takes all ones for "as it is".
+        // To Linux, all ones mean "unchanged".
         if self.uid == u32::MAX || self.gid == u32::MAX {
             return Err(failed(Errno::INVAL));
         }

@@ -37,7 +37,7 @@ pub fn generations(file: &str) -> String {
     file.replacen("\ncode = \"auto\"", "\ncode = \"rlnc\"", 1)
 }
 
-/// Two workers that adopt what they are given, unless told not to.
+/// Two workers that adopt each snapshot, unless disabled.
 #[derive(Default)]
 pub struct Fake {
     pub published: Vec<Snapshot>,
@@ -45,9 +45,9 @@ pub struct Fake {
     pub stuck: bool,
     pub engine: Option<EngineChoice>,
     pub rates: Vec<(usize, Option<f64>)>,
-    /// MTU of eth1 as seen now.
+    /// Current MTU of eth1.
     pub mtu: Option<u64>,
-    /// Of shards that are gone.
+    /// Counters of removed shards.
     pub remainders: Vec<Remainder>,
 }
 
@@ -143,7 +143,7 @@ impl Dataplane for Handle {
     }
 }
 
-/// The next hop of a shard, which was heard so many seconds before second 20.
+/// The next hop of a shard, which last responded `seconds` before second 20.
 fn next_hop(seconds: u64, loss: f64) -> NextHop {
     let round_trip_nanos = seconds * 1_000_000;
     let at = (20 - seconds) * SECOND;
@@ -157,7 +157,7 @@ fn next_hop(seconds: u64, loss: f64) -> NextHop {
     NextHop { peer, bytes_per_second, heard, silence, black_hole, planned, branch }
 }
 
-/// A control socket in a folder of its own, served from a thread until dropped.
+/// A control socket in its own folder, served from a thread until dropped.
 pub struct Served {
     pub folder: tempfile::TempDir,
     pub keeper: Arc<Keeper>,
@@ -172,7 +172,7 @@ impl Served {
         Served::with(FILE)
     }
 
-    /// With a source of generations.
+    /// Serves a source of generations.
     pub fn rlnc() -> Served {
         Served::with(&generations(FILE))
     }

@@ -1,4 +1,4 @@
-//! A dashboard for Grafana: panels by hand, and one of faults for each table of counters.
+//! A dashboard for Grafana: panels by hand, and one panel of faults for each table of counters.
 
 use crate::rules::{hold, unknown};
 use recoded::metrics::names::{Form, GROUPS};
@@ -108,7 +108,7 @@ const PANELS: [Panel; 14] = [
     ("Free frames", "none", &[("recoded_worker_free_frames{INSTANCE}", "worker {{worker}}")]),
 ];
 
-/// Queries of what is dropped, a panel for each table that has faults.
+/// Queries of drops: a panel for each table that has faults.
 fn faults() -> Vec<(String, Queries)> {
     let mut panels = Vec::new();
     for group in GROUPS {

@@ -1,7 +1,7 @@
-//! Metrics as Prometheus sees them, hostile clients, and the rules and the dashboard that follow
-//! from the tables of counters.
+//! Metrics as Prometheus sees them, hostile clients, and the rules and the dashboard generated from
+//! the tables of counters.
 //!
-//! `RECODED_WRITE_METRICS=1 cargo test -p recoded --test metrics` writes those two files anew.
+//! `RECODED_WRITE_METRICS=1 cargo test -p recoded --test metrics` rewrites those two files.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ fn counted(table: Table) -> BTreeMap<String, u64> {
     (1000..).zip(table.counters()).map(|(n, counter)| (counter.name.to_owned(), n)).collect()
 }
 
-/// A node with so many flows.
+/// A node with `flows` flows.
 fn state(flows: u64) -> State {
     let hop = |hop| HopLoss { hop, loss: 0.1, burst_mean: 1.0, ..HopLoss::default() };
     let flow = |id| Flow {
@@ -63,7 +63,7 @@ fn state(flows: u64) -> State {
         kernel: "avx2".into(),
         links: vec![Link {
             name: "east".into(),
-            // What a label must escape.
+            // Characters that a label must escape.
             interface: "eth\"0\\".into(),
             state: "up".into(),
             neighbours: vec![neighbour],
@@ -105,10 +105,10 @@ fn served() -> SocketAddr {
     address
 }
 
-/// Sends `request` and returns all that comes back.
+/// Sends `request` and returns the whole response.
 fn ask(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("connect");
-    // A server that has seen enough may close before all of it is written.
+    // A server may close before the whole request is written.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -168,7 +168,7 @@ fn scrape_of_100_flows_is_whole_and_its_time_is_printed() {
     assert!(first.contains("recoded_flow_ingress_packets_total{flow=\"99\",role=\"source\"} 1000"));
     let mut times: Vec<Duration> = (0..9)
         .map(|_| {
-            // So that the text is made anew.
+            // Lets the cached text expire.
             std::thread::sleep(Duration::from_millis(120));
             let begin = Instant::now();
             assert_eq!(ask(address, GET).len(), first.len());
@@ -180,7 +180,7 @@ fn scrape_of_100_flows_is_whole_and_its_time_is_printed() {
     println!("scrape of 100 flows: median {:?}, {lines} lines, {bytes} bytes", times[4]);
 }
 
-/// A text that grows by copying itself would pass the test above, and not a larger node.
+/// A text that grows by copying itself would pass the test above, but not with a larger node.
 #[test]
 fn four_times_as_many_flows_take_about_four_times_as_long() {
     let least = |flows| {
@@ -226,7 +226,7 @@ fn long_and_unfinished_requests_lose_their_client_only() {
     assert!(ask(address, GET).starts_with("HTTP/1.1 200 "));
 }
 
-/// Slow clients made a scrape take ten seconds, and more of them made all fail.
+/// Slow clients made a scrape take ten seconds, and more of them made all scrapes fail.
 #[test]
 fn silent_clients_are_closed_for_new_ones_and_keep_no_scrape_waiting() {
     let address = served();
@@ -243,7 +243,7 @@ fn silent_clients_are_closed_for_new_ones_and_keep_no_scrape_waiting() {
     assert!(!matches!(silent[0].read(&mut [0]), Ok(1..)), "the oldest is closed");
 }
 
-/// A page whose name was made to mean this host (DNS rebinding) names itself.
+/// A page whose name resolves to this host (DNS rebinding) sends its own name.
 #[test]
 fn request_with_another_name_or_two_is_refused() {
     let address = served();

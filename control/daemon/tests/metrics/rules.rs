@@ -1,4 +1,4 @@
-//! Alert rules: some by hand, and one for each counter of a fault, with its meaning and cure.
+//! Alert rules: some by hand, and one for each counter of a fault, with its meaning and fix.
 
 use crate::{samples, state};
 use recoded::metrics::names::{Form, GROUPS};
@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Below the folder of the crate.
+/// Path within the crate.
 pub const FILE: &str = "metrics/alerts.yml";
 
-/// Name, expression, for how long, severity, what it means, what to do.
+/// Name, expression, duration, severity, meaning, fix.
 const RULES: [[&str; 6]; 11] = [
     [
         "Down",
@@ -102,10 +102,10 @@ const RULES: [[&str; 6]; 11] = [
     ],
 ];
 
-/// Cures that begin so are of what happens now and then.
+/// Prefix of the cure of counters that rise occasionally in normal operation.
 const HARMLESS: &str = "Nothing";
 
-/// Events a second that are worth a message, of faults and of what happens now and then.
+/// Alert thresholds in events a second, for faults and for routine counters.
 const RATES: [&str; 2] = ["0.1", "10"];
 
 fn quoted(text: &str) -> String {
@@ -128,13 +128,13 @@ fn rule(text: &mut String, rule: [&str; 6]) {
     );
 }
 
-/// `rx_no_keys` as `RxNoKeys`.
+/// Converts `rx_no_keys` to `RxNoKeys`.
 fn camel(name: &str) -> String {
     let part = |part: &str| part[..1].to_uppercase() + &part[1..];
     name.split('_').filter(|it| !it.is_empty()).map(part).collect()
 }
 
-/// The file.
+/// The content of the file.
 pub fn alerts() -> String {
     let mut text = "# Alert rules for Prometheus, written by control/daemon/tests/metrics. The second group has a rule for\n\
         # each counter of a fault; its description is the cure.\n\
@@ -158,7 +158,7 @@ pub fn alerts() -> String {
     text
 }
 
-/// The committed file is what the tables give; `RECODED_WRITE_METRICS=1` writes it.
+/// Asserts that the committed file matches the tables; `RECODED_WRITE_METRICS=1` rewrites it.
 pub fn hold(file: &str, expected: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("RECODED_WRITE_METRICS").is_some() {

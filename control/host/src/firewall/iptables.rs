@@ -1,14 +1,14 @@
-//! Rules of the filter table as `iptables-legacy -S` prints them. Where iptables is nft's,
+//! Rules of the filter table in the output format of `iptables-legacy -S`. If iptables uses nft,
 //! `nft` lists the same rules.
 
 use super::{Chain, Field, Hook, Match, Owner, Rule, Value, Verdict};
 use std::net::IpAddr;
 
-/// The chains of the filter table, of IPv4 or IPv6.
+/// Parses the chains of the filter table, for IPv4 or IPv6.
 pub fn parse(text: &str, is_v6: bool) -> Vec<Chain> {
     let mut chains: Vec<Chain> = Vec::new();
     for line in text.lines() {
-        // Without comments, which are in quotes where they have spaces.
+        // Without comments, which are quoted if they contain spaces.
         let line: String = line.split('"').step_by(2).collect();
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
@@ -68,14 +68,14 @@ fn rule(words: &[&str]) -> Rule {
             }
             "-j" => {
                 rule.verdict = verdict(argument(), false);
-                // What follows are options of the target.
+                // The rest are options of the target.
                 return rule;
             }
             "-g" => {
                 rule.verdict = verdict(argument(), true);
                 return rule;
             }
-            // A match that is not known; its arguments are words without a dash.
+            // An unknown match; its arguments are words without a dash.
             _ if is_flag => {
                 rule.matches.push(Match::Unknown);
                 None

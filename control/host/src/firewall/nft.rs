@@ -1,10 +1,10 @@
-//! Rules as `nft -j list ruleset` prints them (libnftables-json(5)).
+//! Rules in the output format of `nft -j list ruleset` (libnftables-json(5)).
 
 use super::{Chain, Field, Hook, Match, Owner, Rule, Value, Verdict};
 use serde_json::Value as Json;
 use std::net::IpAddr;
 
-/// The chains of a ruleset; none where it is not understood.
+/// Parses the chains of a ruleset; none if it is not understood.
 pub fn parse(text: &str) -> Vec<Chain> {
     let json: Json = serde_json::from_str(text).unwrap_or_default();
     let objects = json["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -50,7 +50,7 @@ fn chain(object: &Json) -> Option<Chain> {
     })
 }
 
-/// A rule; several where a verdict map decides.
+/// A rule; several for a verdict map.
 fn rules(rule: &Json) -> Vec<Rule> {
     let statements = rule["expr"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut matches = Vec::new();
@@ -106,7 +106,7 @@ fn verdict_map(body: &Json, matches: &[Match]) -> Vec<Rule> {
     rules.collect()
 }
 
-/// A match, with that of the protocol which it implies.
+/// A match, with the protocol match that it implies.
 fn conditions(body: &Json) -> Vec<Match> {
     let text = |name: &str| vec![Value::Text(name.to_owned())];
     let implied = match body["left"]["payload"]["protocol"].as_str() {
@@ -114,7 +114,7 @@ fn conditions(body: &Json) -> Vec<Match> {
         Some("ip6") => vec![Match::Is(Field::Family, text("ipv6"))],
         Some("udp" | "th") | None => Vec::new(),
         Some("ether" | "vlan" | "arp") => vec![Match::Unknown],
-        // Ports of TCP, for instance.
+        // For example, TCP ports.
         Some(other) => return vec![Match::Is(Field::Protocol, text(other))],
     };
     let values = values(&body["right"]);
@@ -165,7 +165,7 @@ fn value(one: &Json) -> Value {
     if let Some(text) = one.as_str() {
         return match text.parse::<IpAddr>() {
             Ok(address) => Value::Prefix(address, if address.is_ipv4() { 32 } else { 128 }),
-            // A set by its name.
+            // A named set.
             Err(_) if text.starts_with('@') => Value::Unknown,
             Err(_) => Value::Text(text.to_owned()),
         };

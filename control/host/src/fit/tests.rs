@@ -84,7 +84,7 @@ fn interface_that_answers_arp_for_a_link_is_found_unless_it_ignores_that() {
     }
 }
 
-/// Two uplinks to one hub: Linux sends to it by one of them only.
+/// Two uplinks to one hub: Linux sends to it through only one of them.
 #[test]
 fn strict_reverse_path_filter_is_found_on_the_link_without_the_route() {
     let path = |third| ReturnPath {
@@ -125,7 +125,7 @@ fn port_of_another_program_is_found_with_its_name() {
         assert!(named.contains("kill 77"), "{named}");
     }
     assert!(text(&stopped, None).contains("ss -ulpn sport = :9426"));
-    // Another daemon, or this one by another control socket.
+    // Another daemon, or this one with another control socket.
     let daemon = found(&stopped, holder(Some((DATAPLANE_PROCESS.to_owned(), 77))));
     assert!(daemon.iter().all(|finding| finding.level == Level::Warning), "{daemon:?}");
     assert!(daemon.iter().any(|it| it.cause.contains("recoded-dp (process 77)")), "{daemon:?}");
@@ -159,7 +159,7 @@ fn full_table_of_connections_and_merging_below_xdp_are_found() {
     assert_eq!(on[0].mend.join(" "), "ethtool -K eth0 lro off");
 }
 
-/// Rules as `nft -j list ruleset` prints them.
+/// Rules in the output format of `nft -j list ruleset`.
 fn ruleset(policy: &str, rules: &str) -> Vec<Chain> {
     let rules: String = rules
         .lines()
@@ -262,7 +262,7 @@ fn rule_that_drops_is_found_before_one_that_accepts_and_not_after() {
     assert_ne!(said(ruleset("accept", &elsewhere)), "", "an empty chain decides nothing");
 }
 
-/// A named set, or a match of another program: perhaps it accepts.
+/// A named set, or a match of another program, may accept the packet.
 #[test]
 fn rule_that_is_not_understood_gives_no_finding_where_it_may_accept() {
     let set = ports(r#""@allowed""#);

@@ -1,7 +1,7 @@
-//! What ways get that share links: all grow alike until a link of theirs is full.
+//! Max-min fair rates of ways that share links: all grow alike until one of their links is full.
 
-/// Of each way, by the links that it takes, what fits beside the others: no link is given more than
-/// its room, and none could have more without another one having less.
+/// Max-min fair rates of ways, given the links that each takes: no link exceeds its room, and no
+/// rate could grow without another one falling.
 pub fn fill(rooms: &[f64], ways: &[&[usize]]) -> Vec<f64> {
     let mut left = rooms.to_vec();
     let mut got = vec![0.0; ways.len()];
@@ -22,7 +22,7 @@ pub fn fill(rooms: &[f64], ways: &[&[usize]]) -> Vec<f64> {
                 left[*link] = (left[*link] - step).max(0.0);
             }
         }
-        // At least those end here, so the steps are no more than the ways.
+        // At least these ways end here, so there are no more steps than ways.
         for (grows, way) in grows.iter_mut().zip(ways) {
             *grows &= !way.contains(&full);
         }

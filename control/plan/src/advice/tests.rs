@@ -1,9 +1,9 @@
-//! Advice on links as `plan` measures them.
+//! Advice for links as measured by `plan`.
 
 use super::*;
 use crate::measured::{RoundTrip, Sums};
 
-/// A link of so many Mbit/s, of which a share is lost, and the milliseconds of its round trip.
+/// A link of `rate_mbit` Mbit/s with this loss rate, and a round trip of `trip_ms` milliseconds.
 fn link(rate_mbit: f64, loss: f64, trip_ms: f64) -> Measured {
     let way = crate::measured::Way { rate_mbit, loss, mtu: 1500, ..Sums::default().way() };
     Measured {
@@ -28,7 +28,7 @@ fn advice(links: &[Measured], ways: &[(&str, &[usize])]) -> Advice {
     advice
 }
 
-/// About as much as that.
+/// Within 3 %.
 fn is_near(found: f64, expected: f64) -> bool {
     (found / expected - 1.0).abs() < 0.03
 }
@@ -57,7 +57,7 @@ fn way_that_adds_little_is_kept_in_reserve() {
     assert!(advice.best().mbit > 80.0 && advice.best().left_mbit > 5.0);
 }
 
-/// Two ways over relays that share the access link, which is the slowest of all.
+/// Two ways over relays that share the access link, which is the bottleneck.
 #[test]
 fn ways_behind_one_slow_link_are_no_sum() {
     let links = [link(20.0, 0.01, 10.0), link(100.0, 0.1, 20.0), link(100.0, 0.05, 30.0)];
@@ -114,7 +114,7 @@ fn ways_that_cannot_be_are_refused() {
     assert_eq!(error(&nine), WaysError::Paths(9, "a".into()));
 }
 
-/// What was measured may be anything that is not refused.
+/// Any measurement that passes the check.
 #[test]
 fn no_figures_lead_to_advice_that_is_no_number() {
     for (rate, loss, trip) in [(1e-3, 1.0, 0.0), (1e6, 0.5, 1e5), (100.0, 0.0, 0.0)] {

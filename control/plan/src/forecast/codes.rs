@@ -1,14 +1,14 @@
-//! The codes: packets per symbol by theory, and how much of the rate that leaves was reached.
+//! The codes: packets per symbol by theory, and the share of the resulting rate that TCP reached.
 //!
-//! - stream: of each hop, for its losses and the combinations that it plans (`theory::stream`).
-//! - rlnc: of each hop 1 / (1 - e), and where reports take too long as many as leave one generation
-//!   in 200 incomplete (`theory::plan`).
-//! - bats: of each hop 1 / (1 - e), and where reports take too long those of batches that relays
-//!   recode adaptively (`theory::adaptive`).
-//! - window: of the path (`theory::window`), all of them on the first link.
+//! - stream: per hop, for its losses and its planned combinations (`theory::stream`).
+//! - rlnc: per hop, 1 / (1 - e); if reports take too long, as many as leave one generation in 200
+//!   incomplete (`theory::plan`).
+//! - bats: per hop, 1 / (1 - e); if reports take too long, those of batches that relays recode
+//!   adaptively (`theory::adaptive`).
+//! - window: per path (`theory::window`), all of them on the first link.
 //!
-//! TCP inside does not reach all of that where round trips are long: starting takes time, and what
-//! is decoded late comes at once. [`REACHED`] is what it reached in `bench line`.
+//! TCP inside does not reach all of that over long round trips: its start takes time, and late
+//! decoding delivers bursts. [`REACHED`] is the share that it reached in `bench line`.
 
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
 use recoded_code::theory::burst::interleave_depth;
@@ -19,13 +19,13 @@ use recoded_gf::FieldOrder;
 
 use super::{Contender, Hop, Row};
 
-/// Payload of a TCP packet in a coded one of 1500 bytes over IPv4 is 1373; Ethernet's header adds
+/// A coded packet of 1500 bytes over IPv4 carries 1373 bytes of TCP payload; Ethernet's header adds
 /// 14.
 const HEADERS_BYTES: f64 = 127.0;
 const ETHERNET_BYTES: f64 = 14.0;
 
-/// Share of the rate by theory that TCP reached, by round trip of the path in seconds. Beyond the
-/// last it falls as the round trip grows.
+/// Share of the theoretical rate that TCP reached, by round trip of the path in seconds. Beyond the
+/// last entry it falls in proportion to the round trip.
 struct Reached {
     round_trip: f64,
     stream: f64,
@@ -41,7 +41,7 @@ const REACHED: [Reached; 4] = [
     Reached { round_trip: 0.54, stream: 0.73, rlnc: 0.073, bats: 0.3, window: 0.36 },
 ];
 
-/// How far runs of one line differ.
+/// Variation between runs of one line.
 const RANGE: (f64, f64) = (0.85, 1.1);
 
 /// Defaults of the daemon.
@@ -51,15 +51,16 @@ const TARGET: f64 = 1e-4;
 const WINDOW_SYMBOLS: usize = 64;
 const REDUNDANCY_MAX: f64 = 4.0;
 
-/// Windows: more is lost for good than TCP bears; what bursts leave of the rate beside that.
+/// Windows: residual loss above which TCP stalls; below, the share of the rate that remains with
+/// bursts.
 const RESIDUAL_MAX: f64 = 0.01;
 const BURSTS: f64 = 0.85;
 
-/// Generations that stay incomplete where packets are sent in advance.
+/// Share of generations that stay incomplete with proactive redundancy.
 const INCOMPLETE: f64 = 5e-3;
 
-/// Packets a second that delays are computed for at most: more changes nothing but the time it
-/// takes. Fewer, longer round trips, more losses or longer bursts take minutes.
+/// Range of packet rates for delay computations. Higher rates change only the computation time. At
+/// lower rates, or with longer round trips, more losses or longer bursts, it takes minutes.
 const DELAY_RATE: (f64, f64) = (500.0, 25_000.0);
 const DELAY_ROUND_TRIP_MAX: f64 = 0.3;
 const DELAY_LOSS_MAX: f64 = 0.3;
@@ -84,18 +85,19 @@ pub(super) fn rows(hops: &[Hop]) -> Vec<Row> {
     rows
 }
 
-/// What a link carries of the symbols of a stream, Mbit/s of TCP payload, and its packets for each.
+/// Capacity of a link for symbols of a stream, in Mbit/s of TCP payload, and its packets per
+/// symbol.
 pub(crate) fn stream(hop: &Hop) -> (f64, f64) {
     let packets = stream_hop(hop).packets();
     (room(hop) / packets, packets)
 }
 
-/// Share of that which TCP reaches over streams, by the round trip of the way in seconds.
+/// Share of that which TCP reaches over streams, by the round trip in seconds.
 pub(crate) fn stream_reached(trip: f64) -> f64 {
     reached(trip).stream
 }
 
-/// What losses add to the way of one packet in a hundred, milliseconds.
+/// Delay that losses add at the 99th percentile, in milliseconds.
 fn added(hops: &[Hop], planned: &[StreamHop]) -> Option<f64> {
     let is_quick = |hop: &Hop| {
         symbols_per_second(hop) >= DELAY_RATE.0
@@ -124,12 +126,12 @@ fn row(
     }
 }
 
-/// TCP payload of a link that carries nothing but symbols, each once.
+/// TCP payload of a link that carries only symbols, each once.
 fn room(hop: &Hop) -> f64 {
     hop.rate_mbit * hop.payload(HEADERS_BYTES) / (hop.mtu + ETHERNET_BYTES)
 }
 
-/// The hop that carries least, with its packets per symbol.
+/// The hop with the least capacity, with its packets per symbol.
 fn carried(hops: &[Hop], packets: &dyn Fn(&Hop) -> f64) -> Option<(f64, f64)> {
     let of = |hop: &Hop| {
         let packets = packets(hop);
@@ -142,7 +144,7 @@ fn least(found: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
     found.min_by(|one, other| one.0.total_cmp(&other.0))
 }
 
-/// Symbols a second of a hop that is full.
+/// Symbols a second on a fully loaded hop.
 fn symbols_per_second(hop: &Hop) -> f64 {
     hop.rate_mbit * 1e6 * (1.0 - hop.loss.loss) / ((hop.mtu + ETHERNET_BYTES) * 8.0)
 }
@@ -152,7 +154,7 @@ fn stream_hop(hop: &Hop) -> StreamHop {
     StreamHop::planned(hop.loss, hop.round_trip, rate, StreamProfile::Balanced)
 }
 
-/// Whether waiting for reports takes too long, as the dataplane decides it.
+/// Whether waiting for reports takes too long, by the dataplane's rule.
 fn is_slow(hop: &Hop) -> bool {
     let rate = symbols_per_second(hop);
     Plan::new(hop.loss, (rate, false), hop.round_trip, StreamProfile::Balanced).rho > 0.0
@@ -170,7 +172,7 @@ fn rlnc(hop: &Hop) -> f64 {
     plan(SIZE, FIELD, &[hop.loss], INCOMPLETE, most) as f64 / SIZE as f64
 }
 
-/// Rank of batches at the end, as a share, where nothing is repaired.
+/// Relative rank of batches at the end without repair.
 fn batches(hops: &[Hop]) -> f64 {
     let burst = hops.iter().map(|hop| hop.loss.burst_mean).fold(1.0, f64::max);
     let depth = interleave_depth(burst, SIZE, 0, u64::MAX, 255);
@@ -180,7 +182,7 @@ fn batches(hops: &[Hop]) -> f64 {
     expected_rank_adaptive(&outgoing, &line).last().copied().unwrap_or(1.0)
 }
 
-/// All packets are on the first link, and fewer on each after it.
+/// The first link carries all packets, and each later one fewer.
 fn window(hops: &[Hop]) -> Option<(f64, f64)> {
     let path = LossModel::in_series(hops.iter().map(|hop| hop.loss));
     let code =
@@ -193,12 +195,12 @@ fn window(hops: &[Hop]) -> Option<(f64, f64)> {
         (here, packets)
     }))?;
     let bursts = if path.burst_mean * (1.0 - path.loss) > 2.0 { BURSTS } else { 1.0 };
-    // What is lost for good stops TCP.
+    // Residual losses stall TCP.
     let is_whole = code.residual_loss(packets - 1.0) < RESIDUAL_MAX;
     Some((if is_whole { bursts * carried } else { 0.0 }, packets))
 }
 
-/// Between the round trips that were measured, in proportion.
+/// Interpolates between the measured round trips.
 fn reached(trip: f64) -> Reached {
     let last = &REACHED[REACHED.len() - 1];
     let after = REACHED.iter().position(|row| row.round_trip > trip);

@@ -1,48 +1,48 @@
 //! TCP by formula.
 //!
 //! **Cubic**: the larger of the windows of RFC 5681 and RFC 9438 at a loss rate p, 1.22 / sqrt(p)
-//! and 1.05 (RTT / p)^(3/4), with the time that timeouts take as Padhye et al. count it (SIGCOMM
-//! 1998), half of it, since tail loss probes (RFC 8985) save about half of them.
+//! and 1.05 (RTT / p)^(3/4), less half of the time for timeouts according to Padhye et al. (SIGCOMM
+//! 1998), since tail loss probes (RFC 8985) save about half of them.
 //!
-//! **BBR** ignores losses as long as what it probes for, a quarter more, outweighs them: a fifth.
-//! Over long round trips it is slower than that: losses end its start early, from where it grows
-//! by a quarter in eight round trips, and its recovery holds some 12 / p^(3/2) packets. Both were
-//! fitted to `bench line`.
+//! **BBR** ignores losses as long as its probing for a quarter more bandwidth outweighs them, up to
+//! a loss rate of a fifth. Over long round trips it is slower: losses end its startup early, from
+//! where it grows by a quarter in eight round trips, and its recovery holds some 12 / p^(3/2)
+//! packets. Both were fitted to `bench line`.
 //!
-//! **Bursts** that take all of a window are followed by timeouts that double.
+//! **Bursts** that cover a whole window are followed by timeouts that double.
 
 use recoded_code::theory::LossModel;
 
 use super::{Contender, Hop, Row};
 
-/// Payload of a full packet over IPv4 is so much less than it, and on the wire it is so much more.
+/// Headers of a full packet over IPv4; below, those added on the wire.
 const HEADERS_BYTES: f64 = 52.0;
 const ETHERNET_BYTES: f64 = 14.0;
 
-/// Least timeout of Linux.
+/// Minimum retransmission timeout of Linux.
 const TIMEOUT_SECONDS: f64 = 0.2;
 
-/// A connection that is looked at.
+/// Duration of the connection.
 const SECONDS: f64 = 10.0;
 
-/// Shares lost: all of the rate is had up to the first; of the second on nothing is left.
+/// Loss rates: full rate up to the first; nothing from the second on.
 const BBR_FULL: f64 = 0.15;
 const BBR_NOTHING: f64 = 0.2333;
 
-/// Packets that BBR's start leaves with, and how that falls with losses.
+/// Packets in flight at the end of BBR's start, and the decrease with losses.
 const BBR_START_PACKETS: f64 = 320.0;
 const BBR_START_EXPONENT: i32 = 10;
 
-/// The share of a connection's time that it grows for, on average over what it carries.
+/// Effective share of a connection's duration that it grows for.
 const GROWING: f64 = 0.8;
 
-/// Packets in a round trip while losses are recovered from, at p: this over p^(3/2).
+/// Packets in a round trip during loss recovery at p: this over p^(3/2).
 const BBR_RECOVERY: f64 = 11.7;
 
-/// Where it is the window that limits, each proxy behind another one costs this share.
+/// Factor for each additional proxy if the window is the limit.
 const PROXY: f64 = 0.91;
 
-/// How far rows of one line differ, where losses decide and where the rate does.
+/// Variation of rows of one line, if losses are the limit and if the rate is.
 const UNSURE: (f64, f64) = (0.6, 1.6);
 const SURE: (f64, f64) = (0.85, 1.05);
 
@@ -71,7 +71,7 @@ fn row(contender: Contender, mbit: f64, path: &Hop) -> Row {
 /// Several hops as one, for packets that no hop repairs.
 fn whole(hops: &[Hop]) -> Hop {
     let least = |of: fn(&Hop) -> f64| hops.iter().map(of).fold(f64::INFINITY, f64::min);
-    // What the hops before one lose does not load it.
+    // Packets lost on earlier hops do not load this one.
     let mut arriving = 1.0;
     let mut rate_mbit = f64::INFINITY;
     for hop in hops {
@@ -87,7 +87,7 @@ fn whole(hops: &[Hop]) -> Hop {
     }
 }
 
-/// All that arrives.
+/// Rate at which all packets that arrive are delivered.
 fn limit(path: &Hop) -> f64 {
     path.rate_mbit * (1.0 - path.loss.loss) * path.payload(HEADERS_BYTES)
         / (path.mtu + ETHERNET_BYTES)
@@ -108,7 +108,7 @@ fn cubic(path: &Hop) -> f64 {
     megabits(path, seconds.recip()).min(limit(path))
 }
 
-/// With `share` of the window where that limits.
+/// With `share` of the window if that is the limit.
 fn bbr(path: &Hop, share: f64) -> f64 {
     let (loss, trip) = (path.loss.loss, path.round_trip.max(1e-4));
     let on_way = path.rate_mbit * 1e6 * trip / ((path.mtu + ETHERNET_BYTES) * 8.0);
@@ -126,7 +126,7 @@ fn bbr(path: &Hop, share: f64) -> f64 {
     megabits(path, window / trip).min(most)
 }
 
-/// Whether losses in bursts take whole windows.
+/// Whether bursts of losses cover whole windows.
 fn stalls(path: &Hop, window: f64) -> bool {
     let (loss, burst) = (path.loss.loss, path.burst());
     if burst < 2.0 {

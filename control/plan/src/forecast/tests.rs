@@ -1,20 +1,20 @@
-//! Forecasts beside what `bench line` measured on the same lines.
+//! Compares forecasts with the results of `bench line` on the same lines.
 
 use super::*;
 use serde_json::Value;
 
 const RESULTS: &str = include_str!("../../../../bench/results/line-2026-11-22.json");
 
-/// The round trip of a line without delay: emulators and hosts.
+/// Round trip of a line without configured delay: emulators and hosts.
 const IDLE_ROUND_TRIP: f64 = 0.0006;
 
-/// Ours, where a line was measured.
+/// For Recoded, on measured lines.
 const TOLERANCE: f64 = 0.15;
 
-/// TCP that loses packets, by a factor.
+/// For TCP with losses, as a factor.
 const TCP_FACTOR: f64 = 1.4;
 
-/// Less than this carries nothing.
+/// Rates below this count as zero.
 const NOTHING_MBIT: f64 = 1.0;
 
 fn line_hops(line: &Value, rate_mbit: f64) -> Vec<Hop> {
@@ -29,7 +29,7 @@ fn line_hops(line: &Value, rate_mbit: f64) -> Vec<Hop> {
     vec![hop; number("hops") as usize]
 }
 
-/// Lines of one kind of hop, whose rate stays and which is not shared.
+/// Lines with identical hops, a constant rate and no sharing.
 fn is_plain(line: &Value) -> bool {
     line["rate_falls_to"].is_null()
         && line["beside"].is_null()
@@ -38,7 +38,7 @@ fn is_plain(line: &Value) -> bool {
         && line["relay_killed"] == false
 }
 
-/// The better congestion control of each contender.
+/// Result with the better congestion control of each contender.
 fn measured(series: &Value) -> f64 {
     let found = series["goodput_mbit"].as_array().into_iter().flatten();
     found.filter_map(|row| row["median"].as_f64()).fold(0.0, f64::max)
@@ -129,7 +129,7 @@ fn verdicts_say_where_it_is_worth_it() {
     assert_eq!(Forecast::new(Direction::There, &[]), None);
 }
 
-/// Headers of IPv6 are 20 bytes longer, of TCP's packets and of ours.
+/// IPv6 headers are 20 bytes longer, for both TCP's and Recoded's packets.
 #[test]
 fn forecasts_over_ipv6_are_less_by_its_longer_headers() {
     let rows = |longer_header_bytes| {
@@ -146,7 +146,7 @@ fn forecasts_over_ipv6_are_less_by_its_longer_headers() {
     }
 }
 
-/// What was measured may be anything that is not refused.
+/// Any measurement that passes the check.
 #[test]
 fn no_figures_lead_to_a_forecast_that_is_no_number() {
     let losses = [0.0, 1e-9, 0.01, 0.2, 0.5, 0.999];

@@ -1,8 +1,9 @@
-//! The largest packets that arrive, exactly, by packets that no router may fragment.
+//! Exact size of the largest packets that arrive, measured with packets that no router may
+//! fragment.
 //!
-//! Each round asks for sizes spread over the range that is left, in both directions; those above
-//! what has arrived several times, far enough apart that a burst of losses does not take all of
-//! them and that a slow link is not filled.
+//! Each round probes sizes spread over the remaining range, in both directions. Sizes above the
+//! largest arrival are probed several times, far enough apart that a loss burst does not take all
+//! of them and a slow link is not filled.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +15,21 @@ use crate::packet::Body;
 use crate::socket::header_bytes;
 use crate::train::PAYLOAD_BYTES_MAX;
 
-/// What every path carries: the least MTU of IPv4 hosts, and of IPv6.
+/// Minimum MTU of IPv4 hosts, and of IPv6.
 const LEAST_V4: u16 = 576;
 const LEAST_V6: u16 = 1280;
 
-/// Sizes of a round; how often each is tried, and the time between two of these.
+/// Sizes per round, attempts per size, and the interval between attempts.
 const SIZES: u16 = 8;
 const COPIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Where the range of a direction stands.
+/// Remaining range of a direction.
 #[derive(Copy, Clone, Debug)]
 struct Range {
     /// Largest that arrived.
     arrives: u16,
-    /// Smallest that did not, or one more than can be sent.
+    /// Smallest that did not, or one more than the largest that can be sent.
     vanishes: u16,
 }
 
@@ -48,7 +49,7 @@ impl Range {
         }
     }
 
-    /// Those above the largest that arrived did not.
+    /// Sizes above the largest arrival did not arrive.
     fn end(&mut self, tried: &[u16]) {
         let gone = tried.iter().filter(|bytes| **bytes > self.arrives).min();
         self.vanishes = gone.map_or(self.vanishes, |gone| self.vanishes.min(*gone));
@@ -60,13 +61,13 @@ impl Range {
 }
 
 impl Client {
-    /// The largest IP packets that arrive there and back.
+    /// The largest IP packets that arrive in each direction.
     pub(super) fn largest(&mut self) -> Result<(u16, u16), MeasureError> {
         let headers = header_bytes(self.remote.ip());
         let is_v4 = self.remote.ip().to_canonical().is_ipv4();
         let least = if is_v4 { LEAST_V4 } else { LEAST_V6 };
         let most = PAYLOAD_BYTES_MAX as u16 + headers;
-        // What this host's interface takes. The far end's may take more, or less.
+        // Limit of this host's interface. The far end's may be higher or lower.
         let socket = self.endpoint.socket();
         let own = if is_v4 { ip_mtu(socket) } else { ipv6_mtu(socket) };
         let own = own
@@ -81,10 +82,10 @@ impl Client {
             let back_sizes: Vec<u16> = back.sizes().collect();
             for _ in 0..COPIES {
                 let until = Instant::now() + PAUSE;
-                // What is below a size that arrived needs no further try.
+                // Sizes below one that arrived need no further probe.
                 for bytes in sizes.iter().filter(|bytes| **bytes > there.arrives) {
                     let payload_bytes = bytes - headers;
-                    // Larger than the interface takes now: that does not arrive either.
+                    // Larger than the interface allows now: it does not arrive either.
                     self.say(Body::Probe { payload_bytes }, payload_bytes.into()).ok();
                 }
                 for bytes in back_sizes.iter().filter(|bytes| **bytes > back.arrives) {
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(search(576, 576, 576), (576, 0));
     }
 
-    /// A listener that lies about sizes that were never tried.
+    /// A listener that lies about sizes that were never probed.
     #[test]
     fn sizes_beyond_the_range_are_not_believed() {
         let mut range = Range { arrives: 576, vanishes: 1501 };

@@ -1,4 +1,4 @@
-//! A block at its source: symbols, and how far its batches have got.
+//! A block at its source: its symbols, and how far its batches have progressed.
 
 use crate::layout::symbol_offset;
 use crate::params::{FlowCode, FlowParams};
@@ -8,7 +8,8 @@ use recoded_wire::coded::{Block as BlockWord, INDEX_BYTES, coding_offset, log2_c
 use recoded_wire::frames::{FrameId, Frames, GATHER_MAX, Span};
 use std::convert::Infallible;
 
-/// Products of symbols per call, while a precode is computed: as long as some packets take to form.
+/// Products of symbols per call while a precode is computed: about the work of forming some
+/// packets.
 const STEP_PRODUCTS: usize = 512;
 
 /// One block of source symbols.
@@ -21,15 +22,15 @@ pub(crate) struct Block {
     /// Logarithms of the sizes of full blocks and of their batches.
     full_log2: u8,
     pub batch_log2: u8,
-    /// Traffic class of its first packet, and so of all that carry it.
+    /// Traffic class of its first packet, used for all packets that carry the block.
     pub class: u8,
-    /// How it is coded, once it is closed.
+    /// Code parameters, once it is closed.
     pub params: Params,
-    /// Batches of it that take turns, settled then too.
+    /// Batches of it that are interleaved, also fixed when it closes.
     pub interleave: u8,
     /// Source symbols, then those of the precode.
     pub symbols: Vec<Span>,
-    /// Batches sent or being formed, which is the id of the next one.
+    /// Batches sent or being formed; also the id of the next one.
     pub batches: u16,
     /// Batches still to be formed.
     pub due: u16,
@@ -37,7 +38,7 @@ pub(crate) struct Block {
     pub repaired: u8,
     /// Steps of its precode that have been computed.
     precoded: u16,
-    /// Steps that there are: none where there is no precode.
+    /// Number of steps; 0 without a precode.
     precode_steps: u16,
 }
 
@@ -76,7 +77,7 @@ impl Block {
         (self.precoded, self.precode_steps) = (0, 0);
     }
 
-    /// Frees the entry and lets its frames go.
+    /// Frees the entry and releases its frames.
     pub(crate) fn clear(&mut self, frames: &mut impl Frames) {
         for symbol in self.symbols.drain(..) {
             frames.release(symbol.frame);
@@ -85,7 +86,7 @@ impl Block {
     }
 
     /// Makes room for the symbols of the precode, if `code` has one; [`Former::precode`] computes
-    /// them. False, with nothing added, when frames ran out.
+    /// them. Returns false, with nothing added, when frames ran out.
     pub(crate) fn begin_precode(&mut self, code: &Code, frames: &mut impl Frames) -> bool {
         let had = self.symbols.len();
         let Some(first) = self.symbols.first().copied() else { return false };
@@ -102,7 +103,7 @@ impl Block {
         true
     }
 
-    /// Whether all symbols of its precode are there: batches can be formed.
+    /// Whether all symbols of its precode are computed: batches can be formed.
     pub(crate) fn is_precoded(&self) -> bool {
         self.precoded == self.precode_steps
     }
@@ -141,7 +142,7 @@ impl<F: Frames> Payloads for Symbols<'_, F> {
         let mut spans = [[NOWHERE; GATHER_MAX]; 2];
         for (spans, operands) in spans.iter_mut().zip([sources, destinations]) {
             for (span, operand) in spans.iter_mut().zip(operands) {
-                // A precode knows no other operands.
+                // A precode has no other operands.
                 if let Operand::Symbol(symbol) = operand {
                     *span = self.symbols[usize::from(*symbol)];
                 }
@@ -159,17 +160,17 @@ impl<F: Frames> Payloads for Symbols<'_, F> {
 
 const NOWHERE: Span = Span { frame: FrameId(0), offset: 0, len: 0 };
 
-/// Forms batches, straight into the frames they leave in.
+/// Forms batches, straight into the frames they are sent in.
 #[derive(Debug)]
 pub(crate) struct Former {
     code: Code,
     batch: Batch,
-    /// The generator's columns for one pass, when a batch has more symbols than one pass takes.
+    /// The generator's columns for one pass, for batches with more symbols than one pass takes.
     columns: Vec<u8>,
 }
 
 impl Former {
-    /// For blocks as large as `params` says.
+    /// A former for blocks of the size in `params`.
     pub(crate) fn new(params: Params) -> Option<Former> {
         let code = Code::new(params).ok()?;
         Some(Former { code, batch: Batch::new(), columns: vec![0; GATHER_MAX * GATHER_MAX] })
@@ -195,9 +196,9 @@ impl Former {
         }
     }
 
-    /// Forms batch `id` of `block` and appends its symbols to `formed`, each in a frame of its own
-    /// and with room for a tag of so many bytes in front. False, with nothing appended, when frames
-    /// ran out.
+    /// Forms batch `id` of `block` and appends its symbols to `formed`. Each has a frame of its own
+    /// with room in front for a tag of the given number of bytes. Returns false, with nothing
+    /// appended, when frames ran out.
     pub(crate) fn form(
         &mut self,
         block: &Block,

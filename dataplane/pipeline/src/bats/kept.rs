@@ -1,5 +1,4 @@
-//! Batches that left the source lately, kept in the frames they left in, so that what the first hop
-//! loses of them can be made up for.
+//! Recently sent batches of the source, kept in their frames to recover losses of the first hop.
 
 use crate::combine::Sources;
 use crate::context::Context;
@@ -21,7 +20,7 @@ struct Batch {
     field: FieldOrder,
     /// Traffic class of its packets.
     class: u8,
-    /// Its symbols as they were formed.
+    /// Its symbols as formed.
     symbols: Vec<Span>,
     tally: Tally,
 }
@@ -30,7 +29,7 @@ struct Batch {
 #[derive(Debug)]
 pub(crate) struct KeptBatches {
     batches: Table<Option<Batch>>,
-    /// Lists of symbols that are not in use.
+    /// Unused lists of symbols.
     lists: Vec<Vec<Span>>,
 }
 
@@ -50,7 +49,7 @@ impl KeptBatches {
         count.max(1) * (size_of::<Option<Batch>>() + lists)
     }
 
-    /// Keeps a batch that is about to leave, and lets the one go that has its place.
+    /// Keeps a batch that is about to be sent, and releases the one that occupied its place.
     pub(crate) fn keep(
         &mut self,
         frames: &mut impl Frames,
@@ -62,7 +61,7 @@ impl KeptBatches {
         self.clear(index, frames);
         let Some(mut list) = self.lists.pop() else { return };
         if list.capacity() < symbols.len() {
-            // Its parameters changed: the table is made anew with the next stage.
+            // Its parameters changed: the next stage rebuilds the table.
             self.lists.push(list);
             return;
         }
@@ -75,7 +74,7 @@ impl KeptBatches {
         self.batches.hold(index);
     }
 
-    /// Notes packets of a batch that left.
+    /// Notes packets of a batch that were sent.
     pub(crate) fn left(&mut self, number: u32, sent: u64) {
         let index = self.batches.index(number);
         if let Some(tally) = self.batches[index].tally_of(number) {
@@ -83,7 +82,7 @@ impl KeptBatches {
         }
     }
 
-    /// Reads what the next node reports of the link to it.
+    /// Reads the next node's report on the link to it.
     pub(crate) fn hear(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -95,7 +94,7 @@ impl KeptBatches {
         self.mend(cx, mender);
     }
 
-    /// Sends what the next node lacks, as far as it may leave now.
+    /// Sends the packets that the next node lacks, as far as pacing allows.
     pub(crate) fn mend(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -110,7 +109,7 @@ impl KeptBatches {
         }
     }
 
-    /// Lets the batches of block `last` and of those before it go.
+    /// Releases the batches of block `last` and of earlier blocks.
     pub(crate) fn forget(&mut self, last: u16, frames: &mut impl Frames) {
         let is_done = |batch: &Batch| last.wrapping_sub(batch.word.number) < 1 << 15;
         let mut from = 0;
@@ -122,7 +121,7 @@ impl KeptBatches {
         }
     }
 
-    /// Lets all go. Whether there were any.
+    /// Releases all batches. Returns whether there were any.
     pub(crate) fn release(&mut self, frames: &mut impl Frames) -> bool {
         let held = self.batches.held() > 0;
         while let Some(index) = self.batches.next_held(0) {
@@ -150,7 +149,7 @@ impl Tallied for Option<Batch> {
 }
 
 impl Batch {
-    /// Sends combinations in the place of what the next node lacks.
+    /// Sends combinations to replace the packets that the next node lacks.
     fn mend(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, mender: &mut Mender) {
         let lacks = self.tally.lacks(self.symbols.len());
         let is_leaving = usize::from(self.tally.sent) < self.symbols.len();

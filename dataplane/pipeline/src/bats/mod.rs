@@ -1,4 +1,4 @@
-//! The edges of BATS flows. Relays need nothing from here: to them a batch is a generation.
+//! The edges of BATS flows. Relays need nothing from here: they treat a batch as a generation.
 //!
 //! ```text
 //!  TUN -> source: block of symbols -> batches -> relays -> sink: decoder per block -> TUN

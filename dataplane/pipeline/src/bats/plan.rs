@@ -1,13 +1,13 @@
-//! How many batches a block gets, and how many of them take turns.
+//! How many batches a block gets, and how many of them are interleaved.
 //!
 //! ```text
 //!  hop reports ──► rank that a batch has at the sink, by a model ─┐
 //!  rank histogram of the sink ──► what the model leaves out ──────┴─► batches for so much rank
 //! ```
 //!
-//! The code itself costs next to nothing: a block decodes from as much rank as it has symbols and
-//! one or two more. So the number of batches is what gathers that rank, and a margin for its
-//! spread.
+//! The code itself costs next to nothing: a block decodes once its rank exceeds its number of
+//! symbols by one or two. So the number of batches is the number that gathers that rank, plus a
+//! margin for its spread.
 
 use crate::egress::Egress;
 use crate::io::Io;
@@ -21,94 +21,94 @@ use recoded_code::theory::burst::interleave_depth;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;
 
-/// Rank beyond the number of symbols that a block needs, before chance.
+/// Rank beyond the number of symbols that a block needs, before any margin for randomness.
 const RANK_EXTRA: f64 = 1.0;
 
-/// Batches for which the model stands when a block asks: as many as it takes to believe what the
-/// block itself got of those it was sent.
+/// Weight of the model, in batches, when a block requests more: the number of received batches at
+/// which the block's own measurement counts as much as the model.
 const MODEL_WEIGHT: f64 = 2.0;
 
-/// ... which is taken to be no worse than this share of the model: in a silence more would not
-/// help.
+/// Lower bound of the block's own measurement, as a share of the model: in a blackout more packets
+/// would not help.
 const WORSE_MAX: f64 = 0.5;
 
-/// A batch is taken to bring at least this much, however bad the path.
+/// Lower bound of a batch's expected rank, however bad the path.
 const RANK_MIN: f64 = 0.05;
 
-/// Up to so many batches, their number says little about how many packets a block needs. A sink
-/// that asks may get so many, however short the block.
+/// Up to this many batches, their number is a poor estimate of the packets that a block needs. A
+/// sink that requests more may get this many, however short the block.
 pub(crate) const FEW: usize = 3;
 
 /// Batch ids end here.
 const BATCHES_MAX: usize = u16::MAX as usize;
 
-/// Batches after which the sink's histogram says something new.
+/// Batches after which the sink's histogram adds information.
 const OBSERVED_MIN: u32 = 48;
 
-/// Weight of the newest of these.
+/// Weight of the newest of these batches.
 const WEIGHT: f64 = 0.3;
 
-/// Measured over modelled rank. Relays that adapt do a little better than the model, paths whose
-/// bursts are longer than interleaving covers far worse.
+/// Ratio of measured to modelled rank. Adaptive relays do slightly better than the model; paths
+/// with bursts too long for interleaving do far worse.
 const RATIO: std::ops::RangeInclusive<f64> = 0.2..=1.3;
 
-/// Weight of a block in the share of those that ask for more, and the share above which hops are
-/// not taken to make up for their losses: one of them does not.
+/// Weight of a block in the share of blocks that request more, and the share above which hops are
+/// assumed not to recover their losses: one of them does not.
 const ASKING_WEIGHT: f64 = 1.0 / 16.0;
 const ASKING_MAX: f64 = 0.25;
 
-/// For how long they are not, where each block that asks is lost and many asked twice in such a
-/// time.
+/// How long that assumption holds if each block that requests more is lost and many requested more
+/// twice within this time.
 const DOUBT_NANOS: Nanos = 60_000_000_000;
 
-/// How sure a plan is to suffice.
+/// Required confidence that a plan suffices.
 #[derive(Copy, Clone, Debug)]
 struct Surety {
-    /// Spread of the rank that is allowed for, in standard deviations.
+    /// Margin for the spread of the rank, in standard deviations.
     deviations: f64,
-    /// Binary logarithm of the chance that coefficients drawn from a field or a few bits do well.
+    /// Negative binary logarithm of the allowed probability that random coefficients, from a field
+    /// or a few bits, fail.
     bits: f64,
 }
 
 impl Surety {
-    /// Where what is missing can be asked for: one block in six asks. A round trip more for some
-    /// costs less than a batch more for all.
+    /// If missing packets can be requested: one block in six requests more. One more round trip for
+    /// some blocks costs less than one more batch for all.
     const MAY_ASK: Surety = Surety { deviations: 1.0, bits: 4.0 };
 
-    /// For those who ask: they are few, and there are not many rounds.
+    /// For blocks that have requested more: they are few, and rounds are limited.
     const ASKED: Surety = Surety { deviations: 2.5, bits: 8.0 };
 
-    /// Of the first batches of a block, which may ask for more if `has_time`.
+    /// Surety for the first batches of a block, which may request more if `has_time`.
     fn first(params: &FlowParams, has_time: bool) -> Surety {
         if params.repair && has_time {
             return Surety::MAY_ASK;
         }
         let target = params.target_loss.clamp(1e-9, 0.5);
-        // Of a normal distribution at most `target` lies beyond (the Chernoff bound).
+        // At most `target` of a normal distribution lies beyond (the Chernoff bound).
         Surety { deviations: (-2.0 * target.ln()).sqrt(), bits: -target.log2() }
     }
 }
 
-/// What a source knows of the way to its sink.
+/// A source's estimate of the path to its sink.
 #[derive(Debug)]
 pub(crate) struct BatchPlanner {
     schedule: PlanSchedule,
     path: Path,
     model: Plan,
     ratio: f64,
-    /// Whether hops make up for their losses; and the share of blocks that ask for more all the
-    /// same.
+    /// Whether hops recover their losses, and the share of blocks that request more nevertheless.
     is_mended: bool,
     asking: f64,
-    /// Whether what a block asks for comes when it was given up.
+    /// Whether answers to a block's requests arrive after the block was abandoned.
     is_late: bool,
     doubted_until: Nanos,
-    /// Whether many blocks ask, and since when they did the last time.
+    /// Whether many blocks request more, and when they last began to.
     asks: bool,
     asked_at: Option<Nanos>,
-    /// The newest block that asked.
+    /// The newest block that requested more.
     wanted: Option<u16>,
-    /// Of the sink's histogram when it was last taken in: epoch, batches, sum of their ranks.
+    /// The sink's histogram when it was last evaluated: epoch, batches, sum of their ranks.
     seen: Option<(u8, u32, u32)>,
 }
 
@@ -130,7 +130,7 @@ impl BatchPlanner {
         }
     }
 
-    /// Asks for a new model where one is due.
+    /// Requests a new model if one is due.
     pub(crate) fn refresh(&mut self, size: usize, io: &mut Io<'_, impl Frames, impl Egress>) {
         let path = &self.path;
         let basis =
@@ -145,12 +145,12 @@ impl BatchPlanner {
         self.schedule.due()
     }
 
-    /// Parameters changed.
+    /// Resets plans after a parameter change.
     pub(crate) fn reset(&mut self) {
         self.schedule.want_now();
     }
 
-    /// Takes over a model that was asked for.
+    /// Adopts a requested model.
     pub(crate) fn adopt(&mut self, plan: plan::Plan) {
         self.schedule.answered();
         if let plan::Plan::Batches(model) = plan {
@@ -158,12 +158,12 @@ impl BatchPlanner {
         }
     }
 
-    /// What the hops have reported.
+    /// Losses that the hops have reported.
     pub(crate) fn hops(&self) -> &[HopLoss] {
         self.path.hops()
     }
 
-    /// Notes the report of one hop.
+    /// Notes a hop report.
     pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) {
         if self.path.hear(travelled, report, now) {
             self.schedule.want();
@@ -192,10 +192,10 @@ impl BatchPlanner {
         self.ratio = self.ratio.clamp(*RATIO.start(), *RATIO.end());
     }
 
-    /// Says whether the first hop makes up for its losses, as those behind it are asked to, and
-    /// whether answers to the sink come too late. Where they do, blocks that ask are lost. Many
-    /// ask when a flow begins; when many do for the second time, one of the hops does not make up
-    /// for its losses in time, and it is not believed again for a while.
+    /// Sets whether the first hop recovers its losses, as required of all hops, and whether answers
+    /// to the sink come too late. If they do, blocks that request more are lost. Many blocks
+    /// request more when a flow begins; when many do so a second time, some hop does not recover
+    /// its losses in time, and hops are not trusted again for a while.
     pub(crate) fn set_mended(&mut self, is_mended: bool, is_late: bool, now: Nanos) {
         let asks = self.asking >= ASKING_MAX;
         if asks && !std::mem::replace(&mut self.asks, asks) {
@@ -211,18 +211,18 @@ impl BatchPlanner {
         Surety::first(params, !self.is_late || self.is_mended())
     }
 
-    /// Whether plans rest on that.
+    /// Whether plans assume that hops recover their losses.
     pub(crate) fn is_mended(&self) -> bool {
         self.is_mended && self.asking < ASKING_MAX
     }
 
-    /// Notes that a block begins to be sent.
+    /// Notes that sending of a block begins.
     pub(crate) fn begin_block(&mut self) {
         self.asking -= ASKING_WEIGHT * self.asking;
     }
 
-    /// Notes that the sink asks for more of a block, when `next` is the next one: whether it is
-    /// still held or not, but each one once, and in their order.
+    /// Notes that the sink requests more of a block, when `next` is the next block. It is called
+    /// whether the block is still held or not, but once per block, and in block order.
     pub(crate) fn note_wanted(&mut self, block: u16, next: u16) {
         let is_newer = self.wanted.is_none_or(|last| (block.wrapping_sub(last) as i16) > 0);
         let behind = next.wrapping_sub(block) as i16;
@@ -235,16 +235,16 @@ impl BatchPlanner {
         }
     }
 
-    /// Rank that a batch of `size` has at the sink. Where hops make up for their losses it arrives
-    /// whole; its histogram, taken when blocks decode, does not say so.
+    /// Rank that a batch of `size` has at the sink. If hops recover their losses, it arrives whole;
+    /// the histogram, taken when blocks decode, does not show that.
     pub(crate) fn rank(&self, size: usize) -> Rank {
         if self.is_mended() {
             return Rank { mean: size as f64, variance: 0.0 };
         }
         let Rank { mean, variance } = self.model(size);
         let mean = (mean * self.ratio).min(size as f64);
-        // A rank is never far from the mean on a good path; on a bad one it scatters more than the
-        // model says, at most as if each degree of freedom were lost by itself.
+        // On a good path the rank is never far from the mean. On a bad one it varies more than the
+        // model predicts, at most as if each degree of freedom were lost independently.
         let share = mean / size as f64;
         Rank { mean, variance: variance.max(size as f64 * share * (1.0 - share) / 2.0) }
     }
@@ -254,14 +254,13 @@ impl BatchPlanner {
         decodable(params, self.surety(params), self.rank(size), batches)
     }
 
-    /// Batches of `size` that a block is sent at first to bring the sink `needed` degrees of
-    /// freedom.
+    /// Batches of `size` that a block initially gets to bring the sink `needed` degrees of freedom.
     fn batches(&self, params: &FlowParams, size: usize, needed: usize) -> usize {
         batches_for(params, self.surety(params), self.rank(size), needed)
     }
 
-    /// Further batches of `size` for a block that got `got` degrees of freedom of `sent` batches,
-    /// and asks for `missing` more.
+    /// Further batches of `size` for a block that received `got` degrees of freedom from `sent`
+    /// batches, and requests `missing` more.
     pub(crate) fn further(
         &mut self,
         params: &FlowParams,
@@ -275,7 +274,7 @@ impl BatchPlanner {
         batches_for(params, Surety::ASKED, Rank { mean, variance }, missing)
     }
 
-    /// Batches that a block of `symbols` starts with.
+    /// Initial number of batches of a block of `symbols`.
     pub(crate) fn first(&self, params: &FlowParams, size: usize, symbols: usize) -> usize {
         let wanted = match params.redundancy {
             Redundancy::Auto => self.batches(params, size, symbols),
@@ -287,8 +286,8 @@ impl BatchPlanner {
         wanted.clamp(1, most(params, size, symbols))
     }
 
-    /// Symbols of a full block, at most `max`: as many as make the most of whole batches. A block
-    /// of 256 may need a batch more than one of 255.
+    /// Symbols of a full block, at most `max`: the number that makes best use of whole batches. A
+    /// block of 256 may need one batch more than one of 255.
     pub(crate) fn full(&self, params: &FlowParams, size: usize, max: usize) -> usize {
         let batches = self.first(params, size, max);
         let fewer = batches - 1;
@@ -301,7 +300,7 @@ impl BatchPlanner {
     }
 
     /// Batch size for a block of `symbols`: the smallest that needs no more batches than `size`
-    /// does, where these are few. Sixteen packets for a single symbol would be too many.
+    /// does, if these are few. Sixteen packets for a single symbol would be too many.
     pub(crate) fn short(&self, params: &FlowParams, size: usize, symbols: usize) -> usize {
         let batches = self.first(params, size, symbols);
         if batches > FEW {
@@ -319,12 +318,12 @@ impl BatchPlanner {
         high
     }
 
-    /// Batches that take turns, of blocks of `size`; at most `max`.
+    /// Number of interleaved batches, for blocks of `size`; at most `max`.
     pub(crate) fn interleave(&self, bats: &BatsParams, size: usize, max: usize) -> u8 {
         let max = max.clamp(1, usize::from(u8::MAX));
         let depth = match bats.interleave {
             Interleave::Fixed(depth) => usize::from(depth).clamp(1, max),
-            // The batches of a block are there all at once: turns cost no time of their own.
+            // All batches of a block are available at once: interleaving adds no delay.
             Interleave::Auto => {
                 let worst = self.path.hops().iter().map(|hop| hop.burst_mean).fold(1.0, f64::max);
                 interleave_depth(worst, size, 0, u64::MAX, max)
@@ -338,25 +337,25 @@ impl BatchPlanner {
     }
 }
 
-/// Most batches for so many symbols, at least one.
+/// Maximum number of batches for `symbols` symbols, at least one.
 pub(crate) fn most(params: &FlowParams, size: usize, symbols: usize) -> usize {
     let packets = (params.redundancy_max * symbols as f64).max(size as f64);
     ((packets / size as f64).ceil() as usize).min(BATCHES_MAX)
 }
 
-/// Symbols that decode from `batches` of this rank, as surely as said; may be negative.
+/// Symbols that decode from `batches` of this rank, with the given surety; may be negative.
 fn decodable(params: &FlowParams, surety: Surety, rank: Rank, batches: usize) -> f64 {
     let generator_bits = match params.code {
         FlowCode::Bats(bats) => f64::from(bats.generator_bits.max(1)),
         _ => 8.0,
     };
     let (batches, mean) = (batches as f64, rank.mean.max(RANK_MIN));
-    // Random elements of b bits have full rank but for one time in 2^(b * e) with e rows to spare.
+    // With e spare rows, random elements of b bits have full rank except with probability 2^-(b*e).
     let extra = RANK_EXTRA + surety.bits / generator_bits;
     batches * mean - surety.deviations * (batches * rank.variance).sqrt() - extra
 }
 
-/// Batches of this rank from which `needed` symbols decode.
+/// Batches of this rank needed to decode `needed` symbols.
 fn batches_for(params: &FlowParams, surety: Surety, rank: Rank, needed: usize) -> usize {
     let mut batches = (needed as f64 / rank.mean.max(RANK_MIN)).ceil() as usize;
     while batches < BATCHES_MAX && decodable(params, surety, rank, batches) < needed as f64 {

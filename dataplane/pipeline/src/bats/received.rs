@@ -1,5 +1,5 @@
-//! A block at the sink of a BATS flow: its decoder, and the frames of its symbols. Symbols lie
-//! where they came; most of them become known when the rank suffices, all at once.
+//! A block at the sink of a BATS flow: its decoder, and the frames of its symbols. Symbols stay
+//! where they arrived; most of them become known at once, when the rank suffices.
 
 use crate::bats::rows::{Rows, Workbench};
 use crate::collected::{PacketCoding, PacketView};
@@ -15,24 +15,24 @@ use recoded_wire::coded::{CodedHeader, SIZE_MAX};
 use recoded_wire::feedback::{Item, Nack};
 use recoded_wire::frames::{Frames, Span};
 
-/// Batches beyond what the redundancy of a block allows: a short one still gets a few.
+/// Batches beyond the redundancy of a block: even a short one gets a few.
 const BATCHES_SPARE: usize = 16;
 
-/// Blocks this far from the ones held belong to a source that restarted.
+/// Blocks this far from the held ones belong to a source that restarted.
 const RESTART_BLOCKS: u32 = 1 << 10;
 
-/// What decoding may do in one call: some tens of microseconds of multiplications. The rest follows
-/// in the calls after it, which leaves other flows their turns.
+/// Decoding work per call: some tens of microseconds of multiplications. The rest follows in later
+/// calls, which lets other flows take their turns.
 const DECODE_BYTES: usize = 3 << 17;
 
-/// What a packet says of its block.
+/// Packet fields that describe its block.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Told {
     batch: u16,
     agreed: Agreed,
 }
 
-/// What all packets of a block agree on.
+/// Fields that all packets of a block must share.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct Agreed {
     params: Params,
@@ -48,18 +48,18 @@ pub(crate) struct ReceivedBlock {
     agreed: Option<Agreed>,
     decoder: Decoder,
     rows: Rows,
-    /// Batch ids of a block lie below this.
+    /// Upper limit of the batch ids of a block, exclusive.
     batches_max: usize,
     /// Largest batch id seen.
     newest_batch: u16,
-    /// Batches seen when a round was first asked for: newer ones answer it.
+    /// Newest batch when a round was first requested: newer batches answer it.
     asked_after: u16,
-    /// As of the first of them.
+    /// The same, of the first round.
     first_asked_after: Option<u16>,
 }
 
 impl ReceivedBlock {
-    /// Unused entries, as many as the sink of a flow holds, and one to try.
+    /// Unused entries, as many as the sink of a flow holds, and one for trials.
     pub(crate) fn table(params: &FlowParams, code: &BatsParams) -> (Vec<Self>, Self) {
         let entry = || Self::new(limits(params, code));
         ((0..params.blocks(code)).map(|_| entry()).collect(), entry())
@@ -79,7 +79,8 @@ impl ReceivedBlock {
         }
     }
 
-    /// Takes the shape that the first packet of the block tells. False when a later one differs.
+    /// Adopts the shape that the first packet of the block announces. Returns false if a later one
+    /// differs.
     fn agree(&mut self, agreed: Agreed) -> bool {
         if self.agreed.is_none() {
             if self.decoder.reset(agreed.params).is_err() {
@@ -236,8 +237,8 @@ impl Unit for ReceivedBlock {
         }
     }
 
-    /// Batches that are still arriving, as they are when a block decodes, would count as shorter
-    /// than they are: these are left out.
+    /// Batches still arriving when a block decodes would count as shorter than they are, so they
+    /// are left out.
     fn record_ranks(&self, incoming: &mut Incoming) {
         let Some(Agreed { params, depth, epoch, .. }) = self.agreed else { return };
         let open = if self.progress.decoded { depth } else { 0 };
@@ -257,8 +258,8 @@ impl Unit for ReceivedBlock {
     }
 }
 
-/// Room for as many batches as the source may send. Sizes are those that packets announce, rounded
-/// up to a power of two, so batches may be little more than half as large.
+/// Room for the most batches that the source may send. Sizes are announced rounded up to a power of
+/// two, so batches may be little more than half as large.
 pub(crate) fn limits(params: &FlowParams, code: &BatsParams) -> Limits {
     let least = Limits::of(code.source_symbols, params.generation_size);
     let batch_size_min = params.generation_size / 2 + 1;

@@ -1,4 +1,4 @@
-//! Payload rows of a block in frames: what its decoder multiplies.
+//! Payload rows of a block in frames: the operands of its decoder.
 
 use crate::layout::symbol_offset;
 use recoded_code::bats::{Operand, Payloads};
@@ -12,8 +12,8 @@ const OPERANDS_MAX: usize = 128;
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct FramesExhausted;
 
-/// The rows of one block: received symbols by slot, intermediate symbols, and room for results on
-/// the way. Each row holds one reference to its frame.
+/// The rows of one block: received symbols by slot, intermediate symbols, and room for temporary
+/// results. Each row holds one reference to its frame.
 #[derive(Debug)]
 pub(crate) struct Rows {
     received: Vec<Span>,
@@ -23,7 +23,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Room for as many rows of each kind.
+    /// Room for this many rows of each kind.
     pub(crate) fn new(received_max: usize, symbols_max: usize, spares_max: usize) -> Rows {
         Rows {
             received: Vec::with_capacity(received_max),
@@ -33,23 +33,23 @@ impl Rows {
         }
     }
 
-    /// Says how long rows are, before the first one comes.
+    /// Sets the length of rows, before the first one arrives.
     pub(crate) fn begin(&mut self, symbol_bytes: u16) {
         self.symbol_bytes = symbol_bytes;
     }
 
-    /// Takes in the next received symbol and a reference to its frame.
+    /// Adds the next received symbol and a reference to its frame.
     pub(crate) fn push(&mut self, frames: &mut impl Frames, symbol: Span) {
         frames.retain(symbol.frame);
         self.received.push(symbol);
     }
 
-    /// An intermediate symbol, if it was ever computed.
+    /// An intermediate symbol, if it has been computed.
     pub(crate) fn symbol(&self, symbol: usize) -> Option<Span> {
         self.symbols.get(symbol).copied().flatten()
     }
 
-    /// Lets go what decoding alone needed: received symbols and results on the way.
+    /// Releases rows needed only for decoding: received symbols and temporary results.
     pub(crate) fn release_received(&mut self, frames: &mut impl Frames) {
         for span in self.received.drain(..) {
             frames.release(span.frame);
@@ -59,7 +59,7 @@ impl Rows {
         }
     }
 
-    /// Lets everything go.
+    /// Releases all rows.
     pub(crate) fn clear(&mut self, frames: &mut impl Frames) {
         self.release_received(frames);
         for span in self.symbols.iter_mut().filter_map(Option::take) {
@@ -95,7 +95,7 @@ impl Rows {
     }
 }
 
-/// Rows with the frames they lie in and what multiplies them.
+/// Rows with their frames and the kernel that multiplies them.
 pub(crate) struct Workbench<'a, F> {
     pub rows: &'a mut Rows,
     pub frames: &'a mut F,

@@ -1,5 +1,5 @@
-//! DSCP and ECN bits of IP packets: what the packets that carry them get, and congestion marks on
-//! their way back into them (RFC 2983, RFC 6040).
+//! DSCP and ECN bits of IP packets: their copies on outer packets, and congestion marks propagated
+//! back into inner ones (RFC 2983, RFC 6040).
 
 use crate::layout::MARKER;
 
@@ -12,7 +12,7 @@ const ECT: u8 = 0x02;
 /// Congestion experienced.
 const CE: u8 = 0x03;
 
-/// The traffic class of an IP packet: TOS in IPv4, traffic class in IPv6. 0 for what is neither.
+/// The traffic class of an IP packet: TOS in IPv4, traffic class in IPv6. 0 if it is neither.
 pub fn of(packet: &[u8]) -> u8 {
     match *packet {
         [first, second, ..] if first >> 4 == 4 => second,
@@ -21,7 +21,8 @@ pub fn of(packet: &[u8]) -> u8 {
     }
 }
 
-/// The class of what a symbol carries: an IP packet, or a sealed one, which says it openly.
+/// The class of a symbol's content: an IP packet, or a sealed one, which carries its class
+/// unencrypted.
 pub(crate) fn of_carried(carried: &[u8]) -> u8 {
     match *carried {
         [MARKER, class, ..] => class,
@@ -29,8 +30,8 @@ pub(crate) fn of_carried(carried: &[u8]) -> u8 {
     }
 }
 
-/// The traffic class of a packet that carries one of class `inner`: the same DSCP, and ECN-capable
-/// if that is. A mark that `inner` has stays inside.
+/// The traffic class of an outer packet around one of class `inner`: the same DSCP, and ECN-capable
+/// if `inner` is. A mark on `inner` stays inside.
 pub(crate) fn outer(inner: u8) -> u8 {
     inner & !ECN | if inner & ECN == 0 { 0 } else { ECT }
 }
@@ -57,7 +58,8 @@ pub fn mark(packet: &mut [u8]) {
     match packet.first().map(|first| first >> 4) {
         Some(4) if packet.len() >= 12 => {
             packet[1] |= CE;
-            // RFC 1624: the header sum grows by what was added, and the checksum is its complement.
+            // RFC 1624: the header sum grows by the added value, and the checksum is its
+            // complement.
             let checksum = u16::from_be_bytes([packet[10], packet[11]]);
             let (sum, carry) = (!checksum).overflowing_add(u16::from(added));
             let checksum = !(sum + u16::from(carry));
@@ -68,15 +70,15 @@ pub fn mark(packet: &mut [u8]) {
     }
 }
 
-/// Congestion marks that came and have not been passed on. A mark concerns the packets that share
-/// the path, not one of them: recoding leaves no packet that a mark could stay on (RFC 9599 section
-/// 4.4 conveys them in like number).
+/// Congestion marks received and not yet propagated. A mark concerns the packets that share the
+/// path, not one of them: recoding leaves no packet that a mark could stay on (RFC 9599 section 4.4
+/// conveys them in like number).
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     pending: u16,
 }
 
-/// Marks that are kept where nothing could take them: more are news of one congestion.
+/// Marks kept while no packet can take them: more would report the same congestion event.
 const PENDING_MAX: u16 = 64;
 
 impl Marks {
@@ -87,7 +89,7 @@ impl Marks {
         }
     }
 
-    /// Whether a packet of this class is to be marked; notes that it is.
+    /// Whether a packet of this class is to be marked; if so, takes a pending mark.
     pub(crate) fn take(&mut self, class: u8) -> bool {
         let marks = self.pending > 0 && is_capable(class);
         self.pending -= u16::from(marks);
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The checksum of an IPv4 header, by RFC 791.
+    /// The checksum of an IPv4 header (RFC 791).
     fn checksum(header: &[u8]) -> u16 {
         let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
         let sum: u32 = words.sum();

@@ -1,16 +1,17 @@
 //! Packing of IP packets into symbols: `[length (16)][bytes]` back to back through all symbols of a
-//! generation, so that small packets waste nothing and large ones span. A length of zero ends it.
+//! generation, so that small packets waste nothing and large ones span symbols. A length of zero
+//! ends it.
 //!
-//! Packets never span generations: one that cannot be decoded costs only its own packets.
+//! Packets never span generations: a generation that cannot be decoded costs only its own packets.
 
 use crate::layout::{LENGTH_BYTES, MARKER, SEALED_BYTES_MIN};
 
-/// Smallest thing worth starting: a length and an IPv4 header, sealed or not.
+/// Smallest useful entry: a length and an IPv4 header, sealed or not.
 pub(crate) fn entry_bytes_min(sealed: bool) -> usize {
     LENGTH_BYTES + if sealed { SEALED_BYTES_MIN } else { 20 }
 }
 
-/// Longest packet the length can name.
+/// Longest packet that the length field can express.
 pub(crate) const LENGTH_MAX: usize = u16::MAX as usize;
 
 /// The length in front of a packet of at most [`LENGTH_MAX`] bytes.
@@ -38,7 +39,7 @@ impl Unpacker {
         }
     }
 
-    /// Starts a generation; what was incomplete of the last one is gone.
+    /// Starts a generation; an incomplete packet of the last one is discarded.
     pub(crate) fn reset(&mut self) {
         self.partial.clear();
         self.expected = 0;
@@ -84,8 +85,8 @@ impl Unpacker {
     }
 }
 
-/// Whether `packet` is one IPv4 or IPv6 packet of exactly its own length: the check that a decoded
-/// packet passes before it is delivered.
+/// Whether `packet` is one IPv4 or IPv6 packet of exactly its own length: the check before a
+/// decoded packet is delivered.
 pub(crate) fn is_ip_packet(packet: &[u8]) -> bool {
     let half = |at: usize| {
         packet.get(at..at + 2).map(|bytes| usize::from(u16::from_be_bytes([bytes[0], bytes[1]])))
@@ -97,8 +98,8 @@ pub(crate) fn is_ip_packet(packet: &[u8]) -> bool {
     }
 }
 
-/// Whether the first symbol of a unit begins with an IP packet, or a sealed one, as far as can be
-/// seen from it.
+/// Whether the first symbol of a unit begins with an IP packet, or a sealed one, as far as the
+/// symbol shows.
 pub(crate) fn begins_with_packet(symbol: &[u8], sealed: bool) -> bool {
     let half =
         |at: usize| symbol.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));

@@ -1,24 +1,25 @@
-//! Which flow an IP packet of a tunnel belongs to: its addresses, protocol and ports. The queue of
-//! a tunnel tells flows apart by them (RFC 8290, section 4.1.1), and a stream those of TCP, which
-//! keep their order.
+//! Flow identification of IP packets of a tunnel: addresses, protocol and ports. The queue of a
+//! tunnel separates flows by them (RFC 8290, section 4.1.1), and a stream separates those of TCP,
+//! whose order it keeps.
 //!
-//! Never fails, whatever the bytes: packets that are cut short or no IP form one flow. Fragments,
-//! and IPv6 packets with extension headers, are told apart by addresses and protocol alone, so that
-//! all fragments of a packet are of one flow.
+//! Never fails on any input: truncated packets and packets other than IP form one flow. Fragments,
+//! and IPv6 packets with extension headers, are distinguished by addresses and protocol only, so
+//! that all fragments of a packet belong to one flow.
 
-/// What packets of one flow have in common.
+/// Fields shared by the packets of one flow.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct FlowKey<'a> {
-    /// Source and destination, one after the other; empty where the packet is no IP packet.
+    /// Source and destination, one after the other; empty if the packet is not IP.
     pub addresses: &'a [u8],
-    /// The transport protocol, or of IPv6 the first extension header.
+    /// The transport protocol, or the first extension header of IPv6.
     pub protocol: u8,
-    /// Source and destination port, 4 bytes; empty where the packet does not show them.
+    /// Source and destination port, 4 bytes; empty if the packet does not show them.
     pub ports: &'a [u8],
 }
 
 /// Whether a packet of a TCP connection (see [`FlowKey::is_tcp`]) carries no data and no flag but
-/// ACK: a later one says all that it does (RFC 9293, section 3.4), so its order does not matter.
+/// ACK. Its order does not matter, because a later one acknowledges everything that it does (RFC
+/// 9293, section 3.4).
 pub fn is_acknowledgement(packet: &[u8]) -> bool {
     let transport = match packet.first().map(|first| first >> 4) {
         Some(4) => usize::from(packet[0] & 0x0f) * 4,
@@ -41,7 +42,7 @@ impl FlowKey<'_> {
         .unwrap_or_default()
     }
 
-    /// Whether it is of one TCP connection alone.
+    /// Whether it identifies a single TCP connection.
     #[inline]
     pub fn is_tcp(&self) -> bool {
         self.protocol == TCP && !self.ports.is_empty()
@@ -89,8 +90,8 @@ mod tests {
     const TRANSPORT: [usize; 2] = [20, 40];
     const PROTOCOL: [usize; 2] = [9, 6];
 
-    /// Headers of both IP versions and 8 bytes of a transport header, all different but for flags
-    /// and offset.
+    /// Headers of both IP versions and 8 bytes of a transport header, with all bytes different
+    /// except flags and offset.
     fn both(protocol: u8) -> [Vec<u8>; 2] {
         [0, 1].map(|version| {
             let mut packet: Vec<u8> = (0..TRANSPORT[version] as u8 + 8).collect();

@@ -1,4 +1,4 @@
-//! IP packets on their way to a tunnel.
+//! Delivery of IP packets to a tunnel.
 
 use crate::combine::Combiner;
 use crate::edge::class::{self, Marks};
@@ -9,21 +9,21 @@ use crate::egress::{Egress, Unsealed};
 use crate::params::{ShardId, TunnelId};
 use crate::report::FlowCounters;
 
-/// Where the packets of a sink go.
+/// Destination of the packets of a sink.
 pub(crate) struct Outlet<'a, E> {
     pub egress: &'a mut E,
     pub combiner: &'a mut Combiner,
     pub tunnel: TunnelId,
     pub shard: ShardId,
-    /// Whether its packets are sealed, and none else are delivered.
+    /// Whether its packets are sealed; then no others are delivered.
     pub sealed: bool,
-    /// Where it is asked: how many it delivered that are not of TCP, whose receivers say how much
-    /// they can take.
+    /// If counted: how many non-TCP packets it delivered. TCP receivers advertise how much they can
+    /// take.
     pub datagrams: Option<u32>,
 }
 
 impl<E: Egress> Outlet<'_, E> {
-    /// Delivers what was decoded, if it is an IP packet, or opens to one; with a congestion mark if
+    /// Delivers a decoded packet, if it is an IP packet or opens to one; with a congestion mark if
     /// one is pending.
     pub(crate) fn deliver(
         &mut self,

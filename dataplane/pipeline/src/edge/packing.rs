@@ -1,4 +1,4 @@
-//! Filling symbols with bytes, back to back: what both kinds of source do with IP packets.
+//! Filling of symbols with bytes, back to back: how both kinds of source pack IP packets.
 
 use recoded_wire::frames::{Frames, Span};
 
@@ -7,11 +7,11 @@ use recoded_wire::frames::{Frames, Span};
 pub(crate) struct Packer {
     /// Bytes written.
     pub written: usize,
-    /// Bytes in front of what is written into a symbol: those of its tag.
+    /// Bytes in front of the written content of a symbol: those of its tag.
     pub skipped: usize,
 }
 
-/// Where symbols lie in their frames, and how long they are.
+/// Offset of symbols within their frames, and their length.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Layout {
     pub offset: u16,
@@ -19,8 +19,8 @@ pub(crate) struct Layout {
 }
 
 impl Packer {
-    /// Makes sure that there are frames for the first `bytes`. On failure `symbols` are those there
-    /// were.
+    /// Makes sure that there are frames for the first `bytes`. On failure `symbols` remain
+    /// unchanged.
     pub(crate) fn reserve(
         &self,
         frames: &mut impl Frames,
@@ -41,7 +41,7 @@ impl Packer {
         true
     }
 
-    /// Appends `bytes`, for which there is room.
+    /// Appends `bytes`; room for them must have been reserved.
     pub(crate) fn write(&mut self, frames: &mut impl Frames, symbols: &[Span], mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let symbol_bytes = usize::from(symbols[0].len) - self.skipped;

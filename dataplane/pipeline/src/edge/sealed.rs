@@ -1,21 +1,21 @@
-//! Sealed packets as symbols carry them: ciphertext from source to sink, which relays recode like
-//! any other bytes.
+//! Sealed packets in symbols: ciphertext from source to sink, which relays recode like any other
+//! bytes.
 //!
 //! ```text
 //!  | 0x00 | class | key id and counter 9 | IP packet, encrypted | tag 16 |
 //!  '--- head ----' '--------------------- envelope --------------------'
 //! ```
 //!
-//! The head begins like no IP packet. Its class, DSCP and whether the packet is ECN-capable, is
-//! what the IP header around a coded packet shows anyway; nodes on the way take it from here.
-//! It is not authenticated, and no sink reads it. Keys are behind [`Egress`].
+//! The first byte of the head differs from that of any IP packet. Its class, DSCP and ECN
+//! capability, is visible in the outer IP header anyway; intermediate nodes read it here. It is not
+//! authenticated, and no sink reads it. Keys are behind [`Egress`].
 
 use crate::edge::class;
 use crate::egress::{Egress, Unsealed};
 use crate::layout::{HEAD_BYTES, MARKER, SEALED_BYTES_MIN};
 use crate::params::ShardId;
 
-/// The envelope in what a symbol carries, if that is a sealed packet.
+/// The envelope in a symbol's content, if that is a sealed packet.
 pub(crate) fn envelope_of(carried: &[u8]) -> Option<&[u8]> {
     let is_sealed = carried.len() >= SEALED_BYTES_MIN && carried[0] == MARKER;
     is_sealed.then(|| &carried[HEAD_BYTES..])

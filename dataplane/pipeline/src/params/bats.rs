@@ -1,4 +1,4 @@
-//! What a BATS flow is configured with, beyond what every flow is.
+//! Configuration of a BATS flow, beyond that of every flow.
 
 use crate::params::{FlowParams, Role};
 use recoded_wire::coded::Block;
@@ -15,12 +15,12 @@ pub struct BatsParams {
     pub profile: Profile,
     /// Source: bits of a generator element: 1, 2, 3, 4 or 8.
     pub generator_bits: u8,
-    /// Source: batches that take turns.
+    /// Source: batches that are interleaved.
     pub interleave: Interleave,
 }
 
 impl BatsParams {
-    /// What packets tell a relay or sink of the code: the size of its blocks.
+    /// The code as packets announce it to a relay or sink: the size of its blocks.
     pub(crate) fn announced(block: &Block) -> BatsParams {
         BatsParams {
             source_symbols: (1 << block.full_log2).max(usize::from(block.source_symbols)),
@@ -31,34 +31,35 @@ impl BatsParams {
     }
 }
 
-/// How many batches of a BATS flow take turns, packet by packet.
+/// How many batches of a BATS flow are interleaved, packet by packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Interleave {
     /// Twice the mean burst of the worst hop.
     Auto,
-    /// So many, 1 to 255; 1 is no interleaving.
+    /// This many, 1 to 255; 1 is no interleaving.
     Fixed(u8),
 }
 
 impl FlowParams {
     /// Blocks that a source or sink of a BATS flow holds at once: about as many as `generations`
-    /// fill, at least [`BLOCKS_MIN`]. A sink holds a power of two, so that a block has its place
-    /// to itself where numbers wrap around, and no fewer than any source.
+    /// fill, at least [`BLOCKS_MIN`]. A sink holds a power of two, so that a block has its place to
+    /// itself when numbers wrap around, and no fewer than any source.
     pub fn blocks(&self, bats: &BatsParams) -> usize {
         let symbols = self.generations * self.generation_size;
         let blocks =
             |source_symbols: usize| (symbols / source_symbols).clamp(BLOCKS_MIN, BLOCKS_MAX);
         match self.role {
-            // Packets announce a size rounded up to a power of two: the source has more of them.
+            // Packets announce a size rounded up to a power of two, so the source may have more
+            // blocks.
             Role::Sink { .. } => blocks(bats.source_symbols / 2 + 1).next_power_of_two(),
             _ => blocks(bats.source_symbols.max(1)),
         }
     }
 }
 
-/// Blocks below which a flow would stand still while one is asked for: one is collected, one is
-/// being sent, two are on the way.
+/// Minimum number of blocks; with fewer, a flow stalls while one waits for requested packets: one
+/// is collecting, one is being sent, two are in flight.
 const BLOCKS_MIN: usize = 4;
 
-/// Blocks above which more are of no use to any path; a power of two.
+/// Maximum number of blocks: no path benefits from more; a power of two.
 const BLOCKS_MAX: usize = 64;

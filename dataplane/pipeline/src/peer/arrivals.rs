@@ -1,8 +1,8 @@
-//! What came over the link from a neighbour, by link sequence number, and what it is told of that:
-//! link reports.
+//! Packets received from a neighbour, by link sequence number, and the link reports sent back to
+//! it.
 //!
-//! A report repeats the newest gaps, so that one that is lost does no harm. A gap is told once no
-//! packet that is overtaken by others could still fill it: as late as they were lately.
+//! A report repeats the newest gaps, so losing one does no harm. A gap is reported once no
+//! reordered packet can still fill it, judged by the recent reordering delay.
 
 use crate::egress::{Egress, Outer};
 use crate::io::Io;
@@ -18,33 +18,34 @@ use recoded_wire::shard::source_port;
 use recoded_wire::stream::round_trip_units;
 use std::collections::VecDeque;
 
-/// A report is sent this long after what it tells of first, and after the one before.
+/// Delay of a report after its first packet, and minimum interval between reports.
 const DELAY_NANOS: Nanos = 500_000;
 
-/// Packets so small, TCP's acknowledgements, need no report so soon: each report on them is one
-/// more packet beside what they acknowledge. Where none follows, the neighbour asks sooner.
+/// Packets up to this size, such as TCP acknowledgements, may be reported later: each report costs
+/// one more packet compared with the data acknowledged. If no report follows, the neighbour
+/// requests one earlier.
 const SMALL_BYTES: usize = 160;
 const SMALL_DELAY_NANOS: Nanos = 5_000_000;
 
-/// Reports that follow the first one of a life that begins with a question.
+/// Additional reports after the first one when a connection begins with a request for a report.
 const REPORTS_MORE: u8 = 2;
 
-/// Gaps that a report repeats.
+/// Gaps repeated in a report.
 const SAID: usize = 24;
 
-/// Longest that a gap waits for packets that are overtaken.
+/// Longest wait of a gap for reordered packets.
 const LATE_MAX_NANOS: Nanos = 30_000_000;
 
-/// Numbers so far ahead are believed one by one; else it takes as many in a row, so that one that
-/// is forged or damaged moves nothing.
+/// Numbers less than [`NEAR`] ahead are accepted one by one. Others need [`FOREIGN`] in a row, so
+/// that a single forged or damaged packet changes nothing.
 const NEAR: u32 = 64;
 const FOREIGN: u8 = 3;
 
-/// Numbers before the newest are the present ones when for so long only such came: the newest was
-/// none of the neighbour's.
+/// After this long with only older numbers, these are accepted as current: the newest one did not
+/// come from the neighbour.
 const BEHIND_NANOS: Nanos = 60_000_000;
 
-/// A jump wider than this is another life of the neighbour.
+/// A larger jump means that the neighbour restarted.
 const JUMP_MAX: u32 = 1 << 14;
 
 #[derive(Copy, Clone, Debug)]
@@ -54,36 +55,36 @@ struct Gap {
     at: Nanos,
 }
 
-/// What a node tells the neighbour that packets come from of what becomes of them.
+/// State of this node that is reported upstream.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Onward {
-    /// How long what came last has to wait here before it goes on.
+    /// Delay of the newest data in this node before it is sent on.
     pub backlog: Nanos,
     /// Sum of the round trips of the hops from here on.
     pub beyond: Nanos,
-    /// What neither came nor came back.
+    /// Packets neither received nor recovered.
     pub missing: Missing,
 }
 
-/// The packets of one shard from one neighbour.
+/// Packets of one shard from one neighbour.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
-    /// Whether there are numbers yet, and the next one expected.
+    /// The next number expected, once there is one.
     next: Option<u32>,
-    /// Packets in a row whose numbers are elsewhere, and the last of these; when one came last that
-    /// was the newest.
+    /// Consecutive packets with numbers out of range and the last of these, and when the newest
+    /// number arrived.
     foreign: (u8, u32),
     newest_at: Nanos,
     from: u32,
     /// Oldest first.
     gaps: VecDeque<Gap>,
-    /// How late packets were that others overtook.
+    /// Recent reordering delay.
     late: Lateness,
     latest: (u32, Nanos),
     packets: u32,
     bytes: u32,
     due: Option<Nanos>,
-    /// Reports that follow although nothing came.
+    /// Further reports due although nothing arrived.
     more: u8,
 }
 
@@ -104,8 +105,8 @@ impl Arrivals {
         }
     }
 
-    /// Notes a packet of `bytes`, whose number came for the first time, and whether the neighbour
-    /// waits for a report on it.
+    /// Records a packet of `bytes` whose number is new, and whether the neighbour waits for a
+    /// report on it.
     pub(crate) fn note(&mut self, number: u32, (bytes, is_asked): (usize, bool), now: Nanos) {
         let next = *self.next.get_or_insert_with(|| {
             self.from = number;
@@ -142,16 +143,16 @@ impl Arrivals {
         self.due = Some(self.due.unwrap_or(Nanos::MAX).min(now + wait));
     }
 
-    /// Notes that the neighbour of a stream asks whether anything arrives. Where that is the first
-    /// that does, it may know a life before this one: then it believes two reports in order, of
-    /// which one may be lost, and sends little until then.
+    /// Notes that the neighbour, of a stream, requests a report. If this is its first packet, it
+    /// may know an earlier life of this node: it then needs two reports in order, one may be lost,
+    /// and it sends little until then. So [`REPORTS_MORE`] more follow.
     pub(crate) fn asked(&mut self) {
         if self.packets == 1 {
             self.more = REPORTS_MORE;
         }
     }
 
-    /// Whether a number that is elsewhere is the last of enough in a row.
+    /// Whether an out-of-range number completes a long enough row.
     fn follows(&mut self, number: u32) -> bool {
         let (count, last) = self.foreign;
         let is_row = number.wrapping_sub(last).wrapping_sub(1) < NEAR;
@@ -160,7 +161,7 @@ impl Arrivals {
         count >= FOREIGN
     }
 
-    /// Numbers that were skipped.
+    /// Records skipped numbers.
     fn skip(&mut self, first: u32, count: u32, now: Nanos) {
         if count == 0 {
             return;
@@ -170,7 +171,7 @@ impl Arrivals {
         self.bound();
     }
 
-    /// A number that was skipped came after all.
+    /// Records the late arrival of a skipped number.
     fn fill(&mut self, number: u32, now: Nanos) {
         let holds = |gap: &Gap| number.wrapping_sub(gap.first) < u32::from(gap.count);
         let Some(index) = self.gaps.iter().position(holds) else { return };
@@ -187,7 +188,7 @@ impl Arrivals {
         self.bound();
     }
 
-    /// Nothing is said any more of what lies before the newest gaps.
+    /// Drops the oldest gaps: reports cover only the newest ones.
     fn bound(&mut self) {
         while self.gaps.len() > LINK_GAPS_MAX {
             let Some(gone) = self.gaps.pop_front() else { return };
@@ -200,8 +201,7 @@ impl Arrivals {
         self.due
     }
 
-    /// Sends a report to the neighbour that packets come from. `link_sequence` counts what is sent
-    /// to it.
+    /// Sends a report to the upstream. `link_sequence` counts the packets sent to it.
     pub(crate) fn report(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -225,7 +225,7 @@ impl Arrivals {
             self.gaps.drain(..oldest);
         }
         let ripe = ripe - oldest;
-        // A gap that is too far back to be said is as good as gone.
+        // A gap too far back to be reported is dropped.
         let near = horizon.wrapping_sub(u32::from(u16::MAX));
         if horizon.wrapping_sub(self.from) > u32::from(u16::MAX) {
             self.from = near;

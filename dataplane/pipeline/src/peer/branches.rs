@@ -1,48 +1,48 @@
-//! Where paths meet: how far each upstream has come with the units of a flow, so that no node waits
-//! for a last packet that was lost, nor asks for what a branch is about to bring.
+//! Merging paths: the progress of each upstream with the units of a flow, so that no node waits for
+//! a lost last packet or requests packets that a branch is about to deliver.
 //!
-//! Each branch brings units in order, by its own time: one that a relay combines brings all of a
-//! unit when another one has long brought its last packet.
+//! Each branch delivers units in order, at its own pace: a relay that combines sends a whole unit
+//! at once, perhaps long after another branch has sent its last packet of it.
 
 use crate::params::{Nanos, UPSTREAMS_MAX};
 
-/// Packets of a newer unit that show that an upstream is done with those before: fewer may have
-/// overtaken the last one.
+/// Packets of a newer unit after which an upstream counts as done with earlier ones: reordering is
+/// assumed to be smaller.
 const PACKETS: u8 = 3;
 
-/// Silences that a unit ends with when the part of an upstream is pending: the node there may have
-/// waited for one of them before it began to send, or not have run. An upstream that is done with a
-/// unit says so, or begins the next one: this is for when nothing follows.
+/// Silences after which a unit ends when the part of an upstream is pending: the node there may
+/// have waited for one before it began to send, or may not have been scheduled. An upstream that is
+/// done with a unit signals it or begins the next one, so this applies only when nothing follows.
 const SILENCES: Nanos = 2;
 
-/// One upstream.
+/// Progress of one upstream.
 #[derive(Copy, Clone, Debug)]
 struct Branch {
-    /// The newest unit, and how many packets came of it, up to [`PACKETS`].
+    /// The newest unit, and the number of its packets received, up to [`PACKETS`].
     newest: u32,
     packets: u8,
-    /// All before that one are done with.
+    /// The upstream is done with all units before this one.
     before: u32,
     heard_at: Nanos,
 }
 
-/// All upstreams, by place.
+/// All upstreams, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Branches {
     all: [Option<Branch>; UPSTREAMS_MAX],
 }
 
 impl Branches {
-    /// Notes any packet from the upstream at a place.
+    /// Records any packet from the upstream at `place`.
     pub(crate) fn hear(&mut self, place: usize, now: Nanos) {
         if let Some(branch) = &mut self.all[place % UPSTREAMS_MAX] {
             branch.heard_at = now;
         }
     }
 
-    /// Notes a planned packet of a unit from the upstream at a place. The first unit that it may
-    /// not be done with, where that is news. Units `restart` apart belong to different lives of
-    /// a source.
+    /// Records a planned packet of a unit from the upstream at `place`. Returns the first unit that
+    /// the upstream may not be done with, if that changed. Units `restart` apart belong to
+    /// different lives of a source.
     pub(crate) fn note(
         &mut self,
         place: usize,
@@ -70,9 +70,9 @@ impl Branches {
         (branch.before != before).then_some(branch.before)
     }
 
-    /// When a unit ends of which nothing came since `touched`, at most so long after its first
-    /// packet: after a silence; after two where one of so many upstreams has not ended it (bits say
-    /// which have) and is still heard, counted from what it sent last.
+    /// When a unit without packets since `touched` ends: after one silence, and at most `most`
+    /// after its first packet. It ends after two silences, counted from the upstream's last packet,
+    /// if an upstream that is still heard has not ended it (a set bit in `ended` means it has).
     pub(crate) fn ends_at(
         &self,
         (ended, upstreams): (u8, usize),
@@ -105,7 +105,7 @@ mod tests {
         let told: Vec<_> = [9, 10, 11].map(|unit| branches.note(1, unit, LIVES)).to_vec();
         assert_eq!(told, [None, Some(9), Some(10)]);
         assert_eq!(branches.note(0, 3, LIVES), None, "another upstream");
-        // Another life of the source, whose numbers wrap around.
+        // The source restarted, and its numbers wrap around.
         let far = u32::MAX - (1 << 20);
         let told = [far, u32::MAX, 0, 0, 0].map(|unit| branches.note(1, unit, LIVES));
         assert_eq!(told, [None, None, None, None, Some(0)], "lives are not compared");

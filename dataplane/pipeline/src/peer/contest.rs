@@ -1,7 +1,7 @@
-//! A link that is shared with flows that fill every queue, as TCP does: who keeps queues short
-//! beside them gets nothing. So this sender aims at a part of what the link carries, and says by
-//! what it got whether that is more or less ([`crate::peer::own`]): whether others slow down for
-//! losses, as CUBIC does, or for nothing, as BBR, makes no difference.
+//! Competition with flows that fill every queue, as TCP does: a delay-based sender starves next to
+//! them. So this sender aims at a share of the link, and estimates its own share from the rate
+//! received ([`crate::peer::own`]). It does not matter whether the others respond to losses, as
+//! CUBIC does, or do not, as BBR.
 //!
 //! ```text
 //!  rate        _|-|  |-|  |-|  |-         a quarter more, a quarter less, as much, by turns
@@ -9,77 +9,77 @@
 //!                                 |_____| half: do others keep the queue full?
 //! ```
 //!
-//! Others that aim at short queues, too, see it fall and send half as well, those of this node
-//! at the same moment ([`crate::peer::moments`]); when it is empty then, the contest is over for
-//! all of them. Else the others are real. Where much overflows, there are more who want a part than
-//! there is room for, and less is aimed at.
+//! Competing senders that aim at short queues, too, see the queue shrink and halve their rate as
+//! well; those of this node do so at the same moments ([`crate::peer::moments`]). If the queue is
+//! empty then, the contest is over for all of them; otherwise the others are real. Heavy overflow
+//! means that more senders claim a share than fit, and the target share is lowered.
 
 use crate::params::Nanos;
 use crate::peer::moments;
 
-/// Part of the link that is aimed at, as it seems. What others answer within a round trip, and
-/// noise, make the own part seem larger than it is, up to half as much again: this is 0.3 to 0.45
-/// beside one CUBIC or BBR, as many of these, or another stream. At 0.45, with BBR inside beside
-/// BBR, it was 0.2.
+/// Target share of the link, as estimated. Responses of others within a round trip, and noise,
+/// inflate the estimate by up to half: this yields 0.3 to 0.45 against one CUBIC or BBR, as many of
+/// these, or another stream. At 0.45, with BBR inside against BBR, it yielded 0.2.
 pub(crate) const SHARE: f64 = 0.6;
 
-/// What is left of that in a round trip in which much overflows, the least of it, and how long it
-/// takes to come back.
+/// Factor on the target share for a round trip with heavy overflow, its minimum, and the time
+/// constant of its recovery.
 const YIELD: f64 = 0.9;
 const SHARE_LEAST: f64 = 0.05;
 const RECOVERY_NANOS: f64 = 5e9;
 
-/// Of the rate, by round trips. Smaller ones do not stand out of noise: by 15 %, it got a tenth
-/// less beside BBR.
+/// Factors on the rate by round trip. Smaller pulses are lost in noise: 15 % got a tenth less
+/// against BBR.
 const PULSES: [f64; 3] = [1.25, 0.75, 1.0];
 
-/// Part of what is lacking that is made up for in a round trip.
+/// Fraction of the shortfall corrected per round trip.
 const STEP: f64 = 0.2;
 
-/// Part of the rate, for so many round trips out of so many more, or up to twice that.
+/// Drain: factor on the rate, its length in round trips, and its period in round trips (up to twice
+/// that).
 const DRAIN: f64 = 0.5;
 const DRAIN_ROUNDS: u32 = 3;
 const HOLD_ROUNDS: Nanos = 48;
 
-/// Others drain the queue when less than this part of its most is left, if the last time is so
-/// many round trips ago.
+/// Others are draining the queue when it falls below this fraction of its maximum, at least this
+/// many round trips after the last drain.
 const FALLEN: f64 = 0.4;
 const APART_ROUNDS: u32 = 9;
 
-/// Round trips after a drain in which what overflows is of the time before.
+/// Round trips after a drain in which an overflow still dates from before it.
 const BEFORE_ROUNDS: u32 = 6;
 
-/// Round trips in a row without a queue, after which the others are gone.
+/// Consecutive round trips without a queue after which the others are gone.
 const EMPTY: u32 = 4;
 
-/// What a step goes by; times in nanoseconds.
+/// Input of a step; times in nanoseconds.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Shared {
-    /// Part of the link that this sender has.
+    /// Share of the link that this sender has.
     pub own: f64,
     pub queue: f64,
-    /// The queue that senders who aim at short ones would make.
+    /// The queue that senders aiming at short queues would build.
     pub target: f64,
     pub overflows: bool,
-    /// Whether there was always more to send.
+    /// Whether the sender never ran out of data.
     pub is_limited: bool,
     pub round_trip: Nanos,
 }
 
-/// One contest.
+/// State of one contest.
 #[derive(Clone, Debug)]
 pub(crate) struct Contest {
     /// In bytes per second, without pulses.
     rate: f64,
     aim: f64,
-    /// Round trips since the last drain began, and the most queue.
+    /// Round trips since the last drain began, and the longest queue since.
     rounds: u32,
     most: f64,
     empty: u32,
-    /// Whether there was a drain, and whether it went on after that.
+    /// Whether there was a drain, and whether the contest continued after it.
     has_drained: bool,
     is_real: bool,
-    /// When the last step was.
+    /// Time of the last step.
     at: Nanos,
 }
 
@@ -98,12 +98,12 @@ impl Contest {
         }
     }
 
-    /// What it sends on average, in bytes per second.
+    /// Mean sending rate, in bytes per second.
     pub(crate) fn mean(&self) -> f64 {
         self.rate
     }
 
-    /// Whether the others did not drain the queue when this sender did.
+    /// Whether the others kept the queue full while this sender drained.
     pub(crate) fn is_real(&self) -> bool {
         self.is_real
     }
@@ -127,7 +127,7 @@ impl Contest {
         if self.rounds < DRAIN_ROUNDS {
             return Some(self.rate * DRAIN);
         }
-        // What little there is to send says nothing of what there could be.
+        // An application-limited sender does not show what share it could get.
         if seen.is_limited || seen.own > self.aim {
             self.rate *= 1.0 + STEP * (self.aim - seen.own);
         }
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Takes so many steps; what is sent on average after them.
+    /// Takes `steps` steps, and returns the mean rate after them.
     fn after(contest: &mut Contest, steps: u64, seen: &Shared) -> f64 {
         for _ in 0..steps {
             let rate = contest.step(seen, contest.at + ROUND_TRIP).unwrap();
@@ -190,7 +190,7 @@ mod tests {
         assert!(contest.aim > 0.5, "{contest:?}");
     }
 
-    /// Two streams would keep each other's queue full for good.
+    /// Two streams would otherwise keep each other's queue full indefinitely.
     #[test]
     fn a_queue_that_others_drain_is_drained_as_well() {
         let mut contest = Contest::new(RATE, 0);

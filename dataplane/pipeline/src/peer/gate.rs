@@ -1,8 +1,8 @@
-//! The pace of a hop whose packets leave as they are formed: when a source forms more, and what a
-//! relay tells the neighbour before it.
+//! Pacing of a hop whose packets leave as they are formed: when a source forms more, and what delay
+//! a relay reports upstream.
 //!
-//! Symbols of a stream wait in a sender until the link is free. Packets of generations, batches and
-//! windows leave at once: those of a relay as they come. So it is the source that keeps the pace:
+//! Symbols of a stream wait in the sender until the link is free. Packets of generations, batches
+//! and windows leave at once, at a relay as they arrive. So the source keeps the pace:
 //!
 //! ```text
 //!  source |##### packets that left #####| free_at: nothing is taken from the tunnel, and no batch
@@ -11,9 +11,9 @@
 //!         as what waits here: so the queues of the whole path slow the source down
 //! ```
 //!
-//! Nothing is held and nothing dropped for the pace: who takes no heed of it sends as before.
-//! Packets in the place of lost ones keep it everywhere: what a full queue dropped is not made up
-//! for by what that drops as well.
+//! Pacing holds and drops nothing: a source that ignores it sends at an unchanged rate.
+//! Replacements obey it at every node: packets lost to a full queue are not replaced by more that
+//! overflow it.
 
 use crate::params::Nanos;
 use crate::peer::rate::{Rate, Verdict};
@@ -21,33 +21,33 @@ use crate::peer::sample::AROUND_BYTES;
 use crate::peer::sent::{Heard, Sent};
 use recoded_wire::link::LinkReport;
 
-/// Workers that are woken late look like so long a queue, on every link: what a source hears of is
-/// the sum of all, and would slow down for nothing.
+/// Queueing delay ignored per link: late worker wakeups look like a queue of this size on every
+/// link, and a source, which sees the sum, would slow down for no reason.
 const USUAL_NANOS: Nanos = 1_500_000;
 
-/// The link is not taken to be busy for longer, whatever left: it would be idle later.
+/// Longest time that the link counts as busy, whatever was sent: more would leave it idle later.
 const BUSY_MAX_NANOS: Nanos = 50_000_000;
 
-/// Packets in the place of lost ones: one for each that a report says came, so many at most.
+/// Most replacements allowed at once; each packet reported as received allows one.
 const MENDS_MAX: u32 = 64;
 
-/// While packets wait in front of the link for longer than this, one for so many that came, and
-/// fewer at most. Not none: a report that is forged may say that they wait for ever.
+/// While the queue in front of the link is longer than this, one replacement per this many packets
+/// received, and a lower maximum. Not zero: a forged report may claim an endless queue.
 const MEND_QUEUE_NANOS: Nanos = 10_000_000;
 const MENDS_FULL: u32 = 4;
 const MENDS_FULL_MAX: u32 = 8;
 
-/// Which packets may leave, by how many did.
+/// Decides which packets may leave, given those already sent.
 #[derive(Debug)]
 pub(crate) struct Gate {
     rate: Rate,
-    /// When the link is free of what left; and by what it is known to carry, where round trips are
-    /// long.
+    /// When the link will have drained the packets sent; and the same at its known rate, for long
+    /// round trips.
     free_at: Nanos,
     known_free_at: Nanos,
-    /// How long packets wait in front of the link, and behind it, by the newest report.
+    /// Queueing delay in front of the link and behind it, by the newest report.
     waits: (Nanos, Nanos),
-    /// Packets that had come by then, and those that may leave in the place of lost ones.
+    /// Packets received by that report, and replacements currently allowed.
     came: u32,
     mends: u32,
 }
@@ -64,11 +64,11 @@ impl Gate {
         }
     }
 
-    /// Notes a packet of so many bytes that is about to leave.
+    /// Records a packet of this many bytes about to leave.
     pub(crate) fn spend(&mut self, bytes: usize, sent: &mut Sent, now: Nanos) {
         let earliest = now.saturating_sub(self.rate.burst());
         if self.free_at < earliest {
-            // There was nothing to send: what arrives next says nothing of what could.
+            // The sender ran out of data: the next arrivals do not show the capacity.
             sent.ran_dry();
         }
         let (latest, bytes) = (now + BUSY_MAX_NANOS, bytes + AROUND_BYTES);
@@ -77,7 +77,7 @@ impl Gate {
         self.known_free_at = known_free_at.min(latest);
     }
 
-    /// Takes in what the next node reported. `round_trip` is the mean one.
+    /// Processes a report of the next node. `round_trip` is the mean one.
     pub(crate) fn hear(
         &mut self,
         (report, heard): (&LinkReport, &Heard),
@@ -88,7 +88,7 @@ impl Gate {
         let came = report.packets.wrapping_sub(std::mem::replace(&mut self.came, report.packets));
         let is_full = heard.waited > MEND_QUEUE_NANOS;
         let (share, most) = if is_full { (MENDS_FULL, MENDS_FULL_MAX) } else { (1, MENDS_MAX) };
-        // Where nothing is on its way, nothing waits either.
+        // With nothing in flight, there is no queue either.
         let is_idle = sent.on_their_way() == 0;
         let more = if is_idle { most } else { came.clamp(1, MENDS_MAX).div_ceil(share) };
         self.mends = (self.mends + more).min(most);
@@ -101,39 +101,39 @@ impl Gate {
         self.rate.heard();
     }
 
-    /// Takes in the pace of our own link.
+    /// Applies the pace of the local link.
     pub(crate) fn limit(&mut self, pace: Option<f64>) {
         self.rate.limit(pace);
     }
 
-    /// The next node reports again after a silence: from half of the rate of before, a new start.
+    /// Restarts at half the previous rate when the next node reports again after a silence.
     pub(crate) fn begin_again(&mut self) {
         self.rate.silence();
     }
 
-    /// When more may leave of what is here.
+    /// When more queued packets may leave.
     #[cfg(feature = "bats")]
     pub(crate) fn leaves_at(&self) -> Nanos {
         self.free_at.saturating_sub(self.rate.burst())
     }
 
-    /// When more may come: what fills a long round trip must not make a queue that is heard of too
-    /// late.
+    /// When more may be accepted: filling a long round trip must not build a queue that is reported
+    /// too late.
     pub(crate) fn opens_at(&self) -> Nanos {
         self.free_at.max(self.known_free_at).saturating_sub(self.rate.burst())
     }
 
-    /// How many packets of so many may leave in the place of lost ones before the next report.
+    /// How many of `wanted` replacements may leave before the next report.
     pub(crate) fn mends(&self, wanted: usize) -> usize {
         wanted.min(self.mends as usize)
     }
 
-    /// Notes that so many of them leave.
+    /// Records replacements sent.
     pub(crate) fn spend_mends(&mut self, packets: usize) {
         self.mends = self.mends.saturating_sub(packets as u32);
     }
 
-    /// How long packets wait in front of the link and behind it, beyond what is usual on a link.
+    /// Queueing delay in front of the link and behind it, beyond the usual amount per link.
     pub(crate) fn waits(&self) -> Nanos {
         self.waits.0.saturating_sub(USUAL_NANOS) + self.waits.1
     }

@@ -1,56 +1,55 @@
-//! How much is sent beyond what a link is known to carry, where round trips are long.
+//! Limit on sending beyond the known rate of a link, where round trips are long.
 //!
-//! To learn whether a link carries more, more is sent than it is known to carry. What it does not
-//! carry waits in front of it, or is lost, until that is heard of a round trip later. So what is on
-//! its way and not heard of yet may make a short queue, and no more:
+//! To learn whether a link carries more, the sender exceeds its known rate. The excess waits in
+//! front of the link or is lost, and the sender learns of it a round trip later. So the unreported
+//! excess in flight may build a short queue, and no more:
 //!
 //! ```text
 //!  sent beyond and not heard of  +  queue that was heard of  <=  12 ms
 //! ```
 //!
-//! Where round trips in a row were filled and made no queue, it may be more each time.
+//! After consecutive filled round trips without a queue, the limit rises each time.
 
 use crate::params::Nanos;
 
-/// The queue that may be made.
+/// The queue that the excess may build.
 const QUEUE_NANOS: f64 = 12e6;
 
-/// So many times as long at most.
+/// Largest multiple of that.
 const RISES_MAX: u32 = 16;
 
-/// In shorter round trips, no more than that is sent before it is heard of.
+/// At round trips up to this long, the excess sent before a report is small enough without a limit.
 const LONG_NANOS: Nanos = 50_000_000;
 
-/// In longer round trips, the best of many samples is more than the link carries by chance alone,
-/// and a queue that is emptied within two of them stays: over 540 ms it was full for ten seconds,
-/// and overflowed. In shorter ones it is that of others, perhaps.
+/// At longer round trips, the best of many samples exceeds the capacity by chance alone, and a
+/// queue drained within two round trips persists: at 540 ms it was full for ten seconds, and
+/// overflowed. At shorter ones the queue may be due to others.
 const FAR_NANOS: Nanos = 200_000_000;
 
-/// A longer queue is that of others: who holds back beside those who do not gets nothing.
+/// A longer queue is due to others: a sender that holds back next to greedy ones starves.
 const OTHERS_NANOS: f64 = 14e6;
 
-/// A queue so short is none.
+/// A shorter queue counts as empty.
 const EMPTY_NANOS: f64 = 2e6;
 
-/// What may still be sent beyond what is known.
+/// Bytes that may still be sent beyond the known rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Headroom {
-    /// What the link carried in the last round trip in which there was always more to send, in
-    /// bytes per second.
+    /// Rate carried in the last round trip that never ran out of data, in bytes per second.
     proven: Option<f64>,
-    /// Such round trips in a row that made no queue, and the longest queue of the present one.
+    /// Consecutive such round trips without a queue, and the longest queue of the current one.
     rises: u32,
     longest: f64,
-    /// Bytes that may exceed what is known in this round trip, and that did.
+    /// Bytes allowed beyond the known rate in this round trip, and those already sent.
     left: f64,
     spent: f64,
-    /// Whether anything is bounded: round trips are long, and what waits may be ours.
+    /// Whether the limit applies: round trips are long, and the queue may be due to this sender.
     is_bound: bool,
     is_far: bool,
 }
 
 impl Headroom {
-    /// For a link that is taken to carry so much, in bytes per second.
+    /// Creates the limit for a link with this assumed rate, in bytes per second.
     pub(crate) fn new(bytes_per_second: f64) -> Self {
         let left = bytes_per_second * QUEUE_NANOS * 1e-9;
         Self {
@@ -64,19 +63,18 @@ impl Headroom {
         }
     }
 
-    /// What the link is known to carry, given the most that it carried lately. `None` where more
-    /// may be sent.
+    /// The known rate of the link, given the recent maximum `most`. `None` where there is no limit.
     pub(crate) fn known(&self, most: f64) -> Option<f64> {
         self.is_bound.then(|| self.proven.map_or(most, |proven| proven.min(most)))
     }
 
-    /// What the link carried in the last round trip that was filled, where that is a better guess
-    /// than the best of many samples.
+    /// Rate carried in the last filled round trip, where that is a better estimate than the best of
+    /// many samples.
     pub(crate) fn mean(&self) -> Option<f64> {
         self.proven.filter(|_| self.is_bound || self.is_far)
     }
 
-    /// The rate to send so many bytes at, which is `rate` while there is room beyond `known`.
+    /// The rate at which to send `bytes`: `rate` while there is headroom beyond `known`.
     pub(crate) fn spend(&mut self, bytes: f64, rate: f64, known: f64) -> f64 {
         let beyond = bytes * (1.0 - known / rate);
         if beyond <= 0.0 {
@@ -90,13 +88,13 @@ impl Headroom {
         rate
     }
 
-    /// Notes how long packets wait at least, by a sample; in nanoseconds.
+    /// Records the minimum queueing delay of a sample, in nanoseconds.
     pub(crate) fn queue(&mut self, queue: f64) {
         self.longest = self.longest.max(queue);
     }
 
-    /// Notes a round trip: what the link carried, if there was always more to send, the queue at
-    /// its end, and what is known of the link.
+    /// Records a round trip: what the link carried if data never ran out, the queue at its end, and
+    /// the known rate.
     pub(crate) fn round(&mut self, carried: Option<f64>, queue: f64, known: f64, trip: Nanos) {
         let longest = std::mem::take(&mut self.longest);
         if longest > EMPTY_NANOS {
@@ -119,7 +117,7 @@ mod tests {
     const KNOWN: f64 = 37.5e6;
     const TRIP: Nanos = 540_000_000;
 
-    /// Sends for a round trip at `rate`; the bytes beyond `known`.
+    /// Sends for a round trip at `rate`; returns the bytes beyond `known`.
     fn sent_beyond(headroom: &mut Headroom, rate: f64, known: f64) -> f64 {
         let (mut seconds, mut bytes) = (0.0, 0.0);
         while seconds < TRIP as f64 * 1e-9 {

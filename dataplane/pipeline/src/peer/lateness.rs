@@ -1,36 +1,35 @@
-//! How late things come that were not there when they were expected, and so how long to wait for
-//! the next one.
+//! Reordering delay, used to size the wait for missing packets.
 
 use crate::params::Nanos;
 
-/// What was seen is forgotten by half after so long without another one.
+/// The maximum is halved after this long without another late packet.
 const FORGET_NANOS: Nanos = 1_000_000_000;
 
-/// Less than this is nothing.
+/// Smaller values count as zero.
 const LEAST_NANOS: Nanos = 50_000;
 
-/// The largest lateness of recent times.
+/// The recent maximum delay.
 #[derive(Debug)]
 pub(crate) struct Lateness {
     nanos: Nanos,
-    /// When it was seen, or forgotten by half.
+    /// When it was seen or last halved.
     at: Nanos,
     most: Nanos,
 }
 
 impl Lateness {
-    /// Nothing was late so far; at most `most` counts.
+    /// Starts at zero; values above `most` are capped.
     pub(crate) fn new(most: Nanos) -> Self {
         Self { nanos: 0, at: 0, most }
     }
 
-    /// Something came so late.
+    /// Records an arrival that was this late.
     pub(crate) fn note(&mut self, nanos: Nanos, now: Nanos) {
         self.nanos = self.nanos.max(nanos + nanos / 8).min(self.most);
         self.at = now;
     }
 
-    /// The largest.
+    /// The recent maximum.
     pub(crate) fn nanos(&self) -> Nanos {
         self.nanos
     }

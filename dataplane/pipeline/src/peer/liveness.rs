@@ -1,21 +1,21 @@
-//! Whether a neighbour that is sent to answers.
+//! Whether a next hop answers.
 
 use crate::params::Nanos;
 
-/// The most that the time between two packets counts for: time in which the machine slept, or the
-/// worker did not run, is no silence of the neighbour.
+/// Upper bound on the time counted between two packets: suspend, or a worker that was not
+/// scheduled, is not silence of the neighbour.
 const STEP_NANOS: Nanos = 1_000_000_000;
 
 /// How long a neighbour has not answered.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
-    /// When it was sent to last, while an answer is outstanding.
+    /// When the last packet was sent, while an answer is outstanding.
     asked_at: Option<Nanos>,
     silence: Nanos,
 }
 
 impl Liveness {
-    /// Notes a packet that it is to answer.
+    /// Records a packet that requires an answer.
     pub(crate) fn sent(&mut self, now: Nanos) {
         if let Some(before) = self.asked_at.replace(now) {
             let step = now.saturating_sub(before).min(STEP_NANOS);
@@ -23,7 +23,7 @@ impl Liveness {
         }
     }
 
-    /// Notes an answer.
+    /// Records an answer.
     pub(crate) fn heard(&mut self) {
         *self = Self::default();
     }
@@ -33,12 +33,12 @@ impl Liveness {
         self.asked_at.is_some()
     }
 
-    /// How long it has not answered.
+    /// How long the neighbour has not answered.
     pub(crate) fn silence(&self) -> Nanos {
         self.silence
     }
 
-    /// When it has not answered for so long, if it does not until then.
+    /// When its silence reaches `silence`, if it does not answer until then.
     pub(crate) fn reaches(&self, silence: Nanos) -> Option<Nanos> {
         self.asked_at.map(|at| at + silence.saturating_sub(self.silence))
     }
@@ -51,7 +51,7 @@ mod tests {
 
     const MILLI: Nanos = 1_000_000;
 
-    /// Sends every 100 ms until the neighbour counts as silent, for how long.
+    /// Sends every 100 ms until the neighbour counts as silent; returns how long that took.
     fn silent_after(liveness: &mut Liveness, from: Nanos) -> Nanos {
         let times = (0..).map(|number| from + number * 100 * MILLI);
         let sent = |at: &Nanos| {

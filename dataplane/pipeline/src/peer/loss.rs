@@ -1,22 +1,23 @@
-//! Loss of the incoming link of a flow, from the link sequence numbers of what arrives.
+//! Loss of the incoming link of a flow, from the link sequence numbers of received packets.
 //!
 //! No probe traffic is needed: `sequence` tells gaps from replays.
 
 use crate::report::HopLoss;
 use recoded_wire::feedback::{HopReport, Item};
 
-/// Packets per measuring window: long enough that 1 % loss shows up, short enough (10 ms at
-/// 25,000 packets a second) to follow a link that changes.
+/// Packets per measuring window: long enough that 1 % loss shows up, short enough (10 ms at 25,000
+/// packets a second) to follow a link that changes.
 const WINDOW_PACKETS: u32 = 256;
 
-/// Weight of a new window: about 2,000 packets of memory, so that 10 % is known to half a point.
+/// Weight of a new window: about 2,000 packets of memory, so that 10 % loss is known to within half
+/// a percentage point.
 const WEIGHT: f64 = 1.0 / 8.0;
 
-/// Weight when a window lies more than three standard errors above the estimate: a link that turned
-/// bad must be answered within two windows.
+/// Weight when a window lies more than three standard errors above the estimate: a link that
+/// degrades must be followed within two windows.
 const WEIGHT_JUMP: f64 = 0.5;
 
-/// Assumed of a link that has not been measured yet.
+/// Assumed loss of a link that has not been measured yet.
 const LOSS_UNKNOWN: f64 = 0.1;
 
 /// Loss estimator of one incoming link.
@@ -30,7 +31,8 @@ pub(crate) struct LossTracker {
 }
 
 impl LossTracker {
-    /// Notes an arrival over the link of index `hop` that shows that so many before it were lost.
+    /// Records an arrival over the link of index `hop` which shows that `lost` packets before it
+    /// were lost.
     pub(crate) fn arrived(&mut self, hop: u8, lost: u32) {
         self.hop = hop;
         self.received += 1;
@@ -41,7 +43,7 @@ impl LossTracker {
         }
     }
 
-    /// Notes the arrival of a packet that was counted as lost.
+    /// Records the arrival of a packet that was counted as lost.
     pub(crate) fn arrived_late(&mut self) {
         self.received += 1;
         self.lost = self.lost.saturating_sub(1);
@@ -60,7 +62,7 @@ impl LossTracker {
         (self.received, self.lost, self.runs) = (0, 0, 0);
     }
 
-    /// Share of packets lost; a guess while there is no estimate.
+    /// Fraction of packets lost; a default while there is no estimate.
     pub(crate) fn loss(&self) -> f64 {
         self.estimate.map_or(LOSS_UNKNOWN, |estimate| estimate.loss)
     }
@@ -71,7 +73,7 @@ impl LossTracker {
     }
 }
 
-/// What a tracker has to report upstream.
+/// The loss report of a tracker to upstream nodes, once it has an estimate.
 pub(crate) fn hop_report(tracker: &LossTracker) -> Option<Item<'static>> {
     let estimate = tracker.estimate()?;
     Some(Item::Hop(HopReport {
@@ -85,7 +87,7 @@ pub(crate) fn hop_report(tracker: &LossTracker) -> Option<Item<'static>> {
 mod tests {
     use super::*;
 
-    /// Tracks the numbers that arrive.
+    /// Tracks the given numbers as received.
     fn track(numbers: impl Iterator<Item = u32>) -> LossTracker {
         let (mut tracker, mut next) = (LossTracker::default(), None);
         for number in numbers {

@@ -1,26 +1,26 @@
-//! The sending side of a hop of generations or batches that makes up for its own losses: which unit
-//! each packet on its way belongs to, what the next node reports of them, what is sent in advance
-//! and what in their place.
+//! The sending side of a hop of generations or batches that recovers its own losses: maps each
+//! packet in flight to its unit, processes the reports of the next node, and decides how many
+//! packets to send proactively and as replacements.
 //!
 //! ```text
 //!  unit at this node: rank r  |  packets of it: sent s, lost l  |  wanted: s - l >= r
 //! ```
 //!
-//! A packet that arrives is innovative at the next node as long as that has less rank than this
-//! one, so a unit arrives as whole as it is here once `s - l` packets of it came. The role that
-//! holds the unit counts `s` and `l`; numbers that are reported lost come from here. What said
-//! nothing new there is reported lost as well.
+//! A packet that arrives is innovative at the next node while that node has less rank than this
+//! one, so the next node reaches the rank held here once `s - l` packets of a unit have arrived.
+//! The role that holds the unit counts `s` and `l`; this module reports the lost numbers. Redundant
+//! packets are reported lost as well.
 //!
-//! Where the rule for streams says that to wait for reports takes too long, a share is sent in
-//! advance when a generation ends, so many that a few in a thousand wait for a report. Measured in
-//! virtual time, four hops of 10 % and 10 ms, 150 Mbit/s, generations of 16 (packets per symbol;
-//! median and 99 % of the delay in order, 40 ms of which are the way): so 1.44, 41 / 78 ms; as many
-//! as arrive on average 1.19, 93 / 121 ms; nothing in advance 1.12, 122 / 192 ms. The others take
-//! fewer packets, but TCP inside goes by the round trip: with 1.19 it carried 77 to 102 Mbit/s of
-//! 245, with 1.44 it had carried 150.
+//! Where the rule for streams finds that waiting for reports takes too long, a proactive share is
+//! sent when a generation ends, so large that only a few generations in a thousand wait for a
+//! report. Measured in virtual time over four hops of 10 % loss and 10 ms, at 150 Mbit/s,
+//! generations of 16 (packets per symbol; median and 99th percentile of the in-order delay,
+//! including 40 ms of propagation): this share 1.44, 41 / 78 ms; enough on average 1.19, 93 / 121
+//! ms; none 1.12, 122 / 192 ms. The smaller shares take fewer packets, but TCP inside depends on
+//! the round trip: with 1.19 it carried 77 to 102 Mbit/s of 245, with 1.44 it had carried 150.
 //!
-//! Without reports, as on a path without a way back, it is off: then what the source plans for a
-//! hop is sent.
+//! Without reports, as on a path without a return path, it is off, and the hop sends as many
+//! packets as the source plans for it.
 
 use crate::context::Context;
 use crate::egress::Egress;
@@ -44,95 +44,96 @@ use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::link::LinkReport;
 use recoded_wire::stream::{KEEPALIVE_BYTES, STREAM_LOG2_NONE, StreamHeader};
 
-/// Packets sent in the place of lost ones, for each other packet: half of all may be lost.
+/// Replacement packets allowed per other packet: up to half of all packets may be lost.
 const BUDGET_SHARE: f64 = 1.0;
 
-/// Packets that may be on their way: at least those of a short round trip, at most as many as a
-/// receiver tells apart.
+/// Packets that may be in flight: at least those of a short round trip, at most as many as a
+/// receiver can tell apart.
 const PACKETS: (usize, usize) = (256, 1 << 14);
 
-/// The next node is silent when it has not reported on a packet for so long, and round trips.
+/// The next node counts as silent when a packet has gone unreported for this long plus this many
+/// round trips.
 const SILENCE_NANOS: Nanos = 100_000_000;
 const SILENCE_ROUND_TRIPS: Nanos = 4;
 
-/// Wait before the first keepalive after a packet, at least, and between two at most: a damaged
-/// report may tell of any round trip. Keepalives after which they become rarer, since losses in a
-/// row take several, and after which the next node is taken to be gone.
+/// Bounds of the keepalive interval: the minimum after a packet, and the maximum, since a damaged
+/// report may yield any round trip. Keepalives are sent at a constant interval up to the first
+/// count, since consecutive ones may be lost, and then back off; after the second count the next
+/// node is considered gone.
 const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
 const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVES_SOON: u32 = 6;
 const KEEPALIVES: u32 = 12;
 
-/// The first report may take so long.
+/// Longest wait for the first report.
 const UNKNOWN_NANOS: Nanos = 600_000_000;
 
-/// While nothing is heard, every so many packets are followed by a keepalive: far fewer than a
-/// receiver believes to be missing at once. As many leave in the place of lost ones for each report
-/// while it is doubted whether large ones come.
+/// While nothing is received from the next node, one keepalive per this many packets: far fewer
+/// than a receiver accepts as missing at once. Also the limit of replacements per report while
+/// large packets may be vanishing.
 const UNHEARD: u32 = 16;
 
-/// The way without a queue is the least round trip of so long.
+/// The base round trip is the minimum over this period.
 const LEAST_NANOS: Nanos = 5_000_000_000;
 
 /// Weight of a new round trip in the mean.
 const ROUND_TRIP_WEIGHT: u64 = 8;
 
-/// Over longer round trips than this nothing waits for a report: sinks do not hold what follows for
-/// so long, tables do not keep units for so long at high rates, and what has to stay in order would
-/// stand still. Measured in virtual time, one hop of 2 %: over 270 ms hops that waited for reports
-/// lost 0.3 to 1.5 % of generations for good, and five in six blocks of BATS at 100 Mbit/s; over 75
-/// ms (round trip 150 ms) nearly nothing. Several hops of 50 ms carry blocks with fewer packets if
-/// they wait.
+/// At longer round trips, nothing waits for a report: sinks do not hold later data that long,
+/// tables do not keep units that long at high rates, and in-order delivery would stall. Measured in
+/// virtual time over one hop of 2 % loss: at 270 ms, hops that waited for reports lost 0.3 to 1.5 %
+/// of generations for good, and five in six BATS blocks at 100 Mbit/s; at 75 ms (round trip 150 ms)
+/// almost nothing. Several hops of 50 ms carry blocks with fewer packets if they wait.
 const FAR_NANOS: Nanos = 160_000_000;
 
-/// How often the share is planned, and the weight of such a period in the rate of symbols.
+/// Planning interval of the proactive share, and the weight of one interval in the symbol rate.
 const PLAN_NANOS: Nanos = 100_000_000;
 const RATE_WEIGHT: f64 = 0.3;
 
-/// One hop.
+/// Loss recovery of one hop.
 #[derive(Debug)]
 pub(crate) struct Mender {
     sent: Sent,
     gate: Gate,
     budget: RepairBudget,
-    /// When the first packet left.
+    /// When the first packet was sent.
     begun_at: Option<Nanos>,
     /// Mean round trip, once the next node reports.
     round_trip: Option<Nanos>,
-    /// Sum of the round trips of the hops behind it, by what the next node says.
+    /// Sum of the round trips of the later hops, as reported by the next node.
     beyond: Nanos,
-    /// The least of the present period and the one before, and when that began.
+    /// The minimum of the current and the previous period, and when the current one began.
     least: (Nanos, Nanos),
     least_at: Nanos,
-    /// When the next keepalive is due, and how many there were since something was sent or heard.
+    /// When the next keepalive is due, and how many were sent since the last packet or report.
     keepalive_at: Option<Nanos>,
     keepalives: u32,
-    /// Link sequence number of the first packet since something was heard, or since a keepalive.
+    /// Link sequence number of the first packet since the last report or keepalive.
     asked: Option<u32>,
-    /// Packets in the place of lost ones since then, while it is doubted whether large ones come.
+    /// Replacements since then, while large packets may be vanishing.
     doubted: u32,
     pace: Pace,
     is_slow: bool,
-    /// What the next node says that the link loses: without packets that say nothing new there,
-    /// which reports call missing as well.
+    /// Loss of the link as reported by the next node. It excludes redundant packets, which reports
+    /// count as missing as well.
     link: Option<HopLoss>,
-    /// How large packets are that come through the hops behind the next one.
+    /// Largest packet size that the hops behind the next node carry.
     path: PathSize,
-    /// Share of a packet that is still to be sent in advance.
+    /// Fraction of a proactive packet carried over.
     credit: f64,
 }
 
-/// How fast symbols come.
+/// Rate of incoming symbols.
 #[derive(Debug, Default)]
 struct Pace {
-    /// Symbols a second; and since the last plan.
+    /// Symbols per second, and symbols since the last plan.
     rate: f64,
     symbols: usize,
     planned_at: Nanos,
 }
 
 impl Mender {
-    /// For `packets` of all units that are held at once.
+    /// Creates the state for `packets` packets of all units held at once.
     pub(crate) fn new(packets: usize) -> Self {
         Self {
             sent: Sent::new(room(packets)),
@@ -155,25 +156,25 @@ impl Mender {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(packets: usize) -> usize {
         Sent::memory_bytes(room(packets))
     }
 
-    /// Whether the next node reports, so that what is lost can be sent again.
+    /// Whether the next node reports, so that lost packets can be retransmitted.
     pub(crate) fn is_on(&self, now: Nanos) -> bool {
         let Some(round_trip) = self.round_trip else { return false };
         let patience = SILENCE_NANOS + SILENCE_ROUND_TRIPS * round_trip;
         self.sent.oldest_at().is_none_or(|at| at + patience > now)
     }
 
-    /// Notes `count` packets of a unit, of so many bytes each, that left under consecutive link
+    /// Records `count` packets of a unit, each of this many bytes, sent under consecutive link
     /// sequence numbers.
     pub(crate) fn left(&mut self, (unit, bytes): (u32, usize), numbers: (u32, u64), now: Nanos) {
         self.left_with((Carried::Unit(unit), bytes), numbers, now);
     }
 
-    /// As [`Mender::left`], of packets that carry something else.
+    /// Like [`Mender::left`], for packets with another content.
     pub(crate) fn left_with(
         &mut self,
         (carried, bytes): (Carried, usize),
@@ -186,10 +187,10 @@ impl Mender {
             self.sent.note(number, (carried, bytes), now);
         }
         let unheard = first.wrapping_sub(*self.asked.get_or_insert(first));
-        // Generations and batches do without a way back, if there never was one.
+        // Generations and batches work without a return path if there never was one.
         let asks = matches!(carried, Carried::Source(_)) || self.round_trip.is_some();
         if asks && unheard >= UNHEARD && !self.is_on(now) {
-            // All that leaves may be too large for the link.
+            // All packets in flight may be too large for the link.
             (self.asked, self.keepalive_at) = (Some(first), Some(now));
             return;
         }
@@ -199,7 +200,7 @@ impl Mender {
         }
     }
 
-    /// Reads what the next node reports: the units it lacks packets of count them as lost.
+    /// Processes a report of the next node, and counts missing packets as lost in their units.
     pub(crate) fn hear<T: Tallied>(
         &mut self,
         about: (&LinkReport, &[u8]),
@@ -213,7 +214,7 @@ impl Mender {
         });
     }
 
-    /// Reads what the next node reports; `resolve` is told what became of each packet.
+    /// Processes a report of the next node, and passes the outcome of each packet to `resolve`.
     pub(crate) fn hear_each(
         &mut self,
         about: (&LinkReport, &[u8]),
@@ -244,20 +245,20 @@ impl Mender {
         }
     }
 
-    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
-    /// last call.
+    /// Applies the pace of the link, and returns the outcomes of packets reported since the last
+    /// call.
     pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
         self.gate.limit(pace);
         std::mem::take(&mut self.sent.comparison)
     }
 
-    /// Notes what the next node says that the link to it loses.
+    /// Records the loss of the link as reported by the next node.
     pub(crate) fn hear_loss(&mut self, report: HopReport) {
         let HopReport { hop, loss, burst_mean } = report;
         self.link = Some(HopLoss { hop, loss: f64::from(loss), burst_mean: f64::from(burst_mean) });
     }
 
-    /// Notes that a unit of so many symbols ends, and plans anew where that is due.
+    /// Records the end of a unit of this many symbols, and replans when due.
     pub(crate) fn unit(&mut self, symbols: usize, now: Nanos) {
         self.budget.earn(symbols as u64);
         let way = self.way() as f64 * 1e-9;
@@ -275,31 +276,31 @@ impl Mender {
         self.is_slow = Plan::new(loss, (pace.rate, false), way, StreamProfile::Balanced).rho > 0.0;
     }
 
-    /// Whether to wait for reports takes too long.
+    /// Whether waiting for reports takes too long.
     pub(crate) fn is_slow(&self) -> bool {
         self.is_slow || self.is_far()
     }
 
-    /// Whether it takes so long that nothing does: what is sent in advance has to suffice.
+    /// Whether the round trip is too long to wait at all: the proactive share must suffice.
     pub(crate) fn is_far(&self) -> bool {
         self.round_trip.is_some() && self.way() > FAR_NANOS
     }
 
-    /// The round trip without a queue.
+    /// The base round trip, without queueing.
     fn way(&self) -> Nanos {
         self.least.0.min(self.least.1)
     }
 
-    /// Whether it takes too long to wait for reports on a path as if it were one hop that loses so
-    /// much.
+    /// Whether waiting for reports would take too long if the path were a single hop with this
+    /// loss.
     pub(crate) fn is_path_slow(&self, path: LossModel) -> bool {
         let round_trip = self.path_round_trip() as f64 * 1e-9;
         Plan::new(path, (self.pace.rate, false), round_trip, StreamProfile::Balanced).rho > 0.0
     }
 
-    /// Packets to be sent in advance for a generation or batch of so many symbols: for a generation
-    /// so many that it seldom waits, or never where the hop is far; for a batch, of whose rank a
-    /// block does without some, as many as arrive on average.
+    /// Proactive packets for a generation or batch of this many symbols. For a generation, enough
+    /// that it seldom waits, or never if the hop is far. For a batch, enough on average, since a
+    /// block tolerates missing rank.
     pub(crate) fn share(&mut self, symbols: usize, is_batch: bool) -> u16 {
         if !self.is_slow() {
             return 0;
@@ -318,15 +319,15 @@ impl Mender {
         whole
     }
 
-    /// Packets to be sent with one that is new after its generation ended here.
+    /// Extra packets sent with a new packet after its generation has ended here.
     pub(crate) fn late_share(&self) -> u16 {
         let loss = self.link.unwrap_or(self.sent.loss(None));
         if self.is_far() { sure(loss, 1) } else { 0 }
     }
 
-    /// Packets to send in the place of what a unit lacks, as far as the pace allows now and the
-    /// budget grants them. Where reports take too long, so many that what lacks arrives on average:
-    /// another round costs more.
+    /// Replacements to send for a unit that lacks `lacks` packets, within pacing and budget. If
+    /// waiting for reports takes too long, enough that the missing number arrives on average:
+    /// another round would cost more.
     pub(crate) fn spend(&mut self, lacks: u16, counters: &mut FlowCounters, now: Nanos) -> usize {
         let through = 1.0 - self.sent.loss(None).loss.min(LOSS_MAX);
         let again = if self.is_slow { (f64::from(lacks) / through).ceil() } else { lacks.into() };
@@ -341,7 +342,7 @@ impl Mender {
         granted
     }
 
-    /// Whether one packet may leave in the place of a lost one by the pace; else it may later.
+    /// Whether pacing allows one replacement now; otherwise it may be sent later.
     pub(crate) fn may_mend(&mut self, now: Nanos) -> bool {
         let may_leave = self.gate.mends(1) > 0;
         if !may_leave {
@@ -350,8 +351,8 @@ impl Mender {
         may_leave
     }
 
-    /// Whether one packet may be sent in the place of a lost one. While it is doubted whether large
-    /// ones come, few are, so that what is sent to see is not lost among them.
+    /// Whether one replacement may be sent. While large packets may be vanishing, only a few may,
+    /// so that probes are not lost among them.
     pub(crate) fn spend_one(&mut self, counters: &mut FlowCounters) -> bool {
         let is_doubted = self.sent.sizes().due(self.round_trip.unwrap_or(0)).is_some();
         self.doubted += u32::from(is_doubted);
@@ -361,13 +362,13 @@ impl Mender {
         is_granted
     }
 
-    /// Whether more may come from the tunnel, by the pace of the link; otherwise when. A next node
-    /// that reports nothing keeps no pace, once it could have reported.
+    /// Whether the pace of the link allows more from the tunnel; otherwise when it will. A next
+    /// node that could have reported but did not sets no pace.
     pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
         self.unless_paced(self.gate.opens_at(), now)
     }
 
-    /// Whether more of what is here may leave; otherwise when. Sources of batches ask.
+    /// Whether more queued packets may leave; otherwise when. Used by sources of batches.
     #[cfg(feature = "bats")]
     pub(crate) fn leaves_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
         self.unless_paced(self.gate.leaves_at(), now)
@@ -379,32 +380,32 @@ impl Mender {
         if at > now && is_paced { Err(Some(at)) } else { Ok(()) }
     }
 
-    /// How long packets wait in front of the links from here on.
+    /// Queueing delay in front of the links from here on.
     pub(crate) fn waits(&self, now: Nanos) -> Nanos {
         if self.is_on(now) { self.gate.waits() } else { 0 }
     }
 
-    /// Whether the queue in front of the link has room for what is sent besides new packets.
+    /// Whether the queue in front of the link has room for packets in addition to new ones.
     pub(crate) fn has_room(&self, now: Nanos) -> bool {
         !self.is_on(now) || self.gate.mends(1) > 0
     }
 
-    /// Asks for a report soon: with it more may leave in the place of lost packets.
+    /// Requests a report early: it allows more replacements.
     fn ask_for_more(&mut self, now: Nanos) {
         self.keepalive_at.get_or_insert(now + KEEPALIVE_MIN_NANOS);
     }
 
-    /// Sum of the round trips of all hops from here, as far as they are known.
+    /// Sum of the known round trips of all hops from here.
     pub(crate) fn path_round_trip(&self) -> Nanos {
         self.round_trip.unwrap_or(0) + self.beyond
     }
 
-    /// When [`Mender::tick`] has something to do.
+    /// When [`Mender::tick`] is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
         earlier(self.keepalive_at, self.sent.sizes().due(self.round_trip.unwrap_or(0)))
     }
 
-    /// Notes how large packets are that a node gets whose report has travelled so many links.
+    /// Records the packet size limit of a node whose report has travelled this many links.
     pub(crate) fn hear_size(&mut self, report: SizeReport, travelled: u8, now: Nanos) {
         if report.hop == travelled {
             self.path.age(now);
@@ -412,13 +413,13 @@ impl Mender {
         }
     }
 
-    /// The largest UDP payload that the whole path carries, by what this link gets and what was
-    /// heard of those behind it, if there is a limit.
+    /// The largest UDP payload that the whole path carries, from the limit of this link and those
+    /// reported for later ones; `None` without a limit.
     pub(crate) fn path_limit(&self) -> Option<u16> {
         [self.limit(), self.path.limit()].into_iter().flatten().min()
     }
 
-    /// Reports the next node where large packets do not arrive there.
+    /// Reports the next node if large packets do not reach it.
     pub(crate) fn fill(&self, report: &mut FlowReport, peer: PeerId) {
         let Some(hole) = self.sent.sizes().black_hole() else { return };
         report.next_hops.push(NextHop {
@@ -432,19 +433,19 @@ impl Mender {
         });
     }
 
-    /// The largest UDP payload that the link carries, if larger ones do not come.
+    /// The largest UDP payload that the link carries, if larger ones do not arrive.
     pub(crate) fn limit(&self) -> Option<u16> {
         self.sent.sizes().limit()
     }
 
-    /// Whether a packet that would leave is too large for the link.
+    /// Whether a packet about to be sent is too large for the link.
     pub(crate) fn refuses(&mut self, bytes: usize) -> bool {
         let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
         self.sent.sizes_mut().wish(bytes);
         self.sent.sizes().exceeds(bytes)
     }
 
-    /// Sends a keepalive of `epoch` where one is due: it shows the next node what was lost last.
+    /// Sends a keepalive of `epoch` if one is due: it reveals losses at the tail.
     pub(crate) fn tick(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -466,28 +467,28 @@ impl Mender {
         }
         let shift = self.keepalives.min(KEEPALIVES).saturating_sub(KEEPALIVES_SOON);
         let pause = (self.round_trip.unwrap_or(0) * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
-        // Before the next node is heard one is enough: more packets are followed by another.
+        // Before the first report, one suffices: further packets are followed by another.
         self.keepalive_at = self.round_trip.map(|_| cx.io.now + pause.min(KEEPALIVE_MAX_NANOS));
         let is_sent = self.send_padded(cx, (epoch, hop_index), (Carried::Nothing, 0));
         cx.counters.sent_keepalive += u64::from(is_sent);
     }
 
-    /// Sends a probe of the largest packets that come where one is due.
+    /// Sends a probe of the largest packet size that arrives, if one is due.
     fn probe(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, about: (u8, u8)) {
         let round_trip = self.round_trip.unwrap_or(0);
         if cx.hops.next_number().is_none() {
             return;
         }
         let Some(bytes) = self.sent.probe(round_trip, cx.io.now) else { return };
-        // What follows shows whether it came.
+        // Later packets reveal whether it arrived.
         let asks_at = cx.io.now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS);
         self.keepalive_at.get_or_insert(asks_at);
         let is_sent = self.send_padded(cx, about, (Carried::Probe, usize::from(bytes)));
         cx.counters.sent_probe += u64::from(is_sent);
     }
 
-    /// Sends a keepalive of so many bytes, and no fewer than it takes. False, and counted, when
-    /// there is no frame for it.
+    /// Sends a keepalive padded to this many bytes, or unpadded if it is larger. Returns false, and
+    /// counts it, when no frame is free.
     fn send_padded(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -513,16 +514,16 @@ impl Mender {
         true
     }
 
-    /// The earlier of a deadline and its own.
+    /// The earlier of `deadline` and its own deadline.
     pub(crate) fn earlier(&self, deadline: Option<Nanos>) -> Option<Nanos> {
         earlier(deadline, self.due())
     }
 }
 
-/// Notes what became of a packet of a unit.
+/// Records the outcome of a packet of a unit.
 pub(crate) fn note<T: Tallied>(units: &mut Table<T>, unit: u32, outcome: Outcome) {
     let index = units.index(unit);
-    // What is too large is lost again.
+    // Packets that are too large would be lost again.
     if outcome == Outcome::Lost
         && units.is_held(index)
         && let Some(tally) = units[index].tally_of(unit)
@@ -531,7 +532,7 @@ pub(crate) fn note<T: Tallied>(units: &mut Table<T>, unit: u32, outcome: Outcome
     }
 }
 
-/// Packets that may be on their way, where units of so many are held.
+/// Packets that may be in flight when the units held have this many packets.
 fn room(packets: usize) -> usize {
     (4 * packets).clamp(PACKETS.0, PACKETS.1)
 }

@@ -1,6 +1,6 @@
-//! Neighbours of a shard. Of the one it receives from: which link sequence numbers came, what the
-//! link between loses, when it was last heard, what it is told. Of those it sends to: their link
-//! sequence numbers, and what came of their feedback.
+//! Neighbours of a shard. Per upstream: the link sequence numbers received, the loss of the link,
+//! the time of the newest packet, and the reports sent to it. Per next hop: its link sequence
+//! numbers and those of its feedback.
 
 pub(crate) mod next_hops;
 
@@ -61,23 +61,23 @@ use recoded_wire::header::Header;
 use reporter::Reporter;
 use sequence::{Arrived, Sequences};
 
-/// A neighbour of which nothing came for so long does not take the place of another one.
+/// An upstream silent for this long cannot replace one in quarantine.
 const HEARD_NANOS: Nanos = 3_000_000_000;
 
-/// The neighbour that a shard is received from. A source has none: nothing arrives.
+/// A neighbour that the shard receives from. A source has none, and receives nothing.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub peer: Option<PeerId>,
-    /// Its place among those that the shard is received from.
+    /// Its index among the upstreams of the shard.
     pub place: usize,
     sequences: Sequences,
     pub loss: LossTracker,
     pub reporter: Reporter,
     pub quarantine: Quarantine,
     arrivals: Arrivals,
-    /// Whether the packet at hand said nothing new where something is still missing.
+    /// Whether the current packet was redundant for a unit that is still incomplete.
     was_useless: bool,
-    /// The newest packet, and when it came.
+    /// The newest packet and its arrival time.
     newest: Option<(Header, Nanos)>,
 }
 
@@ -96,10 +96,10 @@ impl Upstream {
         }
     }
 
-    /// Notes a data packet, before anything else is made of it.
+    /// Records the arrival of a data packet, before it is processed.
     ///
     /// # Errors
-    /// [`DropReason::Replayed`] when it came before.
+    /// [`DropReason::Replayed`] when the packet is a duplicate.
     pub(crate) fn arrived(&mut self, header: &Header, now: Nanos) -> Result<(), DropReason> {
         match self.sequences.arrived(header.link_sequence, now) {
             Arrived::First => self.loss.arrived(header.hop_index, 0),
@@ -113,21 +113,20 @@ impl Upstream {
         Ok(())
     }
 
-    /// Notes a packet of a code whose hops mend themselves, of so many bytes, that was noted by
-    /// [`Upstream::arrived`], and whether the neighbour waits for a report on it.
+    /// Records a packet of a code with per-hop retransmission, already passed to
+    /// [`Upstream::arrived`]: its bytes, and whether the neighbour waits for a report on it.
     pub(crate) fn track(&mut self, header: &Header, what: (usize, bool), now: Nanos) {
         if !self.was_useless {
             self.arrivals.note(header.link_sequence, what, now);
         }
     }
 
-    /// Notes that the packet at hand, of a stream, asks whether anything arrives.
+    /// Notes that the current packet, of a stream, requests a report.
     pub(crate) fn asked(&mut self) {
         self.arrivals.asked();
     }
 
-    /// Notes that the packet at hand said nothing new of a unit that still lacks some: as good as
-    /// lost, and reported as that.
+    /// Notes that the current packet was redundant for an incomplete unit: it is reported as lost.
     pub(crate) fn note_useless(&mut self) {
         self.was_useless = true;
     }
@@ -137,8 +136,8 @@ impl Upstream {
         self.arrivals.due()
     }
 
-    /// Sends a link report; `waits` says how long what came last has to wait here, and what is
-    /// missing.
+    /// Sends a link report; `onward` carries the delay of the newest data in this node and the
+    /// missing packets.
     pub(crate) fn report_link(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -150,17 +149,17 @@ impl Upstream {
         self.arrivals.report(io, about, onward, self.reporter.numbers());
     }
 
-    /// Hop index of what arrives: links travelled before the one it came over.
+    /// Hop index of arriving packets: the number of links before the incoming one.
     pub(crate) fn hop_index(&self) -> u8 {
         self.newest.map_or(0, |(header, _)| header.hop_index)
     }
 
-    /// Whether anything came lately that was heard.
+    /// Whether a packet arrived within [`HEARD_NANOS`].
     pub(crate) fn is_heard(&self, now: Nanos) -> bool {
         self.newest.is_some_and(|(_, at)| at.saturating_add(HEARD_NANOS) > now)
     }
 
-    /// When the newest packet came.
+    /// Arrival time of the newest packet.
     pub(crate) fn heard_at(&self) -> Option<Nanos> {
         self.newest.map(|(_, at)| at)
     }

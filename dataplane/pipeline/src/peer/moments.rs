@@ -1,13 +1,13 @@
-//! Moments that all senders of one node have in common, as they have its clock.
+//! Moments shared by all senders of one node through its clock.
 //!
-//! Several who share a link tell whether others fill its queue by sending less for a while. One
-//! alone leaves room that the rest take; all at once, they see it empty.
+//! Several senders on one link detect competing traffic by sending less for a while. If only one
+//! does, the others use the room it leaves; if all do at once, they see the queue drain.
 
 use crate::params::Nanos;
 
-/// Whether one of the moments, of which there is one in each `period`, lies between two times.
-/// Periods are rounded up to powers of two, so that the moments of a longer one are among those of
-/// a shorter one: senders whose round trips differ still meet.
+/// Whether one of the moments, one per `period`, lies between two times. Periods are rounded up to
+/// powers of two, so that the moments of a longer period are among those of a shorter one: senders
+/// with different round trips still coincide.
 pub(crate) fn has_passed(before: Nanos, now: Nanos, period: Nanos) -> bool {
     let period = period.clamp(1, 1 << 62).next_power_of_two();
     before / period != now / period

@@ -1,4 +1,4 @@
-//! Sending: hands packets to the next hops, each with its own link sequence number.
+//! Transmission to the next hops, each with its own link sequence numbers.
 
 use crate::combine::{Combiner, GROUP_MAX, Sources};
 use crate::egress::{Egress, Outer};
@@ -12,7 +12,7 @@ use recoded_wire::frames::{FrameId, Frames, HEADROOM_BYTES, Span};
 use recoded_wire::header::{Flags, Header, write_link_sequence};
 use recoded_wire::shard::source_port;
 
-/// A neighbour that a shard is sent to.
+/// A neighbour that the shard sends to.
 #[derive(Clone, Debug)]
 struct Downstream {
     peer: PeerId,
@@ -23,7 +23,7 @@ struct Downstream {
 }
 
 impl Downstream {
-    /// Its numbers start at random, which tells a node that restarted from replays of its former
+    /// Starts at a random number, which distinguishes a restarted node from replays of its previous
     /// life.
     fn new(peer: PeerId, combiner: &mut Combiner) -> Self {
         Self { peer, next: combiner.next_u32(), feedback: Sequences::default() }
@@ -35,20 +35,20 @@ impl Downstream {
 pub(crate) struct NextHops {
     source_port: u16,
     hops: Vec<Downstream>,
-    /// Whether each packet goes to one of them, in turns; and whose turn it is.
+    /// Whether packets alternate between the hops, and whose turn it is.
     takes_turns: bool,
     turn: usize,
     counts: Counts,
 }
 
-/// What crossed the links to and from next hops.
+/// Traffic counters of the links to and from the next hops.
 #[derive(Copy, Clone, Default, Debug)]
 pub(crate) struct Counts {
     /// Packets sent.
     pub packets: u64,
     /// Bytes of their UDP payloads.
     pub bytes: u64,
-    /// Feedback packets that came.
+    /// Feedback packets received.
     pub feedback: u64,
 }
 
@@ -61,7 +61,7 @@ impl NextHops {
         next
     }
 
-    /// Takes over another list of hops; one that stays keeps its sequence number.
+    /// Replaces the list of hops; a hop that remains keeps its sequence number.
     pub(crate) fn update(&mut self, params: &FlowParams, combiner: &mut Combiner) {
         let peers = &params.next_hops;
         self.takes_turns = params.spread == Spread::Sum && peers.len() > 1;
@@ -70,16 +70,16 @@ impl NextHops {
         self.hops = peers.iter().map(hop).collect();
     }
 
-    /// What crossed the links.
+    /// The traffic counters.
     pub(crate) fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Notes a feedback packet from `peer`.
+    /// Records a feedback packet from `peer`.
     ///
     /// # Errors
-    /// [`DropReason::UnknownPeer`] when that is no next hop, [`DropReason::Replayed`] when the
-    /// packet came before.
+    /// [`DropReason::UnknownPeer`] when it is not a next hop, [`DropReason::Replayed`] when the
+    /// packet is a duplicate.
     pub(crate) fn heard(
         &mut self,
         peer: PeerId,
@@ -96,9 +96,9 @@ impl NextHops {
         }
     }
 
-    /// Sends `payload`, whose header is written but for the link sequence number, to every next
-    /// hop, or to that whose turn it is, in packets of a traffic class. Takes over one reference.
-    /// Returns how many copies could not be made because frames ran out.
+    /// Sends `payload` to every next hop, or to the one whose turn it is, with the given traffic
+    /// class. Its header is complete except for the link sequence number. Consumes one reference.
+    /// Returns how many copies failed because frames ran out.
     pub(crate) fn send(
         &mut self,
         frames: &mut impl Frames,
@@ -132,7 +132,7 @@ impl NextHops {
         failed
     }
 
-    /// Link sequence number of the next packet, where there is one next hop.
+    /// Link sequence number of the next packet, if there is exactly one next hop.
     pub(crate) fn next_number(&self) -> Option<u32> {
         match &self.hops[..] {
             [hop] => Some(hop.next),
@@ -140,27 +140,27 @@ impl NextHops {
         }
     }
 
-    /// How many of so many packets each of them gets, of which there are few more at most.
+    /// How many of `packets` each hop gets, rounded up.
     pub(crate) fn part(&self, packets: u16) -> u16 {
         if self.takes_turns { packets.div_ceil(self.hops.len() as u16) } else { packets }
     }
 
-    /// Packets at the end of a generation of which each is the last that some next hop gets.
+    /// Packets at the end of a generation that are each the last for some next hop.
     pub(crate) fn ends(&self) -> usize {
         if self.takes_turns { self.hops.len() } else { 1 }
     }
 
-    /// How many there are.
+    /// Number of next hops.
     pub(crate) fn len(&self) -> usize {
         self.hops.len()
     }
 
-    /// The neighbour at a place.
+    /// The neighbour at `place`.
     pub(crate) fn peer(&self, place: usize) -> PeerId {
         self.hops[place].peer
     }
 
-    /// Sends `payload` as [`NextHops::send`] does, to the neighbour at `place` alone. Returns its
+    /// Sends `payload` as [`NextHops::send`] does, only to the neighbour at `place`. Returns its
     /// link sequence number.
     pub(crate) fn send_to(
         &mut self,
@@ -177,9 +177,9 @@ impl NextHops {
         number
     }
 
-    /// Sends `count` fresh combinations of `sources` under `header`, whose type, field and size are
-    /// set here; END, if it has it, stays with the last one to each. Returns how many were sent,
-    /// and how many packets found no frame.
+    /// Sends `count` fresh combinations of `sources` under `header`. Sets its type, field and size
+    /// here; an END flag stays only on the last packet to each hop. Returns how many were sent, and
+    /// how many packets found no free frame.
     pub(crate) fn send_combinations(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -226,7 +226,7 @@ pub(super) fn next(sequence: &mut u32) -> u32 {
     current
 }
 
-/// A copy of `payload` in a frame of its own, with headroom; `None` when frames ran out.
+/// Copies `payload` to its own frame, with headroom; `None` when frames ran out.
 pub(crate) fn copy(frames: &mut impl Frames, payload: Span) -> Option<Span> {
     let frame: FrameId = frames.take()?;
     let offset = HEADROOM_BYTES.max(usize::from(payload.offset).min(256)) as u16;

@@ -1,32 +1,33 @@
-//! Which part of what a link carries is of this sender.
+//! Estimate of this sender's share of a link.
 //!
-//! Who sends a little more into a queue gets more through, in the place of others, as far as the
-//! link is theirs. What waits grows with the rest:
+//! A sender that puts slightly more into a full queue gets more through at the expense of other
+//! flows. The queueing delay grows by the remainder:
 //!
 //! ```text
 //!  received = capacity * sent / (sent + others)
 //!  d ln(sent / received) / d ln(sent) = sent / (sent + others)
 //! ```
 //!
-//! So the changes of both from one round trip to the next tell the part, whatever the link carries
-//! and whatever the others do. Without a queue they tell nothing: what is sent is received.
+//! So the changes of both rates from one round trip to the next reveal the share, whatever the
+//! capacity and the behaviour of the others. Without a queue they reveal nothing: all packets sent
+//! are received.
 
 use crate::peer::sample::Sample;
 
-/// Weight of all changes before, at the next: some twenty round trips count.
+/// Weight of all earlier changes at the next one: about twenty round trips count.
 const MEMORY: f64 = 0.95;
 
-/// Sum of the squares of changes that weighs as much as what is assumed: those of two pulses of a
-/// contest. More hides the part of who does not change much, less lets noise tell it.
+/// Weight of the assumed share, as a sum of squared changes: that of two pulses of a contest. More
+/// hides the share of a sender with small changes, less lets noise dominate.
 const ASSUMED: f64 = 0.03;
 
-/// Logarithms of changes that are believed: a report may say anything.
+/// Largest change accepted, as a logarithm: a report may contain any value.
 const CHANGE_MAX: f64 = 0.5;
 
-/// What is known of it.
+/// The state of the estimate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Own {
-    /// Logarithms of what was sent, and of how many times as long it took to arrive.
+    /// Logarithms of the sent rate, and of its ratio to the received rate.
     before: Option<(f64, f64)>,
     /// Sums over changes of these.
     products: f64,
@@ -34,7 +35,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Notes a round trip, over a link that loses so much by itself.
+    /// Records a round trip over a link with this loss of its own.
     pub(crate) fn note(&mut self, sample: &Sample, usual_loss: f64, is_queued: bool) {
         if !is_queued {
             self.before = None;
@@ -52,7 +53,7 @@ impl Own {
         }
     }
 
-    /// The part, given what is assumed where little is known.
+    /// The share; `assumed` prevails while little is known.
     pub(crate) fn part(&self, assumed: f64) -> f64 {
         ((self.products + ASSUMED * assumed) / (self.squares + ASSUMED)).clamp(0.0, 1.0)
     }
@@ -64,7 +65,7 @@ mod tests {
 
     const NANOS: f64 = 40e6;
 
-    /// Of a round trip in which so many packets were sent, and others sent so many.
+    /// A sample of a round trip with this many packets sent here and by others.
     fn sample(sent: f64, others: f64, capacity: f64, lost: f64) -> Sample {
         let nanos = NANOS * (sent + others) / capacity;
         Sample {

@@ -1,37 +1,37 @@
-//! The largest packet that every link of a path carries, as a source has it: what its own next hops
-//! get, and what relays report of theirs.
+//! The largest packet that every link of a path carries, as known to a source: the limit of its own
+//! next hops, and those that relays report.
 //!
-//! Reports come from the network, so a limit only says how long the packets of the tunnel should
-//! be; no packet is dropped for it. It falls at once and rises when no lower one was heard for
+//! Reports come from the network, so a limit only sets how long the packets of the tunnel should
+//! be; it drops no packet. It falls at once and rises when no lower one was reported for
 //! [`HOLD_NANOS`], however many are forged. No honest node reports less than [`FLOOR_BYTES`]: such
 //! reports are ignored.
 
 use crate::params::Nanos;
 use crate::peer::sizes::FLOOR_BYTES;
 
-/// A limit lasts for so long. Nodes repeat theirs every 20 ms while packets flow; those of a search
-/// for what passes last for less.
+/// Lifetime of a limit. Nodes repeat theirs every 20 ms while packets flow; temporary ones during a
+/// search for the right size last less.
 const HOLD_NANOS: Nanos = 3_000_000_000;
 
-/// What follows a limit that ends is the least heard for so long: nodes repeat theirs several times
-/// meanwhile.
+/// When a limit expires, the lowest one reported within this time replaces it: nodes repeat theirs
+/// several times meanwhile.
 const LATELY_NANOS: Nanos = 200_000_000;
 
-/// When nothing is heard for this long the flow is idle, and no limit grows older meanwhile.
+/// After a silence of this length the flow counts as idle, and limits do not age during it.
 const PAUSE_NANOS: Nanos = 200_000_000;
 
-/// The least limit heard lately.
+/// The lowest limit reported recently.
 #[derive(Debug, Default)]
 pub(crate) struct PathSize {
-    /// Bytes of UDP payload, and when it was last heard of.
+    /// Bytes of UDP payload, and when the limit was last reported.
     least: Option<(u16, Nanos)>,
-    /// The least heard lately, where that is more.
+    /// The lowest recent limit above `least`.
     lately: Option<(u16, Nanos)>,
     heard_at: Nanos,
 }
 
 impl PathSize {
-    /// Something was heard of the path: limits grow older.
+    /// Ages the limits at any report from the path.
     pub(crate) fn age(&mut self, now: Nanos) {
         let silence = now.saturating_sub(std::mem::replace(&mut self.heard_at, now));
         let limits = [&mut self.least, &mut self.lately];
@@ -43,7 +43,7 @@ impl PathSize {
         }
     }
 
-    /// Some node's next hops get packets of so many bytes and none that are larger.
+    /// Records a report that the next hops of some node receive packets of up to `bytes`.
     pub(crate) fn hear(&mut self, bytes: u16, now: Nanos) {
         if bytes < FLOOR_BYTES {
             return;
@@ -67,7 +67,7 @@ mod tests {
 
     const MILLI: Nanos = 1_000_000;
 
-    /// Hears `reports`, one every 20 ms, and returns how often the limit changed.
+    /// Passes in `reports`, one every 20 ms, and returns how often the limit changed.
     fn hear(size: &mut PathSize, reports: impl Iterator<Item = Option<u16>>) -> usize {
         let begin = size.heard_at;
         let mut changes = 0;
@@ -91,11 +91,11 @@ mod tests {
         assert_eq!((hear(&mut size, (0..10).map(|_| None)), size.limit()), (1, None));
     }
 
-    /// Forged limits between good ones must not make the tunnel flap.
+    /// Forged limits between valid ones must not make the tunnel flap.
     #[test]
     fn limits_that_alternate_change_it_twice_in_three_seconds_at_most() {
         let mut size = PathSize::default();
-        // One in 160 reports is forged: for a minute, they come just when the last one expires.
+        // One in 160 reports is forged: for a minute, each arrives just when the last one expires.
         let reports = (0..3000).map(|turn| Some(if turn % 160 == 0 { FLOOR_BYTES } else { 1372 }));
         let changes = hear(&mut size, reports);
         assert!((2..=40).contains(&changes), "{changes}");
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(size.limit(), Some(1372));
     }
 
-    /// The limit once ended for the time until the next report, which a tunnel followed.
+    /// Regression: the limit lapsed until the next report, and a tunnel followed it.
     #[test]
     fn limit_that_ends_is_followed_by_what_is_heard_lately() {
         let mut size = PathSize::default();

@@ -1,26 +1,27 @@
-//! A link that drops what exceeds its rate, without a queue: who sends more there gets no more
-//! through.
+//! A link that polices its rate, dropping the excess without a queue: sending faster does not
+//! increase goodput.
 
 use crate::params::Nanos;
 
-/// So many times more that was sent, and that should have arrived.
+/// Increase of the sent rate that counts as more, and the increase of the received rate expected
+/// with it.
 const MORE_SENT: f64 = 1.25;
 const MORE_RECEIVED: f64 = 1.05;
 
 /// Weight of a round trip in the mean.
 const WEIGHT: f64 = 1.0 / 16.0;
 
-/// How long such a link is left alone.
+/// How long the rate is kept unchanged on such a link.
 const QUIET_NANOS: Nanos = 1_000_000_000;
 
-/// What was sent and what arrived of it, in bytes per second.
+/// Sent and received rate, in bytes per second.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Flow {
     pub sent: f64,
     pub received: f64,
 }
 
-/// What is known of such drops.
+/// Detector of a policed link.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Policed {
     anchor: Option<Flow>,
@@ -28,13 +29,13 @@ pub(crate) struct Policed {
 }
 
 impl Policed {
-    /// Notes a round trip. What to go back to where more was sent and no more arrived.
+    /// Records a round trip. Returns the flow to revert to if more was sent but no more arrived.
     pub(crate) fn note(&mut self, flow: Flow, now: Nanos) -> Option<Flow> {
         let anchor = *self.anchor.get_or_insert(flow);
         if flow.sent <= MORE_SENT * anchor.sent {
             let blend = |old: f64, new: f64| old + WEIGHT * (new - old);
             let received = blend(anchor.received, flow.received);
-            // What is sent a little more each time, and does not arrive, adds up.
+            // Small repeated increases that do not arrive add up.
             let most = anchor.sent * (received / anchor.received.max(1.0)).max(1.0);
             let sent = blend(anchor.sent, flow.sent).min(most);
             self.anchor = Some(Flow { sent, received });
@@ -42,7 +43,7 @@ impl Policed {
         }
         if flow.received < MORE_RECEIVED * anchor.received {
             self.quiet_until = now + QUIET_NANOS;
-            // What was sent before may have been too much as well.
+            // The previous rate may have been too high as well.
             let sent = anchor.received.max(anchor.sent / MORE_SENT);
             self.anchor = Some(Flow { sent, received: anchor.received });
             return self.anchor;
@@ -51,7 +52,7 @@ impl Policed {
         None
     }
 
-    /// Whether the link is left alone.
+    /// Whether the rate is kept unchanged.
     pub(crate) fn is_quiet(&self, now: Nanos) -> bool {
         now < self.quiet_until
     }
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(policed.note(Flow { sent: 16.0, received: 13.5 }, 7), None);
     }
 
-    /// A little more each time was once never too much.
+    /// Regression: small increases were never detected as too much.
     #[test]
     fn more_that_does_not_arrive_adds_up() {
         let mut policed = Policed::default();

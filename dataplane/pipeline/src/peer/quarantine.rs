@@ -1,43 +1,44 @@
-//! Neighbours from which symbols with wrong tags come: they lie, or pass on what others made of it.
+//! Quarantine of neighbours that send symbols with wrong tags: they are compromised, or forward
+//! symbols corrupted upstream.
 //!
 //! ```text
 //!  wrong tags: 1, 2 ... as many as are allowed ──► quarantine 10 s, 20 s ... 640 s ──► 1, 2 ...
 //!                                   (within 60 s)
 //! ```
 //!
-//! A neighbour in quarantine is not heard, so that what it would bring comes over other paths; its
-//! keys are changed. Where there is no other path, nothing is gained by that, and it is heard. Only
-//! what was verified as its own counts, so no other host can bring a neighbour here.
+//! Packets of a neighbour in quarantine are ignored, so that its data arrives over other paths, and
+//! it is rekeyed. Without another path nothing would be gained, and it is not ignored. Only packets
+//! authenticated as its own count, so no other host can put a neighbour in quarantine.
 
 use crate::params::Nanos;
 
 const SECOND: Nanos = 1_000_000_000;
 
-/// Wrong tags longer ago do not count.
+/// Older wrong tags do not count.
 const WITHIN_NANOS: Nanos = 60 * SECOND;
 
-/// The first quarantine, and the longest: each is twice as long as the one before.
+/// The first quarantine, and how many times its length doubles.
 const FIRST_NANOS: Nanos = 10 * SECOND;
 const DOUBLED_MAX: u32 = 6;
 
-/// After so long without a wrong tag, the next quarantine is as long as the first.
+/// After this long without a wrong tag, quarantines start from the first length again.
 const FORGIVEN_NANOS: Nanos = 3600 * SECOND;
 
-/// What a neighbour did, and for how long it is not heard.
+/// Misbehaviour of a neighbour, and how long it is ignored.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Quarantine {
-    /// Wrong tags since a time.
+    /// Wrong tags since `since`.
     wrong: u32,
     since: Nanos,
     from: Nanos,
     until: Nanos,
-    /// Quarantines so far.
+    /// Number of quarantines so far.
     count: u32,
 }
 
 impl Quarantine {
-    /// Notes a wrong tag, of which so many are one too many; 0 allows any number. Whether a
-    /// quarantine begins with it.
+    /// Records a wrong tag; `most` of them start a quarantine, and 0 allows any number. Returns
+    /// whether one starts.
     pub(crate) fn note(&mut self, most: u32, now: Nanos) -> bool {
         if most == 0 || self.is_on(now) {
             return false;
@@ -58,12 +59,12 @@ impl Quarantine {
         true
     }
 
-    /// Whether the last quarantine began after a time.
+    /// Whether the last quarantine began after `time`.
     pub(crate) fn has_begun_since(&self, time: Nanos) -> bool {
         self.from > time
     }
 
-    /// Whether it is in quarantine.
+    /// Whether the neighbour is in quarantine.
     #[inline]
     pub(crate) fn is_on(&self, now: Nanos) -> bool {
         now < self.until

@@ -1,25 +1,25 @@
-//! How fast to send to a neighbour: as fast as what is sent also leaves the link, with a queue of a
-//! few milliseconds in front of it and no more.
+//! Rate control towards a neighbour: as fast as packets also leave the link, with a queue of a few
+//! milliseconds in front of it and no more.
 //!
-//! Loss says little here: lossy links lose what they would have carried. So the rate follows what
-//! arrives, divided by the share that usually arrives, and the time that packets wait on the way:
+//! Loss is a weak signal here: lossy links lose packets that they had room for. So the rate follows
+//! the received rate, divided by the share that usually arrives, and the queueing delay:
 //!
 //! ```text
 //!  rate = capacity * gain(queue)      capacity = received / (1 - usual loss)
 //!  gain:  1 + k at no queue, 1 at the target, 1/2 at most below that
 //! ```
 //!
-//! `k` shrinks where round trips are longer than the target, so that the loop does not swing.
-//! Capacity is the most of the newest samples: one that had pauses in it says only what the link
-//! carries at least. At the start the rate keeps ahead of what is sent, until there is a queue.
+//! `k` shrinks where round trips are longer than the target, so that the loop does not oscillate.
+//! Capacity is the maximum of the newest samples: one with pauses is only a lower bound. At the
+//! start the rate runs ahead of the sent rate, until there is a queue.
 //!
-//! What waits in the neighbour, since the links behind it are slower, is part of the queue. Then
-//! the rate is what the neighbour sends on, times that gain.
+//! A backlog at the neighbour, caused by slower links behind it, counts as part of the queue. Then
+//! the rate is the forwarding rate of the neighbour, times that gain.
 //!
-//! Now and then a queue that stays is emptied. One that does not become shorter is not ours: it is
-//! part of the way from then on, or others have more of the link than their part, and the rate is
-//! contested with them ([`stays`]). A link that drops what exceeds its rate without a queue is told
-//! by what arrives: it does not grow with what is sent.
+//! From time to time a standing queue is drained. If it does not shrink, it is not due to this
+//! sender: from then on it counts as part of the base delay, or others have more than their share
+//! of the link, and the sender competes with them ([`stays`]). A policed link, which drops the
+//! excess without a queue, is detected by a received rate that does not grow with the sent rate.
 
 use crate::params::Nanos;
 use crate::peer::contest::Contest;
@@ -32,25 +32,27 @@ use onward::{Onward, STALLED_NANOS};
 use seen::{FACTOR_LEAST, Seen, unscaled_own, unscaled_target};
 use stays::{Drain, EMPTY, Rival};
 
-/// Rates, in bytes per second: the first, the least, the most.
+/// Rates, in bytes per second: initial, minimum, maximum.
 const FIRST: f64 = 12.5e6;
 const LEAST: f64 = 25_000.0;
 const MOST: f64 = 12.5e9;
 
-/// How many times the pace of our own link the rate is at most. More is dropped at once; less would
-/// leave a part of the pace unused where headers are shorter than is assumed, or packets pause.
+/// Maximum rate as a multiple of the pace of the local link. The excess is dropped at once; a lower
+/// limit would leave part of the pace unused when headers are shorter than assumed, or packets
+/// pause.
 const PACE_PARTS: f64 = 1.25;
 
-/// At this rate, in bytes per second. Who sends less aims at more, as in Swift (SIGCOMM 2020, 3.5):
-/// of two on one link, the slower one goes on where the faster one slows down.
+/// The target applies at this rate, in bytes per second. Slower senders aim at more, as in Swift
+/// (SIGCOMM 2020, 3.5): of two on one link, the slower one keeps its rate when the faster one slows
+/// down.
 const TARGET_RATE: f64 = 37.5e6;
 const TARGET_SCALE: (f64, f64) = (0.75, 4.0);
 const TARGET_SCALED_MAX_NANOS: f64 = 16e6;
 
-/// Part of the best samples that is as good as those.
+/// Fraction of the best samples that counts as equally good.
 const NEARLY: f64 = 0.9;
 
-/// Part of the rate below which a queue is that of others.
+/// Divisor of the rate: when less than this part of it arrives, the queue is due to others.
 const OTHERS: f64 = 8.0;
 
 /// Gain at no queue.
@@ -58,29 +60,29 @@ const GAIN: f64 = 0.25;
 const GAIN_MOST: f64 = 0.5;
 const GAIN_LEAST: f64 = 0.03;
 
-/// What calm rounds in a row may multiply it by, and how far: a quarter faster a round where round
-/// trips are long.
+/// Most doublings of the gain by consecutive calm rounds, and its limit: a quarter faster per round
+/// at long round trips.
 const GAIN_STEPS_MAX: u32 = 5;
 const GAIN_ROUND_TRIP_NANOS: f64 = 8e6;
 
-/// Calm rounds in a row after which a link is taken to be faster than when it last had a queue.
+/// Consecutive calm rounds after which the link counts as faster than when it last had a queue.
 const FASTER: u32 = 8;
 
-/// What more arrives every round trip of a start, and round trips in a row with less, after which
-/// the link is known.
+/// Growth of the received rate per round trip of a start, and consecutive round trips below it
+/// after which the link rate is known.
 const GROWS: f64 = 1.25;
 const LAGGING: u32 = 3;
 
-/// Weight of a sample in the mean of the newest.
+/// Weight of a sample in the recent mean.
 const RECENT_WEIGHT: f64 = 0.1;
 
-/// Samples of a period.
+/// Samples per period.
 const PERIOD: u32 = 6;
 
 /// Weight of a sample in the usual loss.
 const LOSS_WEIGHT: f64 = 1.0 / 16.0;
 
-/// Part of the rate before an outage that is sent at after it.
+/// Fraction of the rate before an outage at which sending resumes.
 const RETURN: f64 = 0.5;
 
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -94,52 +96,52 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub(crate) struct Rate {
     bytes_per_second: f64,
-    /// The most by the pace of our own link.
+    /// The maximum given by the pace of the local link.
     limit: f64,
     phase: Phase,
-    /// What a start began with, and the least that it ends with.
+    /// The initial rate of a start, and the minimum rate at its end.
     first: f64,
     first_least: f64,
     headroom: Headroom,
-    /// Share that is lost where there is no queue.
+    /// Fraction lost when there is no queue.
     usual_loss: Option<f64>,
     round: Round,
-    /// What the link carries, by the newest step.
+    /// The capacity by the newest step.
     capacity: f64,
-    /// The most by the samples of the present period and the one before, and the samples in it.
+    /// Maximum samples of the current and the previous period, and the number of samples in the
+    /// current one.
     most: [f64; 2],
     samples: u32,
-    /// Samples in a row without a queue.
+    /// Consecutive samples without a queue.
     calm: u32,
-    /// What the link carried when it last had a queue.
+    /// The capacity when there was last a queue.
     ceiling: Option<f64>,
     drain: Option<Drain>,
-    /// Whether the sample of before had no queue either.
+    /// Whether the previous sample had no queue either.
     was_calm: bool,
-    /// Startup: whether there was always more to send, the most that arrived a round trip before,
-    /// and round trips without more.
+    /// Startup: whether data never ran out, the maximum a round trip earlier, and round trips
+    /// without growth.
     was_limited: bool,
     before: f64,
     lagging: u32,
-    /// Mean loss of the newest samples: one alone may be of few packets.
+    /// Mean loss of the newest samples: a single one may be of few packets.
     recent_loss: Option<f64>,
     policed: Policed,
-    /// What it was when nothing waited in the neighbour last; and before the neighbour fell silent
-    /// or sent nothing on, while that lasts.
+    /// The rate when the neighbour last had no backlog; and before it fell silent or stalled, while
+    /// that lasts.
     unhindered: f64,
     before_silence: Option<f64>,
     before_stall: Option<f64>,
-    /// What it was before larger packets began to vanish, as far as is known.
+    /// The rate before larger packets began to vanish, if known.
     before_doubt: Option<f64>,
-    /// What the neighbour sends on, while packets wait there.
+    /// Forwarding rate of the neighbour while it has a backlog.
     onward: Onward,
-    /// When there was no queue last, what the link carried then, and the least and the most queue
-    /// since.
+    /// When there was last no queue, the capacity then, and the minimum and maximum queue since.
     empty_at: Nanos,
     empty_rate: f64,
     since_empty: (f64, f64),
     contest: Option<Contest>,
-    /// Whether the neighbour passes on what comes at once: what waits is in the queue of a link.
+    /// Whether the neighbour forwards at once: a backlog is then in the queue of a link.
     passes: bool,
     rival: Option<Rival>,
     /// When the last step without a contest was.
@@ -147,21 +149,21 @@ pub(crate) struct Rate {
     own: Own,
 }
 
-/// Standard deviation of what is lost of so many packets.
+/// Standard deviation of the loss among this many packets.
 fn deviation(loss: f64, packets: u32) -> f64 {
     (loss * (1.0 - loss) / f64::from(packets.max(1))).sqrt()
 }
 
-/// What the link carried, where it loses so much by itself.
+/// The rate that the link carried, given its own loss.
 fn carried_of(sample: &Sample, usual_loss: f64) -> f64 {
     sample.received() / (1.0 - usual_loss).max(0.05)
 }
 
-/// What is to be done about a queue that stays.
+/// How to handle a standing queue.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Fine,
-    /// It is part of the way.
+    /// It is part of the base delay.
     NotOurs,
 }
 
@@ -204,7 +206,7 @@ impl Rate {
         }
     }
 
-    /// To a neighbour that holds nothing back.
+    /// Creates the rate to a neighbour that holds nothing back.
     pub(crate) fn beside_passing() -> Self {
         Self { passes: true, ..Self::new() }
     }
@@ -214,89 +216,89 @@ impl Rate {
         self.bytes_per_second
     }
 
-    /// Share that is lost where there is no queue, once that is known.
+    /// Fraction lost when there is no queue, once known.
     pub(crate) fn usual_loss(&self) -> Option<f64> {
         self.usual_loss
     }
 
-    /// How long so many bytes take.
+    /// Transmission time of this many bytes.
     pub(crate) fn nanos(&self, bytes: usize) -> Nanos {
         (bytes as f64 * 1e9 / self.bytes_per_second) as Nanos
     }
 
-    /// How long a probe of so many bytes takes. While larger packets than come may vanish, the link
-    /// carries what it did before.
+    /// Transmission time of a probe of this many bytes. While larger packets may be vanishing, the
+    /// link still carries its previous rate.
     pub(crate) fn nanos_of_probe(&self, bytes: usize) -> Nanos {
         let before = self.before_doubt.unwrap_or(0.0);
         (bytes as f64 * 1e9 / self.bytes_per_second.max(before)) as Nanos
     }
 
-    /// Sends so many bytes; how long they take.
+    /// Sends this many bytes; returns their transmission time.
     pub(crate) fn spend(&mut self, bytes: usize) -> Nanos {
         let (known, bytes) = (self.known(), bytes as f64);
         let rate = self.headroom.spend(bytes, self.bytes_per_second, known);
         (bytes * 1e9 / rate) as Nanos
     }
 
-    /// What the link is known to carry; at a start, what it is taken to carry.
+    /// The known rate of the link; at a start, the assumed one.
     fn known(&self) -> f64 {
         let most = match self.phase {
             Phase::Startup => self.first.max(self.most()),
             Phase::Steady => self.most(),
         };
         let is_alone = self.contest.is_none() && self.rival.is_none();
-        // A report may say that nothing came.
+        // A report may claim no arrivals.
         self.headroom.known(most).filter(|_| is_alone).map_or(MOST, |known| known.max(LEAST))
     }
 
-    /// Takes in the pace of our own link, in bytes per second, if it has one. What it drops looks
-    /// like loss of the link: the more that is, the faster the link would be taken to be.
+    /// Applies the pace of the local link in bytes per second, if it has one. Its drops look like
+    /// loss of the link: the more there are, the faster the link would appear.
     pub(crate) fn limit(&mut self, pace: Option<f64>) {
         self.limit = pace.map_or(MOST, |pace| (PACE_PARTS * pace).clamp(LEAST, MOST));
         self.set(self.bytes_per_second);
     }
 
-    /// The queue to aim at.
+    /// The target queue.
     pub(crate) fn target(&self, round_trip: Nanos) -> Nanos {
         self.scaled(unscaled_target(round_trip)) as Nanos
     }
 
-    /// A queue at the present rate.
+    /// Scales a queue to the current rate.
     fn scaled(&self, nanos: f64) -> f64 {
         let (least, most) = TARGET_SCALE;
         let scale = (TARGET_RATE / self.bytes_per_second).sqrt().clamp(least, most);
         (nanos * scale).min(TARGET_SCALED_MAX_NANOS)
     }
 
-    /// Notes how long packets wait on the link now: a start ends at once when they do.
+    /// Records the current queueing delay of the link: a queue ends a start at once.
     pub(crate) fn queue(&mut self, waited: Nanos, round_trip: Nanos) {
-        // Where less is sent than could be, the queue is of others.
+        // If less is sent than possible, the queue is due to others.
         if self.phase == Phase::Startup && self.was_limited && waited > self.target(round_trip) {
             self.end_start();
         }
     }
 
-    /// A start ends at what the link carried. After an outage that is of few packets, which say
-    /// little.
+    /// Ends a start at the measured rate. After an outage, that is based on few packets and
+    /// unreliable.
     fn end_start(&mut self) {
         self.phase = Phase::Steady;
         self.set(self.bytes_per_second.min(self.most()).max(self.first_least));
     }
 
-    /// Nothing was heard for long: half as fast.
+    /// Halves the rate after a long silence.
     pub(crate) fn silence(&mut self) {
         self.before_silence.get_or_insert(self.bytes_per_second);
         self.set(self.bytes_per_second / 2.0);
     }
 
-    /// The neighbour is heard.
+    /// Resumes after a silence, once the neighbour reports.
     pub(crate) fn heard(&mut self) {
         let before = self.before_silence.take();
         self.resume(before);
     }
 
-    /// Notes whether large packets vanish. Where they did, what arrived meanwhile was all that was
-    /// small, and the link carries what it did before.
+    /// Records whether large packets vanish. If they did, only small ones arrived meanwhile, and
+    /// the link carries its previous rate.
     pub(crate) fn note_vanishing(&mut self, vanishing: Vanishing) {
         match vanishing {
             Vanishing::No => self.before_doubt = None,
@@ -304,14 +306,14 @@ impl Rate {
                 self.before_doubt.get_or_insert(self.bytes_per_second);
             }
             Vanishing::Shown => {
-                // Losses in a row by chance, too, end here: they leave the rate as it is.
+                // Random loss runs end here, too: they leave the rate unchanged.
                 let before = self.before_doubt.take();
                 self.resume(before.filter(|before| before * RETURN > self.bytes_per_second));
             }
         }
     }
 
-    /// A path that is back likely carries what it did: a start, from there.
+    /// A recovered path likely has its previous rate: starts from there.
     fn resume(&mut self, before: Option<f64>) {
         if let Some(before) = before {
             (self.phase, self.before, self.lagging) = (Phase::Startup, 0.0, 0);
@@ -324,7 +326,7 @@ impl Rate {
         }
     }
 
-    /// Takes in a sample; a step is taken once a round trip.
+    /// Processes a sample; takes one step per round trip.
     pub(crate) fn sample(&mut self, sample: &Sample, round_trip: Nanos, now: Nanos) -> Verdict {
         let usual = *self.usual_loss.get_or_insert(sample.loss());
         let carried = carried_of(sample, usual);
@@ -335,19 +337,19 @@ impl Rate {
             self.was_limited = sample.is_limited;
             let target = self.target(round_trip);
             if sample.is_limited && (sample.is_stretched() || sample.queue > target) {
-                // A burst may be over before a round trip is.
+                // A burst may end before the round trip does.
                 self.end_start();
             } else if all.queue <= target {
-                // Ahead of those who are about to send more.
+                // Stay ahead of senders that are about to send more.
                 let ahead = ahead::of(carried, sample.is_limited, round_trip);
                 self.set(self.bytes_per_second.max(ahead));
             }
         }
-        // The time between two samples is in none.
+        // No sample covers the time between two samples.
         if all.nanos + all.nanos / 4 < round_trip {
             return Verdict::Fine;
         }
-        // The best of them is a little more than the link carries.
+        // The best of them slightly exceeds the capacity.
         let best = std::mem::take(&mut self.round).limited;
         let limited = if all.is_limited { best.map(|_| carried_of(&all, usual)) } else { best };
         let filled = limited.filter(|_| all.is_limited);
@@ -356,8 +358,8 @@ impl Rate {
         self.step((&all, limited), round_trip, now)
     }
 
-    /// A step, by the samples of a round trip as one and what the link carried where there was
-    /// always more to send.
+    /// Takes a step from the merged samples of a round trip, and the link rate when data never ran
+    /// out.
     fn step(
         &mut self,
         (sample, limited): (&Sample, Option<f64>),
@@ -369,8 +371,8 @@ impl Rate {
         let own = self.scaled(unscaled_own(round_trip));
         self.own.note(sample, self.usual_loss.unwrap_or(loss), queue > target / 2.0);
         let usual = self.usual_loss.get_or_insert(loss);
-        // What was dropped before a queue ended is told after it. And what a burst loses in a queue
-        // is not what the link loses, which is never more than what is lost with a queue.
+        // Drops of a queue are reported after it has ended. And burst losses in a queue are not
+        // losses of the link, which never exceed those with a queue.
         let is_calm = queue < target / 2.0 && !sample.is_stretched();
         let was_calm = std::mem::replace(&mut self.was_calm, is_calm);
         let is_less = loss < *usual - 2.0 * deviation(*usual, sample.sent);
@@ -378,7 +380,7 @@ impl Rate {
             *usual += LOSS_WEIGHT * (loss - *usual);
         }
         self.capacity = limited.unwrap_or(received / (1.0 - *usual).max(0.05));
-        // What came of little that was sent says only what the link carries at least.
+        // When little was sent, arrivals are only a lower bound of the capacity.
         if sample.is_limited || queue > target {
             self.samples += 1;
             if self.samples > PERIOD {
@@ -395,14 +397,14 @@ impl Rate {
             self.was_empty(now);
         }
         let is_limited = limited.is_some();
-        // Where much less is sent than could be, the queue is of others.
+        // If much less is sent than possible, the queue is due to others.
         let is_ours = is_limited || self.capacity > self.bytes_per_second / OTHERS;
         let link_queue = sample.queue.saturating_sub(sample.backlog) as f64;
         let seen = Seen { queue, link_queue, target, own, round_trip, is_limited, is_ours };
-        // What waits in the neighbour is ours, however little that is.
+        // A backlog at the neighbour is due to this sender, however small it is.
         if queue > target && 2 * sample.backlog > sample.queue {
             self.calm = 0;
-            // It says nothing of a queue of the way that stays.
+            // It does not indicate a standing queue on the path.
             self.empty_at = if self.passes { now } else { self.empty_at };
             if sample.backlog > STALLED_NANOS {
                 self.before_stall.get_or_insert(self.unhindered);
@@ -429,7 +431,7 @@ impl Rate {
             Phase::Steady => {
                 let recent = self.recent_loss.get_or_insert(loss);
                 *recent += RECENT_WEIGHT * (loss - *recent);
-                // Many samples in a row with less than that, with or without a queue.
+                // Many consecutive samples with less loss, with or without a queue.
                 let usual = self.usual_loss.get_or_insert(loss);
                 if *recent < *usual - deviation(*usual, sample.sent) {
                     *usual += LOSS_WEIGHT * (*recent - *usual);
@@ -439,7 +441,7 @@ impl Rate {
         }
     }
 
-    /// The most by the newest samples.
+    /// The maximum of the newest samples.
     fn most(&self) -> f64 {
         self.most[0].max(self.most[1])
     }
@@ -479,29 +481,29 @@ impl Rate {
         }
         let slow = (seen.target / (2.0 * round_trip)).min(1.0);
         let boost = f64::from(1u32 << self.calm.min(GAIN_STEPS_MAX));
-        // What is too much waits for two round trips.
+        // Any excess stays queued for two round trips.
         let part = if self.calm < FASTER { 2.0 } else { 1.0 };
         let most = (GAIN_ROUND_TRIP_NANOS / (part * round_trip)).clamp(GAIN_LEAST, GAIN_MOST);
         let gain = (GAIN * slow * boost).min(most) * (1.0 - queue);
-        // Never much less than before where there is room.
+        // Never far below the current rate while there is room.
         let least = self.bytes_per_second.min(2.0 * self.capacity);
         let next = (self.capacity * (1.0 + gain)).max(least);
         if self.calm >= FASTER {
             self.ceiling = None;
         }
-        // Close to where a queue began, it is begun slowly: the answer takes a round trip.
+        // Near the rate at which a queue formed, rise slowly: the response takes a round trip.
         let careful = self.ceiling.map(|at| at.max(self.bytes_per_second) * (1.0 + GAIN * slow));
         self.set(next.min(careful.unwrap_or(next)));
     }
 
     fn fall(&mut self, seen: &Seen) {
         self.calm = 0;
-        // Then what a period saw is soon out of date.
+        // The maximum of a period is then soon outdated.
         self.samples += if seen.is_flooded() { 2 } else { 0 };
         if seen.is_limited {
             self.ceiling = Some(self.most());
-            // A neighbour that is busy looks like a queue, and little arrives meanwhile.
-            // The best of many samples is a little too much; what is far from it is a share.
+            // A busy neighbour looks like a queue, and little arrives meanwhile. The best of many
+            // samples is slightly too high; a value far below it is only a share of the link.
             let most = self.most();
             let mean = self.headroom.mean().filter(|_| self.rival.is_none());
             let mean = mean.filter(|mean| *mean > NEARLY * most);
@@ -512,7 +514,7 @@ impl Rate {
         }
     }
 
-    /// Whether a link that drops what exceeds its rate is left alone.
+    /// Whether the rate is kept unchanged on a policed link.
     fn is_policed(&mut self, received: f64, loss: f64, now: Nanos) -> bool {
         let flow = Flow { sent: received / (1.0 - loss).max(0.05), received };
         if let Some(before) = self.policed.note(flow, now) {

@@ -1,39 +1,38 @@
-//! Answers to repair requests: how many packets one takes, and what all of them may cost.
+//! Answers to repair requests: packets per request, and the budget of all of them.
 //!
-//! Requests come from the network, and each asks for many packets. So repairs have a budget of
-//! their own, apart from the packets that a plan sends: a share of these, and a reserve that covers
-//! a blackout. What exceeds it is not sent, and counted; the sink asks again.
+//! Requests come from the network, and each may request many packets. So repairs have a budget
+//! separate from the packets that a plan sends: a share of these, and a reserve that covers a
+//! blackout. Excess requests are refused and counted; the sink retries.
 
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::SIZE_MAX;
 
-/// A repair reaches the sink with at most this chance of being short again.
+/// Largest probability that a repair leaves the sink short again.
 const REPAIR_FAILURE_MAX: f64 = 1e-3;
 
-/// Its binary logarithm, and the deviations of a normal distribution that leave as much.
+/// Its binary logarithm, and the standard deviations of a normal distribution with the same tail.
 const REPAIR_FAILURE_BITS: f64 = 10.0;
 const REPAIR_DEVIATIONS: f64 = 3.1;
 
-/// Up to so many missing degrees of freedom the exact count takes a few microseconds.
+/// Largest number of missing degrees of freedom computed exactly, which takes a few microseconds.
 const EXACT_MAX: usize = 16;
 
 /// Rounds of repair per generation: each one only carries what the last one lost. Requests for
 /// later rounds are ignored.
 pub(crate) const ROUNDS: u8 = 4;
 
-/// Packets of repair that each packet of a plan allows for. Bursts of eight at 10 % loss, the worst
-/// case that is measured, need 0.4; what is more lets forged requests take more of the link.
+/// Repair packets allowed per planned packet. Bursts of eight at 10 % loss, the worst case
+/// measured, need 0.4; more would let forged requests take more of the link.
 const SHARE: f64 = 0.5;
 
-/// Most packets of repair at once: 40 ms of a link of 300 Mbit/s, as a blackout of that length
-/// takes.
+/// Largest reserve: 40 ms of a link of 300 Mbit/s, as a blackout of that length needs.
 const RESERVE_PACKETS: f64 = 1024.0;
 
-/// What one flow may still spend on repairs, in packets.
+/// Repair budget of one flow, in packets.
 #[derive(Debug)]
 pub(crate) struct RepairBudget {
     packets: f64,
-    /// Packets of repair that each other packet allows for.
+    /// Repair packets allowed per other packet.
     share: f64,
 }
 
@@ -43,23 +42,23 @@ impl RepairBudget {
         RepairBudget::of_share(SHARE)
     }
 
-    /// A full reserve, of which each other packet renews so much.
+    /// A full reserve, renewed by this share of each other packet.
     pub(crate) fn of_share(share: f64) -> RepairBudget {
         RepairBudget { packets: RESERVE_PACKETS, share }
     }
 
-    /// Whether there is anything to spend.
+    /// Whether any budget is left.
     pub(crate) fn is_left(&self) -> bool {
         self.packets >= 1.0
     }
 
-    /// Notes packets sent by plan.
+    /// Adds to the budget for planned packets.
     pub(crate) fn earn(&mut self, packets: u64) {
         self.packets = (self.packets + self.share * packets as f64).min(RESERVE_PACKETS);
     }
 
-    /// Takes up to as many packets as `wanted` works out, which takes its time: only when anything
-    /// is left to spend. Returns how many are wanted, at least `missing`, and how many it grants.
+    /// Takes up to `wanted()` packets; it is evaluated only if budget is left, since it is slow.
+    /// Returns how many are wanted, at least `missing`, and how many are granted.
     pub(crate) fn grant(
         &mut self,
         missing: usize,
@@ -81,7 +80,7 @@ impl RepairBudget {
 }
 
 /// Random combinations to send so that a receiver that lacks `missing` degrees of freedom gains
-/// them all, where each packet arrives with chance `through`; at most `most`.
+/// them all, when each packet arrives with probability `through`; at most `most`.
 pub(crate) fn repair_packets(
     through: f64,
     field: FieldOrder,
@@ -93,7 +92,7 @@ pub(crate) fn repair_packets(
     if missing > EXACT_MAX {
         return repair_packets_about(through, field, missing).min(most);
     }
-    // gain[k] = chance that a packet is the next degree of freedom of a receiver that has k of
+    // gain[k] = probability that a packet is the next degree of freedom of a receiver that has k of
     // them: it arrives and is innovative.
     let mut gain = [0.0f64; EXACT_MAX];
     let mut redundant = 1.0;
@@ -101,7 +100,7 @@ pub(crate) fn repair_packets(
         redundant /= f64::from(field.order());
         gain[k] = through * (1.0 - redundant);
     }
-    // arrived[k] = chance that exactly k < missing were gained; their sum is the failure.
+    // arrived[k] = probability that exactly k < missing were gained; their sum is that of failure.
     let mut arrived = [0.0f64; EXACT_MAX];
     arrived[0] = 1.0;
     for sent in 1..most {
@@ -116,8 +115,8 @@ pub(crate) fn repair_packets(
     most
 }
 
-/// As [`repair_packets`], by the normal approximation: of n packets n p arrive, with a variance of
-/// n p (1 - p), and a few more than are missing make up for linear dependence.
+/// Like [`repair_packets`], by the normal approximation: of n packets n p arrive, with a variance
+/// of n p (1 - p), and a few extra make up for linear dependence.
 fn repair_packets_about(through: f64, field: FieldOrder, missing: usize) -> usize {
     let needed = missing as f64 + REPAIR_FAILURE_BITS / f64::from(field.order()).log2();
     let spread = REPAIR_DEVIATIONS * (1.0 - through).sqrt();
@@ -168,7 +167,8 @@ mod tests {
 
     #[test]
     fn repair_over_a_small_field_allows_for_packets_that_bring_nothing_new() {
-        // Lacking one over GF(2), half of the packets help: ten leave less than one in a thousand.
+        // With one missing over GF(2), half of the packets help: ten fail less than once in a
+        // thousand.
         assert_eq!(repair_packets(1.0, FieldOrder::Two, 1, 64), 10);
         assert!((24..=30).contains(&repair_packets(1.0, FieldOrder::Two, 16, 64)));
     }

@@ -1,10 +1,10 @@
-//! Feedback on its way upstream: when a node reports, and how reports cross lossy links.
+//! Upstream feedback: when a node reports, and how reports cross lossy links.
 //!
-//! A report repeats present state, so a lost one is made good by the next. NACKs cannot wait:
-//! the node that sends or relays one repeats it by the loss of the link it saw downstream
-//! (links are taken to be as bad in both directions), and relays let each report pass once, however
-//! many copies arrive. Over ten hops of 20 % loss a single packet gets through one time in ten;
-//! copied, nine in ten.
+//! A report repeats the current state, so the next one makes up for a lost one. NACKs cannot wait:
+//! the node that sends or relays one repeats it according to the loss it measured downstream (links
+//! are assumed equally lossy in both directions), and relays pass each report on once, however many
+//! copies arrive. Over ten hops of 20 % loss a single packet gets through one time in ten; copied,
+//! nine in ten.
 
 use crate::arrival::Fate;
 use crate::combine::Combiner;
@@ -18,38 +18,38 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 use recoded_wire::shard::source_port;
 
-/// Shortest time between two reports of one node: fifty a second are enough to follow a link and
-/// too few to weigh on it.
+/// Minimum interval between two reports of one node: fifty a second are enough to follow a link and
+/// few enough to add no load.
 const INTERVAL_NANOS: Nanos = 20_000_000;
 
 /// Room for a hop report, a flow report, 32 NACKs and the longest rank histogram, within
 /// the smallest MTU of IPv6.
 const BYTES_MAX: usize = 1232;
 
-/// A copied NACK is lost on one link with at most this chance.
+/// Largest probability that all copies of a NACK are lost on one link.
 const COPIES_FAILURE: f64 = 0.01;
 
 /// Most copies of one NACK on one link.
 const COPIES_MAX: usize = 4;
 
-/// Reports with NACKs that a relay remembers. Those of one flow are milliseconds apart,
-/// their copies microseconds.
+/// Reports with NACKs that a relay remembers. Those of one flow are milliseconds apart, their
+/// copies microseconds.
 const HEARD: usize = 64;
 
-/// One node's reports of one shard.
+/// Reports of one node about one shard.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     shard: ShardId,
-    /// Whom it reports to; none at a source.
+    /// The neighbour that receives the reports; none at a source.
     peer: Option<PeerId>,
-    /// Tells the reports of different nodes apart. Random.
+    /// Random number that distinguishes the reports of different nodes.
     node: u32,
     number: u32,
     link_sequence: u32,
     due: Option<Nanos>,
-    /// The newest reports with NACKs, by node and number, and where the next one goes. All are
-    /// searched: found by their bits, two of them could take each other's place in turns, and every
-    /// copy of both would pass.
+    /// The newest reports with NACKs, by node and number, and the index of the oldest. All are
+    /// searched: with an index by hash, two of them could evict each other in turn, and every copy
+    /// of both would pass.
     heard: [Option<(u32, u32)>; HEARD],
     oldest: usize,
 }
@@ -68,7 +68,7 @@ impl Reporter {
         }
     }
 
-    /// There is something to say; it will be said within the interval.
+    /// Notes new state to report; it is reported within the interval.
     pub(crate) fn note(&mut self, now: Nanos) {
         self.due.get_or_insert(now + INTERVAL_NANOS);
     }
@@ -78,18 +78,18 @@ impl Reporter {
         self.due
     }
 
-    /// Link sequence numbers of what is sent upstream.
+    /// Link sequence number of the next packet sent upstream.
     pub(crate) fn numbers(&mut self) -> &mut u32 {
         &mut self.link_sequence
     }
 
-    /// Nothing was reported that was due up to `now`, since there was nothing to report.
+    /// Clears a report due up to `now` that had no content.
     pub(crate) fn settle(&mut self, now: Nanos) {
         self.due = self.due.filter(|due| *due > now);
     }
 
     /// Sends a report now about packets of `epoch`; `fill` writes its items. One with NACKs is
-    /// copied as `loss` demands.
+    /// copied according to `loss`.
     pub(crate) fn send(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -118,14 +118,14 @@ impl Reporter {
         self.emit(io, payload, loss);
     }
 
-    /// Counts the hop that a report takes upstream. False when it asks for something and was
-    /// handed on before.
+    /// Counts the hop that a report takes upstream. Returns false if it has NACKs and was already
+    /// passed on.
     pub(crate) fn climbs(&mut self, header: &mut FeedbackHeader, payload: &[u8]) -> bool {
         header.common.hop_index = header.common.hop_index.saturating_add(1);
         !(has_nacks(payload) && self.is_repeated(header))
     }
 
-    /// Whether this report was already handed on; notes it.
+    /// Whether this report was already passed on; remembers it.
     fn is_repeated(&mut self, header: &FeedbackHeader) -> bool {
         let name = Some((header.node, header.number));
         let is_known = self.heard.contains(&name);
@@ -136,7 +136,7 @@ impl Reporter {
         is_known
     }
 
-    /// Hands a report of a node further down upstream; `header` is already as it shall leave.
+    /// Passes a report of a downstream node on upstream; `header` is already the outgoing one.
     pub(crate) fn relay(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -150,13 +150,13 @@ impl Reporter {
         Fate::Forwarded
     }
 
-    /// Transmits `payload`, whose reference it takes over, and, if it has NACKs, further copies of
-    /// it as frames allow.
+    /// Transmits `payload`, consuming its reference, and, if it has NACKs, further copies as far as
+    /// frames allow.
     fn emit(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, payload: Span, loss: f64) {
         let Some(upstream) = self.peer else { return io.frames.release(payload.frame) };
         let copies = if has_nacks(io.frames.bytes(payload)) { copies(loss) } else { 1 };
         let source_port = source_port(self.shard.flow, self.shard.shard);
-        // Reports are no one's packets in particular: best effort.
+        // Reports belong to no traffic class: best effort.
         let outer = Outer { source_port, traffic_class: 0 };
         for _ in 1..copies {
             if let Some(copy) = copy(io.frames, payload) {
@@ -169,12 +169,12 @@ impl Reporter {
     }
 }
 
-/// Whether a report asks for anything.
+/// Whether a report has NACKs.
 fn has_nacks(payload: &[u8]) -> bool {
     items(payload).any(|item| matches!(item, Item::Nack(_)))
 }
 
-/// Copies that bring one packet across a link of this loss almost surely.
+/// Copies needed to cross a link of this loss almost surely.
 fn copies(loss: f64) -> usize {
     if loss <= COPIES_FAILURE {
         return 1;
@@ -187,8 +187,8 @@ fn copies(loss: f64) -> usize {
 mod tests {
     use super::*;
 
-    /// One flipped bit in a copy of a request once made two of it that every relay took for new
-    /// over and over: four to the power of the hops.
+    /// Regression: one flipped bit in a copy of a request made two requests, and every relay passed
+    /// both on repeatedly: four to the power of the hops.
     #[test]
     fn requests_that_differ_in_high_bits_pass_once_each() {
         let shard = ShardId { flow: 7, shard: 0 };

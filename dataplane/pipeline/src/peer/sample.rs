@@ -1,39 +1,40 @@
-//! What a neighbour reports of how fast packets arrive, and the samples of a round trip as one.
+//! Delivery rate samples from the reports of a neighbour, and the samples of a round trip merged
+//! into one.
 
 use crate::params::Nanos;
 
 /// Bytes around a UDP payload on the wire: Ethernet, IPv4, UDP.
 pub(crate) const AROUND_BYTES: usize = 42;
 
-/// Shortest time that a sample covers: a burst of a worker that slept is part of it. It covers a
-/// round trip, up to the longest, which is shorter where there was always more to send, or what
-/// came between two pauses; one of few packets covers more.
+/// Shortest time that a sample covers: long enough to include the burst of a worker that slept. A
+/// sample covers a round trip, up to a maximum that is lower if data never ran out, or the arrivals
+/// between two pauses; a sample of few packets covers more.
 pub(crate) const SAMPLE_NANOS: Nanos = 10_000_000;
 pub(crate) const SAMPLE_MAX_NANOS: Nanos = 50_000_000;
 pub(crate) const SAMPLE_RUN_NANOS: Nanos = 20_000_000;
 pub(crate) const SAMPLE_PACKETS: u32 = 32;
 pub(crate) const SPARSE_NANOS: Nanos = 200_000_000;
 
-/// What a neighbour said it received, since it said so before.
+/// Packets received by a neighbour between two of its reports.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Sample {
-    /// What arrived.
+    /// Bytes and packets received.
     pub bytes: u32,
     pub packets: u32,
-    /// What was sent to make that arrive.
+    /// Packets sent in the same interval.
     pub sent: u32,
-    /// How long it took to arrive, and to send.
+    /// Durations of arrival and of transmission.
     pub nanos: Nanos,
     pub took: Nanos,
-    /// The least queue seen, that of the neighbour included, and the least of the neighbour alone.
+    /// The minimum queue, including the backlog of the neighbour, and the minimum of that backlog.
     pub queue: Nanos,
     pub backlog: Nanos,
-    /// Whether there was always more to send.
+    /// Whether the sender never ran out of data.
     pub is_limited: bool,
 }
 
 impl Sample {
-    /// Bytes a second, with what is around them on the wire.
+    /// Received bytes per second, including the overhead on the wire.
     pub(crate) fn received(&self) -> f64 {
         let bytes = f64::from(self.bytes) + f64::from(self.packets) * AROUND_BYTES as f64;
         bytes * 1e9 / self.nanos.max(1) as f64
@@ -43,12 +44,12 @@ impl Sample {
         1.0 - (f64::from(self.packets) / f64::from(self.sent.max(1))).min(1.0)
     }
 
-    /// Whether it was sent faster than it arrived: faster than the link is.
+    /// Whether packets arrived more slowly than they were sent: the sender exceeds the link rate.
     pub(crate) fn is_stretched(&self) -> bool {
         self.nanos > self.took + self.took / 5
     }
 
-    /// This one and the next as one.
+    /// Merges this sample with the next.
     fn then(&self, next: &Sample) -> Sample {
         Sample {
             bytes: self.bytes.saturating_add(next.bytes),
@@ -66,14 +67,14 @@ impl Sample {
 /// The samples of a round trip.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Round {
-    /// As one.
+    /// All samples merged.
     all: Option<Sample>,
-    /// What the link carried in the best of those without a pause, in bytes per second.
+    /// The best rate of the samples without a pause, in bytes per second.
     pub limited: Option<f64>,
 }
 
 impl Round {
-    /// Takes in a sample, and returns what there is as one.
+    /// Adds a sample, and returns all of them merged.
     pub(crate) fn add(&mut self, sample: &Sample, carried: f64) -> Sample {
         if sample.is_limited {
             self.limited = Some(self.limited.map_or(carried, |best| best.max(carried)));

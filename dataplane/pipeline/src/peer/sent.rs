@@ -1,13 +1,13 @@
-//! What was sent to a neighbour and what it reports of it: which packets came, which were lost, how
-//! long they took, how fast they arrived.
+//! Packets sent to a neighbour, and its reports on them: packets received and lost, delay, and
+//! delivery rate.
 //!
 //! ```text
 //!   resolved: came or lost  |  sent, and not reported on  |  to be sent
 //!  ----------------------- base ------------------------ next --------->  link sequence number
 //! ```
 //!
-//! A report speaks of all numbers up to its horizon, so each is resolved once, in order, and a
-//! report that is lost is made good by the next.
+//! A report covers all numbers up to its horizon, so each is resolved once, in order, and the next
+//! report makes up for a lost one.
 
 use crate::params::Nanos;
 use crate::peer::loss::LossTracker;
@@ -19,62 +19,61 @@ use crate::report::HopLoss;
 use crate::segmentation::Comparison;
 use recoded_wire::link::{LINK_GAPS_MAX, LinkGap, LinkReport, link_gaps};
 
-/// The way is taken to be what the fastest packet of so long needed.
+/// The base delay is that of the fastest packet within this period.
 const BASE_NANOS: Nanos = 5_000_000_000;
 
-/// Time that reports take beside the round trip.
+/// Reporting delay in addition to the round trip.
 const REPORT_NANOS: Nanos = 2_000_000;
 
-/// What a packet carries.
+/// Content of a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Carried {
     #[default]
     Nothing,
     /// A symbol, by number and by its place on this hop.
     Symbol { number: u32, place: u32 },
-    /// A combination of the symbols of so many places, from the first on.
+    /// A combination of the symbols of `count` places, from `first` on.
     Combination { first: u32, count: u16 },
     /// A packet of a generation or batch.
     Unit(u32),
     /// A source packet of a window flow, by its ESI.
     Source(u32),
-    /// Nothing, to see whether as large a packet comes.
+    /// Padding, to probe whether packets of its size arrive.
     Probe,
 }
 
-/// A packet on its way.
+/// A packet in flight.
 #[derive(Copy, Clone, Default, Debug)]
 struct Entry {
     at: Nanos,
     carried: Carried,
-    /// Of its UDP payload; 0 where nothing is known of it.
+    /// Size of its UDP payload; 0 for a packet not recorded here.
     bytes: u16,
-    /// Times that there was nothing to send, before it.
+    /// How often the sender had run out of data before it.
     pauses: u32,
 }
 
-/// What became of a packet that was sent.
+/// Fate of a sent packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Came,
     Lost,
-    /// Lost, and larger than packets that come.
+    /// Lost, and larger than the largest size that arrives.
     TooLarge,
 }
 
-/// What a report says besides.
+/// Measurements from a report.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Heard {
-    /// From the sending of the packet that came last to the report on it, without the time that the
-    /// neighbour took.
+    /// Time from sending the newest packet to the report on it, without the delay at the neighbour.
     pub round_trip: Nanos,
-    /// How long that packet waited on the way.
+    /// Queueing delay of that packet.
     pub waited: Nanos,
-    /// How fast packets arrive, once enough have.
+    /// Delivery rate, once enough packets have arrived.
     pub sample: Option<Sample>,
 }
 
-/// The packets of one shard on their way to one neighbour.
+/// The packets of one shard in flight to one neighbour.
 #[derive(Debug)]
 pub(crate) struct Sent {
     entries: Box<[Entry]>,
@@ -83,18 +82,18 @@ pub(crate) struct Sent {
     way: Way,
     meter: Meter,
     loss: LossTracker,
-    /// Packets lost in a row.
+    /// Consecutive packets lost.
     lost: u32,
     sizes: Sizes,
     combinations: usize,
-    /// Times that there was nothing to send.
+    /// How often the sender ran out of data.
     pauses: u32,
-    /// Reported since it was taken last.
+    /// Outcomes reported since it was last taken.
     pub(crate) comparison: Comparison,
 }
 
 impl Sent {
-    /// Room for `packets` on their way, rounded up to a power of two.
+    /// Creates room for `packets` in flight, rounded up to a power of two.
     pub(crate) fn new(packets: usize) -> Self {
         let packets = packets.next_power_of_two();
         Self {
@@ -112,7 +111,7 @@ impl Sent {
         }
     }
 
-    /// Room for `packets` on their way from now on, rounded up to a power of two: the newest stay.
+    /// Changes the room to `packets` in flight, rounded up to a power of two: the newest stay.
     pub(crate) fn resize(&mut self, packets: usize) {
         let new = vec![Entry::default(); packets.next_power_of_two()].into_boxed_slice();
         let old = std::mem::replace(&mut self.entries, new);
@@ -129,7 +128,7 @@ impl Sent {
             carried.filter(|carried| matches!(carried, Carried::Combination { .. })).count();
     }
 
-    /// Bytes that it allocates for so many packets.
+    /// Bytes allocated for this many packets.
     pub(crate) fn memory_bytes(packets: usize) -> usize {
         packets.next_power_of_two() * size_of::<Entry>()
     }
@@ -138,15 +137,15 @@ impl Sent {
         number as usize & (self.entries.len() - 1)
     }
 
-    /// Notes that a packet leaves under a link sequence number, what it carries, and its bytes.
+    /// Records a packet sent under a link sequence number, its content and its bytes.
     pub(crate) fn note(&mut self, number: u32, (carried, bytes): (Carried, usize), now: Nanos) {
         if number.wrapping_sub(self.next) as usize >= self.entries.len() {
-            // This is the first, or as good as that.
+            // The first packet, or too far ahead of the others.
             (self.base, self.next) = (number, number);
             self.combinations = 0;
         }
         while self.next != number {
-            // Packets of another code came between. When they left is not known.
+            // Packets of another code in between. Their send times are unknown.
             let place = self.place(self.next);
             self.entries[place] = Entry { at: now, pauses: self.pauses, ..Entry::default() };
             self.next = self.next.wrapping_add(1);
@@ -167,71 +166,71 @@ impl Sent {
         self.entries[place] = Entry { at: now, carried, bytes, pauses };
     }
 
-    /// Packets sent that no report has spoken of.
+    /// Packets not yet covered by a report.
     pub(crate) fn on_their_way(&self) -> usize {
         self.next.wrapping_sub(self.base) as usize
     }
 
-    /// When the oldest of them was sent.
+    /// When the oldest packet in flight was sent.
     pub(crate) fn oldest_at(&self) -> Option<Nanos> {
         (self.base != self.next).then(|| self.entries[self.place(self.base)].at)
     }
 
-    /// Combinations among them.
+    /// Combinations in flight.
     pub(crate) fn combinations_on_their_way(&self) -> usize {
         self.combinations
     }
 
-    /// What the link loses, once enough was reported; what its queue drops is no part of `usual`.
+    /// Loss of the link, once enough was reported; `usual` excludes drops of its queue.
     pub(crate) fn measured_loss(&self, usual: Option<f64>) -> Option<HopLoss> {
         let all = self.loss.estimate()?;
         Some(HopLoss { loss: all.loss.min(usual.unwrap_or(all.loss)), ..all })
     }
 
-    /// The same, and a guess at first: the first packets of a flow are those that its start depends
-    /// on.
+    /// The same, with a default until then: the start of a flow depends on its first packets.
     pub(crate) fn loss(&self, usual: Option<f64>) -> HopLoss {
         let guess = || HopLoss { hop: 0, loss: self.loss.loss(), burst_mean: 1.0 };
         self.measured_loss(usual).unwrap_or_else(guess)
     }
 
-    /// Which sizes come.
+    /// The packet sizes that arrive.
     pub(crate) fn sizes(&self) -> &Sizes {
         &self.sizes
     }
 
-    /// The same, to be told of them or asked once.
+    /// The same, mutable.
     pub(crate) fn sizes_mut(&mut self) -> &mut Sizes {
         &mut self.sizes
     }
 
-    /// Bytes of the probe that leaves now, if one is due.
+    /// Bytes of the probe to send now, if one is due.
     pub(crate) fn probe(&mut self, round_trip: Nanos, now: Nanos) -> Option<u16> {
         self.sizes.probe(round_trip, now)
     }
 
-    /// Most packets that may be on their way.
+    /// Most packets that may be in flight.
     pub(crate) fn capacity(&self) -> usize {
         self.entries.len()
     }
 
-    /// Nothing is expected to be reported of what was sent so far.
+    /// Drops all packets in flight: no report on them is expected.
     pub(crate) fn forget(&mut self) {
         (self.base, self.combinations) = (self.next, 0);
     }
 
-    /// There was nothing to send for a while, before what leaves next.
+    /// Notes that the sender ran out of data before the next packet.
     pub(crate) fn ran_dry(&mut self) {
         self.pauses = self.pauses.wrapping_add(1);
     }
 
-    /// A queue that stays is part of the way from now on.
+    /// Counts a standing queue as part of the base delay from now on.
     pub(crate) fn accept_queue(&mut self) {
         self.way.accept();
     }
 
-    /// Reads a report; `resolve` is told what became of each packet, in order. `None` when it is of
-    /// other packets than those on their way, or when its newest left is not known.
+    /// Processes a report, and passes the outcome of each packet to `resolve` in order. Returns
+    /// `None` if the report covers other packets than those in flight, or if the send time of its
+    /// newest packet is unknown.
     pub(crate) fn hear(
         &mut self,
         (report, payload): (&LinkReport, &[u8]),
@@ -245,7 +244,7 @@ impl Sent {
         if !is_old {
             self.resolve((report, payload), (horizon, now), &mut resolve);
         }
-        // What came last may have been resolved before; it lies within what the ring remembers.
+        // The newest packet may have been resolved before; it must still be in the ring.
         let age = self.next.wrapping_sub(report.latest).wrapping_sub(1) as usize;
         if age >= self.entries.len() || (is_old && resolved < 1 << 31) {
             return None;
@@ -263,8 +262,9 @@ impl Sent {
         Some(Heard { round_trip: round_trip_now, waited, sample })
     }
 
-    /// How far a report is believed. Where the neighbour was led to expect numbers that are yet to
-    /// be sent, what is missing may still be on its way: as far as it should have come by now.
+    /// The horizon up to which a report is accepted. If a neighbour was led to expect numbers not
+    /// yet sent, missing packets may still be in flight: then only those that should have arrived
+    /// by now.
     fn horizon(&self, report: &LinkReport, (now, round_trip): (Nanos, Nanos)) -> u32 {
         let ahead = report.horizon.wrapping_sub(self.next) as usize;
         if !(1..self.entries.len()).contains(&ahead) {
@@ -299,7 +299,7 @@ impl Sent {
             let is_missing = gaps
                 .peek()
                 .is_some_and(|gap| number.wrapping_sub(gap.first) < u32::from(gap.count));
-            // What it does not speak of any more was lost with the reports that did.
+            // Numbers before the range of the report were lost with earlier reports.
             let is_unsaid = (number.wrapping_sub(report.from) as i32) < 0;
             self.base = number.wrapping_add(1);
             let Entry { at, carried, bytes, .. } = self.entries[self.place(number)];
@@ -317,7 +317,7 @@ impl Sent {
                     self.sizes.came(bytes, now);
                 }
                 Outcome::Lost => {
-                    // What may be too large says nothing of the link.
+                    // A probe may be too large: its loss does not count for the link.
                     self.lost += u32::from(carried != Carried::Probe);
                     self.sizes.lost(bytes, now);
                 }
@@ -331,22 +331,22 @@ impl Sent {
     }
 }
 
-/// How long packets take, by two clocks that differ by an unknown time.
+/// Relative one-way delay, between two clocks with an unknown offset.
 #[derive(Debug, Default)]
 struct Way {
-    /// The least differences of the present period and the one before, in microseconds.
+    /// The minimum differences of the current and the previous period, in microseconds.
     least: Option<(i32, i32)>,
     turned_at: Nanos,
-    /// The least since the last time a queue was accepted or a period began.
+    /// The minimum since a queue was last accepted.
     lately: Option<i32>,
 }
 
 impl Way {
-    /// How long a packet waited that was sent and arrived at these times.
+    /// Queueing delay of a packet sent and received at these times.
     fn queue(&mut self, arrived_micros: u32, sent_at: Nanos, now: Nanos) -> Nanos {
         let took = arrived_micros.wrapping_sub((sent_at / 1000) as u32).cast_signed();
         let (mut present, mut before) = self.least.unwrap_or((took, took));
-        // Clocks that jump begin anew.
+        // Restart after a clock jump.
         if took.wrapping_sub(present.min(before)).unsigned_abs() > 10_000_000 {
             (present, before) = (took, took);
         }
@@ -368,8 +368,7 @@ impl Way {
     }
 }
 
-/// A report, and what is known of the packet that came last by it: the pauses before it, and when
-/// it was sent.
+/// A report, with the pauses before its newest packet and the send time of that packet.
 #[derive(Copy, Clone, Debug)]
 struct Reported {
     report: LinkReport,
@@ -377,16 +376,16 @@ struct Reported {
     sent_at: Nanos,
 }
 
-/// From one report to later ones.
+/// The interval from one report to later ones.
 #[derive(Copy, Clone, Debug)]
 struct Span {
     from: Reported,
-    /// The least queue since, and the least of the neighbour alone.
+    /// The minimum queue since then, and the minimum backlog of the neighbour.
     least: (Nanos, Nanos),
 }
 
 impl Span {
-    /// From a report on, of which nothing is seen yet.
+    /// Starts at a report, with no queue seen yet.
     fn new(from: Reported) -> Self {
         Self { from, least: (Nanos::MAX, Nanos::MAX) }
     }
@@ -395,7 +394,7 @@ impl Span {
         self.least = (self.least.0.min(queue), self.least.1.min(backlog));
     }
 
-    /// What came until a report, if that took so long.
+    /// The arrivals up to a report, if they span at least `least`.
     fn sample(&self, until: &Reported, least: Nanos) -> Option<Sample> {
         let (from, to) = (&self.from.report, &until.report);
         let nanos = arrived_between(from, to);
@@ -418,7 +417,7 @@ impl Span {
     }
 }
 
-/// How fast packets arrive.
+/// Delivery rate estimator.
 #[derive(Debug, Default)]
 struct Meter {
     /// Since the last sample.
@@ -429,7 +428,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// Takes in a report, and the queue and the backlog it tells of.
+    /// Processes a report, with the queue and the backlog that it shows.
     fn note(&mut self, at: Reported, seen: (Nanos, Nanos), round_trip: Nanos) -> Option<Sample> {
         let before = self.newest.replace(at);
         let (Some(whole), Some(run), Some(before)) = (&mut self.whole, &mut self.run, before)
@@ -442,7 +441,7 @@ impl Meter {
             return None;
         }
         if at.pauses != before.pauses {
-            // What came between two pauses tells how fast the link is, if it took long enough.
+            // The arrivals between two pauses show the link rate, if they lasted long enough.
             let sample = run.sample(&before, SAMPLE_NANOS);
             *run = Span::new(at);
             if sample.is_some() {
@@ -466,12 +465,12 @@ impl Meter {
     }
 }
 
-/// Time between the packets that came last by two reports.
+/// Time between the newest arrivals of two reports.
 fn arrived_between(from: &LinkReport, to: &LinkReport) -> Nanos {
     u64::from(to.arrived.wrapping_sub(from.arrived)) * 1000
 }
 
-/// Whether one report does not follow another.
+/// Whether one report cannot follow another.
 fn is_strange(from: &LinkReport, to: &LinkReport) -> bool {
     let sent = to.latest.wrapping_sub(from.latest);
     let packets = to.packets.wrapping_sub(from.packets);
@@ -494,7 +493,7 @@ mod tests {
         hop_index: 0,
     };
 
-    /// What was on the way was once forgotten when a packet of another code came between.
+    /// Regression: packets in flight were dropped when a packet of another code came in between.
     #[test]
     fn packets_of_other_codes_between_are_passed_over() {
         let mut sent = Sent::new(64);
@@ -529,8 +528,8 @@ mod tests {
         assert_eq!(outcomes.into_iter().filter(symbols).collect::<Vec<_>>(), expected);
     }
 
-    /// Such packets once were taken to have left when the next one of ours did: all others seemed
-    /// to wait then, for the whole length of a long way.
+    /// Regression: such packets counted as sent when the next recorded one was, so that all others
+    /// seemed to be queued for the whole length of a long path.
     #[test]
     fn a_packet_that_left_at_an_unknown_time_says_nothing_of_the_way() {
         let mut sent = Sent::new(64);
@@ -554,7 +553,7 @@ mod tests {
         };
         let left = |number| (Carried::Symbol { number, place: 0 }, 100);
         sent.note(0, left(0), 0);
-        // Packet 1 left soon after, and arrives 10 ms later; packet 2 leaves 30 ms after it.
+        // Packet 1 is sent shortly after, and arrives 10 ms later; packet 2 is sent 30 ms after it.
         sent.note(2, left(1), 30_000_000);
         assert!(hear(&mut sent, report(1, 10_000), 31_000_000).is_none());
         let heard = hear(&mut sent, report(2, 40_000), 50_000_000).expect("it is known");
@@ -564,7 +563,7 @@ mod tests {
         assert_eq!(heard.waited, 0);
     }
 
-    /// Bursts with pauses between them once told only how much was sent, not how fast the link is.
+    /// Regression: bursts with pauses between them showed only the sent rate, not the link rate.
     #[test]
     fn what_comes_between_two_pauses_is_a_sample_by_itself() {
         let at = |packets: u32, arrived_ms: u32, sent_ms: u64, pauses: u32| Reported {
@@ -587,7 +586,7 @@ mod tests {
         let mut meter = Meter::default();
         let mut note = |reported| meter.note(reported, (0, 0), 100_000_000);
         assert_eq!(note(at(0, 80, 75, 0)), None);
-        // A burst of 200 packets that leaves within 5 ms and arrives within 15.
+        // A burst of 200 packets sent within 5 ms and received within 15 ms.
         assert_eq!(note(at(10, 100, 95, 1)), None);
         assert_eq!(note(at(110, 107, 97, 1)), None);
         assert_eq!(note(at(210, 115, 100, 1)), None);

@@ -1,5 +1,5 @@
-//! Link sequence numbers as they arrive from one neighbour: what is new, what was lost, what is a
-//! replay.
+//! Link sequence numbers as they arrive from one neighbour: detects new packets, losses and
+//! replays.
 //!
 //! Numbers run per shard (see `recoded_wire::shard`), so that a queue that sees only some of a
 //! flow's shards still sees no gap that is not a loss.
@@ -8,40 +8,40 @@
 //!   older: out of range |  window: seen or not, a bit each  | newest | ahead: a gap | out of range
 //! ```
 //!
-//! Numbers out of range come from a neighbour that restarted, since it draws its first numbers at
-//! random, or they are forged, or replays. They begin a life beside the one known, once two in
-//! order have come while that one was silent for a while, or when they come more often. Of two
-//! lives both pass, so that who talks in a pause does not lock the neighbour out; a third takes the
-//! place of the weaker one.
+//! Numbers out of range come from a restarted neighbour, which draws its first number at random, or
+//! are forged or replayed. They begin a second life alongside the known one when two arrive in
+//! order after it has been silent for a while, or when they arrive more often. Packets of both
+//! lives pass, so an attacker that sends during a pause cannot lock the neighbour out; a third life
+//! replaces the weaker one.
 
 use crate::params::Nanos;
 
-/// Numbers behind the newest that are told apart: packets that are overtaken by more are dropped.
-/// At 1 Gbit/s in one shard this is a fifth of a second.
+/// Numbers tracked behind the newest: packets reordered by more are dropped. At 1 Gbit/s in one
+/// shard this is a fifth of a second.
 const WINDOW: u32 = 1 << 14;
 
 const WORDS: usize = WINDOW as usize / u64::BITS as usize;
 
-/// A gap wider than this is a sender that restarted, not a loss. No more than a window: after a
-/// forged number of the future, those of the present are still told apart.
+/// A wider gap means a restarted sender, not a loss. No more than a window: after a forged future
+/// number, current ones are still told apart.
 const GAP_MAX: u32 = WINDOW;
 
-/// A neighbour that began anew has been silent for this long: a worker that panicked is away for
-/// two milliseconds, a process for many more. Shorter pauses than this are between packets of many
-/// flows, and who talks in one gets a life of its own, no more.
+/// A restarted neighbour has been silent for at least this long: a worker that panicked is down for
+/// two milliseconds, a process for much longer. Shorter pauses occur between packets of many flows;
+/// an attacker that sends in one only begins a life of its own.
 const SILENCE_NANOS: Nanos = 8_000_000;
 
-/// What came this long ago counts half when lives are compared.
+/// Half-life of arrivals when lives are compared.
 const HALF_NANOS: Nanos = 500_000_000;
 
-/// What an arrival is.
+/// Classification of an arrival.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Arrived {
     /// The first of a life of the neighbour.
     First,
-    /// Newer than all before it; so many between were not seen.
+    /// Newer than all previous ones; `lost` numbers in between were not seen.
     Newer { lost: u32 },
-    /// Overtaken by others, and counted as lost before.
+    /// Reordered, and counted as lost before.
     Late,
     /// Seen before, or too old to tell.
     Replayed,
@@ -55,14 +55,14 @@ struct Seen {
     seen: [u64; WORDS],
 }
 
-/// How much came lately: what is older than [`HALF_NANOS`] counts half, and so on.
+/// Recent arrivals, halved every [`HALF_NANOS`].
 #[derive(Copy, Clone, Debug)]
 struct Strength {
     count: u32,
     halved_at: Nanos,
 }
 
-/// Numbers that follow each other.
+/// A sequence of consecutive numbers.
 #[derive(Clone, Debug)]
 struct Life {
     seen: Seen,
@@ -70,7 +70,7 @@ struct Life {
     heard_at: Nanos,
 }
 
-/// Numbers that may become a life: those that most packets out of range follow.
+/// Candidate for a new life: the sequence that most out-of-range packets follow.
 #[derive(Copy, Clone, Debug)]
 struct Trial {
     newest: u32,
@@ -85,7 +85,7 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// Notes the number of a packet.
+    /// Records the number of a packet.
     pub(crate) fn arrived(&mut self, number: u32, now: Nanos) -> Arrived {
         for life in self.lives.iter_mut().flatten() {
             let Some(arrived) = life.seen.arrived(number) else { continue };
@@ -100,7 +100,7 @@ impl Sequences {
         Arrived::First
     }
 
-    /// Notes a number out of range. The strength of a life that it begins.
+    /// Records a number out of range. Returns the strength of the life that it begins, if any.
     fn try_out(&mut self, number: u32, now: Nanos) -> Option<Strength> {
         let known = self.lives.iter().flatten().max_by_key(|life| life.rank(now));
         let Some(known) = known else { return Some(Strength::one(now)) };
@@ -125,7 +125,7 @@ impl Sequences {
         Some(strength)
     }
 
-    /// Takes up a life, in the place of the weakest.
+    /// Begins a life, replacing the weakest.
     fn begin(&mut self, life: Life) {
         let now = life.heard_at;
         let rank = |place: &&mut Option<Life>| place.as_ref().map(|life| life.rank(now));
@@ -136,7 +136,7 @@ impl Sequences {
 }
 
 impl Life {
-    /// Lives in order: the one that sends most lately, then the one heard last.
+    /// Sort key of lives: recent strength, then the time of the newest packet.
     fn rank(&self, now: Nanos) -> (u32, Nanos) {
         (self.strength.at(now), self.heard_at)
     }
@@ -166,7 +166,7 @@ impl Seen {
         seen
     }
 
-    /// Notes a number; `None` when it is out of range.
+    /// Records a number; `None` when it is out of range.
     fn arrived(&mut self, number: u32) -> Option<Arrived> {
         let ahead = number.wrapping_sub(self.newest);
         let behind = self.newest.wrapping_sub(number);
@@ -179,7 +179,7 @@ impl Seen {
         })
     }
 
-    /// Notes a number of the window. Whether it is the first time.
+    /// Records a number of the window. Returns whether it is new.
     fn set(&mut self, number: u32) -> bool {
         let (word, bit) = place(number);
         let is_new = self.seen[word] & bit == 0;
@@ -187,7 +187,7 @@ impl Seen {
         is_new
     }
 
-    /// Notes that `count` numbers from `first` on, less than a window, were not seen: word by word.
+    /// Marks `count` numbers from `first` on, less than a window, as not seen, word by word.
     fn clear(&mut self, mut first: u32, mut count: u32) {
         while count > 0 {
             let (word, bit) = place(first);
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(sequences.arrived(11, 0), Arrived::Newer { lost: 0 });
     }
 
-    /// A relay once passed on every copy of one stale packet.
+    /// Regression: a relay passed on every copy of one stale packet.
     #[test]
     fn a_stale_packet_repeated_never_passes() {
         let mut sequences = Sequences::default();
@@ -270,7 +270,7 @@ mod tests {
         }
         assert_eq!(sequences.arrived(1 << 30, 50 * MILLI), Arrived::Replayed);
         assert_eq!(sequences.arrived((1 << 30) + 1, 50 * MILLI), Arrived::First);
-        // Stragglers of the former life still pass, others do not while one sends.
+        // Stragglers of the former life still pass; others do not while one life sends.
         assert_eq!(sequences.arrived(100, 55 * MILLI), Arrived::Newer { lost: 0 });
         sequences.arrived((1 << 30) + 2, 60 * MILLI);
         for number in 0..10 {
@@ -278,13 +278,14 @@ mod tests {
         }
     }
 
-    /// Who began to talk in a pause of 20 ms, and went on, once locked the neighbour out.
+    /// Regression: an attacker that began sending in a pause of 20 ms, and continued, locked the
+    /// neighbour out.
     #[test]
     fn who_talks_in_pauses_does_not_lock_the_neighbour_out() {
         let (mut sequences, mut refused) = (Sequences::default(), 0);
         for milli in 0..10_000u32 {
             let now = u64::from(milli) * MILLI;
-            // A life of its own every quarter of a second, each one number per 5 ms.
+            // A new life every quarter of a second, with one number per 5 ms.
             if milli % 5 == 0 {
                 sequences.arrived((milli / 250).wrapping_mul(0x9E37_79B1) + milli, now);
             }
@@ -295,8 +296,8 @@ mod tests {
         assert!(refused < 75, "{refused} of 7500");
     }
 
-    /// A neighbour whose numbers were forgotten in a long silence is back when it sends more than
-    /// who came meanwhile.
+    /// A neighbour whose numbers were forgotten in a long silence recovers when it sends more than
+    /// the lives begun meanwhile.
     #[test]
     fn the_neighbour_returns_once_it_sends_more_than_others() {
         let mut sequences = Sequences::default();
@@ -307,7 +308,7 @@ mod tests {
             let now = (60_000 + 10 * u64::from(step)) * MILLI;
             let life = if step < 500 { 1 << 30 } else { 1 << 31 };
             sequences.arrived(life + step, now);
-            // Both go on.
+            // Both lives continue.
             sequences.arrived((1 << 30) + 2000 + step, now);
         }
         let at = |number: u32| (70_000 + u64::from(number)) * MILLI;

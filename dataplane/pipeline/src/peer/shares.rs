@@ -1,11 +1,11 @@
-//! Which of several neighbours the newest packets went to, or came from.
+//! Distribution of the newest packets over several neighbours.
 
 use crate::params::UPSTREAMS_MAX;
 
-/// Packets after which older ones count half: some tenths of a second of a full path.
+/// Packets after which older ones count half: some tenths of a second of a fully used path.
 const NEWEST: u32 = 2048;
 
-/// How many each of them had.
+/// Packets per neighbour.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Shares {
     counts: [u32; UPSTREAMS_MAX],
@@ -13,7 +13,7 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Notes a packet of the one at a place.
+    /// Records a packet of the neighbour at `place`.
     #[inline]
     pub(crate) fn note(&mut self, place: usize) {
         self.counts[place % UPSTREAMS_MAX] += 1;
@@ -24,7 +24,7 @@ impl Shares {
         }
     }
 
-    /// The share of the one at a place, once there was a packet.
+    /// The share of the neighbour at `place`, once there was a packet.
     pub(crate) fn of(&self, place: usize) -> Option<f64> {
         let count = f64::from(self.counts[place % UPSTREAMS_MAX]);
         (self.all > 0).then(|| count / f64::from(self.all))

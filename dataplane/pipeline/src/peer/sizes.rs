@@ -1,6 +1,6 @@
-//! How large packets to a neighbour may be. A link on the way may have a smaller MTU and say so to
-//! no one: larger packets vanish while smaller ones come, a black hole. What passes is found in the
-//! way of RFC 8899, by padded keepalives that carry no user data.
+//! Path MTU discovery towards a neighbour. A link may have a smaller MTU and not signal it: larger
+//! packets vanish while smaller ones arrive, a black hole. The limit is found as in RFC 8899, with
+//! padded keepalives that carry no user data.
 //!
 //! ```text
 //!            lost, larger than any that came       32 of them lost        limit found
@@ -10,21 +10,21 @@
 //!      `------- the largest that was sent came ------------------------------------------'
 //! ```
 //!
-//! - **Doubt**: packets are counted by classes of their size. What is lost in a row while nothing
-//!   comes counts once, so that an outage is no black hole. When neither data nor what is sent
-//!   again settles it, probes of the size in doubt and of smaller ones take turns.
-//! - **Search**: the limit is what came since the doubt began. Probes between that and what was
-//!   lost, each size three times, bring it within 8 bytes of what passes.
-//! - **Rest**: after 1, 2, 4 s and then every 5 s, while there is traffic, three probes that are a
-//!   little larger. When one comes, the search begins again at the largest that was sent.
+//! - **Doubt**: losses are counted by size class. Consecutive losses with no arrival in between
+//!   count once, so that an outage is no black hole. If neither data nor retransmissions settle it,
+//!   probes of the size in doubt alternate with smaller ones.
+//! - **Search**: the limit is the largest size that arrived since the doubt began. Probes between
+//!   it and the lost size, three of each size, narrow it to within 8 bytes.
+//! - **Rest**: after 1, 2, 4 s and then every 5 s, while there is traffic, three slightly larger
+//!   probes are sent. If one arrives, the search restarts at the largest size sent.
 
 use crate::params::Nanos;
 use crate::report::BlackHole;
 use crate::time::earlier;
 use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
-/// Sizes in a class of packets up to `FINE_BYTES`, and precision of the limit: the difference of
-/// MTUs that are in use (1492 of PPPoE, 1500). Longer packets have wider classes.
+/// Width of a size class up to `FINE_BYTES`, and precision of the limit: the difference between
+/// common MTUs (1492 of PPPoE, 1500). Classes of longer packets are wider.
 const CLASS_BYTES: u16 = 8;
 const FINE_BYTES: u16 = 2048;
 const WIDE_CLASS_BYTES: u16 = 64;
@@ -32,42 +32,42 @@ const WIDE_CLASS_BYTES: u16 = 64;
 /// Classes of packets up to 9216 bytes, the largest MTU of common network cards.
 const CLASSES: usize = (FINE_BYTES / CLASS_BYTES + (9216 - FINE_BYTES) / WIDE_CLASS_BYTES) as usize;
 
-/// UDP payload that is never in doubt: the least MTU of a tunnel, 576 bytes (RFC 791), in a stream.
-/// Forged reports lead no further. Keys add to it ([`Sizes::set_floor`]).
+/// UDP payload that is never in doubt: the minimum MTU of a tunnel, 576 bytes (RFC 791), in a
+/// stream. Forged reports cannot lower the limit further. Keys add to it ([`Sizes::set_floor`]).
 pub(crate) const FLOOR_BYTES: u16 = 576 + STREAM_OVERHEAD_BYTES as u16;
 
-/// Lost packets after which larger ones than came are taken to vanish. A link that loses half of
-/// all packets loses as many in a row once in 2^32.
+/// Losses after which larger packets than arrived count as vanishing. A link with 50 % loss loses
+/// this many in a row once in 2^32.
 const LOST: u8 = 32;
 
-/// Lost packets after which they vanished, where as large a packet comes again. A link that loses
-/// half of all packets loses as many in a row once in 2^12.
+/// Losses after which packets count as having vanished, once one that large arrives again. A link
+/// with 50 % loss loses this many in a row once in 2^12.
 const VANISHED: u8 = 12;
 
-/// Lost packets after which probes are sent, where as large a packet came before.
+/// Losses after which probes are sent, if a packet that large arrived before.
 const DOUBTED: u8 = 3;
 
 /// Most probes in one doubt: half of them may be lost.
 const DOUBT_PROBES: u16 = 4 * LOST as u16;
 
-/// Sizes between the floor and the one in doubt that are tried: one less.
+/// Divisor of the range between floor and the size in doubt: one size fewer is probed.
 const STEPS: u16 = 8;
 
-/// Shortest time between probes, and beside a round trip until one is taken to be lost.
+/// Minimum interval between probes, and time in addition to a round trip until one counts as lost.
 const PACE_NANOS: Nanos = 2_000_000;
 const REPORT_NANOS: Nanos = 10_000_000;
 
-/// Probes of a size until it is taken not to pass.
+/// Probes of a size until it counts as not passing.
 const TRIES: u8 = 3;
 
-/// How often it is tried whether larger packets pass (RFC 8899 has ten minutes, for many more
-/// flows), at first and at last, and by how much. An MTU that just fell may be back soon.
+/// Interval of probes for a larger limit (RFC 8899 has ten minutes, for many more flows), at first
+/// and at last, and the increment. An MTU that just fell may recover soon.
 const RAISE_NANOS_MIN: Nanos = 1_000_000_000;
 const RAISE_NANOS: Nanos = 5_000_000_000;
 const RAISE_BYTES: u16 = 2 * CLASS_BYTES;
 
-/// Whether larger packets than came vanish. What arrives meanwhile is all that is small: it says
-/// nothing of the rate of the link.
+/// Whether packets larger than those received vanish. Meanwhile only small packets arrive, so
+/// arrivals do not show the rate of the link.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Vanishing {
     No,
@@ -76,60 +76,60 @@ pub(crate) enum Vanishing {
     Shown,
 }
 
-/// What came and what was lost, by size.
+/// Arrivals and losses by size.
 #[derive(Debug)]
 pub(crate) struct Sizes {
-    /// By class: packets as large or larger that were lost since one of them came, and `came` when
-    /// they were last counted.
+    /// By class: losses of packets at least this large since one of them arrived, and the value of
+    /// `came` at the last count.
     lost: [u8; CLASSES],
     counted_at: [u32; CLASSES],
-    /// Packets that came.
+    /// Packets received.
     came: u32,
-    /// The largest packet with data that there was, and the largest that came.
+    /// The largest data packet sent, and the largest packet received.
     largest: u16,
     confirmed: u16,
     /// Sizes up to this one are never in doubt.
     floor: u16,
     doubt: Option<Doubt>,
     limit: Option<Limit>,
-    /// Whether larger packets than came vanished for a while, and that is over or known now.
+    /// Whether larger packets vanished for a while, and this has ended or is confirmed.
     vanished: bool,
 }
 
-/// A size of which packets were lost lately and none came since.
+/// A size with recent losses and no arrival since.
 #[derive(Copy, Clone, Debug)]
 struct Doubt {
     bytes: u16,
     since: Nanos,
-    /// The largest that came since then.
+    /// The largest size received since then.
     came: u16,
     probes: u16,
     next_at: Nanos,
 }
 
-/// A size above which nothing comes.
+/// A size above which no packets arrive.
 #[derive(Copy, Clone, Debug)]
 struct Limit {
-    /// The largest that came, or the floor; the least that does not.
+    /// The largest size that arrived, or the floor; the smallest that does not.
     came: u16,
     lost: u16,
     phase: Phase,
-    /// Probes of the present size.
+    /// Probes of the current size.
     tries: u8,
     next_at: Nanos,
-    /// Until it is tried to raise it.
+    /// Interval before the next attempt to raise it.
     raise_nanos: Nanos,
-    /// Whether data was sent since it was last tried to raise it.
+    /// Whether data was sent since the last attempt to raise it.
     is_used: bool,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Phase {
-    /// Probes the largest that was sent.
+    /// Probes the largest size sent.
     Largest,
-    /// Probes half way between what came and what was lost.
+    /// Probes halfway between the arrived and the lost size.
     Search,
-    /// Waits, then probes what is a little larger.
+    /// Waits, then probes a slightly larger size.
     Rest,
 }
 
@@ -150,8 +150,8 @@ impl Default for Sizes {
 }
 
 impl Sizes {
-    /// Sizes up to `bytes` are sent whatever vanishes: a tunnel of the least MTU needs them, and
-    /// has no others that show that the path carries more again.
+    /// Sizes up to `bytes` are sent even if they vanish: a tunnel of the minimum MTU needs them,
+    /// and has no other packets to show that the path has recovered.
     pub(crate) fn set_floor(&mut self, bytes: u16) {
         self.floor = bytes;
         if let Some(limit) = &mut self.limit {
@@ -160,7 +160,7 @@ impl Sizes {
         }
     }
 
-    /// Notes a packet with data that leaves, or would if it were not too large.
+    /// Records a data packet that is sent, or is dropped as too large.
     pub(crate) fn wish(&mut self, bytes: u16) {
         self.largest = self.largest.max(bytes);
         if let Some(limit) = &mut self.limit {
@@ -168,7 +168,7 @@ impl Sizes {
         }
     }
 
-    /// Notes a packet that came.
+    /// Records an arrival.
     pub(crate) fn came(&mut self, bytes: u16, now: Nanos) {
         self.came = self.came.wrapping_add(1);
         let is_over = |doubt: &Doubt| class(bytes) >= class(doubt.bytes);
@@ -188,12 +188,12 @@ impl Sizes {
         }
     }
 
-    /// Notes a packet that was lost.
+    /// Records a loss.
     pub(crate) fn lost(&mut self, bytes: u16, now: Nanos) {
         if self.exceeds(bytes) {
             return;
         }
-        // What is above the floor says nothing of what is below.
+        // A loss above the floor does not count for sizes below it.
         let first = if bytes > self.floor { class(self.floor) + 1 } else { 0 };
         for class in first..=class(bytes) {
             if self.lost[class] == 0 || self.counted_at[class] != self.came {
@@ -228,7 +228,7 @@ impl Sizes {
         }
     }
 
-    /// Whether larger packets than came vanish, or did since this was asked.
+    /// Whether larger packets vanish, or did since the last call.
     pub(crate) fn take_vanishing(&mut self) -> Vanishing {
         match (std::mem::take(&mut self.vanished), &self.doubt) {
             (true, _) => Vanishing::Shown,
@@ -237,22 +237,22 @@ impl Sizes {
         }
     }
 
-    /// Packets lost that were larger than what came since the doubt began.
+    /// Losses of packets larger than any that arrived since the doubt began.
     fn times_lost(&self, doubt: &Doubt) -> u8 {
         self.lost[class(doubt.came.max(self.floor)) + 1..].first().copied().unwrap_or(0)
     }
 
-    /// The largest packet that comes, if larger ones do not.
+    /// The largest size that arrives, if larger ones do not.
     pub(crate) fn limit(&self) -> Option<u16> {
         self.limit.map(|limit| limit.came)
     }
 
-    /// Whether a packet is too large to come, as far as is known.
+    /// Whether a packet exceeds the known limit.
     pub(crate) fn exceeds(&self, bytes: u16) -> bool {
         self.limit.is_some_and(|limit| bytes > limit.came)
     }
 
-    /// Sizes that do not come, if there are any.
+    /// Sizes that do not arrive, if any.
     pub(crate) fn black_hole(&self) -> Option<BlackHole> {
         let needed_bytes = self.floor;
         let limit = |Limit { came, lost, .. }| BlackHole {
@@ -260,7 +260,7 @@ impl Sizes {
             lost_bytes: lost,
             needed_bytes,
         };
-        // Up to the floor nothing is searched: what is lost in a row there is all that shows.
+        // There is no search below the floor: consecutive losses are the only evidence there.
         let vanishes = |class: &usize| self.lost[*class] >= LOST;
         let mut vanishing = (1..=class(self.floor)).filter(vanishes);
         let below = vanishing.next().map(|least| BlackHole {
@@ -283,7 +283,7 @@ impl Sizes {
         is_doubted.then(|| doubt.next_at.max(doubt.since + patience(round_trip)))
     }
 
-    /// Bytes of the probe that leaves now, if one is due.
+    /// Bytes of the probe to send now, if one is due.
     pub(crate) fn probe(&mut self, round_trip: Nanos, now: Nanos) -> Option<u16> {
         let is_due = |due: Option<Nanos>| due.is_some_and(|due| due <= now);
         if is_due(self.doubt_due(round_trip)) {
@@ -296,7 +296,7 @@ impl Sizes {
 }
 
 impl Doubt {
-    /// A probe of the size in doubt, and in turns of smaller ones above the floor, the largest
+    /// A probe of the size in doubt, alternating with smaller ones above the floor, the largest
     /// first.
     fn probe(&mut self, floor: u16, round_trip: Nanos, now: Nanos) -> u16 {
         let (turn, is_smaller) = (self.probes / 2, self.probes % 2 == 1);
@@ -315,7 +315,7 @@ impl Limit {
         (self.is_used || self.phase != Phase::Rest).then_some(self.next_at)
     }
 
-    /// A larger packet came; `largest` is the largest that was sent.
+    /// Handles the arrival of a larger packet; `largest` is the largest size sent.
     fn rise(&mut self, bytes: u16, largest: u16, now: Nanos) {
         self.came = bytes;
         (self.tries, self.next_at) = (0, now);
@@ -327,7 +327,7 @@ impl Limit {
         }
     }
 
-    /// Ends the search when it is over.
+    /// Ends a completed search.
     fn narrow(&mut self, now: Nanos) {
         if self.lost.saturating_sub(self.came) <= CLASS_BYTES {
             (self.phase, self.next_at) = (Phase::Rest, now + self.raise_nanos);
@@ -353,7 +353,8 @@ impl Limit {
             }
         }
         self.tries += 1;
-        // Not all in one burst of losses, and not each after the one before is given up.
+        // Spaced to survive a loss burst, but without waiting until the previous one counts as
+        // lost.
         let patience = patience(round_trip);
         self.next_at = now + if self.tries < TRIES { patience / 4 } else { patience };
         Some(self.size(largest))
@@ -368,12 +369,12 @@ impl Limit {
     }
 }
 
-/// How long a packet is waited for.
+/// How long to wait for a packet.
 fn patience(round_trip: Nanos) -> Nanos {
     round_trip + round_trip / 4 + REPORT_NANOS
 }
 
-/// The least bytes of a class of short packets.
+/// The smallest size in a class of short packets.
 fn size(class: usize) -> u16 {
     class as u16 * CLASS_BYTES
 }
@@ -393,7 +394,7 @@ mod tests {
     const MILLI: Nanos = 1_000_000;
     const ROUND_TRIP: Nanos = 20 * MILLI;
 
-    /// A link that carries packets up to a size, and loses a share of them.
+    /// A link that carries packets up to a size, with random loss.
     struct Path {
         sizes: Sizes,
         carries: u16,
@@ -418,7 +419,7 @@ mod tests {
             }
         }
 
-        /// A packet of each of these sizes every 5 ms, for so long, and the probes that are due.
+        /// Sends a packet of each size every 5 ms for `millis`, and the probes that are due.
         fn run(&mut self, millis: u64, data: &[u16]) {
             for turn in 0..millis {
                 self.now += MILLI;
@@ -452,7 +453,7 @@ mod tests {
         }
     }
 
-    /// Nothing is larger than the limit, as when the tunnel follows it, until it is there again.
+    /// No packet exceeds the limit, as when the tunnel follows it, until the limit is gone.
     #[test]
     fn limit_that_rises_is_noticed_with_three_probes_each_five_seconds() {
         let mut path = Path::new(1372, 0.05);
@@ -472,7 +473,7 @@ mod tests {
         assert_eq!(path.probes, 0);
     }
 
-    /// From the least of all to a common MTU, where jumbo frames are lost.
+    /// From the floor to a common MTU, where jumbo frames are lost.
     #[test]
     fn limit_far_below_what_is_sent_is_found_soon() {
         let mut path = Path::new(1472, 0.0);
@@ -522,7 +523,7 @@ mod tests {
         assert!(due.is_none(), "{due:?} at {}", path.now);
     }
 
-    /// Whatever is said to have come and been lost.
+    /// Whatever sizes are reported as received or lost.
     #[test]
     fn no_limit_is_below_the_floor() {
         let mut path = Path::new(100, 0.0);
@@ -542,8 +543,8 @@ mod tests {
         assert_eq!(sizes.limit(), None);
     }
 
-    /// A tunnel has no smaller MTU than the floor leaves: its packets go on, the first of them that
-    /// comes shows that the path carries them again, and until then it is said that it does not.
+    /// The MTU of a tunnel cannot fall below the floor: its packets are still sent, and the first
+    /// one that arrives shows that the path has recovered. Until then the black hole is reported.
     #[test]
     fn packets_of_the_least_tunnel_go_on_where_they_vanish_and_it_is_said() {
         let floor = FLOOR_BYTES + 35;

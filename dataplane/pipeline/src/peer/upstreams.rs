@@ -1,4 +1,4 @@
-//! The neighbours that a shard is received from: one, or several where paths meet.
+//! The neighbours that a shard is received from: one, or several where paths merge.
 
 use crate::combine::Combiner;
 use crate::params::{FlowParams, Nanos, PeerId, ShardId};
@@ -7,13 +7,13 @@ use crate::peer::{HEARD_NANOS, Upstream};
 use crate::report::{HopLoss, UpstreamLink};
 use crate::time::earlier;
 
-/// All of them; a source has one that nothing comes from.
+/// All upstreams; a source has one that never sends.
 #[derive(Debug)]
 pub(crate) struct Upstreams {
     all: Vec<Upstream>,
-    /// The one that a packet came from last: what is asked for is asked for there.
+    /// The upstream of the newest packet; requests go there.
     present: usize,
-    /// Which of them packets came from.
+    /// Distribution of received packets over the upstreams.
     shares: Shares,
 }
 
@@ -24,7 +24,7 @@ impl Upstreams {
         upstreams
     }
 
-    /// Takes over another list; what is known of one that stays is kept.
+    /// Replaces the list; the state of an upstream that remains is kept.
     pub(crate) fn update(&mut self, shard: ShardId, params: &FlowParams, combiner: &mut Combiner) {
         let mut before = std::mem::take(&mut self.all);
         for peer in params.upstreams() {
@@ -40,7 +40,7 @@ impl Upstreams {
         (self.present, self.shares) = (0, Shares::default());
     }
 
-    /// The one that a packet came from last.
+    /// The upstream of the newest packet.
     pub(crate) fn present(&self) -> &Upstream {
         &self.all[self.present]
     }
@@ -49,22 +49,22 @@ impl Upstreams {
         &mut self.all[self.present]
     }
 
-    /// How many there are.
+    /// Number of upstreams.
     pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Where the present one stands.
+    /// Index of the current upstream.
     pub(crate) fn place(&self) -> usize {
         self.present
     }
 
-    /// Makes the one at a place the present one.
+    /// Makes the upstream at `place` current.
     pub(crate) fn choose(&mut self, place: usize) {
         self.present = place;
     }
 
-    /// Makes `peer` the present one. False when it is none of them.
+    /// Makes `peer` current. Returns false if it is not an upstream.
     pub(crate) fn choose_peer(&mut self, peer: PeerId) -> bool {
         let place = self.all.iter().position(|upstream| upstream.peer == Some(peer));
         self.present = place.unwrap_or(self.present);
@@ -72,8 +72,8 @@ impl Upstreams {
         place.is_some()
     }
 
-    /// Whether the present one is in quarantine, and not to be heard: another one is, or has yet to
-    /// take over.
+    /// Whether the current upstream is in quarantine and to be ignored: another one is active, or
+    /// still has time to take over.
     #[inline]
     pub(crate) fn is_shut_out(&self, now: Nanos) -> bool {
         let quarantine = self.present().quarantine;
@@ -92,12 +92,12 @@ impl Upstreams {
         })
     }
 
-    /// What the links from them lose.
+    /// Loss estimates of the incoming links.
     pub(crate) fn losses(&self) -> impl Iterator<Item = HopLoss> {
         self.all.iter().filter_map(|upstream| upstream.loss.estimate())
     }
 
-    /// How each of them is.
+    /// The state of each upstream.
     pub(crate) fn report(&self) -> Vec<UpstreamLink> {
         let link = |upstream: &Upstream| {
             let (loss, heard_at) = (upstream.loss.estimate(), upstream.heard_at());

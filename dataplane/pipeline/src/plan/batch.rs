@@ -1,4 +1,4 @@
-//! Rank that batches of a BATS source have at the sink.
+//! Rank of a BATS source's batches at the sink.
 
 use crate::plan::{HopList, LOSS_UNKNOWN};
 use crate::report::HopLoss;
@@ -13,7 +13,7 @@ pub(crate) struct Rank {
     pub variance: f64,
 }
 
-/// What a model follows from.
+/// Inputs of a model.
 #[derive(Clone, Debug)]
 pub(crate) struct Basis {
     /// Largest batch.
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What is assumed until there is a model: that of one hop with a loss of a fifth.
+    /// Model assumed until a real one exists: one hop that loses a fifth.
     pub(crate) fn assumed() -> Plan {
         let rank = |size| Rank { mean: 0.8 * size as f64, variance: 0.16 * size as f64 };
         Plan { ranks: std::array::from_fn(rank) }
@@ -44,14 +44,14 @@ pub(crate) fn plan(basis: &Basis) -> Plan {
     plan
 }
 
-/// Rank of a batch of `size` behind `hops`, each of which is sent `size` packets of it, fresh
-/// combinations over a large field. Losses are independent: interleaving makes them so.
+/// Rank of a batch of `size` after `hops`. Each hop sends `size` packets of it, fresh combinations
+/// over a large field. Losses are independent: interleaving makes them so.
 fn rank_behind(hops: &[HopLoss], size: usize) -> Rank {
     let mut ranks = [0.0f64; SIZE_MAX + 1];
     ranks[size] = 1.0;
     let unknown = [HopLoss { hop: 0, loss: LOSS_UNKNOWN, burst_mean: 1.0 }];
     for hop in if hops.is_empty() { &unknown[..] } else { hops } {
-        // arrived[k] = chance that k of `size` packets arrive.
+        // arrived[k] = probability that k of `size` packets arrive.
         let mut arrived = [0.0f64; SIZE_MAX + 1];
         arrived[0] = 1.0;
         let loss = hop.loss.clamp(0.0, 0.95);
@@ -98,7 +98,7 @@ mod tests {
             let theory = theory::expected_rank(size, field, &sent, &losses, Recoding::Systematic);
             let model = rank_behind(&hops, size).mean / size as f64;
             let expected = *theory.last().unwrap();
-            // The model knows no linear dependence: 1/256 per packet at most, and less over hops.
+            // The model ignores linear dependence: 1/256 per packet at most, and less over hops.
             assert!((model - expected).abs() < 0.01, "{count} hops: {model} for {expected}");
         }
     }

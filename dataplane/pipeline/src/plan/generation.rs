@@ -1,4 +1,4 @@
-//! Packets that each generation of an RLNC source gets.
+//! Packets per generation of an RLNC source.
 
 use crate::params::HOPS_MAX;
 use crate::plan::{HopList, LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
@@ -6,20 +6,18 @@ use recoded_code::theory::{self, LossModel};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::SIZE_MAX;
 
-/// What a generation that must be repaired is worth in packets: the repair itself, in proportion to
-/// its size, and the round trip by which it delays everything behind it. At four hops of 10 % this
-/// leaves about one generation of 16 in a hundred to repair. A generation of one or two symbols
-/// delays less behind it and is worth less: over two hops of 10 %, single packets are sent twice
-/// and not three times.
+/// Cost of a generation that needs repair, in packets: the repair itself, in proportion to its
+/// size, and the round trip that delays everything behind it. At four hops of 10 % this leaves
+/// about one generation of 16 in a hundred to repair. A generation of one or two symbols delays
+/// less and costs less: over two hops of 10 %, single packets are sent twice and not three times.
 const REPAIR_COST_PER_SYMBOL: f64 = 3.0;
 const REPAIR_COST_PACKETS: f64 = 48.0;
 const REPAIR_COST_SYMBOLS: f64 = 4.0;
 
-/// Generations of every size up to eight are planned by themselves, and of sizes a quarter apart
-/// above.
+/// Every size up to eight has a plan of its own; above, every quarter step.
 const SIZE_STEP: (usize, usize) = (5, 4);
 
-/// What the plans of an RLNC source follow from.
+/// Inputs of the plans of an RLNC source.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Basis {
     pub generation_size: usize,
@@ -33,15 +31,15 @@ pub(crate) struct Basis {
 /// Packets by generation size.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Of generations of size `index`; 0 where there is no plan.
+    /// For generations of size `index`; 0 if there is no plan.
     pub packets: [u16; SIZE_MAX + 1],
     /// Size of full generations, and the share of them expected to close short.
     pub full: usize,
     pub expected_short: f64,
 }
 
-/// Makes plans for all generations up to the full size: for few sizes from theory, for those
-/// between in proportion, which is a little more than theory asks.
+/// Makes plans for all generations up to the full size: from theory for a few sizes, and in
+/// proportion for those between, which is a little more than theory requires.
 pub(crate) fn plan(basis: &Basis) -> Plan {
     let full = basis.generation_size.clamp(1, SIZE_MAX);
     let mut plan = Plan { packets: [0; SIZE_MAX + 1], full, expected_short: 0.0 };
@@ -60,7 +58,7 @@ pub(crate) fn plan(basis: &Basis) -> Plan {
     plan
 }
 
-/// Packets for a generation of `size`, and the share of them expected to close short.
+/// Packets for a generation of `size`, and the share of such generations expected to close short.
 fn plan_size(basis: &Basis, size: usize) -> (usize, f64) {
     let mut hops = [LossModel { loss: LOSS_UNKNOWN, burst_mean: 1.0 }; HOPS_MAX];
     let heard = basis.hops.as_slice();
@@ -79,7 +77,7 @@ fn plan_size(basis: &Basis, size: usize) -> (usize, f64) {
     theory::plan_with_repair(size, basis.field, hops, cost, most)
 }
 
-/// Most packets for a generation of `size`.
+/// Maximum packets for a generation of `size`.
 pub(crate) fn most(redundancy_max: f64, size: usize) -> usize {
     ((redundancy_max * size as f64) as usize).clamp(size, 0xFFFF)
 }

@@ -1,5 +1,5 @@
 //! Plans: how many packets a unit gets, computed off the packet path. Plain values, no packets:
-//! each code has a basis, from which its plan follows by theory, in microseconds to seconds.
+//! each code has a basis, and its plan follows from that by theory, in microseconds to seconds.
 //!
 //! ```text
 //!  hop reports, histograms, parameters -> PlanSchedule -> Egress::plan -> a thread: PlanMaker
@@ -20,29 +20,29 @@ use crate::report::HopLoss;
 use recode::{BATCH_SIZE_MAX, PACKETS_MAX};
 use recoded_code::theory::adaptive::Adaptive;
 
-/// Assumed of a path that has not reported yet: one hop this lossy, so that the first packets of a
-/// flow over a bad path are not lost while its first report travels.
+/// Loss assumed for a path that has not reported yet: a single hop this lossy, so that the first
+/// packets of a flow over a bad path are not lost while its first report travels.
 pub(crate) const LOSS_UNKNOWN: f64 = 0.1;
 
-/// Estimates are planned with one standard error added: being short costs far more than a packet.
+/// Plans add one standard error to estimates: falling short costs far more than a packet.
 pub(crate) const LOSS_MARGIN_RELATIVE: f64 = 0.05;
 
-/// Asks for a plan. It allocates nothing.
+/// A request for a plan. It allocates nothing.
 #[derive(Clone, Debug)]
 pub struct PlanRequest {
     pub(crate) shard: ShardId,
     pub(crate) basis: Basis,
 }
 
-/// A plan, for the shard that asked for it.
+/// A plan, for the shard that requested it.
 #[derive(Clone, Debug)]
 pub struct PlanReply {
-    /// Which one that is.
+    /// That shard.
     pub shard: ShardId,
     pub(crate) plan: Plan,
 }
 
-/// What each code plans with: by value, since a worker allocates nothing.
+/// Inputs of each code's plans: by value, since a worker allocates nothing.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Basis {
@@ -53,7 +53,7 @@ pub(crate) enum Basis {
     Recoding(recode::Basis),
 }
 
-/// What each code is told: by value, as [`Basis`].
+/// Plan of each code: by value, like [`Basis`].
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Plan {
@@ -64,7 +64,7 @@ pub(crate) enum Plan {
     Recoding(recode::Plan),
 }
 
-/// Makes plans. Its memory is taken at creation.
+/// Makes plans. Allocates its memory at creation.
 pub struct PlanMaker {
     adaptive: Adaptive,
 }
@@ -76,7 +76,7 @@ impl Default for PlanMaker {
 }
 
 impl PlanMaker {
-    /// Takes its memory, half a megabyte.
+    /// Allocates its memory, half a megabyte.
     #[must_use]
     pub fn new() -> Self {
         Self { adaptive: Adaptive::new(BATCH_SIZE_MAX, PACKETS_MAX) }

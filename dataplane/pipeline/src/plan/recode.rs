@@ -1,4 +1,4 @@
-//! Packets that a relay sends for a batch, by its rank.
+//! Packets that a relay sends for a batch, depending on its rank.
 
 use crate::report::HopLoss;
 use recoded_code::theory::LossModel;
@@ -6,13 +6,13 @@ use recoded_code::theory::Recoding;
 use recoded_code::theory::adaptive::{Adaptive, Outgoing, RecodingTable};
 use recoded_gf::FieldOrder;
 
-/// Largest batch for which there are recoding tables; the wire gives the size no more.
+/// Largest batch with a recoding table; the wire format allows no larger size.
 pub(crate) const BATCH_SIZE_MAX: usize = 128;
 
-/// Packets of a batch that a table considers: enough for losses of two thirds at the largest size.
+/// Maximum packets of a batch in a table: enough for losses of two thirds at the largest size.
 pub(crate) const PACKETS_MAX: usize = 3 * BATCH_SIZE_MAX;
 
-/// What a table is made for.
+/// Inputs of a table.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Basis {
     pub size: usize,
@@ -20,13 +20,13 @@ pub(crate) struct Basis {
     pub interleave: usize,
     pub recoding: Recoding,
     pub link: HopLoss,
-    /// Batches that had closed by then, by rank from 0.
+    /// Batches closed by the time of the request, by rank from 0.
     pub ranks: [u64; BATCH_SIZE_MAX + 1],
     /// Their number.
     pub batches: u64,
 }
 
-/// A table, and what it was made for.
+/// A table and its inputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub basis: Basis,

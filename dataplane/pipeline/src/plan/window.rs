@@ -2,7 +2,7 @@
 
 use recoded_code::theory::window::WindowCode;
 
-/// What a rate follows from.
+/// Inputs of a repair rate.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Basis {
     pub code: WindowCode,

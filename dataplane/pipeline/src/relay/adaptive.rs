@@ -1,13 +1,13 @@
-//! How many packets a relay sends for a batch, by the rank it holds.
+//! Number of packets that a relay sends for a batch, depending on the rank it holds.
 //!
 //! ```text
 //!  hop reports on their way upstream ─► loss of the outgoing link ─┐
 //!  ranks of the batches that closed ───────────────────────────────┴─► RecodingTable
 //! ```
 //!
-//! On average over its batches a relay sends as many packets as a batch has symbols, whatever the
-//! table says: equal airtime. Until link and ranks are known every batch gets that many. The table
-//! is made when a report brings news, not per batch.
+//! On average over its batches a relay sends as many packets as a batch has symbols, regardless of
+//! the table: equal airtime. Until link and ranks are known every batch gets that many. The table
+//! is made when a report changes its inputs, not per batch.
 
 use crate::egress::Egress;
 use crate::io::Io;
@@ -20,7 +20,7 @@ use recoded_code::theory::Recoding;
 use recoded_gf::FieldOrder;
 use recoded_wire::frames::Frames;
 
-/// Batches that must have closed before their ranks say something.
+/// Batches that must have closed before their ranks are meaningful.
 const BATCHES_MIN: u64 = 64;
 
 /// The table in use on one flow.
@@ -46,8 +46,8 @@ impl AdaptivePlan {
         Self { schedule: PlanSchedule::new(shard), plan: None }
     }
 
-    /// Takes in what the next node says of the link between. Asks for a new table when that, or
-    /// what arrives here, has changed.
+    /// Processes the next node's report on the link between. Requests a new table when that link,
+    /// or the arrivals here, have changed.
     pub(crate) fn hear(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -70,7 +70,7 @@ impl AdaptivePlan {
             ranks,
             batches: ranks.iter().sum(),
         };
-        // A table for ranks that were never seen here gives too little to those that are usual.
+        // A table made before any ranks were seen gives too few packets to usual ranks.
         let is_known = basis.batches >= BATCHES_MIN;
         if is_known && self.plan.as_ref().is_none_or(|plan| basis.differs(&plan.basis)) {
             self.schedule.want();
@@ -80,7 +80,7 @@ impl AdaptivePlan {
         }
     }
 
-    /// Takes over a plan that was asked for.
+    /// Adopts a requested plan.
     pub(crate) fn adopt(&mut self, plan: plan::Plan) {
         self.schedule.answered();
         if let plan::Plan::Recoding(plan) = plan {

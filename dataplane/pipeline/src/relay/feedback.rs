@@ -1,5 +1,5 @@
-//! A relay's part in feedback: what it hands up and answers itself, what it learns of the link to
-//! the next node, what it says of the link to itself.
+//! A relay's part in feedback: reports that it passes upstream, NACKs that it answers itself,
+//! losses of the link to the next node, and its own reports on the link to it.
 
 use crate::arrival::Fate;
 use crate::collected::Shape;
@@ -18,7 +18,7 @@ use recoded_wire::feedback::{
 use recoded_wire::frames::{Frames, Span};
 
 impl Relay {
-    /// Hands a report of a node further down upstream, having answered the NACKs it can.
+    /// Passes on a report of a node further downstream, after answering the NACKs it can.
     pub(crate) fn hand_up(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -32,10 +32,11 @@ impl Relay {
         let mut answers = [None; NACKS_MAX];
         let mut answered = answers.iter_mut();
         withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
-            // What it has no budget for is left to nodes further up.
+            // NACKs beyond its budget are left to nodes further upstream.
             let can = self.can_answer(nack) && self.repair_budget.is_left();
             if can && !self.mender.has_room(cx.io.now) {
-                // The next round is answered, or what this hop sends again comes before.
+                // Either the next round is answered, or this hop's own retransmissions arrive
+                // first.
                 return true;
             }
             let place = if can { answered.next() } else { None };
@@ -48,7 +49,7 @@ impl Relay {
         cx.upstream.reporter.relay(cx.io, payload, &header, loss)
     }
 
-    /// Learns from a report what the link to the next node loses.
+    /// Learns the loss of the link to the next node from a report.
     fn learn_of_link(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, payload: Span) {
         let params = cx.params;
         let outgoing = cx.upstream.hop_index().saturating_add(1);
@@ -79,8 +80,8 @@ impl Relay {
         self.adaptive.hear(cx.io, link, &batches);
     }
 
-    /// Whether all of a generation is here, so that the source need not be asked for it. NACKs of a
-    /// BATS flow are for blocks, which no relay holds.
+    /// Whether a generation is complete here, so that the source need not answer. NACKs of a BATS
+    /// flow concern blocks, which no relay holds.
     fn can_answer(&self, nack: Nack) -> bool {
         let index = self.generations.index(nack.unit);
         let collected = &self.generations[index];
@@ -90,8 +91,8 @@ impl Relay {
         is_held && collected.is_complete()
     }
 
-    /// Answers a NACK from `hops` links further down, once per round. What is missing
-    /// there was mostly lost on the last few links, so this saves the way to the source and back.
+    /// Answers a NACK from `hops` links further downstream, once per round. Most of the missing
+    /// packets were lost on the last few links, so this saves the round trip to the source.
     fn answer(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, nack: Nack, hops: u8) {
         let params = cx.params;
         let index = self.generations.index(nack.unit);
@@ -107,7 +108,7 @@ impl Relay {
         let (wanted, count) = self.repair_budget.grant(missing, wanted);
         cx.counters.repairs_refused += (wanted - count) as u64;
         if count == 0 {
-            // A copy of the NACK may find some budget again.
+            // A later copy of the NACK may find budget.
             return;
         }
         self.generations[index].repaired = nack.round.saturating_add(1);

@@ -1,5 +1,5 @@
-//! A relay where paths meet: what all upstreams together announce of a generation, and when each
-//! has sent its last packet of it.
+//! A relay at which paths meet: the sum of all upstreams' announcements of a generation, and when
+//! each has sent its last packet of it.
 
 use crate::arrival::RESTART_DISTANCE;
 use crate::collected::{Collected, PacketView};
@@ -12,8 +12,8 @@ use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
 
 impl Relay {
-    /// Notes a planned packet of a generation from the present one of several upstreams. Those
-    /// before that it is done with, as the others are, close.
+    /// Notes a planned packet of a generation from the present one of several upstreams. Earlier
+    /// generations close once all upstreams are done with them.
     pub(super) fn go_on(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -37,8 +37,8 @@ impl Relay {
         }
     }
 
-    /// Whether a repair goes on, of which a share does: each branch brings what answers one
-    /// request, and sinks get the rest on other ways.
+    /// Whether a repair is forwarded. Only a share is: each branch brings answers to the same
+    /// request, and sinks get the rest over other paths.
     pub(super) fn goes_on(&mut self, share: f64) -> bool {
         self.onward += share;
         let goes_on = self.onward >= 1.0;
@@ -48,7 +48,7 @@ impl Relay {
         goes_on
     }
 
-    /// When a generation closes of which nothing more comes.
+    /// When a generation closes that receives nothing more.
     pub(super) fn ends_at(&self, collected: &Collected, params: &FlowParams) -> Nanos {
         self.branches.ends_at(
             (collected.ended, params.further_upstreams.len() + 1),
@@ -58,8 +58,8 @@ impl Relay {
     }
 }
 
-/// Packets to be sent of a generation, by what upstreams announce: all of them together, where each
-/// brings a part; where one brings as many as there are symbols, others bring copies.
+/// Packets to be sent of a generation, from its upstreams' announcements: their sum, if each brings
+/// a part; if one announces as many as there are symbols, the others bring copies.
 fn onward(params: &FlowParams, collected: &Collected) -> u16 {
     let announced = collected.announced.iter().map(|packets| usize::from(*packets));
     let most = announced.clone().max().unwrap_or(0);
@@ -69,8 +69,9 @@ fn onward(params: &FlowParams, collected: &Collected) -> u16 {
 }
 
 impl Collected {
-    /// Notes what a packet of the upstream at a place announces. Whether nothing more is to come
-    /// that does anything for it: it is whole, or each upstream has sent its last packet of it.
+    /// Notes the announcement of a packet from the upstream at a place. Returns whether nothing
+    /// useful remains to come: the generation is complete, or each upstream has sent its last
+    /// packet of it.
     pub(super) fn hear_plan(
         &mut self,
         params: &FlowParams,

@@ -1,5 +1,5 @@
-//! A relay's part in making up for what the link to the next node loses: how many packets a
-//! generation is worth there, and those in the place of lost ones.
+//! A relay's recovery of losses on the link to the next node: how many packets a generation gets
+//! there, and replacements for lost ones.
 
 use crate::context::Context;
 use crate::egress::Egress;
@@ -16,17 +16,17 @@ pub(crate) fn mended_packets(params: &FlowParams) -> usize {
 }
 
 impl Relay {
-    /// What is known of the packets on their way to the next node.
+    /// State of the packets in flight to the next node.
     pub(crate) fn mender(&self) -> &Mender {
         &self.mender
     }
 
-    /// Whether the next node reports what it lacks of a generation.
+    /// Whether the next node reports the packets that it lacks of a generation.
     pub(super) fn is_mended(&self, index: usize, now: Nanos) -> bool {
         self.generations[index].is_mended && self.mender.is_on(now)
     }
 
-    /// Sets how many packets a generation that ends is worth.
+    /// Sets how many packets a generation gets when it ends.
     pub(super) fn settle(
         &mut self,
         index: usize,
@@ -44,7 +44,7 @@ impl Relay {
         }
     }
 
-    /// Reads what the next node reports of the link to it, and sends what it lacks.
+    /// Reads the next node's report on the link to it, and sends the packets it lacks.
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -60,7 +60,7 @@ impl Relay {
         self.mend_all(cx);
     }
 
-    /// Sends what the next node lacks, as far as it may leave now.
+    /// Sends the packets that the next node lacks, as far as pacing allows.
     pub(super) fn mend_all(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         self.kept.mend(cx, &mut self.mender);
         let mut from = 0;
@@ -70,13 +70,14 @@ impl Relay {
         }
     }
 
-    /// Sends combinations in the place of what the next node lacks of a generation.
+    /// Sends combinations to replace the packets of a generation that the next node lacks.
     fn mend(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let collected = &self.generations[index];
         let lacks = collected.lacks();
         let has_begun = collected.closed || cx.params.recoding == Recoding::Systematic;
         let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
-        // A block is decoded or given up when a report of a long way comes.
+        // On a path with a long round trip, the block is decoded or abandoned before the report
+        // comes.
         let is_late = is_batch && self.mender.is_far();
         if lacks == 0 || is_late || !has_begun || !self.is_mended(index, cx.io.now) {
             return;

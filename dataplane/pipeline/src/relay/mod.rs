@@ -1,17 +1,18 @@
 //! Relay: coded packets in, recoded packets out.
 //!
-//! Systematic cut-through: an innovative packet leaves at once as it came, and when the generation
-//! closes only the shortfall of the plan is sent as fresh combinations. Expected rank is that of
-//! random recoding for fields of order 16 and up and better below, at a fraction of the
-//! multiplications and without batch delay (`theory` in `recoded-code` has the exact figures).
+//! Systematic cut-through: an innovative packet is sent at once as it came, and when the generation
+//! closes only the shortfall of the plan is sent as fresh combinations. The expected rank equals
+//! that of random recoding for fields of order 16 and up, and is better below. It takes a fraction
+//! of the multiplications and adds no batch delay (`theory` in `recoded-code` has the exact
+//! figures).
 //!
 //! A generation closes at full rank, at the END flag, when a newer one begins, or after a silence.
 //!
 //! A relay handles a batch of a BATS flow as a generation, with two differences. The number of
 //! packets sent for it follows its rank (see `adaptive`), not the plan of the source. And batches
-//! may be interleaved: the block word says how many are open at once, and a batch closes when one
-//! that much newer begins. Pending packets of closed batches are sent in turns, one per batch,
-//! because a burst of losses would otherwise hit packets of one batch only.
+//! may be interleaved: the block word gives the number that are open at once, and a batch closes
+//! when one that much newer begins. Pending packets of closed batches are interleaved, one per
+//! batch, because a burst of losses would otherwise hit packets of one batch only.
 
 pub(crate) mod adaptive;
 
@@ -52,32 +53,31 @@ pub(crate) struct Relay {
     pub(crate) incoming: Incoming,
     adaptive: AdaptivePlan,
     repair_budget: RepairBudget,
-    /// Repairs that may go on, in parts.
+    /// Repairs to forward, accumulated in fractions.
     onward: f64,
     branches: Branches,
     pub(crate) mender: Mender,
     /// Packets of a window flow.
     pub(crate) kept: KeptPackets,
-    /// Closed batches with pending packets, by place in the table, and when they are flushed.
+    /// Closed batches with pending packets, by place in the table, and when to flush them.
     deferred: Vec<usize>,
     flush_at: Option<Nanos>,
 }
 
 /// How long a closed batch waits for those it is interleaved with. Their ends are one packet apart,
-/// so this is enough from 50 Mbit/s up, and small beside the delay of interleaving itself.
+/// so this is enough from 50 Mbit/s up, and short compared with the delay of interleaving itself.
 const FLUSH_DELAY_NANOS: Nanos = 500_000;
 
-/// Generations of several upstreams that are open at once: one of them is ahead of another by the
-/// difference of their delays. More would delay what an upstream that is gone does not end; of what
-/// is further ahead only the rest leaves uncombined.
+/// Generations of several upstreams that are open at once: one upstream is ahead of another by the
+/// difference of their delays. A larger value would delay generations that a dead upstream does not
+/// end. Generations further ahead only lose the combining of their remainder.
 const JOINED_DEPTH: u32 = 8;
 
-/// Where a generation belongs in the table.
+/// Place of a generation in the table.
 enum Place {
     Held(usize),
     New(usize),
-    /// Older than all that is held, or out of range: the source restarted, or the packet is a
-    /// stray.
+    /// Older than anything held, or out of range: the source restarted, or the packet is a stray.
     Elsewhere,
 }
 
@@ -115,7 +115,7 @@ impl Relay {
         }
     }
 
-    /// Takes in a packet of a generation or batch, and sends what it gives rise to.
+    /// Adds a packet of a generation or batch, and sends the resulting packets.
     fn collect(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -148,7 +148,7 @@ impl Relay {
             Accepted::Mismatch => return Fate::Dropped(DropReason::Mismatch),
             Accepted::Innovative => {
                 cx.counters.innovative += 1;
-                // Of a part no hop could say what it lacks of the whole.
+                // With only a share of the packets, no hop could report what it lacks of the whole.
                 collected.is_mended = header.is_mended() && params.onward_share >= 1.0;
             }
             Accepted::Redundant => {
@@ -184,7 +184,7 @@ impl Relay {
             let last = if is_mended {
                 ends && collected.lacks() + collected.share == 0
             } else {
-                // What a batch will be worth is not known before it ends.
+                // A batch's packet count is not known before it ends.
                 collected.tally.sent == collected.planned && (ends || view.block.is_none())
             };
             self.forward(cx, arrival, forwarded, last);
@@ -216,7 +216,7 @@ impl Relay {
         if behind < RESTART_DISTANCE {
             return Place::Elsewhere;
         }
-        // A jump within the table ends nothing that it holds; a longer one must find it idle.
+        // A jump within the table ends nothing in it; a longer jump requires that it is idle.
         let silence = if ahead <= count { 0 } else { params.generation_timeout_nanos };
         let timing = (cx.io.now, silence);
         if self.incoming.note_out_of_range(generation, RESTART_DISTANCE, timing).is_none() {
@@ -237,7 +237,7 @@ impl Relay {
         wanted.clamp(1, self.generations.len() as u32)
     }
 
-    /// Begins a generation. The generation that held its table entry is evicted. Older ones close:
+    /// Begins a generation, evicting the generation that held its table entry. Older ones close:
     /// all of them, or those it is not interleaved with. Batches of different blocks are not
     /// interleaved.
     fn open(
@@ -271,7 +271,7 @@ impl Relay {
         index
     }
 
-    /// Closes all up to generation `last`, and sends their pending packets: if packets of newer
+    /// Closes all generations up to `last`, and sends their pending packets: if packets of newer
     /// generations overtook them, the next node would close the older ones short.
     fn close_older(&mut self, last: u32, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let mut from = 0;
@@ -289,7 +289,7 @@ impl Relay {
         }
     }
 
-    /// Sets how many packets a batch is worth, by the rank it has now.
+    /// Sets how many packets a batch gets, by the rank it has now.
     fn plan_by_rank(&mut self, index: usize, params: &FlowParams, combiner: &mut Combiner) {
         let collected = &mut self.generations[index];
         let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
@@ -302,7 +302,7 @@ impl Relay {
         collected.planned = plan_within(params, size, packets.min(usize::from(u16::MAX)) as u16);
     }
 
-    /// Ends a generation: sends what its plan still lacks.
+    /// Ends a generation: sends the rest of its plan.
     fn close(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
         let collected = &mut self.generations[index];
@@ -318,7 +318,7 @@ impl Relay {
         let shortfall = if is_mended {
             collected.lacks() + collected.share
         } else {
-            // What leaves is bounded by what came, not by what packets announce.
+            // Output is bounded by packets received, not by announcements.
             collected.planned = plan_within(params, collected.rank(), collected.planned);
             collected.planned.saturating_sub(collected.tally.sent)
         };
@@ -335,7 +335,7 @@ impl Relay {
         cx.counters.sent_recoded += self.send_recoded(index, cx, shortfall, false);
     }
 
-    /// Sends the pending packets of closed batches, in turns.
+    /// Sends the pending packets of closed batches, interleaved.
     fn flush_deferred(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         self.flush_at = None;
         while !self.deferred.is_empty() {
@@ -394,7 +394,7 @@ impl Relay {
         sent
     }
 
-    /// Sends a received packet on as it came.
+    /// Forwards a received packet as it came.
     fn forward(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -414,7 +414,7 @@ impl Relay {
     }
 
     /// Forwards an innovative packet of a generation that has closed, because packets were
-    /// reordered or the source paused. It leaves as it came, since it is certainly innovative at
+    /// reordered or the source paused. It is sent as it came, since it is certainly innovative at
     /// the next node. It replaces a pending packet, but not the last one, which ends the
     /// generation.
     fn straggle(
@@ -432,7 +432,7 @@ impl Relay {
             collected.pending -= 1;
             collected.tally.add(1);
         }
-        // One that ended with a silence still has its end to come.
+        // A generation closed by a timeout has not sent its end yet.
         let last = header.common.flags.has(Flags::END) && collected.pending == 0;
         let is_batch = collected.shape().is_some_and(|shape| shape.block.is_some());
         let header = CodedHeader { planned: cx.hops.part(collected.planned), ..header };
@@ -444,9 +444,9 @@ impl Relay {
         Fate::Forwarded
     }
 
-    /// A repair packet is outside every plan: one in, one out, or the share that goes on where
-    /// branches meet. What is new here is new to the sink; otherwise a fresh combination is the
-    /// better bet.
+    /// A repair packet is outside every plan: one in, one out, or the forwarded share if branches
+    /// meet. A packet that is innovative here is innovative at the sink; otherwise a fresh
+    /// combination has the better chance.
     fn repair(
         &mut self,
         (index, accepted): (usize, Accepted),
@@ -468,7 +468,7 @@ impl Relay {
         Fate::Consumed
     }
 
-    /// Removes a generation; an open one is closed first, and counted as ended early.
+    /// Removes a generation; an open one is closed first, and counted as closed early.
     fn evict(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if !self.generations[index].closed {
             cx.counters.generations_evicted += 1;
@@ -481,7 +481,7 @@ impl Relay {
         self.generations.free(index);
     }
 
-    /// Takes over a plan that was asked for.
+    /// Adopts a requested plan.
     pub(crate) fn planned(&mut self, plan: Plan) {
         self.adaptive.adopt(plan);
     }
@@ -554,15 +554,15 @@ impl Lifecycle for Relay {
     }
 }
 
-/// Sends a received packet, whose header is as it shall leave, to the next hops.
+/// Sends a received packet, whose header is final, to the next hops.
 fn send_on(cx: &mut Context<'_, '_, impl Frames, impl Egress>, arrival: &Arrival<'_>) {
     cx.io.frames.retain(arrival.payload.frame);
     cx.counters.sent_forwarded += 1;
     cx.send(arrival.payload, class::outer(arrival.traffic_class));
 }
 
-/// The plan a packet announces, within what configuration allows: output per input stays bounded
-/// whatever a packet claims.
+/// The announced plan, within the configured limit: output per input stays bounded whatever a
+/// packet claims.
 fn plan_within(params: &FlowParams, size: usize, announced: u16) -> u16 {
     let most = (params.redundancy_max * size as f64).max(1.0).min(f64::from(PLANNED_MAX)) as u16;
     announced.clamp(1, most)

@@ -1,5 +1,5 @@
-//! An RLNC generation at a sink. Source symbols that arrive as such are known at once, the others
-//! when the rank is full, by one fused multiply per group of them.
+//! An RLNC generation at a sink. Source symbols received uncoded are known at once, the others when
+//! the rank is full, by one fused multiply per group of them.
 
 use crate::arrival::RESTART_DISTANCE;
 use crate::collected::{Accepted, Collected, PacketCoding, PacketView, Shape};
@@ -16,23 +16,23 @@ use recoded_wire::feedback::Nack;
 use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_wire::header::Flags;
 
-/// So long an accelerator may take; then the CPU does it. Engines give up far earlier.
+/// Time limit of an accelerator; then the CPU computes the product. Engines time out far earlier.
 const OFFER_NANOS: Nanos = 100_000_000;
 
 /// A generation at the sink.
 pub(crate) struct Generation {
     progress: Progress,
     collected: Collected,
-    /// Source symbols, where known: arrived as such, or decoded.
+    /// Known source symbols: received uncoded, or decoded.
     symbols: Vec<Option<Span>>,
-    /// An accelerator computes what is missing, since then.
+    /// Since when an accelerator has been computing the missing symbols.
     offered: Option<Nanos>,
-    /// Whether it was offered to one: once is enough.
+    /// Whether it was offered to an accelerator: it is offered once.
     was_offered: bool,
 }
 
 impl Generation {
-    /// Unused entries, as many as the sink of a flow holds, and one to try.
+    /// Unused entries, as many as the sink of a flow holds, and one for trials.
     pub(crate) fn table(params: &FlowParams) -> (Vec<Self>, Self) {
         let entry = || Self::new(params.generation_size);
         ((0..params.sink_generations()).map(|_| entry()).collect(), entry())
@@ -52,7 +52,8 @@ impl Generation {
         (0..self.collected.size()).filter(|symbol| self.symbols[*symbol].is_none())
     }
 
-    /// Offers the product that gives the missing symbols to an accelerator. Whether it was taken.
+    /// Offers the product that gives the missing symbols to an accelerator. Returns whether it
+    /// accepted.
     fn offer(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool {
         let (columns, rows) = (self.collected.rank(), self.missing_symbols().count());
         if self.was_offered || rows == 0 {
@@ -180,7 +181,7 @@ impl Unit for Generation {
     }
 
     fn ends_with(&self, header: &CodedHeader) -> bool {
-        // A repair packet comes from a generation that its source has closed.
+        // A repair packet implies that the source has closed its generation.
         header.is_repair() || header.common.flags.has(Flags::END) || self.is_complete()
     }
 
@@ -217,8 +218,8 @@ impl Unit for Generation {
     }
 }
 
-/// Computes the source symbols that did not arrive as such, by one fused multiply per group. False,
-/// to be tried again, when frames ran out.
+/// Computes the source symbols that were not received uncoded, by one fused multiply per group.
+/// Returns false when frames ran out; the caller then retries later.
 fn solve(
     collected: &Collected,
     symbols: &mut [Option<Span>],

@@ -1,4 +1,4 @@
-//! How many packets a generation gets.
+//! Number of packets that a generation gets.
 
 use crate::egress::Egress;
 use crate::io::Io;
@@ -12,15 +12,16 @@ use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;
 
-/// Generations after which a correction is looked at again.
+/// Generations after which a correction is reviewed.
 const CORRECTION_GENERATIONS: u32 = 2000;
 
-/// Closes the loop: what the sink's rank histogram says beyond what the hops' losses explain.
+/// Closes the loop: corrects for losses in the sink's rank histogram that the hops' losses do not
+/// explain.
 ///
-/// The plan rests on a model of each link. Where links are worse than their model (bursts across
-/// generations, a queue that overflows), generations close short more often than planned, and each
+/// The plan rests on a model of each link. If links are worse than their model (bursts across
+/// generations, a queue that overflows), generations close short more often than planned. Then each
 /// further packet per generation is tried in turn; it is taken back when it is no longer needed. At
-/// most a quarter of the generation is added, so that losses by congestion are never answered with
+/// most a quarter of the generation is added, so that congestion losses are never answered with
 /// ever more traffic (RFC 9265).
 #[derive(Debug, Default)]
 struct Correction {
@@ -32,7 +33,7 @@ struct Correction {
 }
 
 impl Correction {
-    /// Takes a histogram in, beside the share expected to close short.
+    /// Processes a histogram, given the share expected to close short.
     fn observe(&mut self, report: &RankReport<'_>, expected: f64) {
         let size = report.size();
         let total = report.counts().fold(0u32, u32::wrapping_add);
@@ -42,7 +43,7 @@ impl Correction {
         let (new, short) = (seen.0.wrapping_sub(self.seen.0), seen.1.wrapping_sub(self.seen.1));
         self.epoch = Some(report.epoch);
         self.seen = seen;
-        // A first report, an older one overtaken on the way, or a sink that restarted.
+        // A first report, one that a newer report overtook, or a sink that restarted.
         if !known || new > u32::MAX / 2 || short > new {
             return;
         }
@@ -79,33 +80,34 @@ impl Planner {
         }
     }
 
-    /// Forgets all plans: parameters changed.
+    /// Discards all plans: parameters changed.
     pub(crate) fn reset(&mut self) {
         self.plan.packets.fill(0);
         self.schedule.want_now();
     }
 
-    /// What the hops have reported.
+    /// Losses that the hops have reported.
     pub(crate) fn hops(&self) -> &[HopLoss] {
         self.path.hops()
     }
 
-    /// Notes the report of one hop.
+    /// Notes a hop report.
     pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) {
         if self.path.hear(travelled, report, now) {
             self.schedule.want();
         }
     }
 
-    /// Notes the rank histogram of the sink. Where traffic is sparse it counts generations that
-    /// were short from the start, which have plans of their own, and says nothing of full ones.
+    /// Notes the rank histogram of the sink. With sparse traffic it counts generations that were
+    /// short from the start, which have plans of their own, and carries no information on full
+    /// ones.
     pub(crate) fn observe(&mut self, report: &RankReport<'_>) {
         if report.size() == self.plan.full {
             self.correction.observe(report, self.plan.expected_short);
         }
     }
 
-    /// Asks for a new plan where one is due.
+    /// Requests a new plan if one is due.
     pub(crate) fn refresh(
         &mut self,
         params: &FlowParams,
@@ -135,7 +137,7 @@ impl Planner {
         self.schedule.due().filter(|_| matches!(params.redundancy, Redundancy::Auto))
     }
 
-    /// Takes over a plan that was asked for.
+    /// Adopts a requested plan.
     pub(crate) fn adopt(&mut self, plan: plan::Plan) {
         self.schedule.answered();
         if let plan::Plan::Generations(plan) = plan {
@@ -157,7 +159,7 @@ impl Planner {
         packets.clamp(size, most(params.redundancy_max, size)) as u16
     }
 
-    /// Chance that a packet crosses all hops.
+    /// Probability that a packet crosses all hops.
     pub(crate) fn through(&self) -> f64 {
         if self.path.hops().is_empty() {
             return 1.0 - LOSS_UNKNOWN;

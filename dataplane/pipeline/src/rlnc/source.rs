@@ -1,9 +1,9 @@
 //! Source edge: IP packets in, coded packets out.
 //!
-//! Packets are packed into symbols, symbols into generations. A symbol leaves as a systematic
-//! packet once the next one is begun, so that the last one of a generation can say that it is the
-//! last, and how long the generation turned out to be. Coded packets follow when it closes: full,
-//! or when the flush timer ends it. Closed generations are kept to answer NACKs.
+//! Packets are packed into symbols, symbols into generations. A symbol is sent as a systematic
+//! packet once the next one is begun, so that the last packet of a generation can carry the END
+//! flag and the final length. Coded packets follow when it closes: full, or when the flush timer
+//! ends it. Closed generations are kept to answer NACKs.
 
 use crate::combine::{Combiner, Sources};
 use crate::context::Context;
@@ -38,11 +38,11 @@ use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::link::LinkReport;
 
 /// When nothing follows a generation, its sink cannot see that it is missing: one more packet of it
-/// is sent after this time, and again after twice as long, ...
+/// is sent after this time, then another after twice the time, ...
 const TAIL_PROBE_NANOS: Nanos = 5_000_000;
 
-/// ... so often. The last leaves 155 ms after the generation, past most bursts and blackouts of a
-/// link.
+/// ... up to this many times. The last is sent 155 ms after the generation, past most bursts and
+/// blackouts of a link.
 const TAIL_PROBES: u8 = 5;
 
 /// One generation with its source symbols.
@@ -51,15 +51,15 @@ struct Generation {
     number: u32,
     /// Repair rounds answered.
     repaired: u8,
-    /// Packets of it on the first hop.
+    /// Tally of its packets on the first hop.
     tally: Tally,
     epoch: u8,
     field: FieldOrder,
-    /// Size of full ones.
+    /// Size of full generations.
     full: usize,
-    /// Traffic class of its first packet, and so of all that carry it.
+    /// Traffic class of its first packet, used for all packets that carry the generation.
     class: u8,
-    /// What its symbols are tagged with, if they are.
+    /// Key that its symbols are tagged with, if any.
     tag_key: Option<u8>,
     symbols: Vec<Span>,
 }
@@ -76,14 +76,14 @@ pub(crate) struct RlncSource {
     /// Symbols of the open generation already sent.
     sent: usize,
     epoch: u8,
-    /// Tail probes sent for the newest generation, and when the next one is due.
+    /// Number of tail probes sent for the newest generation, and when the next one is due.
     tail: Option<(u8, Nanos)>,
     planner: Planner,
-    /// Packets of the newest full generation.
+    /// Planned packets of the newest full generation.
     planned: usize,
     repair_budget: RepairBudget,
     mender: Mender,
-    /// Whether the next node reported what it lacks when the newest generation ended.
+    /// Whether the next node reported its missing packets when the newest generation ended.
     is_mended: bool,
     remote: Remote,
 }
@@ -103,7 +103,7 @@ impl RlncSource {
         };
         RlncSource {
             generations: Table::new((0..params.generations.max(2)).map(generation)),
-            // A random start tells a restarted source from stragglers of its former life.
+            // A random start separates a restarted source from stragglers of its previous run.
             number: combiner.next_u32(),
             open: false,
             opened: 0,
@@ -120,7 +120,7 @@ impl RlncSource {
         }
     }
 
-    /// What is known of the packets on their way to the next node.
+    /// State of the packets in flight to the next node.
     pub(crate) fn mender(&self) -> &Mender {
         &self.mender
     }
@@ -129,8 +129,8 @@ impl RlncSource {
         self.generations.index(self.number)
     }
 
-    /// Begins a generation whose first IP packet has a traffic class. False without keys for the
-    /// tags of its symbols.
+    /// Begins a generation whose first IP packet has a traffic class. Returns false without keys
+    /// for the tags of its symbols.
     fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, class: u8) -> bool {
         let params = cx.params;
         let tag_key = if params.tagged { cx.io.egress.tag_key(cx.shard) } else { None };
@@ -159,7 +159,7 @@ impl RlncSource {
         true
     }
 
-    /// Ends the open generation, if any: its last symbol and its coded packets leave.
+    /// Ends the open generation, if any: sends its last symbol and its coded packets.
     pub(crate) fn close(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
         if !self.open {
@@ -174,7 +174,7 @@ impl RlncSource {
         self.packer.pad(cx.io.frames, symbols);
         self.open = false;
         if size == 0 {
-            // Only a packet that found no frame began it.
+            // It was begun only for a packet that found no frame.
             self.generations.free(index);
             self.number = self.number.wrapping_add(1);
             return;
@@ -199,7 +199,7 @@ impl RlncSource {
         cx.counters.sent_coded += self.send_coded(index, cx, coded, Some(planned as u16));
         self.repair_budget.earn(planned as u64);
         self.mender.unit(size, cx.io.now);
-        // Where the first hop mends itself, so does what follows it.
+        // If the first hop recovers its losses, later hops do too.
         let is_probed = params.repair && !self.is_mended;
         self.tail = is_probed.then_some((0, cx.io.now + TAIL_PROBE_NANOS));
         self.number = self.number.wrapping_add(1);
@@ -236,12 +236,12 @@ impl RlncSource {
         self.left(cx, (number, usize::from(payload.len)), (first, 1));
     }
 
-    /// Whether the next node reports what it lacks.
+    /// Whether the next node reports the packets that it lacks.
     fn is_on<F, E>(&self, cx: &Context<'_, '_, F, E>) -> bool {
         cx.asks_to_mend() && self.mender.is_on(cx.io.now)
     }
 
-    /// Notes packets of a generation that left.
+    /// Notes packets of a generation that were sent.
     fn left<F, E>(
         &mut self,
         cx: &Context<'_, '_, F, E>,
@@ -255,13 +255,12 @@ impl RlncSource {
         }
     }
 
-    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
-    /// last call.
+    /// Updates the pace of the link, and returns the fates of packets reported since the last call.
     pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
         self.mender.settle(pace)
     }
 
-    /// Reads what the next node reports of the link to it, and sends what it lacks.
+    /// Reads the next node's report on the link to it, and sends the packets it lacks.
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -272,7 +271,7 @@ impl RlncSource {
         self.mend_all(cx);
     }
 
-    /// Sends what the next node lacks, as far as it may leave now.
+    /// Sends the packets that the next node lacks, as far as pacing allows.
     fn mend_all(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let mut from = 0;
         while let Some(index) = self.generations.next_held(from) {
@@ -281,8 +280,8 @@ impl RlncSource {
         }
     }
 
-    /// Sends combinations in the place of what the next node lacks of a closed generation. What an
-    /// open one lacks is sent when it closes.
+    /// Sends combinations to replace the packets of a closed generation that the next node lacks.
+    /// Those of an open one are replaced when it closes.
     fn mend(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let generation = &self.generations[index];
         let is_open = self.open && generation.number == self.number;
@@ -297,7 +296,7 @@ impl RlncSource {
         cx.counters.sent_repair += sent;
     }
 
-    /// Sends `count` coded packets of a closed generation: by its plan of so many packets, or as
+    /// Sends `count` coded packets of a closed generation: as part of its planned packets, or as
     /// repairs.
     fn send_coded(
         &mut self,
@@ -351,7 +350,7 @@ impl RlncSource {
         let (wanted, packets) = self.repair_budget.grant(missing, wanted);
         cx.counters.repairs_refused += (wanted - packets) as u64;
         if packets == 0 {
-            // A copy of the NACK may find some budget again.
+            // A later copy of the NACK may find budget.
             return;
         }
         self.generations[index].repaired = nack.round.saturating_add(1);
@@ -520,7 +519,7 @@ impl Lifecycle for RlncSource {
     }
 
     fn release(&mut self, frames: &mut impl Frames) {
-        // Symbols of it have left: its number is not used again.
+        // Some of its symbols have been sent: its number is not used again.
         self.number = self.number.wrapping_add(u32::from(self.open));
         self.open = false;
         while let Some(index) = self.generations.next_held(0) {
@@ -551,7 +550,7 @@ impl Generation {
         }
     }
 
-    /// The header of one of its packets, which has the given flags beside its field.
+    /// The header of one of its packets, with the given flags in addition to its field.
     fn header<F, E>(
         &self,
         cx: &Context<'_, '_, F, E>,

@@ -1,4 +1,4 @@
-//! How a shard adopts other parameters, and how a source goes from one code to another.
+//! How a shard adopts other parameters, and how a source changes from one code to another.
 
 use std::mem::replace;
 
@@ -10,16 +10,18 @@ use crate::source::SourceCode;
 use crate::stage::{Stage, State, source};
 use recoded_wire::frames::Frames;
 
-/// Epochs between two lives of a source: sinks take neither for a straggler of the other.
+/// Distance of the epochs of two runs of a source: sinks mistake neither for a straggler of the
+/// other.
 const ANOTHER_LIFE: u8 = 128;
 
-/// Between two changes for which other nodes need another stage: they give up one that took no
-/// packet for a fifth of this, and repairs of what was sent with it take some round trips.
+/// Minimum time between two changes that require another stage at other nodes: those abandon a
+/// stage that accepted no packet for a fifth of this, and repairs of packets sent under it take
+/// some round trips.
 const APART_NANOS: Nanos = 1_000_000_000;
 
 impl Shard {
-    /// Adopts changed parameters of the flow, keeping the state where it still fits. Neighbours
-    /// follow link sequence numbers through any change.
+    /// Adopts changed parameters of the flow, keeping the state that still fits. Neighbours follow
+    /// link sequence numbers through any change.
     pub(crate) fn apply(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         self.hops.update(params, io.combiner);
         self.upstreams.update(self.id, params, io.combiner);
@@ -27,11 +29,11 @@ impl Shard {
         self.symbol_bytes = params.symbol_bytes;
         self.postponed = None;
         if !matches!(params.role, Role::Source { .. }) {
-            // What code and sizes it takes follows the packets.
+            // Its accepted code and sizes follow the packets.
             self.present.adopt(params);
             self.other.iter_mut().for_each(|other| other.adopt(params));
         } else if self.asks_too_much(params, io.now) {
-            // Relays and sinks keep two codes or sizes apart: of a third they would take no packet.
+            // Relays and sinks hold two codes or sizes at once; they would drop packets of a third.
             let mut sizes = self.present.params.sizes();
             sizes.symbol_bytes = sizes.symbol_bytes.min(params.symbol_bytes);
             self.go_on(&params.with(sizes), io);
@@ -46,15 +48,15 @@ impl Shard {
         }
     }
 
-    /// Goes on with the present stage of a source under other parameters.
+    /// Continues with the present stage of a source under other parameters.
     pub(super) fn go_on(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
         let (state, mut cx) = split(self, io);
         source!(state, source => source.apply(params, &mut cx), ());
         self.present.params = params.clone();
     }
 
-    /// Whether other nodes would need a third stage for what a source is to send: for another code
-    /// or larger sizes, while they still need the two of the last change.
+    /// Whether a source's new parameters would require a third stage at other nodes: they have
+    /// another code or larger sizes, while those nodes still need the two of the last change.
     fn asks_too_much(&self, params: &FlowParams, now: Nanos) -> bool {
         let present = &self.present;
         let differs_in_sizes = present.fits(&params.with(present.params.sizes()));
@@ -66,17 +68,17 @@ impl Shard {
         differs_in_sizes && asks_for_stage && self.changes_at().is_some_and(|at| now < at)
     }
 
-    /// When a source may go to a third code or size; `None` where it has sent with one alone.
+    /// When a source may change to a third code or size; `None` if it has used only one.
     fn changes_at(&self) -> Option<Nanos> {
         Some(self.changed_at?.saturating_add(APART_NANOS))
     }
 
-    /// When parameters that wait are to be adopted.
+    /// When postponed parameters are to be adopted.
     pub(super) fn postponed_until(&self) -> Option<Nanos> {
         self.postponed.as_ref().and(self.changes_at())
     }
 
-    /// Adopts parameters that wait, if it is time.
+    /// Adopts postponed parameters, if it is time.
     pub(super) fn adopt_postponed(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
         if self.postponed_until().is_some_and(|at| at <= io.now)
             && let Some(params) = self.postponed.take()
@@ -85,10 +87,10 @@ impl Shard {
         }
     }
 
-    /// Goes on with another stage of a source. The one of before remains as long as sinks ask for
-    /// what it sent, where there is memory for both.
+    /// Switches a source to another stage. The previous one remains while sinks request packets
+    /// sent with it, if there is memory for both.
     fn change(&mut self, params: &FlowParams, io: &mut Io<'_, impl Frames, impl Egress>) {
-        // From now on nothing leaves in the clear, nor what is held: that is as after a restart.
+        // From now on nothing is sent unencrypted, not even held packets: as after a restart.
         let begins_to_seal = params.sealed && !self.present.params.sealed;
         if !begins_to_seal {
             self.drain(io);
@@ -98,7 +100,7 @@ impl Shard {
         let next_epoch = epoch.wrapping_add(epochs);
         self.changed_at = Some(io.now);
         if self.other.as_ref().is_some_and(|other| other.fits(params)) {
-            // Back to a code of before: it goes on with its numbers.
+            // Back to the previous code, which continues its numbering.
             self.exchange();
             self.go_on(params, io);
         } else {
@@ -121,8 +123,8 @@ impl Shard {
     }
 }
 
-/// Whether relays and sinks need more for packets of these parameters than for those of before, of
-/// the same code.
+/// Whether relays and sinks need larger tables for packets of these parameters than for those of
+/// the previous ones, of the same code.
 fn announces_more(before: &FlowParams, params: &FlowParams) -> bool {
     let symbols = |params: &FlowParams| match params.code {
         FlowCode::Rlnc => 0,

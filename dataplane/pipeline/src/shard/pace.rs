@@ -1,5 +1,5 @@
-//! How fast a shard goes: when a source takes what waits in its tunnel, and what a node tells the
-//! neighbour before it of what waits here.
+//! Pacing of a shard: when a source accepts packets from its tunnel, and the backlog that a node
+//! reports to its upstream neighbour.
 
 use crate::params::Nanos;
 use crate::peer::arrivals::Onward;
@@ -7,7 +7,7 @@ use crate::shard::Shard;
 use crate::stage::State;
 
 impl Shard {
-    /// What becomes of what comes now.
+    /// State beyond this node, for link reports: backlog, round trip, missing packets.
     pub(super) fn onward(&mut self, now: Nanos) -> Onward {
         let upstream = self.upstreams.place();
         let symbol_bytes = self.present.params.symbol_bytes;
@@ -29,7 +29,7 @@ impl Shard {
         }
     }
 
-    /// Sum of the round trips of all hops from this source, as far as it is known.
+    /// Sum of the round trips of all hops from this source, as far as known.
     pub(crate) fn path_round_trip(&self) -> Nanos {
         match &self.present.state {
             State::StreamSource(source) => source.path_round_trip(),
@@ -45,12 +45,12 @@ impl Shard {
         }
     }
 
-    /// Whether some of several paths do not answer, and others carry what they did.
+    /// Whether some of several paths do not answer, and others carry their traffic.
     pub(crate) fn lacks_paths(&self) -> bool {
         matches!(&self.present.state, State::StreamSource(source) if source.lacks_paths())
     }
 
-    /// Whether a packet from a tunnel may come; otherwise when to ask again, if that is known.
+    /// Whether a packet from a tunnel is accepted; otherwise when to retry, if that is known.
     pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
         match &mut self.present.state {
             State::StreamSource(source) => source.opens_at(now),

@@ -1,5 +1,5 @@
-//! Symbols of generations and blocks that are as long as the path carries. IP packets are packed
-//! into them, whatever their length, so the tunnel keeps its MTU.
+//! Symbols of generations and blocks as long as the path carries. IP packets of any length are
+//! packed into them, so the tunnel keeps its MTU.
 
 use crate::egress::Egress;
 use crate::io::Io;
@@ -8,14 +8,14 @@ use crate::shard::Shard;
 use crate::stage::State;
 use recoded_wire::frames::Frames;
 
-/// No shorter symbols are made, whatever reports say: more of a packet would be header than data.
+/// Shortest symbol, regardless of reports: below, more of a packet would be header than data.
 const SYMBOL_BYTES_MIN: usize = 500;
 
-/// A symbol is made longer again when it gains at least so much: each length is another epoch.
+/// Minimum gain that justifies longer symbols: each length is another epoch.
 const WORTH_BYTES: usize = 24;
 
 impl State {
-    /// The sending side of a hop that makes up for its losses.
+    /// The sending side of a hop that recovers its losses.
     pub(super) fn mender(&self) -> Option<&Mender> {
         match self {
             State::RlncSource(source) => Some(source.mender()),
@@ -29,7 +29,7 @@ impl State {
 }
 
 impl Shard {
-    /// Has a source go on with symbols as long as every link carries, if that has changed.
+    /// Changes a source to symbols as long as every link carries, if that has changed.
     pub(super) fn follow_size(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
         let limit = match &self.present.state {
             State::RlncSource(source) => source.mender().path_limit(),

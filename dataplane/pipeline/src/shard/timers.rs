@@ -1,5 +1,4 @@
-//! What a shard does by itself, as time passes: the timers of its stages, and reports to the
-//! neighbours that it is received from.
+//! Timers of a shard: those of its stages, and the reports to its upstream neighbours.
 
 use super::{Shard, split};
 use crate::egress::Egress;
@@ -11,7 +10,7 @@ use crate::time::earlier;
 use recoded_wire::frames::Frames;
 
 impl Shard {
-    /// Lets timers act; returns the next deadline.
+    /// Runs due timers; returns the next deadline.
     pub(crate) fn tick(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
         if self.deadline.is_some_and(|deadline| deadline <= io.now) {
             self.adopt_postponed(io);
@@ -23,7 +22,7 @@ impl Shard {
                 if place != last && due.is_some_and(|due| due <= io.now) {
                     roles = self.tick_roles(io);
                 }
-                // A role that had something to report has done so.
+                // A role with something to report has done so.
                 self.upstreams.present_mut().reporter.settle(io.now);
                 self.report_link(io);
             }
@@ -34,7 +33,7 @@ impl Shard {
         self.deadline
     }
 
-    /// Lets the timers of both stages act.
+    /// Runs the timers of both stages.
     fn tick_roles(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) -> Option<Nanos> {
         let (first, second) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
@@ -43,7 +42,7 @@ impl Shard {
         earlier(first, second.flatten())
     }
 
-    /// Sends a link report to the neighbour that is the present one, if one is due.
+    /// Sends a link report to the present neighbour, if one is due.
     fn report_link(&mut self, io: &mut Io<'_, impl Frames, impl Egress>) {
         if self.upstreams.present().link_report_due().is_none_or(|due| due > io.now) {
             return;

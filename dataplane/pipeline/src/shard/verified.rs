@@ -1,5 +1,5 @@
-//! Tags of symbols at a shard: what is verified, what becomes of what is not, and of the
-//! neighbour that it came from.
+//! Tags of symbols at a shard: verification, and the handling of refused symbols and of the
+//! neighbour that sent them.
 
 use crate::arrival::{Arrival, Data};
 use crate::egress::Egress;
@@ -11,8 +11,8 @@ use crate::stage::State;
 use crate::tags::{self, Admitted};
 use recoded_wire::frames::Frames;
 
-/// So long after the first right tag none is of keys of before any more: streams keep symbols for
-/// 4 s.
+/// This long after the first valid tag, no symbol is under earlier keys: streams keep symbols for 4
+/// s.
 const SETTLED_NANOS: Nanos = 5_000_000_000;
 
 impl Shard {
@@ -41,8 +41,8 @@ impl Shard {
                         self.give_up(arrival, io.now);
                         self.distrust(io, 1);
                     }
-                    // There are keys: it is of a session before this node started. Were it not
-                    // acknowledged, it would keep the neighbour's window full.
+                    // There are keys, so it belongs to a session before this node started. If it
+                    // were not acknowledged, it would keep the neighbour's window full.
                     DropReason::NoSymbolKeys
                         if self.verified_at.is_some() || io.egress.has_keys(self.id) =>
                     {
@@ -55,8 +55,8 @@ impl Shard {
         }
     }
 
-    /// Notes wrong tags of the neighbour that a packet came from last. Not at first: what is on its
-    /// way when a node starts may be under keys that it does not have.
+    /// Notes wrong tags of the neighbour that last sent a packet. Not at first: packets in flight
+    /// when a node starts may be under keys that it does not have.
     pub(super) fn distrust(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, wrong: u64) {
         if self.verified_at.is_none_or(|at| at.saturating_add(SETTLED_NANOS) > io.now) {
             return;
@@ -71,8 +71,8 @@ impl Shard {
         }
     }
 
-    /// Tells the neighbour that a symbol of a stream came, though it was refused: what it would
-    /// send again is the same.
+    /// Acknowledges a refused symbol of a stream to the neighbour: a retransmission would be the
+    /// same.
     fn give_up(&mut self, arrival: &Arrival<'_>, now: Nanos) {
         let Data::Stream(packet) = &arrival.data else { return };
         let Some(symbol) = packet.symbol() else { return };

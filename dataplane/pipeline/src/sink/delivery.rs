@@ -1,5 +1,5 @@
-//! What a sink of units delivers, in order: symbols that are known and whose turn it is, in parts
-//! where many become known at once.
+//! In-order delivery of a sink of units: known symbols whose turn it is, in parts if many become
+//! known at once.
 
 use crate::context::Context;
 use crate::edge::outlet::Outlet;
@@ -11,14 +11,14 @@ use crate::sink::units::UnitSink;
 use recoded_wire::frames::Frames;
 
 impl<U: Unit> UnitSink<U> {
-    /// Delivers what is next in order, as far as it is known and its turn.
+    /// Delivers the next symbols in order, as far as they are known and due.
     pub(super) fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         self.pace.pass(cx.io.now);
         self.pump_paced(cx, true);
     }
 
-    /// Delivers all that is next in order and known, where its place is wanted. Whether a unit was
-    /// done with.
+    /// Delivers all known symbols that are next in order, because their place is needed. Returns
+    /// whether a unit was finished.
     pub(super) fn hurry(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
         let held = self.held_span();
         self.pump_paced(cx, false);

@@ -1,5 +1,5 @@
-//! Sink edge: coded packets in, IP packets out. What a sink is, whatever its code, and what those
-//! share that decode units: generations or blocks.
+//! Sink edge: coded packets in, IP packets out. The common interface of all sinks, and the shared
+//! part of sinks that decode units: generations or blocks.
 
 mod delivery;
 
@@ -28,7 +28,7 @@ pub(crate) trait SinkCode: Lifecycle {
         arrival: &Arrival<'_>,
     ) -> Fate;
 
-    /// Takes what an accelerator computed; see [`unit::Unit::solved`].
+    /// Takes the result of an accelerator; see [`unit::Unit::solved`].
     fn solved<'a>(
         &mut self,
         _cx: &mut Context<'_, '_, impl Frames, impl Egress>,

@@ -1,15 +1,15 @@
-//! How fast a sink delivers what becomes known at once: the symbols of a block when it decodes, and
-//! those that waited behind an incomplete generation.
+//! How fast a sink delivers symbols that become known at once: those of a block when it decodes,
+//! and those that waited behind an incomplete generation.
 //!
-//! As many symbols may leave as packets came, and 16 more each millisecond, so that what waits does
-//! not wait for more to come; at most 32 at once. A socket with the default buffer of Linux holds
-//! 92 datagrams of 1300 bytes: blocks of 256 symbols, delivered at once, lost a quarter of 100
-//! Mbit/s there. What comes as it is to be delivered never waits, nor do packets of TCP, whose
-//! receivers say how much they can take.
+//! As many symbols may be delivered as packets arrive, plus 16 each millisecond, so that waiting
+//! symbols need no further arrivals; at most 32 at once. A socket with the default buffer of Linux
+//! holds 92 datagrams of 1300 bytes: blocks of 256 symbols, delivered at once, lost a quarter of
+//! 100 Mbit/s there. Symbols that arrive in order never wait, nor do packets of TCP, whose
+//! receivers advertise how much they can take.
 
 use crate::params::Nanos;
 
-/// Symbols at once, and more in each period.
+/// Symbols at once, and the increment of each period.
 const AT_ONCE: u32 = 32;
 const MORE: u32 = 8;
 const PERIOD_NANOS: Nanos = 500_000;
@@ -29,36 +29,37 @@ impl Pace {
         Self { symbols: AT_ONCE, at: 0, is_waiting: false }
     }
 
-    /// A packet came.
+    /// Notes that a packet arrived.
     pub(crate) fn arrived(&mut self) {
         self.symbols = (self.symbols + 1).min(AT_ONCE);
     }
 
-    /// Lets time pass.
+    /// Accounts for elapsed time.
     pub(crate) fn pass(&mut self, now: Nanos) {
         let periods = now.saturating_sub(self.at) / PERIOD_NANOS;
         if periods > 0 {
             let more = periods.min(u64::from(AT_ONCE)) as u32 * MORE;
             self.symbols = (self.symbols + more).min(AT_ONCE);
-            // What is left of a period counts, except after a pause.
+            // The rest of a period counts, except after a pause.
             self.at = if self.symbols == AT_ONCE { now } else { self.at + periods * PERIOD_NANOS };
         }
         self.is_waiting = false;
     }
 
-    /// Whether a symbol may leave; it does then.
+    /// Takes permission to deliver a symbol. Returns whether it was granted.
     pub(crate) fn take(&mut self) -> bool {
         self.is_waiting = self.symbols == 0;
         self.symbols = self.symbols.saturating_sub(1);
         !self.is_waiting
     }
 
-    /// The last one does not count: what it gave is for a receiver that says how much it can take.
+    /// Returns the last permission: the symbol was for a receiver that advertises how much it can
+    /// take.
     pub(crate) fn give_back(&mut self) {
         self.symbols = (self.symbols + 1).min(AT_ONCE);
     }
 
-    /// When the next one may, if one waits.
+    /// When the next one may be delivered, if one waits.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.is_waiting.then_some(self.at + PERIOD_NANOS)
     }
@@ -70,7 +71,7 @@ mod tests {
 
     const MILLI: Nanos = 1_000_000;
 
-    /// Symbols that leave at a time.
+    /// Symbols delivered at a time.
     fn leave(pace: &mut Pace, now: Nanos) -> usize {
         pace.pass(now);
         (0..1000).take_while(|_| pace.take()).count()
@@ -94,7 +95,7 @@ mod tests {
         let due = pace.due().expect("the rest waits");
         assert_eq!(due, MILLI + PERIOD_NANOS);
         assert_eq!(leave(&mut pace, due), 8);
-        // Ten packets come each millisecond.
+        // Ten packets arrive each millisecond.
         let mut left = 0;
         for milli in 2..12 {
             (0..10).for_each(|_| pace.arrived());

@@ -1,33 +1,33 @@
-//! When a sink asks for what its units lack: how long after their end, how often, and within which
-//! budget.
+//! Requests of a sink for missing symbols of its units: how long after their end, how often, and
+//! within which budget.
 
 use crate::params::Nanos;
 use crate::peer::lateness::Lateness;
 use crate::peer::repair::{ROUNDS, RepairBudget};
 use crate::sink::unit::REQUEST_COPIES;
 
-/// Reports with NACKs for each packet that arrives, in the long run. One in ten packets lost, and
-/// no hop that makes up for it, takes some hundredths.
+/// Long-run share of reports with NACKs per arriving packet. One in ten packets lost, on hops that
+/// do not recover it, takes some hundredths.
 const SHARE: f64 = 0.125;
 
-/// Most that a packet may come late on a path whose hops make up for their losses.
+/// Maximum lateness of a packet on a path whose hops recover their losses.
 const LATE_MAX_NANOS: Nanos = 1_000_000_000;
 
-/// Least wait for hops to make up for their losses before the source is asked.
+/// Minimum time that hops get to recover their losses before the sink requests repairs.
 const MENDED_NANOS: Nanos = 5_000_000;
 
-/// Shortest time between two copies of a request, and its initial value.
+/// Shortest time between two copies of a request, also its initial value.
 const INTERVAL_NANOS: Nanos = 4_000_000;
 
-/// What a sink knows of its requests.
+/// Request state of a sink.
 #[derive(Debug)]
 pub(crate) struct Requests {
     /// Time between two copies of a request: a third of a round trip to the source, so that a round
     /// ends when its answer is due.
     interval: Nanos,
-    /// In reports.
+    /// Counted in reports.
     budget: RepairBudget,
-    /// Whether hops make up for their losses, and how long after the end of a unit that takes.
+    /// Whether hops recover their losses, and how long after the end of a unit that takes.
     is_mended: bool,
     late: Lateness,
 }
@@ -42,41 +42,41 @@ impl Requests {
         }
     }
 
-    /// Notes a packet, which says whether hops make up for their losses.
+    /// Notes a packet and whether its hops recover their losses.
     pub(crate) fn arrived(&mut self, is_mended: bool) {
         self.is_mended = is_mended;
         self.budget.earn(1);
     }
 
-    /// Whether hops make up for their losses.
+    /// Whether hops recover their losses.
     pub(crate) fn is_mended(&self) -> bool {
         self.is_mended
     }
 
-    /// Notes an answer, so long after it was asked for first; delivery waits for `hold`.
+    /// Notes an answer that arrived `trip` after the first request; delivery waits for `hold`.
     pub(crate) fn answered(&mut self, trip: Nanos, hold: Nanos) {
         let smoothed = (7 * self.interval + trip / u64::from(REQUEST_COPIES)) / 8;
         let most = hold / u64::from(REQUEST_COPIES * ROUNDS);
         self.interval = smoothed.min(most).max(INTERVAL_NANOS);
     }
 
-    /// Notes a packet of a unit that had ended so long ago.
+    /// Notes a packet of a unit that ended `nanos` before.
     pub(crate) fn late(&mut self, nanos: Nanos, now: Nanos) {
         self.late.note(nanos, now);
     }
 
-    /// How much longer delivery waits for what hops make up for.
+    /// Additional delivery wait for hops that recover their losses.
     pub(crate) fn hold(&self) -> Nanos {
         2 * self.late.nanos()
     }
 
-    /// Time between two copies of a request, and from the end of a unit to the first.
+    /// Time between two copies of a request, and from the end of a unit to the first request.
     pub(crate) fn timing(&mut self, now: Nanos) -> (Nanos, Nanos) {
         let patience = self.late.patience(now).max(MENDED_NANOS);
         (self.interval, if self.is_mended { patience } else { 0 })
     }
 
-    /// Until when a copy of a request waits for an answer.
+    /// Time until which a copy of a request waits for an answer.
     pub(crate) fn answered_by(&self, asked_at: Nanos) -> Nanos {
         asked_at + self.interval
     }
@@ -86,7 +86,7 @@ impl Requests {
         self.budget.is_left()
     }
 
-    /// Notes one that is sent.
+    /// Notes such a report.
     pub(crate) fn sent(&mut self) {
         self.budget.spend(1);
     }

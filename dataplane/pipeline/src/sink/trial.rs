@@ -1,8 +1,8 @@
-//! A unit out of range, tried beside the units that are held.
+//! Trial of an out-of-range unit, alongside the units that are held.
 //!
-//! A number far from all that is held comes from a source that restarted, or that sent so much in a
-//! blackout that whole units are missing; or it is forged. A sink that follows each such packet
-//! gives up what it holds for nothing. So the sink collects the unit apart, and resynchronises to
+//! A number far from all that is held comes from a source that restarted, or from one whose units
+//! were lost entirely in a blackout; or it is forged. A sink that followed each such packet would
+//! discard its units for nothing. So the sink collects the unit separately, and resynchronises to
 //! it only when it has decoded to IP packets, or to sealed ones:
 //!
 //! ```text
@@ -20,8 +20,8 @@ use crate::params::Nanos;
 use crate::sink::unit::{Progress, Unit};
 use recoded_wire::frames::Frames;
 
-/// A unit on trial that has had no packet for this long makes way for the next. The packets of a
-/// unit leave its source within a millisecond of each other, or as the last one is flushed.
+/// A unit on trial that has had no packet for this long is replaced by the next. The packets of a
+/// unit are sent within a millisecond of each other, or when the last one is flushed.
 const IDLE_NANOS: Nanos = 5_000_000;
 
 /// The unit on trial, if there is one.
@@ -40,14 +40,14 @@ impl<U: Unit> Trial<U> {
         self.unit.progress().live.then_some(self.number)
     }
 
-    /// Puts unit `number` on trial, where it is not already. False while another one is.
+    /// Puts unit `number` on trial, unless it already is. Returns false while another one is.
     pub(crate) fn begin(&mut self, number: u32, frames: &mut impl Frames, now: Nanos) -> bool {
         let progress = self.unit.progress();
         if progress.live && self.number == number {
             return true;
         }
         let is_idle = now >= progress.touched.saturating_add(IDLE_NANOS);
-        // The source has gone on to the next one.
+        // The source has moved on to the next one.
         let is_next = number.wrapping_sub(self.number) <= AHEAD_MAX * U::STEP;
         if progress.live && !progress.decoded && !is_idle && !is_next {
             return false;
@@ -59,7 +59,7 @@ impl<U: Unit> Trial<U> {
         true
     }
 
-    /// Decodes it as far as it goes in one call.
+    /// Decodes it as far as one call allows.
     pub(crate) fn decode(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let unit = &mut self.unit;
         let Progress { live, decoded, .. } = *unit.progress();
@@ -68,12 +68,12 @@ impl<U: Unit> Trial<U> {
         }
     }
 
-    /// Whether its decoding goes on.
+    /// Whether its decoding is unfinished.
     pub(crate) fn is_busy(&self) -> bool {
         self.unit.progress().live && self.unit.is_busy()
     }
 
-    /// Whether it decoded, and to IP packets, or to sealed ones.
+    /// Whether it decoded to IP packets, or to sealed ones.
     pub(crate) fn is_proven(&self, frames: &impl Frames, sealed: bool) -> bool {
         let is_decoded = self.unit.progress().live && self.unit.progress().decoded;
         let first = if is_decoded { self.unit.symbol(0) } else { None };

@@ -1,4 +1,4 @@
-//! What a sink decodes as a whole and delivers in order: a generation, or a block of batches.
+//! Unit that a sink decodes as a whole and delivers in order: a generation, or a block of batches.
 
 use crate::collected::PacketView;
 use crate::egress::{Egress, Ticket};
@@ -17,44 +17,44 @@ pub(crate) const REQUEST_COPIES: u8 = 3;
 
 /// A generation or a block at a sink: its decoder, and the frames of its symbols.
 pub(crate) trait Unit {
-    /// What packets of one unit agree on.
+    /// Fields that all packets of one unit share.
     type Told: Copy;
 
-    /// Between the numbers of neighbours. Numbers shorter than a word fill its upper bits, so that
-    /// distances wrap alike.
+    /// Distance between consecutive numbers. Numbers shorter than a word occupy its upper bits, so
+    /// that distances wrap alike.
     const STEP: u32;
 
-    /// Numbers this far apart belong to different lives of a source.
+    /// Numbers this far apart belong to different runs of a source.
     const RESTART: u32;
 
-    /// Number of the unit that a packet belongs to, and what it tells of it. Refuses what the flow
-    /// does not accept.
+    /// Number of the unit that a packet belongs to, and the fields that describe the unit. Refuses
+    /// packets that the flow does not accept.
     fn told(
         params: &FlowParams,
         header: &CodedHeader,
         view: &PacketView,
     ) -> Result<(u32, Self::Told), DropReason>;
 
-    /// How far it has come.
+    /// Its progress.
     fn progress(&self) -> &Progress;
 
-    /// How far it has come.
+    /// Its progress, mutable.
     fn progress_mut(&mut self) -> &mut Progress;
 
     /// Begins unit `number` in this entry, which is unused.
     fn open(&mut self, number: u32);
 
-    /// Lets its frames go.
+    /// Releases its frames.
     fn clear(&mut self, frames: &mut impl Frames);
 
-    /// Whether the packet was sent because this unit asked for more.
+    /// Whether the packet answers a request of this unit.
     fn is_answer(&self, header: &CodedHeader, view: &PacketView) -> bool;
 
-    /// Whether the packet belongs to what was sent before this unit asked for more.
+    /// Whether the packet was sent before this unit requested more.
     fn is_planned(&self, header: &CodedHeader, view: &PacketView) -> bool;
 
-    /// Takes a packet in; `payload` is its span, whose reference stays with the caller. Whether it
-    /// was innovative.
+    /// Adds a packet; `payload` is its span, whose reference stays with the caller. Returns whether
+    /// it was innovative.
     fn accept(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
@@ -63,20 +63,20 @@ pub(crate) trait Unit {
         view: &PacketView,
     ) -> Result<bool, DropReason>;
 
-    /// Whether what the packet is of still lacks some: of a block, the batch.
+    /// Whether the packet's part of the unit is incomplete: in a block, its batch.
     fn lacks(&self, view: &PacketView) -> bool;
 
-    /// Decodes as far as it goes in one call. Whether all symbols are known; if not, it is called
-    /// again, and at once while [`Unit::is_busy`].
+    /// Decodes as far as one call allows. Returns whether all symbols are known; if not, it is
+    /// called again, and at once while [`Unit::is_busy`].
     fn decode(&mut self, io: &mut Io<'_, impl Frames, impl Egress>, shard: ShardId) -> bool;
 
-    /// Whether the last call of [`Unit::decode`] has left work: it bounds what one call does.
+    /// Whether the last call of [`Unit::decode`] has left work, since each call is bounded.
     fn is_busy(&self) -> bool {
         false
     }
 
-    /// An accelerator that took a product has computed `rows`; fewer than were asked for when it
-    /// failed. Whether all symbols are known.
+    /// Takes `rows`, the result of an accelerator's product; fewer than requested if it failed.
+    /// Returns whether all symbols are known.
     fn solved<'a>(
         &mut self,
         _io: &mut Io<'_, impl Frames, impl Egress>,
@@ -86,38 +86,37 @@ pub(crate) trait Unit {
         false
     }
 
-    /// Whether nothing more is planned for it after this packet.
+    /// Whether no more packets are planned for it after this one.
     fn ends_with(&self, header: &CodedHeader) -> bool;
 
     /// Whether the rank suffices.
     fn is_complete(&self) -> bool;
 
-    /// Epoch of its packets, once one came.
+    /// Epoch of its packets, once one arrived.
     fn epoch(&self) -> Option<u8>;
 
-    /// Source symbols, as far as known.
+    /// Number of source symbols, as far as known.
     fn size(&self) -> usize;
 
     /// Source symbol `index`, if it is known.
     fn symbol(&self, index: usize) -> Option<Span>;
 
-    /// Degrees of freedom to ask for.
+    /// Degrees of freedom to request.
     fn missing(&self) -> u16;
 
     /// Counts its ranks as it closes.
     fn record_ranks(&self, incoming: &mut Incoming);
 
-    /// A new round of requests begins.
+    /// Begins a new round of requests.
     fn begin_round(&mut self) {}
 
-    /// What tells the source that nothing up to `number` is wanted any more, where sources keep
-    /// that long.
+    /// Acknowledgement of all units up to `number`, if sources keep units until then.
     fn block_ack(_number: u32) -> Option<Item<'static>> {
         None
     }
 }
 
-/// Life of a unit at a sink.
+/// Lifecycle of a unit at a sink.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Progress {
     /// Whether the entry is in use.
@@ -126,16 +125,16 @@ pub(crate) struct Progress {
     pub first: Option<Nanos>,
     /// When the last packet arrived, or the entry was opened.
     pub touched: Nanos,
-    /// When nothing more was planned for it: its end, full rank, a newer unit or a timeout. Of
-    /// several upstreams, the end of each, and newer units say nothing.
+    /// When it ended: no more packets were planned for it. That is its end, full rank, a newer unit
+    /// or a timeout. With several upstreams, the end of each; newer units do not end it.
     pub closed: Option<Nanos>,
-    /// Upstreams that sent their last packet of it, a bit each.
+    /// Upstreams that sent their last packet of it, one bit each.
     pub ended: u8,
     /// Whether all its symbols are known.
     pub decoded: bool,
     /// Whether its ranks were counted.
     pub is_recorded: bool,
-    /// Requests said.
+    /// Requests sent.
     asks: u8,
     first_asked_at: Nanos,
     /// Zero before the first request.
@@ -147,24 +146,24 @@ impl Progress {
         Self { live: true, touched: now, ..Self::default() }
     }
 
-    /// All symbols became known.
+    /// Notes that all symbols became known.
     pub(crate) fn decode(&mut self, counters: &mut FlowCounters, now: Nanos) {
         self.decoded = true;
         counters.decoded_after(now.saturating_sub(self.first.unwrap_or(now)));
     }
 
-    /// Notes that the upstream at a place of so many has nothing more planned. Whether none has.
+    /// Notes that one of `upstreams` has no more packets planned for it. Returns whether none has.
     pub(crate) fn ends(&mut self, place: usize, upstreams: usize) -> bool {
         self.ended |= 1 << (place % UPSTREAMS_MAX);
         self.ended.count_ones() as usize >= upstreams
     }
 
-    /// Whether it asked for more.
+    /// Whether it has requested more.
     pub(crate) fn has_asked(&self) -> bool {
         self.asks > 0
     }
 
-    /// Time since it asked first.
+    /// Time since its first request.
     pub(crate) fn asked_for(&self, now: Nanos) -> Nanos {
         now.saturating_sub(self.first_asked_at)
     }
@@ -173,13 +172,13 @@ impl Progress {
         self.asks < REQUEST_COPIES * ROUNDS
     }
 
-    /// Whether a request may be sent now, where it takes a time after the end of the unit, and
-    /// between two.
+    /// Whether a request may be sent now, given the interval between requests and the wait after
+    /// the unit's end.
     pub(crate) fn may_ask(&self, now: Nanos, timing: (Nanos, Nanos)) -> bool {
         self.closed.is_some() && self.asks_at(timing).is_some_and(|at| at <= now)
     }
 
-    /// Notes a request. Its round, and whether it is the first of the round.
+    /// Notes a request. Returns its round, and whether it is the first of the round.
     pub(crate) fn ask(&mut self, now: Nanos) -> (u8, bool) {
         if self.asks == 0 {
             self.first_asked_at = now;
@@ -190,7 +189,7 @@ impl Progress {
         round
     }
 
-    /// When it may ask again, if it is not decoded: see [`Progress::may_ask`].
+    /// When it may request more again, if it is not decoded: see [`Progress::may_ask`].
     pub(crate) fn asks_at(&self, (interval, patience): (Nanos, Nanos)) -> Option<Nanos> {
         let closed = self.closed.unwrap_or(self.touched);
         let at = if self.asks == 0 { closed + patience } else { self.asked_at + interval };

@@ -1,9 +1,9 @@
 //! Sink edge of a flow whose relays recode: coded packets in, IP packets out, in order per flow.
 //!
 //! Elimination runs on the coding vectors as packets arrive; payloads stay where they are. Source
-//! symbols are delivered as soon as they are known and it is their turn. A unit, generation or
-//! block, that ended short asks the source for its missing degrees of freedom, round by round, and
-//! is given up after the hold timeout.
+//! symbols are delivered as soon as they are known and it is their turn. A generation or block that
+//! ended short requests its missing degrees of freedom from the source, round by round, and is
+//! abandoned after the hold timeout.
 //!
 //! ```text
 //!              next      newest
@@ -38,40 +38,40 @@ use recoded_wire::frames::Frames;
 /// Most requests in one report.
 const ASKS_MAX: usize = 32;
 
-/// Parameters of a source change seldom: what comes late is less than so many epochs away. A source
-/// that restarts draws another, so that it is followed also where it numbers a little behind its
-/// former life, as one in 64 does that counts in blocks.
+/// Sources seldom change parameters, so late packets are fewer than this many epochs away. A
+/// restarted source draws another epoch, so that it is followed even if it starts slightly behind
+/// its earlier numbers, which happens to one in 64 that counts in blocks.
 const EPOCHS: u8 = 4;
 
-/// Nor does anything come as late as this.
+/// No packet arrives later than this.
 const STRAGGLE_NANOS: Nanos = 2_000_000_000;
 
-/// Where a packet belongs.
+/// Place of a packet.
 enum Place {
-    /// To a unit that is held.
+    /// In a unit that is held.
     Held,
-    /// To one that was delivered or given up.
+    /// In one that was delivered or abandoned.
     Finished,
-    /// To one out of range.
+    /// In one out of range.
     Elsewhere,
 }
 
 /// Sink state of one flow. Units `next..=newest` are held, found by number modulo the count.
 pub(crate) struct UnitSink<U> {
     pub(super) units: Vec<U>,
-    /// The unit being delivered, and the newest seen; `None` before the first packet. `next` is the
-    /// one after `newest` when nothing is held.
+    /// The unit being delivered, and the newest seen; `None` before the first packet. When nothing
+    /// is held, `next` follows `newest`.
     pub(super) range: Option<(u32, u32)>,
-    /// Epoch of the newest packet of a unit held, and when it came.
+    /// Epoch of the newest packet of a unit held, and when it arrived.
     epoch: u8,
     admitted_at: Nanos,
     /// Symbols of `next` already delivered.
     pub(super) cursor: usize,
-    /// A unit closed short: the next tick must see it.
+    /// A unit closed short: the next tick must handle it.
     urgent: bool,
     pub(super) requests: Requests,
     branches: Branches,
-    /// Whether anything was delivered: what it holds may be forged else.
+    /// Whether anything was delivered; until then, its content may be forged.
     pub(super) has_delivered: bool,
     /// A unit out of range.
     trial: Trial<U>,
@@ -107,7 +107,7 @@ impl<U: Unit> UnitSink<U> {
         (number / U::STEP) as usize % self.units.len()
     }
 
-    /// Says where unit `number` belongs, and makes room for one that is in range.
+    /// Returns where unit `number` belongs, and makes room for one that is in range.
     fn place(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -123,8 +123,8 @@ impl<U: Unit> UnitSink<U> {
             self.in_range_at = cx.io.now;
             return Place::Held;
         }
-        // What is neither a little ahead nor a little behind is far away, on whichever side: serial
-        // comparison has no answer for numbers half the space apart.
+        // Numbers neither a little ahead nor a little behind are far away, on either side: serial
+        // comparison is undefined for numbers half the space apart.
         if self.is_finished(next, (number, epoch), cx.io.now) {
             return Place::Finished;
         }
@@ -137,17 +137,18 @@ impl<U: Unit> UnitSink<U> {
         Place::Elsewhere
     }
 
-    /// Whether a unit of `epoch` that is not held was delivered or given up: it lies before `next`.
+    /// Whether a unit of `epoch` that is not held was delivered or abandoned: it lies before
+    /// `next`.
     fn is_finished(&self, next: u32, (number, epoch): (u32, u8), now: Nanos) -> bool {
         let behind = next.wrapping_sub(number);
         let is_of_this_life = self.epoch.wrapping_sub(epoch).cast_signed().unsigned_abs() < EPOCHS
             && now < self.admitted_at + STRAGGLE_NANOS;
-        // What the table held lately is not delivered again, however late a copy comes.
+        // Units recently in the table are not delivered again, however late a copy comes.
         let is_recent = behind <= self.units.len() as u32 * U::STEP && epoch == self.epoch;
         (1..U::RESTART).contains(&behind) && (is_of_this_life || is_recent)
     }
 
-    /// A first packet, or a source that restarted: whatever was held is given up.
+    /// A first packet, or a source that restarted: all held units are abandoned.
     fn restart(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         self.hurry(cx);
         while self.holds() {
@@ -165,8 +166,8 @@ impl<U: Unit> UnitSink<U> {
         unit.open(number);
     }
 
-    /// Opens all units up to `number`, which closes those before it. The oldest are given up when
-    /// the table is too small.
+    /// Opens all units up to `number`, which closes earlier ones. The oldest are abandoned when the
+    /// table is too small.
     fn advance(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         while let Some((next, newest)) = self.range.filter(|(_, newest)| *newest != number) {
             if self.held_span() == self.units.len() as u32 * U::STEP {
@@ -187,7 +188,7 @@ impl<U: Unit> UnitSink<U> {
         self.pump(cx);
     }
 
-    /// Notes that nothing more is planned for a unit.
+    /// Notes that no more packets are planned for a unit.
     fn close(&mut self, index: usize, now: Nanos) {
         let unit = &mut self.units[index];
         if unit.progress().closed.is_some() {
@@ -201,7 +202,7 @@ impl<U: Unit> UnitSink<U> {
         self.urgent |= !is_complete;
     }
 
-    /// Counts the ranks of a unit, once: what hops will make up for is not there at its end.
+    /// Counts the ranks of a unit, once: packets that hops still recover are missing at its end.
     fn record_ranks(&mut self, index: usize) {
         let unit = &mut self.units[index];
         if !std::mem::replace(&mut unit.progress_mut().is_recorded, true) {
@@ -209,7 +210,7 @@ impl<U: Unit> UnitSink<U> {
         }
     }
 
-    /// Decodes a unit as far as it goes.
+    /// Decodes a unit as far as possible.
     fn decode(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let unit = &mut self.units[index];
         if !unit.progress().decoded && unit.decode(cx.io, cx.shard) {
@@ -217,7 +218,7 @@ impl<U: Unit> UnitSink<U> {
         }
     }
 
-    /// From the first unit held to the end of the last, in numbers.
+    /// Distance from the first unit held to the end of the last.
     pub(super) fn held_span(&self) -> u32 {
         self.range.map_or(0, |(next, newest)| newest.wrapping_sub(next).wrapping_add(U::STEP))
     }
@@ -227,7 +228,7 @@ impl<U: Unit> UnitSink<U> {
         self.held_span() > 0
     }
 
-    /// Gives the unit next in order up.
+    /// Abandons the next unit in order.
     pub(super) fn give_up(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if let Some((next, _)) = self.range {
             self.close(self.index(next), cx.io.now);
@@ -237,7 +238,7 @@ impl<U: Unit> UnitSink<U> {
         self.finish(cx.io.frames);
     }
 
-    /// Lets the unit next in order go and moves on.
+    /// Releases the next unit in order and moves on.
     pub(super) fn finish(&mut self, frames: &mut impl Frames) {
         if let Some((next, newest)) = self.range {
             let index = self.index(next);
@@ -259,8 +260,9 @@ impl<U: Unit> UnitSink<U> {
         self.unpacker.reset();
     }
 
-    /// When the unit next in order is given up. Those behind it wait for their turn, however long
-    /// ago they closed. Time alone ends none: a node that stood still asks for what it lacks first.
+    /// When the next unit in order is abandoned. Later units wait for their turn, however long ago
+    /// they closed. A timeout does not end a unit by itself: a node that was stalled first requests
+    /// what it lacks.
     fn hold_ends_at(&self, params: &FlowParams) -> Option<Nanos> {
         let (next, _) = self.range.filter(|_| self.holds())?;
         let Progress { closed, decoded, asked_at, .. } = *self.units[self.index(next)].progress();
@@ -269,7 +271,7 @@ impl<U: Unit> UnitSink<U> {
         closed.filter(|_| !decoded).map(|closed| answered.max(closed + hold))
     }
 
-    /// Gives up what has blocked delivery for longer than the hold timeout.
+    /// Abandons a unit that has blocked delivery for longer than the hold timeout.
     fn expire(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if self.hold_ends_at(cx.params).is_some_and(|end| end <= cx.io.now) {
             self.hurry(cx);
@@ -291,7 +293,7 @@ impl<U: Unit> UnitSink<U> {
         let ranks = ranks.epoch().map(|epoch| (epoch, ranks.counts()));
         let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
         cx.upstream.reporter.send(cx.io, about, |writer| {
-            // The most urgent first: what does not fit is left out.
+            // The most urgent first: the rest is left out if it does not fit.
             asks.iter().for_each(|ask| {
                 writer.push(Item::Nack(*ask));
             });
@@ -299,7 +301,7 @@ impl<U: Unit> UnitSink<U> {
                 writer.push(hop);
             }
             writer.push(state);
-            // The source lets go what it is told of.
+            // The source releases acknowledged blocks.
             let block_ack = U::block_ack(next.wrapping_sub(U::STEP));
             if let Some(block_ack) = block_ack.filter(|_| self.has_delivered) {
                 writer.push(block_ack);
@@ -372,7 +374,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         }
         self.pump(cx);
         if self.busy().is_some_and(|busy| busy != index) {
-            // Where packets come without a pause, timers alone would be too slow.
+            // With continuous arrivals, timers alone would be too slow.
             self.decode_busy(cx);
         }
         Fate::Consumed
@@ -407,7 +409,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
         let mut count = 0;
         let (next, _) = self.range?;
         let (timing, has_budget) = (self.requests.timing(cx.io.now), self.requests.has_budget());
-        // The oldest unit does not wait for hops where those behind it are about to push it out.
+        // The oldest unit does not wait for hops if later units are about to evict it.
         let is_crowded = (self.held_span() / U::STEP) as usize + 1 >= self.units.len();
         for number in (0..self.held_span() / U::STEP).map(|n| next.wrapping_add(n * U::STEP)) {
             let index = self.index(number);
@@ -487,7 +489,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
     }
 }
 
-/// Says what unit `number` lacks.
+/// Requests what unit `number` lacks.
 fn ask<U: Unit>(unit: &mut U, number: u32, now: Nanos) -> Nack {
     let (round, begins) = unit.progress_mut().ask(now);
     if begins {

@@ -1,5 +1,5 @@
-//! Source edge: IP packets in, coded packets out. What a source is, whatever its code, and what
-//! sources know of the path and of their sink.
+//! Source edge: IP packets in, coded packets out. The common interface of all sources, and their
+//! knowledge of the path and of the sink.
 
 pub(crate) mod path;
 
@@ -17,35 +17,36 @@ use recoded_wire::frames::{Frames, Span};
 /// An IP packet from a tunnel.
 #[derive(Copy, Clone)]
 pub(crate) struct Inbound<'a> {
-    /// As it came.
+    /// The packet as received.
     pub packet: &'a [u8],
-    /// What symbols carry of it: itself, or what it was sealed into.
+    /// Its representation in symbols: itself, or its sealed form.
     pub carried: &'a [u8],
 }
 
 /// The source of a flow.
 pub(crate) trait SourceCode: Lifecycle {
-    /// Adopts parameters; `cx` has those in force until now. What is open ends under these, and a
-    /// new epoch begins when packets will look different.
+    /// Adopts parameters; `cx` has the previous ones. Open units end under the previous parameters,
+    /// and a new epoch begins if packets will look different.
     fn apply(&mut self, new: &FlowParams, cx: &mut Context<'_, '_, impl Frames, impl Egress>);
 
-    /// Epoch of what it sends. All packets of one have the same code, field and sizes.
+    /// Epoch of its packets. All packets of one epoch have the same code, field and sizes.
     fn epoch(&self) -> u8;
 
-    /// Goes on with another epoch.
+    /// Continues with another epoch.
     fn begin_epoch(&mut self, epoch: u8);
 
-    /// Whether it takes a packet of which symbols carry so many bytes. Counts one that it refuses.
+    /// Whether it accepts a packet that takes the given number of bytes in symbols. Counts a
+    /// refused packet.
     fn takes(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         carried_bytes: usize,
     ) -> bool;
 
-    /// Takes one IP packet, after [`SourceCode::takes`] said so.
+    /// Takes one IP packet, after [`SourceCode::takes`] accepted it.
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, inbound: Inbound<'_>);
 
-    /// Reads a feedback packet: which neighbour it is from, and its span.
+    /// Reads a feedback packet: its neighbour, and its span.
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -53,11 +54,12 @@ pub(crate) trait SourceCode: Lifecycle {
         header: FeedbackHeader,
     );
 
-    /// Takes over a plan that it asked for.
+    /// Adopts a plan that it requested.
     fn planned(&mut self, plan: Plan);
 }
 
-/// Gives a source an IP packet, sealed if its flow is; encrypted is only what it can take.
+/// Passes an IP packet to a source, sealed if its flow is; only packets that the source accepts are
+/// encrypted.
 pub(crate) fn take_in<F: Frames, E: Egress>(
     source: &mut impl SourceCode,
     cx: &mut Context<'_, '_, F, E>,

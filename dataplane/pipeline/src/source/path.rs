@@ -1,9 +1,8 @@
-//! What the hops of a path report to its source: the loss of each hop, as the node behind it
-//! measured it.
+//! Hop reports of a path at its source: the loss of each hop, measured by the node at its end.
 //!
-//! Reports come from the network. A node reports on its own hop only, and how far a report has
-//! travelled says which hop that is; a report that contradicts this is ignored. A hop whose reports
-//! stop while others continue is forgotten.
+//! Reports come from the network. A node reports on its own hop only, and the number of links that
+//! a report has travelled identifies that hop; a contradicting report is ignored. A hop whose
+//! reports stop while others continue is forgotten.
 
 use crate::params::{HOPS_MAX, Nanos};
 use crate::report::HopLoss;
@@ -14,7 +13,7 @@ use recoded_wire::feedback::HopReport;
 /// by mistake, until its next report.
 const EXPIRY_NANOS: Nanos = 2_000_000_000;
 
-/// When no hop reports for this long the flow is idle, and no hop grows older meanwhile.
+/// When no hop reports for this long the flow is idle, and hops do not age meanwhile.
 const PAUSE_NANOS: Nanos = 200_000_000;
 
 /// A hop and when it last reported.
@@ -24,15 +23,15 @@ struct Heard {
     at: Nanos,
 }
 
-/// What the hops of a path have reported to its source: at most [`HOPS_MAX`] of them.
+/// Reports of a path's hops to its source: at most [`HOPS_MAX`] of them.
 #[derive(Debug)]
 pub(crate) struct Path {
     heard: Vec<Heard>,
     /// When any hop reported last.
     reported_at: Nanos,
-    /// Losses of the hops that count now.
+    /// Losses of the hops in use now.
     hops: Vec<HopLoss>,
-    /// As they were when plans were last made.
+    /// The same, when plans were last made.
     planned_with: Vec<HopLoss>,
 }
 
@@ -47,10 +46,10 @@ impl Path {
         }
     }
 
-    /// Notes a hop report that `travelled` so many links beyond the first. Whether plans made
-    /// before are out of date.
+    /// Notes a hop report that travelled `travelled` links beyond the first. Returns whether
+    /// earlier plans are out of date.
     pub(crate) fn hear(&mut self, travelled: u8, report: HopReport, now: Nanos) -> bool {
-        // As many relays have passed the report on as there are links in front of that hop.
+        // The relays that passed the report on equal the links in front of that hop.
         if report.hop != travelled || usize::from(report.hop) >= HOPS_MAX {
             return false;
         }
@@ -79,12 +78,12 @@ impl Path {
         changed
     }
 
-    /// Newest report of each hop that reports.
+    /// Newest report of each reporting hop.
     pub(crate) fn hops(&self) -> &[HopLoss] {
         &self.hops
     }
 
-    /// The reports that plans are to be made with.
+    /// The reports to make plans with.
     pub(crate) fn planned_with(&self) -> &[HopLoss] {
         &self.planned_with
     }

@@ -1,10 +1,10 @@
-//! What the sink of a flow last said of itself to its source.
+//! Newest report of a flow's sink to its source.
 
 use crate::report::{FlowReport, RemoteReport};
 use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::feedback::{FlowReport as SinkReport, RankReport};
 
-/// The sink as its source knows it.
+/// State of the sink as its source knows it.
 #[derive(Debug)]
 pub(crate) struct Remote {
     report: Option<SinkReport>,
@@ -16,7 +16,7 @@ impl Remote {
         Remote { report: None, rank_histogram: Vec::with_capacity(SIZE_MAX + 1) }
     }
 
-    /// Notes what it said.
+    /// Notes a report.
     pub(crate) fn hear(&mut self, report: SinkReport) {
         self.report = Some(report);
     }
@@ -27,7 +27,7 @@ impl Remote {
         self.rank_histogram.extend(report.counts());
     }
 
-    /// What it said.
+    /// Its newest report.
     #[cfg(feature = "bats")]
     pub(crate) fn report(&self) -> Option<SinkReport> {
         self.report

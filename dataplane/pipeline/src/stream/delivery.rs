@@ -1,4 +1,4 @@
-//! The symbols of a sink and how they leave it: those of one TCP flow in order, others at once.
+//! Delivery of a sink's symbols: those of one TCP flow in order, others at once.
 
 use crate::context::Context;
 use crate::edge::outlet::Outlet;
@@ -11,37 +11,37 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::stream::{STREAM_BYTES, StreamSymbol};
 use std::collections::VecDeque;
 
-/// Places for waiting packets for each symbol of the window: those of packets that were delivered
-/// meanwhile are only free once they are the oldest, or all places are taken.
+/// Waiting entries per symbol of the window: entries of packets delivered meanwhile are freed only
+/// once they are the oldest, or when all entries are taken.
 const WAITING_PART: usize = 2;
 
-/// The bit of a store that says that a symbol was delivered.
+/// The bit of a store that marks a symbol as delivered.
 const DELIVERED: usize = 0;
 
-/// Where a packet lies that is delivered.
+/// Location of a packet to deliver.
 enum Packet<'a> {
-    /// Here.
+    /// In the store.
     Kept(&'a [u8]),
-    /// In the frame in which it came.
+    /// In the frame of its arrival.
     Arrived(Span),
 }
 
-/// Packets that wait for one before them.
+/// A packet that waits for an earlier one.
 #[derive(Copy, Clone, Debug)]
 struct Waiting {
     number: u32,
     until: Nanos,
 }
 
-/// The newest symbols, and those that wait for others.
+/// The newest symbols, and those that wait for earlier ones.
 pub(crate) struct Delivery {
     store: Store,
-    /// In the order in which they came.
+    /// In order of arrival.
     waiting: VecDeque<Waiting>,
 }
 
 impl Delivery {
-    /// For so many symbols of up to `symbol_bytes`.
+    /// Creates room for this many symbols of up to `symbol_bytes`.
     pub(crate) fn new(symbols: usize, symbol_bytes: usize) -> Self {
         Self {
             store: Store::new(symbols, symbol_bytes, 1),
@@ -49,7 +49,7 @@ impl Delivery {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(symbols: usize, symbol_bytes: usize) -> usize {
         Store::memory_bytes(symbols, symbol_bytes) + WAITING_PART * symbols * size_of::<Waiting>()
     }
@@ -59,13 +59,13 @@ impl Delivery {
         &self.store
     }
 
-    /// When the one that waits longest is delivered, whatever is missing before it.
+    /// When the symbol that has waited longest is delivered, even if earlier ones are missing.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.waiting.front().map(|waiting| waiting.until)
     }
 
-    /// Moves the window as was decided on a number. What waits in a place that another number gets
-    /// leaves before.
+    /// Moves the window as decided for a number. Waiting symbols whose slots are reused are
+    /// delivered first.
     pub(crate) fn enter(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -81,7 +81,7 @@ impl Delivery {
         reach::enter(&mut self.store, reach, number, cx.io.now)
     }
 
-    /// Delivers what would leave its place to the next `news` numbers.
+    /// Delivers the symbols whose slots the next `news` numbers reuse.
     fn make_room(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, news: u32) {
         let end = self.store.end();
         for step in 0..news {
@@ -91,9 +91,9 @@ impl Delivery {
         }
     }
 
-    /// Takes a symbol that entered as a new one and that lies in the frame in which it came. One
-    /// that waits for none before it is delivered from there: a copy would be read once, and push
-    /// others out of the caches. Others wait until then.
+    /// Takes a new symbol from the frame in which it arrived. If it need not wait, it is delivered
+    /// from there: a copy would be read once, and evict other data from the caches. Otherwise it is
+    /// stored until then.
     pub(crate) fn take_arrived(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -113,12 +113,12 @@ impl Delivery {
         }
     }
 
-    /// Keeps a symbol that entered as a new one; it is [taken](Self::take) next.
+    /// Stores a new symbol; it is [taken](Self::take) next.
     pub(crate) fn put(&mut self, symbol: &StreamSymbol, packet: &[u8]) {
         self.store.put(symbol.number, packet, symbol.after);
     }
 
-    /// Delivers a symbol that is kept, or lets it wait until then.
+    /// Delivers a stored symbol, or lets it wait until `until`.
     pub(crate) fn take(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -136,7 +136,7 @@ impl Delivery {
         self.waiting.push_back(Waiting { number, until });
     }
 
-    /// Delivers what has waited long enough.
+    /// Delivers symbols that have waited long enough.
     pub(crate) fn release_due(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         while let Some(waiting) = self.waiting.front() {
             let is_over =
@@ -148,8 +148,8 @@ impl Delivery {
         }
     }
 
-    /// Delivers all that waits in the order of the numbers, whatever is missing before it. Steps:
-    /// one for each symbol that is held.
+    /// Delivers all waiting symbols by number, even if earlier ones are missing. Steps: one for
+    /// each symbol held.
     pub(crate) fn release_all(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if self.waiting.is_empty() {
             return;
@@ -167,12 +167,12 @@ impl Delivery {
         }
     }
 
-    /// Whether a symbol need not wait for the one that is `after` before it.
+    /// Whether a symbol need not wait for the one `after` numbers before it.
     fn is_free(&self, number: u32, after: u16) -> bool {
         after == 0 || self.store.is_done(number.wrapping_sub(u32::from(after)), DELIVERED)
     }
 
-    /// Delivers a symbol, and those that waited for it, one after the other.
+    /// Delivers a symbol, and then those that waited for it.
     fn deliver(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, first: u32) {
         let mut next = Some(first);
         while let Some(number) = next {

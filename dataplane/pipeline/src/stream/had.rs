@@ -1,30 +1,30 @@
-//! Which of the newest places of a hop came or came back: a bit each, for longer than equations
-//! last.
+//! Bitmap of the newest places of a hop, set when received or recovered. It covers more places than
+//! the equations.
 
 use recoded_wire::stream::STREAM_LOG2_MAX;
 
-/// Places that are told apart.
+/// Places tracked.
 const PLACES: u32 = 1 << STREAM_LOG2_MAX;
 
 const WORDS: usize = (PLACES / u64::BITS) as usize;
 
-/// Words that one call looks at.
+/// Words scanned per call.
 const LOOK: usize = 32;
 
 /// The newest places.
 #[derive(Debug)]
 pub(crate) struct Had {
     bits: Box<[u64; WORDS]>,
-    /// Every place before this one was had, or is too old.
+    /// Every place before this one is set, or too old.
     settled: u32,
-    /// The one after the newest.
+    /// The place after the newest.
     end: Option<u32>,
-    /// Where the next look begins: some places may stay empty for good.
+    /// Start of the next scan: some places may stay missing for good.
     turn: u32,
 }
 
 impl Had {
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) const BYTES: usize = WORDS * size_of::<u64>();
 
     pub(crate) fn new() -> Self {
@@ -36,14 +36,14 @@ impl Had {
         self.end
     }
 
-    /// Begins anew.
+    /// Restarts at `next`.
     pub(crate) fn begin(&mut self, next: u32) {
         (self.settled, self.end, self.turn) = (next, Some(next), next);
         self.bits.fill(0);
     }
 
-    /// Hears of all places before `end`, if that is ahead. Steps: those that are new, one table's
-    /// worth at most.
+    /// Extends the range to all places before `end`, if that is ahead. Steps: the new places, at
+    /// most one table's worth.
     pub(crate) fn hear(&mut self, end: u32) {
         let news = end.wrapping_sub(self.end.unwrap_or(end));
         if news.cast_signed() <= 0 {
@@ -59,7 +59,7 @@ impl Had {
         }
     }
 
-    /// Notes that a place is had.
+    /// Marks a place as received or recovered.
     pub(crate) fn set(&mut self, place: u32) {
         if self.end.is_some_and(|end| (1..=PLACES).contains(&end.wrapping_sub(place))) {
             let (word, bit) = at(place);
@@ -67,7 +67,7 @@ impl Had {
         }
     }
 
-    /// Notes that a place is not had after all.
+    /// Marks a place as missing after all.
     pub(crate) fn unset(&mut self, place: u32) {
         let (word, bit) = at(place);
         self.bits[word] &= !bit;
@@ -76,8 +76,8 @@ impl Had {
         }
     }
 
-    /// Up to `MOST` places that are not had, in turns: all that stay missing are told again and
-    /// again.
+    /// Up to `MOST` missing places, in rotation, so that each is reported repeatedly while it stays
+    /// missing.
     pub(crate) fn missing<const MOST: usize>(&mut self) -> impl Iterator<Item = u32> + use<MOST> {
         let end = self.end.unwrap_or(self.settled);
         for _ in 0..LOOK {
@@ -95,8 +95,8 @@ impl Had {
                 }
             }
         }
-        // What is ahead grows with every packet: a look that began anew only
-        // where the last one ended at the newest place would tell of each once.
+        // The range grows with every packet: a scan that restarted only on reaching the newest
+        // place would report each place once.
         if self.turn.wrapping_sub(self.settled) >= end.wrapping_sub(self.settled) {
             self.turn = self.settled;
         }
@@ -170,9 +170,9 @@ mod tests {
         assert_eq!(had.missing::<7>().next(), Some(6));
     }
 
-    /// Once, places were told again only where nothing came between two reports: what combinations
-    /// had not given was lost for good under traffic, and a TCP flow waited for it until the window
-    /// was over.
+    /// Regression: places were reported repeatedly only if nothing arrived between two reports.
+    /// Under traffic, symbols not recovered from combinations were lost for good, and a TCP flow
+    /// waited for them until the window had passed.
     #[test]
     fn what_stays_missing_is_told_again_while_others_come() {
         let mut had = Had::new();

@@ -1,4 +1,4 @@
-//! Flows of code `stream`: a sliding window that every hop keeps whole on its own.
+//! Flows of code `stream`: a sliding window with loss recovery on every hop.
 //!
 //! ```text
 //!  source ── symbols, as they come ──► relay ── as they become known ──► sink ── IP packets ► TUN
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! An IP packet is one symbol, and its number is the same on every hop. A node keeps the newest
-//! symbols; what a neighbour reports missing is sent to it again. Nothing waits for anything: a
-//! relay passes a symbol on when it becomes known, and a sink delivers it unless a packet of the
-//! same TCP flow is missing before it.
+//! symbols, and retransmits those that a neighbour reports missing. There is no head-of-line
+//! blocking: a relay forwards a symbol as soon as it is known, and a sink delivers it unless an
+//! earlier packet of the same TCP flow is missing.
 
 pub(crate) mod store;
 
@@ -43,7 +43,7 @@ use recoded_wire::header::Flags;
 use recoded_wire::stream::{STREAM_LOG2_MAX, STREAM_LOG2_MIN, StreamHeader};
 
 impl StreamParams {
-    /// What packets say to relays and sinks.
+    /// The parameters that packets announce to relays and sinks.
     pub(crate) fn announced(header: &StreamHeader) -> Self {
         let profile = match header.common.flags.has(Flags::INTERACTIVE) {
             true => StreamProfile::Interactive,
@@ -52,7 +52,8 @@ impl StreamParams {
         Self { window_symbols: header.window_symbols(), profile }
     }
 
-    /// Binary logarithm of the symbols that nodes keep, within what packets can say.
+    /// Binary logarithm of the number of symbols that nodes keep, within the range of the wire
+    /// format.
     pub(crate) fn window_log2(&self) -> u8 {
         let log2 = self.window_symbols.max(1).next_power_of_two().trailing_zeros() as u8;
         log2.clamp(STREAM_LOG2_MIN, STREAM_LOG2_MAX)

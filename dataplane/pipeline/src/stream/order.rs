@@ -1,13 +1,13 @@
-//! Which packets must be delivered in order: those of one TCP flow. A packet names the one of its
-//! flow before it, so that no flow waits for another. Acknowledgements without data have no order:
-//! one that waits for those before it makes the sender believe that the path became slow.
+//! Ordering of packets of one TCP flow. A packet names the previous one of its flow, so that no
+//! flow waits for another. Acknowledgements without data have no order: if one waited for earlier
+//! ones, the sender would conclude that the path became slow.
 
 use crate::edge::inner::{FlowKey, is_acknowledgement};
 
-/// Flows that are told apart; those that meet in one place are delivered in order together.
+/// Flows distinguished; flows that share an entry are ordered together.
 const PLACES: usize = 1024;
 
-/// The newest packet of each flow that keeps its order.
+/// The newest packet of each ordered flow.
 #[derive(Debug)]
 pub(crate) struct Order {
     newest: Box<[Option<u32>; PLACES]>,
@@ -18,13 +18,13 @@ impl Order {
         Self { newest: Box::new([None; PLACES]) }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes() -> usize {
         size_of::<[Option<u32>; PLACES]>()
     }
 
-    /// Notes that `packet` gets a number. How many numbers before it the packet is that must be
-    /// delivered first, less than `window`; 0 for none.
+    /// Records the number of `packet`. Returns its distance from the packet that must be delivered
+    /// first, less than `window`; 0 for none.
     pub(crate) fn note(&mut self, packet: &[u8], number: u32, window: usize) -> u16 {
         let Some(flow) = ordered_flow(packet) else { return 0 };
         let before = self.newest[flow as usize % PLACES].replace(number);
@@ -33,14 +33,13 @@ impl Order {
     }
 }
 
-/// A number that packets of one TCP flow that carry data have in common; `None` for others, also
-/// for fragments.
+/// A hash shared by data packets of one TCP flow; `None` for other packets, including fragments.
 fn ordered_flow(packet: &[u8]) -> Option<u32> {
     let key = Some(FlowKey::of(packet)).filter(FlowKey::is_tcp)?;
     if is_acknowledgement(packet) {
         return None;
     }
-    // FNV-1a: collisions cost some waiting, nothing else.
+    // FNV-1a: a collision only costs some waiting.
     let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     let hash = key.addresses.iter().chain(key.ports).fold(0x811C_9DC5, hash);
     Some(hash ^ hash >> 16)

@@ -1,9 +1,9 @@
-//! Several next hops as paths to one receiver: which of them gets a symbol, and who sends what one
-//! of them had when it falls silent.
+//! Several next hops as paths to one receiver: assigns symbols to paths, and lets other paths take
+//! over the symbols of one that falls silent.
 //!
-//! Losses are mended by each hop for itself, so a path is known by what it makes of a symbol: how
-//! long that takes, and whether it can take one now. What the paths carry together is then the sum
-//! of what each carries, and the receiver puts it in order.
+//! Each hop recovers its own losses, so a path is characterised by how long a symbol takes and
+//! whether it can take one now. Together the paths carry the sum of their rates, and the receiver
+//! restores the order.
 
 use crate::params::{Nanos, PeerId, Spread};
 use crate::peer::shares::Shares;
@@ -11,64 +11,65 @@ use crate::report::Branch;
 use crate::stream::sender::Sender;
 use crate::stream::store::Store;
 
-/// A path is full when a symbol would wait for longer before it leaves: enough for bursts, so that
-/// they do not take the longer way; too little to delay what follows.
+/// A path is full when a symbol would queue for longer than this: enough for bursts to stay off the
+/// longer path, too little to delay later packets.
 const WAIT_MAX_NANOS: Nanos = 3_000_000;
 
-/// Shorter symbols go where they arrive first, also where that path is full: they are of calls and
-/// games, and fill none.
+/// Smaller symbols take the path on which they arrive first, even if it is full: they belong to
+/// calls and games, and fill none.
 const SHORT_BYTES: usize = 512;
 
-/// When a path that is full is looked at again.
+/// When a full path is checked again.
 const AGAIN_NANOS: Nanos = 1_000_000;
 
-/// What a path had for longer before it fell silent has arrived: so long, and halves of the round
-/// trips of its hops. A relay takes that and one and a quarter of its own to find that the next
-/// node is silent; the symbol and the report take one of those before. What was sent again before
-/// that, the sink asks for: with 100 ms and two round trips, an ordered stream waited twice as long
-/// while the other path carried what had arrived.
+/// Symbols sent on a path longer before it fell silent count as delivered: this time plus this many
+/// halves of the round trip of the path. A relay takes that time and one and a quarter of its own
+/// round trip to detect that the next node is silent; the symbol and the report take one of the
+/// earlier hops. The sink requests older symbols that were lost in a retransmission. With 100 ms
+/// and two round trips, an ordered stream waited twice as long while the other path carried symbols
+/// that had already arrived.
 const LATELY_NANOS: Nanos = 25_000_000;
 const LATELY_HALF_TRIPS: Nanos = 3;
 
-/// A node that did not run for so long reads for so long what came meanwhile, before it takes a
-/// path for silent.
+/// After a pause of this length, a node reads the backlog of reports for this long before it
+/// considers a path silent.
 const PAUSE_NANOS: Nanos = 10_000_000;
 const READ_NANOS: Nanos = 5_000_000;
 
-/// Others take over what a path had this often at most, whatever reports say; and what is
-/// confirmed besides.
+/// Minimum interval between takeovers, whatever reports claim; and between those that include
+/// confirmed symbols.
 const TAKE_OVER_NANOS: Nanos = 100_000_000;
 const TAKE_CONFIRMED_NANOS: Nanos = 1_000_000_000;
 
-/// Beside the path that has a symbol: it came to the first hop, and did not go on from there.
+/// Flag on a carrier: the symbol reached the first hop, but was not forwarded from there.
 const CAME: u8 = 0x80;
 
 /// One next hop.
 type Hop = (PeerId, Sender);
 
-/// Which path has which symbol.
+/// Assignment of symbols to paths.
 #[derive(Debug)]
 pub(crate) struct Paths {
     spread: Spread,
-    /// By number, modulo their count, which is a power of two; and [`CAME`].
+    /// By number, modulo their count, which is a power of two; with [`CAME`].
     carriers: Box<[u8]>,
-    /// Paths that are in doubt, a bit each, and those of them whose first hop answers.
+    /// Bitmap of paths in doubt, and of those whose first hop answers.
     doubted: (u8, u8),
-    /// Those to whose first hop symbols came that did not go on from there.
+    /// Paths whose first hop received symbols that it did not forward.
     halted: u8,
-    /// When others may take over again, and what is confirmed.
+    /// When the next takeover is allowed, and the next with confirmed symbols.
     again_at: (Nanos, Nanos),
-    /// When it was looked at them last, and until when reports are read that came before.
+    /// Time of the last check, and until when reports received earlier are read.
     watched_at: Nanos,
     reads_until: Nanos,
-    /// Whether any was in doubt then.
+    /// Whether any path was in doubt then.
     has_doubts: bool,
-    /// Which paths symbols took.
+    /// Distribution of symbols over the paths.
     shares: Shares,
 }
 
 impl Paths {
-    /// For a window of so many symbols, a power of two.
+    /// Creates the state for a window of this many symbols, a power of two.
     pub(crate) fn new(spread: Spread, symbols: usize) -> Self {
         let carriers = vec![0; Self::memory_bytes(spread, symbols)].into_boxed_slice();
         Self {
@@ -84,7 +85,7 @@ impl Paths {
         }
     }
 
-    /// For a window of so many symbols from now on, a power of two, before number `end`.
+    /// Resizes the window to this many symbols, a power of two, ending before number `end`.
     pub(crate) fn resize(&mut self, symbols: usize, end: u32) {
         let new = vec![0; Self::memory_bytes(self.spread, symbols)].into_boxed_slice();
         let old = std::mem::replace(&mut self.carriers, new);
@@ -94,7 +95,7 @@ impl Paths {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(spread: Spread, symbols: usize) -> usize {
         if spread == Spread::Every { 0 } else { symbols }
     }
@@ -103,7 +104,7 @@ impl Paths {
         self.spread
     }
 
-    /// How the path at a place is beside the others.
+    /// State of the path at `place` relative to the others.
     pub(crate) fn branch(&self, place: usize) -> Branch {
         if self.spread == Spread::Every {
             return Branch::default();
@@ -112,7 +113,7 @@ impl Paths {
         Branch { share: self.shares.of(place), is_in_doubt, waits_since: None }
     }
 
-    /// Whether some of several paths to one receiver do not answer, and others carry what they did.
+    /// Whether some of several paths to one receiver do not answer, and others have taken over.
     pub(crate) fn lacks_some(&self, hops: &[Hop]) -> bool {
         let lost = (self.doubted.0 | self.doubted.1).count_ones() as usize;
         self.spread != Spread::Every && (1..hops.len()).contains(&lost)
@@ -123,13 +124,13 @@ impl Paths {
         &mut self.carriers[number as usize & mask]
     }
 
-    /// The path that has a number.
+    /// The path that a number is assigned to.
     fn carrier(&mut self, number: u32) -> usize {
         usize::from(*self.carrier_mut(number) & !CAME)
     }
 
-    /// Notes that a symbol came to the neighbour on the path at a place, from where nothing goes
-    /// on: if that is over before another path has it, it is as good as there.
+    /// Notes that a symbol reached the neighbour on the path at `place` while nothing is forwarded
+    /// there: if forwarding resumes before another path takes the symbol, it counts as delivered.
     pub(crate) fn note_came(&mut self, place: usize, number: u32) {
         if self.carrier(number) == place {
             *self.carrier_mut(number) |= CAME;
@@ -137,7 +138,7 @@ impl Paths {
         }
     }
 
-    /// What came to the neighbour on the path at a place goes on from there.
+    /// The neighbour on the path at `place` forwards again, including the symbols that it holds.
     fn go_on(&mut self, place: usize, store: &mut Store, receiver: usize) {
         note(&mut self.halted, place, false);
         for step in 0..store.end().wrapping_sub(store.start()) {
@@ -150,8 +151,8 @@ impl Paths {
         }
     }
 
-    /// The path that shall have a symbol of so many bytes; that is noted. `again` says that the one
-    /// that had it is to be avoided, as it did not arrive.
+    /// Chooses and records the path for a symbol of this many bytes. With `again`, avoids the
+    /// previous path, since the symbol did not arrive over it.
     pub(crate) fn assign(
         &mut self,
         hops: &mut [Hop],
@@ -161,8 +162,8 @@ impl Paths {
     ) -> usize {
         let avoid = if again { Some(self.carrier(number)) } else { None };
         let backup = self.spread == Spread::Backup;
-        // The least of: who does not answer, who would lose it, who had it, who is full, when it
-        // arrives.
+        // Sort key, best first: answers, carries this size, is not the previous path, is not full,
+        // arrives first.
         let worth = |(place, (_, sender)): (usize, &mut Hop)| {
             let unfit = (sender.is_in_doubt(now), sender.refuses(bytes), avoid == Some(place));
             let arrives = if backup { 0 } else { sender.arrives_after(now) };
@@ -173,14 +174,14 @@ impl Paths {
         *self.carrier_mut(number) = place as u8;
         self.shares.note(place);
         if hops.get(place).is_some_and(|(_, sender)| sender.is_in_doubt(now)) {
-            // All are: once another one answers, that takes it over.
+            // All are in doubt: once another path answers, it takes over.
             note(&mut self.doubted.0, place, false);
             note(&mut self.doubted.1, place, false);
         }
         place
     }
 
-    /// Whether a symbol that comes now can leave soon; otherwise when to ask again.
+    /// Whether a new symbol can leave soon; otherwise when to check again.
     pub(crate) fn opens_at(&self, hops: &[Hop], now: Nanos) -> Result<(), Option<Nanos>> {
         let in_use = |hop: &&Hop| !hop.1.is_in_doubt(now);
         let are_all_in_doubt = hops.iter().filter(in_use).count() == 0;
@@ -200,8 +201,8 @@ impl Paths {
         Err(at)
     }
 
-    /// Lets others send what a path had that fell silent just now. A node that is part of one of
-    /// several paths asks on: whether it is in doubt is what it tells the nodes before it.
+    /// Lets other paths send the symbols of one that just fell silent. A node on one of several
+    /// paths keeps probing, since it reports upstream whether it is in doubt.
     pub(crate) fn watch(
         &mut self,
         hops: &mut [Hop],
@@ -233,8 +234,8 @@ impl Paths {
             }
             let is_known = (self.doubted.0 & bit != 0, self.doubted.1 & bit != 0);
             let is_news = is_in_doubt && !is_known.0 || is_stuck && !is_known.1;
-            // After a pause in which this node did not run, all seem to be silent: then it is news
-            // until one answers.
+            // After a pause of this node, all paths appear silent: the change stays pending until
+            // one answers.
             let has_other = hops.iter().any(|(_, other)| !other.is_in_doubt(now));
             if is_news && (now < self.again_at.0 || !has_other) {
                 continue;
@@ -248,12 +249,12 @@ impl Paths {
         }
     }
 
-    /// Whether reports may wait to be read that came while this node did not run.
+    /// Whether reports received during a pause of this node may still be unread.
     pub(crate) fn is_reading(&self, now: Nanos) -> bool {
         now < self.reads_until
     }
 
-    /// When [`Paths::watch`] is to look again, whatever comes.
+    /// When [`Paths::watch`] is due next, even without arrivals.
     pub(crate) fn due(&self, hops: &[Hop], now: Nanos) -> Option<Nanos> {
         if self.spread == Spread::Every {
             return None;
@@ -265,11 +266,11 @@ impl Paths {
         hops.iter().filter_map(doubts).min()
     }
 
-    /// Lets others send what the path at a place had lately.
+    /// Lets other paths send the recent symbols of the path at `place`.
     fn take_over(&mut self, hops: &mut [Hop], place: usize, store: &mut Store, now: Nanos) {
         let sender = &mut hops[place].1;
         sender.hand_over();
-        // What its neighbour has may be lost behind that.
+        // Symbols that its neighbour received may be lost behind it.
         let is_lost_behind = sender.is_stuck_behind() && now >= self.again_at.1;
         if is_lost_behind {
             self.again_at.1 = now + TAKE_CONFIRMED_NANOS;
@@ -300,7 +301,7 @@ fn note(bits: &mut u8, place: usize, on: bool) {
     *bits = *bits & !(1 << place) | u8::from(on) << place;
 }
 
-/// Whether a symbol would have to wait for long before it leaves.
+/// Whether a symbol would queue for long.
 fn is_full(sender: &Sender, now: Nanos) -> bool {
     let waits = match sender.opens_at(now) {
         Ok(()) => 0,

@@ -1,4 +1,4 @@
-//! Which numbers a node takes: those around its window, and others on evidence.
+//! Numbers that a node accepts: those around its window, and others on evidence.
 
 use crate::arrival::RESTART_DISTANCE;
 use crate::incoming::Incoming;
@@ -6,48 +6,48 @@ use crate::params::{FlowParams, Nanos};
 use crate::stream::store::Store;
 use recoded_wire::stream::StreamSymbol;
 
-/// A number may be this part of the window ahead of the newest one, and at least so many.
+/// A number may be ahead of the newest one by this part of the window, and at least by the minimum.
 const AHEAD_PART: usize = 4;
 const AHEAD_MIN: u32 = 32;
 
-/// Older ones than this many windows are of another life of the source.
+/// Numbers more than this many windows old belong to another life of the source.
 const BEHIND_WINDOWS: u32 = 2;
 
-/// How long nothing of the window must have come before numbers of another life are believed, where
-/// nothing but the source makes them; elsewhere it is `generation_timeout`.
+/// Silence of the window after which numbers of another life are accepted, if only the source can
+/// create them; otherwise it is `generation_timeout`.
 const TAGGED_SILENCE_NANOS: Nanos = 5_000_000;
 
-/// What a number does to the window.
+/// Effect of a number on the window.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reach {
-    /// The window covers it, moves on to it, or left it behind.
+    /// The window covers it, advances to it, or has passed it.
     Near,
-    /// The window begins anew with `first`.
+    /// The window restarts at `first`.
     Anew { first: u32 },
-    /// Nothing confirms it, or it does not fit.
+    /// Unconfirmed, or too large.
     Refused(Kept),
 }
 
-/// What became of a symbol.
+/// Outcome of a symbol.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kept {
-    /// The window began anew with it.
+    /// The window restarted with it.
     First,
     New,
-    /// It is known, or older than the window.
+    /// Already known, or older than the window.
     Known,
-    /// Nothing confirms its number.
+    /// Its number is unconfirmed.
     Stray,
 }
 
 impl Kept {
-    /// Whether it was not known before.
+    /// Whether it is new.
     pub(crate) fn is_news(self) -> bool {
         matches!(self, Kept::First | Kept::New)
     }
 }
 
-/// Keeps a symbol that is not known and that the window reaches.
+/// Stores a new symbol that the window reaches.
 pub(crate) fn keep(
     (store, incoming): (&mut Store, &mut Incoming),
     (symbol, packet): (&StreamSymbol, &[u8]),
@@ -61,8 +61,8 @@ pub(crate) fn keep(
     kept
 }
 
-/// Decides on a number whose packet has so many bytes. The window stays as it is until the number
-/// [enters](enter).
+/// Decides on a number whose packet has this many bytes. The window does not change until the
+/// number [enters](enter).
 pub(crate) fn reach(
     store: &Store,
     incoming: &mut Incoming,
@@ -82,15 +82,15 @@ pub(crate) fn reach(
     let timeout = params.generation_timeout_nanos;
     let silence = if params.tagged { timeout.min(TAGGED_SILENCE_NANOS) } else { timeout };
     match incoming.note_out_of_range(number, RESTART_DISTANCE, (now, silence)) {
-        // Much of what was sent was lost. What is known of the others still counts: some of them
-        // come again.
+        // Many packets were lost. The state of the others still counts: some of them will be
+        // retransmitted.
         Some(first) if first.wrapping_sub(store.end()) < store.symbols() as u32 => Reach::Near,
         Some(first) => Reach::Anew { first },
         None => Reach::Refused(Kept::Stray),
     }
 }
 
-/// Moves the window as was decided.
+/// Moves the window as decided.
 pub(crate) fn enter(store: &mut Store, reach: Reach, number: u32, now: Nanos) -> Kept {
     let end = number.wrapping_add(1);
     match reach {
@@ -108,7 +108,7 @@ pub(crate) fn enter(store: &mut Store, reach: Reach, number: u32, now: Nanos) ->
     }
 }
 
-/// Whether the window covers a number, or moves to it without further evidence.
+/// Whether the window covers a number, or advances to it without further evidence.
 fn is_near(store: &Store, number: u32) -> bool {
     let window = store.symbols() as u32;
     let ahead = number.wrapping_sub(store.end()).cast_signed();

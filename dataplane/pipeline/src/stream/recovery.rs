@@ -1,8 +1,8 @@
-//! Symbols that come back out of combinations: the receiving side of one hop of a stream.
+//! Recovery of symbols from combinations: the receiving side of one hop of a stream.
 //!
-//! A neighbour counts the symbols that it sends for the first time: their places. What it combines
-//! are symbols of consecutive places, so that both know which they are. Nothing is kept here while
-//! the neighbour sends no combinations.
+//! A neighbour counts the symbols that it sends for the first time: their places. It combines
+//! symbols of consecutive places, so that both sides know which they are. Nothing is stored here
+//! while the neighbour sends no combinations.
 
 use crate::params::{FlowParams, Nanos};
 use crate::stream::had::Had;
@@ -12,43 +12,43 @@ use recoded_wire::stream::{
     Combination, SYMBOL_HEADER_BYTES, StreamSymbol, read_symbol, write_symbol_header,
 };
 
-/// Symbols that equations may mention: twice what is combined, as RFC 8681 appendix D advises.
+/// Symbols that equations may cover: twice the number combined, as RFC 8681 appendix D advises.
 const WINDOW: usize = 1024;
 
-/// Without combinations for so long, symbols are not kept any more.
+/// After this long without combinations, symbols are no longer stored.
 const IDLE_NANOS: Nanos = 2_000_000_000;
 
-/// Places further away than these are of another life of the neighbour, if several in a row are.
-/// 16 bits of a place tell as many apart as both together.
+/// Several consecutive places further away than these belong to another life of the neighbour. 16
+/// bits of a place tell as many apart as both together.
 const AHEAD: i32 = WINDOW as i32;
 const BEHIND: i32 = 30_000;
 const FAR_PACKETS: u8 = 3;
 
-/// Where another life begins, so many places before it are asked for, too: those of packets that
-/// were far, or were not taken because nothing confirmed their numbers.
+/// Places before the start of a new life that are requested as well: those of packets that were too
+/// far away, or were dropped with unconfirmed numbers.
 const BEFORE: u32 = 2 * FAR_PACKETS as u32;
 
-/// Those of all neighbours that a stream is received from: each combines what it sends by itself.
+/// Recovery state per upstream: each combines what it sends on its own.
 pub(crate) struct Recoveries(Vec<Recovery>);
 
 impl Recoveries {
-    /// For the neighbours and sizes of a flow.
+    /// Creates the state for the neighbours and sizes of a flow.
     pub(crate) fn new(params: &FlowParams) -> Self {
         let one = |_| Recovery::new(params.symbol_bytes);
         Self((0..params.upstreams().count().max(1)).map(one).collect())
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(params: &FlowParams) -> usize {
         params.upstreams().count().max(1) * Recovery::memory_bytes(params.symbol_bytes)
     }
 
-    /// Begins anew with the neighbours that the flow has now.
+    /// Restarts with the current neighbours of the flow.
     pub(crate) fn adopt(&mut self, params: &FlowParams) {
         *self = Self::new(params);
     }
 
-    /// That of the neighbour at a place.
+    /// The state of the neighbour at index `upstream`.
     pub(crate) fn of(&mut self, upstream: usize) -> &mut Recovery {
         &mut self.0[upstream]
     }
@@ -58,20 +58,20 @@ impl Recoveries {
 pub(crate) struct Recovery {
     equations: Equations,
     symbol_bytes: usize,
-    /// The first place kept.
+    /// The first place stored.
     since: u32,
-    /// When the last combination came, if symbols are kept.
+    /// When the last combination arrived, if symbols are stored.
     active_at: Option<Nanos>,
     far: u8,
     had: Had,
-    /// Places before the first one that are asked for.
+    /// Places before the first one that are requested.
     before: u32,
-    /// Place of the symbol that came back last.
+    /// Place of the symbol recovered last.
     last: u32,
 }
 
 impl Recovery {
-    /// For IP packets of up to `symbol_bytes`.
+    /// Creates the state for IP packets of up to `symbol_bytes`.
     pub(crate) fn new(symbol_bytes: usize) -> Self {
         let equations = Equations::new(WINDOW, coded_bytes(symbol_bytes));
         Self {
@@ -86,12 +86,12 @@ impl Recovery {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(symbol_bytes: usize) -> usize {
         Equations::memory_bytes(WINDOW, coded_bytes(symbol_bytes)) + 16 * WINDOW + Had::BYTES
     }
 
-    /// The place of which these are the lower bits, near the newest one; `None` when it is far.
+    /// Expands the low bits of a place, near the newest one; `None` when it is too far away.
     fn near(&mut self, low: u16, behind_most: i32) -> Option<u32> {
         let Some(end) = self.had.end() else {
             let first = u32::from(low);
@@ -106,21 +106,21 @@ impl Recovery {
         }
         self.far += 1;
         if self.far >= FAR_PACKETS {
-            // Another life of the neighbour.
+            // The neighbour restarted.
             (self.far, self.active_at) = (0, None);
             (self.had, self.before) = (Had::new(), BEFORE);
         }
         None
     }
 
-    /// Takes in a symbol that came.
+    /// Processes a symbol.
     pub(crate) fn symbol(
         &mut self,
         (symbol, packet): (&StreamSymbol, &[u8]),
         is_repair: bool,
         now: Nanos,
     ) {
-        // What is sent for the first time is the newest, but for what is overtaken.
+        // First transmissions are the newest, except for reordering.
         let behind = if is_repair { BEHIND } else { AHEAD };
         let Some(place) = self.near(symbol.place, behind) else { return };
         self.had.hear(place.wrapping_add(1));
@@ -138,8 +138,8 @@ impl Recovery {
         });
     }
 
-    /// Takes in a combination that came. Whether it brought anything; `None` where its places are
-    /// not believed, so that it cannot make anything good.
+    /// Processes a combination. Returns whether it was useful; `None` if its places are not
+    /// accepted, so that it cannot replace a symbol.
     pub(crate) fn combination(
         &mut self,
         combination: &Combination,
@@ -151,7 +151,7 @@ impl Recovery {
         let end = first.wrapping_add(u32::from(count));
         self.had.hear(end);
         if self.active_at.is_none() {
-            // Of symbols that came before, only the places are known.
+            // Only the places of earlier symbols are known.
             self.since = end;
             self.equations.begin(end);
         }
@@ -164,24 +164,25 @@ impl Recovery {
         Some(self.equations.combine((first, usize::from(count)), key, sum))
     }
 
-    /// Symbols that neither came nor came back.
+    /// Symbols neither received nor recovered.
     pub(crate) fn missing(&mut self) -> Missing {
         Missing::of(self.had.missing::<LINK_MISSING_MAX>().map(|place| place as u16))
     }
 
-    /// The symbol that was taken last is of no use yet: it is to be sent again.
+    /// Marks the symbol taken last as missing: it cannot be used yet, and must be retransmitted.
     pub(crate) fn refuse(&mut self) {
         self.had.unset(self.last);
     }
 
-    /// The symbol that was taken last is not what the source sent: it is to be sent again, and so
-    /// is what would come back by what that one came of.
+    /// Rejects the symbol taken last as corrupt: it must be retransmitted, and so must any that the
+    /// same equations would yield.
     pub(crate) fn distrust(&mut self) {
         self.refuse();
         self.active_at = None;
     }
 
-    /// A symbol came that is not what the source sent. What would be sent again is the same.
+    /// Marks a symbol that differs from the source's as received: a retransmission would be the
+    /// same.
     pub(crate) fn give_up(&mut self, symbol: &StreamSymbol) {
         if let Some(place) = self.near(symbol.place, AHEAD) {
             self.had.hear(place.wrapping_add(1));
@@ -189,7 +190,7 @@ impl Recovery {
         }
     }
 
-    /// Takes a symbol that came back since this was asked last; its window is of so many symbols.
+    /// Takes a symbol recovered since the last call; its window has `window_symbols`.
     pub(crate) fn next(&mut self, window_symbols: usize) -> Option<(StreamSymbol, &[u8])> {
         let place = loop {
             let place = self.equations.next_solved()?;
@@ -199,14 +200,14 @@ impl Recovery {
             if bytes.is_some_and(|bytes| read_symbol(bytes, window_symbols).is_some()) {
                 break place;
             }
-            // No symbol: a combination was not what it said.
+            // Not a symbol: a combination was corrupt.
             self.distrust();
         };
         read_symbol(self.equations.symbol(place)?, window_symbols)
     }
 }
 
-/// Bytes of a symbol as it is combined.
+/// Bytes of a symbol in a combination.
 fn coded_bytes(symbol_bytes: usize) -> u16 {
     u16::try_from(symbol_bytes + SYMBOL_HEADER_BYTES).unwrap_or(u16::MAX)
 }

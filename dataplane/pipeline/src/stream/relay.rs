@@ -1,5 +1,5 @@
-//! A relay of a stream: it keeps what comes, passes it on as it becomes known, and mends the link
-//! to the next node by itself.
+//! A relay of a stream: it stores symbols, forwards each as soon as it is known, and recovers
+//! losses on the link to the next node on its own.
 
 use crate::arrival::{Arrival, Data, Fate};
 use crate::context::Context;
@@ -21,8 +21,8 @@ use recoded_wire::header::Flags;
 use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
 
-/// Of reports of several receivers that ask for nothing, one is handed up this often: as often as a
-/// single receiver sends them.
+/// Interval of reports passed on from several receivers without requests: that of a single
+/// receiver.
 const SAMPLE_NANOS: Nanos = 20_000_000;
 
 /// Relay state of a stream.
@@ -32,7 +32,7 @@ pub(crate) struct StreamRelay {
     incoming: Incoming,
     recoveries: Recoveries,
     outgoing: Outgoing,
-    /// When a report of one of several receivers was handed up that asked for nothing.
+    /// When a report of several receivers without requests was last passed on.
     sampled_at: Nanos,
 }
 
@@ -61,7 +61,7 @@ impl StreamRelay {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
@@ -69,25 +69,25 @@ impl StreamRelay {
             + Senders::memory_bytes(params, symbols)
     }
 
-    /// What combinations of the neighbour at a place have not given so far.
+    /// Symbols not yet recovered from combinations of the neighbour at index `upstream`.
     pub(crate) fn missing(&mut self, upstream: usize) -> Missing {
         self.recoveries.of(upstream).missing()
     }
 
-    /// Follows a change of the neighbours that it is received from.
+    /// Follows a change of the upstreams.
     pub(crate) fn adopt(&mut self, params: &FlowParams) {
         self.recoveries.adopt(params);
     }
 
-    /// Asks a neighbour no more for a symbol that was refused.
+    /// Stops requesting a refused symbol from a neighbour.
     pub(crate) fn give_up(&mut self, upstream: usize, symbol: &StreamSymbol) {
         self.recoveries.of(upstream).give_up(symbol);
     }
 
-    /// How long what comes now waits here.
+    /// How long a new symbol waits here.
     pub(crate) fn backlog(&self, now: Nanos, symbol_bytes: usize) -> Nanos {
         if self.outgoing.has_paths && self.senders.are_in_doubt(now) {
-            // Other paths are there: better soon than for sure.
+            // There are other paths: prefer speed to certainty.
             return Nanos::MAX;
         }
         self.senders.backlog(symbol_bytes, now)
@@ -131,7 +131,7 @@ impl StreamRelay {
                 let Self { store, senders, incoming, .. } = self;
                 let at = (cx.io.now, cx.params);
                 match keep(store, senders, incoming, (&symbol, packet), at) {
-                    // Not acknowledged: it is sent again once others confirm its number.
+                    // Not acknowledged: it is retransmitted once others confirm its number.
                     Kept::Stray => return Fate::Dropped(DropReason::Stray),
                     kept => {
                         let recovery = self.recoveries.of(cx.upstream.place);
@@ -145,7 +145,7 @@ impl StreamRelay {
                 let recovery = self.recoveries.of(cx.upstream.place);
                 match recovery.combination(&combination, sum, cx.io.now) {
                     Some(is_news) => is_news,
-                    // Not acknowledged: what it was to make good is sent again.
+                    // Not acknowledged: the symbols that it should recover are retransmitted.
                     None => return Fate::Dropped(DropReason::Stray),
                 }
             }
@@ -170,13 +170,13 @@ impl StreamRelay {
         Fate::Consumed
     }
 
-    /// Takes in the pace of the link to a next hop, and returns the fates of packets that it
-    /// reported since the last call.
+    /// Applies the pace of the link to a next hop, and returns the outcomes of packets reported
+    /// since the last call.
     pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
         self.senders.settle(peer, pace)
     }
 
-    /// Reads what a next hop reports of its link.
+    /// Processes a link report of a next hop.
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -188,7 +188,7 @@ impl StreamRelay {
         Ok(())
     }
 
-    /// Hands a report of a node further down upstream, having answered the NACKs it can.
+    /// Passes a report of a downstream node on upstream, after answering the NACKs that it can.
     pub(crate) fn hand_up(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -210,7 +210,7 @@ impl StreamRelay {
         });
         self.pump(cx);
         if self.senders.gather_reports() && !is_urgent(cx.io.frames.bytes(payload)) {
-            // Of the state of many receivers a sample goes on.
+            // Only a sample of the reports of many receivers is passed on.
             if cx.io.now < self.sampled_at + SAMPLE_NANOS {
                 return Fate::Consumed;
             }
@@ -248,12 +248,12 @@ impl Lifecycle for StreamRelay {
     }
 }
 
-/// Whether a report asks for something, or says of a link what the source must heed.
+/// Whether a report contains a request, or a limit of a link that the source must follow.
 fn is_urgent(payload: &[u8]) -> bool {
     items(payload).any(|item| matches!(item, Item::Nack(_) | Item::Size(_)))
 }
 
-/// Keeps a symbol and queues it for the next hops.
+/// Stores a symbol and queues it for the next hops.
 fn keep(
     store: &mut Store,
     senders: &mut Senders,

@@ -1,5 +1,4 @@
-//! The sending side of one hop of a stream: what waits to be sent, at which pace, and what was lost
-//! and is sent again.
+//! The sending side of one hop of a stream: queued symbols, pacing, and retransmission of losses.
 
 mod allowance;
 mod lag;
@@ -21,45 +20,46 @@ use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, Combination, STREAM_BYTES, STREAM_LOG2_MAX};
 use std::collections::VecDeque;
 
-/// A symbol is sent again for so long after it was heard of, and round trips.
+/// A symbol is retransmitted until this long, plus round trips, after it was first seen.
 const AGAIN_NANOS: Nanos = 1_000_000_000;
 const AGAIN_ROUND_TRIPS: Nanos = 4;
 
-/// Waits before the first keepalive after the last packet, and between later ones at most; and
-/// while symbols wait.
+/// Minimum keepalive interval after the last packet; maximum interval; and interval while symbols
+/// wait.
 const KEEPALIVE_MIN_NANOS: Nanos = 1_500_000;
 const KEEPALIVE_MAX_NANOS: Nanos = 1_000_000_000;
 const KEEPALIVE_WAITING_NANOS: Nanos = 10_000_000;
 
-/// Keepalives without an answer after which they become rarer: losses in a row take several. And
-/// after which there is none until there is more to send, unless none is answered: then they come
-/// when an eighth of the silence has passed again, so that little is added to an outage, and at
-/// these intervals at most, the first so many times. It may take three keepalives, since
-/// neither side believes a single number that is far from those before.
+/// Keepalive schedule. The interval doubles after `KEEPALIVES_SOON` unanswered ones, since
+/// consecutive losses may hit several. After `KEEPALIVES` there are none until there is more to
+/// send. If none is answered they continue: the interval is then an eighth of the silence, which
+/// adds little to an outage, up to the first limit for `KEEPALIVES_OFTEN` keepalives, and the
+/// second later. Recovery may take three, since neither side accepts a single number far from the
+/// previous ones.
 const KEEPALIVES_SOON: u32 = 6;
 const KEEPALIVES: u32 = 32;
 const KEEPALIVES_OFTEN: u32 = 600;
 const SILENCE_PARTS: Nanos = 8;
 const KEEPALIVE_SILENT_NANOS: (Nanos, Nanos) = (60_000_000, 300_000_000);
 
-/// Half as fast after so long without a report, and round trips.
+/// The rate is halved after this long, plus round trips, without a report.
 const SILENCE_NANOS: Nanos = 100_000_000;
 
-/// Newest places whose numbers are kept: what is on its way, and more than is combined.
+/// Newest places whose numbers are kept: those in flight, and more than are combined.
 const PLACES: usize = 1 << STREAM_LOG2_MAX;
 
-/// A symbol is lacking that does not come so long after a round trip and a quarter, of which this
-/// is enough, and after the last combination that has it.
+/// Margin after which a reported symbol counts as missing, beyond a round trip and the longer of
+/// its last combination and a quarter of the round trip; the second constant caps this quarter.
 const MISSING_NANOS: Nanos = 2_000_000;
 const MISSING_QUEUE_NANOS: Nanos = 30_000_000;
 
-/// The way without a queue is the least round trip of so long.
+/// The base round trip is the minimum over this period.
 const LEAST_NANOS: Nanos = 5_000_000_000;
 
 /// Weight of a new round trip in the mean.
 const ROUND_TRIP_WEIGHT: u64 = 8;
 
-/// What is to leave next.
+/// The next packet to send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     Symbol {
@@ -67,14 +67,14 @@ pub(crate) enum Next {
         place: u32,
         is_repair: bool,
     },
-    /// Of the symbols of so many places, by a key.
+    /// A combination of symbols, by places and key.
     Combination(Combination),
     Keepalive,
-    /// A keepalive of so many bytes, to see whether they come.
+    /// A keepalive of this many bytes, to probe whether they arrive.
     Probe(u16),
 }
 
-/// Keepalives since something was sent or heard.
+/// Keepalives since the last packet or report.
 #[derive(Debug, Default)]
 struct Keepalive {
     due: Option<Nanos>,
@@ -85,35 +85,36 @@ struct Keepalive {
 /// One hop of a stream.
 #[derive(Debug)]
 pub(crate) struct Sender {
-    /// Its place among the next hops, and the bit of the store that says what it has.
+    /// Its index among the next hops, and its bit in the store.
     hop: usize,
     receiver: usize,
     /// Whether it is one of several paths to a receiver.
     is_path: bool,
-    /// How long after it was heard of a symbol is sent, round trips aside.
+    /// How long a symbol is sent after it was first seen, excluding round trips.
     patience: Nanos,
-    /// What requests of sinks behind it may cost.
+    /// Budget for requests of the sinks behind it.
     pub(crate) budget: RepairBudget,
     sent: Sent,
     rate: Rate,
     round_trip: Option<Nanos>,
-    /// Sum of the round trips of the hops behind the neighbour, as it says.
+    /// Sum of the round trips of the hops behind the neighbour, as reported.
     beyond: Nanos,
-    /// How long what comes to the neighbour waits there, as it says.
+    /// Delay of new symbols at the neighbour, as reported.
     waits_there: Nanos,
-    /// Mean time that packets wait on the link.
+    /// Mean queueing delay of the link.
     queued: Nanos,
-    /// When it reported last.
+    /// Time of the last report.
     reported_at: Nanos,
-    /// The least round trip of the present period and the one before, and when that began.
+    /// The minimum round trip of the current and the previous period, and when the current one
+    /// began.
     least: (Nanos, Nanos),
     least_at: Nanos,
-    /// Numbers to be sent; numbers and places to be sent again.
+    /// Numbers to send; numbers and places to retransmit.
     fresh: VecDeque<u32>,
-    /// Mean bytes of symbols that left.
+    /// Mean bytes of symbols sent.
     mean_bytes: usize,
     again: VecDeque<(u32, u32)>,
-    /// Lost, as far as is known, and not made good by combinations that came. Oldest first.
+    /// Reported lost, and not recovered by received combinations. Oldest first.
     open: VecDeque<(u32, u32)>,
     /// Numbers of the newest places, and when they were last sent.
     placed: Box<[(u32, Nanos)]>,
@@ -121,22 +122,23 @@ pub(crate) struct Sender {
     has_begun: bool,
     share: Share,
     next_key: u16,
-    /// Symbols that are too large for the link; those that waited for too long.
+    /// Symbols too large for the link; symbols that waited too long.
     given_up: u64,
     lagged: u64,
     /// When the link is free, and when it is for probes.
     free_at: Nanos,
     probes_at: Nanos,
-    /// Whether all that may be on the way was, since something left.
+    /// Whether the window was full since the last packet.
     is_full: bool,
-    /// When it was last heard, or there was first something to be heard of.
+    /// When the neighbour was last heard, or first had anything to report.
     heard_at: Nanos,
     liveness: Liveness,
     keepalive: Keepalive,
 }
 
 impl Sender {
-    /// For the next hop at a place, a bit of the store, and a window of so many symbols.
+    /// Creates the sender to the next hop with this index and bit of the store, for a window of
+    /// `symbols`.
     pub(crate) fn new((hop, receiver): (usize, usize), is_path: bool, symbols: usize) -> Self {
         Self {
             hop,
@@ -173,9 +175,9 @@ impl Sender {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(symbols: usize) -> usize {
-        // One number, and twice a number with its place.
+        // One number, and two pairs of number and place.
         Sent::memory_bytes(2 * symbols)
             + 5 * symbols * size_of::<u32>()
             + PLACES * size_of::<(u32, Nanos)>()
@@ -185,51 +187,51 @@ impl Sender {
         self.hop
     }
 
-    /// Mean round trip to the neighbour, as far as it is known.
+    /// Mean round trip to the neighbour, if known.
     pub(crate) fn round_trip(&self) -> Nanos {
         self.round_trip.unwrap_or(0)
     }
 
-    /// Sum of the round trips of the hops from here on, as far as it is known.
+    /// Sum of the round trips of the hops from here on, if known.
     pub(crate) fn path_round_trip(&self) -> Nanos {
         self.round_trip() + self.beyond
     }
 
-    /// How fast it may be sent to.
+    /// Current sending rate.
     pub(crate) fn bytes_per_second(&self) -> f64 {
         self.rate.bytes_per_second()
     }
 
-    /// What the neighbour reported, once it has.
+    /// The state reported by the neighbour, once there is a report.
     pub(crate) fn heard(&self) -> Option<HeardHop> {
         let (at, queue_nanos) = (self.reported_at, self.queued);
         let loss = self.sent.measured_loss(self.rate.usual_loss()).map(|link| link.loss);
         self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
     }
 
-    /// For how long the neighbour has not answered.
+    /// How long the neighbour has not answered.
     pub(crate) fn silence(&self) -> Nanos {
         self.liveness.silence()
     }
 
-    /// Which sizes of packets come.
+    /// The packet sizes that arrive.
     pub(crate) fn sizes(&self) -> &Sizes {
         self.sent.sizes()
     }
 
-    /// Whether an IP packet that is to leave is too large to come.
+    /// Whether an IP packet to be sent is too large to arrive.
     pub(crate) fn refuses(&mut self, packet_bytes: usize) -> bool {
         let bytes = (STREAM_BYTES + packet_bytes) as u16;
         self.sent.sizes_mut().wish(bytes);
         self.sent.sizes().exceeds(bytes)
     }
 
-    /// What it planned to send in advance.
+    /// Proactive redundancy planned.
     pub(crate) fn planned(&self) -> Planned {
         self.share.planned()
     }
 
-    /// Queues a symbol. The oldest goes where more wait than a window holds.
+    /// Queues a symbol. If more than a window wait, the oldest is dropped.
     pub(crate) fn queue(&mut self, number: u32, symbols: usize) {
         if self.fresh.len() >= symbols {
             self.fresh.pop_front();
@@ -237,7 +239,7 @@ impl Sender {
         self.fresh.push_back(number);
     }
 
-    /// Queues a symbol that the sink asks for: before those that wait.
+    /// Queues a symbol requested by the sink, ahead of the others.
     pub(crate) fn queue_first(&mut self, number: u32) {
         if self.fresh.len() < self.fresh.capacity() {
             self.fresh.push_front(number);
@@ -248,12 +250,12 @@ impl Sender {
         self.fresh.is_empty() && self.again.is_empty()
     }
 
-    /// Whether nothing is to leave after a packet that just left.
+    /// Whether nothing is due right after a packet.
     pub(crate) fn is_at_rest(&self, now: Nanos) -> bool {
         self.is_idle() && self.share.due_at().is_none_or(|at| at > now)
     }
 
-    /// What is to leave now.
+    /// The packet to send now.
     pub(crate) fn next(&mut self, store: &mut Store, now: Nanos) -> Option<Next> {
         if let Some(bytes) = self.probe(now) {
             return Some(Next::Probe(bytes));
@@ -289,7 +291,7 @@ impl Sender {
         self.due_keepalive(now)
     }
 
-    /// Whether a symbol is still to be sent. One that is too large is given up.
+    /// Whether a symbol still has to be sent. One that is too large is dropped.
     fn is_wanted(&mut self, store: &mut Store, number: u32, now: Nanos) -> bool {
         let is_missing = store.is_known(number) && !store.is_done(number, self.receiver);
         if !is_missing || store.heard_at(number) + self.patience() <= now {
@@ -304,7 +306,7 @@ impl Sender {
         !is_too_large
     }
 
-    /// A combination of the newest symbols that are still here.
+    /// A combination of the newest symbols still stored.
     fn combination(&mut self, store: &Store) -> Option<Combination> {
         let most = self.share.symbols() as u32;
         let known = |back: &u32| {
@@ -321,7 +323,7 @@ impl Sender {
         Some(Combination { first, count, key: self.next_key })
     }
 
-    /// Number of the symbol of one of the newest places.
+    /// Number of the symbol at one of the newest places.
     pub(crate) fn number_at(&self, place: u32) -> u32 {
         self.placed[place as usize % PLACES].0
     }
@@ -334,12 +336,12 @@ impl Sender {
         is_due.then_some(Next::Keepalive)
     }
 
-    /// Whether what waits can only leave after a report, and nothing asks for one.
+    /// Whether waiting symbols need a report to leave, and none is requested.
     fn is_stuck(&self) -> bool {
         self.keepalive.due.is_none() && !self.is_idle() && self.sent.on_their_way() >= self.window()
     }
 
-    /// Notes what left under a link sequence number.
+    /// Records a packet sent under a link sequence number.
     pub(crate) fn left(&mut self, what: Next, (link, bytes): (u32, usize), now: Nanos) {
         let carried = match what {
             Next::Symbol { number, place, .. } => Carried::Symbol { number, place },
@@ -352,12 +354,12 @@ impl Sender {
         let is_unanswered = self.liveness.is_asked();
         self.liveness.sent(now);
         if self.sent.on_their_way() == 0 {
-            // There was nothing to be heard of.
+            // Nothing was outstanding.
             self.heard_at = now;
         }
         let earliest = now.saturating_sub(self.rate.burst());
         if self.free_at < earliest && !std::mem::take(&mut self.is_full) {
-            // There was nothing to send: what arrives next says nothing of what could.
+            // The sender ran out of data: the next arrivals do not show the capacity.
             self.sent.ran_dry();
         }
         self.sent.note(link, (carried, bytes), now);
@@ -380,7 +382,7 @@ impl Sender {
                 }
                 self.ask_soon(now);
             }
-            // What follows shows whether it came.
+            // Later packets reveal whether it arrived.
             Next::Probe(_) if self.keepalive.due.is_none() => self.ask_soon(now),
             Next::Probe(_) => {}
             Next::Keepalive => {
@@ -409,15 +411,15 @@ impl Sender {
                 };
                 self.keepalive.due = goes_on.then(|| now + wait.min(most));
                 if is_over {
-                    // It may be there again: what comes next is sent to see.
+                    // The neighbour may have recovered: the next packets find out.
                     self.sent.forget();
                 }
             }
         }
     }
 
-    /// Asks for a report if nothing follows soon; if none comes, whatever follows: all of it may be
-    /// too large for the link.
+    /// Requests a report if no packet follows soon; without reports, even if packets follow: all of
+    /// them may be too large for the link.
     fn ask_soon(&mut self, now: Nanos) {
         let soon = now + (self.round_trip() / 4).max(KEEPALIVE_MIN_NANOS);
         let is_heard = now.saturating_sub(self.heard_at) <= self.patience_with_silence();
@@ -426,17 +428,17 @@ impl Sender {
         self.keepalive.count = 0;
     }
 
-    /// A neighbour that is not heard for longer than this has fallen silent.
+    /// A neighbour not heard for longer than this counts as silent.
     fn patience_with_silence(&self) -> Nanos {
         SILENCE_NANOS + 4 * self.round_trip()
     }
 
-    /// Between keepalives while symbols wait for a report.
+    /// Keepalive interval while symbols wait for a report.
     fn waiting_interval(&self) -> Nanos {
         KEEPALIVE_WAITING_NANOS.max(self.round_trip() * 5 / 4)
     }
 
-    /// When there is something to do without anything coming.
+    /// When the sender is due next, even without arrivals.
     pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
         let waits_until = if self.is_idle() { self.share.due_at() } else { Some(now) };
         let opens = waits_until.and_then(|until| match self.opens_at(now) {
@@ -447,8 +449,8 @@ impl Sender {
         earlier(earlier(opens, asks), self.probe_due())
     }
 
-    /// Reads what the neighbour reports. `came` is told of symbols that came to it while nothing
-    /// went on from there.
+    /// Processes a report. Passes symbols that the neighbour received but does not forward to
+    /// `came`.
     pub(crate) fn hear(
         &mut self,
         store: &mut Store,
@@ -456,7 +458,7 @@ impl Sender {
         mut came: impl FnMut(u32),
         now: Nanos,
     ) {
-        // What does not go on from there was given to other paths.
+        // Other paths have taken over the symbols that are not forwarded.
         let is_lost_behind = self.is_path && self.is_stuck_behind();
         let Self { receiver, sent, open, given_up, .. } = self;
         let hop = *receiver;
@@ -477,7 +479,7 @@ impl Sender {
                     store.set_done(number, hop);
                 }
                 (Carried::Combination { first, count }, Outcome::Came) => {
-                    // It makes the oldest of its symbols good that nothing else has.
+                    // It recovers the oldest of its symbols that is still open.
                     let is_in = |at: &(u32, u32)| at.1.wrapping_sub(first) < u32::from(count);
                     if let Some(index) = open.iter().position(is_in) {
                         let made_good = open.remove(index);
@@ -517,16 +519,16 @@ impl Sender {
         }
     }
 
-    /// What the link loses by itself, without what its queue drops.
+    /// Loss of the link itself, without drops of its queue.
     fn loss(&self) -> HopLoss {
         self.sent.loss(self.rate.usual_loss())
     }
 
-    /// Sends what combinations that are on their way will not make good.
+    /// Retransmits losses that combinations in flight will not recover.
     fn send_open_again(&mut self, now: Nanos) {
         let arrive = 1.0 - self.loss().loss;
         let expected = (self.sent.combinations_on_their_way() as f64 * arrive) as usize;
-        // Of older ones than these, none that is on its way has any.
+        // No combination in flight covers older symbols than these.
         let reach = (self.sent.on_their_way() + self.share.symbols()) as u32;
         while let Some((_, place)) = self.open.front() {
             let is_out_of_reach = self.next_place.wrapping_sub(*place) > reach;
@@ -535,15 +537,15 @@ impl Sender {
                 return;
             }
             if let Some((number, place)) = self.open.pop_front() {
-                // The same report may say that it is missing.
+                // The same report may also list it as missing.
                 self.placed[place as usize % PLACES].1 = now;
                 self.again.push_back((number, place));
             }
         }
     }
 
-    /// Sends what the neighbour still lacks after a round trip, though combinations that came
-    /// should have made it good.
+    /// Retransmits symbols still missing at the neighbour after a round trip, although received
+    /// combinations should have recovered them.
     fn send_missing(&mut self, store: &mut Store, missing: &Missing, now: Nanos) {
         let (trip, span) = (self.round_trip(), self.share.span());
         let patience = trip + span.max(MISSING_QUEUE_NANOS.min(trip / 4)) + MISSING_NANOS;

@@ -1,4 +1,4 @@
-//! The sending side of a node of a stream: each next hop by itself, at its own pace, out of one
+//! The sending side of a stream node: each next hop has its own sender and pace; all share one
 //! store.
 
 use crate::context::Context;
@@ -23,18 +23,18 @@ use recoded_wire::stream::{
     write_combination, write_symbol,
 };
 
-/// Packets that one call sends to one hop: no other flow is served meanwhile.
+/// Most packets that one call sends to one hop: it blocks all other flows.
 const PER_CALL: usize = 64;
 
-/// When frames ran out, it is tried again after this.
+/// Retry interval when frames ran out.
 const AGAIN_NANOS: Nanos = 1_000_000;
 
-/// What all packets that leave have in common.
+/// Header fields shared by all outgoing packets.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Outgoing {
     pub epoch: u8,
     pub window_log2: u8,
-    /// Hops travelled, and the sum of their round trips, in units of the wire.
+    /// Hops travelled, and the sum of their round trips, in units of the wire format.
     pub hop_index: u8,
     pub round_trips: u16,
     pub profile: StreamProfile,
@@ -42,14 +42,14 @@ pub(crate) struct Outgoing {
     pub has_paths: bool,
 }
 
-/// What became of a request of the sink.
+/// Outcome of a request of the sink.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answered {
-    /// The symbol is on its way, or was before.
+    /// The symbol is queued, or was before.
     Done,
-    /// The symbol is not here.
+    /// The symbol is not stored here.
     Unknown,
-    /// There is no budget for it.
+    /// The budget is exhausted.
     Refused,
 }
 
@@ -59,13 +59,14 @@ pub(crate) struct Senders {
     hops: Vec<(PeerId, Sender)>,
     paths: Paths,
     symbols: usize,
-    /// What the requests of one sink behind all of them may cost.
+    /// Budget for the requests of a single sink behind all of them.
     budget: RepairBudget,
     again_at: Option<Nanos>,
 }
 
 impl Senders {
-    /// For the next hops of a flow and a window of so many symbols, a power of two.
+    /// Creates senders for the next hops of a flow and a window of this many symbols, a power of
+    /// two.
     pub(crate) fn new(params: &FlowParams, symbols: usize) -> Self {
         Self::to(&params.next_hops, params.spread, symbols)
     }
@@ -77,7 +78,7 @@ impl Senders {
         senders
     }
 
-    /// Sends to these neighbours. What is known of receivers that stay is kept.
+    /// Replaces the neighbours. The state of receivers that remain is kept.
     fn send_to(&mut self, peers: &[PeerId]) {
         let is_path = self.paths.spread() != Spread::Every;
         let mut before = std::mem::take(&mut self.hops);
@@ -96,8 +97,7 @@ impl Senders {
         }
     }
 
-    /// For a window of so many symbols, a power of two, from now on; `end` is the number of the
-    /// next.
+    /// Resizes the window to this many symbols, a power of two; `end` is the next number.
     pub(crate) fn resize(&mut self, symbols: usize, end: u32) {
         self.symbols = symbols;
         self.paths.resize(symbols, end);
@@ -109,18 +109,18 @@ impl Senders {
         self.hops.iter().fold(0, |bits, (_, sender)| bits | 1 << sender.receiver())
     }
 
-    /// Whether each of several next hops is to have everything.
+    /// Whether each of several next hops receives everything.
     fn has_branches(&self) -> bool {
         self.paths.spread() == Spread::Every && self.hops.len() > 1
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(params: &FlowParams, symbols: usize) -> usize {
         let sender = Sender::memory_bytes(symbols) + size_of::<Sender>();
         params.next_hops.len() * sender + Paths::memory_bytes(params.spread, symbols)
     }
 
-    /// Follows a change of neighbours: one that is new begins with what comes next.
+    /// Follows a change of neighbours: a new one starts with the next symbol.
     fn follow<F, E>(&mut self, cx: &Context<'_, '_, F, E>, store: &mut Store) {
         let spread = cx.params.spread;
         let is_spread_as_before = self.paths.spread() == spread;
@@ -139,7 +139,7 @@ impl Senders {
         store.follow(self.receivers());
     }
 
-    /// Queues a symbol of so many bytes for all next hops, or for the path that it is to take.
+    /// Queues a symbol of this many bytes for all next hops, or for its path.
     pub(crate) fn queue(&mut self, (number, bytes): (u32, usize), now: Nanos) {
         self.budget.earn(1);
         let Self { hops, paths, symbols, .. } = self;
@@ -155,8 +155,8 @@ impl Senders {
         }
     }
 
-    /// Answers a sink's request of a round for a symbol, which came by this neighbour, if it is
-    /// here and was not answered before.
+    /// Answers a sink's request for a symbol, received from `peer`, if the symbol is stored and the
+    /// round was not answered before.
     pub(crate) fn answer(
         &mut self,
         store: &mut Store,
@@ -170,7 +170,7 @@ impl Senders {
         let Self { hops, paths, budget, .. } = self;
         let is_one_path = paths.spread() != Spread::Every;
         let receiver = hops[from].1.receiver();
-        // Of several receivers none spends what the others need.
+        // No receiver may exhaust the budget of the others.
         let budget = if is_one_path { budget } else { &mut hops[from].1.budget };
         if !budget.is_left() {
             return Answered::Refused;
@@ -184,13 +184,12 @@ impl Senders {
         Answered::Done
     }
 
-    /// Whether a symbol that comes now can leave soon; otherwise when to ask again, if that is
-    /// known.
+    /// Whether a new symbol can leave soon; otherwise when to check again, if known.
     pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
         if self.paths.spread() != Spread::Every {
             return self.paths.opens_at(&self.hops, now);
         }
-        // Of several receivers none waits for one that takes less than others.
+        // Of several receivers, none waits for a slower one.
         let is_alive = |hop: &&(PeerId, Sender)| !hop.1.is_in_doubt(now);
         let has_alive = self.hops.iter().any(|hop| is_alive(&hop));
         let mut at = None;
@@ -204,29 +203,29 @@ impl Senders {
         if self.hops.is_empty() { Ok(()) } else { Err(at) }
     }
 
-    /// Whether an IP packet that is to leave is too large for every next hop.
+    /// Whether an IP packet to be sent is too large for every next hop.
     pub(crate) fn refuse(&mut self, packet_bytes: usize) -> bool {
         self.hops.iter_mut().all(|(_, sender)| sender.refuses(packet_bytes))
     }
 
-    /// Whether the next hop has a number, or any of several receivers: the others have it as long
-    /// as there is room.
+    /// Whether the next hop has a number, or any of several receivers: the others receive it while
+    /// there is room.
     pub(crate) fn have(&self, store: &Store, number: u32) -> bool {
         self.hops.iter().any(|(_, sender)| store.is_done(number, sender.receiver()))
     }
 
-    /// Whether reports of several receivers come this way.
+    /// Whether reports of several receivers pass through here.
     pub(crate) fn gather_reports(&self) -> bool {
         self.has_branches()
     }
 
-    /// Whether what comes now may not arrive, as far as that shows so soon.
+    /// Whether new symbols may not arrive, as far as early signs show.
     pub(crate) fn are_in_doubt(&self, now: Nanos) -> bool {
         !self.paths.is_reading(now) && self.hops.iter().all(|(_, sender)| sender.is_in_doubt(now))
     }
 
-    /// How long what comes now waits for the fastest of them: a receiver that is slow, or gone,
-    /// slows no other down.
+    /// Queueing delay of a new symbol to the fastest of them: a slow or failed receiver slows no
+    /// other down.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
         let backlog = |(_, sender): &(PeerId, Sender)| sender.backlog(symbol_bytes, now);
         self.hops.iter().map(backlog).min().unwrap_or(0)
@@ -237,15 +236,15 @@ impl Senders {
         self.hops.iter().map(|(_, sender)| sender.path_round_trip()).max().unwrap_or(0)
     }
 
-    /// Whether some of several paths do not answer, and others carry what they did.
+    /// Whether some of several paths do not answer, and others have taken over.
     pub(crate) fn lack_paths(&self) -> bool {
         self.paths.lacks_some(&self.hops)
     }
 
-    /// Reads what a neighbour reports.
+    /// Processes a report of a neighbour.
     ///
     /// # Errors
-    /// [`DropReason::UnknownPeer`] when it is none of them.
+    /// [`DropReason::UnknownPeer`] when it is not a next hop.
     pub(crate) fn hear(
         &mut self,
         store: &mut Store,
@@ -260,19 +259,19 @@ impl Senders {
         Ok(())
     }
 
-    /// Takes in the pace of the link to a neighbour, and returns the fates of packets that it
-    /// reported since the last call.
+    /// Applies the pace of the link to a neighbour, and returns the outcomes of packets reported
+    /// since the last call.
     pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
         let sender = self.hops.iter_mut().find(|(known, _)| *known == peer);
         sender.map(|(_, sender)| sender.settle(pace)).unwrap_or_default()
     }
 
-    /// The largest UDP payload that every next hop gets, if larger ones do not arrive.
+    /// The largest UDP payload that every next hop receives, if larger ones do not arrive.
     pub(crate) fn limit(&self) -> Option<u16> {
         self.hops.iter().filter_map(|(_, sender)| sender.sizes().limit()).min()
     }
 
-    /// Sends what may leave now.
+    /// Sends the packets that may leave now.
     pub(crate) fn pump(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -314,7 +313,7 @@ impl Senders {
         }
     }
 
-    /// When [`Senders::pump`] has something to do.
+    /// When [`Senders::pump`] is due next.
     pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
         let due = |at, (_, sender): &(PeerId, Sender)| earlier(at, sender.due(now));
         let due = self.hops.iter().fold(self.paths.due(&self.hops, now), due);
@@ -324,7 +323,7 @@ impl Senders {
         }
     }
 
-    /// The next hops as they are now.
+    /// The current state of the next hops.
     pub(crate) fn report(&self, store: &Store) -> Vec<NextHop> {
         let hops = self.hops.iter().enumerate();
         hops.map(|(place, (peer, sender))| NextHop {
@@ -339,26 +338,27 @@ impl Senders {
         .collect()
     }
 
-    /// Lets go of everything that waits.
+    /// Drops all queues.
     pub(crate) fn clear(&mut self) {
         self.hops.iter_mut().for_each(|(_, sender)| sender.clear());
     }
 }
 
-/// The least that a full packet has: of the least MTU of a tunnel, and with what keys add. A relay
-/// of tagged symbols does not know whether they are sealed, too: they are by default.
+/// Minimum size of a full packet: the minimum MTU of a tunnel, plus the overhead of keys. A relay
+/// of tagged symbols does not know whether they are sealed as well, and assumes the default:
+/// sealed.
 fn floor(params: &FlowParams) -> u16 {
     let sealing_bytes = sealing_bytes(params.sealed || params.tagged);
     FLOOR_BYTES + (sealing_bytes + params.tag_bytes()) as u16
 }
 
-/// Bits of the receivers that stay.
+/// Bits of the receivers that remain.
 fn bits_of(hops: &[(PeerId, Sender)], peers: &[PeerId]) -> u8 {
     let stay = hops.iter().filter(|(peer, _)| peers.contains(peer));
     stay.fold(0, |bits, (_, sender)| bits | 1 << sender.receiver())
 }
 
-/// Writes a packet to a frame; `span` says where its symbol begins. Returns its payload and class.
+/// Writes a packet to a frame, its symbol at `span`. Returns its payload and class.
 fn write<F: Frames, E: Egress>(
     cx: &mut Context<'_, '_, F, E>,
     store: &mut Store,
@@ -386,7 +386,7 @@ fn write<F: Frames, E: Egress>(
             (payload, 0)
         }
         Next::Probe(bytes) => {
-            // Where a symbol of that size lies.
+            // The position of a symbol of that size.
             let len = bytes.saturating_sub(STREAM_BYTES as u16);
             let payload = payload_of(Span { len, ..span }, STREAM_BYTES);
             let out = cx.io.frames.bytes_mut(payload);
@@ -417,7 +417,7 @@ fn write<F: Frames, E: Egress>(
     }
 }
 
-/// Writes a combination to a frame, whose class is that of its newest symbol.
+/// Writes a combination to a frame, with the class of its newest symbol.
 fn combine<F: Frames, E: Egress>(
     cx: &mut Context<'_, '_, F, E>,
     store: &Store,

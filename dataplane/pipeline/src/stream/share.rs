@@ -1,47 +1,47 @@
-//! How many combinations a hop has to send: `recoded_code::theory::stream` says how many and of how
-//! many symbols, by what the hop loses and carries.
+//! Number of combinations that a hop sends: `recoded_code::theory::stream` computes it, and how
+//! many symbols each covers, from the loss and traffic of the hop.
 
 use crate::params::Nanos;
 use crate::report::{HopLoss, Planned};
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile};
 
-/// How often it is planned.
+/// Planning interval.
 const PLAN_NANOS: Nanos = 100_000_000;
 
-/// Weight of a period in the rate of symbols.
+/// Weight of an interval in the symbol rate.
 const RATE_WEIGHT: f64 = 0.3;
 
-/// After so long without a symbol it begins anew.
+/// After this long without a symbol, the estimate restarts.
 const IDLE_NANOS: Nanos = 500_000_000;
 
-/// Traffic that is so many times its mean of before is about to grow further: a start of TCP, which
-/// ends where packets are late.
+/// Traffic above this multiple of its mean is expected to keep growing: a TCP start, which ends
+/// when packets are late.
 const GROWING: f64 = 1.5;
 
-/// The last symbols before a pause of so long, and of so many of the usual distances, get a
-/// combination, too: none that is sent for later ones protects them.
+/// The last symbols before a pause of this length, and of this many usual intervals, get a
+/// combination, too: no later one would protect them.
 const PAUSE_NANOS: Nanos = 2_000_000;
 const PAUSE_DISTANCES: f64 = 2.0;
 
-/// Longest that combinations are waited for beside a round trip: what is sent again before its last
-/// combination came is often sent in vain, one in a hundred over 20 ms.
+/// Longest wait for combinations in addition to a round trip: retransmissions sent before the last
+/// combination arrives are often unnecessary, one in a hundred over 20 ms.
 const SPAN_MAX_NANOS: f64 = 60e6;
 
-/// What a hop sends in advance.
+/// Proactive redundancy of a hop.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) profile: StreamProfile,
-    /// Whether each of several next hops gets everything.
+    /// Whether each of several next hops receives everything.
     pub(crate) has_copies: bool,
     plan: Plan,
     credit: f64,
-    /// Symbols a second; and since the last plan.
+    /// Symbols per second, and symbols since the last plan.
     rate: f64,
     sent: u32,
     planned_at: Nanos,
     planned: Planned,
-    /// Since when there is a pause, if there is one before the next combination.
+    /// When the gap since the last symbol counts as a pause; `None` once a combination was sent.
     pause_at: Option<Nanos>,
 }
 
@@ -60,24 +60,24 @@ impl Share {
         }
     }
 
-    /// Symbols that a combination takes, at most.
+    /// Most symbols per combination.
     pub(crate) fn symbols(&self) -> usize {
         self.plan.symbols
     }
 
-    /// How long after a symbol the last combination leaves that has it; 0 where that is too long to
-    /// be waited for.
+    /// Time from a symbol to the last combination that covers it; 0 if that is too long to wait
+    /// for.
     pub(crate) fn span(&self) -> Nanos {
         let nanos = self.symbols() as f64 * 1e9 / self.rate.max(1.0);
         if nanos < SPAN_MAX_NANOS { nanos as Nanos } else { 0 }
     }
 
-    /// What was planned so far.
+    /// The plans so far.
     pub(crate) fn planned(&self) -> Planned {
         Planned { symbols_per_second: self.rate, ..self.planned }
     }
 
-    /// Notes a symbol that is sent for the first time, over a hop that loses so much.
+    /// Records a first transmission over a hop with this loss.
     pub(crate) fn earn(&mut self, loss: HopLoss, round_trip: Nanos, now: Nanos) {
         self.sent += 1;
         let since = now.saturating_sub(self.planned_at);
@@ -109,9 +109,9 @@ impl Share {
         if is_earned { Some(0) } else { self.pause_at }
     }
 
-    /// Notes that one is sent.
+    /// Records a combination sent.
     pub(crate) fn spend(&mut self) {
-        // Of one before a pause, that part was not.
+        // Before a pause, part of the combination was not planned.
         self.planned.combinations += (1.0 - self.credit).max(0.0);
         self.credit = (self.credit - 1.0).max(0.0);
         self.pause_at = None;

@@ -1,9 +1,9 @@
 //! Sink edge of a stream: symbols in, IP packets out; those of one TCP flow in order, others at
 //! once.
 //!
-//! A packet that names one before it of its flow waits for that until it comes or its time is over.
-//! What no hop mends, because a relay restarted or ran out of memory, the sink asks for from end to
-//! end.
+//! A packet that names a previous one of its flow waits for it until it arrives or times out. The
+//! sink requests end to end those that no hop recovers, because a relay restarted or ran out of
+//! memory.
 
 use crate::arrival::{Arrival, Data, Fate};
 use crate::context::Context;
@@ -26,14 +26,14 @@ use recoded_wire::header::{Flags, serial_before};
 use recoded_wire::link::Missing;
 use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
 
-/// What a symbol may wait beyond the configured time: so many times the round trips of all hops,
-/// which mend it one after the other.
+/// How long a symbol may wait beyond the configured time, in round trips of all hops, which recover
+/// it one after the other.
 const ROUND_TRIPS: Nanos = 3;
 
-/// Longest that one waits.
+/// Longest wait of a symbol.
 const HOLD_MAX_NANOS: Nanos = 4_000_000_000;
 
-/// Numbers that are looked at for a request.
+/// Numbers scanned for a request.
 const LOOK: u32 = 2048;
 
 /// Sink state of a stream.
@@ -41,12 +41,12 @@ pub(crate) struct StreamSink {
     delivery: Delivery,
     incoming: Incoming,
     recoveries: Recoveries,
-    /// Every number before this one is known or given up.
+    /// Every number before this one is known or counts as lost.
     settled: u32,
-    /// When to ask again for what is missing, and the round of the next request.
+    /// When to request missing symbols again, and the round of the next request.
     ask_at: Option<Nanos>,
     round: u8,
-    /// Sum of the round trips of all hops, by the neighbour that it is received from.
+    /// Sum of the round trips of all hops, by upstream.
     round_trips: [Nanos; UPSTREAMS_MAX],
 }
 
@@ -64,29 +64,29 @@ impl StreamSink {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
         Delivery::memory_bytes(symbols, params.symbol_bytes) + Recoveries::memory_bytes(params)
     }
 
-    /// What combinations of the neighbour at a place have not given so far.
+    /// Symbols not yet recovered from combinations of the neighbour at index `upstream`.
     pub(crate) fn missing(&mut self, upstream: usize) -> Missing {
         self.recoveries.of(upstream).missing()
     }
 
-    /// Asks a neighbour no more for a symbol that was refused: others may have it as it was.
+    /// Stops requesting a refused symbol from a neighbour: others may have the original.
     pub(crate) fn give_up(&mut self, upstream: usize, symbol: &StreamSymbol) {
         self.recoveries.of(upstream).give_up(symbol);
     }
 
-    /// Follows a change of the neighbours that it is received from.
+    /// Follows a change of the upstreams.
     pub(crate) fn adopt(&mut self, params: &FlowParams) {
         self.recoveries.adopt(params);
         self.round_trips = [0; UPSTREAMS_MAX];
     }
 
-    /// Sum of the round trips of all hops, of the longest path.
+    /// Sum of the round trips of all hops on the longest path.
     fn round_trips(&self) -> Nanos {
         self.round_trips.iter().copied().fold(0, Nanos::max)
     }
@@ -96,12 +96,12 @@ impl StreamSink {
         (params.hold_timeout_nanos + ROUND_TRIPS * self.round_trips()).min(HOLD_MAX_NANOS)
     }
 
-    /// How long hops have to mend it before the sink asks.
+    /// How long the hops may take to recover a symbol before the sink requests it.
     fn mending(&self, params: &FlowParams) -> Nanos {
         (params.generation_timeout_nanos + 2 * self.round_trips()).min(HOLD_MAX_NANOS)
     }
 
-    /// Counts a symbol that was not known before.
+    /// Counts a new symbol.
     fn count(&self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         cx.counters.source_symbols += 1;
         let missed = cx.io.now.saturating_sub(self.delivery.store().heard_at(number));
@@ -110,7 +110,7 @@ impl StreamSink {
         }
     }
 
-    /// Delivers what has waited long enough; counts what is given up.
+    /// Delivers symbols that have waited long enough, and counts those that are lost.
     fn settle(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let now = cx.io.now;
         self.delivery.release_due(cx);
@@ -142,7 +142,7 @@ impl StreamSink {
         };
     }
 
-    /// Asks from end to end for what is missing.
+    /// Requests missing symbols end to end.
     fn ask(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let (now, mending) = (cx.io.now, self.mending(cx.params));
         if self.ask_at.is_none_or(|at| at > now) {
@@ -184,14 +184,14 @@ impl StreamSink {
         });
     }
 
-    /// What was missing is forgotten when the window begins anew with `number`.
+    /// Drops the state of missing symbols when the window restarts at `number`.
     fn note_first(&mut self, kept: Kept, number: u32) {
         if kept == Kept::First {
             self.settled = number;
         }
     }
 
-    /// Keeps a symbol that combinations gave and that was not known before.
+    /// Stores a new symbol recovered from combinations.
     fn keep_recovered(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -246,7 +246,7 @@ impl SinkCode for StreamSink {
                 let kept = delivery.enter(cx, (reach, symbol.number));
                 self.note_first(kept, symbol.number);
                 if kept == Kept::Stray {
-                    // Not acknowledged: it is sent again once others confirm its number.
+                    // Not acknowledged: it is retransmitted once others confirm its number.
                     return Fate::Dropped(DropReason::Stray);
                 }
                 let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
@@ -263,7 +263,7 @@ impl SinkCode for StreamSink {
                 let sum = &cx.io.frames.bytes(*payload)[COMBINATION_BYTES..];
                 match self.recoveries.of(upstream).combination(&combination, sum, cx.io.now) {
                     Some(is_news) => is_news,
-                    // Not acknowledged: what it was to make good is sent again.
+                    // Not acknowledged: the symbols that it should recover are retransmitted.
                     None => return Fate::Dropped(DropReason::Stray),
                 }
             }

@@ -1,5 +1,5 @@
-//! At the source of a tagged stream: whether the sink restarted, and which packets it lost with its
-//! keys.
+//! Sink restarts, detected at the source of a tagged stream, and the packets that the sink lost
+//! with its keys.
 //!
 //! ```text
 //!   settled at the old sink | tagged under keys that only the old sink had | under new keys
@@ -7,33 +7,33 @@
 //!                           '-------- are encoded again, as new symbols ---'
 //! ```
 //!
-//! A sink names its reports by a random number, and counts from zero. So a report under another
-//! name with a lower count is one of a sink that restarted. A sink has a name for each neighbour
-//! that it reports to, and a flow may have several sinks: names that are still in use show that.
-//! Reports are authenticated by hop: a relay that lies about them causes duplicates, and only where
-//! keys change at the same time.
+//! A sink names its reports by a random number, and counts from zero. So a report with another name
+//! and a lower count means that the sink restarted. A sink has a name for each neighbour that it
+//! reports to, and a flow may have several sinks: names that are still in use reveal that. Reports
+//! are authenticated per hop: a relay that forges them causes duplicates, and only when keys change
+//! at the same time.
 
 use crate::params::{Nanos, UPSTREAMS_MAX};
 use recoded_wire::feedback::FlowReport as SinkReport;
 use recoded_wire::header::serial_before;
 use std::ops::Range;
 
-/// How long keys are waited for that the restarted sink has: a handshake and its retries.
+/// How long to wait for keys shared with the restarted sink: a handshake and its retries.
 const KEYS_NANOS: Nanos = 5_000_000_000;
 
-/// How often it is looked for them while no packets come.
+/// Interval of checks for them while no packets arrive.
 const LOOK_NANOS: Nanos = 5_000_000;
 
-/// Reports come every 20 ms. A sink that reports nothing for longer than this and a round trip may
+/// Reports arrive every 20 ms. A sink without reports for longer than this and a round trip may
 /// have restarted.
 const QUIET_NANOS: Nanos = 100_000_000;
 
-/// The sink from one start to the next.
+/// One life of the sink.
 #[derive(Clone, Debug, Default)]
 struct Sink {
     /// Names of its reports.
     names: [Option<u32>; UPSTREAMS_MAX],
-    /// Numbers that it decided on.
+    /// Numbers settled, delivered or lost.
     count: u32,
     /// The first of them.
     first: Option<u32>,
@@ -54,8 +54,7 @@ impl Sink {
         if count == 0 {
             return;
         }
-        // Between the newest and those that are decided on lie those that are missing: none, most
-        // of the time.
+        // Missing numbers lie between the newest and the settled ones: usually none.
         let first = report.newest.wrapping_add(1).wrapping_sub(count);
         let known = self.first.filter(|known| first.wrapping_sub(*known) < window);
         self.first = Some(known.unwrap_or(first));
@@ -64,21 +63,21 @@ impl Sink {
         }
     }
 
-    /// Every number before this one is delivered, or given up.
+    /// Every number before this one is delivered, or counts as lost.
     fn settled(&self) -> Option<u32> {
         self.first.map(|first| first.wrapping_add(self.count))
     }
 }
 
-/// What a source knows of its sink's restarts.
+/// Restart detection of a source for its sink.
 #[derive(Debug, Default)]
 pub(crate) struct SinkRestarts {
     present: Option<Sink>,
     before: Option<Sink>,
     heard_at: Nanos,
-    /// The first number that a sink which restarted lacks, and when that showed.
+    /// The first number that a restarted sink lacks, and when that was detected.
     lacking: Option<Lacking>,
-    /// The key that symbols are tagged with, and the first of them.
+    /// The current tag key, and the first symbol tagged with it.
     key: Option<Key>,
 }
 
@@ -95,12 +94,12 @@ struct Key {
 }
 
 impl SinkRestarts {
-    /// Reads what the sink says of itself under a name; a window has so many symbols.
+    /// Processes a report of the sink under a name; `window` is in symbols.
     pub(crate) fn hear(&mut self, name: u32, report: &SinkReport, window: u32, now: Nanos) {
         self.heard_at = now;
         let present = self.present.get_or_insert_default();
         if self.before.as_ref().is_some_and(|before| before.is_named(name)) {
-            // It is there, too: the flow has several sinks.
+            // Both are active: the flow has several sinks.
             self.lacking = None;
             return;
         }
@@ -114,15 +113,15 @@ impl SinkRestarts {
         present.hear(name, report, window);
     }
 
-    /// Notes the key of a symbol that was tagged.
+    /// Records the key of a tagged symbol.
     pub(crate) fn tagged(&mut self, id: u8, number: u32) {
         if self.key.is_none_or(|key| key.id != id) {
             self.key = Some(Key { id, first: number });
         }
     }
 
-    /// The numbers that a sink which restarted lacks for good, once: `key` is what symbols are
-    /// tagged with from `end` on.
+    /// The numbers that a restarted sink cannot recover, returned once: `key` tags the symbols from
+    /// `end` on.
     pub(crate) fn take(&mut self, key: u8, end: u32, now: Nanos) -> Option<Range<u32>> {
         let Lacking { from, since } = self.lacking?;
         if since + KEYS_NANOS < now {
@@ -137,12 +136,12 @@ impl SinkRestarts {
         lacks.then_some(from..until)
     }
 
-    /// When to look for keys, if packets are to be encoded again under them.
+    /// When to check for keys, if packets are to be encoded again under them.
     pub(crate) fn due(&self, now: Nanos) -> Option<Nanos> {
         self.lacking.map(|_| now + LOOK_NANOS)
     }
 
-    /// The first number that is to be kept, since the sink may have restarted.
+    /// The first number to keep, since the sink may have restarted.
     pub(crate) fn keeps_from(&self, round_trip: Nanos, now: Nanos) -> Option<u32> {
         if let Some(lacking) = self.lacking {
             return Some(lacking.from);
@@ -152,7 +151,7 @@ impl SinkRestarts {
     }
 }
 
-/// Numbers that a sink decided on.
+/// Numbers settled by a sink.
 fn count_of(report: &SinkReport) -> u32 {
     report.complete.wrapping_add(report.failed)
 }
@@ -168,7 +167,7 @@ mod tests {
         SinkReport { newest: FIRST.wrapping_add(newest), complete, failed: 0 }
     }
 
-    /// A source whose symbols have key 1, and whose sink has settled ninety of a hundred.
+    /// A source with symbols under key 1, and a sink that has settled ninety of a hundred.
     fn source() -> SinkRestarts {
         let mut source = SinkRestarts::default();
         source.tagged(1, FIRST);

@@ -1,5 +1,5 @@
-//! Source edge of a stream: every IP packet is a symbol and leaves as soon as the next hop can take
-//! it.
+//! Source edge of a stream: every IP packet is a symbol, and leaves as soon as the next hop can
+//! take it.
 
 use crate::combine::Combiner;
 use crate::context::Context;
@@ -27,11 +27,11 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::link::LinkReport;
 use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
 
-/// A symbol that the next hops do not take for so long is given up.
+/// A symbol that the next hops do not take for this long is dropped.
 const STUCK_NANOS: Nanos = 1_500_000_000;
 
-/// Packets that are as old are not encoded again for a sink that restarted: those who sent them
-/// have sent them again. Longer than a restart and a handshake with a retry take.
+/// Packets this old are not encoded again for a restarted sink: their senders have retransmitted
+/// them. Longer than a restart and a handshake with a retry take.
 const LATE_NANOS: Nanos = 4_000_000_000;
 
 /// Source state of a stream.
@@ -56,7 +56,7 @@ impl StreamSource {
         let symbols = 1 << window_log2;
         let receivers = params.spread.receivers(params.next_hops.len());
         let mut store = Store::new(symbols, params.symbol_bytes, receivers);
-        // A random start tells a restarted source from stragglers of its former life.
+        // A random start distinguishes a restarted source from stragglers of its previous life.
         let next = combiner.next_u32();
         store.begin(next, 0);
         Self {
@@ -74,7 +74,7 @@ impl StreamSource {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
@@ -99,7 +99,7 @@ impl StreamSource {
         self.oldest == self.store.end()
     }
 
-    /// Whether the window has room for one more: the oldest that a next hop lacks would go.
+    /// Whether the window has room for one more symbol without dropping one that a next hop lacks.
     fn has_room(&mut self, now: Nanos) -> bool {
         self.follow_oldest(now);
         (self.store.end().wrapping_sub(self.oldest) as usize) < self.store.held()
@@ -117,7 +117,7 @@ impl StreamSource {
         }
     }
 
-    /// Encodes packets again that a sink which restarted lost with its keys, once there are others.
+    /// Encodes packets again that a restarted sink lost with its keys, once there are new keys.
     fn restore(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if self.sink_restarts.due(cx.io.now).is_none() {
             return;
@@ -135,7 +135,7 @@ impl StreamSource {
         }
     }
 
-    /// Gives the packet of a symbol that was tagged under other keys a new number.
+    /// Assigns a new number to the packet of a symbol tagged under old keys.
     fn encode_again(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, number: u32) {
         self.store.withdraw(number);
         let Some(symbol) = self.store.get(number) else { return };
@@ -159,7 +159,7 @@ impl StreamSource {
         cx.io.combiner.put_back_packet(place);
     }
 
-    /// Whether a packet may come; otherwise when to ask again, if that is known.
+    /// Whether a packet may enter; otherwise when to check again, if known.
     pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
         if !self.has_room(now) {
             return Err(Some(now + 1_000_000));
@@ -177,13 +177,13 @@ impl StreamSource {
         self.senders.lack_paths()
     }
 
-    /// Takes in the pace of the link to a next hop, and returns the fates of packets that it
-    /// reported since the last call.
+    /// Applies the pace of the link to a next hop, and returns the outcomes of packets reported
+    /// since the last call.
     pub(crate) fn settle(&mut self, peer: PeerId, pace: Option<f64>) -> Comparison {
         self.senders.settle(peer, pace)
     }
 
-    /// Reads what a next hop reports of its link.
+    /// Processes a link report of a next hop.
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -212,7 +212,7 @@ impl SourceCode for StreamSource {
         if code.window_log2() == self.window_log2 {
             return self.store.widen(new.symbol_bytes);
         }
-        // What is on its way still is.
+        // Packets in flight stay in flight.
         self.window_log2 = code.window_log2();
         self.store.resize(1 << self.window_log2);
         if new.symbol_bytes > self.store.symbol_bytes() {

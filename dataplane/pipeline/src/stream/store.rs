@@ -1,36 +1,36 @@
-//! The newest symbols of a stream at one node, found by number modulo the size of the table.
+//! The newest symbols of a stream at one node, indexed by number modulo the size of the table.
 //!
 //! ```text
 //!    too old  |  known, missing, known ...  |  not heard of
 //!  ---------- start --------------------- end -------------->  number
 //! ```
 //!
-//! The table is as large as the round trip needs, so that it stays in caches where that is short:
-//! where the oldest quarters of it are still needed when its end is reached, it goes on behind that
-//! end instead of at its beginning. Nothing moves, and memory for the largest table was taken at
-//! the start.
+//! The table is as large as the round trip needs, so that it fits into caches if that is short. If
+//! its oldest quarters are still needed when its end is reached, it is extended beyond that end
+//! instead of wrapping to its beginning. Nothing is moved, and memory for the largest table is
+//! allocated at the start.
 
 use crate::params::Nanos;
 use recoded_wire::header::serial_before;
 use recoded_wire::stream::{SYMBOL_HEADER_BYTES, StreamSymbol, write_symbol_header};
 
-/// What is known of one symbol.
+/// State of one symbol.
 #[derive(Copy, Clone, Debug)]
 struct Slot {
-    /// When it came, or when another one told that it was missing.
+    /// When it arrived, or when a later one showed that it was missing.
     heard_at: Nanos,
     bytes: u16,
     after: u16,
     /// Bytes of the slot that may not be zero.
     dirty: u16,
     is_known: bool,
-    /// Whether it was heard of since the table began.
+    /// Whether its number was seen since the table began.
     is_expected: bool,
-    /// Next hops that have it, a bit each. At a sink: whether it was delivered.
+    /// Bitmap of the next hops that have it. At a sink: whether it was delivered.
     done: u8,
-    /// Rounds of requests from sinks that were answered, four bits for each next hop.
+    /// Rounds of sink requests answered, four bits for each next hop.
     answered: u32,
-    /// How much later the symbol is that waits for this one at a sink; 0 for none.
+    /// Distance to the later symbol that waits for this one at a sink; 0 for none.
     waits: u16,
 }
 
@@ -46,23 +46,23 @@ const EMPTY: Slot = Slot {
     waits: 0,
 };
 
-/// Symbols that the table holds at first.
+/// Initial table size in symbols.
 const SYMBOLS_MIN: usize = 1024;
 
-/// It becomes so many times as large as what is needed.
+/// Growth factor over the size needed.
 const ROOM: usize = 4;
 
-/// Nothing is needed for longer: nodes have given up what is older.
+/// Nothing is needed for longer: nodes have dropped older symbols.
 const NEEDED_NANOS: Nanos = 4_000_000_000;
 
-/// A symbol that is known.
+/// A known symbol.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Symbol<'a> {
     pub packet: &'a [u8],
     pub after: u16,
 }
 
-/// A bit for each of so many next hops.
+/// One bit for each of `next` next hops.
 pub(crate) fn all_done(next: usize) -> u8 {
     (1u32 << next.min(8)).wrapping_sub(1) as u8
 }
@@ -78,29 +78,29 @@ fn stride(symbol_bytes: usize) -> usize {
 
 /// The newest symbols.
 pub(crate) struct Store {
-    /// Of the largest table.
+    /// Slots of the largest table.
     slots: Box<[Slot]>,
-    /// Those of the present table, a power of two; and what makes a number its place there.
+    /// Size of the current table, a power of two, and the offset from a number to its slot.
     held: usize,
     offset: u32,
-    /// The oldest number of the present table.
+    /// The oldest number of the current table.
     first: u32,
-    /// Numbers from this one on are needed, also where all next hops have them.
+    /// Numbers from this one on are needed even if all next hops have them.
     kept_from: Option<u32>,
-    /// Bits of `done` that are needed.
+    /// Bits of `done` that are required.
     all_done: u8,
-    /// As they are combined: header, packet, zeros.
+    /// In coded form: header, packet, zeros.
     bytes: Box<[u8]>,
-    /// Of a slot.
+    /// Bytes of a slot.
     stride: usize,
     symbol_bytes: usize,
-    /// The number after the newest heard of; `None` before the first.
+    /// The number after the newest one seen; `None` before the first.
     end: Option<u32>,
 }
 
 impl Store {
-    /// For so many symbols, rounded up to a power of two, of up to `symbol_bytes`; a symbol is
-    /// needed until it is done for all `next` hops, or delivered.
+    /// Creates room for this many symbols, rounded up to a power of two, of up to `symbol_bytes`. A
+    /// symbol is needed until it is done for all `next` hops, or delivered.
     pub(crate) fn new(symbols: usize, symbol_bytes: usize, next: usize) -> Self {
         let (symbols, stride) = (symbols.next_power_of_two(), stride(symbol_bytes));
         Self {
@@ -117,17 +117,17 @@ impl Store {
         }
     }
 
-    /// Bytes that it allocates.
+    /// Allocated bytes.
     pub(crate) fn memory_bytes(symbols: usize, symbol_bytes: usize) -> usize {
         symbols.next_power_of_two() * (stride(symbol_bytes) + size_of::<Slot>())
     }
 
-    /// Most bytes of a symbol.
+    /// Largest symbol size.
     pub(crate) fn symbol_bytes(&self) -> usize {
         self.symbol_bytes
     }
 
-    /// Takes longer symbols from now on.
+    /// Accepts longer symbols from now on.
     pub(crate) fn widen(&mut self, symbol_bytes: usize) {
         let stride = stride(symbol_bytes).max(self.stride);
         let mut bytes = vec![0; self.slots.len() * stride].into_boxed_slice();
@@ -138,8 +138,7 @@ impl Store {
         (self.bytes, self.stride, self.symbol_bytes) = (bytes, stride, symbol_bytes);
     }
 
-    /// Holds so many symbols from now on, rounded up to a power of two: the newest of those that it
-    /// has.
+    /// Resizes the store, rounded up to a power of two, and keeps the newest symbols.
     pub(crate) fn resize(&mut self, symbols: usize) {
         let mut new = Self::new(symbols, self.symbol_bytes, 0);
         (new.all_done, new.offset, new.end) = (self.all_done, self.offset, self.end);
@@ -148,7 +147,7 @@ impl Store {
         let begin = self.end().wrapping_sub(new.held.min(self.held) as u32);
         new.first = if serial_before(begin, self.first) { self.first } else { begin };
         if new.held > self.held {
-            // The numbers of now keep their places, as where the table grows.
+            // Current numbers keep their slots, as when the table grows.
             new.offset = 0u32.wrapping_sub(new.first);
         }
         let stride = self.stride.min(new.stride);
@@ -161,18 +160,17 @@ impl Store {
         *self = new;
     }
 
-    /// How many symbols it can hold.
+    /// Capacity in symbols.
     pub(crate) fn symbols(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many symbols it holds at present.
+    /// Current table size in symbols.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// The next hops of these bits are there from now on. Those that were not before lack nothing
-    /// of what came until now.
+    /// Sets the bits of the next hops. New ones lack none of the symbols stored so far.
     pub(crate) fn follow(&mut self, bits: u8) {
         let new = bits & !self.all_done;
         if new != 0 {
@@ -181,13 +179,13 @@ impl Store {
         self.all_done = bits;
     }
 
-    /// Keeps symbols from this number on while there is room, also where all next hops have them;
+    /// Keeps symbols from this number on while there is room, even if all next hops have them;
     /// `None`: only those that a next hop lacks.
     pub(crate) fn keep_from(&mut self, number: Option<u32>) {
         self.kept_from = number;
     }
 
-    /// Notes that no next hop is to get a number any more.
+    /// Marks a number as not to be sent to any next hop.
     pub(crate) fn withdraw(&mut self, number: u32) {
         if self.covers(number) {
             let all_done = self.all_done;
@@ -195,18 +193,17 @@ impl Store {
         }
     }
 
-    /// The number after the newest heard of; 0 before the first.
+    /// The number after the newest one seen; 0 before the first.
     pub(crate) fn end(&self) -> u32 {
         self.end.unwrap_or(0)
     }
 
-    /// Whether it has heard of any number.
+    /// Whether any number was seen.
     pub(crate) fn has_begun(&self) -> bool {
         self.end.is_some()
     }
 
-    /// Forgets everything, and goes on with `next`. What was sent before it and comes later has a
-    /// place.
+    /// Clears the store and restarts at `next`. Late symbols from before it have slots.
     pub(crate) fn begin(&mut self, next: u32, now: Nanos) {
         let empty = Slot { heard_at: now, ..EMPTY };
         self.slots.iter_mut().for_each(|slot| *slot = Slot { dirty: slot.dirty, ..empty });
@@ -215,13 +212,13 @@ impl Store {
         (self.first, self.offset) = (next.wrapping_sub(self.held as u32), 0u32.wrapping_sub(next));
     }
 
-    /// The oldest number that it may hold.
+    /// The oldest number that may be held.
     pub(crate) fn start(&self) -> u32 {
         let start = self.end().wrapping_sub(self.held as u32);
         if serial_before(start, self.first) { self.first } else { start }
     }
 
-    /// Whether a number lies between the oldest that may be held and the newest heard of.
+    /// Whether a number lies between the oldest that may be held and the newest seen.
     pub(crate) fn covers(&self, number: u32) -> bool {
         let start = self.start();
         self.end.is_some_and(|end| number.wrapping_sub(start) < end.wrapping_sub(start))
@@ -239,8 +236,8 @@ impl Store {
         &mut self.slots[self.place(number)]
     }
 
-    /// Hears of all numbers before `end`; the oldest make room. Steps: numbers that are new, one
-    /// table's worth at most.
+    /// Extends the range to all numbers before `end`; the oldest make room. Steps: the new numbers,
+    /// at most one table's worth.
     pub(crate) fn extend(&mut self, end: u32, now: Nanos) {
         let Some(old) = self.end.filter(|old| serial_before(*old, end)) else { return };
         let news = end.wrapping_sub(old).min(self.slots.len() as u32);
@@ -254,8 +251,8 @@ impl Store {
         self.end = Some(end);
     }
 
-    /// Makes the table larger where `number`, the next one, would be the first of its next turn and
-    /// more of it is needed than there should be.
+    /// Grows the table if `number`, the next one, would wrap around and more of the table is still
+    /// needed than there should be.
     pub(crate) fn make_way(&mut self, number: u32, now: Nanos) {
         if self.place(number) != 0 {
             return;
@@ -277,26 +274,27 @@ impl Store {
         let Some(place) = old.iter().enumerate().position(is_needed) else { return };
         let (held, needed) = (self.held, self.held - place);
         self.held = (ROOM * needed).next_power_of_two().min(self.slots.len());
-        // The numbers of now keep their places; this one gets the first behind them.
+        // Current numbers keep their slots; this one takes the first slot after them.
         self.offset = (held as u32).wrapping_sub(number);
     }
 
-    /// Whether a number that is covered is known.
+    /// Whether a number is covered and known.
     pub(crate) fn is_known(&self, number: u32) -> bool {
         self.covers(number) && self.slot(number).is_known
     }
 
-    /// When a number that is covered was first heard of.
+    /// When a covered number was first seen.
     pub(crate) fn heard_at(&self, number: u32) -> Nanos {
         self.slot(number).heard_at
     }
 
-    /// Keeps a packet of at most the symbol size under a number that is covered and not known.
+    /// Stores a packet of at most the symbol size under a number that is covered and not known.
     pub(crate) fn put(&mut self, number: u32, packet: &[u8], after: u16) {
         self.put_with(0, number, packet, after);
     }
 
-    /// Like [`Store::put`], of a packet and so many zeros. The symbol, and all of its bytes.
+    /// Like [`Store::put`], for a packet followed by `zeros` zero bytes. Returns the symbol and its
+    /// bytes.
     pub(crate) fn put_with(
         &mut self,
         zeros: usize,
@@ -318,8 +316,8 @@ impl Store {
         (symbol, held)
     }
 
-    /// Notes that a number that is covered and not known is known and done for next hop `hop`, and
-    /// keeps no packet: it is not needed here any more.
+    /// Marks a covered number as known and done for next hop `hop`, without storing its packet: it
+    /// is no longer needed here.
     pub(crate) fn pass(&mut self, number: u32, after: u16, hop: usize) {
         let slot = self.slot_mut(number);
         (slot.bytes, slot.after, slot.is_known) = (0, after, true);
@@ -338,12 +336,12 @@ impl Store {
         self.get(number).map_or(0, |symbol| symbol.packet.len())
     }
 
-    /// Bytes of a symbol as it is combined, without the zeros at its end, if it is known.
+    /// Bytes of a symbol in coded form, without trailing zeros, if it is known.
     pub(crate) fn coded_bytes(&self, number: u32) -> Option<usize> {
         self.is_known(number).then(|| SYMBOL_HEADER_BYTES + usize::from(self.slot(number).bytes))
     }
 
-    /// The first bytes of a symbol as it is combined, if it is known.
+    /// The first bytes of a symbol in coded form, if it is known.
     pub(crate) fn coded(&self, number: u32, bytes: usize) -> Option<&[u8]> {
         self.slot_bytes(number).map(|slot| &slot[..bytes])
     }
@@ -353,27 +351,27 @@ impl Store {
         self.is_known(number).then(|| &self.bytes[place * self.stride..][..self.stride])
     }
 
-    /// Whether next hop `hop` has a number, or it is not covered any more.
+    /// Whether next hop `hop` has a number, or the number is no longer covered.
     pub(crate) fn is_done(&self, number: u32, hop: usize) -> bool {
         !self.covers(number) || self.slot(number).done & 1 << hop != 0
     }
 
-    /// Notes that next hop `hop` has a number.
+    /// Marks a number as received by next hop `hop`.
     pub(crate) fn set_done(&mut self, number: u32, hop: usize) {
         if self.covers(number) {
             self.slot_mut(number).done |= 1 << hop;
         }
     }
 
-    /// Notes that next hop `hop` lacks a number after all.
+    /// Marks a number as missing at next hop `hop` after all.
     pub(crate) fn set_undone(&mut self, number: u32, hop: usize) {
         if self.covers(number) {
             self.slot_mut(number).done &= !(1 << hop);
         }
     }
 
-    /// Whether a request of a round, from behind next hop `hop`, for a number that is known is to
-    /// be answered; it is then, by sending it anew to that hop.
+    /// Whether to answer a request for a known number, from behind next hop `hop`. If so, marks the
+    /// round as answered, and the number as missing there.
     pub(crate) fn answers(&mut self, number: u32, round: u8, hop: usize) -> bool {
         if !self.is_known(number) {
             return false;
@@ -388,8 +386,8 @@ impl Store {
         true
     }
 
-    /// Lets `number` wait for the one that is `after` before it. False when that is not covered, or
-    /// another one waits for it.
+    /// Lets `number` wait for the one `after` before it. Returns false when that is not covered, or
+    /// another one already waits for it.
     pub(crate) fn wait(&mut self, number: u32, after: u16) -> bool {
         let before = number.wrapping_sub(u32::from(after));
         if !self.covers(before) || self.slot(before).waits != 0 {
@@ -417,8 +415,7 @@ mod tests {
         number.to_be_bytes()
     }
 
-    /// A table that heard of `numbers` one after the other and has them; each is done when it is
-    /// `needed` numbers old.
+    /// A table that received `numbers` in order; each is done when it is `needed` numbers old.
     fn passed(first: u32, numbers: u32, needed: u32) -> Store {
         let mut store = Store::new(SYMBOLS, 4, 1);
         store.begin(first, 0);
@@ -457,7 +454,7 @@ mod tests {
                     assert_eq!(symbol, Some(packet(number).to_vec()), "{back} of {numbers}");
                     assert!(!store.is_done(number, 0), "{back} of {numbers}");
                 }
-                // It goes on as ever.
+                // It continues to work.
                 store.extend(end.wrapping_add(1), 9000);
                 store.put(end, &packet(end), 0);
                 assert!(store.is_known(end));
@@ -496,8 +493,7 @@ mod tests {
     }
 
     proptest! {
-        /// However it grew, it holds the numbers that it covers and no others, each in a place of
-        /// its own.
+        /// However it grew, it holds exactly the numbers that it covers, each in its own slot.
         #[test]
         fn it_holds_what_it_covers(
             first in any::<u32>(),

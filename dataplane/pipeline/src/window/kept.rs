@@ -1,5 +1,5 @@
-//! Source packets of a window flow that left lately, in the frames they left in, until the next
-//! node reports on them: what it lacks is sent again.
+//! Recently sent source packets of a window flow, kept in their frames until the next node reports
+//! on them; missing ones are retransmitted.
 //!
 //! ```text
 //!  left ──► kept ──► came: its frame is free
@@ -7,8 +7,8 @@
 //!             └────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Repair packets are not kept: any other one is as good, and where all source packets come none
-//! is needed. What the table has no place for any more is not made up for on this hop.
+//! Repair packets are not kept: any other one is as good, and if all source packets arrive none is
+//! needed. Packets that no longer fit the table are not recovered on this hop.
 
 use crate::context::Context;
 use crate::egress::Egress;
@@ -21,15 +21,15 @@ use crate::table::Table;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::serial_before;
 
-/// Before the next node has reported for the first time, so many are kept: a path without a way
-/// back takes no more.
+/// Packets kept before the first report of the next node: a path without a return path takes no
+/// more.
 const UNHEARD_MAX: usize = 1024;
 
-/// Packets that a hop may keep: those of two round trips of 100 ms at 200 Mbit/s.
+/// Most packets that a hop may keep: two round trips of 100 ms at 200 Mbit/s.
 const PACKETS: usize = 4096;
 
 /// Packets that a hop of these parameters may keep. A relay that was made for another code keeps as
-/// many as that takes.
+/// many as that one needs.
 pub(crate) fn kept_packets(params: &FlowParams) -> usize {
     match params.code {
         FlowCode::Window(_) => PACKETS,
@@ -37,7 +37,7 @@ pub(crate) fn kept_packets(params: &FlowParams) -> usize {
     }
 }
 
-/// A packet as it left, and the traffic class that it left with.
+/// A sent packet and its traffic class.
 #[derive(Copy, Clone, Debug)]
 struct Packet {
     esi: u32,
@@ -50,7 +50,7 @@ struct Packet {
 pub(crate) struct KeptPackets {
     packets: Table<Option<Packet>>,
     newest: u32,
-    /// What a report resolves.
+    /// Outcomes resolved by a report.
     resolved: Vec<(u32, Outcome)>,
 }
 
@@ -75,7 +75,7 @@ impl KeptPackets {
         self.packets.held()
     }
 
-    /// Keeps a packet that left under a link sequence number.
+    /// Keeps a packet that was sent under a link sequence number.
     pub(crate) fn keep(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -85,7 +85,8 @@ impl KeptPackets {
         let carried = (Carried::Source(esi), usize::from(payload.len));
         mender.left_with(carried, (number, 1), cx.io.now);
         mender.unit(1, cx.io.now);
-        // Two for one, so that a table that was full when the next node fell silent empties.
+        // Two are evicted for each one kept, so that a table that was full when the next node fell
+        // silent drains.
         for _ in 0..2 {
             if !mender.is_on(cx.io.now) && self.held() >= UNHEARD_MAX {
                 self.evict_oldest(cx.io.frames);
@@ -101,16 +102,16 @@ impl KeptPackets {
         }
     }
 
-    /// Notes what became of a packet that the next node reported on.
+    /// Notes the outcome of a packet that the next node reported on.
     pub(crate) fn note(&mut self, esi: u32, outcome: Outcome) {
-        // A full list is read before the next report; what it lacks is let go in its time.
+        // A full list is read before the next report; further missing packets are evicted in due
+        // course.
         if self.resolved.len() < self.resolved.capacity() {
             self.resolved.push((esi, outcome));
         }
     }
 
-    /// Lets packets go that came, and sends those again that were lost, as far as they may leave
-    /// now.
+    /// Releases packets that arrived, and retransmits lost ones, as far as pacing allows.
     pub(crate) fn mend(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -135,7 +136,8 @@ impl KeptPackets {
         self.resolved.drain(..done);
     }
 
-    /// Sends a copy, as far as the budget and frames allow. False when it is given up.
+    /// Retransmits a packet, as far as the budget and frames allow. Returns false when it is
+    /// abandoned.
     fn again(
         packet: &Packet,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -155,14 +157,14 @@ impl KeptPackets {
         true
     }
 
-    /// Lets the oldest one go. False when none is held.
+    /// Evicts the oldest one. Returns false when none is held.
     pub(crate) fn evict_oldest(&mut self, frames: &mut impl Frames) -> bool {
         let oldest = self.packets.oldest(self.newest);
         oldest.iter().for_each(|index| self.clear(*index, frames));
         oldest.is_some()
     }
 
-    /// Lets all go.
+    /// Releases all packets.
     pub(crate) fn release(&mut self, frames: &mut impl Frames) {
         while let Some(index) = self.packets.next_held(0) {
             self.clear(index, frames);

@@ -1,13 +1,13 @@
-//! Which symbols were given up by a sink and may still come: on a long hop, what is lost twice
-//! comes back when the decoding window has moved past it.
+//! Symbols that a sink abandoned and that may still arrive: on a long hop, the second
+//! retransmission of a symbol arrives after the decoding window has moved past it.
 //!
-//! A bit per symbol, found by number modulo their count. Bits behind the symbol next to be
+//! A bit per symbol, found by number modulo their count. Bits before the next symbol to be
 //! delivered are valid.
 
 /// Symbols that are remembered: 0.6 s of 300 Mbit/s.
 const SYMBOLS: u32 = 1 << 14;
 
-/// Symbols of a window flow that were given up.
+/// Abandoned symbols of a window flow.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
     bits: Box<[u64]>,
@@ -23,26 +23,25 @@ impl GivenUp {
         SYMBOLS as usize / 8
     }
 
-    /// Notes what became of the symbol next in order.
+    /// Notes the outcome of the next symbol in order.
     pub(crate) fn note(&mut self, esi: u32, is_given_up: bool) {
         let (word, bit) = place(esi);
         self.bits[word] = self.bits[word] & !bit | if is_given_up { bit } else { 0 };
     }
 
-    /// Notes that nothing is awaited of the `count` symbols from `first` on, of which none was
-    /// heard.
+    /// Notes that none of the `count` symbols from `first` on is awaited, since none was seen.
     pub(crate) fn note_unheard(&mut self, first: u32, count: u32) {
         for back in 1..=count.min(SYMBOLS) {
             self.note(first.wrapping_add(count).wrapping_sub(back), true);
         }
     }
 
-    /// Whether a symbol lies so shortly before `next` that what became of it is known.
+    /// Whether a symbol is so close before `next` that its outcome is known.
     pub(crate) fn is_near(esi: u32, next: u32) -> bool {
         (1..=SYMBOLS).contains(&next.wrapping_sub(esi))
     }
 
-    /// Whether a symbol was given up before `next`; not any more after this.
+    /// Whether a symbol was abandoned before `next`; this also clears it.
     pub(crate) fn take(&mut self, esi: u32, next: u32) -> bool {
         let (word, bit) = place(esi);
         let was_given_up = Self::is_near(esi, next) && self.bits[word] & bit != 0;
@@ -52,7 +51,7 @@ impl GivenUp {
         was_given_up
     }
 
-    /// Forgets all: another window begins.
+    /// Forgets all symbols: another window begins.
     pub(crate) fn clear(&mut self) {
         self.bits.fill(0);
     }

@@ -5,10 +5,10 @@
 //!         └─ now and then: header | repair ID | symbol ►
 //! ```
 //!
-//! An IP packet is one ADU and one source symbol. It leaves at once and is delivered at once unless
-//! one before it is missing; repair packets follow at a rate that the loss from end to end demands.
-//! There are no generations: the ESI of a source symbol stands where packets of other codes name
-//! theirs, and counters of generations count source symbols.
+//! An IP packet is one ADU and one source symbol. It is sent at once, and delivered at once unless
+//! an earlier one is missing; repair packets follow at the rate that the end-to-end loss requires.
+//! There are no generations: the ESI of a source symbol takes the place of a generation number, and
+//! counters of generations count source symbols.
 
 pub(crate) mod source;
 
@@ -42,7 +42,7 @@ fn field(scheme: Scheme) -> FieldOrder {
     }
 }
 
-/// What a codec is made with, within what the RFC and the wire can say.
+/// Parameters of a codec, within the limits of the RFC and the wire format.
 fn parameters(params: &FlowParams, code: &WindowParams, window_max: usize) -> Parameters {
     let symbol_bytes = params.symbol_bytes.clamp(ADU_HEADER_BYTES, usize::from(u16::MAX));
     Parameters {
@@ -53,11 +53,11 @@ fn parameters(params: &FlowParams, code: &WindowParams, window_max: usize) -> Pa
 }
 
 impl WindowParams {
-    /// What theory says of it on this path, hops in series as one; `field` is that of the flow.
+    /// Its theoretical model on this path, hops in series as one; `order` is the field of the flow.
     #[must_use]
     pub fn theory(&self, order: FieldOrder, path: LossModel) -> WindowCode {
         let zeros = f64::from(15 - density(self).threshold()) / 16.0;
-        // The commonest coefficient is the least news.
+        // The most common coefficient carries the least information.
         let ones = if scheme(order) == Scheme::Gf2 { 1.0 - zeros } else { 0.0 };
         WindowCode {
             symbols: self.window_symbols.clamp(1, ENCODING_WINDOW_MAX),

@@ -1,10 +1,10 @@
 //! When a source of a window flow sends repair packets.
 //!
-//! Each source packet earns a share of a repair packet. A fixed redundancy says the share;
-//! automatic redundancy takes the smallest one at which, by `recoded_code::theory::window`, no more
-//! than the target is lost for good over the path that the hops report, all of them in series since
-//! none recodes. When the flow pauses, repair packets follow until by the same theory, and what was
-//! sent, nothing is missing, but for a chance of the target.
+//! Each source packet earns a share of a repair packet. A fixed redundancy gives the share.
+//! Automatic redundancy takes the smallest share at which residual loss stays within the target, by
+//! `recoded_code::theory::window`, over the path that the hops report; all hops are in series since
+//! none recodes. When the flow pauses, repair packets follow until, by the same theory and the
+//! packets sent, nothing is missing except with the target's probability.
 
 use crate::egress::Egress;
 use crate::io::Io;
@@ -22,19 +22,19 @@ use recoded_wire::frames::Frames;
 /// Keeps twenty times 0.05 from being less than one.
 const SLACK: f64 = 1e-9;
 
-/// Where hops make up for their losses, but later than the rule for streams allows, repair packets
-/// are sent in advance for the whole path if they are no more than this: what a path of many lossy
-/// hops takes, every link of it would carry.
+/// If hops recover their losses, but later than the rule for streams allows, repair packets are
+/// sent proactively for the whole path up to this share: on a path of many lossy hops, every link
+/// would carry the redundancy of the whole path.
 const A_PRIORI_MAX: f64 = 0.25;
 
-/// What hops do about their losses.
+/// Recovery of losses by hops.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Mending {
-    /// Repair packets alone make them good.
+    /// Only repair packets recover losses.
     Nothing,
-    /// They send again what was lost, soon enough.
+    /// Hops retransmit lost packets, soon enough.
     Soon,
-    /// The same, after round trips that are long.
+    /// Hops retransmit, but their round trips are long.
     Late,
 }
 
@@ -43,15 +43,15 @@ pub(crate) enum Mending {
 pub(crate) struct Pace {
     schedule: PlanSchedule,
     hops: Path,
-    /// The path that the rate is for.
+    /// The path that the rate applies to.
     path: LossModel,
     /// Repair packets per source packet.
     rate: f64,
-    /// What the sink may be missing.
+    /// Symbols that the sink may be missing.
     deficit: Deficit,
-    /// Earned and not yet sent; what was sent in advance is negative.
+    /// Repair packets earned and not yet sent; negative if some were sent proactively.
     credit: f64,
-    /// What `redundancy_max` leaves.
+    /// Repair packets still allowed by `redundancy_max`.
     allowance: f64,
     hops_do: Mending,
 }
@@ -73,13 +73,13 @@ impl Pace {
         pace
     }
 
-    /// Parameters or losses changed: what follows from them at once. The rate is to be planned
-    /// anew.
+    /// Updates what depends on parameters and losses directly, after either changed. The rate needs
+    /// a new plan.
     pub(crate) fn replan(&mut self, params: &FlowParams, code: &WindowParams) {
         let rate_max = rate_max(params);
         self.rate = match params.redundancy {
             Redundancy::Fixed(factor) => (factor - 1.0).clamp(0.0, rate_max),
-            // Until a plan is made: twice what the losses themselves take.
+            // Until a plan is made: twice the repair packets that the losses require.
             Redundancy::Auto => {
                 let loss = self.path.loss.min(0.9);
                 (2.0 * loss / (1.0 - loss)).min(rate_max)
@@ -89,13 +89,13 @@ impl Pace {
         self.schedule.want();
     }
 
-    /// Parameters changed: asks for a plan without delay.
+    /// Requests a plan without delay, since parameters changed.
     pub(crate) fn reset(&mut self, params: &FlowParams, code: &WindowParams) {
         self.replan(params, code);
         self.schedule.want_now();
     }
 
-    /// Asks for a plan where one is due.
+    /// Requests a plan if one is due.
     pub(crate) fn refresh(
         &mut self,
         params: &FlowParams,
@@ -123,7 +123,7 @@ impl Pace {
         self.schedule.due().filter(|_| matches!(params.redundancy, Redundancy::Auto))
     }
 
-    /// Takes over a plan that was asked for.
+    /// Adopts a requested plan.
     pub(crate) fn adopt(&mut self, plan: plan::Plan) {
         self.schedule.answered();
         if let plan::Plan::Window(Plan { rate }) = plan {
@@ -131,7 +131,7 @@ impl Pace {
         }
     }
 
-    /// Notes the report of one hop.
+    /// Notes a hop report.
     pub(crate) fn hear(
         &mut self,
         params: &FlowParams,
@@ -153,7 +153,7 @@ impl Pace {
         }
     }
 
-    /// What the hops have reported.
+    /// Losses that the hops have reported.
     pub(crate) fn hops(&self) -> &[HopLoss] {
         self.hops.hops()
     }
@@ -167,13 +167,13 @@ impl Pace {
         }
     }
 
-    /// Notes whether the hops make up for their losses. Where they begin to, what was lost before
-    /// is made up for as well; where they do not any more, what they lack is not known here.
+    /// Notes whether the hops recover their losses. When they start to, earlier losses are
+    /// recovered as well; when they stop, their missing packets are unknown here.
     pub(crate) fn set(&mut self, hops_do: Mending) {
         self.hops_do = hops_do;
     }
 
-    /// Whether they do.
+    /// Whether hops recover their losses.
     pub(crate) fn is_mended(&self) -> bool {
         self.hops_do != Mending::Nothing
     }
@@ -183,7 +183,7 @@ impl Pace {
         self.path
     }
 
-    /// A source packet was sent.
+    /// Notes that a source packet was sent.
     pub(crate) fn earn(&mut self, params: &FlowParams, code: &WindowParams) {
         let rate_max = rate_max(params);
         self.credit += self.rate();
@@ -193,7 +193,7 @@ impl Pace {
         self.allowance = (self.allowance + rate_max).min(rate_max * code.window_symbols as f64);
     }
 
-    /// Whether a repair packet is due while source packets flow; it is to be sent then.
+    /// Whether a repair packet is due while source packets flow; the caller then sends it.
     pub(crate) fn spend(&mut self) -> bool {
         let is_due = self.credit >= 1.0 - SLACK;
         if is_due {
@@ -204,8 +204,8 @@ impl Pace {
         is_due
     }
 
-    /// Whether one more repair packet is due although no source packet follows; it is to be sent
-    /// then.
+    /// Whether one more repair packet is due although no source packet follows; the caller then
+    /// sends it.
     pub(crate) fn spend_on_tail(&mut self, params: &FlowParams) -> bool {
         let (is_due, credit) = match params.redundancy {
             Redundancy::Auto if self.is_mended() => (false, 0.0),
@@ -224,7 +224,7 @@ impl Pace {
     }
 }
 
-/// Most repair packets per source packet.
+/// Maximum repair packets per source packet.
 fn rate_max(params: &FlowParams) -> f64 {
     (params.redundancy_max - 1.0).max(0.0)
 }

@@ -1,5 +1,5 @@
-//! A relay's part in a window flow: packets go on as they came, since no recoding is defined for
-//! them, and where hops make up for their losses source packets are kept until the next node has
+//! A relay's part in a window flow: packets are forwarded as they came, since no recoding is
+//! defined for them. If hops recover their losses, source packets are kept until the next node has
 //! reported on them.
 
 use crate::arrival::{Arrival, Fate};
@@ -11,7 +11,7 @@ use recoded_wire::frames::Frames;
 use recoded_wire::window::{WindowPacket, write_header};
 
 impl Relay {
-    /// Passes a packet of a window flow on as it came.
+    /// Forwards a packet of a window flow as it came.
     pub(crate) fn pass(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,

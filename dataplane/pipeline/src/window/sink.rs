@@ -1,8 +1,8 @@
 //! Sink edge of a window flow: source and repair packets in, IP packets out, in order.
 //!
-//! The decoder keeps the newest symbols, known and sought, and this delivers them one after the
-//! other. A missing one is waited for until it is recovered, the window moves past it, or the hold
-//! timeout ends; then it is given up. No frame is held.
+//! The decoder keeps the newest symbols, known and missing, and this delivers them one after the
+//! other. A missing one is awaited until it is recovered, the window moves past it, or the hold
+//! timeout ends; then it is abandoned. No frame is held.
 //!
 //! ```text
 //!    delivered or given up  |  known  missing  known  |  not heard of
@@ -30,20 +30,20 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{HEADER_BYTES, serial_before};
 use recoded_wire::window::{ADU_HEADER_BYTES, SOURCE_ID_BYTES, WindowPacket};
 
-/// A packet may be this part of the window ahead of the newest symbol, and at least so many
-/// symbols; beyond, and two windows behind, others must confirm it, and the window must have been
-/// idle.
+/// A packet may be ahead of the newest symbol by this part of the window, and at least by this many
+/// symbols. Beyond that, and two windows behind, further packets must confirm it, and the window
+/// must have been idle.
 const AHEAD_PART: usize = 4;
 const AHEAD_MIN: usize = 32;
 
-/// Symbols that a sink waits for at least where hops make up for their losses: what is sent again
-/// comes a round trip of a hop later, 70 ms of 150 Mbit/s with so many.
+/// Minimum number of symbols that a sink waits for if hops recover their losses: a retransmission
+/// arrives a round trip of a hop later, and this covers 70 ms at 150 Mbit/s.
 const MENDED_SYMBOLS: usize = 1024;
 
-/// Symbols before the first one that came, which may have been lost and come later.
+/// Symbols before the first one received, which may have been lost and arrive later.
 const FIRST: u32 = 64;
 
-/// What all packets of an epoch have in common.
+/// Fields that all packets of an epoch share.
 #[derive(Copy, Clone, PartialEq, Eq)]
 struct Shape {
     epoch: u8,
@@ -51,15 +51,16 @@ struct Shape {
     symbol_bytes: u16,
 }
 
-/// What becomes of a packet before the decoder sees it.
+/// Decision on a packet before the decoder sees it.
 enum Admission {
     Welcome,
-    /// An empty window begins with it, and delivery at `next`: the first packet, the source
-    /// restarted, or its parameters changed.
+    /// It starts an empty window, with delivery at `next`: the first packet, the source restarted,
+    /// or its parameters changed.
     Begins {
         next: u32,
     },
-    /// Of before the window, of before a change of parameters, or a repair packet before any other.
+    /// From before the window or before a change of parameters, or a repair packet before any other
+    /// packet.
     Useless,
     Mismatch,
 }
@@ -67,14 +68,14 @@ enum Admission {
 /// Sink state of a window flow.
 pub(crate) struct WindowSink {
     decoder: Decoder,
-    /// Symbols of the decoder, and of the decoding window while hops do not make up for losses.
+    /// Symbols of the decoder, and of the decoding window while hops do not recover losses.
     decoder_symbols: usize,
     unmended_symbols: usize,
     is_mended: bool,
-    /// Shape of what arrives, and the ESI next to be delivered; `None` before the first source
-    /// packet.
+    /// Shape of the arriving packets, and the ESI next to be delivered; `None` before the first
+    /// source packet.
     stream: Option<(Shape, u32)>,
-    /// When a packet first told of a symbol, by the low bits of its ESI.
+    /// When a packet first referred to a symbol, by the low bits of its ESI.
     heard: Box<[Nanos]>,
     incoming: Incoming,
     given_up: GivenUp,
@@ -127,7 +128,7 @@ impl WindowSink {
                     self.given_up.clear();
                 }
                 if self.stream.is_none() {
-                    // The first packet of a flow may come after the second.
+                    // The first packet of a flow may arrive after the second.
                     self.given_up.note_unheard(next.wrapping_sub(FIRST), FIRST);
                 }
                 self.stream = Some((shape, next));
@@ -159,20 +160,20 @@ impl WindowSink {
         let news = ahead(packet.last());
         let ahead_max = (self.window_symbols() / AHEAD_PART).max(AHEAD_MIN) as i32;
         let behind_max = 2 * self.unmended_symbols as i32;
-        // What is waited for may come late.
+        // A packet that is awaited may come late.
         let is_awaited = news < 0 && !serial_before(packet.first, next);
         if is_awaited || (-behind_max..ahead_max).contains(&news) {
             self.incoming.note_in_range(now);
         } else if packet.is_mended() && GivenUp::is_near(packet.first, next) {
-            // Sent again by a hop, after what came next was delivered: no sign of another life.
+            // Retransmitted by a hop, after its successors were delivered: no sign of a restart.
             return Admission::Useless;
         } else {
-            // What a source sent before its repair packets, they do not say.
+            // A repair packet does not show which source packets came before it.
             let timing = (now, params.generation_timeout_nanos);
             let follow = first_source
                 .and_then(|esi| self.incoming.note_out_of_range(esi, RESTART_DISTANCE, timing));
             let Some(next) = follow else { return Admission::Useless };
-            // Behind: what the window followed before was forged, or the source restarted.
+            // Behind: the window followed forged packets before, or the source restarted.
             if news < 0 || news.unsigned_abs() >= RESTART_DISTANCE {
                 return Admission::Begins { next };
             }
@@ -188,7 +189,7 @@ impl WindowSink {
         }
     }
 
-    /// Notes when the symbols from `end` to before `after` were heard of, as far as they fit the
+    /// Notes when the symbols from `end` to before `after` were first seen, as far as they fit the
     /// window.
     fn hear(&mut self, end: u32, after: u32, now: Nanos) {
         let count = (after.wrapping_sub(end) as usize).min(self.decoder_symbols) as u32;
@@ -198,14 +199,14 @@ impl WindowSink {
         }
     }
 
-    /// Delivers what is known before `until`, if that is ahead, and gives up the rest.
+    /// Delivers the known symbols before `until`, if that is ahead, and abandons the rest.
     fn pass(&mut self, until: u32, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let end = self.decoder.end();
         while let Some((shape, next)) = self.stream.filter(|(_, next)| serial_before(*next, until))
         {
             let left = until.wrapping_sub(next);
             if !serial_before(next, end) {
-                // Of these nothing was heard at all.
+                // No packet referred to these.
                 cx.counters.generations += u64::from(left);
                 cx.counters.generations_failed += u64::from(left);
                 self.given_up.note_unheard(next, left);
@@ -216,8 +217,8 @@ impl WindowSink {
         }
     }
 
-    /// Delivers what is next in order, as far as it is known or its time is over; in parts where
-    /// much became known at once.
+    /// Delivers the next symbols in order, as far as they are known or their time is over; in parts
+    /// if many became known at once.
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
         self.pace.pass(cx.io.now);
@@ -233,7 +234,8 @@ impl WindowSink {
         }
     }
 
-    /// The symbol next in order, if a packet told of it, and when it is given up if it is missing.
+    /// The next symbol in order, if a packet referred to it, and when it is abandoned if it is
+    /// missing.
     fn patience(&self, params: &FlowParams) -> Option<(u32, Nanos)> {
         let (_, next) = self.stream?;
         let heard = self.heard[next as usize & (self.heard.len() - 1)];
@@ -241,8 +243,8 @@ impl WindowSink {
         serial_before(next, self.decoder.end()).then_some((next, end))
     }
 
-    /// Delivers the symbol next in order, or gives it up, and moves on. How many packets that are
-    /// not of TCP it delivered.
+    /// Delivers the next symbol in order, or abandons it, and moves on. Returns how many non-TCP
+    /// packets it delivered.
     fn finish(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> u32 {
         let params = cx.params;
         let (Role::Sink { tunnel, .. }, Some((shape, next))) = (&params.role, self.stream) else {
@@ -266,7 +268,7 @@ impl WindowSink {
         outlet.datagrams.unwrap_or(0)
     }
 
-    /// Delivers the packet at hand if a hop made up for its loss too late to be waited for.
+    /// Delivers the current packet if a hop recovered it too late to be waited for.
     fn deliver_late(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -340,7 +342,7 @@ impl SinkCode for WindowSink {
         };
         let fate = match innovative {
             Ok(true) => {
-                // The decoder may have room for what is not awaited any more.
+                // The decoder may have room for symbols that are no longer awaited.
                 self.deliver_late(cx, (packet, *payload));
                 cx.counters.innovative += 1;
                 Fate::Consumed
@@ -355,7 +357,7 @@ impl SinkCode for WindowSink {
         };
         let next = self.stream.map(|(_, next)| next);
         while let Some(adu) = self.decoder.next_recovered() {
-            // What was given up comes back too late.
+            // An abandoned symbol comes too late.
             if next.is_some_and(|next| !serial_before(adu.esi, next)) {
                 let heard = self.heard[adu.esi as usize & (self.heard.len() - 1)];
                 cx.counters.decoded_after(cx.io.now.saturating_sub(heard));
@@ -378,7 +380,7 @@ impl Lifecycle for WindowSink {
 
     fn wake(&self, params: &FlowParams, _now: Nanos) -> Option<Nanos> {
         let (_, end) = self.patience(params)?;
-        // What waits for its turn is known.
+        // Symbols that wait for their turn are known.
         Some(self.pace.due().unwrap_or(end))
     }
 
@@ -393,7 +395,7 @@ impl Lifecycle for WindowSink {
 }
 
 /// Symbols that a decoder has room for: twice the encoding window, as RFC 8681 appendix D advises
-/// and the plan of the source assumes; more where hops make up for their losses.
+/// and the plan of the source assumes; more if hops recover their losses.
 pub(crate) fn decoding_symbols(code: &WindowParams) -> usize {
     code.window_symbols.saturating_mul(2).max(MENDED_SYMBOLS)
 }
@@ -409,7 +411,7 @@ impl Shape {
     }
 }
 
-/// The ADU in a source symbol; `None` when its length is more than the symbol holds.
+/// The ADU in a source symbol; `None` when its length exceeds the symbol.
 fn adu(symbol: &[u8]) -> Option<&[u8]> {
     let (header, adu) = symbol.split_first_chunk::<ADU_HEADER_BYTES>()?;
     adu.get(..usize::from(u16::from_be_bytes([header[1], header[2]])))

@@ -27,14 +27,14 @@ use recoded_wire::header::{Flags, HEADER_BYTES, PacketType};
 use recoded_wire::link::LinkReport;
 use recoded_wire::window::{ADU_HEADER_BYTES, SOURCE_ID_BYTES, WINDOW_BYTES, write_header};
 
-/// Repair packets of a tail in one call: no other flow is served meanwhile.
+/// Repair packets of a tail per call: no other flow is served meanwhile.
 const TAIL_PER_CALL: usize = 32;
 
-/// What a source packet has beside its IP packet.
+/// Overhead of a source packet around its IP packet.
 const OVERHEAD_BYTES: usize = HEADER_BYTES + SOURCE_ID_BYTES;
 
-/// The sink is silent when it has not reported for so long and a round trip. It reports every 20
-/// ms, and its reports get lost on the way: over six hops of 20 %, three in four.
+/// The sink is silent when it has not reported for this time and a round trip. It reports every 20
+/// ms, and reports are lost on the return path: over six hops of 20 %, three in four.
 const SILENCE_NANOS: Nanos = 500_000_000;
 
 /// Source state of a window flow.
@@ -42,11 +42,11 @@ pub(crate) struct WindowSource {
     code: WindowParams,
     parameters: Parameters,
     encoder: Encoder,
-    /// The ESI that the next packet gets.
+    /// The ESI of the next packet.
     next: u32,
     epoch: u8,
     pace: Pace,
-    /// When the last packets get their tail of repair packets.
+    /// When the tail of repair packets for the last packets is due.
     flush_at: Option<Nanos>,
     /// Traffic class of the newest IP packet.
     class: u8,
@@ -55,10 +55,10 @@ pub(crate) struct WindowSource {
     kept: KeptPackets,
     /// The largest packet that the whole path carries.
     size: PathSize,
-    /// When the first packet left that the sink has not reported after.
+    /// When the first packet without a later report of the sink was sent.
     unheard_since: Option<Nanos>,
     has_heard: bool,
-    /// Whether round trips of the path are long, for its losses and its traffic.
+    /// Whether round trips of the path are long, relative to its losses and its traffic.
     is_slow: bool,
 }
 
@@ -70,7 +70,7 @@ impl WindowSource {
         combiner: &mut Combiner,
     ) -> Self {
         let parameters = parameters(params, &code, ENCODING_WINDOW_MAX);
-        // A random start tells a restarted source from stragglers of its former life.
+        // A random start separates a restarted source from stragglers of its previous run.
         let next = combiner.next_u32();
         Self {
             code,
@@ -91,7 +91,7 @@ impl WindowSource {
         }
     }
 
-    /// What is known of the packets on their way to the next node.
+    /// State of the packets in flight to the next node.
     pub(crate) fn mender(&self) -> &Mender {
         &self.mender
     }
@@ -114,13 +114,13 @@ impl WindowSource {
                     self.mender.left_with(what, (number, 1), cx.io.now);
                 }
             }
-            // Nothing has been sent yet that it could be of.
+            // No source packet has been sent yet.
             Err(_) => cx.io.frames.release(payload.frame),
         }
     }
 
-    /// Whether all hops make up for their losses: the first one reports, and reports of the sink
-    /// come, so that each other one has a way back, too.
+    /// Whether all hops recover their losses: the first one reports, and reports of the sink
+    /// arrive, so that each other hop has a return path, too.
     fn hops_do<F, E>(&self, cx: &Context<'_, '_, F, E>) -> Mending {
         if !cx.asks_to_mend() || !self.mender.is_on(cx.io.now) || self.is_silent(cx.io.now) {
             Mending::Nothing
@@ -131,19 +131,18 @@ impl WindowSource {
         }
     }
 
-    /// Whether the sink has not reported for longer than it takes.
+    /// Whether the sink's reports are overdue.
     fn is_silent(&self, now: Nanos) -> bool {
         let patience = SILENCE_NANOS + self.mender.path_round_trip();
         !self.has_heard || self.unheard_since.is_some_and(|since| since + patience <= now)
     }
 
-    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
-    /// last call.
+    /// Updates the pace of the link, and returns the fates of packets reported since the last call.
     pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
         self.mender.settle(pace)
     }
 
-    /// Reads what the next node reports of the link to it, and sends what it lacks.
+    /// Reads the next node's report on the link to it, and sends the packets it lacks.
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -174,7 +173,7 @@ impl WindowSource {
         cx.send(payload, self.class);
     }
 
-    /// Sends that tail, or the next part of it.
+    /// Sends the tail of repair packets, or the next part of it.
     fn flush(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
         for _ in 0..TAIL_PER_CALL {
@@ -208,7 +207,7 @@ impl SourceCode for WindowSource {
 
     fn begin_epoch(&mut self, epoch: u8) {
         self.epoch = epoch;
-        // An epoch begins with an empty window: sinks do not have what was sent before it.
+        // An epoch begins with an empty window: sinks do not have packets sent before it.
         self.encoder.reset(self.next);
     }
 
@@ -292,7 +291,7 @@ impl SourceCode for WindowSource {
                     self.remote.hear(report);
                     (self.unheard_since, self.has_heard) = (None, true);
                 }
-                // This code asks for nothing and has no generations.
+                // This code requests nothing and has no generations.
                 _ => {}
             }
         }

@@ -1,4 +1,4 @@
-//! The packet path allocates nothing: everything is there when a flow has been created.
+//! The packet path allocates nothing: all memory is allocated when a flow is created.
 
 use crate::common::keys::Keys;
 use crate::common::{DOWN, SHARD, UP, ip_packet, params};
@@ -11,7 +11,7 @@ use recoded_pipeline::params::{
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::frames::{Frames, Span};
 
-/// Room for all that one call emits, made beforehand.
+/// Preallocated room for all outputs of one call.
 struct Wire {
     spans: Vec<(PeerId, Span)>,
     delivered: usize,
@@ -75,7 +75,7 @@ fn host(role: Role, code: FlowCode, sealed: bool) -> Host {
     }
 }
 
-/// Carries what `from` emitted to its neighbours, up and down; losses come in runs.
+/// Carries the outputs of `from` to its neighbours, up and down; losses come in runs.
 fn carry(from: &mut Host, up: Option<&mut Host>, down: Option<&mut Host>, clock: &mut Clock) {
     from.wire.spans.reverse();
     let mut neighbours = [(UP, up), (DOWN, down)];
@@ -147,7 +147,7 @@ fn allocates_nothing(code: FlowCode) -> FlowCounters {
     carries(code, false)
 }
 
-/// Carries packets over a lossy line of three nodes, and counts allocations once it is warm.
+/// Carries packets over a lossy line of three nodes, and counts allocations after warm-up.
 fn carries(code: FlowCode, sealed: bool) -> FlowCounters {
     let mut source = host(Role::Source { tunnel: TunnelId(0) }, code, sealed);
     let mut relay = host(Role::Relay { upstream: UP }, code, sealed);

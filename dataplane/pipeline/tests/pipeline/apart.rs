@@ -1,8 +1,9 @@
-//! Flows that share the frames of a worker: nothing of what one carries gets into what another
-//! sends or delivers, whatever frames they had before each other, and also not as a combination.
+//! Flows that share the frames of a worker: nothing that one carries gets into the packets that
+//! another sends or delivers, whatever frames they reuse from each other, not even as a
+//! combination.
 //!
-//! Two runs differ in nothing but the payload of one flow. Whatever else left any node in one of
-//! them, to the byte, has to leave it in the other one, too.
+//! Two runs differ only in the payload of one flow. All other bytes that any node sends in one run
+//! must be the same in the other.
 
 use crate::common;
 use crate::common::{DOWN, Node, UP, codes};
@@ -12,17 +13,17 @@ use recoded_pipeline::params::{
 use recoded_wire::header::Header;
 use std::collections::VecDeque;
 
-/// The flow whose payload differs, and the one that must not show it.
+/// The flow whose payload differs, and the one that must not reveal it.
 const FLOWS: [u32; 2] = [7, 8];
 
-/// So few that both take them in turns again and again.
+/// Few enough that both flows reuse them many times.
 const FRAMES: usize = 512;
 
 const HOPS: usize = 2;
 const PACKETS: u32 = 3000;
 const STEP_NANOS: Nanos = 250_000;
 
-/// One packet in so many is lost on every link.
+/// One packet in this many is lost on every link.
 const LOST: usize = 9;
 
 fn params(flow: u32, role: Role, code: FlowCode) -> FlowParams {
@@ -46,7 +47,7 @@ fn packet(flow: u32, number: u32, secret: u8) -> Vec<u8> {
     packet
 }
 
-/// Everything that left a node, or was delivered, by flow.
+/// Everything that a node sent or delivered, by flow.
 struct Seen([Vec<Vec<u8>>; 2]);
 
 struct Line {

@@ -1,6 +1,6 @@
-//! What an attack on the first version found, one test for each fault. A *blind* attacker knows
-//! flow id, port and destination; an *informed* one the present generation number and epoch as
-//! well.
+//! Regressions found by an attack on the first version, one test for each fault. A *blind* attacker
+//! knows flow id, port and destination; an *informed* one the present generation number and epoch
+//! as well.
 
 use crate::common;
 use crate::common::{DOWN, Line, Node, SHARD, UP, coded, header, ip_packet, params};
@@ -53,7 +53,7 @@ fn codes() -> Vec<FlowParams> {
     ]
 }
 
-/// Three blind packets that named 256 hops once ended the daemon: plans were made in an array of
+/// Three blind packets that named 256 hops once crashed the daemon: plans were made in an array of
 /// 255.
 #[test]
 fn feedback_that_names_every_hop_index_is_bounded() {
@@ -67,7 +67,7 @@ fn feedback_that_names_every_hop_index_is_bounded() {
                 node.receive(&feedback(travelled, number as u32, &items), MILLI);
             }
         }
-        // A report for each hop by itself, from where it could come from.
+        // A report for each hop by itself, from the distance at which it is valid.
         for index in 0..=u8::MAX {
             node.receive(&feedback(index, 10 + u32::from(index), &[hop(index, 0.6)]), 2 * MILLI);
         }
@@ -80,7 +80,7 @@ fn feedback_that_names_every_hop_index_is_bounded() {
     }
 }
 
-/// A forged packet of a generation: junk under a header that makes sense.
+/// A forged packet of a generation: junk under a valid header.
 fn forged(template: &CodedHeader, generation: u32, noise: u32) -> Vec<u8> {
     let flags = Flags(template.common.flags.field_code() | Flags::SYSTEMATIC);
     let common = Header { flags, link_sequence: noise, ..template.common };
@@ -99,8 +99,8 @@ fn newest_packet(line: &mut Line, packet: &[u8]) -> Vec<u8> {
     newest.expect("a packet that fills a symbol leaves at once")
 }
 
-/// A line of `hops` links without loss that carries packets while `attack` strikes every
-/// millisecond, at the relay and at the sink. Returns the share of packets that arrive.
+/// A lossless line of `hops` links that carries packets while `attack` strikes every millisecond,
+/// at the relay and at the sink. Returns the share of packets that arrive.
 fn under_attack(
     hops: usize,
     change: impl Fn(&mut FlowParams),
@@ -132,17 +132,17 @@ fn under_attack(
     good as f64 / f64::from(PACKETS)
 }
 
-/// As [`under_attack`], of a flow of generations, with the header of its first packet.
+/// Like [`under_attack`], for a flow of generations, with the header of its first packet.
 fn generations_under_attack(mut attack: impl FnMut(u32, &CodedHeader) -> Vec<Vec<u8>>) -> f64 {
     under_attack(2, |_| (), |number, first| attack(number, &CodedHeader::parse(first).unwrap()))
 }
 
-/// Two packets per generation pass each millisecond: where the source is by now.
+/// Position of the source: two packets per generation pass each millisecond.
 fn present(number: u32, first: &CodedHeader) -> u32 {
     first.generation.wrapping_add(number / 8)
 }
 
-/// A packet far ahead once made the sink give up all that it held, and the relay its table: 2000
+/// A packet far ahead once made the sink discard all that it held, and the relay its table: 2000
 /// good packets lost for one forged.
 #[test]
 fn a_generation_far_ahead_ends_nothing() {
@@ -154,7 +154,8 @@ fn a_generation_far_ahead_ends_nothing() {
     }
 }
 
-/// Blind packets in threes, each three of one life, once made the sink follow every three.
+/// Groups of three blind packets, each group from its own number range, once made the sink follow
+/// every group.
 #[test]
 fn packets_of_other_lives_in_threes_end_nothing() {
     let share = generations_under_attack(|number, first| {
@@ -164,8 +165,8 @@ fn packets_of_other_lives_in_threes_end_nothing() {
     assert!(share >= 0.95, "{share} of the packets arrive");
 }
 
-/// Who sent two blind packets in a pause, and went on, once locked the flow out for as long
-/// as that lasted: its link sequence numbers had become the neighbour's.
+/// An attacker that sent two blind packets in a pause, and continued, once locked the flow out
+/// while it continued: its link sequence numbers had replaced the neighbour's.
 #[test]
 fn packets_that_go_on_from_a_pause_do_not_lock_the_flow_out() {
     let mut line = Line::new(2, 0.0, 7, |params| params.flush_timeout_nanos = 4 * MILLI);
@@ -192,7 +193,7 @@ fn packets_that_go_on_from_a_pause_do_not_lock_the_flow_out() {
     line.check();
 }
 
-/// Blind bursts that walk the window once cost three quarters of the goodput and half a core.
+/// Blind bursts across the window once cost three quarters of the goodput and half a core.
 #[test]
 fn bursts_that_walk_the_window_end_nothing() {
     let share = generations_under_attack(|number, first| {
@@ -203,7 +204,7 @@ fn bursts_that_walk_the_window_end_nothing() {
     assert!(share >= 0.95, "{share} of the packets arrive");
 }
 
-/// Windows, too, follow only what is confirmed.
+/// Windows, too, follow only confirmed packets.
 #[test]
 fn a_window_does_not_follow_forged_symbols() {
     let window = |params: &mut FlowParams| {
@@ -227,8 +228,8 @@ fn window_source(template: &WindowPacket, esi: u32) -> Vec<u8> {
 }
 
 /// Blind packets of the generation that a flow had just finished, after two seconds of silence,
-/// were once taken into a table entry that was no longer in use: frames leaked, and the next unit
-/// there ended the daemon.
+/// once went into a table entry that was no longer in use: frames leaked, and the next unit there
+/// crashed the daemon.
 #[test]
 fn a_finished_generation_stays_finished_after_a_silence() {
     let mut line = Line::new(1, 0.0, 3, |_| ());
@@ -251,7 +252,7 @@ fn a_finished_generation_stays_finished_after_a_silence() {
     line.check();
 }
 
-/// One packet of 67 bytes that announced a generation of 256 once drew 256 packets from a relay.
+/// One packet of 67 bytes that announced a generation of 256 once made a relay send 256 packets.
 #[test]
 fn a_relay_sends_in_proportion_to_the_rank_it_received() {
     let relay = params(Role::Relay { upstream: UP });
@@ -307,7 +308,7 @@ fn forged_repair_requests_are_answered_within_a_budget() {
     }
 }
 
-/// A link report that says that nothing came up to `next`.
+/// A link report that everything up to `next` was lost.
 fn nothing_came(next: u32, number: u32, now: u64) -> Vec<u8> {
     let report = LinkReport {
         header: header(PacketType::Link, 0, number),
@@ -327,7 +328,7 @@ fn nothing_came(next: u32, number: u32, now: u64) -> Vec<u8> {
     bytes
 }
 
-/// Who reports every packet lost gets each of them once more, and a reserve.
+/// A node that reports every packet lost gets each of them once more, and a reserve.
 #[test]
 fn forged_link_reports_are_answered_within_a_budget() {
     for params in codes().into_iter().filter(|params| !matches!(params.code, FlowCode::Window(_))) {
@@ -349,7 +350,7 @@ fn forged_link_reports_are_answered_within_a_budget() {
     }
 }
 
-/// A sink that is led to believe that it lacks ever more asks within a budget.
+/// A sink misled into lacking ever more packets requests them within a budget.
 #[test]
 fn forged_generations_draw_few_requests() {
     let mut sink = Node::new(params(Role::Sink { tunnel: TunnelId(0), upstream: UP }), 3);
@@ -366,12 +367,12 @@ fn forged_generations_draw_few_requests() {
         asked += out.iter().filter(asks).count();
     }
     println!("{asked} reports with requests for {received} packets");
-    // The first ones are copied, while the loss of the link is not known.
+    // The first ones are copied, while the loss of the link is unknown.
     assert!(asked <= 1300 + received / 8, "{asked} reports with requests");
     assert_eq!(sink.leaked(), 0);
 }
 
-/// A keepalive of a flow that nothing is known of says nothing of its code.
+/// A keepalive of an unknown flow does not announce its code.
 #[test]
 fn forged_keepalives_open_nothing() {
     let mut relay = Node::new(params(Role::Relay { upstream: UP }), 5);
@@ -386,7 +387,7 @@ fn forged_keepalives_open_nothing() {
     assert_eq!(relay.packets().dropped[DropReason::Opening as usize], 100);
 }
 
-/// One stale packet, repeated ten times as often as good ones come, once left the sink a fifth.
+/// One stale packet, repeated ten times as often as good ones arrive, once left the sink a fifth.
 #[test]
 fn a_stale_packet_repeated_is_dropped() {
     let mut stale = None;
@@ -406,7 +407,7 @@ fn a_stale_packet_repeated_is_dropped() {
     assert_eq!(relay.packets().dropped[DropReason::Replayed as usize], 999);
 }
 
-/// Takes questions for plans, as the control thread of a daemon does.
+/// Collects plan requests, like the control thread of a daemon.
 #[derive(Default)]
 struct Questions {
     asked: Vec<PlanRequest>,
@@ -448,7 +449,7 @@ fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
             }
             questions.spans.drain(..).for_each(|span| frames.release(span.frame));
         }
-        // One is out at a time, and each was answered after a tenth of a second.
+        // One is outstanding at a time, and each was answered after a tenth of a second.
         let asked = questions.asked.len();
         assert!((8..=12).contains(&asked), "{asked} plans asked for");
         pipeline.release(&mut frames);

@@ -1,5 +1,6 @@
-//! `code = "auto"` is a stream on a line with a way back (`control/daemon/src/config/auto.rs`):
-//! what the other codes carry on such lines, so that the rule holds.
+//! `code = "auto"` selects a stream on a line with a return path
+//! (`control/daemon/src/config/auto.rs`). Compares it with the other codes on such lines, so that
+//! the rule holds.
 
 use crate::timed::{Line, Link, Load, SECOND};
 #[cfg(feature = "bats")]
@@ -9,7 +10,7 @@ use recoded_pipeline::params::{FlowCode, FlowParams};
 /// 150 Mbit/s of datagrams, over links of 300.
 const STEADY: Load = Load { bytes: 1400, rate: Some(150e6 / 8.0 / 1400.0), ordered: false };
 
-/// What `auto` may carry less than the best of them.
+/// Least share of the best code's goodput that `auto` must carry.
 const WITHIN: f64 = 0.97;
 
 fn stream(_params: &mut FlowParams) {}
@@ -30,8 +31,8 @@ fn bats(params: &mut FlowParams) {
     params.generations = 256;
 }
 
-/// IP bytes delivered for each byte on the link that carries most, once a flow has settled: the
-/// part of a link that a code makes use of.
+/// IP bytes delivered per byte on the busiest link, once a flow has settled: the share of a link
+/// that a code uses.
 fn carried(links: &[Link], code: fn(&mut FlowParams)) -> f64 {
     let mut line = Line::with(links, STEADY, 1, code);
     let is_far = links[0].delay > 0;

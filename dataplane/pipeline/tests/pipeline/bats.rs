@@ -1,4 +1,4 @@
-//! Whole paths of BATS flows: blocks in at the source, packets whole and in order out at the sink.
+//! Whole paths of BATS flows: packets leave the sink whole and in order.
 
 use crate::common;
 use crate::common::{Line, bats, ip_packet};
@@ -34,7 +34,7 @@ fn line(
     })
 }
 
-/// As [`common::transfer`].
+/// Like [`common::transfer`].
 fn transfer(line: &mut Line, count: u32, missing_max: usize) {
     common::transfer(line, count, missing_max, 700);
 }
@@ -62,7 +62,8 @@ fn lossless_line_sends_hardly_more_than_the_symbols() {
     line.check();
 }
 
-/// A sink once made room for batches of 32 packets at least, hence for too few of smaller ones.
+/// A sink once made room for batches of 32 packets at least, and therefore for too few smaller
+/// ones.
 #[test]
 fn blocks_of_many_small_batches_deliver_everything() {
     for size in [1, 3, 5] {
@@ -82,8 +83,8 @@ fn ten_hops_of_a_tenth_lost_deliver_everything() {
     let mut line = line(10, 0.1, 2, 192, |params| params.flush_timeout_nanos = 100_000_000);
     transfer(&mut line, 20_000, 0);
     let (source, sink) = (source(&line), sink(&line));
-    // 1.25 by theory for long blocks; whole batches, the margin for their spread and a path that is
-    // unknown at first cost the rest.
+    // 1.25 by theory for long blocks; whole batches, the margin for their spread and an initially
+    // unknown path cost the rest.
     let overhead = overhead(&source);
     assert!(overhead < 1.42, "{overhead} packets per symbol");
     assert_eq!(source.source_symbols, sink.source_symbols);
@@ -103,7 +104,7 @@ fn every_profile_field_and_batch_size_delivers() {
         let mut line = line(3, 0.1, 100 + number as u64, 150, |params| {
             (params.field, params.generation_size) = (field, size);
             with(params, |bats| bats.profile = profile);
-            // Tables that hold as many packets whatever the size.
+            // Tables that hold the same number of packets at any size.
             params.generations = 1024 / size;
         });
         transfer(&mut line, 2000, 0);
@@ -118,7 +119,7 @@ fn lone_packets_arrive_soon() {
     let before = source(&line).sent_coded;
     for number in 0..40 {
         line.send(&ip_packet(100, number));
-        // The flush timeout, and a request where that was not enough.
+        // The flush timeout, and a request if that was not enough.
         line.pass(100);
         assert_eq!(line.delivered().len() as u32, 501 + number);
     }
@@ -196,7 +197,7 @@ fn rank_at_every_relay_is_that_of_theory() {
             params.redundancy = Redundancy::Fixed(1.5);
             params.flush_timeout_nanos = 100_000_000;
         });
-        // The tables follow what is measured: the first batches go by none.
+        // The tables follow measurements: the first batches use none.
         ranks(&mut line, 30, 160);
         let measured = ranks(&mut line, 200, 160);
         let links = vec![LossModel::independent(loss); hops];
@@ -303,7 +304,7 @@ fn parameters_change_while_packets_flow() {
             [bats(200), FlowCode::Rlnc, bats(96), bats(24)].into_iter().enumerate()
         {
             send(&mut line);
-            // The source alone is told. Two stages are in use at most, and one for as long as
+            // Only the source is reconfigured. At most two stages are in use, and one is kept while
             // deliveries wait.
             line.pass(250);
             let role = Role::Source { tunnel: TunnelId(0) };
@@ -338,7 +339,7 @@ fn source_and_sink_live_with_few_frames() {
     line.check();
 }
 
-/// A source that had fewer frames than a block and a batch need tried for ever to send it.
+/// A source that had fewer frames than a block and a batch need once tried to send it indefinitely.
 #[test]
 fn block_that_cannot_be_sent_for_want_of_frames_is_given_up() {
     let mut line = line(1, 0.0, 13, 128, |_| ());
@@ -357,8 +358,8 @@ fn block_that_cannot_be_sent_for_want_of_frames_is_given_up() {
     line.check();
 }
 
-/// Of single bits every second combination of one symbol is nothing, and a relay that packets
-/// overtake sends little of each batch: rounds of repair once failed as often as first batches.
+/// With single bits, every second combination of one symbol is zero, and a relay sends little of
+/// each batch when packets overtake it: rounds of repair once failed as often as first batches.
 #[test]
 fn few_bits_and_few_symbols_are_delivered_too() {
     for (generator_bits, profile) in [(1, Profile::Baseline), (2, Profile::CyclicShift)] {

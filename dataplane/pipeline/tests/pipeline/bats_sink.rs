@@ -1,4 +1,4 @@
-//! The sink of a BATS flow against packets made by hand from the code's own definition.
+//! The sink of a BATS flow, tested with packets built directly from the code's definition.
 
 use crate::common::*;
 use recoded_code::bats::{Batch, Code, Operand, Params, Profile, Rows};
@@ -93,7 +93,7 @@ fn unit(index: usize) -> Vec<u8> {
     (0..16).map(|at| u8::from(at == index)).collect()
 }
 
-/// What the sink asks for in these packets, which are copied on lossy links.
+/// Requests of the sink in these packets, which are copied on lossy links.
 fn requests(sent: &[(recoded_pipeline::params::PeerId, Vec<u8>)]) -> Vec<Nack> {
     let bodies = sent.iter().flat_map(|(_, packet)| items(packet));
     let asked = bodies.filter_map(|item| match item {
@@ -105,7 +105,7 @@ fn requests(sent: &[(recoded_pipeline::params::PeerId, Vec<u8>)]) -> Vec<Nack> {
     asked
 }
 
-/// Lets 50 ms pass, in which a block leaves in parts.
+/// Lets 50 ms pass, during which a block is delivered in parts.
 fn settle(node: &mut Node, since_millis: u64) {
     for millis in since_millis..since_millis + 50 {
         node.tick(millis * MILLI);
@@ -136,8 +136,8 @@ fn blocks_of_every_profile_are_delivered_in_order() {
     }
 }
 
-/// Two blocks that waited for their last batch where numbers wrap around once lost their places to
-/// blocks 0 and 1: stale symbols were decoded as theirs, and delivery stood still.
+/// Two blocks that waited for their last batch at the point where numbers wrap around once lost
+/// their places to blocks 0 and 1: stale symbols were decoded as theirs, and delivery stalled.
 #[test]
 fn blocks_that_wait_where_numbers_wrap_around_keep_their_places() {
     let mut node = Node::new(sink(), 9);
@@ -164,12 +164,12 @@ fn blocks_that_wait_where_numbers_wrap_around_keep_their_places() {
     assert_eq!(node.leaked(), 0);
 }
 
-/// Blocks are numbered by 16 bits: one restart in 64 begins a little behind the former life.
+/// Blocks are numbered by 16 bits: one restart in 64 begins slightly behind the previous run.
 #[test]
 fn source_that_restarts_behind_itself_is_followed() {
     let mut node = Node::new(sink(), 7);
     let mut expected = Vec::new();
-    // A foreign epoch; the same one by chance, seconds later.
+    // A different epoch; the same one by chance, seconds later.
     let lives = [(900, 3, 0), (901, 3, 0), (880, 77, 50), (881, 77, 50), (840, 77, 3000)];
     for (number, epoch, millis) in lives {
         let mut block = HandMade::new(number, 40, Profile::CyclicShift);

@@ -1,4 +1,4 @@
-//! What a flow is said to take is what it takes.
+//! The memory estimate of a flow matches its allocations.
 
 use crate::common::{FLOW, SHARD, UP, params};
 use recoded_pipeline::Pipeline;
@@ -13,7 +13,7 @@ const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
 const RELAY: Role = Role::Relay { upstream: UP };
 const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
 
-/// Bytes that a pipeline of this flow has allocated when it is there, beyond one without flows.
+/// Bytes allocated by a pipeline with this flow, beyond one without flows.
 fn measured(params: &FlowParams) -> usize {
     if !matches!(params.role, Role::Source { .. }) {
         let request = OpenRequest { shard: SHARD, sizes: sizes(params) };
@@ -36,7 +36,7 @@ fn sizes(params: &FlowParams) -> Sizes {
     Sizes { code, field, generation_size, symbol_bytes }
 }
 
-/// Never less than it takes, and not much more once it takes much.
+/// The estimate is never too low, and not much too high for large flows.
 fn check(params: &FlowParams) {
     let (said, taken) = (params.memory_bytes(), measured(params));
     let FlowParams { role, code, generation_size, generations, .. } = params;
@@ -47,7 +47,7 @@ fn check(params: &FlowParams) {
     assert!(said <= most, "{what}: {said} said, {taken} taken");
 }
 
-/// Fixed parts that are made later, or only for some parameters.
+/// Fixed parts that are allocated later, or only for some parameters.
 trait Spare {
     fn spare_bytes(&self) -> usize;
 }
@@ -124,7 +124,7 @@ fn streams_take_what_is_said() {
     }
 }
 
-/// The configuration that took more than a gigabyte and passed every check.
+/// The configuration that allocated more than a gigabyte and passed every check.
 #[test]
 fn two_relays_of_the_largest_tables_are_said_to_take_a_gigabyte() {
     let relay = FlowParams { id: FLOW, generation_size: 256, generations: 4096, ..params(RELAY) };

@@ -1,4 +1,4 @@
-//! Changes of parameters that follow each other faster than other nodes can.
+//! Changes of parameters that follow each other faster than other nodes can follow.
 
 use crate::common::{Line, codes, ip_packet, params};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, Snapshot, StreamParams, TunnelId};
@@ -27,8 +27,8 @@ fn change_in_turn(loss: f64, changes: &[FlowParams]) -> Line {
     line
 }
 
-/// Codes of generations give up one in some thousands; a sink that takes a larger table may have
-/// delivered one that comes again.
+/// Codes of generations abandon one in some thousands; a sink that adopts a larger table may
+/// deliver one a second time.
 fn assert_delivered(line: &mut Line) {
     line.pass(3000);
     let delivered = line.delivered().len() as u32;
@@ -39,8 +39,8 @@ fn assert_delivered(line: &mut Line) {
     );
 }
 
-/// A third code within a moment once took the place of the first, whose packets were still asked
-/// for, and nodes took none of the third: a third of all packets was lost.
+/// A third code within a moment once replaced the first, whose packets were still requested, and
+/// nodes accepted none of the third: a third of all packets was lost.
 #[test]
 fn three_codes_in_turn_lose_nothing_and_the_last_one_comes() {
     let changes: Vec<FlowParams> =
@@ -64,7 +64,7 @@ fn larger_generations_right_after_another_code_lose_nothing() {
     line.check();
 }
 
-/// Another window of a stream once let everything go that was on its way.
+/// Another window of a stream once discarded all packets in flight.
 #[test]
 fn another_window_of_a_stream_keeps_what_is_on_its_way() {
     let of = |symbols| {

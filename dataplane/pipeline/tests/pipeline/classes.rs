@@ -1,5 +1,5 @@
-//! DSCP and ECN bits: coded packets have those of what they carry, and congestion marks reach the
-//! packets that are delivered, through relays that recode.
+//! DSCP and ECN bits: coded packets have those of the packets they carry, and congestion marks
+//! reach the delivered packets, through relays that recode.
 
 use crate::common;
 use crate::common::keys::{Keys, by_keys};
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 const CLASS: u8 = 0xB8 | 2;
 const CE: u8 = 3;
 
-/// Packets with the class of the IP packet around them.
+/// Packets with the class of their outer IP header.
 #[derive(Default)]
 struct Link {
     sent: Vec<(Span, u8)>,
@@ -43,7 +43,7 @@ type Sent = Vec<(u8, Vec<u8>)>;
 /// Packets delivered.
 type Delivered = Vec<Vec<u8>>;
 
-/// What a node does, with what it sent as (class, bytes) and what it delivered.
+/// Runs a node. Returns the packets that it sent, as (class, bytes), and those that it delivered.
 fn run(node: &mut Node, work: impl FnOnce(&mut Node, &mut Link)) -> (Sent, Delivered) {
     let mut link = Link { keys: node.keys.take(), ..Link::default() };
     work(node, &mut link);
@@ -92,7 +92,7 @@ fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
         #[cfg(feature = "bats")]
         common::bats(40),
     ];
-    // The class of what is sealed is told beside it.
+    // The class of a sealed packet is sent unencrypted with it.
     for (code, sealed) in codes.into_iter().flat_map(|code| [(code, false), (code, true)]) {
         let node = |role| Node::new(FlowParams { code, sealed, ..params(role) }, 3);
         let mut source = node(Role::Source { tunnel: TunnelId(0) });
@@ -107,7 +107,7 @@ fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
                 node.pipeline.ingress(&mut node.frames, link, packet, now);
                 node.pipeline.tick(&mut node.frames, link, now);
             });
-            // Keepalives, where nothing is heard of a window, carry nothing.
+            // Keepalives, sent while a window has no reports, carry nothing.
             for (class, bytes) in out.into_iter().filter(|out| out.1.len() > KEEPALIVE_BYTES) {
                 sent += 1;
                 assert_eq!(class, CLASS, "{}", code.name());
@@ -144,7 +144,7 @@ fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
     }
 }
 
-/// Who does not speak ECN gets no marks, and its coded packets are not marked but dropped.
+/// A flow that is not ECN-capable gets no marks, and its coded packets are not marked but dropped.
 #[test]
 fn packets_that_are_not_ecn_capable_stay_so() {
     let mut source = Node::new(params(Role::Source { tunnel: TunnelId(0) }), 3);
@@ -158,7 +158,7 @@ fn packets_that_are_not_ecn_capable_stay_so() {
         });
         for (class, bytes) in out {
             assert_eq!(class, 0xB8);
-            // Whatever marks it on the way breaks the rules.
+            // A router that marks it anyway breaks the rules.
             delivered.extend(receive(&mut sink, &bytes, class | CE, u64::from(number) * 1000).1);
         }
     }
@@ -167,7 +167,7 @@ fn packets_that_are_not_ecn_capable_stay_so() {
 }
 
 /// A stream takes the class of a packet from the symbol that it keeps, at the source and at a relay
-/// without keys, also for combinations; marks act on what is opened.
+/// without keys, also for combinations; marks apply to opened packets.
 #[test]
 fn streams_have_the_class_of_what_they_carry_sealed_and_tagged_or_not() {
     for (sealed, has_tags) in [(false, false), (true, false), (true, true)] {
@@ -180,7 +180,8 @@ fn streams_have_the_class_of_what_they_carry_sealed_and_tagged_or_not() {
         let mut relay = node(Role::Relay { upstream: UP });
         let mut sink = node(Role::Sink { tunnel: TunnelId(0), upstream: UP });
         let (mut met, mut delivered) = (0, Vec::new());
-        // Reports of the relay take 20 ms: combinations are for what takes long to send again.
+        // Reports of the relay take 20 ms: combinations are for losses whose retransmission takes
+        // long.
         let mut back: VecDeque<(u64, Vec<u8>)> = VecDeque::new();
         for number in 0..400 {
             let now = u64::from(number) * 1_000_000;

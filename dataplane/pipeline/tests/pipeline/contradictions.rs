@@ -1,5 +1,5 @@
-//! Packets that are well formed and lie: whatever they say ends in a reason that is counted, and
-//! costs no memory beyond what the flow was made with.
+//! Packets that are well formed and false: all of their claims end in a counted reason, and cost no
+//! memory beyond the flow's initial allocation.
 
 use crate::common;
 use crate::common::{DOWN, UP, bats, coded, params};
@@ -23,12 +23,12 @@ const MILLI: u64 = 1_000_000;
 /// Packets of random content at the end of each test: enough to fill every table many times.
 const PACKETS: u32 = 30_000;
 
-/// Takes what a node emits without allocating.
+/// Takes a node's outputs without allocating.
 struct Sent {
     spans: Vec<Span>,
     sent_down: u64,
     delivered: u64,
-    /// Whether a stage that is asked for is made at once.
+    /// Whether a requested stage is made at once.
     opens: bool,
 }
 
@@ -101,9 +101,9 @@ impl Host {
         self.report().packets.dropped[reason as usize]
     }
 
-    /// Receives what `make` makes of each number, and checks that nothing was allocated for it,
-    /// that every packet has its fate, that some frames were always free, and that all are in the
-    /// end.
+    /// Receives the packet that `make` builds for each number. Checks that nothing was allocated
+    /// for it, that every packet has its outcome, that some frames were always free, and that all
+    /// are free in the end.
     fn flood(mut self, mut make: impl FnMut(u32, &mut [u8]) -> usize) -> Host {
         let mut buffer = vec![0; 1024];
         let mut run = |host: &mut Host, numbers: std::ops::Range<u32>| {
@@ -160,7 +160,7 @@ fn scrambled(number: u32) -> u32 {
     number.wrapping_mul(0x9E37_79B1)
 }
 
-/// Vectors and payloads are noise, but agree in form: blocks decode, to nonsense.
+/// Vectors and payloads are noise in a consistent form: blocks decode to garbage.
 #[test]
 fn random_payload_sets_decode_to_framing_errors() {
     let [relay, sink] = hosts();
@@ -205,8 +205,8 @@ fn contradictions_are_mismatches() {
     }
 }
 
-/// The same batch ids of the same block under other batch sizes, fields and serial numbers, over
-/// and over.
+/// The same batch ids of the same block under other batch sizes, fields and serial numbers,
+/// repeatedly.
 #[test]
 fn a_batch_id_with_other_parameters_is_refused() {
     let [relay, sink] = hosts();
@@ -234,12 +234,12 @@ fn blocks_that_never_get_enough_are_given_up() {
     let counters = sink.counters();
     assert_eq!(counters.generations_complete, 0);
     assert!(counters.generations_failed > 1_000, "{counters:?}");
-    // Those in the table when the flood ended have asked, too.
+    // Those in the table when the flood ended have requested more, too.
     let ended = counters.generations + 64;
     assert!(counters.repairs <= 4 * 3 * ended, "{counters:?}");
 }
 
-/// Batch ids without end: a block takes as many as it has room for.
+/// Endless batch ids: a block accepts as many as it has room for.
 #[test]
 fn batches_beyond_the_room_of_a_block_are_refused() {
     let [_, sink] = hosts();
@@ -250,13 +250,13 @@ fn batches_beyond_the_room_of_a_block_are_refused() {
     assert!(sink.dropped(DropReason::BatchesExhausted) > u64::from(PACKETS) / 2);
 }
 
-/// Blocks of as many symbols as a header can say, and the longest vectors in packets that hold a
-/// few elements: a sink refuses each before any work for it. The shortest of many rounds counts, as
-/// the host has other work.
+/// Blocks with as many symbols as a header can express, and the longest vectors in packets that
+/// hold a few elements: a sink refuses each before any work for it. The shortest of many rounds
+/// counts, as the host has other work.
 #[test]
 fn absurd_sizes_are_refused_in_less_time_than_a_good_packet_takes() {
     const ROUND: usize = 1000;
-    // The bar of the list of faults; builds for tests are far slower.
+    // Time limit per refused packet; test builds are far slower.
     const NANOS_MAX: u128 = if cfg!(debug_assertions) { 2000 } else { 200 };
     let [_, mut host] = hosts();
     let mut buffer = vec![0; 1024];
@@ -267,7 +267,7 @@ fn absurd_sizes_are_refused_in_less_time_than_a_good_packet_takes() {
         let mut bytes = vec![0; 1024];
         let length = write(&mut bytes, header(100, SIZE, 2), block, 2);
         CodedHeader { size: size as u16, ..header(100, SIZE, 2) }.write(&mut bytes);
-        // The vector is cut off where it is as long as it says.
+        // The vector is cut off where its announced length ends.
         bytes[..length.min(CODED_BYTES + BLOCK_BYTES + 2 * SIZE)].to_vec()
     };
     let symbols = Block { source_symbols: BLOCK_SYMBOLS_MAX, full_log2: 15, ..block(1, 0) };
@@ -289,14 +289,14 @@ fn absurd_sizes_are_refused_in_less_time_than_a_good_packet_takes() {
     assert_eq!(refused, 50 * ROUND as u64);
 }
 
-/// Sizes that the flow does not allow, and values that mean nothing.
+/// Sizes that the flow does not allow, and meaningless values.
 #[test]
 fn what_a_flow_does_not_allow_is_refused_by_reason() {
     let [_, sink] = hosts();
     let sink = sink.flood(|number, out| {
         let mut header = header(number, SIZE, number);
         let mut block = block(number as u16, 0);
-        // Of another epoch, since those of one have the same sizes.
+        // Another epoch, since all packets of one have the same sizes.
         header.common.epoch = u8::from(number % 4 < 2);
         match number % 4 {
             0 | 1 => header.size = 129 + (scrambled(number) % 100) as u16,

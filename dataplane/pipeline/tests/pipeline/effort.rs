@@ -1,5 +1,6 @@
-//! What one call does at most: blocks of thousands of symbols are coded and decoded in parts, which
-//! leave other packets and flows their turns. Work is counted in bytes multiplied, not in time.
+//! Bound on the work of one call: blocks of thousands of symbols are coded and decoded in parts,
+//! which give other packets and flows their turns. Work is counted in bytes multiplied, not in
+//! time.
 
 use crate::common::{SHARD, UP, ip_packet, params};
 use recoded_pipeline::Pipeline;
@@ -14,7 +15,7 @@ use recoded_wire::frames::{FrameId, Frames, Span};
 const SYMBOL_BYTES: usize = 1300;
 const FRAMES: usize = 16_384;
 
-/// What a call multiplies at most: its effort and one part more, thrice where a packet goes on with
+/// Most bytes multiplied in a call: its effort and one part more, three times if a packet continues
 /// two blocks and timers act.
 const BYTES_MAX: usize = 4 << 20;
 
@@ -99,7 +100,7 @@ impl Host {
         self.most = self.most.max(self.frames.bytes);
     }
 
-    /// A call of the timers, as after each packet; until nothing is left to do if `all`.
+    /// A timer call, as after each packet; if `all`, repeated until nothing is left to do.
     fn tick(&mut self, all: bool, now: u64) {
         let mut goes_on = true;
         while std::mem::take(&mut goes_on) {
@@ -131,8 +132,8 @@ fn flow(role: Role, profile: Profile, source_symbols: usize) -> FlowParams {
     FlowParams { code, ..base }
 }
 
-/// A source computed the precode of a block in the call that closed it, 16 MB for 1024 symbols; a
-/// sink solved a block in the call that completed its rank, some 50 MB.
+/// A source once computed the precode of a block in the call that closed it, 16 MB for 1024
+/// symbols; a sink solved a block in the call that completed its rank, some 50 MB.
 #[test]
 fn no_call_at_source_or_sink_of_large_blocks_multiplies_more_than_its_part() {
     for (profile, symbols) in [(Profile::Precoded, 1024), (Profile::CyclicShift, 256)] {

@@ -1,11 +1,11 @@
-//! Packets that say nothing new, from a neighbour with all rights: another one that brings a stream
-//! loses nothing by them, and they are not multiplied.
+//! Redundant packets from a neighbour with full rights: they cost another neighbour's stream
+//! nothing, and they are not multiplied.
 
 use crate::common::{DOWN, Node, UP, ip_packet, params};
 use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, StreamParams, TunnelId};
 use recoded_wire::header::{Header, PacketType, write_link_sequence};
 
-/// The neighbour that repeats what the other one sends.
+/// The neighbour that repeats the other one's packets.
 const OTHER: PeerId = PeerId(5);
 
 const PACKETS: u32 = 1000;
@@ -27,8 +27,8 @@ fn receive(node: &mut Node, peer: PeerId, payload: &[u8], now: u64) -> Vec<(Peer
     [packets, node.tick(now)].concat()
 }
 
-/// Sends a stream to a node, of which each packet comes again and again from another neighbour.
-/// What left it towards the sink.
+/// Sends a stream to a node, with each packet repeated by another neighbour. Returns the number of
+/// packets sent towards the sink.
 fn flood(node: &mut Node, copies: usize) -> usize {
     let mut source = stream(Role::Source { tunnel: TunnelId(0) });
     let (mut number_of_other, mut sent, mut now) = (7, 0, 1_000_000);

@@ -13,7 +13,7 @@ use recoded_pipeline::params::{
 use recoded_pipeline::report::FlowReport;
 use recoded_wire::frames::{Frames, Span};
 
-/// What a pipeline sent, and the last byte of a frame that it used.
+/// Packets that a pipeline sent, and the last byte of a frame that it used.
 #[derive(Default)]
 struct Reach {
     sent: Vec<(PeerId, Span)>,
@@ -46,14 +46,15 @@ impl Host {
     }
 }
 
-/// The regression: a relay of generations of 256 formed packets whose symbols left their frame.
+/// Regression: a relay of generations of 256 formed packets whose symbols extended past their
+/// frame.
 #[test]
 fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
     for generation_size in [16, 64, 128, 256] {
         let role = Role::Relay { upstream: UP };
         let mut relay = FlowParams { generation_size, ..params(role) };
         relay.recoding = Recoding::Random;
-        // As large as a frame of 2048 bytes allows.
+        // The largest that a frame of 2048 bytes allows.
         relay.symbol_bytes += 2048 - relay.frame_bytes_min();
         let source = FlowParams {
             role: Role::Source { tunnel: TunnelId(0) },
@@ -61,7 +62,7 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
             ..relay.clone()
         };
 
-        // Larger frames, so that one that is left is measured and not met.
+        // Larger frames, so that overruns are measured without occurring.
         let mut from = Host::new(source, 4096);
         let mut to = Host::new(relay, 4096);
         let packet = common::ip_packet(1400, 7);
@@ -80,7 +81,7 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
     }
 }
 
-/// A worker whose sockets are opened anew gets new frames, and its flows go on without the old
+/// A worker whose sockets are reopened gets new frames, and its flows continue without the old
 /// ones.
 #[test]
 fn flows_go_on_after_their_frames_were_taken_away() {
@@ -112,7 +113,7 @@ fn flows_go_on_after_their_frames_were_taken_away() {
                 }
                 step(&mut nodes, number);
             }
-            // What waited leaves in parts.
+            // Waiting packets are delivered in parts.
             (400..600).for_each(|millis| drop(nodes[2].tick(millis * 1_000_000)));
             delivered[1] = nodes[2].delivered.len();
             let what = format!("{} with node {victim}", code.name());
@@ -125,7 +126,7 @@ fn flows_go_on_after_their_frames_were_taken_away() {
     }
 }
 
-/// Of forty flows one takes all frames. Relief looks at a few flows per packet and still finds it
+/// One of forty flows takes all frames. Relief looks at a few flows per packet and still finds it
 /// before frames run out; others lose one generation for each look that missed it.
 #[test]
 fn the_flow_that_takes_the_frames_gives_them_back() {
@@ -166,7 +167,7 @@ fn the_flow_that_takes_the_frames_gives_them_back() {
     }
 }
 
-/// One packet enters, and what leaves each node reaches its neighbours but for a loss now and then.
+/// One packet enters, and each node's outputs reach its neighbours except for an occasional loss.
 fn step(nodes: &mut [Node; 3], number: u32) {
     let now = u64::from(number) * 100_000;
     let mut waiting: Vec<(usize, PeerId, Vec<u8>)> = Vec::new();

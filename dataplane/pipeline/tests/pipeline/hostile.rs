@@ -1,5 +1,5 @@
-//! Hostile and random input: every packet ends in exactly one fate, no frame leaks, nothing panics,
-//! output per input stays bounded.
+//! Hostile and random input: every packet ends in exactly one outcome, no frame leaks, nothing
+//! panics, output per input stays bounded.
 
 use crate::common;
 use crate::common::{DOWN, FLOW, Node, UP, coded, header, params};
@@ -19,7 +19,7 @@ fn role(kind: u8) -> Role {
     }
 }
 
-/// A packet that is well formed in parts: much likelier to reach deep states than random bytes.
+/// A packet that is well formed in parts: far likelier to reach deep states than random bytes.
 fn plausible() -> impl Strategy<Value = Vec<u8>> {
     let numbers = (0u32..6, prop_oneof![3 => 1u16..=16, 1 => 1u16..=256], any::<u8>(), 0u8..3);
     let rest = (prop_oneof![Just(FLOW), Just(8u32)], any::<u16>(), any::<u32>(), 1usize..60);
@@ -60,7 +60,7 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
             }
             header.write(&mut bytes);
             if kind == PacketType::Bats {
-                // Mostly blocks that agree with one another, and now and then one that does not.
+                // Mostly blocks that agree with one another, and occasionally one that does not.
                 Block {
                     number: u16::from(noise[2] % 3),
                     batch: u16::from(noise[3] % 5),
@@ -80,7 +80,7 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// A packet of a window flow, mostly of one that others agree with.
+/// A packet of a window flow, mostly one that is consistent with others.
 fn window_packet(header: Header, noise: &[u8; 32]) -> Vec<u8> {
     let symbol_bytes = if noise[2] < 220 { 30 } else { u16::from(noise[2]) };
     let esi = match noise[3] % 16 {
@@ -147,7 +147,7 @@ proptest! {
         for (bytes, wait) in &packets {
             now += wait;
             input += 1;
-            // A packet in seven comes with whatever link sequence number it has.
+            // A packet in seven comes with an arbitrary link sequence number.
             let out = if input % 7 == 0 { node.receive(bytes, now) } else { node.receive_next(bytes, now) };
             sent += out.iter().filter(|(hop, _)| *hop == DOWN).count();
             sent += node.tick(now).iter().filter(|(hop, _)| *hop == DOWN).count();
@@ -163,8 +163,8 @@ proptest! {
     }
 }
 
-/// A sink once took a packet whose generation is half the number space away, which is neither
-/// before nor after what it holds, into an entry that it had not opened.
+/// A sink once took a packet whose generation is half the number space away, neither before nor
+/// after those it holds, into an entry that it had not opened.
 #[test]
 fn a_generation_half_the_number_space_away_is_another_life_of_the_source() {
     for role_kind in [1, 2] {

@@ -1,6 +1,6 @@
-//! Generations over branches that part and join: a relay with several upstreams combines what comes
-//! of all of them. Over the butterfly each of two sinks gets what two links carry, of which one is
-//! shared, where forwarding brings three quarters. And packets that go round in a loop end.
+//! Generations over branches that part and join: a relay with several upstreams combines the
+//! packets of all of them. Over the butterfly each of two sinks gets the capacity of two links, one
+//! of them shared, where forwarding brings three quarters. Packets in a routing loop die out.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_gf::FieldOrder;
@@ -9,7 +9,7 @@ use recoded_pipeline::params::{FlowCode, FlowParams, Recoding, Redundancy, Sprea
 const PACKET_BYTES: usize = 1300;
 const SYMBOLS: usize = 256;
 
-/// Each link of the butterfly carries so many packets a second.
+/// Capacity of each link of the butterfly, in packets per second.
 const UNIT: f64 = 1000.0;
 
 /// Node 0 has the data of two sources, one for each branch: nodes 1 and 2. Both send to a sink, 5
@@ -22,7 +22,7 @@ fn butterfly(loss: f64) -> Vec<((usize, usize), Link)> {
     BUTTERFLY.iter().map(|edge| (*edge, link)).collect()
 }
 
-/// Generations of which each branch carries half of `packets`.
+/// Generations with half of `packets` carried by each branch.
 fn rlnc(params: &mut FlowParams, packets: usize) {
     params.code = FlowCode::Rlnc;
     params.field = FieldOrder::Four;
@@ -34,7 +34,7 @@ fn rlnc(params: &mut FlowParams, packets: usize) {
     params.generations = 16;
 }
 
-/// A node of the butterfly, of which each branch carries `half` packets of a generation.
+/// A node of the butterfly; each branch carries `half` packets of a generation.
 fn parts(node: usize, params: &mut FlowParams, half: usize) {
     rlnc(params, 2 * half);
     match node {
@@ -49,15 +49,15 @@ fn lost(line: &Line, sink: usize) -> usize {
     line.entered() - came
 }
 
-/// The butterfly at a load such that what is planned is `UNIT` packets a second on each link; what
-/// sinks lack of a generation is repaired from end to end beside that.
+/// The butterfly at a load that plans `UNIT` packets a second on each link; end-to-end repairs for
+/// what sinks lack of a generation come on top.
 #[test]
 fn both_sinks_of_a_butterfly_get_what_two_links_carry() {
     for (loss, half) in [(0.0, 129), (0.02, 135), (0.05, 140)] {
         let branches = |node: usize, params: &mut FlowParams| {
             parts(node, params, half);
         };
-        // A generation in the time that a link takes for half of its packets.
+        // One generation in the time that a link takes for half of its packets.
         let rate = SYMBOLS as f64 / half as f64 * UNIT;
         let load = Load { bytes: PACKET_BYTES, rate: Some(rate), ordered: false };
         let mut line = Line::graph(&butterfly(loss), load, 1, branches);
@@ -67,7 +67,7 @@ fn both_sinks_of_a_butterfly_get_what_two_links_carry() {
             (0..9).map(|hop| line.sent(hop).0 as f64 / elapsed / UNIT).collect();
         line.stop(2 * SECOND);
         let most = packets.iter().copied().fold(0.0, f64::max);
-        // Of two links that carry as much as the one that carries most, after what they lose.
+        // Share of two links with the capacity of the busiest one, after losses.
         let share = rate / (2.0 * UNIT * most * (1.0 - loss));
         let lost = [lost(&line, 5), lost(&line, 6)];
         println!("loss {loss}: {share:.3} of two links, {lost:?} of {} lost", line.entered());
@@ -77,14 +77,14 @@ fn both_sinks_of_a_butterfly_get_what_two_links_carry() {
     }
 }
 
-/// The butterfly over links that are nearly full: what the shared link brings of a generation comes
+/// The butterfly over links that are nearly full: the shared link brings its part of a generation
 /// in one burst as long as the generation, so that sinks have all of the other branch long before.
-/// They ask when both have ended, not while the burst comes.
+/// They send requests when both have ended, not during the burst.
 #[test]
 fn sinks_wait_for_the_branch_that_brings_a_generation_late() {
     let half = 135;
-    // Sinks that asked after a silence fell into repairs for good with seed 5. With others a worker
-    // in turn does not run for 30 ms, twice a second.
+    // With seed 5, sinks that sent requests after a silence fell into permanent repair. With 27 and
+    // 28, workers are stalled in turn for 30 ms, twice a second.
     for (seed, stalls) in [(0, false), (5, false), (27, true), (28, true)] {
         let branches = |node: usize, params: &mut FlowParams| {
             parts(node, params, half);
@@ -93,7 +93,7 @@ fn sinks_wait_for_the_branch_that_brings_a_generation_late() {
         };
         let link = Link { rate: 20e6, queue: 200 * MILLI, ..Link::new(0.02, 2) };
         let links: Vec<_> = BUTTERFLY.iter().map(|edge| (*edge, link)).collect();
-        // Of each link 0.96 is planned, in packets of 1450 bytes.
+        // The plan uses 0.96 of each link, in packets of 1450 bytes.
         let unit = 0.96 * link.rate / 8.0 / 1450.0;
         let rate = unit * SYMBOLS as f64 / half as f64;
         let load = Load { bytes: PACKET_BYTES, rate: Some(rate), ordered: false };
@@ -116,9 +116,9 @@ fn sinks_wait_for_the_branch_that_brings_a_generation_late() {
     }
 }
 
-/// What a source sends at rest, so that sinks notice what they lack, comes by the shorter ways
-/// first. For sinks it once ended a generation of which the shared link had yet to bring a third:
-/// they asked for all of it.
+/// Packets that an idle source sends, so that sinks notice missing ones, arrive over the shorter
+/// paths first. They once ended a generation at sinks while the shared link still had to bring a
+/// third of it: the sinks requested all of it.
 #[test]
 fn last_generation_is_not_asked_for_while_a_branch_brings_it() {
     let half = 140;
@@ -143,7 +143,7 @@ fn last_generation_is_not_asked_for_while_a_branch_brings_it() {
     assert!(asked <= 8, "{asked}");
 }
 
-/// Without combining, the link that both share brings each sink half of what the other has.
+/// Without combining, the shared link brings each sink half of the packets that the other has.
 #[test]
 fn relay_that_forwards_brings_less() {
     let forward = |node: usize, params: &mut FlowParams| {
@@ -167,7 +167,7 @@ fn relay_that_forwards_brings_less() {
     assert!(ranks.iter().sum::<f64>() < 3.1, "{ranks:?}");
 }
 
-/// Two halves that join before a link that carries both: all of it goes on.
+/// Two halves that join before a link that carries both: all of it is forwarded.
 #[test]
 fn halves_that_join_are_whole_again() {
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)];
@@ -187,7 +187,7 @@ fn halves_that_join_are_whole_again() {
         };
         let mut line = Line::graph(&links, load, 2, halves);
         if gone {
-            // Half of all packets leave for a branch that is silent: what is left is not more.
+            // Half of all packets go to a branch that is down: the remaining ones do not increase.
             line.set(1, Link { loss: 1.0, ..links[1].1 });
         }
         line.run(6 * SECOND);
@@ -195,7 +195,7 @@ fn halves_that_join_are_whole_again() {
         let lost = lost(&line, 4);
         println!("{slower} ms, gone {gone}: {lost} of {} lost", line.entered());
         assert!(gone || lost * 1000 <= line.entered(), "{lost}");
-        // Nothing is amplified: what the branches bring is what goes on.
+        // Nothing is amplified: output equals the input of the branches.
         let came = line.sent(2).0 + line.sent(3).0;
         assert!(line.sent(4).0 <= came + came / 10, "{} of {came}", line.sent(4).0);
     }
@@ -222,7 +222,7 @@ fn packets_that_go_round_end() {
         println!("{code}: {sent:?} for {entered}, {} lost", lost(&line, 3));
         assert!(lost(&line, 3) * 100 <= line.entered());
         assert!(sent.iter().all(|sent| *sent < 12 * entered), "{sent:?}");
-        // And nothing goes on when nothing enters.
+        // Nothing is sent when nothing enters.
         let before: u64 = (1..3).map(|hop| line.sent(hop).0).sum();
         line.run(20 * SECOND);
         let after: u64 = (1..3).map(|hop| line.sent(hop).0).sum();

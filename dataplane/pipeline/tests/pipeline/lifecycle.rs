@@ -1,5 +1,5 @@
-//! What drains, releases and live changes leave behind: nothing is lost that repair can mend, and
-//! no number is used twice.
+//! State after drains, releases and live changes: nothing is lost that repair can recover, and no
+//! number is used twice.
 
 use crate::common;
 use crate::common::{Line, Node, UP, coded, header, ip_packet, params, window};
@@ -33,7 +33,8 @@ fn snapshot(edition: u64, flow: FlowParams) -> Snapshot {
     Snapshot { edition, flows: vec![flow] }
 }
 
-/// A generation was once kept when a daemon stopped, an interface went or a flow was taken away.
+/// A generation was once kept when a daemon stopped, an interface disappeared or a flow was
+/// removed.
 #[test]
 fn what_is_open_leaves_before_a_shutdown() {
     for flow in codes() {
@@ -49,8 +50,8 @@ fn what_is_open_leaves_before_a_shutdown() {
     }
 }
 
-/// Nodes that stood still for longer than the hold timeout, as stopped processes do, once gave up
-/// what was incomplete before they had asked for it.
+/// Nodes that were stalled for longer than the hold timeout, like stopped processes, once abandoned
+/// incomplete units before requesting the rest.
 #[test]
 fn what_was_incomplete_before_a_standstill_is_asked_for_after_it() {
     for flow in codes().into_iter().filter(|flow| flow.code.name() != "window") {
@@ -71,8 +72,8 @@ fn what_was_incomplete_before_a_standstill_is_asked_for_after_it() {
     }
 }
 
-/// A source whose frames are taken away in the middle of a generation once used its number again
-/// for other symbols, which the sink took for those of before.
+/// A source whose frames are taken away in the middle of a generation once reused its number for
+/// other symbols, which the sink took for the earlier ones.
 #[test]
 fn a_number_is_not_used_again_for_other_symbols() {
     for flow in codes() {
@@ -98,7 +99,7 @@ fn a_number_is_not_used_again_for_other_symbols() {
     }
 }
 
-/// What a worker does that panicked: each node in turn begins again in the middle of a unit.
+/// Recovery of a panicked worker: each node in turn restarts in the middle of a unit.
 #[test]
 fn a_pipeline_made_anew_goes_on_and_what_was_counted_stays() {
     for code in common::codes() {
@@ -151,7 +152,7 @@ fn a_pipeline_made_anew_goes_on_and_what_was_counted_stays() {
     }
 }
 
-/// A change of any key of BATS once let all blocks go that the sink still asked for.
+/// A change of any key of BATS once discarded all blocks that the sink still requested.
 #[cfg(feature = "bats")]
 #[test]
 fn blocks_of_before_a_change_are_still_repaired() {
@@ -181,7 +182,7 @@ fn blocks_of_before_a_change_are_still_repaired() {
     }
 }
 
-/// What a source was told to replace once stayed until memory was short.
+/// A stage that a source had replaced once stayed until memory was short.
 #[test]
 fn a_source_keeps_what_it_replaced_as_long_as_sinks_ask_for_it() {
     let flows = codes();
@@ -189,7 +190,7 @@ fn a_source_keeps_what_it_replaced_as_long_as_sinks_ask_for_it() {
         let mut source = Node::new(flow.clone(), 8);
         let total = source.frames.free();
         let other = flows[(index + 1) % flows.len()].clone();
-        // There and back again: the one that is kept is each time the one of before.
+        // Back and forth: the kept stage is the previous one each time.
         for (edition, flow) in [(2, other.clone()), (3, flow.clone()), (4, other)] {
             let now = edition * 10_000 * MILLI;
             for number in 0..100 {
@@ -202,14 +203,14 @@ fn a_source_keeps_what_it_replaced_as_long_as_sinks_ask_for_it() {
             assert!(retire(3000).is_some() && retire(3000).is_none());
             assert_eq!(source.frames.free(), total, "nothing came since the change");
         }
-        // Within a moment it goes on with its numbers.
+        // Within a moment it continues its numbering.
         source.apply(&snapshot(5, flow.clone()), 60_000 * MILLI);
         assert!(source.pipeline.retire(&mut source.frames, 61_000 * MILLI).is_none());
         assert_eq!(source.leaked(), 0);
     }
 }
 
-/// What a source was told to replace once was in no budget.
+/// A stage that a source had replaced was once in no budget.
 #[test]
 fn what_a_source_replaced_is_counted_or_goes_at_once() {
     struct Budget(Arc<AtomicUsize>, usize);
@@ -241,8 +242,7 @@ fn what_a_source_replaced_is_counted_or_goes_at_once() {
     }
 }
 
-/// A source that came back to its window once coded over symbols of before, which sinks no longer
-/// had.
+/// A source that returned to its window once coded over earlier symbols, which sinks no longer had.
 #[test]
 fn an_epoch_of_a_window_begins_empty() {
     let mut windows = params(SOURCE);
@@ -265,7 +265,7 @@ fn an_epoch_of_a_window_begins_empty() {
     assert_eq!(source.leaked(), 0);
 }
 
-/// A stage for other packets once made a window give up at once what it waited for.
+/// A stage for other packets once made a window abandon at once the symbols it waited for.
 #[test]
 fn a_window_goes_on_waiting_while_other_stages_are_made() {
     let change = |role| {
@@ -281,7 +281,7 @@ fn a_window_goes_on_waiting_while_other_stages_are_made() {
         sent.extend(source.ingress(&ip_packet(150, number), now).into_iter().map(|(_, it)| it));
     }
     let is_source = |packet: &Vec<u8>| parse_window(packet).unwrap().is_source();
-    // Of two source packets in a row: the second one tells of the first.
+    // The first of two consecutive source packets: the second one refers to it.
     let lost = sent.windows(2).position(|pair| pair.iter().all(is_source)).unwrap();
     let lost = lost + usize::from(lost == 0) * 3;
     assert!(is_source(&sent[lost]) && is_source(&sent[lost + 1]));

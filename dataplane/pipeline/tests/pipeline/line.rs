@@ -1,4 +1,4 @@
-//! Whole paths: what goes in at the source comes out at the sink, whole and in order.
+//! Whole paths: packets that enter at the source leave at the sink, whole and in order.
 
 use crate::common;
 use crate::common::{Line, Node, UP, ip_packet, params};
@@ -9,7 +9,7 @@ use recoded_pipeline::report::DropReason;
 use recoded_wire::coded::{CodedHeader, write_index};
 use recoded_wire::header::{Flags, PacketType};
 
-/// As [`common::transfer`].
+/// Like [`common::transfer`].
 fn transfer(line: &mut Line, count: u32, missing_max: usize) {
     common::transfer(line, count, missing_max, 500);
 }
@@ -120,7 +120,7 @@ fn repair_fills_in_what_thin_redundancy_misses() {
     line.check();
 }
 
-/// Measured expected rank against the rank-transition matrix.
+/// Compares the measured rank with the rank-transition matrix.
 fn rank_matches_theory(field: FieldOrder, recoding: Recoding, theory: TheoryRecoding) {
     const GENERATIONS: u32 = 3000;
     let (hops, loss, size) = (5, 0.1, 16usize);
@@ -228,7 +228,7 @@ fn a_source_that_restarts_is_followed() {
     line.check();
 }
 
-/// A single packet of a generation far away once made a relay and a sink give up all they held, and
+/// A single packet of a generation far away once made a relay and a sink discard all they held, and
 /// a relay send a whole plan: in a network that reorders, 64 packets for one, on every hop.
 #[test]
 fn strays_of_another_life_disturb_nothing() {
@@ -255,8 +255,8 @@ fn strays_of_another_life_disturb_nothing() {
     line.check();
 }
 
-/// A relay once closed a generation when its last packet overtook the others, and dropped them;
-/// and it dropped what was older than its table.
+/// A relay once closed a generation when its last packet overtook the others, and dropped them; it
+/// also dropped packets older than its table.
 #[test]
 fn relays_pass_on_what_is_overtaken() {
     for recoding in [Recoding::Systematic, Recoding::Random] {
@@ -290,7 +290,7 @@ fn relays_pass_on_what_is_overtaken() {
     }
 }
 
-/// A systematic packet that fits the flow but for its generation.
+/// A systematic packet that fits the flow except for its generation.
 fn stray(generation: u32) -> Vec<u8> {
     let common = common::header(PacketType::Generation, 2 | Flags::SYSTEMATIC, generation);
     let header = CodedHeader { planned: 24, ..common::coded(common, generation, 16) };
@@ -354,7 +354,7 @@ fn the_source_hears_the_rank_histogram_of_its_sink() {
     line.check();
 }
 
-/// IP bytes that a source sends for each byte of IP packets of 188 bytes that come every 4 ms, once
+/// IP bytes that a source sends per byte of IP packets, for packets of 188 bytes every 4 ms, once
 /// it knows its path.
 fn sparse_overhead(hops: usize, loss: f64, seed: u64) -> f64 {
     const HEADERS: usize = 20 + 8; // IPv4, UDP
@@ -384,12 +384,12 @@ fn sparse_overhead(hops: usize, loss: f64, seed: u64) -> f64 {
     sent as f64 / f64::from(count * 188)
 }
 
-/// A packet of 188 bytes once took a whole symbol of 1404, several times: 24 times its bytes
+/// A packet of 188 bytes once occupied a whole symbol of 1404, several times: 24 times its bytes
 /// without loss, 40 times over two hops of 10 %.
 #[test]
 fn small_packets_stay_small() {
     let clean = sparse_overhead(2, 0.0, 31);
-    // Whether two packets or three are sent depends on what little the loss is estimated off.
+    // Whether two or three packets are sent depends on small errors of the loss estimate.
     let lossy: Vec<f64> = (31..39).map(|seed| sparse_overhead(2, 0.1, seed)).collect();
     println!("{lossy:.2?}");
     let lossy = lossy.iter().sum::<f64>() / lossy.len() as f64;
@@ -398,7 +398,7 @@ fn small_packets_stay_small() {
     assert!(lossy <= 3.0, "{lossy}");
 }
 
-/// A unit far ahead was tried beside those that are held. When these caught up with it, it was
+/// A unit far ahead was tried alongside those that are held. When these caught up with it, it was
 /// delivered twice.
 #[test]
 fn a_unit_far_ahead_that_is_caught_up_with_is_delivered_once() {

@@ -1,4 +1,4 @@
-//! Tests of pipelines, as one program: what many of them share is compiled once.
+//! Tests of pipelines, as one program: shared code is compiled once.
 
 mod common;
 mod timed;

@@ -1,5 +1,5 @@
-//! Generations and batches over links with a rate, a queue and a delay, whose hops make up for
-//! their own losses: packets per symbol on every link, what arrives, and how long it takes.
+//! Generations and batches over links with a rate, a queue and a delay, whose hops recover their
+//! own losses: packets per symbol on every link, deliveries, and delays.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
@@ -25,7 +25,7 @@ fn bats(params: &mut FlowParams) {
     params.generations = 256;
 }
 
-/// Runs a line for two seconds, the first of which does not count. Packets per symbol on each link.
+/// Runs a line for two seconds and ignores the first. Returns packets per symbol on each link.
 fn packets(line: &mut Line, hops: usize) -> Vec<f64> {
     let counts = |line: &Line| -> Vec<u64> {
         let symbols = line.flow(0).counters.source_symbols;
@@ -44,7 +44,7 @@ fn packets(line: &mut Line, hops: usize) -> Vec<f64> {
     packets
 }
 
-/// What entered is delivered, once each and in order, but for `missing_max`.
+/// Everything that entered is delivered, once each and in order, except up to `missing_max`.
 fn assert_delivery(line: &mut Line, missing_max: usize) {
     line.stop(SECOND);
     let numbers: Vec<u32> = line.delivered.iter().map(|packet| packet.number).collect();
@@ -55,7 +55,7 @@ fn assert_delivery(line: &mut Line, missing_max: usize) {
     assert!(missing <= missing_max, "{missing} of {} are missing", line.entered());
 }
 
-/// Over short hops nothing is sent in advance: 1.44 packets per symbol once were.
+/// Over short hops nothing is sent proactively: it once took 1.44 packets per symbol.
 fn costs_what_losses_take(code: fn(&mut FlowParams), most: f64) {
     for (hops, loss) in [(1, 0.1), (4, 0.1), (6, 0.1), (4, 0.01), (2, 0.3)] {
         println!("{hops} hops, {loss} lost");
@@ -91,8 +91,8 @@ fn generations_over_long_hops_seldom_wait_for_a_report() {
     assert_delivery(&mut line, 0);
 }
 
-/// Batches were once not made up for on such hops: 1.26 packets per symbol on each, 200 blocks that
-/// were asked for from end to end, and over 50 ms most of what came was given up.
+/// Batches were once not recovered on such hops: 1.26 packets per symbol on each, 200 blocks
+/// requested end to end, and over 50 ms most received blocks were abandoned.
 #[cfg(feature = "bats")]
 #[test]
 fn batches_over_long_hops_are_made_up_for() {
@@ -112,16 +112,16 @@ fn batches_over_long_hops_are_made_up_for() {
     }
 }
 
-/// Where a report takes half a second, what is lost is not waited for: 0.3 to 1.5 % of generations
-/// were once given up there before it came, and five in six blocks, which their sources had let go
-/// when they were asked for.
+/// If a report takes half a second, lost packets are not waited for. 0.3 to 1.5 % of generations
+/// were once abandoned before their retransmission arrived, and five in six blocks, which their
+/// sources had already released when they were requested.
 fn loses_nothing_over_a_far_hop(code: fn(&mut FlowParams), most: f64) {
     let far = Link::new(0.02, 270);
     let near = Link::new(0.05, 5);
     for (links, mbit) in [(&[far][..], 20.0), (&[far], 150.0), (&[near, far, near], 100.0)] {
         let load = Load { rate: Some(mbit * 1e6 / 8.0 / 1300.0), ..STEADY };
         let mut line = Line::with(links, load, 1, code);
-        // A source learns from blocks that ask for more that a hop behind the next one is far.
+        // A source learns from blocks that request more that a hop behind the next one is far.
         line.run(4 * SECOND);
         let (hops, since) = (links.len(), line.now);
         let counts = |line: &Line| {
@@ -135,14 +135,14 @@ fn loses_nothing_over_a_far_hop(code: fn(&mut FlowParams), most: f64) {
         let packets = (after.0 - before.0) as f64 / (after.1 - before.1) as f64;
         let (failed, all) = (after.2 - before.2, after.3 - before.3);
         let way: u64 = links.iter().map(|link| link.delay).sum();
-        // One that is given up delays for 200 ms what follows it.
+        // An abandoned one delays those that follow it by 200 ms.
         let late = line.delay(since, 0.9) - way;
         println!(
             "{hops} hops, {mbit} Mbit/s: {packets:.3} packets per symbol, {failed} of {all} given \
              up, 90 % {} ms after the way",
             late / MILLI
         );
-        // By plan one in ten thousand.
+        // One in ten thousand, by plan.
         assert!(failed <= 2 + all / 2000, "{failed} of {all} generations or blocks");
         assert!(late < 60 * MILLI, "{late} ns");
         // Generations of one or two symbols take more.
@@ -162,7 +162,8 @@ fn batches_over_a_far_hop_wait_for_no_report() {
 }
 
 /// A socket with the default buffer of Linux holds 92 datagrams of 1300 bytes. Blocks of 256, and
-/// what waited behind a generation, once came at once: a quarter to a half was lost there.
+/// packets waiting behind a generation, were once delivered at once: a quarter to a half was lost
+/// there.
 #[test]
 fn deliveries_fit_the_buffer_of_a_socket() {
     let codes: &[fn(&mut FlowParams)] = &[
@@ -184,7 +185,7 @@ fn deliveries_fit_the_buffer_of_a_socket() {
     }
 }
 
-/// Bursts on short hops once took three packets per symbol, or a round trip from end to end each.
+/// Bursts on short hops once took three packets per symbol, or one end-to-end round trip each.
 #[test]
 fn generations_hit_by_bursts_are_made_up_for_hop_by_hop() {
     let link = Link { burst: 8.0, ..Link::new(0.1, 0) };
@@ -219,7 +220,7 @@ fn without_a_way_back_what_is_planned_is_sent() {
     assert!(!line.flow(0).is_mended);
 }
 
-/// Reports end while traffic runs, and come again.
+/// Reports stop while traffic runs, and resume.
 #[test]
 fn hop_that_falls_silent_is_sent_what_is_planned() {
     let link = Link::new(0.1, 0);

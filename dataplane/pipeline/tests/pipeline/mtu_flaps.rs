@@ -1,27 +1,26 @@
-//! The MTU of a link changes again and again while a stream with keys runs: soon after the last
-//! change it carries as much as one over a link that stays as it is, on workers that have their
-//! processors, and on workers that share them.
+//! The MTU of a link changes repeatedly while a stream with keys runs: soon after the last change
+//! it carries as much as one over an unchanged link, on dedicated processors and on shared ones.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_pipeline::params::FlowParams;
 
-/// Of an IP packet, with room for an envelope and a tag in a symbol.
+/// Bytes of an IP packet, with room for an envelope and a tag in a symbol.
 const BYTES: usize = 1380;
 
-/// Bytes of an MTU that are not UDP payload.
+/// Bytes of an MTU outside the UDP payload.
 const AROUND: usize = 28;
 const WIDE: usize = 1500;
 
 /// Time between two changes, each to the narrow MTU or back.
 const FLAP: u64 = 500 * MILLI;
 
-/// The flow is well again so long after the last change, and is watched for so long.
+/// Time within which the flow recovers after the last change, and how long it is then observed.
 const RECOVERY: u64 = 2 * SECOND;
 const WATCHED: u64 = 3 * SECOND;
 
-/// A worker is kept from its processor so often, and for so long at most.
+/// How often a worker is kept from its processor, and for how long at most.
 const STALL_EVERY: u64 = 200 * MILLI;
 const STALL: u64 = 30 * MILLI;
 
@@ -31,7 +30,7 @@ const STEP: u64 = 10 * MILLI;
 struct Case {
     narrow: usize,
     ends_narrow: bool,
-    /// Packets a second; `None`: as many as the path carries.
+    /// Packets per second; `None`: as many as the path carries.
     rate: Option<f64>,
     delay_millis: u64,
     loss: f64,
@@ -49,7 +48,8 @@ const QUIET: Case = Case {
     seed: 3,
 };
 
-/// The tunnel, whose MTU is what the source says, and workers that wait for a processor.
+/// The line with its tunnel, whose MTU follows the source's limit, and workers that wait for a
+/// processor.
 struct Run {
     line: Line,
     is_busy: bool,
@@ -78,13 +78,13 @@ impl Run {
     }
 }
 
-/// What arrives after the last change.
+/// Arrivals after the last change.
 #[derive(Copy, Clone, Debug)]
 struct Arrived {
-    /// Packets where so many enter a second; bytes where as many enter as the path carries: the
-    /// tunnel may have a smaller MTU for a while.
+    /// Packets, at a fixed packet rate; bytes, if as many enter as the path carries: the tunnel may
+    /// have a smaller MTU for a while.
     amount: usize,
-    /// Of the packets that entered.
+    /// Share of the packets that entered.
     share: f64,
 }
 
@@ -94,7 +94,7 @@ fn flap(case: Case) -> Arrived {
     let load = Load { bytes: BYTES, rate, ordered: false };
     let keyed = |params: &mut FlowParams| (params.sealed, params.tagged) = (true, true);
     let mut line = Line::with(&[link; 3], load, seed, keyed);
-    // Short ones come, whatever the MTU.
+    // Short packets arrive at any MTU.
     line.sparse = 10;
     let random = ChaCha8Rng::seed_from_u64(seed);
     let mut run = Run { line, is_busy, random };
@@ -117,8 +117,8 @@ fn flap(case: Case) -> Arrived {
     Arrived { amount: if rate.is_some() { packets } else { bytes }, share }
 }
 
-/// Narrow MTUs, and whether a link ends with them. No tunnel has so small an MTU that its packets
-/// pass at 576.
+/// Narrow MTUs, and whether a link ends with them. At 576, no tunnel has an MTU small enough for
+/// its packets to pass.
 const NARROW: [(usize, bool); 5] =
     [(1280, false), (1280, true), (1000, false), (1000, true), (576, false)];
 
@@ -142,7 +142,7 @@ fn flow_recovers_within_two_seconds_of_the_last_change_of_an_mtu() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// A worker that waits for its processor is late, whatever the MTU: changes of that add nothing.
+/// A worker that waits for its processor is late at any MTU: MTU changes add nothing.
 #[test]
 fn workers_that_share_their_processors_recover_from_changes_of_an_mtu_as_well() {
     let busy = |narrow, rate| {

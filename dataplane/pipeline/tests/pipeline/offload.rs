@@ -11,17 +11,17 @@ use recoded_wire::frames::{Frames, Span};
 
 const SIZE: usize = 32;
 
-/// What an accelerator does with the products it is offered.
+/// Behaviour of an accelerator with the products it is offered.
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Accelerator {
     Absent,
-    /// Answers this many packets later.
+    /// Answers after this many packets.
     Works(usize),
     /// Answers with this many rows too few.
     Fails(usize),
     /// Answers under the name of another product.
     Mistakes,
-    /// Takes products and never answers.
+    /// Accepts products and never answers.
     Hangs,
 }
 
@@ -29,7 +29,7 @@ struct Outputs {
     accelerator: Accelerator,
     sent: Vec<Span>,
     delivered: Vec<Vec<u8>>,
-    /// Results and after how many packets they come.
+    /// Results and after how many packets they are returned.
     pending: Vec<(usize, Ticket, Vec<Vec<u8>>)>,
 }
 
@@ -135,7 +135,7 @@ impl Host {
     }
 }
 
-/// Sends packets of which every second is lost, and returns what came out.
+/// Sends packets and loses every second one; returns the delivered ones.
 fn transfer(accelerator: Accelerator, count: u32) -> (Vec<Vec<u8>>, FlowCounters) {
     let mut source = Host::new(Role::Source { tunnel: TunnelId(0) }, Accelerator::Absent);
     let mut sink = Host::new(Role::Sink { tunnel: TunnelId(0), upstream: UP }, accelerator);
@@ -183,7 +183,7 @@ fn whatever_an_accelerator_does_every_packet_arrives_once_and_in_order() {
     ] {
         let (delivered, counters) = transfer(accelerator, 2000);
         let count = delivered.len();
-        // The last generation stays open, and is given up at the end.
+        // The last generation stays open, and is abandoned at the end.
         assert!(count > 1900 && delivered == expected[..count], "{accelerator:?}: {count} packets");
         assert!(counters.generations_failed <= 1, "{accelerator:?}");
         let offloaded = counters.generations_offloaded;
@@ -194,7 +194,7 @@ fn whatever_an_accelerator_does_every_packet_arrives_once_and_in_order() {
 #[test]
 fn an_accelerator_that_never_answers_costs_time_but_no_packet() {
     for accelerator in [Accelerator::Hangs, Accelerator::Mistakes] {
-        // As many generations as the table holds: those before are given up for those after.
+        // As many generations as the table holds: earlier ones are abandoned for later ones.
         let (delivered, counters) = transfer(accelerator, 120);
         let expected: Vec<Vec<u8>> = (0..120).map(|number| ip_packet(150, number)).collect();
         let count = delivered.len();

@@ -1,4 +1,4 @@
-//! Stages that come from another thread: packets wait for them, memory that is refused ends in a
+//! Stages that come from another thread: packets wait for them, a refused allocation ends in a drop
 //! reason, shards of other workers are handed over, packets of unknown peers are dropped.
 
 use crate::common;
@@ -17,7 +17,7 @@ const HANDED_OVER_MAX: usize = 100;
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
 const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
 
-/// Takes questions for stages, as the control thread of a daemon does.
+/// Collects stage requests, like the control thread of a daemon.
 #[derive(Default)]
 struct Desk {
     asked: Vec<OpenRequest>,
@@ -83,7 +83,7 @@ impl Host {
         self.desk.spans.drain(..).for_each(|span| self.frames.release(span.frame));
     }
 
-    /// Answers all questions.
+    /// Answers all requests.
     fn open(&mut self, opener: &mut Opener, now: u64) {
         for request in std::mem::take(&mut self.desk.asked) {
             let opened = opener.open(&request, &self.params);
@@ -96,7 +96,7 @@ impl Host {
         self.pipeline.report().packets.dropped[reason as usize]
     }
 
-    /// Every packet has one fate, or waits.
+    /// Every packet has one outcome, or waits.
     fn check_fates(&self) {
         let Report { packets, waiting, .. } = self.pipeline.report();
         let kept = packets.forwarded + packets.consumed + packets.handed_over;
@@ -113,7 +113,7 @@ impl Host {
     }
 }
 
-/// Packets of `count` IP packets, one generation each ten.
+/// Packets of `count` IP packets, ten per generation.
 fn stream(source: &mut Node, numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     for number in numbers {
@@ -138,7 +138,7 @@ fn packets_wait_for_their_stage_and_none_is_lost() {
     assert_eq!((sink.desk.asked.len(), sink.desk.delivered.len()), (1, 0), "asked once");
     sink.open(&mut opener, 2 * MILLI);
     assert_eq!(sink.desk.delivered, expected(0..80));
-    // The source alone is told to use generations that the stage has no room for.
+    // Only the source is set to generations that the stage has no room for.
     let mut larger = params(SOURCE);
     larger.generation_size = 64;
     source.apply(&Snapshot { edition: 2, flows: vec![larger] }, 110 * MILLI);
@@ -152,7 +152,7 @@ fn packets_wait_for_their_stage_and_none_is_lost() {
     sink.end();
 }
 
-/// A window once went on with memory for smaller symbols, and dropped all larger ones.
+/// A window once continued with memory for smaller symbols, and dropped all larger ones.
 #[test]
 fn symbols_that_may_be_larger_get_another_window() {
     let of = |role, symbol_bytes| {
@@ -180,8 +180,8 @@ fn symbols_that_may_be_larger_get_another_window() {
     sink.end();
 }
 
-/// Two packets that no one stage takes once went round for ever: the first stage took one, the
-/// other waited again, and was taken out of the queue at once.
+/// Two packets that no single stage accepts once circulated indefinitely: the first stage took one,
+/// the other waited again, and was taken out of the queue at once.
 #[test]
 fn packets_that_wait_for_two_stages_take_their_turns() {
     let mut windows = params(SOURCE);
@@ -207,7 +207,8 @@ fn packets_that_wait_for_two_stages_take_their_turns() {
     sink.end();
 }
 
-/// Packets that waited while another worker asked first once stayed, with their frames.
+/// Packets that waited when another worker had requested the shard first once stayed, with their
+/// frames.
 #[test]
 fn packets_that_wait_for_a_shard_of_another_worker_follow_it() {
     let packets = stream(&mut Node::new(params(SOURCE), 3), 0..120);
@@ -218,7 +219,7 @@ fn packets_that_wait_for_a_shard_of_another_worker_follow_it() {
     sink.desk.elsewhere.push(SHARD);
     sink.pipeline.elsewhere(&mut sink.frames, &mut sink.desk, SHARD, 2 * MILLI);
     assert_eq!((sink.desk.handed_over.len(), sink.frames.free()), (60, 1024));
-    // That worker can take so many, no more.
+    // That worker can take this many, no more.
     for packet in &packets[60..] {
         sink.receive(Some(UP), packet, 3 * MILLI);
     }
@@ -243,7 +244,7 @@ fn packets_whose_stage_never_comes_let_their_frames_go() {
     sink.end();
 }
 
-/// Packets that waited once counted as consumed, whatever became of them.
+/// Packets that waited once counted as consumed, regardless of their outcome.
 #[test]
 fn packets_that_wait_have_their_fate_when_they_have_waited() {
     let packets = stream(&mut Node::new(params(SOURCE), 3), 0..40);
@@ -286,7 +287,7 @@ fn stages_that_prove_nothing_are_given_back() {
     for role in [SINK, Role::Relay { upstream: UP }] {
         let is_relay = matches!(role, Role::Relay { .. });
         let mut host = Host::new(params(role));
-        // A packet of a shard that the source does not use, in which there is no IP packet.
+        // A packet of a shard that the source does not use, without an IP packet in it.
         let mut forged = packets[0].clone();
         forged[3] = 9;
         forged[CODED_BYTES + INDEX_BYTES..].fill(0);
@@ -300,14 +301,14 @@ fn stages_that_prove_nothing_are_given_back() {
         assert!(host.pipeline.give_back(&mut host.frames, 1500 * MILLI).is_none(), "in use");
         let closed = |host: &mut Host| host.pipeline.give_back(&mut host.frames, 2500 * MILLI);
         assert!(closed(&mut host).is_some());
-        // A relay knows what is genuine by reports of the next node, of which there are none here.
+        // A relay recognises genuine packets by reports of the next node, and there are none here.
         assert_eq!(closed(&mut host).is_some(), is_relay);
         assert!(closed(&mut host).is_none());
         host.end();
     }
 }
 
-/// Counters of a shard once went with it, and the totals that an operator sees fell.
+/// Counters of a shard once disappeared with it, and the totals that an operator sees fell.
 #[test]
 fn totals_of_a_flow_stay_when_its_shards_go() {
     let total = |report: &Report| -> (u64, u64) {
@@ -316,7 +317,7 @@ fn totals_of_a_flow_stay_when_its_shards_go() {
         let totals = counters.map(|it| (it.received, it.ingress_packets));
         totals.fold((0, 0), |(a, b), (c, d)| (a + c, b + d))
     };
-    // A relay, whose shard is given back and opened anew.
+    // A relay whose shard is returned and reopened.
     let mut opener = Opener::new(1);
     let mut relay = Host::new(params(Role::Relay { upstream: UP }));
     let packets = stream(&mut Node::new(params(SOURCE), 3), 0..80);
@@ -337,7 +338,7 @@ fn totals_of_a_flow_stay_when_its_shards_go() {
     relay.pipeline.apply(&none, frames, desk, 9000 * MILLI);
     assert_eq!(relay.pipeline.report().remainders, []);
     relay.end();
-    // A source that is told to use fewer shards.
+    // A source that is changed to fewer shards.
     let mut source = Host::new(FlowParams { shards: 2, ..params(SOURCE) });
     let packet = (ShardId { shard: 1, ..SHARD }, &ip_packet(150, 1)[..]);
     source.pipeline.ingress(&mut source.frames, &mut source.desk, packet, MILLI);
@@ -369,7 +370,7 @@ fn memory_that_is_refused_is_a_reason_and_is_asked_for_again() {
     sink.end();
 }
 
-/// What waits is bounded, and what is left over is counted.
+/// Waiting packets are bounded, and the excess is counted.
 #[test]
 fn a_flood_that_waits_holds_a_bounded_number_of_frames() {
     let mut source = Node::new(params(SOURCE), 3);

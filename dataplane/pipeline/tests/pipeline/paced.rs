@@ -1,12 +1,12 @@
 //! Generations, batches and windows at the pace of the slowest link: sources take from their tunnel
-//! what the path carries, where they are told no rate, and links become slower and faster.
+//! as much as the path carries, without a configured rate, while links become slower and faster.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, WindowParams};
 
-/// Always more to send.
+/// Greedy datagrams.
 const GREEDY: Load = Load { bytes: 1300, rate: None, ordered: false };
 
 type Code = fn(&mut FlowParams);
@@ -31,7 +31,7 @@ fn bats(params: &mut FlowParams) {
     params.generations = 256;
 }
 
-/// Codes, and the least share of a link that they fill where it becomes slower and faster.
+/// Codes, and the least share of a link that they fill while it becomes slower and faster.
 const CODES: &[(&str, Code, f64)] = &[
     ("rlnc", rlnc, 0.5),
     ("window", window, 0.8),
@@ -39,13 +39,13 @@ const CODES: &[(&str, Code, f64)] = &[
     ("bats", bats, 0.6),
 ];
 
-/// What became of a line in two seconds.
+/// Results of a line over two seconds.
 struct Seen {
-    /// Delivered, as a share of what a link carries at most.
+    /// Delivered packets, as a share of a link's capacity.
     share: f64,
-    /// Packets that found a full queue, as a share of those that were sent over the slowest link.
+    /// Packets that found a full queue, as a share of those sent over the slowest link.
     dropped: f64,
-    /// Since they entered: the median, and what one packet in a hundred exceeds.
+    /// Delay since they entered: the median, and the 99th percentile.
     delays: [Nanos; 2],
 }
 
@@ -61,9 +61,9 @@ fn see(line: &mut Line, (hops, place): (usize, usize), link: Link) -> Seen {
     }
 }
 
-/// A link that became slower once took a flow down for good: what its queue dropped was taken for
-/// losses of the link, and answered with more packets. What a code reaches on a link of 300 Mbit/s
-/// is what it spends on losses: `rlnc` sends a fifth in advance here.
+/// A link that became slower once took a flow down permanently: packets dropped by its queue were
+/// taken for losses of the link, and answered with more packets. A code's share of a link of 300
+/// Mbit/s is limited by its redundancy: `rlnc` sends a fifth proactively here.
 #[test]
 fn a_link_that_becomes_slower_and_faster_again_is_followed() {
     let link = Link::new(0.05, 5);
@@ -89,8 +89,8 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
     }
 }
 
-/// Without a rate in the settings, a source once sent all that its tunnel brought, and relays
-/// lost what exceeded their links.
+/// Without a configured rate, a source once sent everything that its tunnel brought, and relays
+/// lost the excess over their links.
 #[test]
 fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
     let lines = [
@@ -116,9 +116,9 @@ fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
     }
 }
 
-/// TCP inside a tunnel has not always more to send: pauses must not be taken for queues. The least
-/// shares are those of the codes in turn. Where round trips are long, CUBIC has not begun for long.
-/// BBR takes the time in which a block fills for a queue, which a path without delay shows most.
+/// TCP inside a tunnel does not always have more to send: pauses must not be taken for queues. The
+/// least shares are those of the codes in turn. With long round trips, CUBIC starts slowly. BBR
+/// mistakes block-fill time for queueing delay, most visibly on a path without delay.
 #[test]
 fn a_stream_of_tcp_inside_fills_the_path() {
     let lines = [

@@ -1,6 +1,6 @@
-//! Flows over a path that carries smaller packets than its source sends: what passes is found,
-//! told to the source, and followed when it changes. The tunnel is played by the load, which is as
-//! long as the source says, 100 ms later, as the runtime has it.
+//! Flows over a path that carries smaller packets than its source sends: the path MTU is found,
+//! reported to the source, and followed when it changes. The load plays the tunnel: its packets
+//! have the length that the source allows, 100 ms later, as in the runtime.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
@@ -10,20 +10,20 @@ use recoded_pipeline::report::FlowCounters;
 use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, Writer};
 use recoded_wire::header::{Flags, Header, PacketType};
 
-/// Of an IP packet: 1424 bytes of symbol, as with an MTU of 1500.
+/// Bytes of an IP packet: 1424 bytes of symbol, as with an MTU of 1500.
 const BYTES: usize = 1424;
 
 /// UDP payload that an MTU of 1400 leaves.
 const NARROW: usize = 1372;
 
-/// What a stream has beside an IP packet, at most.
+/// Overhead of a stream around an IP packet, at most.
 const OVERHEAD: usize = 32;
 
 fn load(rate: f64) -> Load {
     Load { bytes: BYTES, rate: Some(rate), ordered: false }
 }
 
-/// Lets time pass while the packets that enter are as long as the source says. Returns how often
+/// Lets time pass while packets enter with the length that the source allows. Returns how often
 /// that changed.
 fn follow(line: &mut Line, nanos: u64) -> usize {
     let mut changes = 0;
@@ -36,7 +36,7 @@ fn follow(line: &mut Line, nanos: u64) -> usize {
     changes
 }
 
-/// Share of what entered before a time that was delivered since another.
+/// Share of packets that entered before a time and were delivered since another.
 fn delivered(line: &Line, (since, until): (usize, usize)) -> f64 {
     let range = since as u32..until as u32;
     let arrived = line.delivered.iter().filter(|packet| range.contains(&packet.number)).count();
@@ -47,8 +47,8 @@ fn counters(line: &Line) -> Vec<FlowCounters> {
     (0..3).map(|node| line.flow(node).counters).collect()
 }
 
-/// On either of two hops, with losses and round trips of up to 100 ms, and whatever the rate: half
-/// a second and a few round trips after the first packet, everything that enters arrives.
+/// On either of two hops, with losses and round trips of up to 100 ms, and at any rate: half a
+/// second and a few round trips after the first packet, everything that enters arrives.
 #[test]
 fn packets_arrive_soon_where_the_path_is_narrower_than_its_ends() {
     for (delay, loss) in [(0, 0.0), (1, 0.1), (10, 0.02), (50, 0.1)] {
@@ -77,8 +77,8 @@ fn packets_arrive_soon_where_the_path_is_narrower_than_its_ends() {
     }
 }
 
-/// Symbols of generations and blocks become shorter; IP packets stay as long as they are. They
-/// vanished once, and nothing said so. A flow begins with something small, as TCP does.
+/// Symbols of generations and blocks become shorter; IP packets keep their length. They once
+/// vanished without any report. A flow begins with a small packet, as TCP does.
 fn units_follow(code: fn(&mut FlowParams)) {
     for (delay, loss, narrow) in [(1, 0.0, 0), (1, 0.1, 1), (10, 0.02, 1), (50, 0.02, 0)] {
         let link = Link::new(loss, delay);
@@ -129,7 +129,7 @@ fn symbols_of_blocks_become_as_short_as_the_path_carries() {
     });
 }
 
-/// Whatever sizes are reported by an attacker that has the present numbers: symbols become shorter.
+/// An attacker that has the present numbers reports arbitrary sizes: symbols become shorter.
 #[test]
 fn forged_sizes_end_no_flow_of_generations() {
     let mut line = Line::with(&[Link::new(0.02, 5); 2], load(1000.0), 6, |params| {
@@ -158,11 +158,11 @@ fn forged_sizes_end_no_flow_of_generations() {
     let share = delivered(&line, (since, until));
     println!("{share} arrives, symbols of {least} bytes");
     assert!(share >= 0.95, "{share}");
-    // The least MTU of a tunnel, 576, leaves more.
+    // The minimum MTU of a tunnel, 576, leaves more.
     assert!((500..600).contains(&least), "{least}");
 }
 
-/// As TCP does it, which reads neither counters nor reports.
+/// As with TCP, which reads neither counters nor reports.
 #[test]
 fn limit_that_falls_and_rises_while_traffic_runs_is_followed() {
     let link = Link::new(0.05, 5);
@@ -186,7 +186,7 @@ fn limit_that_falls_and_rises_while_traffic_runs_is_followed() {
     }
 }
 
-/// What is too large fills no window and slows nothing down: a tunnel whose MTU stays as it is does
+/// Oversized packets fill no window and slow nothing down: a tunnel whose MTU stays unchanged does
 /// not stop those that fit.
 #[test]
 fn packets_that_stay_too_large_are_given_up_at_once() {
@@ -206,8 +206,8 @@ fn packets_that_stay_too_large_are_given_up_at_once() {
     assert_eq!(delivered(&line, (since, until)), 1.0);
 }
 
-/// An envelope is part of the symbol, and so of what the source says of packets. Symbols are as
-/// long either way, so the path treats both alike.
+/// An envelope is part of the symbol, and so of the packet length that the source reports. Symbols
+/// are as long either way, so the path treats both alike.
 #[test]
 fn longest_packet_of_a_sealed_stream_leaves_room_for_its_envelope() {
     const SEALING: usize = 27;
@@ -232,7 +232,8 @@ fn longest_packet_of_a_sealed_stream_leaves_room_for_its_envelope() {
     };
     let (clear, sealed) = (limit(false), limit(true));
     assert!(clear <= NARROW - OVERHEAD, "{clear} bytes");
-    // The search begins at the least packet, which has an envelope, too, and ends within a class.
+    // The search begins at the smallest packet, which has an envelope, too, and ends within a
+    // class.
     assert!((clear - sealed).abs_diff(SEALING) <= 8, "{clear} and {sealed}");
 }
 
@@ -240,8 +241,8 @@ fn window(params: &mut FlowParams) {
     params.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
 }
 
-/// Windows follow as streams do, where hops make up for their losses; repair packets have the
-/// largest size and none is sent there.
+/// Windows follow as streams do, if hops recover their losses; repair packets have the largest size
+/// and none is sent there.
 #[test]
 fn packets_of_windows_arrive_soon_where_the_path_is_narrower_than_its_ends() {
     const WINDOW_OVERHEAD: usize = 20;
@@ -250,7 +251,7 @@ fn packets_of_windows_arrive_soon_where_the_path_is_narrower_than_its_ends() {
             let link = Link::new(loss, delay);
             let mut links = [link; 2];
             links[narrow].bytes_max = NARROW;
-            // A keepalive alone opens nothing at the next node: a handshake of TCP does.
+            // A keepalive by itself opens nothing at the next node: a TCP handshake does.
             let mut line = Line::with(&links, Load { bytes: 60, ..load(rate) }, 3, window);
             line.run(50 * MILLI + 4 * delay * MILLI);
             follow(&mut line, SECOND + 20 * delay * MILLI);
@@ -274,7 +275,7 @@ fn packets_of_windows_arrive_soon_where_the_path_is_narrower_than_its_ends() {
 }
 
 /// Jumbo ends around a link of MTU 1500. The first packets are all too large, so that almost
-/// nothing arrives: probes at that rate once took seconds to show it.
+/// nothing arrives: probes at that rate once took seconds to find the limit.
 #[test]
 fn limit_far_below_jumbo_packets_is_found_within_half_a_second() {
     const JUMBO: usize = 8850;

@@ -1,5 +1,5 @@
-//! Streams over several paths from one source to one sink: what they carry together, how long it
-//! takes, what becomes of it where one of them is cut.
+//! Streams over several paths from one source to one sink: their joint goodput, their delay, and
+//! the effect of cutting one of them.
 
 use crate::timed;
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
@@ -9,10 +9,10 @@ use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Spread, StreamProfil
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::{LINK_BYTES, LinkReport, Missing, write_link};
 
-/// TCP that always has more to send.
+/// Greedy TCP.
 const GREEDY: Load = Load { bytes: 1400, rate: None, ordered: true };
 
-/// Spread as this says at the source; relays have one next hop.
+/// The given spread at the source; relays have one next hop.
 fn spread(spread: Spread) -> impl Fn(&mut FlowParams) {
     move |params| params.spread = spread
 }
@@ -24,7 +24,7 @@ fn uplinks() -> (Link, Link) {
     (fast, slow)
 }
 
-/// Share of what both links carry that was delivered while time passed.
+/// Share of both links' capacity that was delivered while time passed.
 fn share(line: &mut Line, links: &[Link], nanos: Nanos) -> f64 {
     line.run(nanos);
     let limit: f64 = links.iter().map(|link| link.limit(line.load.bytes)).sum();
@@ -33,7 +33,7 @@ fn share(line: &mut Line, links: &[Link], nanos: Nanos) -> f64 {
     share
 }
 
-/// How many packets never came; none came twice.
+/// How many packets never arrived; none arrived twice.
 fn lost(line: &Line) -> usize {
     let mut came = vec![0; line.entered()];
     for packet in &line.delivered {
@@ -43,7 +43,7 @@ fn lost(line: &Line) -> usize {
     came.iter().filter(|count| **count == 0).count()
 }
 
-/// Numbers of packets that never came, as ranges.
+/// Numbers of packets that never arrived, as ranges.
 fn missing(line: &Line) -> Vec<(u32, u32)> {
     let mut came = vec![false; line.entered()];
     line.delivered.iter().for_each(|packet| came[packet.number as usize] = true);
@@ -73,7 +73,7 @@ fn two_paths_carry_the_sum_of_both() {
             let one_path = vec![one; relays + 1];
             let other_path = vec![other; relays + 1];
             let paths: [&[Link]; 2] = [&one_path, &other_path];
-            // One seed differs from another by 0.02.
+            // Seeds differ by 0.02.
             let shares = [1, 2, 3].map(|seed| {
                 let mut line = Line::paths(&paths, GREEDY, seed, spread(Spread::Sum));
                 line.run(4 * SECOND);
@@ -99,7 +99,7 @@ fn little_traffic_takes_the_shorter_path() {
     }
 }
 
-/// Datagrams beside TCP that fills both paths.
+/// Datagrams alongside TCP that fills both paths.
 #[test]
 fn few_datagrams_beside_tcp_take_the_shorter_path() {
     let (fast, slow) = uplinks();
@@ -115,7 +115,7 @@ fn few_datagrams_beside_tcp_take_the_shorter_path() {
         took.sort_unstable();
         let of = |share: f64| took[((took.len() - 1) as f64 * share) as usize] / MILLI;
         println!("{} / {} / {} ms of {}", of(0.1), of(0.5), of(0.99), took.len());
-        // Of a second alone, seeds differ by 0.03.
+        // Within a single second, seeds differ by 0.03.
         assert!(share(&mut line, &[fast, slow], 3 * SECOND) > 0.93);
         assert!(of(0.5) < 45 && of(0.99) < 85, "they waited behind TCP in the source");
     }
@@ -130,7 +130,7 @@ fn cut(link: Link) -> Link {
 fn path_that_is_cut_costs_its_rate_alone() {
     let (fast, slow) = uplinks();
     let datagrams = Load { bytes: 1300, rate: Some(30e6 / 8.0 / 1300.0), ordered: false };
-    // Of two hops each; the one at the source, or the one at the sink.
+    // Paths of two hops each; the cut is at the source, or at the sink.
     for (load, hop) in [(GREEDY, 0), (GREEDY, 1), (datagrams, 0), (datagrams, 1)] {
         println!("{load:?}, cut at hop {hop}");
         let paths: [&[Link]; 2] = [&[fast; 2], &[slow; 2]];
@@ -150,14 +150,14 @@ fn path_that_is_cut_costs_its_rate_alone() {
         let gap = longest_gap(&line, at - SECOND);
         println!("longest gap {} ms", gap / MILLI);
         // 80 to 175 ms, and 240 behind a relay; 200 and 420 when doubt took a round trip longer,
-        // and more of what had arrived was sent again before what had not.
+        // and more packets that had arrived were retransmitted before those that had not.
         assert!(gap < 300 * MILLI, "{}", gap / MILLI);
         if load.rate.is_none() {
             line.run(SECOND);
             assert!(share(&mut line, &[slow], 3 * SECOND) > 0.9, "of the other path");
         }
         line.set(hop, fast);
-        // A relay behind which nothing went on was asked each second, so that it took longer.
+        // A relay whose next hop was down was probed each second, so that it took longer.
         line.run(SECOND);
         assert!(!line.lacks_paths());
         if load.rate.is_none() {
@@ -170,7 +170,7 @@ fn path_that_is_cut_costs_its_rate_alone() {
     }
 }
 
-/// Lets time pass; now and then the worker of a node, or all of them, does not run for 20 to 60 ms.
+/// Lets time pass; occasionally the worker of a node, or all of them, is stalled for 20 to 60 ms.
 fn run_with_stalls(line: &mut Line, nanos: Nanos, random: &mut ChaCha8Rng) {
     let end = line.now + nanos;
     while line.now < end {
@@ -185,15 +185,15 @@ fn run_with_stalls(line: &mut Line, nanos: Nanos, random: &mut ChaCha8Rng) {
 }
 
 /// Two paths, the second over a relay, each cut for two seconds after the other, under a thousand
-/// datagrams a second; also where workers do not run at times.
+/// datagrams a second; also with workers that stall at times.
 #[test]
 fn datagrams_outlive_cuts_of_either_path_and_workers_that_stall() {
     let first = Link { rate: 60e6, ..Link::new(0.05, 5) };
     let (near, second) = (Link::new(0.0, 0), Link { rate: 30e6, ..Link::new(0.05, 20) });
     let load = Load { bytes: 828, rate: Some(1000.0), ordered: false };
-    // A node that did not run takes all paths for silent: what it gave to the one that was cut was
-    // lost with some of these seeds, and with others what it was told of in that time held up what
-    // followed.
+    // A node that was stalled takes all paths for silent. With some of these seeds, symbols
+    // assigned to the cut path were lost; with others, reports received during the stall delayed
+    // those that followed.
     let seeds = [0, 1, 3, 4, 121, 169, 175, 181, 215, 309, 367, 397];
     for (seed, stalls) in seeds.map(|seed| (seed, seed % 2 == 1)) {
         let paths: [&[Link]; 2] = [&[first], &[near, second]];
@@ -225,7 +225,7 @@ fn backup_is_used_when_the_first_path_is_silent() {
     let datagrams = Load { bytes: 1300, rate: Some(30e6 / 8.0 / 1300.0), ordered: false };
     let mut line = Line::paths(&[&[slow], &[fast]], datagrams, 4, spread(Spread::Backup));
     line.run(3 * SECOND);
-    // What the sink asked for, as it did not come on the first.
+    // Symbols that the sink requested, since they did not arrive on the first path.
     let unused = line.sent(1).0;
     assert!(unused < 100, "{unused} packets on the backup");
     line.set(0, cut(slow));
@@ -245,7 +245,7 @@ fn backup_is_used_when_the_first_path_is_silent() {
 fn copies_on_both_paths_take_the_shorter_time() {
     let (fast, slow) = uplinks();
     let probe = Load { bytes: 228, rate: Some(250.0), ordered: false };
-    // A million of them with `RECODED_MANY_DATAGRAMS`: half a minute, optimised.
+    // A million of them with `RECODED_MANY_DATAGRAMS`: half a minute in an optimised build.
     let is_long = std::env::var_os("RECODED_MANY_DATAGRAMS").is_some();
     for (profile, most) in [(StreamProfile::Balanced, 32), (StreamProfile::Interactive, 23)] {
         let copies = |params: &mut FlowParams| {
@@ -272,7 +272,8 @@ fn copies_on_both_paths_take_the_shorter_time() {
     assert_eq!(lost(&line), 0);
 }
 
-/// Reports that say in turns that nothing goes on behind the first hop, and that all is well.
+/// Reports that alternately claim that nothing is forwarded behind the first hop, and that all is
+/// well.
 #[test]
 fn forged_reports_of_a_silent_path_cost_little() {
     let (fast, slow) = uplinks();

@@ -1,5 +1,5 @@
-//! Sealed flows: nothing leaves in the clear, relays recode what they cannot read, and whatever
-//! becomes of packets on the way, a sink delivers what was sent, once.
+//! Sealed flows: nothing is sent unencrypted, relays recode packets that they cannot read, and
+//! whatever happens to packets on the path, a sink delivers exactly the sent packets, once.
 
 use crate::common;
 use crate::common::keys::Keys;
@@ -13,10 +13,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Inner flows of the traffic, which take turns.
+/// Inner flows of the traffic, in turn.
 const INNER_FLOWS: u32 = 4;
 
-/// Where a packet has its number: in the options of its header. Ports follow.
+/// Offset of a packet's number: in the options of its header. Ports follow.
 const NUMBER: usize = 20;
 
 const TCP: u8 = 6;
@@ -32,8 +32,8 @@ fn sealed(code: FlowCode) -> impl Fn(&mut FlowParams) {
     }
 }
 
-/// An IPv4 packet of an inner flow, whose payload is the same byte again and again: what codes make
-/// of it in the clear is, too.
+/// An IPv4 packet of an inner flow, whose payload repeats one byte: so do the unencrypted symbols
+/// that codes form from it.
 fn packet(number: u32, protocol: u8) -> Vec<u8> {
     let bytes = 90 + number as usize * 37 % 500;
     let mut packet = vec![number as u8 | 1; bytes];
@@ -47,7 +47,7 @@ fn packet(number: u32, protocol: u8) -> Vec<u8> {
     packet
 }
 
-/// The number of a packet that [`packet`] made, to the byte.
+/// The number of a packet from [`packet`], if every byte of it is intact.
 fn number_of(delivered: &[u8], protocol: u8) -> Option<u32> {
     let number = u32::from_be_bytes(delivered.get(NUMBER..)?.get(..4)?.try_into().ok()?);
     (packet(number, protocol) == delivered).then_some(number)
@@ -82,7 +82,7 @@ fn shows_payload(bytes: &[u8]) -> bool {
     bytes.windows(16).any(|run| run[0] != 0 && run.iter().all(|byte| *byte == run[0]))
 }
 
-/// Notes whether payload of a packet could be read on any link.
+/// Counts packets whose payload could be read on any link.
 fn wiretap(line: &mut Line) -> Rc<RefCell<usize>> {
     let seen = Rc::new(RefCell::new(0));
     let count = Rc::clone(&seen);
@@ -113,7 +113,7 @@ fn packets_of_every_code_and_size_arrive_and_none_can_be_read_on_the_way() {
     }
 }
 
-/// What the test above looks for is there where a flow is not sealed, also in combinations.
+/// Control for the test above: without sealing, the payload is readable, also in combinations.
 #[test]
 fn payload_of_a_flow_in_the_clear_can_be_read_on_the_way() {
     for code in codes() {
@@ -146,16 +146,16 @@ fn stream_keeps_the_order_of_connections_and_of_nothing_else() {
     assert!(!is_sorted(&udp), "datagrams wait for each other");
 }
 
-/// What a relay may do to a packet of which it knows no key.
+/// Modification by a relay of a packet whose keys it does not have.
 #[derive(Copy, Clone, Debug)]
 enum Lie {
     /// Bits of the last half of the packet, which is payload.
     Payload,
-    /// Bits of what stands between header and symbol: vector, index or numbers.
+    /// Bits of the part between header and symbol: vector, index or numbers.
     Vector,
     /// The last half of another packet.
     Swap,
-    /// A packet of before, once more, as if it were the next one.
+    /// An earlier packet, repeated as if it were the next one.
     Replay,
     /// Anywhere.
     Anything,
@@ -163,7 +163,7 @@ enum Lie {
 
 const LIES: [Lie; 5] = [Lie::Payload, Lie::Vector, Lie::Swap, Lie::Replay, Lie::Anything];
 
-/// A relay that lies once in so many packets, and has seen some.
+/// A relay that lies once in every `TRUTHS` packets, and records some.
 struct Liar {
     lie: Lie,
     turn: usize,
@@ -213,7 +213,7 @@ fn relay_that_lies_has_no_wrong_byte_delivered_and_is_counted() {
         for lie in LIES {
             let mut line = Line::new(3, 0.02, 23, sealed(code));
             let mut liar = Liar { lie, turn: 0, seen: Vec::new() };
-            // The first relay, so that another one mixes what it makes.
+            // The first relay, so that another one recodes its packets.
             line.tamper = Some(Box::new(move |from, bytes| match from {
                 1 => liar.tell(bytes),
                 _ => vec![bytes],
@@ -226,7 +226,7 @@ fn relay_that_lies_has_no_wrong_byte_delivered_and_is_counted() {
             assert!(numbers.len() > 1600, "{}, {lie:?}: {}", code.name(), numbers.len());
             let pollutes = matches!(lie, Lie::Payload | Lie::Swap);
             assert!(!pollutes || refused > 0, "{}, {lie:?}: nothing was counted", code.name());
-            // Each symbol of these is a packet: delivered, or refused and counted.
+            // Each symbol of these codes is a packet: delivered, or refused and counted.
             let decoded = match code {
                 FlowCode::Window(_) => Some(counters.generations_complete),
                 FlowCode::Stream(_) => Some(counters.source_symbols),
@@ -240,7 +240,7 @@ fn relay_that_lies_has_no_wrong_byte_delivered_and_is_counted() {
     }
 }
 
-/// A sink that forgot what it delivered, and keys that did not.
+/// A sink that lost its record of deliveries, with keys that kept theirs.
 #[test]
 fn packets_that_were_captured_are_not_delivered_again() {
     for code in codes() {
@@ -294,13 +294,13 @@ fn source_without_keys_sends_nothing() {
         let counters = line.nodes[0].flow().counters;
         assert_eq!((*sent.borrow(), counters.seal_failed), (0, 100), "{}", code.name());
         assert_eq!(counters.ingress_dropped, 0);
-        // As soon as there are keys, packets leave.
+        // As soon as there are keys, packets are sent.
         line.nodes[0].keys = Some(Keys::new(1));
         assert!(transfer(&mut line, 100..200, UDP).len() >= 95, "{}", code.name());
     }
 }
 
-/// Each end refuses what the other should not have sent, and says why.
+/// Each end refuses packets that the other should not have sent, and reports why.
 #[test]
 fn ends_that_differ_deliver_nothing() {
     let without = |line: &mut Line| line.nodes[1].keys = None;
@@ -330,7 +330,7 @@ fn ends_that_differ_deliver_nothing() {
     }
 }
 
-/// An operator who turns it on does not want to see in the clear what a table still holds.
+/// After sealing is turned on, packets that a table still holds must not be sent unencrypted.
 #[test]
 fn flow_that_begins_to_be_sealed_sends_nothing_more_in_the_clear() {
     for code in codes() {
@@ -340,7 +340,7 @@ fn flow_that_begins_to_be_sealed_sends_nothing_more_in_the_clear() {
         };
         let mut line = Line::new(2, 0.05, 9, clear);
         transfer(&mut line, 0..200, UDP);
-        // Not all of what enters has left by now.
+        // Some of these are still held.
         (200..203).for_each(|number| line.send(&packet(number, UDP)));
         let before = line.delivered().len();
         for node in [2, 0] {
@@ -354,7 +354,7 @@ fn flow_that_begins_to_be_sealed_sends_nothing_more_in_the_clear() {
             let out = line.nodes[node].apply(&snapshot, line.now);
             assert!(!out.iter().any(|(_, bytes)| shows_payload(bytes)), "{}", code.name());
         }
-        // The relay may still repair what was sent before.
+        // The relay may still repair earlier packets.
         let seen = Rc::new(RefCell::new(0));
         let count = Rc::clone(&seen);
         line.tamper = Some(Box::new(move |from, bytes| {
@@ -396,7 +396,7 @@ fn packets_that_do_not_fit_are_refused_before_they_are_encrypted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever a symbol holds, marked as sealed, as an IP packet or not at all.
+    /// Arbitrary symbols, marked as sealed, as an IP packet or not at all.
     #[test]
     fn forged_symbols_of_any_bytes_are_refused_and_counted(
         symbols in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..200), 1..40),
@@ -409,7 +409,7 @@ proptest! {
             let mut packet = packet.clone();
             let length = (packet.len() as u16).to_be_bytes();
             packet[0] = first;
-            // Of an IPv4 packet all is right that a sink looks at.
+            // A sink finds every checked field of the IPv4 packet valid.
             packet.iter_mut().skip(2).zip(length).for_each(|(byte, right)| *byte = right);
             let common = common::header(PacketType::Stream, Flags::SYSTEMATIC, number as u32);
             let header = StreamHeader { common, window_log2: 6, round_trips: 0 };

@@ -14,7 +14,7 @@ const BYTES: usize = 150;
 /// Number of the keys of both ends.
 const NUMBER: u8 = 1;
 
-/// A report comes every 20 ms: packets that were delivered since are delivered again.
+/// Packets delivered since the last report are delivered again; the sink reports every 20 ms.
 const TWICE_MAX: usize = 20;
 
 fn sealed(params: &mut FlowParams) {
@@ -29,7 +29,7 @@ fn sink(seed: u64) -> Node {
     Node::new(params, seed)
 }
 
-/// Sends packets of these numbers, one each two milliseconds.
+/// Sends packets of these numbers, one every two milliseconds.
 fn send(line: &mut Line, numbers: std::ops::Range<u32>) {
     for number in numbers {
         line.send(&ip_packet(BYTES, number));
@@ -49,7 +49,7 @@ fn counts(packets: &[Vec<u8>]) -> BTreeMap<u32, usize> {
 }
 
 /// Sends 200 packets, `away` while there is no sink, `before` while the new sink has other keys
-/// than the source, and 200 more. Packets that were lost, and that came twice.
+/// than the source, and 200 more. Returns the packets lost, and those that arrived twice.
 fn restart(loss: f64, away: u32, before: u32) -> (usize, usize) {
     let mut line = Line::new(2, loss, 7, sealed);
     let is_down = Rc::new(Cell::new(false));
@@ -79,7 +79,7 @@ fn restart(loss: f64, away: u32, before: u32) -> (usize, usize) {
 
 #[test]
 fn sink_that_restarts_with_other_keys_lacks_nothing() {
-    // Of away, 400 are more than a relay has on the way at once.
+    // 400 packets while the sink is away are more than a relay has in flight at once.
     for (loss, away, before) in [(0.0, 50, 5), (0.0, 50, 0), (0.05, 50, 5), (0.0, 400, 20)] {
         let (lost, twice) = restart(loss, away, before);
         println!(
@@ -90,7 +90,7 @@ fn sink_that_restarts_with_other_keys_lacks_nothing() {
     }
 }
 
-/// Keys change by age, too: then the sink has both, and nothing is sent twice.
+/// Keys also change by age: then the sink has both, and nothing is sent twice.
 #[test]
 fn keys_that_change_without_a_restart_encode_nothing_again() {
     let mut line = Line::new(2, 0.02, 7, sealed);

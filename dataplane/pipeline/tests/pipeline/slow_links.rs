@@ -1,25 +1,25 @@
-//! Streams over links of 2 to 10 Mbit/s behind queues of others, which drop and delay a burst as
-//! one packet, where workers are woken late.
+//! Streams over links of 2 to 10 Mbit/s behind external queues, which drop and delay a burst as one
+//! packet, with workers that are woken late.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_pipeline::params::Nanos;
 
-/// Always more to send.
+/// Greedy TCP.
 const GREEDY: Load = Load { bytes: 1300, rate: None, ordered: true };
 
 /// Bytes on the link of a packet of plain TCP.
 const TCP_BYTES: f64 = 1514.0;
 
-/// The longest that a worker is woken late on a processor that is emulated, or busy.
+/// Longest wake-up delay of a worker on an emulated or busy processor.
 const LATE: Nanos = 15 * MILLI;
 
 fn slow(mbit: f64, queue_millis: u64) -> Link {
     Link { rate: mbit * 1e6, queue: queue_millis * MILLI, whole: true, ..Link::new(0.0, 20) }
 }
 
-/// Lets time pass, in which a worker now and then does not run for up to so long.
+/// Lets time pass while a worker is occasionally stalled for up to `late`.
 fn run(line: &mut Line, random: &mut ChaCha8Rng, late: Nanos, nanos: Nanos) {
     let mut draw = |most: Nanos| u64::from(random.next_u32()) % most;
     let end = line.now + nanos;
@@ -32,7 +32,7 @@ fn run(line: &mut Line, random: &mut ChaCha8Rng, late: Nanos, nanos: Nanos) {
     }
 }
 
-/// Share of a link that arrives in seconds 2 to 6.
+/// Share of a link's capacity that is delivered in seconds 2 to 6.
 fn share(line: &mut Line, late: Nanos) -> f64 {
     let mut random = ChaCha8Rng::seed_from_u64(5);
     run(line, &mut random, late, 2 * SECOND);
@@ -45,7 +45,7 @@ fn rate_mbit(line: &Line) -> f64 {
     line.flow(0).next_hops[0].bytes_per_second * 8e-6
 }
 
-/// A worker that was woken late was once taken for one that had nothing to send, for which no rate
+/// A worker that was woken late was once mistaken for one with nothing to send, whose rate never
 /// rises: a hop of 2 Mbit/s stayed at 0.35 of that without a queue.
 #[test]
 fn hop_whose_workers_are_woken_late_fills_a_slow_link() {
@@ -58,7 +58,7 @@ fn hop_whose_workers_are_woken_late_fills_a_slow_link() {
     }
 }
 
-/// A burst that leaves in one call is one packet to a queue of Linux, which drops all of it.
+/// A burst sent in one call is one packet to a queue of Linux, which drops all of it.
 #[test]
 fn bursts_are_as_long_as_the_pace_allows() {
     for mbit in [2.0, 10.0, 50.0, 500.0] {
@@ -67,7 +67,7 @@ fn bursts_are_as_long_as_the_pace_allows() {
         line.most_at_once(0);
         line.run(2 * SECOND);
         let (most, rate) = (line.most_at_once(0) as f64, rate_mbit(&line).max(mbit));
-        // 1.5 ms, or two packets, and the one with which that is reached.
+        // 1.5 ms, or two packets, and the packet that reaches that limit.
         let allowed = (rate * 1.25e5 * 1.5e-3).max(2.0 * TCP_BYTES) + 2.0 * TCP_BYTES;
         println!("{mbit} Mbit/s: {most} bytes at once, {allowed:.0} allowed");
         assert!(most < 1.3 * allowed, "{most} bytes at once at {mbit} Mbit/s");

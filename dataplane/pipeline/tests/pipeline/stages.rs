@@ -1,4 +1,4 @@
-//! Two stages of one shard, beside each other after a change of sizes.
+//! Two stages of one shard side by side, after a change of sizes.
 
 use crate::common::{Node, UP, coded, header, ip_packet, params};
 use recoded_pipeline::params::{FlowParams, Role, TunnelId};
@@ -17,8 +17,8 @@ fn symbol(epoch: u8, (generation, size, full_log2): (u32, u16, u8), index: u8) -
     packet
 }
 
-/// Both stages once counted ranks in one histogram, which was as long as the newer one's
-/// generations are large: a generation of the older one that ended with a higher rank was a panic.
+/// Both stages once counted ranks in one histogram, sized for the newer one's generations: a
+/// generation of the older one that ended with a higher rank caused a panic.
 #[test]
 fn a_stage_of_before_a_change_counts_ranks_by_itself() {
     let sink = Role::Sink { tunnel: TunnelId(0), upstream: UP };
@@ -32,7 +32,7 @@ fn a_stage_of_before_a_change_counts_ranks_by_itself() {
         node.receive_next(&symbol(2, (generation, 1, 8), 0), MILLI);
     }
     assert_eq!(node.flow().counters.rank_histogram, [0, 2]);
-    // What was still on its way to the stage of before: it ends at rank 5.
+    // Packets still in flight to the previous stage: its generation ends at rank 5.
     for index in 1..5 {
         node.receive_next(&symbol(0, (8, 16, 4), index), 2 * MILLI);
     }
@@ -43,8 +43,8 @@ fn a_stage_of_before_a_change_counts_ranks_by_itself() {
     assert_eq!(node.leaked(), 0);
 }
 
-/// After two seconds of silence, packets once went to a stage that nothing but a forged packet had
-/// asked for, which delivered again what it had not seen.
+/// After two seconds of silence, packets once went to a stage that only a forged packet had
+/// requested, and it delivered packets again that it had not seen.
 #[test]
 fn a_stage_opened_by_a_forged_packet_does_not_take_an_idle_flow_over() {
     let sink = Role::Sink { tunnel: TunnelId(0), upstream: UP };
@@ -60,8 +60,8 @@ fn a_stage_opened_by_a_forged_packet_does_not_take_an_idle_flow_over() {
     assert_eq!(node.leaked(), 0);
 }
 
-/// A short generation of a new epoch once went to the stage of before, and all that followed in
-/// that epoch was dropped as mismatch.
+/// A short generation of a new epoch once went to the previous stage, and all later ones of that
+/// epoch were dropped as mismatch.
 #[test]
 fn a_short_generation_does_not_keep_larger_ones_of_its_epoch_out() {
     let sink = Role::Sink { tunnel: TunnelId(0), upstream: UP };
@@ -78,7 +78,7 @@ fn a_short_generation_does_not_keep_larger_ones_of_its_epoch_out() {
     }
 }
 
-/// Two forged packets of other epochs and sizes once took the place of the stage of an idle flow.
+/// Two forged packets of other epochs and sizes once replaced the stage of an idle flow.
 #[test]
 fn forged_packets_do_not_replace_a_stage_that_has_delivered() {
     let change = |role| FlowParams { generation_size: 1, ..params(role) };

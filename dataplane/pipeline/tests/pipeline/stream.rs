@@ -1,12 +1,12 @@
-//! Streams over links with a rate, a queue and a delay: how much they carry, how long it takes,
-//! what becomes of them where links change.
+//! Streams over links with a rate, a queue and a delay: goodput, delay, and behaviour when links
+//! change.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::StreamProfile::{Balanced, Interactive};
 use recoded_pipeline::params::{FlowCode, Nanos, StreamParams, StreamProfile};
 
-/// TCP that always has more to send.
+/// Greedy TCP.
 const GREEDY: Load = Load { bytes: 1400, rate: None, ordered: true };
 
 /// A stream of a profile.
@@ -19,7 +19,7 @@ fn steady(ordered: bool) -> Load {
     Load { bytes: 1300, rate: Some(100e6 / 8.0 / 1300.0), ordered }
 }
 
-/// Lets time pass, and says which part of the limit of `link` was delivered in it.
+/// Lets time pass, and returns the share of the limit of `link` that was delivered in it.
 fn share(line: &mut Line, link: &Link, nanos: Nanos) -> f64 {
     line.run(nanos);
     let share = line.goodput(line.now - nanos) / link.limit(line.load.bytes);
@@ -32,8 +32,8 @@ fn packets(line: &Line, hop: usize) -> f64 {
     line.sent(hop).0 as f64 / line.flow(0).counters.source_symbols as f64
 }
 
-/// What was delivered is what entered, once each; and in order where that is asked for, of those
-/// that entered after a start, but for one in 500 that came after its time.
+/// Each packet that entered is delivered once. If order is required, also in order among those that
+/// entered after a start, except for one in 500 that came after its time.
 fn assert_delivery(line: &Line) {
     let mut seen = vec![false; line.entered()];
     let (mut newest, mut late) = (None, 0);
@@ -76,9 +76,10 @@ fn long_hops_carry_it_too_after_a_start() {
     }
 }
 
-/// What combinations do not give, about one symbol in 200,000 here, was once never sent again under
-/// traffic: what followed in order waited until the window was over, for 1.3 s every ten seconds,
-/// and TCP inside took that for an outage. And a queue stayed, full, for ten seconds.
+/// Symbols that combinations do not recover, about one in 200,000 here, were once never
+/// retransmitted under traffic: in-order packets behind them waited until the window was over, for
+/// 1.3 s every ten seconds, and TCP inside took that for an outage. A full queue also persisted for
+/// ten seconds.
 #[test]
 fn over_a_satellite_every_symbol_is_mended_under_traffic() {
     let link = Link::new(0.02, 270);
@@ -94,14 +95,14 @@ fn over_a_satellite_every_symbol_is_mended_under_traffic() {
         let late = line.delay(start, 1.0) - link.delay;
         println!("{packets:.3} packets for a symbol, {:.0} ms at most", late as f64 / 1e6);
         assert!(packets < 1.06 / 0.98, "{packets} packets for a symbol");
-        // One that was sent again may be lost again.
+        // A retransmission may be lost again.
         assert!(late < 1300 * MILLI, "{late} ns");
         assert_eq!(line.flow(1).counters.generations_failed, before.1.generations_failed);
     }
 }
 
-/// Every link report on acknowledgements is a packet beside full ones: one each half of a
-/// millisecond made 1.03 times as many as losses take.
+/// Every link report on acknowledgements is an extra packet next to full ones: one each half of a
+/// millisecond took 1.03 times as many as losses require.
 #[test]
 fn acknowledgements_of_tcp_cost_few_packets_the_other_way() {
     let link = Link::new(0.1, 0);
@@ -155,7 +156,7 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
 }
 
 /// Two hundred milliseconds of packets, and more than a second of them at 30 Mbit/s, once waited in
-/// the relay in front of the slow link, by turns with none.
+/// the relay in front of the slow link, alternating with none.
 #[test]
 fn little_waits_in_front_of_a_link_that_is_slower_than_those_before() {
     let link = Link::new(0.05, 5);
@@ -173,7 +174,8 @@ fn little_waits_in_front_of_a_link_that_is_slower_than_those_before() {
     }
 }
 
-/// Queues of 4 ms at each hop once were 12 ms over four hops; and 14 ms where a link became slow.
+/// Queues of 4 ms at each hop once added up to 12 ms over four hops, and to 14 ms when a link
+/// became slow.
 #[test]
 fn queues_of_a_full_path_stay_short() {
     let link = Link::new(0.1, 0);
@@ -205,9 +207,9 @@ fn queues_of_a_full_path_stay_short() {
     assert!(waits[75] < 14 * MILLI, "{waits:?}");
 }
 
-/// Over 3 hops of 50 ms, what waited in a relay was once taken for a queue of others: the source
-/// then sent 1.7 times what its link carries, and 3309 packets found a full queue. Starts over 20
-/// and 40 ms once lost 604 and 450 there.
+/// Over 3 hops of 50 ms, a relay's backlog was once taken for a queue of other flows: the source
+/// then sent 1.7 times its link's capacity, and 3309 packets found a full queue. Starts over 20 and
+/// 40 ms once lost 604 and 450 there.
 #[test]
 fn no_start_and_no_relay_that_is_behind_makes_a_queue_overflow() {
     let greedy = Load { bytes: 1425, rate: None, ordered: true };
@@ -220,7 +222,7 @@ fn no_start_and_no_relay_that_is_behind_makes_a_queue_overflow() {
     }
 }
 
-/// The losses of a hop are paid for on that hop alone.
+/// The losses of a hop cost redundancy on that hop only.
 #[test]
 fn good_hops_do_not_pay_for_a_bad_one() {
     let (good, bad) = (Link::new(0.01, 5), Link::new(0.2, 5));
@@ -233,8 +235,8 @@ fn good_hops_do_not_pay_for_a_bad_one() {
     }
 }
 
-/// 100 Mbit/s over four hops of 10 %: what 99 of 100 packets take beyond the way itself, at once
-/// and in order, in milliseconds.
+/// 100 Mbit/s over four hops of 10 %: p99 of the delay beyond propagation, unordered and in order,
+/// in milliseconds.
 #[test]
 fn datagrams_below_the_rate_arrive_soon_and_all_of_them() {
     for (delay, at_once, in_order) in [(0, 3, 3), (10, 25, 50), (50, 30, 50)] {
@@ -256,8 +258,8 @@ fn datagrams_below_the_rate_arrive_soon_and_all_of_them() {
     }
 }
 
-/// 2000 packets of 1300 bytes a second over the same hops: p99 of both profiles, and the change of
-/// one to the other while they run, which relays follow.
+/// 2000 packets of 1300 bytes a second over the same hops: p99 of both profiles, and the change
+/// from one to the other while they run, which relays follow.
 #[test]
 fn an_interactive_flow_is_quick_at_any_rate_and_may_become_so() {
     let load = Load { rate: Some(2000.0), ..steady(false) };
@@ -291,8 +293,8 @@ fn packets_of_one_tcp_flow_keep_their_order() {
     assert_delivery(&line);
 }
 
-/// Probes and voice over four hops of 10 % and 10 ms, by both profiles: milliseconds beyond the way
-/// that 99 of 100 take, and bytes of IP packets on a link for each of those that entered.
+/// Probes and voice over four hops of 10 % and 10 ms, by both profiles: p99 of the delay beyond
+/// propagation in milliseconds, and IP bytes on a link per byte that entered.
 #[test]
 fn sparse_traffic_is_quick_and_cheap() {
     let balanced = [(250.0, 18.0, 2.3), (50.0, 30.0, 2.9)].map(|case| (Balanced, case));
@@ -303,7 +305,7 @@ fn sparse_traffic_is_quick_and_cheap() {
         let mut line = Line::new(&[link; 4], load, 1);
         line.change_source(|params| params.code = with_profile(profile));
         line.run(40 * SECOND);
-        // A packet that is lost comes with a later one, which comes when that is due.
+        // A lost packet is recovered with a later one, which is sent when it is due.
         let late = (line.delay(4 * SECOND, 0.99) - line.delay(4 * SECOND, 0.0)) as f64 / 1e6;
         println!("{}, {rate} a second: p99 {late:.1} ms", profile.name());
         assert!(late < late_most + 0.2, "{late}");
@@ -334,8 +336,8 @@ fn a_relay_that_restarts_costs_a_moment() {
     assert_delivery(&line);
 }
 
-/// What a process that is killed costs beside the time until the next one runs: neighbours notice
-/// that soon, and believe it.
+/// Cost of a killed process beyond the time until the next one runs: neighbours soon notice that it
+/// is back, and trust it.
 #[test]
 fn a_node_that_was_away_for_a_moment_is_sent_to_at_once() {
     let link = Link { rate: 100e6, ..Link::new(0.1, 0) };
@@ -362,8 +364,8 @@ fn a_node_that_was_away_for_a_moment_is_sent_to_at_once() {
     }
 }
 
-/// A source goes over to generations and back while traffic runs, as `code = "auto"` may: relays
-/// and the sink, which are told nothing, follow, and next to nothing is lost.
+/// A source changes to generations and back while traffic runs, as `code = "auto"` may: relays and
+/// the sink, which are not reconfigured, follow, and next to nothing is lost.
 #[test]
 fn a_source_that_changes_its_code_back_and_forth_is_followed() {
     let mut line = Line::new(&[Link::new(0.02, 2); 3], steady(false), 1);
@@ -381,7 +383,7 @@ fn a_source_that_changes_its_code_back_and_forth_is_followed() {
         assert!((0..=3).all(|node| line.flow(node).code.name() == code), "{code} everywhere");
         let (delivered, entered) = (line.delivered.len() - before.0, line.entered() - before.1);
         println!("{code}: {delivered} of {entered} packets");
-        // Generations are on their way for longer than single packets.
+        // Generations are in flight for longer than single packets.
         assert!(delivered * 100 >= entered * 99, "{delivered} of {entered} with {code}");
     }
     line.stop(SECOND);
@@ -390,7 +392,7 @@ fn a_source_that_changes_its_code_back_and_forth_is_followed() {
     assert_delivery(&line);
 }
 
-/// Nothing is held, and nothing is sent any more, once all is delivered.
+/// Nothing is held, and nothing more is sent, once all is delivered.
 #[test]
 fn everything_comes_to_rest() {
     let link = Link::new(0.1, 5);
@@ -405,9 +407,9 @@ fn everything_comes_to_rest() {
     assert_eq!(line.delivered.len(), line.entered());
 }
 
-/// A path that is back carries nine tenths of what it did within ten of its round trips and 300 ms:
-/// it took up to 6 s where rates began at the least one. The outage is on the first link, or behind
-/// a relay.
+/// A restored path carries nine tenths of its earlier rate within ten of its round trips and 300
+/// ms: it took up to 6 s when rates began at the minimum. The outage is on the first link, or
+/// behind a relay.
 #[test]
 fn a_path_that_is_back_soon_carries_what_it_did() {
     let cases = [(1, 1, 0, 3), (1, 10, 0, 3), (1, 50, 0, 3), (3, 10, 1, 3), (3, 10, 1, 30)];

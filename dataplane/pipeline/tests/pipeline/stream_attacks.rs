@@ -1,4 +1,4 @@
-//! Streams beside a thousand hostile packets a second. A *blind* attacker knows flow id, port and
+//! Streams under a thousand hostile packets a second. A *blind* attacker knows flow id, port and
 //! destination; an *informed* one the present numbers and the epoch as well.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
@@ -16,7 +16,7 @@ const LOAD: Load = Load { bytes: 400, rate: Some(1000.0), ordered: true };
 /// Packets that another MTU of the tunnel would cut.
 const LARGE: Load = Load { bytes: 1300, ..LOAD };
 
-/// The least MTU of a tunnel, and a packet that is never too large.
+/// The minimum MTU of a tunnel, and a packet that is never too large.
 const TUNNEL_LEAST: usize = 576;
 const SMALL: usize = 100;
 
@@ -25,15 +25,16 @@ fn noise(number: u32) -> u32 {
     (number ^ 0x5bd1).wrapping_mul(0x9E37_79B1) ^ number << 13
 }
 
-/// What `attack` makes of its turn and the newest symbol that the source sent goes to node `to`,
-/// every millisecond, for five seconds. The share of packets that arrive within the second after.
+/// Every millisecond for five seconds, `attack` builds a packet from its turn and the source's
+/// newest symbol, and that goes to node `to`. Returns the share of packets that arrive within the
+/// second after.
 fn under_attack(to: usize, attack: impl Fn(u32, &StreamPacket) -> Vec<u8>) -> f64 {
     line_under_attack(LOAD, to, attack).0
 }
 
-/// The same with another load. Of one of large packets, every second is small, and the others are
-/// as long as the source says that the path carries, but not shorter than the least MTU of a
-/// tunnel. Returns the line as well.
+/// The same with another load. With large packets, every second one is small. The others are as
+/// long as the source reports for the path, but not shorter than the minimum MTU of a tunnel.
+/// Returns the line as well.
 fn line_under_attack(
     load: Load,
     to: usize,
@@ -47,7 +48,7 @@ fn line_under_attack(
     for turn in 0..5000 {
         let newest = line.newest().to_vec();
         let Ok(Packet::Stream(packet)) = parse(&newest) else { panic!("a packet of the stream") };
-        // Not the combinations between.
+        // Combinations between them are ignored.
         let newest = *symbol.insert(if packet.symbol().is_some() {
             packet
         } else {
@@ -55,7 +56,7 @@ fn line_under_attack(
         });
         let mut forged = attack(turn, &newest);
         if load.bytes > TUNNEL_LEAST {
-            // Who is informed knows the numbers of the way back as well.
+            // An informed attacker knows the numbers of the return path as well.
             write_link_sequence(&mut forged, line.newest_back().wrapping_add(1));
         }
         line.inject(to, &forged);
@@ -133,7 +134,8 @@ fn link_reports_of_random_numbers_end_nothing() {
     }
 }
 
-/// What they call received is not sent again on that hop: the sink asks for it from end to end.
+/// Symbols that they call received are not retransmitted on that hop: the sink requests them end to
+/// end.
 #[test]
 fn link_reports_of_present_numbers_without_gaps_cost_little() {
     let share = under_attack(0, |turn, newest| {
@@ -174,8 +176,8 @@ fn keepalives_of_random_numbers_end_nothing() {
     }
 }
 
-/// Numbers ahead that a forged packet had are replays when the neighbour comes to them: what is
-/// left for authentication. The flow goes on, at a part of its rate.
+/// Numbers ahead that a forged packet used are replays when the neighbour reaches them; only
+/// authentication prevents that. The flow continues at a fraction of its rate.
 #[test]
 fn keepalives_ahead_of_the_present_numbers_do_not_end_the_flow() {
     for (distance, least) in [(100, 0.3), (5000, 0.85), (16_000, 0.85), (1 << 20, 0.95)] {
@@ -186,8 +188,8 @@ fn keepalives_ahead_of_the_present_numbers_do_not_end_the_flow() {
     }
 }
 
-/// They make the tunnel's packets as short as they may be, and nothing is dropped for them. How
-/// often the limit changes is bounded in `source/size.rs`.
+/// They make the tunnel's packets as short as allowed, and nothing is dropped for them. How often
+/// the limit changes is bounded in `source/size.rs`.
 #[test]
 fn size_reports_lead_no_further_than_the_least_mtu_of_a_tunnel() {
     let (share, line) = line_under_attack(LARGE, 0, |turn, newest| {
@@ -202,15 +204,15 @@ fn size_reports_lead_no_further_than_the_least_mtu_of_a_tunnel() {
         bytes.truncate(length);
         bytes
     });
-    // Reports of less are ignored, and few of the others are of the least.
+    // Smaller reports are ignored, and few of the others have the minimum.
     let bytes = line.load.bytes;
     assert!((TUNNEL_LEAST..TUNNEL_LEAST + 8).contains(&bytes), "{bytes}");
     assert!(share >= 0.95, "{share}");
     assert_eq!(line.flow(0).counters.too_large, 0);
 }
 
-/// Every large packet is called lost and every small one received: large ones are sent again, and
-/// that they come settles the doubt.
+/// Every large packet is reported lost and every small one received: large ones are retransmitted,
+/// and their arrival settles the doubt.
 #[test]
 fn link_reports_that_call_large_packets_lost_end_nothing() {
     let (share, line) = line_under_attack(LARGE, 0, |turn, newest| {

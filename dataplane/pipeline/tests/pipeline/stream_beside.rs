@@ -1,5 +1,5 @@
-//! Streams beside TCP of others, and beside each other, on one link, packet by packet: none of them
-//! starves.
+//! Streams that share one link with other TCP flows, and with each other, packet by packet: none of
+//! them starves.
 
 use crate::timed::beside::run_beside;
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
@@ -11,7 +11,7 @@ const GREEDY: Load = Load { bytes: 1400, rate: None, ordered: true };
 const TCP_BYTES: f64 = 1514.0;
 const SYMBOL_BYTES: f64 = 1464.0;
 
-/// The parts of a link that a stream and TCP of others get, while so much time passes.
+/// Shares of a link that a stream and other TCP flows get, while `nanos` pass.
 fn parts(line: &mut Line, link: &Link, rivals: &[usize], nanos: Nanos) -> (f64, f64) {
     let came = |line: &Line| rivals.iter().map(|rival| line.came_beside(*rival)).sum::<u64>();
     let (start, before) = (line.now, came(line));
@@ -21,7 +21,7 @@ fn parts(line: &mut Line, link: &Link, rivals: &[usize], nanos: Nanos) -> (f64, 
     (ours * SYMBOL_BYTES / all, (came(line) - before) as f64 * TCP_BYTES / all)
 }
 
-/// Over 10 ms of 300 Mbit/s, CUBIC itself gets 0.15 beside BBR.
+/// Over 10 ms of 300 Mbit/s, CUBIC itself gets 0.15 when it competes with BBR.
 #[test]
 fn none_starves_beside_tcp_of_others() {
     for (control, delay) in [("cubic", 10), ("bbr", 10), ("bbr", 5)] {
@@ -45,7 +45,7 @@ fn none_starves_beside_tcp_of_others() {
     }
 }
 
-/// Who shared the link stops: a stream has all of it again.
+/// The competing flow stops: a stream takes the whole link again.
 #[test]
 fn what_others_leave_is_taken() {
     for control in ["cubic", "bbr"] {
@@ -65,7 +65,7 @@ fn what_others_leave_is_taken() {
 
 /// Four sources with a stream to each of four sinks: all share the link of their source with three
 /// others, and that of their sink with three more. They once took each other for TCP, and a tenth
-/// of what they sent found a full queue. Who is pushed out of a deep one is slow to come back.
+/// of their packets found a full queue. A stream pushed out of a deep queue recovers slowly.
 #[test]
 fn streams_that_share_links_with_each_other_share_alike() {
     const SIDE: usize = 4;

@@ -1,4 +1,4 @@
-//! Nodes of streams, one by one: what the simulator found.
+//! Single nodes of streams: regressions that the simulator found.
 
 use crate::common;
 use crate::common::{Node, UP, header, ip_packet, params};
@@ -20,7 +20,7 @@ fn stream(role: Role) -> FlowParams {
     FlowParams { code, symbol_bytes: 400, ..params(role) }
 }
 
-/// A symbol that comes under a link sequence number, and is to follow the one `after` before it.
+/// A symbol that arrives under a link sequence number, and is to follow the one `after` before it.
 fn symbol((number, after): (u32, u16), link: u32, packet: &[u8]) -> Vec<u8> {
     // Another epoch has symbols of another length.
     let common = header(PacketType::Stream, Flags::SYSTEMATIC, link);
@@ -33,8 +33,8 @@ fn symbol((number, after): (u32, u16), link: u32, packet: &[u8]) -> Vec<u8> {
     [&payload, packet].concat()
 }
 
-/// What a sink delivers of symbols in this order: the number and how many before it is the one that
-/// it follows.
+/// Symbols that a sink delivers, received in this order: each has its number and the distance back
+/// to the one that it follows.
 fn delivered(sink: &mut Node, order: impl IntoIterator<Item = (u32, u16)>) -> Vec<u32> {
     for (link, (number, after)) in order.into_iter().enumerate() {
         let packet = ip_packet(40, number);
@@ -43,17 +43,17 @@ fn delivered(sink: &mut Node, order: impl IntoIterator<Item = (u32, u16)>) -> Ve
     sink.delivered.iter().map(number_of).collect()
 }
 
-/// What [`ip_packet`] wrote.
+/// The number that [`ip_packet`] wrote.
 fn number_of(packet: &Vec<u8>) -> u32 {
     u32::from_be_bytes(packet[20..24].try_into().unwrap())
 }
 
-/// Symbols from the last to the first, each of which follows the one before it.
+/// Symbols from the last to the first, each to follow its predecessor.
 fn backwards(first: u32, last: u32) -> impl Iterator<Item = (u32, u16)> {
     (first..=last).rev().map(move |number| (number, u16::from(number > first)))
 }
 
-/// With repair off, it once asked to be called again at once, for ever.
+/// With repair off, it once requested an immediate call indefinitely.
 #[test]
 fn a_sink_that_may_not_ask_waits_for_its_time() {
     let mut sink = Node::new(FlowParams { repair: false, ..stream(SINK) }, 1);
@@ -72,8 +72,8 @@ fn a_sink_that_may_not_ask_waits_for_its_time() {
     assert_eq!(sink.delivered.len(), 2);
 }
 
-/// Packets that had been delivered took the places of those that wait, and a packet left before
-/// one that it follows.
+/// Delivered packets took the places of waiting ones, and a packet was delivered before one that it
+/// follows.
 #[test]
 fn a_packet_waits_however_many_were_delivered_meanwhile() {
     let mut sink = Node::new(stream(SINK), 1);
@@ -84,7 +84,7 @@ fn a_packet_waits_however_many_were_delivered_meanwhile() {
     assert_eq!(all[91..], [131, 132]);
 }
 
-/// What still waited when the window moved past it was once never delivered.
+/// Packets still waiting when the window moved past them were once never delivered.
 #[test]
 fn a_packet_that_the_window_leaves_behind_is_delivered() {
     let mut sink = Node::new(stream(SINK), 1);
@@ -93,8 +93,8 @@ fn a_packet_that_the_window_leaves_behind_is_delivered() {
     assert!(all.contains(&102), "{all:?}");
 }
 
-/// A sink that has 100 to 107, and 109, which waits for 108. It hears nothing more for a second, as
-/// all is lost on the way. Then 142, and more of the same life of the source.
+/// A sink that has 100 to 107, and 109, which waits for 108. It receives nothing for a second, as
+/// all packets are lost. Then 142, and more from the same run of the source.
 fn sink_after_an_outage() -> Node {
     let mut sink = Node::new(stream(SINK), 1);
     let before = delivered(&mut sink, (100..108).map(|number| (number, 0)).chain([(109, 1)]));
@@ -105,7 +105,7 @@ fn sink_after_an_outage() -> Node {
     sink
 }
 
-/// The window began anew, and what came again was delivered again.
+/// The window was reset, and retransmitted symbols were delivered twice.
 #[test]
 fn symbols_are_known_after_an_outage_that_lost_half_a_window() {
     let mut sink = sink_after_an_outage();
@@ -117,7 +117,7 @@ fn symbols_are_known_after_an_outage_that_lost_half_a_window() {
     assert_eq!(again, []);
 }
 
-/// It was forgotten where the window began anew.
+/// It was forgotten when the window was reset.
 #[test]
 fn packet_that_waits_is_delivered_after_an_outage_of_any_length() {
     assert!(sink_after_an_outage().delivered.iter().any(|packet| number_of(packet) == 109));
@@ -130,7 +130,7 @@ fn packet_that_waits_is_delivered_after_an_outage_of_any_length() {
     assert!(all.contains(&102) && all.contains(&90_003), "{all:?}");
 }
 
-/// A relay forgot what it had queued where the window began anew.
+/// A relay forgot its queued symbols when the window was reset.
 #[test]
 fn relay_sends_again_what_was_lost_before_an_outage() {
     let mut relay = Node::new(stream(RELAY), 1);
@@ -151,7 +151,7 @@ fn relay_sends_again_what_was_lost_before_an_outage() {
     assert_eq!(Vec::from_iter(numbers), Vec::from_iter(100..108));
 }
 
-/// The packets that a link report of `node` calls lost.
+/// The packets that a link report of `node` reports lost.
 fn gaps(node: &mut Node, now: u64) -> Vec<LinkGap> {
     let sent = node.tick(now);
     let mut reports = sent.iter().filter_map(|(_, bytes)| match parse(bytes) {
@@ -162,7 +162,7 @@ fn gaps(node: &mut Node, now: u64) -> Vec<LinkGap> {
     link_gaps(&report, bytes).collect()
 }
 
-/// A relay acknowledged what it did not keep, and no hop sent it again.
+/// A relay acknowledged symbols that it did not keep, and no hop retransmitted them.
 #[test]
 fn a_symbol_that_is_not_kept_is_not_acknowledged() {
     let mut relay = Node::new(stream(RELAY), 1);
@@ -174,8 +174,8 @@ fn a_symbol_that_is_not_kept_is_not_acknowledged() {
     assert_eq!(gaps(&mut relay, 6 * MILLI), [LinkGap { first: 8, count: 1 }]);
 }
 
-/// One packet with a link sequence number far ahead once ended all that a neighbour could make of
-/// the reports.
+/// One packet with a link sequence number far ahead once made all later reports useless to a
+/// neighbour.
 #[test]
 fn a_link_sequence_number_far_ahead_moves_no_report() {
     let mut relay = Node::new(stream(RELAY), 1);
@@ -218,7 +218,7 @@ fn all_lost(sent: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// A source whose symbols may be longer from now on once forgot those on the way.
+/// A source once forgot symbols in flight when longer symbols were allowed.
 #[test]
 fn a_source_keeps_what_is_on_the_way_when_symbols_become_longer() {
     let before = stream(SOURCE);
@@ -240,8 +240,8 @@ fn a_source_keeps_what_is_on_the_way_when_symbols_become_longer() {
     assert_eq!(source.ingress(&ip_packet(800, 5), 3 * MILLI).len(), 1);
 }
 
-/// Symbols lie in a table made for their size. A node that was told of a larger one once wrote
-/// beyond their places.
+/// Symbols lie in a table made for their size. A node that was given a larger one once wrote beyond
+/// their places.
 #[test]
 fn a_node_that_is_told_of_longer_symbols_keeps_them_apart() {
     for role in [RELAY, SINK] {
@@ -272,7 +272,7 @@ fn a_node_that_is_told_of_longer_symbols_keeps_them_apart() {
     }
 }
 
-/// When a next hop had been silent for seconds, nothing was ever sent to it any more.
+/// When a next hop had been silent for seconds, nothing was ever sent to it again.
 #[test]
 fn a_source_tries_a_silent_hop_again() {
     let mut source = Node::new(stream(SOURCE), 1);
@@ -292,7 +292,7 @@ fn a_source_tries_a_silent_hop_again() {
     assert!(last > 40_000 * MILLI, "{entered} packets, the last at {last}");
 }
 
-/// A call that had nothing to send once counted a packet that could not leave.
+/// A call with nothing to send once counted a packet as failed to send.
 #[test]
 fn only_what_could_not_leave_for_want_of_a_frame_is_counted() {
     let mut relay = Node::new(stream(RELAY), 1);
@@ -300,7 +300,7 @@ fn only_what_could_not_leave_for_want_of_a_frame_is_counted() {
         relay.receive(&symbol((number, 0), link, &ip_packet(40, number)), MILLI).len()
     };
     assert_eq!(came(100, 0, &mut relay), 1);
-    // One is left for what comes.
+    // One is left for received packets.
     let mut taken: Vec<_> = std::iter::from_fn(|| relay.frames.take()).collect();
     relay.frames.release(taken.pop().expect("a frame"));
     assert_eq!(came(100, 1, &mut relay), 0);

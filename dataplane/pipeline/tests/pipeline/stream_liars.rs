@@ -1,5 +1,5 @@
-//! Relays that lie, in virtual time: what they spoil of combinations and on one of several paths,
-//! and what becomes of a neighbour from which too much of it comes.
+//! Relays that lie, in virtual time: symbols of combinations that they spoil, their effect on one
+//! of several paths, and the handling of a neighbour that sends too many spoiled symbols.
 
 use crate::timed::{Line, Link, Load, SECOND};
 use recoded_pipeline::params::{Role, Spread};
@@ -8,7 +8,7 @@ use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, parse_st
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What a relay changes in a combination.
+/// Bytes of a combination that a relay changes.
 const LIES_OF_SUMS: [(&str, usize); 6] = [
     ("payload", COMBINATION_BYTES + 300),
     ("tag", COMBINATION_BYTES + 8 + 27 + 1000 + 6),
@@ -18,8 +18,8 @@ const LIES_OF_SUMS: [(&str, usize); 6] = [
     ("places", 19),
 ];
 
-/// Four hops of 10 % and 10 ms, where a third of the losses comes back out of combinations, half of
-/// which the first relay spoils. Of the relays behind it, all have keys or none.
+/// Four hops of 10 % and 10 ms. A third of the losses is recovered from combinations; the first
+/// relay spoils half of the combinations. The relays behind it all have keys or none.
 #[test]
 fn spoiled_combinations_give_nothing_and_what_they_were_for_is_sent_again() {
     let load = Load { bytes: 1000, rate: Some(2000.0), ordered: false };
@@ -48,14 +48,14 @@ fn spoiled_combinations_give_nothing_and_what_they_were_for_is_sent_again() {
             let counters = line.flow(4).counters;
             println!("{name}, keys {has_keys}: {arrived} of {entered}, {told:?} told, {refused:?}");
             assert!(told.get() > 100, "{told:?}");
-            // Sums of others mostly give what has no length of a symbol.
+            // Solutions of spoiled combinations rarely have a valid symbol length.
             let is_symbol = at > COMBINATION_BYTES;
             assert!(!is_symbol || refused[if has_keys { 0 } else { 2 }] > 10, "{refused:?}");
-            // What the tags let through opens, always.
+            // Symbols with valid tags always open.
             assert_eq!((counters.unseal_refused, counters.framing_errors), (0, 0));
             let least = match (has_keys, name) {
                 (true, _) => entered,
-                // Blind relays make way for numbers that were never sent.
+                // Blind relays make room for numbers that were never sent.
                 (false, "places") => 1,
                 (false, _) => entered * 9 / 10,
             };
@@ -67,7 +67,7 @@ fn spoiled_combinations_give_nothing_and_what_they_were_for_is_sent_again() {
     }
 }
 
-/// Two paths of two hops; the relay of one spoils every fourth symbol. The sink has keys alone.
+/// Two paths of two hops; the relay of one spoils every fourth symbol. Only the sink has keys.
 #[test]
 fn relay_that_lies_on_one_of_two_paths_spoils_its_own_symbols_alone() {
     let load = Load { bytes: 1000, rate: Some(2000.0), ordered: false };
@@ -93,8 +93,8 @@ fn relay_that_lies_on_one_of_two_paths_spoils_its_own_symbols_alone() {
     assert_eq!((arrived, unseal_refused), (entered, 0));
 }
 
-/// The shorter of two paths has all the load; its relay begins to lie after 8 s. The sink does not
-/// listen to it for 10 s, so that the other path brings everything, and then tries it again.
+/// The shorter of two paths has all the load; its relay begins to lie after 8 s. The sink ignores
+/// it for 10 s, while the other path carries the flow, and then tries it again.
 #[test]
 fn neighbour_with_many_wrong_tags_is_not_heard_while_another_path_brings_the_flow() {
     let load = Load { bytes: 1000, rate: Some(1000.0), ordered: false };
@@ -127,7 +127,7 @@ fn neighbour_with_many_wrong_tags_is_not_heard_while_another_path_brings_the_flo
     let (came, entered) = (line.delivered.len() - before, line.entered() - begun);
     println!("{came} of {entered} while it is not heard");
     assert!(came + 20 >= entered, "{came} of {entered}");
-    // After 10 s it is heard again, and lies again.
+    // After 10 s it is accepted again, and lies again.
     line.run(4 * SECOND);
     let counters = line.flow(3).counters;
     assert_eq!((counters.quarantines, counters.tag_refused), (2, 40));
@@ -141,11 +141,11 @@ fn neighbour_with_many_wrong_tags_is_not_heard_while_another_path_brings_the_flo
     line.run(2 * SECOND);
     let lost = line.entered() - line.delivered.len();
     println!("{lost} of {} lost", line.entered());
-    // What it spoiled: the sink asks for it from end to end, and the source has it.
+    // Spoiled symbols: the sink requests them end to end, and the source has them.
     assert!(lost <= 40, "{lost}");
 }
 
-/// Where there is no other path, nothing is gained by not listening.
+/// Without another path, nothing is gained by ignoring the neighbour.
 #[test]
 fn only_neighbour_is_heard_whatever_it_sends_and_gets_other_keys() {
     let load = Load { bytes: 1000, rate: Some(1000.0), ordered: false };

@@ -1,4 +1,4 @@
-//! What a node of a stream says of its next hops.
+//! A stream node's report on its next hops.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_pipeline::params::{FlowParams, Nanos, Spread};
@@ -84,7 +84,7 @@ fn one_packet_to_a_neighbour_that_never_answers_is_enough() {
     assert!(hop.is_silent() && hop.heard.is_none(), "{hop:?}");
 }
 
-/// The first report of a neighbour that restarted is not believed, and it may be away for long.
+/// The first report of a neighbour that restarted is not trusted, and it may be down for long.
 #[test]
 fn relay_that_restarts_is_silent_once_at_most() {
     for (away, falls_silent) in [(SECOND, false), (5 * SECOND, true), (60 * SECOND, true)] {
@@ -138,8 +138,8 @@ fn losses_bursts_and_outages_are_no_black_hole() {
     }
 }
 
-/// What a box says of its graph: each path its share and whether it is in doubt, each receiver how
-/// far it is behind, and a sink the same of what comes.
+/// A node's report on its graph: for each path its share and whether it is in doubt, for each
+/// receiver how far it is behind, and at a sink the same for its upstreams.
 #[test]
 fn paths_say_their_share_and_whether_they_are_in_doubt() {
     let fast = Link { rate: 100e6, ..Link::new(0.1, 20) };

@@ -1,5 +1,5 @@
-//! Tags of the symbols of streams: what a relay changed is refused by the next node with keys, as
-//! it came or as it comes back out of combinations, and the flow goes on.
+//! Tags of the symbols of streams: symbols that a relay changed are refused by the next node with
+//! keys, whether received or solved from combinations, and the flow continues.
 
 use crate::common;
 use crate::common::keys::Keys;
@@ -32,12 +32,12 @@ fn strict(params: &mut FlowParams) {
     params.strict = true;
 }
 
-/// Makes parameters those of a tagged flow, and bytes of its tags.
+/// Changes parameters to those of a tagged flow; bytes of its tags.
 type Length = (fn(&mut FlowParams), usize);
 
 const LENGTHS: [Length; 2] = [(tagged, TAG_BYTES), (strict, STRICT_TAG_BYTES)];
 
-/// Keys of a relay of a flow with tags of so many bytes.
+/// Keys of a relay of a flow with tags of `tag_bytes`.
 fn of_relay(tag_bytes: usize, columns: usize) -> Keys {
     let keys = Keys::of_columns(1, columns);
     if tag_bytes == STRICT_TAG_BYTES { keys.strict() } else { keys }
@@ -73,7 +73,7 @@ fn what_honest_relays_send_and_combine_verifies() {
 
 fn what_honest_relays_do_verifies((edit, tag_bytes): Length) {
     let mut line = Line::new(4, 0.1, 5, edit);
-    // Of the relays, one is blind, and two hold some of the columns.
+    // One of the relays is blind, and two hold some of the columns.
     line.nodes[2].keys = Some(of_relay(tag_bytes, 4));
     line.nodes[3].keys = Some(of_relay(tag_bytes, 1));
     assert_eq!(transfer(&mut line, 0..COUNT), COUNT as usize);
@@ -106,8 +106,8 @@ fn packets(edit: fn(&mut FlowParams)) -> Vec<Vec<u8>> {
     packets.into_iter().filter(|(hop, _)| *hop == DOWN).map(|(_, bytes)| bytes).collect()
 }
 
-/// Whether tags cover a bit of a symbol: not those of its hop, its epoch, its window and flags, but
-/// for the one that says that it is a symbol.
+/// Whether tags cover a bit of a symbol: those of its hop, its epoch, its window and flags are not
+/// covered, except for the flag that marks it as a symbol.
 fn is_bound(at: usize, _bit: u8) -> bool {
     // Type and version, flow and shard, number and predecessor; not the place on the hop.
     matches!(at, 0 | 3..8 | 16..22 | STREAM_BYTES..)
@@ -154,7 +154,7 @@ fn every_bit_that_tags_cover_is_refused((edit, tag_bytes): Length) {
     assert_eq!(sink.delivered.len(), 4);
 }
 
-/// What a relay that has the keys of its hops changes.
+/// A change by a relay that has the keys of its hops.
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Lie {
     Tag,
@@ -179,7 +179,7 @@ const LIES: [Lie; 8] = [
 ];
 
 impl Lie {
-    /// Tells it; false where the packet has nothing of the kind.
+    /// Applies it; false if the packet has no such part.
     fn tell(self, bytes: &mut Vec<u8>, before: &[u8]) -> bool {
         if parse_stream(bytes).expect("a packet").symbol().is_none() {
             return false;
@@ -199,10 +199,10 @@ impl Lie {
     }
 }
 
-/// One symbol in so many.
+/// One symbol in this many.
 const TRUTHS: usize = 10;
 
-/// Makes the first relay of a line lie now and then. How many lies were told.
+/// Makes the first relay of a line lie occasionally. Returns the number of lies.
 fn lie(line: &mut Line, lie: Lie) -> Rc<Cell<u64>> {
     let told = Rc::new(Cell::new(0));
     let count = told.clone();
@@ -239,9 +239,9 @@ fn relay_with_some_columns_drops_every_lie_and_the_flow_goes_on() {
         println!("{kind:?}: {arrived} of {COUNT}, {} told, {caught} refused", told.get());
         assert!(told.get() > 20, "{kind:?}");
         assert_eq!(later, 0, "{kind:?}: a lie was passed on");
-        // What is refused is asked for from end to end, and may meet the liar again.
+        // Refused symbols are requested end to end, and may meet the liar again.
         assert!(arrived >= 990, "{kind:?}: {arrived}");
-        // A place only says which symbols were combined.
+        // A place only identifies the combined symbols.
         assert!(caught > 0 || kind == Lie::Place, "{kind:?}: nothing was refused");
         if kind != Lie::Place {
             let dropped = line.nodes[2].packets().dropped[DropReason::WrongSymbolTag as usize];
@@ -262,13 +262,13 @@ fn sink_drops_what_blind_relays_pass_on_and_the_rest_arrives() {
         assert!(told.get() > 20, "{kind:?}");
         assert!(arrived >= 700, "{kind:?}: {arrived}");
         assert!(caught > 0 || kind == Lie::Place, "{kind:?}: nothing was refused");
-        // Each lie costs a few packets: what is refused is not asked for without end.
+        // Each lie costs a few packets: refused symbols are not requested endlessly.
         assert!(caught <= 20 * told.get(), "{kind:?}: {caught} for {}", told.get());
         line.check();
     }
 }
 
-/// The source goes over to a new key in the middle of the traffic; the sink has both.
+/// The source changes to a new key in the middle of the traffic; the sink has both.
 #[test]
 fn change_of_keys_loses_nothing() {
     let mut line = Line::new(2, 0.1, 11, tagged);
@@ -308,7 +308,7 @@ fn sink_takes_nothing_without_tags_under_other_keys_or_without_keys() {
     }
 }
 
-/// The longest packet that fits a symbol arrives; one of a byte more does not enter.
+/// The longest packet that fits a symbol arrives; one a byte longer does not enter.
 #[test]
 fn tags_take_their_bytes_of_every_symbol() {
     for (edit, tag_bytes) in LENGTHS {
@@ -323,7 +323,7 @@ fn tags_take_their_bytes_of_every_symbol() {
     }
 }
 
-/// A source without keys of tags sends what is refused; with keys, it is taken.
+/// Symbols of a source without tag keys are refused; with keys, they are accepted.
 #[test]
 fn source_without_keys_is_counted_and_refused() {
     let mut line = Line::new(1, 0.0, 3, |params| {
@@ -337,8 +337,8 @@ fn source_without_keys_is_counted_and_refused() {
     assert_eq!(transfer(&mut line, 100..200), 100);
 }
 
-/// The tag of a packet of a source, by the construction of the library's README and nothing of the
-/// pipeline: as `tests/vectors` publishes it, where plain Python makes it again.
+/// The tag of a packet of a source, by the construction of the library's README and without the
+/// pipeline: as published in `tests/vectors`, where plain Python recomputes it.
 #[test]
 fn tag_is_that_of_number_predecessor_and_length() {
     for (edit, strength) in [(LENGTHS[0].0, Strength::Standard), (LENGTHS[1].0, Strength::Strict)] {

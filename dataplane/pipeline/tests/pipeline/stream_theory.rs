@@ -1,24 +1,24 @@
-//! Streams in virtual time, held against what theory expects of them.
+//! Streams in virtual time, compared with theory.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Delay, StreamHop, StreamProfile, delays};
 use recoded_pipeline::params::{FlowCode, StreamParams};
 
-/// 100 Mbit/s of datagrams of 1300 bytes, a third of what a link carries.
+/// 100 Mbit/s of datagrams of 1300 bytes, a third of a link's capacity.
 const RATE: f64 = 9600.0;
 
-/// A packet of these takes so long on a link.
+/// Time that such a packet takes on a link.
 const ON_LINK_NANOS: u64 = 37_000;
 
-/// A point of a hundred: of packets per symbol, and of symbols that came.
+/// One percentage point: of packets per symbol, and of symbols that arrived.
 const POINT: f64 = 0.01;
 
-/// A line, and what is measured of it.
+/// A line, and its measurements.
 struct Measured {
     /// Packets per symbol on each link.
     packets: Vec<f64>,
-    /// What symbols took beyond the way itself, in seconds.
+    /// Delay of symbols beyond propagation, in seconds.
     late: Vec<f64>,
 }
 
@@ -45,7 +45,7 @@ impl Case {
     fn hop(&self) -> StreamHop {
         let model = LossModel { loss: self.loss, burst_mean: self.burst };
         let link = self.link();
-        // A report takes a packet's time on the link, and the worker to wake.
+        // A report takes the time of a packet on the link, plus the wake-up of the worker.
         let round_trip = (2 * link.delay + 100_000) as f64 / 1e9;
         StreamHop::planned(model, round_trip, RATE, StreamProfile::Balanced)
     }
@@ -70,8 +70,9 @@ impl Case {
         }
     }
 
-    /// How far the share of symbols that came by some time is from what theory says of a time that
-    /// lies 0.3 ms and a twentieth of a round trip before or after.
+    /// Distance between a measured delay distribution and theory: the share of symbols that arrived
+    /// by some time, compared with theory's value 0.3 ms and a twentieth of a round trip before or
+    /// after.
     fn distance(&self, late: &[f64], theory: &Delay) -> f64 {
         let slack = 0.3e-3 + 0.05e-3 * self.round_trip_millis as f64;
         let off = |at: f64| {
@@ -82,7 +83,7 @@ impl Case {
         (1..400).map(|steps| off(f64::from(steps) * step)).fold(0.0, f64::max)
     }
 
-    /// Holds packets on every link and the distribution of delays against theory.
+    /// Compares packets on every link and the distribution of delays with theory.
     fn check(&self, seconds: u64, points_of_delay: f64) {
         let (hop, measured) = (self.hop(), self.measure(seconds));
         let mut theory = delays(&vec![hop; self.hops]).pop().expect("a hop");
@@ -126,8 +127,8 @@ fn combinations_over_long_round_trips_are_as_theory_has_them() {
     }
 }
 
-/// The source reports what it planned: with it, theory has the packets per symbol that were sent,
-/// also of sparse traffic, of interactive flows, and of traffic that changes.
+/// The source reports its plan: with it, theory gives the packets per symbol that were sent, also
+/// for sparse traffic, interactive flows, and changing traffic.
 #[test]
 fn packets_are_what_the_plan_of_the_source_takes() {
     let bulk = Load { bytes: 1300, rate: Some(RATE), ordered: false };
@@ -146,7 +147,7 @@ fn packets_are_what_the_plan_of_the_source_takes() {
         });
         for load in loads {
             line.load = *load;
-            // Sparse traffic takes longer to be many packets.
+            // Sparse traffic needs longer for enough packets.
             line.run(if load.rate.is_some_and(|rate| rate < 500.0) { 20 } else { 4 } * SECOND);
         }
         let flow = line.flow(0);
@@ -169,6 +170,6 @@ fn bursts_are_as_theory_has_them() {
     for (hops, round_trip_millis) in [(2, 20), (3, 100)] {
         Case { burst: 8.0, ..Case::new(hops, 0.1, round_trip_millis) }.check(12, 1.0);
     }
-    // Reports that are lost in a row are not counted in.
+    // Consecutive lost reports are not modelled.
     Case { burst: 8.0, ..Case::new(1, 0.1, 1) }.check(12, 5.0);
 }

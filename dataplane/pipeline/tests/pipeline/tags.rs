@@ -1,5 +1,5 @@
-//! Tagged flows: a symbol that was changed on the way is dropped by the next node with keys before
-//! it is mixed or decoded, and what is left arrives.
+//! Tagged flows: a changed symbol is dropped by the next node with keys before it is combined or
+//! decoded, and the remaining ones arrive.
 
 use crate::common;
 use crate::common::keys::Keys;
@@ -95,7 +95,7 @@ fn what_honest_relays_mix_verifies_in_every_code_and_field() {
             tagged(code)(params);
             params.recoding = Recoding::Random;
         });
-        // Of the relays, one recodes blindly, and two hold some of the columns.
+        // One of the relays recodes blindly, and two hold some of the columns.
         line.nodes[2].keys = Some(of_relay(code, 4));
         line.nodes[3].keys = Some(of_relay(code, 1));
         let numbers = transfer(&mut line, 0..1000);
@@ -110,7 +110,7 @@ fn what_honest_relays_mix_verifies_in_every_code_and_field() {
     }
 }
 
-/// The packets of a unit of a source, and what the source is.
+/// The packets of a unit of a source with this coding.
 fn unit_of(code: Coding) -> Vec<Vec<u8>> {
     let mut params = params(Role::Source { tunnel: TunnelId(0) });
     tagged(code)(&mut params);
@@ -127,8 +127,8 @@ fn unit_of(code: Coding) -> Vec<Vec<u8>> {
     packets.into_iter().filter(|(hop, _)| *hop == DOWN).map(|(_, bytes)| bytes).collect()
 }
 
-/// Whether tags cover a bit of a packet: not those of its hop, the size of its generation, its plan
-/// and its flags, but for whether it is systematic and its field; nor what only fills up.
+/// Whether tags cover a bit of a packet: those of its hop, the size of its generation, its plan,
+/// its flags and padding are not covered, except for its field and whether it is systematic.
 fn is_bound(bytes: &[u8], at: usize, bit: u8) -> bool {
     let header = Header::parse(bytes).expect("a packet");
     let is_systematic = header.flags.has(Flags::SYSTEMATIC);
@@ -151,7 +151,7 @@ fn is_bound(bytes: &[u8], at: usize, bit: u8) -> bool {
     }
 }
 
-/// Every bit of every kind of packet, one at a time: nothing of it is taken in.
+/// Every bit of every kind of packet, one at a time: nothing of it is accepted.
 #[test]
 fn every_bit_that_tags_cover_is_refused_when_it_is_changed() {
     for code in codes() {
@@ -190,7 +190,7 @@ fn every_bit_that_tags_cover_is_refused_when_it_is_changed() {
     }
 }
 
-/// What a relay that has the keys of its hops changes.
+/// A change by a relay that has the keys of its hops.
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Lie {
     Tag,
@@ -205,16 +205,16 @@ enum Lie {
 const LIES: [Lie; 7] =
     [Lie::Tag, Lie::Payload, Lie::Vector, Lie::Number, Lie::Field, Lie::Zero, Lie::Swap];
 
-/// One packet in so many.
+/// One packet in this many.
 const TRUTHS: usize = 10;
 
 impl Lie {
-    /// Tells it in a packet with a tag of so many bytes; false where it has nothing of the kind.
+    /// Applies it to a packet with a tag of `tag_bytes`; false if the packet has no such part.
     fn tell(self, tag_bytes: usize, bytes: &mut [u8], before: &[u8]) -> bool {
         let header = Header::parse(bytes).expect("a packet");
         let is_batch = header.packet_type == PacketType::Bats;
         let coding = CODED_BYTES + if is_batch { BLOCK_BYTES } else { 0 };
-        // Symbols of all packets are as long.
+        // Symbols of all packets have the same length.
         let symbol = bytes.len() - 200;
         match self {
             Lie::Tag => bytes[symbol + tag_bytes - 2] ^= 0x40,
@@ -235,8 +235,8 @@ impl Lie {
     }
 }
 
-/// A line of three hops whose first relay lies; the node that is to refuse it is `judge`. How many
-/// lies were told.
+/// A line of three hops whose first relay lies; `judge` is the node that must refuse it. Returns
+/// the number of lies.
 fn with_liar(code: Coding, lie: Lie, judge: usize) -> u64 {
     let mut line = Line::new(3, 0.02, 23, tagged(code));
     if judge == 2 {
@@ -266,10 +266,10 @@ fn with_liar(code: Coding, lie: Lie, judge: usize) -> u64 {
         numbers.len(),
         told.get(),
     );
-    // What a blind relay mixes with lies is lost, and with it what follows in the generation.
+    // Lies that a blind relay combines are lost, and with them later packets of the generation.
     let least = if judge == 2 { 950 } else { 600 };
     assert!(numbers.len() > least && numbers.is_sorted(), "{name}, {lie:?}: {}", numbers.len());
-    // A blind relay does not take in what says something else of its unit.
+    // A blind relay does not accept packets that contradict their unit.
     assert!(caught > 0 || lie == Lie::Field, "{name}, {lie:?}: nothing was refused");
     let counters = line.nodes[judge].flow().counters;
     assert_eq!(counters.tag_refused, caught);
@@ -322,7 +322,7 @@ fn the_same_lies_get_through_where_symbols_have_no_tags() {
     assert!(line.delivered().len() > genuine + 50, "the relay alters nothing");
 }
 
-/// The source goes over to a new key in the middle of the traffic; the sink has both.
+/// The source changes to a new key in the middle of the traffic; the sink has both.
 #[test]
 fn change_of_keys_loses_nothing_and_is_along_units() {
     for code in codes() {
@@ -330,7 +330,7 @@ fn change_of_keys_loses_nothing_and_is_along_units() {
         let mut delivered = Vec::new();
         for round in 0..4 {
             line.nodes[2].keys.as_mut().unwrap().renew();
-            // What is open goes on under the key that it began with.
+            // Open units continue under the key that they began with.
             line.send(&ip_packet(BYTES, round * 200));
             line.nodes[0].keys.as_mut().unwrap().renew();
             delivered.extend(transfer(&mut line, round * 200 + 1..round * 200 + 200));
@@ -381,7 +381,7 @@ fn source_without_keys_sends_nothing() {
     }
 }
 
-/// The code without tags is as it was.
+/// The code without tags is unchanged.
 #[test]
 fn windows_have_no_tags() {
     let sent = [false, true].map(|is_tagged| {
@@ -396,7 +396,7 @@ fn windows_have_no_tags() {
     assert_eq!(sent[0], sent[1]);
 }
 
-/// The longest packet that fits a unit arrives; one of a byte more does not enter.
+/// The longest packet that fits a unit arrives; one a byte longer does not enter.
 #[test]
 fn tags_take_their_bytes_of_every_symbol() {
     for code in codes() {
@@ -417,7 +417,8 @@ fn tags_take_their_bytes_of_every_symbol() {
     }
 }
 
-/// Prints what tags cost a relay with half of the columns and a sink, in an optimised build.
+/// Prints the cost of tags at a relay with half of the columns and at a sink, in an optimised
+/// build.
 #[test]
 fn cost_of_tags_is_printed() {
     for is_tagged in [false, true] {

@@ -1,5 +1,5 @@
-//! Streams to several receivers over a tree of relays: what each of them gets, what that costs each
-//! link, and what those do to the others that are slow, gone, or just there.
+//! Streams to several receivers over a tree of relays: goodput of each of them, its cost on each
+//! link, and the effect of slow, failed and new receivers on the others.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId};
@@ -26,7 +26,8 @@ fn tree() -> Vec<((usize, usize), Link)> {
     relays.chain(sinks).collect()
 }
 
-/// Of the packets that entered since the number `first`, those that a sink lacks. None came twice.
+/// Of the packets that entered since the number `first`, those that a sink lacks. None arrived
+/// twice.
 fn lost(line: &Line, sink: usize, first: usize) -> usize {
     let mut came = vec![0; line.entered()];
     for packet in line.delivered.iter().filter(|packet| packet.node == sink) {
@@ -36,7 +37,7 @@ fn lost(line: &Line, sink: usize, first: usize) -> usize {
     came[first..].iter().filter(|count| **count == 0).count()
 }
 
-/// How long the slowest hundredth of a sink's packets since a time took at least.
+/// p99 of the delay of a sink's packets since a time.
 fn slowest(line: &Line, sink: usize, since: Nanos) -> Nanos {
     let recent = line.delivered.iter().filter(|packet| packet.node == sink && packet.at >= since);
     let mut took: Vec<Nanos> = recent.map(|packet| packet.took).collect();
@@ -44,7 +45,7 @@ fn slowest(line: &Line, sink: usize, since: Nanos) -> Nanos {
     took.get(took.len() * 99 / 100).copied().unwrap_or(Nanos::MAX)
 }
 
-/// Packets on a link for each that entered, beside those that an ideal code takes.
+/// Packets on a link per packet that entered, relative to an ideal code.
 fn cost(line: &Line, hop: usize, loss: f64) -> f64 {
     line.sent(hop).0 as f64 * (1.0 - loss) / line.entered() as f64
 }
@@ -67,7 +68,7 @@ fn every_sink_gets_everything_and_no_link_carries_the_loss_of_others() {
     }
 }
 
-/// What `auto` is where a flow has several receivers.
+/// The code that `auto` selects for a flow with several receivers.
 #[test]
 fn generations_take_more_packets_and_lose_more() {
     let rlnc = |_: usize, params: &mut FlowParams| {
@@ -117,7 +118,7 @@ fn sink_that_is_gone_or_slow_delays_no_other() {
     }
 }
 
-/// What a slow sink gets waits as long as it may, and no longer.
+/// Packets for a slow sink wait as long as allowed, and no longer.
 #[test]
 fn slow_sink_lags_as_far_as_it_may() {
     for lag in [100 * MILLI, 400 * MILLI] {
@@ -134,7 +135,8 @@ fn slow_sink_lags_as_far_as_it_may() {
         println!("lag {} ms: {} ms, {:.1} Mbit/s", lag / MILLI, took / MILLI, bits / 1e6);
         let (lagged, lost) = (line.flow(1).counters.lagged, lost(&line, SINK, 0));
         println!("{lagged} of {lost} that did not come were let go");
-        // Some have come and are not heard of yet when they are let go; the newest still wait.
+        // Some have arrived but are not yet acknowledged when they are released; the newest still
+        // wait.
         let ratio = lagged as f64 / lost as f64;
         assert!((0.8..1.05).contains(&ratio), "{lagged} of {lost}");
         assert!(took > lag && took < lag + 300 * MILLI);
@@ -146,7 +148,7 @@ fn slow_sink_lags_as_far_as_it_may() {
 fn sinks_come_and_go_while_others_go_on() {
     let last = SINK + TO_SINKS.len() - 1;
     let mut line = Line::graph(&tree(), DATAGRAMS, 4, |index, params| {
-        // The last sink is not there yet.
+        // The last sink does not exist yet.
         params.next_hops.truncate(if index == 2 { 3 } else { 4 });
     });
     line.wait_for_source();
@@ -154,13 +156,13 @@ fn sinks_come_and_go_while_others_go_on() {
     let joined = line.entered();
     line.change(2, |params| params.next_hops.push(PeerId(4)));
     line.run(2 * SECOND);
-    // The first of its relay goes: the others move up.
+    // The first sink of its relay leaves: the others move up.
     let left = line.entered();
     line.change(2, |params| {
         params.next_hops.remove(0);
     });
     line.run(2 * SECOND);
-    // And is there again, behind them.
+    // It returns, after them.
     let back = line.entered();
     line.change(2, |params| params.next_hops.push(PeerId(1)));
     line.run(2 * SECOND);
@@ -171,7 +173,7 @@ fn sinks_come_and_go_while_others_go_on() {
         let first = came.map(|packet| packet.number).min().unwrap_or(u32::MAX) as usize;
         println!("sink {sink}: from {first}, {} of {entered} lost", lost(&line, sink, first));
         if sink == last {
-            // What is under way when it comes is not sent to it.
+            // Packets in flight when it joins are not sent to it.
             assert!(first >= joined.saturating_sub(500) && first < joined + 500, "{first}");
         }
         if sink == SINK + 4 {
@@ -184,7 +186,7 @@ fn sinks_come_and_go_while_others_go_on() {
     }
 }
 
-/// The first sink asks for all of the newest symbols, over and over.
+/// The first sink requests all of the newest symbols, repeatedly.
 #[test]
 fn sink_that_asks_for_everything_takes_its_own_share() {
     let mut line = Line::graph(&tree(), DATAGRAMS, 6, |_, _| ());
@@ -229,7 +231,7 @@ fn sink_that_asks_for_everything_takes_its_own_share() {
     println!("{costs:.3?}; {losses:?} lost; {refused} refused");
     assert!(refused > 1000, "{refused}");
     assert!(costs.iter().enumerate().all(|(hop, cost)| hop == 2 || *cost < 1.09), "{costs:?}");
-    // Its reserve, and a packet for every second that it gets.
+    // Its reserve, and a packet for every second one that it gets.
     assert!(costs[2] < 1.7, "{costs:?}");
     assert!(losses[1..].iter().all(|lost| *lost == 0), "{losses:?}");
 }

@@ -1,5 +1,5 @@
-//! Window flows: what goes in at the source comes out at the sink, whole and in order, over relays
-//! that forward; redundancy is what was asked for or what the loss demands.
+//! Window flows: packets that enter at the source leave at the sink, whole and in order, over
+//! relays that forward; redundancy is as configured or as the loss requires.
 
 use crate::common::{DOWN, Line, Node, UP, header, ip_packet, params, window};
 use rand_chacha::ChaCha8Rng;
@@ -17,13 +17,13 @@ use recoded_wire::window::{parse_window, write_header};
 fn line(hops: usize, loss: f64, seed: u64, change: impl Fn(&mut FlowParams)) -> Line {
     Line::new(hops, loss, seed, |params| {
         window(params);
-        // What a source sends where hops do not make up for their losses.
+        // Output of a source if hops do not recover their losses.
         params.repair = false;
         change(params);
     })
 }
 
-/// A node of a window flow by itself.
+/// A single node of a window flow.
 fn node(role: Role, change: impl Fn(&mut FlowParams)) -> Node {
     let mut params = params(role);
     window(&mut params);
@@ -43,7 +43,7 @@ fn number_of(packet: &[u8]) -> u32 {
     u32::from_be_bytes(packet[20..24].try_into().unwrap())
 }
 
-/// The numbers of packets that came out, which must be as they went in, and in order.
+/// The numbers of delivered packets, which must be as they entered, and in order.
 fn numbers(delivered: &[Vec<u8>]) -> Vec<u32> {
     let number = |packet: &Vec<u8>| {
         let number = number_of(packet);
@@ -225,14 +225,14 @@ fn a_packet_that_cannot_be_recovered_is_given_up_in_time() {
     assert_eq!(numbers(line.delivered()), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
     let counters = line.nodes[1].flow().counters;
     assert_eq!((counters.generations_complete, counters.generations_failed), (9, 1));
-    // A window that moves on does not wait so long.
+    // A window that moves on does not wait that long.
     line.loss = 1.0;
     line.send(&bytes_of(10));
     line.loss = 0.0;
     for number in 11..300 {
         line.send(&bytes_of(number));
     }
-    line.pass(20); // what became known at once is delivered in parts
+    line.pass(20); // symbols that became known at once are delivered in parts
     assert_eq!(line.delivered().len(), 9 + 289);
     line.check();
 }
@@ -327,7 +327,7 @@ fn a_source_that_restarts_is_followed() {
         line.send(&bytes_of(number));
     }
     line.pass(10);
-    // The first packet of another life is dropped, as it might be a replay.
+    // The first packet of another run is dropped, as it might be a replay.
     assert_eq!(numbers(line.delivered()).len(), 999);
     line.check();
 }
@@ -363,8 +363,8 @@ fn stray_packets_cost_nothing_and_a_long_silence_is_passed_over() {
     assert_eq!(counters.generations_failed + delivered.len() as u64, 1000);
 }
 
-/// Three forged packets lead an idle window away. Its source once was too far behind to be heard
-/// and not far enough to have restarted, for as many symbols as they had led it.
+/// Three forged packets lead an idle window away. Its source was once too far behind to be in range
+/// and not far enough to count as restarted, for as many symbols as the packets had led it.
 #[test]
 fn a_window_that_was_led_away_in_a_silence_is_found_again() {
     for distance in [1000, 30_000, 1 << 20] {
@@ -387,7 +387,7 @@ fn a_window_that_was_led_away_in_a_silence_is_found_again() {
     }
 }
 
-/// What a sink says of the hop before it.
+/// A sink's report on the hop before it.
 fn hop_report(loss: f32) -> Vec<u8> {
     let mut bytes = vec![0; 64];
     let common = header(PacketType::Feedback, 0, 0);
@@ -408,7 +408,7 @@ fn long_tails_take_turns_with_other_work() {
     for number in 0..100 {
         source.ingress(&bytes_of(number), 0);
     }
-    // A path on which nothing arrives any more.
+    // A path that no longer delivers anything.
     source.receive(&hop_report(0.9), 0);
     let sent: Vec<usize> = (0..20).map(|_| source.tick_once(10_000_000).len()).collect();
     assert!(sent[0] == 32 && sent.iter().all(|&count| count <= 32), "{sent:?}");
@@ -446,7 +446,7 @@ fn parameters_changed_under_traffic_lose_nothing() {
             line.pass(1);
         }
     }
-    // Larger windows so soon after others wait for a second.
+    // A larger window shortly after another change waits for a second.
     line.pass(1500);
     let missing = 8000 - numbers(line.delivered()).len();
     assert!(missing <= 4, "{missing} missing");
@@ -537,7 +537,7 @@ fn codes_change_under_traffic_at_the_source_alone() {
     line.check();
 }
 
-/// What a relay sends on is what came in, but for the fields of the hop.
+/// A relay forwards packets as they came, except for the fields of the hop.
 #[test]
 fn relays_forward_as_it_came() {
     let mut relay = node(Role::Relay { upstream: UP }, |_| ());

@@ -1,5 +1,5 @@
-//! Window flows over links with a rate, a queue and a delay, whose hops make up for their own
-//! losses: packets on every link for each IP packet, what arrives, and how long it takes.
+//! Window flows over links with a rate, a queue and a delay, whose hops recover their own losses:
+//! packets on every link per IP packet, deliveries, and delays.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, WindowParams};
@@ -14,11 +14,11 @@ fn window(params: &mut FlowParams) {
     params.field = recoded_gf::FieldOrder::TwoFiftySix;
 }
 
-/// What was measured of a line, after its first second.
+/// Measurements of a line, after its first second.
 struct Measured {
-    /// On each link, for each IP packet.
+    /// Packets on each link per IP packet.
     packets: Vec<f64>,
-    /// The median, and what one packet in a hundred exceeds.
+    /// The median, and the 99th percentile.
     delays: [Nanos; 2],
     missing: usize,
 }
@@ -46,7 +46,7 @@ fn measure(line: &mut Line, hops: usize) -> Measured {
     Measured { packets, delays, missing }
 }
 
-/// 1.3 to 2.3 packets for each IP packet once left, and over six hops of 20 % nothing arrived.
+/// It once took 1.3 to 2.3 packets for each IP packet, and over six hops of 20 % nothing arrived.
 #[test]
 fn source_packets_over_short_hops_cost_what_their_losses_take() {
     let cases = [(1, 0.1, 1.0, 3), (4, 0.1, 1.0, 4), (6, 0.2, 1.0, 10), (4, 0.1, 8.0, 20)];
@@ -61,7 +61,8 @@ fn source_packets_over_short_hops_cost_what_their_losses_take() {
     }
 }
 
-/// Where a path is long, repair packets save round trips if they are few; else hops do it alone.
+/// On a long path, a few repair packets save round trips; otherwise hops recover losses by
+/// themselves.
 #[test]
 fn repair_packets_are_sent_in_advance_where_they_are_few_and_round_trips_long() {
     for (hops, loss, delay, most, median) in [(4, 0.1, 10, 1.13, 110), (3, 0.03, 50, 1.26, 155)] {
@@ -73,8 +74,9 @@ fn repair_packets_are_sent_in_advance_where_they_are_few_and_round_trips_long() 
     }
 }
 
-/// A socket with the default buffer of Linux holds 92 datagrams of 1300 bytes. What waited behind a
-/// packet that was lost once came at once: with 10 ms a hop a quarter of 100 Mbit/s was lost there.
+/// A socket with the default buffer of Linux holds 92 datagrams of 1300 bytes. Packets waiting
+/// behind a lost one were once delivered at once: with 10 ms a hop a quarter of 100 Mbit/s was lost
+/// there.
 #[test]
 fn deliveries_fit_the_buffer_of_a_socket() {
     for (hops, delay) in [(4, 0), (4, 10), (3, 20)] {
@@ -155,7 +157,8 @@ fn line_that_came_to_rest_holds_no_frames() {
     }
 }
 
-/// Reports that call everything lost cost the budget: a packet for each other one, and the reserve.
+/// Reports that call everything lost cost the budget: a packet for every other one, and the
+/// reserve.
 #[test]
 fn forged_reports_cost_no_more_than_the_budget() {
     let mut line = Line::with(&[Link::new(0.0, 1); 2], STEADY, 7, window);
@@ -174,7 +177,7 @@ fn forged_reports_cost_no_more_than_the_budget() {
     assert!(line.delivered.len() * 100 >= line.entered() * 95);
 }
 
-/// A link report from the next node of a source, by which the last packets up to `newest` are lost.
+/// A link report from the next node of a source that reports the last packets up to `newest` lost.
 fn report_of_losses(newest: &[u8], newest_back: u32) -> Vec<u8> {
     let newest = Header::parse(newest).expect("a packet");
     let header = Header {
@@ -204,7 +207,7 @@ fn report_of_losses(newest: &[u8], newest_back: u32) -> Vec<u8> {
     bytes
 }
 
-/// What hops send again comes after packets of the next epoch.
+/// Retransmissions of hops arrive after packets of the next epoch.
 #[test]
 fn parameters_changed_under_traffic_lose_nothing() {
     let mut line = Line::with(&[Link::new(0.1, 5); 3], STEADY, 8, window);

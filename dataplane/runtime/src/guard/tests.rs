@@ -32,12 +32,12 @@ fn agreed<Keys: EpochKeys>(scope: Scope, strength: Strength) -> [Ring<Arc<Keys>>
     ends.map(|end| end.ring().clone())
 }
 
-/// Two neighbours: of the first there is a key, of the second there is none.
+/// Two neighbours; only the first has a key.
 fn guards() -> [(Guard, Receiver<Letter>); 2] {
     guards_of(Strength::Standard)
 }
 
-/// The same, flow 7 having tags of so many columns.
+/// The same; flow 7 has tags of this strength.
 fn guards_of(strength: Strength) -> [(Guard, Receiver<Letter>); 2] {
     let [here, there] = agreed(Scope::Hop, Strength::Standard);
     let [source, sink] = agreed(Scope::Edge(7), strength);
@@ -166,7 +166,7 @@ fn neighbours_that_roam_are_recognised_by_their_tags_and_copies_and_forgeries_ar
     assert_eq!(look(&packets[1]), Err(Refused::Replayed), "a copy");
     assert_eq!(look(&packets[2]), found(true));
     assert_eq!(look(&packets[2][..5]), Err(Refused::Malformed));
-    // What goes on to the thread of keys does so from anywhere.
+    // Messages for the key thread are accepted from any address.
     let mut message = [0; ANNOUNCEMENT_BYTES_MAX];
     let len = write_announcement(&Announcement::default(), &[], &mut message);
     let announcement = tagged(&sender, &message[..len]);
@@ -221,7 +221,7 @@ fn envelopes_open_at_the_other_end_of_their_flow_only() {
     assert_eq!(sink.unseal(7, &mut sealed), Err(Refused::Replayed));
 }
 
-/// A relay of flow 7 with the columns that the source has for the one in this place.
+/// A relay of flow 7 with the columns that the source has for the relay at this place.
 fn relay(source: &Guard, place: usize) -> Guard {
     let (_, ring) = &source.rings.edges[0];
     let keys = &ring.sending().expect("keys").keys;
@@ -256,7 +256,7 @@ fn symbols_verify_at_relays(strength: Strength) {
         for byte in 0..symbol.len() {
             let mut changed = symbol;
             changed[byte] ^= 1;
-            // Those of its own columns of the tag, and all of the payload.
+            // It covers its own columns of the tag, and the whole payload.
             let is_covered = byte >= strength.columns() || byte / 4 == place;
             assert_eq!(verify(&changed).is_err(), is_covered, "byte {byte}, relay {place}");
         }
@@ -274,7 +274,7 @@ fn symbols_are_tagged_by_the_keys_that_relays_have_and_not_by_newer_ones() {
     let key = source.tag_key(7).expect("a key");
     source.rings.tagging = vec![(7, key)];
     assert_eq!(source.tag_key(7), Some(key));
-    // Keys that are gone tag nothing.
+    // Expired keys tag nothing.
     source.rings.tagging = vec![(7, key.wrapping_add(1))];
     assert_eq!(source.tag_key(7), None);
     source.rings.tagging = vec![(8, key.wrapping_add(1))];

@@ -1,4 +1,4 @@
-//! Columns of tags for relays: a source grants them, a relay takes them, others pass them on.
+//! Columns of tags for relays: a source grants them, a relay adopts them, others forward them.
 //!
 //! ```text
 //!  source: keys of the flow -> GrantSchedule -> a grant for each relay -> next hops
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 const _: () = assert!(GRANT_BYTES_MAX <= MESSAGE_BYTES_MAX);
 
-/// What this node grants, and what it was granted.
+/// Columns that this node grants, and those it was granted.
 pub(super) struct Columns {
     /// By the number of the flow.
     granting: Vec<Granting>,
@@ -34,7 +34,7 @@ struct Granting {
     relays: Vec<PublicKey>,
     strength: Strength,
     schedule: GrantSchedule,
-    /// Of the newest grant.
+    /// Stamp of the newest grant.
     stamp: u64,
 }
 
@@ -42,9 +42,9 @@ struct Granting {
 struct Holding {
     flow: u32,
     columns: RelayColumns,
-    /// Since when it goes by those that it has.
+    /// When its present columns were adopted.
     since: Option<u64>,
-    /// How often they changed.
+    /// Number of changes.
     changes: u64,
     refused: u64,
     refusal: Option<Refused>,
@@ -79,11 +79,11 @@ impl Columns {
     }
 
     pub(super) fn wake(&self) -> u64 {
-        // What relays hold ends some milliseconds late.
+        // Columns held by relays expire some milliseconds late.
         self.granting.iter().map(|granting| granting.schedule.wake()).fold(u64::MAX, u64::min)
     }
 
-    /// Whether a flow that begins here has to wait until relays know what to verify it by.
+    /// Whether a flow that begins here has to wait until relays can verify it.
     pub(super) fn holds_back(&self, flow: u32) -> bool {
         let granting = self.granting.iter().find(|granting| granting.flow == flow);
         granting.is_some_and(|granting| granting.schedule.tagging().is_none())
@@ -95,7 +95,7 @@ impl Columns {
         self.granting.iter().filter_map(tagging).collect()
     }
 
-    /// What symbols are verified by at this relay.
+    /// Keys that this relay verifies symbols by.
     pub(super) fn held(&self) -> Vec<(u32, Vec<Arc<TagKey>>)> {
         let held = self.holding.iter().map(|holding| (holding.flow, holding.columns.keys()));
         held.filter(|(_, keys)| !keys.is_empty()).collect()
@@ -115,7 +115,7 @@ impl Columns {
 }
 
 impl Granting {
-    /// Seeds for a relay of all keys that are granted.
+    /// Seeds of all granted keys for a relay.
     fn seeds(&self, place: usize, ring: &Ring<Arc<EdgeKeys>>) -> Vec<GrantedSeeds> {
         let keys = |key_id| ring.epochs().find(|epoch| epoch.key_id == key_id);
         let granted = self.schedule.granted().filter_map(keys);
@@ -124,7 +124,7 @@ impl Granting {
 }
 
 impl Keyer {
-    /// Grants what is due, and forgets what is too old.
+    /// Sends due grants, and drops expired ones.
     pub(super) fn poll_columns(&mut self, now: u64, stamp: u64) -> Result<(), getrandom::Error> {
         let mut is_changed = false;
         for holding in &mut self.columns.holding {
@@ -183,9 +183,9 @@ impl Keyer {
         Ok(())
     }
 
-    /// Takes a grant that is for this relay; passes one on that is for another.
+    /// Adopts a grant for this relay; forwards one for another.
     pub(super) fn receive_grant(&mut self, flow: u32, peer: PeerId, letter: Letter) {
-        // Ends have all columns.
+        // The ends of a flow have all columns.
         if self.edge_ring(flow).is_some() {
             return;
         }
@@ -207,7 +207,7 @@ impl Keyer {
                 }
                 self.publish(is_changed);
             }
-            // Copies, of which there are some of each grant.
+            // Duplicates: each grant is sent several times.
             Err(Refused::Stale) => {}
             Err(reason) => {
                 holding.refused += 1;

@@ -1,5 +1,5 @@
-//! Flows to several sinks: a source draws keys and tells each sink, a sink takes what it is told,
-//! others pass it on.
+//! Flows to several sinks: a source draws keys and sends them to each sink, a sink adopts them,
+//! other nodes forward them.
 //!
 //! ```text
 //!  source: sinks, as the configuration has them -> GroupSender -> a telling for each -> next hops
@@ -25,12 +25,12 @@ const _: () = assert!(GROUP_BYTES <= MESSAGE_BYTES_MAX);
 #[derive(Default)]
 pub(super) struct Groups {
     known: Vec<(u32, Group)>,
-    /// Which list of sinks was looked at.
+    /// The list of sinks seen last.
     seen: u64,
 }
 
 struct Group {
-    /// Of the source.
+    /// The key of the source.
     key: String,
     part: Part,
     refused: u64,
@@ -107,7 +107,7 @@ impl Groups {
         self.known.iter().map(|(flow, _)| *flow)
     }
 
-    /// Has other keys of flows that begin here told soon.
+    /// Schedules other keys for flows that begin here.
     pub(super) fn renew(&mut self, now: u64) {
         for (_, group) in &mut self.known {
             if let Part::Source(sender) = &mut group.part {
@@ -130,7 +130,7 @@ impl Groups {
 }
 
 impl Keyer {
-    /// Tells sinks what is due, and forgets what is too old.
+    /// Sends due keys to sinks, and drops expired ones.
     pub(super) fn poll_groups(&mut self, now: u64, stamp: u64) -> Result<(), getrandom::Error> {
         let sinks = self.keyring.sinks.newer(&mut self.groups.seen);
         let mut is_changed = false;
@@ -151,7 +151,8 @@ impl Keyer {
             {
                 tracing::info!(flow, sinks = others.len(), "other sinks: new keys are sent");
             }
-            // What finds no keys on the way out is lost, and keys would be old when it does.
+            // A message without keys on its path is lost, and a retransmission would carry old
+            // keys.
             if !is_on_the_way {
                 continue;
             }
@@ -166,7 +167,7 @@ impl Keyer {
         Ok(())
     }
 
-    /// Sends each sink of a flow what it is told.
+    /// Sends each sink of a flow its keys.
     fn tell(&self, place: usize) {
         let (flow, group) = &self.groups.known[place];
         let snapshot = self.shared.snapshot.get();
@@ -180,7 +181,7 @@ impl Keyer {
         }
     }
 
-    /// Takes what this sink is told; passes on what others are.
+    /// Adopts keys meant for this sink; forwards those for others.
     pub(super) fn receive_telling(&mut self, flow: u32, peer: PeerId, letter: Letter) {
         let Keyer { groups, memory, clock, .. } = self;
         let message = &letter.packet()[HEADER_BYTES..];

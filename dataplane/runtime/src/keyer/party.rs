@@ -1,4 +1,4 @@
-//! What is agreed on with another node, or told by it, and what is told of that.
+//! Keys shared with another node, and reports about them.
 
 use crate::keyring::SessionReport;
 use crate::memory::Memory;
@@ -9,21 +9,21 @@ use recoded_secure::{
 };
 use std::sync::Arc;
 
-/// How long symbols of a session come after the sink started again and has another one: streams
-/// keep symbols for four seconds, and send them again.
+/// How long symbols of the previous session arrive after the sink restarted and has a new one:
+/// streams keep symbols for four seconds and retransmit them.
 const FRESH_NANOS: u64 = 5_000_000_000;
 
 /// The other side.
 pub(super) struct Party<Keys> {
     pub(super) key: String,
-    /// The path to it, of several.
+    /// The path to it, if there are several.
     pub(super) path: u8,
     pub(super) keys: Source<Keys>,
     refused: u64,
     refusal: Option<Refused>,
 }
 
-/// What keys come of.
+/// The source of keys.
 pub(super) enum Source<Keys> {
     /// Handshakes.
     Agreed(Box<Association<Keys>>),
@@ -31,10 +31,10 @@ pub(super) enum Source<Keys> {
     OneWay(Box<OneWayKeys<Keys>>),
 }
 
-/// When something is polled, and what that takes.
+/// The time of a poll, and the state it needs.
 pub(super) struct Moment<'a> {
     pub(super) now: u64,
-    /// Grows from start to start.
+    /// Increases from start to start.
     pub(super) stamp: u64,
     pub(super) memory: &'a mut Memory,
 }
@@ -47,7 +47,7 @@ impl<Keys: EpochKeys> Source<Keys> {
         }
     }
 
-    /// Does what is due. Openings are of this node where it `sends` on the way.
+    /// Does the work that is due. This node makes the openings where it `sends` on the path.
     pub(super) fn poll(
         &mut self,
         Moment { now, stamp, memory }: Moment<'_>,
@@ -83,7 +83,7 @@ impl<Keys: EpochKeys> Source<Keys> {
         })
     }
 
-    /// Who made an initiation, as [`Association::caller`].
+    /// The initiator of a handshake, as [`Association::caller`].
     pub(super) fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
         match self {
             Source::Agreed(association) => association.caller(entropy, message),
@@ -131,7 +131,7 @@ impl<Keys: EpochKeys> Party<Keys> {
         let keys = if one_way {
             let there = Way { scope, sender: private.public(), receiver: public };
             let back = Way { sender: public, receiver: there.sender, ..there };
-            // Units that were begun under keys of an edge are finished under them.
+            // Units begun under keys of an edge are finished under them.
             let chosen = (profile, matches!(scope, Scope::Edge(_)));
             let newest = memory.recall(&there);
             let keys = OneWayKeys::new().sending((&psk, there), chosen, newest, &entropy);
@@ -144,7 +144,7 @@ impl<Keys: EpochKeys> Party<Keys> {
         Ok(Party { key: public.to_string(), path: 0, keys, refused: 0, refusal: None })
     }
 
-    /// The same over this path to it. One-way keys are for one path.
+    /// The same over this path. One-way keys are for one path.
     pub(super) fn over(self, path: u8) -> Self {
         let keys = match self.keys {
             Source::Agreed(association) => Source::Agreed(Box::new(association.over(path))),
@@ -160,7 +160,7 @@ impl<Keys: EpochKeys> Party<Keys> {
     }
 
     pub(super) fn refuse(&mut self, reason: Refused) {
-        // Copies, of which there are some of each message.
+        // Duplicates: each message is sent several times.
         if matches!(reason, Refused::TooSoon | Refused::Unexpected | Refused::Replayed) {
             return;
         }
@@ -168,8 +168,8 @@ impl<Keys: EpochKeys> Party<Keys> {
         self.refusal = Some(reason);
     }
 
-    /// `hears`: whether packets are to come from the other side. Without a way back, keys that this
-    /// node made itself say nothing of it.
+    /// `hears`: whether packets from the other side are expected. Without a return path, the age of
+    /// keys that this node made itself says nothing about the peer.
     pub(super) fn report(&self, now: u64, hears: bool) -> SessionReport {
         let Party { key, keys, refused, refusal, path: _ } = self;
         let sending = keys.ring().sending().map(|epoch| epoch.since);

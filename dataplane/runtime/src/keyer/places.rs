@@ -1,5 +1,5 @@
-//! Where handshakes with neighbours go: to the addresses at which they were last, and to those that
-//! the configuration has.
+//! Destinations of handshakes with neighbours: their last known addresses, and those in the
+//! configuration.
 
 use super::{Keyer, Moment, Party};
 use crate::roaming::{Near, Place};
@@ -8,7 +8,7 @@ use recoded_secure::{HANDSHAKE_BYTES_MAX, HopKeys};
 use std::net::SocketAddr;
 
 impl Keyer {
-    /// Looks for roaming neighbours where they were before this process.
+    /// Restores the places of roaming neighbours from before this process.
     pub(super) fn recall_places(&mut self, topology: &Topology) {
         for (hop, (name, _)) in self.homes.iter().enumerate() {
             if topology.hops[hop].roams
@@ -19,12 +19,12 @@ impl Keyer {
         }
     }
 
-    /// Where neighbours are.
+    /// The places of neighbours.
     pub(crate) fn near(&self) -> Near {
         self.movers.near()
     }
 
-    /// Does what is due with a neighbour, at `place` or where it is.
+    /// Does the work due with a neighbour, at `place` or at its known place.
     pub(super) fn poll_hop(
         &mut self,
         hop: usize,
@@ -39,7 +39,7 @@ impl Keyer {
         Ok(())
     }
 
-    /// Where the configuration has a neighbour that is looked for elsewhere and has no keys.
+    /// The configured address of a neighbour that is sought elsewhere and has no keys.
     pub(super) fn home(&self, hop: usize) -> Option<Place> {
         let has_keys = |party: &Party<HopKeys>| party.keys.ring().sending().is_some();
         if self.hops[hop].as_ref().is_none_or(has_keys) {

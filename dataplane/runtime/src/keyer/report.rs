@@ -1,4 +1,4 @@
-//! What is told of sessions.
+//! Reports of sessions.
 
 use super::{Keyer, Party, REPORT_NANOS};
 use crate::keyring::{SessionReport, Sessions};
@@ -6,13 +6,13 @@ use recoded_pipeline::params::FlowParams;
 use recoded_secure::{EdgeKeys, HopKeys};
 
 impl Keyer {
-    /// Flows whose first session since this node started is young.
+    /// Flows whose first session since this node's start is young.
     pub(super) fn fresh_flows(&self, now: u64) -> Vec<u32> {
         let fresh = self.edges.iter().filter(|(_, party)| party.is_fresh(now));
         fresh.map(|(flow, _)| *flow).collect()
     }
 
-    /// Tells workers of which flows the first session is young no longer.
+    /// Publishes to workers which first sessions are no longer young.
     pub(super) fn age_sessions(&mut self, now: u64) {
         let fresh = self.fresh_flows(now);
         if fresh != self.fresh {
@@ -21,9 +21,9 @@ impl Keyer {
         }
     }
 
-    /// Says what sessions there are.
+    /// Publishes the sessions.
     pub(crate) fn report(&mut self, now: u64) {
-        // Words are made of it, which no burst of letters is to cost again and again.
+        // Reports format strings, a cost that bursts of letters must not repeat.
         if self.told.is_none_or(|told| now.saturating_sub(told) >= REPORT_NANOS) {
             self.told = Some(now);
             self.keyring.store_talked(self.talk.report(now));
@@ -36,7 +36,7 @@ impl Keyer {
         };
         let mut edges: Vec<(u32, SessionReport)> =
             self.edges.iter().map(edge).chain(self.groups.report(now)).collect();
-        // Nothing is sent under keys that relays cannot verify by yet.
+        // Nothing is sent under keys that relays cannot verify yet.
         for (flow, session) in &mut edges {
             session.age_nanos = session.age_nanos.filter(|_| !self.columns.holds_back(*flow));
         }

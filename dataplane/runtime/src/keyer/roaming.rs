@@ -1,5 +1,5 @@
-//! Handshakes of neighbours that roam. They are found by what their messages name, not by where
-//! these come from.
+//! Handshakes of roaming neighbours, identified by the content of their messages instead of their
+//! source address.
 
 use super::Keyer;
 use crate::keyring::{LETTER_BYTES, Letter};
@@ -10,9 +10,9 @@ use recoded_wire::handshake::{parse_handshake, write_hop_handshake};
 use recoded_wire::header::HEADER_BYTES;
 
 impl Keyer {
-    /// Reads a message of a handshake of a neighbour that roams, from whatever address: the key and
-    /// the path that it names say whose it is. Its answer goes to that address; the neighbour stays
-    /// where it is until a packet under the keys comes from there.
+    /// Reads a handshake message of a roaming neighbour from any address: the key and the path in
+    /// it identify the neighbour. The reply goes to that address; the neighbour's place changes
+    /// only when a packet under the keys arrives from there.
     pub(super) fn receive_from(
         &mut self,
         place: Place,
@@ -52,7 +52,7 @@ impl Keyer {
             }
             return Ok(());
         }
-        // A response or a cookie says whose it is by the message that it answers.
+        // A response or a cookie is identified by the message that it answers.
         for hop in hops {
             let Some(party) = &mut self.hops[hop] else { continue };
             if path.is_some_and(|path| path != party.path) {
@@ -60,7 +60,7 @@ impl Keyer {
             }
             let turn = party.keys.receive(now, message, &mut out, &mut self.memory)?;
             if let Ok(Turn { is_changed, .. }) = turn {
-                // A response answers what this process sent, so that it is no copy.
+                // A response answers a message of this process, so it is no duplicate.
                 if let (true, Ok(id)) = (is_changed, u16::try_from(hop)) {
                     self.relocate(PeerId(id), place);
                 }
@@ -71,8 +71,8 @@ impl Keyer {
         Ok(())
     }
 
-    /// Which of these neighbours has this key and this path. Where the key is known and the path is
-    /// not, the two nodes have different numbers for it, which sessions with that key then say.
+    /// Which of these neighbours has this key and this path. If the key is known and the path is
+    /// not, the two nodes number it differently, and sessions with that key then report so.
     fn path_to(&mut self, key: &str, path: Option<u8>, hops: Vec<usize>) -> Option<usize> {
         let of_key = |hop: &usize| self.hops[*hop].as_ref().is_some_and(|it| it.key == key);
         let hops: Vec<usize> = hops.into_iter().filter(of_key).collect();

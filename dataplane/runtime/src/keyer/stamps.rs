@@ -1,26 +1,27 @@
-//! Stamps of this node's handshakes, grants and openings: numbers that grow from start to start.
+//! Stamps of this node's handshakes, grants and openings: numbers that increase from start to
+//! start.
 //!
-//! A stamp is the wall clock, or, where that is behind (a box without a battery starts in 1970, a
-//! clock ran ahead and was corrected), above all stamps of earlier starts, which are on record, and
+//! A stamp is the wall clock. If that is behind (a box without a battery starts in 1970, a clock
+//! ran ahead and was corrected), it is above all recorded stamps of earlier starts. It is also
 //! above those of the peers, which may have no record of this node's but know the time: relays
-//! refuse grants that are older than those of an earlier start.
+//! refuse grants older than those of an earlier start.
 
 use crate::memory::Memory;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How far ahead of use stamps are put on record: a minute, in which one write is enough. A start
-/// after a crash is so far ahead of its clock at most.
+/// How far ahead of use stamps are recorded: one minute needs one write. After a crash, a start is
+/// at most this far ahead of its clock.
 const RESERVE_NANOS: u64 = 60_000_000_000;
 
-/// Stamps of peers from which on they are no time: the year 2262. A peer that lies cannot use up
-/// all.
+/// Peers' stamps from here on are no plausible time: the year 2262. A lying peer cannot exhaust the
+/// stamps.
 const STAMP_MAX: u64 = i64::MAX as u64;
 
 /// The next stamps.
 pub(super) struct Stamps {
     /// All stamps of earlier starts are below.
     floor: u64,
-    /// Stamps up to this one are on record.
+    /// Stamps up to this one are recorded.
     reserved: u64,
 }
 
@@ -30,19 +31,19 @@ impl Stamps {
         Stamps { floor, reserved: floor }
     }
 
-    /// The stamp of what is sent now.
+    /// The stamp for a message sent now.
     pub(super) fn now(&self) -> u64 {
         u64::try_from(wall_clock().as_nanos()).unwrap_or(u64::MAX).max(self.floor.saturating_add(1))
     }
 
-    /// Follows the stamp of a peer whose handshake was authentic.
+    /// Moves past the stamp of a peer whose handshake was authentic.
     pub(super) fn follow(&mut self, stamp: u64) {
         if stamp < STAMP_MAX {
             self.floor = self.floor.max(stamp);
         }
     }
 
-    /// Puts a stamp on record that was, or is about to be, used.
+    /// Records a stamp that was, or is about to be, used.
     pub(super) fn used(&mut self, stamp: u64, memory: &mut Memory) {
         if stamp > self.reserved {
             self.reserved = stamp.saturating_add(RESERVE_NANOS);
@@ -64,14 +65,14 @@ fn wall_clock() -> Duration {
     }
 }
 
-/// For tests, which cannot set the clock of the host: how far this node's is behind.
+/// For tests, which cannot set the host's clock: how far this node's is behind.
 #[cold]
 fn behind() -> Duration {
     let behind = std::env::var(BEHIND_VARIABLE).ok().and_then(|text| text.parse().ok());
     Duration::from_secs(behind.unwrap_or(0))
 }
 
-/// Seconds by which the clock of a debug build is behind that of its host.
+/// Seconds that the clock of a debug build lags its host's.
 const BEHIND_VARIABLE: &str = "RECODED_TEST_CLOCK_BEHIND_SECONDS";
 
 #[cfg(test)]
@@ -85,7 +86,7 @@ mod tests {
         let mut stamps = Stamps::new(&memory);
         let first = stamps.now();
         assert!(first > 0);
-        // The clock was ahead by a minute, and is corrected before the restart.
+        // The clock was ahead by a minute and is corrected before the restart.
         let ahead = first + RESERVE_NANOS;
         stamps.used(ahead, &mut memory);
         stamps.used(ahead + 5, &mut memory);

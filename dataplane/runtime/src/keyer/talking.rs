@@ -1,4 +1,4 @@
-//! What this node tells its neighbours of itself, and reads of what they tell (`talk`).
+//! Announcements to neighbours and from them (`talk`).
 
 use super::{Keyer, Party, seconds};
 use crate::encap::{ETHERNET_BYTES, header_bytes};
@@ -11,7 +11,7 @@ use recoded_secure::{HopKeys, TRAILER_BYTES};
 use std::net::IpAddr;
 
 impl Keyer {
-    /// Tells neighbours what is due.
+    /// Sends due announcements to neighbours.
     pub(super) fn talk(&mut self, now: u64) {
         let Keyer { talk, shared, keyring, hops, ways, flow_memory_bytes, .. } = self;
         let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
@@ -34,7 +34,7 @@ impl Keyer {
         });
     }
 
-    /// Reads what a neighbour tells.
+    /// Reads a neighbour's announcement.
     pub(super) fn listen(&mut self, peer: PeerId, letter: &Letter) {
         let Keyer { talk, shared, clock, ways, flow_memory_bytes, .. } = self;
         let (snapshot, links) = (shared.snapshot.get(), shared.links.get());

@@ -1,9 +1,9 @@
 //! Records of sessions that outlive a restart: the newest stamp of this node's handshakes, and the
 //! addresses at which roaming neighbours were last authenticated.
 //!
-//! No secrets, and no trust: a stamp keeps this node's handshakes newer than its earlier ones
-//! whatever its clock says, and an address is one of two to which the first handshake goes. A
-//! record that is lost or broken costs some seconds, so a broken file is replaced.
+//! Holds no secrets and needs no trust: a stamp keeps this node's handshakes newer than its earlier
+//! ones whatever its clock says, and an address is one of two destinations of the first handshake.
+//! A lost or broken record costs some seconds, so a broken file is replaced.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,17 +13,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Neighbours whose addresses are kept: five times as many as any hub in our tests has.
+/// Neighbours whose addresses are kept: five times as many as any hub in the tests has.
 const PLACES_MAX: usize = 1024;
 
 /// Longest name of a neighbour: link, configured address, and public key.
 const NAME_BYTES_MAX: usize = 192;
 
-/// Longest file: each neighbour has less than 300 bytes.
+/// Longest file: each neighbour takes less than 300 bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// How far beyond both its record and the wall clock a stamp may be: a process that was taken over
-/// cannot use up all stamps at once.
+/// How far a stamp may exceed both its record and the wall clock: a compromised process cannot
+/// exhaust all stamps at once.
 const AHEAD_NANOS: u64 = 120_000_000_000;
 
 /// The records, in a file where there is one.
@@ -37,7 +37,7 @@ pub(crate) struct SessionRecords {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Records {
-    /// No handshake before has a newer one.
+    /// No earlier handshake has a newer stamp.
     stamp: u64,
     /// By name.
     places: BTreeMap<String, SocketAddr>,
@@ -62,7 +62,7 @@ impl SessionRecords {
         self.records.stamp
     }
 
-    /// Keeps a stamp that handshakes may reach; it never goes back.
+    /// Keeps a stamp that handshakes may reach; it never decreases.
     pub(crate) fn keep_stamp(&mut self, stamp: u64) -> Result<(), String> {
         if stamp > self.records.stamp.max(wall_clock()).saturating_add(AHEAD_NANOS) {
             return Err("the stamp is too far ahead".into());
@@ -74,7 +74,7 @@ impl SessionRecords {
         Ok(())
     }
 
-    /// The address at which a neighbour was last.
+    /// The last address of a neighbour.
     pub(crate) fn place(&self, name: &str) -> Option<SocketAddr> {
         self.records.places.get(name).copied()
     }
@@ -110,7 +110,7 @@ impl SessionRecords {
     }
 }
 
-/// The file is the old one or the new one. It is not synced: after a power failure it may be empty.
+/// Replaces the file atomically. It is not synced: after a power failure it may be empty.
 fn replace(path: &Path, records: &Records) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

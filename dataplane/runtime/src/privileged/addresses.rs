@@ -1,7 +1,7 @@
-//! Addresses of tunnels, which change while a dataplane process runs.
+//! Addresses of tunnels, which may change while a dataplane process runs.
 //!
-//! The thread that answers that process has the rest of the privileged half. Addresses are apart
-//! from it, so that the thread that takes a configuration can change them, too. The dataplane
+//! The thread that serves that process owns the rest of the privileged half. Addresses are
+//! separate, so that the thread that applies a configuration can change them, too. The dataplane
 //! process cannot: it has no request for it.
 
 use crate::error::StartError;
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Names and addresses of tunnels: those that a process left when it was killed, or has now.
+/// Names and addresses of tunnels: those left by a killed process, or the present ones.
 pub type Left = BTreeMap<String, Vec<Address>>;
 
-/// The addresses that tunnels have. Threads share it.
+/// The addresses of the tunnels, shared by threads.
 pub struct TunnelAddresses(Mutex<Held>);
 
 struct Held {
@@ -23,22 +23,22 @@ struct Held {
 }
 
 impl TunnelAddresses {
-    /// Of tunnels that have these.
+    /// For tunnels that have these addresses.
     pub(super) fn new(netlink: Netlink, tunnels: Left) -> TunnelAddresses {
         TunnelAddresses(Mutex::new(Held { netlink, tunnels }))
     }
 
-    /// Those of now.
+    /// The present addresses.
     pub fn now(&self) -> Left {
         self.held().tunnels.clone()
     }
 
-    /// Gives tunnels the addresses that `next` names for them, and takes those away that it does
-    /// not name. Tunnels that are unknown, or not in `next`, stay as they are, as do addresses
-    /// that another program added. Nothing is done for a tunnel that has what it is to have.
+    /// Gives tunnels the addresses that `next` names for them, and removes those that it does not
+    /// name. Tunnels that are unknown or not in `next` stay as they are, as do addresses added by
+    /// another program. A tunnel that already has its addresses is left alone.
     ///
     /// # Errors
-    /// [`StartError::Netlink`]; tunnels then have what they had.
+    /// [`StartError::Netlink`]; tunnels then keep their previous addresses.
     pub fn change(&self, next: &Left) -> Result<(), StartError> {
         let mut held = self.held();
         let before = held.tunnels.clone();
@@ -51,7 +51,7 @@ impl TunnelAddresses {
         changed
     }
 
-    /// The same also where nothing changes: addresses that another program took away are back.
+    /// The same, even without a change: restores addresses that another program removed.
     pub(super) fn restore(&self, next: &Left) -> Result<(), StartError> {
         self.held().set(next, |_, _| true)
     }
@@ -69,7 +69,7 @@ impl Held {
     ) -> Result<(), StartError> {
         for (name, now) in &mut self.tunnels {
             let Some(next) = next.get(name).filter(|next| is_due(now, next)) else { continue };
-            // A failure halfway leaves some of both, which a later change has to take away.
+            // A failure halfway leaves some of both, which a later change has to remove.
             let mut both: Vec<Address> = next.clone();
             both.extend(now.iter().filter(|address| !next.contains(address)));
             let before = std::mem::replace(now, both);
@@ -87,12 +87,12 @@ pub(super) struct Change<'a> {
     pub(super) next: &'a [Address],
 }
 
-/// Takes the addresses of before from an interface, but for those that it is to have now, which it
-/// gets. What somebody else gave it stays.
+/// Replaces the previous addresses of an interface by the next ones. Addresses added by others
+/// stay.
 ///
-/// New addresses come first, since Linux takes all routes from an interface without an IPv4
-/// address. They are set once more at the end: without `promote_secondaries`, an address that goes
-/// takes the later ones of its prefix with it.
+/// New addresses are added first, since Linux removes all routes of an interface without an IPv4
+/// address. They are set once more at the end: without `promote_secondaries`, removing an address
+/// also removes the later ones of its prefix.
 pub(super) fn readdress(netlink: &Netlink, change: &Change<'_>) -> Result<(), StartError> {
     let Change { name, before, next } = *change;
     let add = || next.iter().try_for_each(|address| netlink.add_address(name, *address));

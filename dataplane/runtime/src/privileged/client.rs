@@ -13,38 +13,38 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-/// Asks the privileged half, one question at a time, from any thread.
+/// Sends requests to the privileged half, one at a time, from any thread.
 #[derive(Debug)]
 pub struct Client(Mutex<Channel>);
 
-/// What a link has.
+/// The program or sockets of a link.
 pub(crate) enum Attached {
-    /// A program, how it runs and why not better, our address that it accepts packets for, and a
-    /// descriptor that keeps it attached.
+    /// A program: its mode and why it is not better, this node's address that it accepts packets
+    /// for, and a descriptor that keeps it attached.
     Program { mode: XdpMode, reason: String, local: IpAddr, link: Option<OwnedFd> },
-    /// None, since it is to have UDP sockets, and why.
+    /// No program, since the link uses UDP sockets, and the reason.
     Sockets { reason: String },
 }
 
-/// Why the privileged half did not do something.
+/// The reason why the privileged half refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
-    /// It cannot be reached, or says what is no answer.
+    /// It cannot be reached, or its reply is invalid.
     #[error("the supervisor does not answer ({0})")]
     Channel(#[from] io::Error),
-    /// It does not know the interface, or it is gone.
+    /// The interface is unknown or gone.
     #[error("there is no interface of that name")]
     Absent,
-    /// It, or Linux, refused.
+    /// The privileged half or Linux refused.
     #[error("{reason}")]
     Refused {
-        /// Its sentence.
+        /// Its reason.
         reason: String,
     },
 }
 
 impl Client {
-    /// Asks over `channel`.
+    /// A client on `channel`.
     pub fn new(channel: Channel) -> Client {
         Client(Mutex::new(channel))
     }
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// What the link of an interface has.
+    /// Attaches the program of an interface's link.
     pub(crate) fn attach(&self, interface: &str) -> Result<Attached, AskError> {
         let request = Request::Attach { interface: interface.to_owned() };
         let (reply, fds) = self.ask(&request, &[])?;

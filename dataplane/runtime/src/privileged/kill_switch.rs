@@ -1,15 +1,15 @@
-//! The kill switch: behind every route into a tunnel stands one of the same prefix that is
-//! unreachable, and stays.
+//! The kill switch: every route into a tunnel is backed by a permanent unreachable route of the
+//! same prefix.
 //!
 //! ```text
 //!  10.98.0.0/16 dev rec0                                    goes with the tunnel
 //!  unreachable 10.98.0.0/16 metric 4294967295 proto 82      stays, until somebody removes it
 //! ```
 //!
-//! A tunnel outlives a daemon that is killed, and nothing leaves it in the clear. It goes when the
-//! daemon is stopped, or when somebody deletes it; then its routes go, and packets would take
-//! others. A thread looks at the routes twice a second and adds what is missing. It removes
-//! nothing: `ip route flush proto 82` and `ip -6 route flush proto 82` lift the switch.
+//! A tunnel outlives a daemon that is killed, and nothing leaves it in the clear. It is removed
+//! when the daemon stops, or by hand; then its routes go, and packets would take others. A thread
+//! polls the routes twice a second and adds missing ones. It removes nothing:
+//! `ip route flush proto 82` and `ip -6 route flush proto 82` lift the switch.
 
 use crate::error::StartError;
 use crate::netlink::{Netlink, Prefix};
@@ -25,7 +25,7 @@ pub struct KillSwitch {
 }
 
 impl KillSwitch {
-    /// Stands behind the routes into these tunnels, from now on.
+    /// Backs the routes into these tunnels from now on.
     ///
     /// # Errors
     /// [`StartError::Netlink`], [`StartError::Limit`].
@@ -79,5 +79,5 @@ fn add(prefix: &Prefix, netlink: &Netlink, refused: &mut BTreeSet<Prefix>) {
     }
 }
 
-/// A new route is covered within this time; a look costs two dumps of the routes.
+/// A new route is covered within this time; a poll costs two dumps of the routes.
 const LOOK: Duration = Duration::from_millis(500);

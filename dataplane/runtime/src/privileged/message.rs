@@ -1,4 +1,4 @@
-//! What the dataplane process asks of the privileged half, and the answers.
+//! Requests from the dataplane process to the privileged half, and the replies.
 
 use crate::memory::{Newest, WayId};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 /// A request. Each gets one [`Reply`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// The program of an interface, attached, with empty tables.
+    /// Attaches the program of an interface, with empty tables.
     Attach { interface: String },
-    /// Takes the program off.
+    /// Detaches the program.
     Detach { interface: String },
-    /// Directs the packets of a queue to the socket that comes along.
+    /// Directs the packets of a queue to the attached socket.
     SetSocket { interface: String, queue: u32 },
     /// Directs them nowhere.
     UnsetSocket { interface: String, queue: u32 },
@@ -27,57 +27,57 @@ pub(super) enum Request {
     NotNeighbours { interface: String },
     /// The queues of a tunnel, which is created if it is gone.
     Tunnel { name: String },
-    /// Gives a tunnel an MTU.
+    /// Sets the MTU of a tunnel.
     SetMtu { tunnel: String, mtu: u16 },
-    /// Gives a tunnel a carrier, or takes it away.
+    /// Sets or removes the carrier of a tunnel.
     SetCarrier { tunnel: String, carrier: bool },
-    /// Has Linux resolve a neighbour on one of our interfaces.
+    /// Makes Linux resolve a neighbour on one of this node's interfaces.
     Resolve { interface: u32, address: IpAddr },
-    /// The same after Linux has forgotten what it knows of it.
+    /// The same after Linux has dropped its entry.
     ResolveAgain { interface: u32, address: IpAddr },
-    /// The newest epoch of a way without a way back.
+    /// The newest epoch of a way, for a path without a return path.
     Recall { way: WayId },
-    /// Keeps it over a restart.
+    /// Keeps it across a restart.
     Keep { way: WayId, newest: Newest },
     /// The stamp that no earlier handshake has reached.
     RecallStamp,
-    /// Keeps it over a restart.
+    /// Keeps it across a restart.
     KeepStamp { stamp: u64 },
-    /// The address at which a neighbour was last.
+    /// The last address of a neighbour.
     RecallPlace { name: String },
-    /// Keeps it over a restart.
+    /// Keeps it across a restart.
     KeepPlace { name: String, at: SocketAddr },
 }
 
-/// An answer.
+/// A reply.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
     /// It is done.
     Done,
-    /// The program is attached; how, the fallback reason, and our address that it accepts packets
-    /// for. A descriptor of its `bpf_link` comes along, if there is one.
+    /// The program is attached; its mode, the fallback reason, and this node's address that it
+    /// accepts packets for. Includes a descriptor of its `bpf_link`, if there is one.
     Attached { native: bool, reason: String, local: IpAddr },
-    /// The link is to have UDP sockets, and why.
+    /// The link uses UDP sockets, and the reason.
     Unattached { reason: String },
     /// Queues for receiving and for sending.
     Queues { receive: u32, transmit: u32 },
-    /// There is no such interface now, or it has no address.
+    /// There is no such interface at present, or it has no address.
     Absent,
-    /// The socket comes along.
+    /// Includes the socket.
     Socket,
     /// Packets by verdict.
     Verdicts(Vec<u64>),
     /// Addresses.
     NotNeighbours(Vec<IpAddr>),
-    /// The queues come along.
+    /// Includes the queues.
     Tunnel { offload: Offload, reason: String },
-    /// What is remembered.
+    /// The recorded epoch.
     Recalled(Option<Newest>),
     /// A stamp.
     Stamp(u64),
-    /// An address, where one is known.
+    /// An address, if one is known.
     Place(Option<SocketAddr>),
-    /// It could not be done.
+    /// The request failed.
     Refused { reason: String },
 }
 

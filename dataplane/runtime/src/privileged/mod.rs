@@ -1,5 +1,5 @@
-//! The two halves of a node that are two processes: one has privileges and sees no packet, the
-//! other sees packets and has no privileges.
+//! The two processes of a node: one has privileges and sees no packet, the other sees packets and
+//! has no privileges.
 //!
 //! ```text
 //!  supervisor: Privileged                                     dataplane process: Client
@@ -9,12 +9,12 @@
 //!   what ways remember ------- Recall, Keep ------------------> thread of keys
 //! ```
 //!
-//! What the privileged half holds outlives the dataplane process, which may be killed at any time:
-//! programs stay attached and drop coded packets, since their sockets went with the process, and
-//! tunnels keep their index, addresses and routes.
+//! The state of the privileged half outlives the dataplane process, which may be killed at any
+//! time: programs stay attached and drop coded packets, since their sockets went with the process,
+//! and tunnels keep their index, addresses and routes.
 //!
-//! The privileged half trusts nothing it is asked: names, queues and interfaces that are not those
-//! of the topology are refused.
+//! The privileged half trusts no request: names, queues and interfaces that are not those of the
+//! topology are refused.
 
 mod addresses;
 mod client;

@@ -1,5 +1,5 @@
-//! The queues of all tunnels, which the supervisor leaves to the program that it becomes: Linux
-//! drops what waits in a queue when its last descriptor is closed.
+//! The queues of all tunnels, which the supervisor leaves to its successor (`execve`): Linux drops
+//! the packets in a queue when its last descriptor is closed.
 
 use super::message::Offload;
 use crate::channel::Channel;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What stands in a message beside the queues of a tunnel.
+/// The part of a message other than the queues of a tunnel.
 #[derive(Serialize, Deserialize)]
 struct LeftTunnel {
     name: String,
@@ -17,16 +17,16 @@ struct LeftTunnel {
     reason: String,
 }
 
-/// Tunnels by name, as they are now. Shared by the thread that answers a dataplane process, which
-/// creates deleted ones again, and the one that becomes another program.
+/// The present tunnels by name. Shared by the thread that serves a dataplane process, which
+/// recreates deleted ones, and the one that calls `execve`.
 #[derive(Default)]
 pub struct TunnelQueues(Mutex<Vec<Arc<Tunnel>>>);
 
 impl TunnelQueues {
-    /// Writes all of them to a channel that the next program reads. Never waits.
+    /// Writes all of them to a channel that the next program reads. Never blocks.
     ///
     /// # Errors
-    /// The channel has no room for all, or Linux refuses: those that are not written are lost.
+    /// The channel has no room for all, or Linux refuses: those not written are lost.
     pub fn leave(&self, channel: &Channel) -> io::Result<()> {
         for tunnel in self.tunnels().iter() {
             let left = LeftTunnel {
@@ -41,10 +41,10 @@ impl TunnelQueues {
         Ok(())
     }
 
-    /// Those that the program before wrote to a channel. Never waits.
+    /// Reads the queues that the previous program wrote to a channel. Never blocks.
     ///
     /// # Errors
-    /// It wrote something else.
+    /// The channel holds another message.
     pub fn receive(channel: &Channel) -> io::Result<TunnelQueues> {
         let mut tunnels = Vec::new();
         while let Some((left, queues)) = channel.receive_now::<LeftTunnel>()? {
@@ -67,18 +67,18 @@ impl TunnelQueues {
         self.tunnels().iter().find(|tunnel| tunnel.name() == name).cloned()
     }
 
-    /// Closes the queues of a tunnel, unless others have them, too.
+    /// Closes the queues of a tunnel, unless another owner has them, too.
     pub(crate) fn forget(&self, name: &str) {
         self.tunnels().retain(|tunnel| tunnel.name() != name);
     }
 
-    /// Notes a tunnel, in the place of one of its name.
+    /// Records a tunnel, replacing one with the same name.
     pub(crate) fn note(&self, tunnel: Arc<Tunnel>) {
         self.forget(tunnel.name());
         self.tunnels().push(tunnel);
     }
 
-    /// Keeps those of which this is true.
+    /// Keeps the tunnels that `is_kept` accepts.
     pub(crate) fn keep(&self, is_kept: impl Fn(&str) -> bool) {
         self.tunnels().retain(|tunnel| is_kept(tunnel.name()));
     }

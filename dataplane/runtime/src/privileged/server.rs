@@ -23,8 +23,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Programs and tunnels of a node. Dropping it detaches and removes them; killing the process that
-/// has it leaves tunnels ([`Privileged::open`]) and, while another process has their descriptors,
+/// Programs and tunnels of a node. Dropping it detaches and removes them. Killing its process
+/// leaves tunnels ([`Privileged::open`]) and, while another process has their descriptors,
 /// programs.
 pub struct Privileged {
     topology: Topology,
@@ -34,7 +34,7 @@ pub struct Privileged {
     queues: Arc<TunnelQueues>,
     addresses: Arc<TunnelAddresses>,
     ways: Ways,
-    /// Whether they outlive this: while it is not known that others can be had in their place.
+    /// Whether tunnels outlive this: until it is certain that they can be recreated.
     leaves_tunnels: bool,
 }
 
@@ -43,38 +43,38 @@ struct Program {
     interface: String,
     /// `None` while there is no such interface.
     attachment: Option<Attachment>,
-    /// What it accepts.
+    /// Flows that it accepts.
     flows: BTreeSet<u32>,
 }
 
-/// A tunnel and what it is made with.
+/// A tunnel and its plan.
 struct Held {
     plan: TunnelPlan,
     tunnel: Arc<Tunnel>,
 }
 
-/// What this process had before it became this program.
+/// State that this process had before `execve`.
 #[derive(Default)]
 pub struct Inherited {
-    /// Others take their places, or they are detached.
+    /// Programs to replace or detach.
     pub programs: LeftPrograms,
-    /// Taken over with what waits in them, or closed.
+    /// Queues to adopt with their waiting packets, or to close.
     pub tunnels: Arc<TunnelQueues>,
 }
 
-/// An answer without descriptors, or why there is none.
+/// A reply without descriptors, or the reason of a failure.
 type Answer = Result<Reply, String>;
 
 impl Privileged {
     /// Attaches the programs and creates the tunnels that `topology` names. From then on the
     /// tunnels stay if this process is killed: packets for them end there. Those in `left` are of a
-    /// process that was killed: they are taken over with addresses and routes, or removed if
-    /// `topology` has others. `inherited` is what this process had before it became this program.
-    /// `end_other` begins to end what else still has programs and tunnels, and returns what waits
-    /// for that; what can be found wrong before is found before.
+    /// killed process: they are adopted with addresses and routes, or removed if `topology` has
+    /// others. `inherited` is the state of this process before `execve`. `end_other` begins to end
+    /// any other process that still has programs and tunnels, and returns a function that waits for
+    /// that; errors that can be found earlier are found before the call.
     ///
     /// # Errors
-    /// [`StartError`]: one sentence with the remedy. Everything but what was taken over is removed
+    /// [`StartError`]: one sentence with the remedy. Everything except adopted state is removed
     /// again then.
     pub fn open<Wait: FnOnce()>(
         topology: &Topology,
@@ -135,9 +135,9 @@ impl Privileged {
         Ok(())
     }
 
-    /// Makes everything as it was at the start, for the next dataplane process: a tunnel has its
-    /// carrier and its MTU again, and the addresses that `tunnels` gives it. The programs know the
-    /// neighbours that `hops` names on these links; links and tunnels stay what they were.
+    /// Restores the state of a start for the next dataplane process: a tunnel gets its carrier and
+    /// its MTU again, and the addresses that `tunnels` gives it. The programs accept the neighbours
+    /// that `hops` names on these links; links and tunnels stay the same.
     pub fn renew(&mut self, hops: Vec<HopConfig>, tunnels: &Left) {
         self.topology.hops = hops;
         for (link, program) in self.programs.iter_mut().enumerate() {
@@ -163,12 +163,12 @@ impl Privileged {
         }
     }
 
-    /// The addresses of its tunnels, to be changed while a process is answered.
+    /// The addresses of its tunnels, which may change while a process is served.
     pub fn addresses(&self) -> Arc<TunnelAddresses> {
         self.addresses.clone()
     }
 
-    /// The queues of its tunnels, which may be left to another program while a process is answered.
+    /// The queues of its tunnels, which may be left to another program while a process is served.
     pub fn queues(&self) -> Arc<TunnelQueues> {
         self.queues.clone()
     }
@@ -179,17 +179,17 @@ impl Privileged {
         attached.any(|attachment| attachment.backend() == Backend::Xdp)
     }
 
-    /// Keeps there what is to outlive this process.
+    /// Keeps state that outlives this process in `ways`.
     #[must_use]
     pub fn remembering(mut self, ways: Ways) -> Privileged {
         self.ways = ways;
         self
     }
 
-    /// Answers a dataplane process until it hangs up.
+    /// Serves a dataplane process until it hangs up.
     ///
     /// # Errors
-    /// It said what is no request, or Linux refused to carry messages.
+    /// The process sent an invalid request, or Linux refused to carry messages.
     pub fn serve(&mut self, channel: &Channel) -> io::Result<()> {
         while let Some((request, fds)) = channel.receive::<Request>()? {
             if let Request::Tunnel { name } = &request {
@@ -283,7 +283,7 @@ impl Privileged {
         self.program(interface).ok()?.attachment.as_ref()?.link()
     }
 
-    /// The attached program, or one that is attached now, with no flow and no socket.
+    /// The attached program, or a newly attached one, with no flow and no socket.
     fn attach(&mut self, interface: &str) -> Answer {
         let now = match self.netlink.interface(interface) {
             Ok(now) => now,
@@ -298,9 +298,8 @@ impl Privileged {
         let link = link.ok_or("no link has this interface")?;
         let local = own::address(&self.topology, link, &self.netlink, &now).ok();
         let queues = self.netlink.queues(interface).map_or(0, |queues| queues.receive);
-        // The program of an interface that is gone, of another address, of fewer queues, from
-        // before a suspension, or whose packets have no Ethernet header any more, must be gone,
-        // too, before another is attached.
+        // A program must be detached before another is attached if its interface is gone, has
+        // another address, fewer queues or no Ethernet header any more, or was suspended.
         let is_other = |attachment: &mut Attachment| {
             let is_moved = attachment.local().is_some() && attachment.local() != local;
             let is_unfit = attachment.backend() == Backend::Xdp && now.mac.is_none();
@@ -361,7 +360,7 @@ impl Privileged {
         Ok(Reply::NotNeighbours(addresses.unwrap_or_default()))
     }
 
-    /// Only on interfaces of links: no other neighbour is the dataplane's business.
+    /// Only on interfaces of links: other neighbours are not the dataplane's business.
     fn resolve(&self, interface: u32, ask: impl Fn() -> Result<(), StartError>) -> Answer {
         // By name: links with UDP sockets have no program.
         let is_it = |link: &LinkConfig| {
@@ -373,8 +372,7 @@ impl Privileged {
         done(ask())
     }
 
-    /// A UDP socket on the interface of a link: one that comes later than the process without
-    /// privileges.
+    /// A UDP socket on the interface of a link: one opened after the unprivileged process started.
     fn send_socket(&self, interface: &str, channel: &Channel) -> io::Result<()> {
         let mut links = self.topology.links.iter();
         let bound = match links.position(|link| link.interface == interface) {
@@ -387,7 +385,7 @@ impl Privileged {
         }
     }
 
-    /// The queues of a tunnel. One that was deleted is created again.
+    /// The queues of a tunnel. A deleted tunnel is recreated.
     fn send_tunnel(&mut self, name: &str, channel: &Channel) -> io::Result<()> {
         let refuse = |reason| channel.send(&Reply::Refused { reason }, &[]);
         let Some(held) = self.tunnels.iter_mut().find(|held| held.plan.config.name == name) else {
@@ -416,7 +414,7 @@ impl Privileged {
 impl Drop for Privileged {
     fn drop(&mut self) {
         for Held { tunnel, .. } in self.tunnels.iter().filter(|_| !self.leaves_tunnels) {
-            // One that was moved to another network namespace has no name here.
+            // A tunnel that was moved to another network namespace has no name here.
             if let Err(error) = tunnel.end_with_descriptors() {
                 tracing::warn!(%error, tunnel = tunnel.name(), "it stays if it was moved");
             }
@@ -445,13 +443,13 @@ impl Program {
             self.set_flow(flow, false)?;
         }
         let Some(attachment) = &mut self.attachment else { return Ok(()) };
-        // Linux took the sockets of a process that ended out of the map.
+        // Linux removed the sockets of an ended process from the map.
         attachment.unset_sockets();
         Ok(())
     }
 }
 
-/// A tunnel: the one whose queues were left, with what waits in them, or one that is opened.
+/// A tunnel: the one whose queues were left, with the packets in them, or a newly opened one.
 fn open_tunnel(
     plan: &TunnelPlan,
     is_left: bool,
@@ -464,7 +462,7 @@ fn open_tunnel(
     {
         return Ok(tunnel);
     }
-    // Linux lends the interface to one only.
+    // Linux lends the interface to one owner only.
     queues.forget(name);
     let tunnel = Arc::new(Tunnel::open_lasting(plan, is_left, netlink)?);
     queues.note(tunnel.clone());
@@ -477,7 +475,7 @@ fn addresses(topology: &Topology) -> Left {
     tunnels.map(|tunnel| (tunnel.name.clone(), tunnel.addresses.clone())).collect()
 }
 
-/// Nothing where a link has to wait: its program is attached when a process asks for it.
+/// `None` if a link has to wait: its program is attached when a process requests it.
 fn or_later<T>(outcome: Result<T, StartError>) -> Result<Option<T>, StartError> {
     match outcome {
         Err(error) if error.is_absence() => Ok(None),

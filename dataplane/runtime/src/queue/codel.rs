@@ -1,5 +1,6 @@
-//! CoDel (RFC 8289): when the packets of a flow have waited too long for too long, tells its
-//! sender by a drop or a mark, and again at shrinking distances until the wait is short. Pure.
+//! CoDel (RFC 8289): when the packets of a flow have waited longer than the target for an interval,
+//! signals its sender by a drop or a mark, and again at shrinking intervals until the wait is
+//! short. Pure.
 //!
 //! ```text
 //!  wait     ___/^^^^^^^^^^^^^^^^\________
@@ -9,54 +10,54 @@
 
 use recoded_pipeline::params::Nanos;
 
-/// The part of the interval that packets of a flow may wait all the time (RFC 8289, section 4.3:
-/// 5 to 10 %). Less leaves the link idle when a sender pauses, more is delay for nothing: for that
-/// flow alone, since others do not wait behind it. A flow of which no more than [`PACKET_BYTES`]
-/// wait is left alone, so that links on which one packet takes longer than this work, too.
+/// The part of the interval that packets of a flow may wait all the time (RFC 8289, section 4.3: 5
+/// to 10 %). Less leaves the link idle when a sender pauses, more is delay without benefit, to that
+/// flow only, since others do not wait behind it. A flow with a backlog of no more than
+/// [`PACKET_BYTES`] gets no signals, so that links whose packets take longer than this work, too.
 const TARGET_PART: Nanos = 20;
 
-/// A third of a round trip may wait all the time, up to so much: a sender with cubic goes down to
-/// 0.7 of its window at a signal, and what waited is what the link carries meanwhile. Over two
-/// paths, the longer of 60 ms, 10 ms carried 0.87 / 0.89 of their sum with cubic / BBR inside, and
-/// 20 ms 0.90 / 0.92 (means of three), a packet of others waiting no longer.
+/// The permitted standing wait is a third of a round trip, up to a limit: cubic reduces its window
+/// to 0.7 at a signal, and the backlog keeps the link busy meanwhile. Over two paths, the longer of
+/// 60 ms, 10 ms carried 0.87 / 0.89 of their sum with cubic / BBR inside, and 20 ms 0.90 / 0.92
+/// (means of three), while packets of other flows waited no longer.
 const TARGET_ROUND_TRIPS: Nanos = 3;
 const TARGET_NANOS_MAX: Nanos = 20_000_000;
 
-/// How long the wait may exceed the target before the first signal, at least: a sender that was
-/// told answers a round trip later, and a burst that goes away by itself within one is no queue; so
-/// it is a round trip of the path where that is longer. RFC 8289, section 4.3, gives 100 ms for
-/// round trips of 10 ms to 1 s, but cubic needs ten seconds to get back what one signal too many
-/// took. Over 4 hops of 10 ms, a target of 5 ms and an interval of 100 ms carried 0.65 of the
-/// limit, 10 and 200 ms carry 0.88, and 20 ms and 200 ms no more.
+/// Shortest time that the wait exceeds the target before the first signal: a sender reacts to a
+/// signal a round trip later, and a burst that drains by itself within one is no queue; so it is a
+/// round trip of the path if that is longer. RFC 8289, section 4.3, gives 100 ms for round trips of
+/// 10 ms to 1 s, but cubic needs ten seconds to recover from one signal too many. Over 4 hops of 10
+/// ms, a target of 5 ms and an interval of 100 ms carried 0.65 of the limit, 10 and 200 ms carry
+/// 0.88, and 20 ms and 200 ms no more.
 pub(super) const INTERVAL_NANOS: Nanos = 200_000_000;
 const INTERVAL_MAX_NANOS: Nanos = 2_000_000_000;
 
-/// A flow of which no more than this waits has no queue: one packet of a usual link.
+/// Largest backlog of a flow that counts as no queue: one packet of a usual link.
 const PACKET_BYTES: usize = 1514;
 
-/// Leaving and coming back within so many intervals continues where it ended: the sender has not
-/// found its rate yet (RFC 8289, section 5.6).
+/// A flow that exceeds the target again within this many intervals continues where it ended: the
+/// sender has not found its rate yet (RFC 8289, section 5.6).
 const MEMORY_INTERVALS: Nanos = 16;
 
-/// A path that lacks a part may have it back soon: for so long, at most, senders are not told of
-/// what waits for it, up to [`GRACE_TARGET_NANOS`], and not again before [`GRACE_AGAIN_NANOS`].
+/// A lost part of a path may recover soon: for up to this long, senders get no signal about a
+/// backlog of up to [`GRACE_TARGET_NANOS`], and not again before [`GRACE_AGAIN_NANOS`].
 const GRACE_NANOS: Nanos = 5_000_000_000;
 const GRACE_AGAIN_NANOS: Nanos = 30_000_000_000;
 const GRACE_TARGET_NANOS: Nanos = 500_000_000;
 
-/// Whether senders are left alone because one of several paths fell silent: a window of all paths
-/// then waits in front of the others, and comes down to theirs within some round trips, or takes
-/// its place again when the path is back. What a drop does instead: all behind it waits at the
-/// receiver until it was sent again, behind that queue.
+/// Suppresses signals to senders after one of several paths fell silent: the window of all paths
+/// then waits in front of the others, and shrinks to theirs within some round trips, or spreads out
+/// again when the path is back. A drop would instead stall everything behind it at the receiver
+/// until the retransmission passes that queue.
 #[derive(Copy, Clone, Default, Debug)]
 pub(super) struct Grace {
-    /// Until when it lasts, and from when on there may be another.
+    /// When it ends, and when another may begin.
     until: Nanos,
     again_at: Nanos,
 }
 
 impl Grace {
-    /// Whether it holds.
+    /// Whether it is active.
     pub(super) fn is_on(&mut self, lacks_paths: bool, now: Nanos) -> bool {
         if lacks_paths && now >= self.again_at {
             *self = Grace { until: now + GRACE_NANOS, again_at: now + GRACE_AGAIN_NANOS };
@@ -65,7 +66,7 @@ impl Grace {
     }
 }
 
-/// How patient it is with a flow.
+/// The interval and target for a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Patience {
     interval: Nanos,
@@ -77,7 +78,7 @@ impl Patience {
     pub(super) const GRACE: Patience =
         Patience { interval: INTERVAL_NANOS, target: GRACE_TARGET_NANOS };
 
-    /// For flows over a path of this round trip; 0 where it is not known.
+    /// For flows over a path of this round trip; 0 if it is not known.
     pub(super) fn with(round_trip: Nanos) -> Patience {
         let interval = round_trip.clamp(INTERVAL_NANOS, INTERVAL_MAX_NANOS);
         let part = (round_trip / TARGET_ROUND_TRIPS).min(TARGET_NANOS_MAX);
@@ -100,7 +101,7 @@ pub(super) struct Codel {
 }
 
 impl Codel {
-    /// Whether the packet taken from the head of the flow, which waited for `sojourn`, is to tell
+    /// Whether the packet taken from the head of the flow, which waited for `sojourn`, must signal
     /// its sender. `left_bytes` still wait behind it.
     pub(super) fn signals(
         &mut self,
@@ -161,11 +162,10 @@ mod tests {
     const TICK: Nanos = INTERVAL_NANOS / 100;
     const MUCH: usize = 1 << 20;
 
-    /// Of short round trips.
+    /// For short round trips.
     const SHORT: Patience = Patience { interval: 100 * TICK, target: 5 * TICK };
 
-    /// Times of the signals of a flow of which a packet leaves every tick, each after
-    /// `sojourn(time)`.
+    /// Times of the signals of a flow that sends a packet every tick, each after `wait`.
     fn signals(codel: &mut Codel, times: std::ops::Range<u64>, wait: Nanos) -> Vec<u64> {
         times.filter(|time| codel.signals(&SHORT, (wait, MUCH), time * TICK)).collect()
     }

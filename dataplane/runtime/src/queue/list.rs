@@ -1,5 +1,5 @@
-//! Singly linked lists of small numbers, which share the memory of their links: a number is in one
-//! list at a time. Nothing is allocated after the start.
+//! Singly linked lists of small numbers that share one array of links: a number is in one list at a
+//! time. Nothing is allocated after the start.
 
 /// The link behind each number.
 pub(super) struct Links(Box<[u32]>);
@@ -40,7 +40,7 @@ impl List {
         self.last = number;
     }
 
-    /// Puts a number that is in no list before all others.
+    /// Puts a number that is in no list in front of all others.
     pub(super) fn push_first(&mut self, links: &mut Links, number: u32) {
         links.0[number as usize] = self.first;
         if self.is_empty() {

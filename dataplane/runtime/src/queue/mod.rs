@@ -1,4 +1,4 @@
-//! The queue between a tunnel and the pipeline, where packets wait while what comes of them cannot
+//! The queue between a tunnel and the pipeline, where packets wait while their coded packets cannot
 //! leave: FQ-CoDel (RFC 8290).
 //!
 //! Place: a worker has one per tunnel, and reads the tunnel into it ([`crate::feed`]), so that
@@ -11,10 +11,10 @@
 //!                        `-> flow 1023 [ . . ]        CoDel --'  by turns of QUANTUM_BYTES
 //! ```
 //!
-//! Packets of one flow keep their order. A flow that begins goes before those that have had a turn,
-//! so that one whose packets are few and far between (a call, a game, a handshake) does not wait
-//! for those that fill the link. Flows with the same hash are treated as one. The key of the hash
-//! is random and drawn at every start, so that packets cannot be made to share it with others.
+//! Packets of one flow keep their order. A new flow goes before those that have had a turn, so that
+//! a sparse flow (a call, a game, a handshake) does not wait for those that fill the link. Flows
+//! with the same hash are treated as one. The key of the hash is random and drawn at every start,
+//! so that an attacker cannot craft collisions.
 
 mod codel;
 
@@ -31,38 +31,38 @@ use recoded_pipeline::params::Nanos;
 use std::hash::{BuildHasher, RandomState};
 use store::Store;
 
-/// Memory for the packets of one tunnel at all workers, which share it: 8192 of usual size, 0.3 s
-/// at 300 Mbit/s. CoDel keeps far less waiting. This is for senders that begin on a long path,
-/// which double what they send every round trip until they hear of it: over 540 ms, cubic has 7000
-/// packets wait here, and lost half its rate for ten seconds where there was room for 2048.
+/// Memory for the packets of one tunnel, shared by all workers: 8192 of usual size, 0.3 s at 300
+/// Mbit/s. CoDel keeps the backlog far shorter. The memory is for senders in slow start on a long
+/// path, which double their rate every round trip until a signal reaches them: over 540 ms, cubic
+/// queues 7000 packets here, and with room for 2048 it lost half its rate for ten seconds.
 const PACKETS_MEMORY_BYTES: usize = 16 << 20;
 
-/// Tunnels that each have as much. More of them share what these have, since they share the links
-/// of the node, too, whose rate decides how much can wait.
+/// Tunnels that each get the full memory. More tunnels share the same total, since they also share
+/// the links of the node, whose rate decides how much can wait.
 const WHOLE_TUNNELS: usize = 6;
 
-/// And at one worker, at least; of a tunnel of many, a sixteenth.
+/// Least memory at one worker; with more tunnels than [`WHOLE_TUNNELS`], a sixteenth.
 const PACKETS_MEMORY_MIN_BYTES: usize = 4 << 20;
 
 /// Shortest place for a packet. Larger ones would only waste memory, smaller ones take more for
-/// what is noted of each packet than for the packet.
+/// bookkeeping than for the packet.
 const PLACE_BYTES_MIN: usize = 2048;
 
-/// Flow queues: with a hundred flows that wait at a time, one in ten shares its own with another.
+/// Flow queues: with a hundred backlogged flows, one in ten shares its queue with another.
 const FLOWS: usize = 1024;
 
-/// Bytes of a flow's turn: one packet of a usual link (RFC 8290, section 5.2.4). More lets flows
-/// wait longer for each other, less costs turns in which nothing is sent.
+/// Bytes of a flow's turn: one packet of a usual link (RFC 8290, section 5.2.4). More makes flows
+/// wait longer for each other, less costs turns without a packet.
 const QUANTUM_BYTES: i32 = 1514;
 
 /// A full queue drops half the packets of the flow with most of them, and no more than this (RFC
 /// 8290, section 4.1.3): finding that flow takes longer than dropping one packet.
 const DROP_PACKETS_MAX: usize = 64;
 
-/// Shortest IPv4 header: packets below are not marked.
+/// Shortest IPv4 header: shorter packets are not marked.
 const HEADER_BYTES_MIN: usize = 20;
 
-/// What the queue of one of so many tunnels at one of so many workers allocates.
+/// Bytes that the queue of one tunnel allocates at one worker.
 pub const fn memory_bytes(workers: usize, tunnels: usize) -> usize {
     let packets = packets_memory_bytes(workers, tunnels);
     packets
@@ -82,13 +82,13 @@ const fn at_least(bytes: usize, least: usize) -> usize {
     if bytes < least { least } else { bytes }
 }
 
-/// The packets of one tunnel that wait at one worker.
+/// The waiting packets of one tunnel at one worker.
 pub(crate) struct FairQueue {
     store: Store,
     flows: Box<[Flow]>,
-    /// Packets of each flow: apart, since the largest is searched for.
+    /// Packets of each flow: a separate array, since it is searched for the largest.
     counts: Box<[u16]>,
-    /// Of flows: each is new, old, or in neither list.
+    /// Links of flows: each is new, old, or in neither list.
     links: Links,
     /// Flows that have not had a turn since they began.
     new: List,
@@ -99,20 +99,19 @@ pub(crate) struct FairQueue {
     grace: Grace,
 }
 
-/// Packets whose flows have one hash.
+/// Packets of flows with the same hash.
 #[derive(Copy, Clone, Debug)]
 struct Flow {
     packets: List,
     bytes: usize,
-    /// Bytes that are left of its turn.
+    /// Bytes left of its turn.
     deficit: i32,
     is_listed: bool,
     codel: Codel,
 }
 
 impl FairQueue {
-    /// A queue of one of so many tunnels at one of so many workers, for packets of at most
-    /// `packet_bytes`.
+    /// A queue at one of `workers` for one of `tunnels`, for packets of at most `packet_bytes`.
     pub(crate) fn new(workers: usize, tunnels: usize, packet_bytes: u16) -> FairQueue {
         FairQueue::with(packets_memory_bytes(workers, tunnels), FLOWS, packet_bytes)
     }
@@ -138,22 +137,21 @@ impl FairQueue {
         }
     }
 
-    /// Follows the round trip of the path, in nanoseconds, 0 where it is not known, and whether it
-    /// lacks a part that it had.
+    /// Sets the round trip of the path, in nanoseconds, 0 if it is not known, and whether a part of
+    /// the path is lost.
     #[inline]
     pub(crate) fn follow(&mut self, (round_trip, lacks_paths): (Nanos, bool), now: Nanos) {
         let is_grace = self.grace.is_on(lacks_paths, now);
         self.patience = if is_grace { Patience::GRACE } else { Patience::with(round_trip) };
     }
 
-    /// Whether nothing waits.
+    /// Whether no packet is waiting.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.store.held() == 0
     }
 
-    /// Lets a packet that was read from this queue of the tunnel wait. Makes room by dropping
-    /// others when there is none.
+    /// Queues a packet read from this queue of the tunnel. Drops others if there is no room.
     pub(crate) fn push(
         &mut self,
         (queue, packet): (usize, &[u8]),
@@ -168,7 +166,7 @@ impl FairQueue {
         if self.store.is_full() {
             self.relieve(counters);
         }
-        // Linux gives a tunnel 256 queues at most.
+        // Linux gives a tunnel at most 256 queues.
         let Some(place) = self.store.put(queue as u16, packet, now) else { return };
         let index = self.hasher.hash_one(FlowKey::of(packet)) as usize % self.flows.len();
         let flow = &mut self.flows[index];
@@ -206,7 +204,7 @@ impl FairQueue {
             let list = if is_new { &mut self.new } else { &mut self.old };
             list.pop(&self.links);
             if is_new {
-                // Else its next packet would make it new again, and it would always go first.
+                // Otherwise its next packet would make it new again, and it would always go first.
                 self.old.push(&mut self.links, index);
             } else {
                 self.flows[index as usize].is_listed = false;
@@ -254,8 +252,8 @@ impl FairQueue {
         Some(place)
     }
 
-    /// Drops packets of the flow that has most places: those are what is short, however little
-    /// each holds.
+    /// Drops packets of the flow with the most places: places are the scarce resource, however
+    /// little each holds.
     #[cold]
     fn relieve(&mut self, counters: &mut TunnelCounters) {
         let counts = self.counts.iter().enumerate();
@@ -269,7 +267,7 @@ impl FairQueue {
     }
 }
 
-/// Marks a packet as having met congestion, if its sender said that it listens to marks.
+/// Sets the congestion mark on a packet, if its sender supports ECN.
 fn mark(packet: &mut [u8]) -> bool {
     let is_capable = class::is_capable(class::of(packet)) && packet.len() >= HEADER_BYTES_MIN;
     if is_capable {
@@ -307,7 +305,7 @@ mod tests {
         (packet[15], u32::from_be_bytes(packet[28..32].try_into().unwrap()))
     }
 
-    /// Flows that share no hash.
+    /// Flows whose hashes differ.
     fn apart<const N: usize>(queue: &FairQueue) -> [u8; N] {
         let index = |flow: u8| {
             queue.hasher.hash_one(FlowKey::of(&packet(flow, 0, 4, 0))) as usize % queue.flows.len()
@@ -321,13 +319,14 @@ mod tests {
         counters.queue_dropped.iter().sum()
     }
 
-    /// Runs a flow whose packets wait for `packets` milliseconds: one comes and one leaves in each.
+    /// Runs a flow whose packets wait for `packets` milliseconds: one arrives and one leaves in
+    /// each.
     fn standing(packets: u32, millis: u32, ecn: u8) -> (TunnelCounters, Vec<Vec<u8>>) {
         let (mut queue, mut counters) = (small(), TunnelCounters::default());
         let mut popped = Vec::new();
         for time in 0..millis {
             let now = u64::from(time) * TICK;
-            // What was dropped is replaced: the queue stays as long as it is.
+            // Dropped packets are replaced: the queue keeps its length.
             while queue.store.held() < packets as usize {
                 queue.push((0, &packet(1, time, 1000, ecn)), now, &mut counters);
             }
@@ -365,7 +364,7 @@ mod tests {
                         let packet = packet(flow, number as u32, len, ecn);
                         let before = (queue.counts.to_vec(), queue.store.is_full());
                         queue.push((flow.into(), &packet), now, &mut counters);
-                        // Only a full queue drops, and only of the flow with most.
+                        // Only a full queue drops, and only from the flow with most packets.
                         let most = before.0.iter().max().copied();
                         for (before_push, count) in before.0.iter().zip(&queue.counts) {
                             prop_assert!(count >= before_push || before.1 && Some(*before_push) == most);
@@ -461,7 +460,7 @@ mod tests {
         for number in 0..20 {
             queue.push((0, &packet(bulk, number, 1300, 0)), 0, &mut counters);
         }
-        // Two packets are its first turn, and it is an old flow then.
+        // Two packets are its first turn, after which it is an old flow.
         (0..3).for_each(|_| assert!(queue.pop(0, &mut counters).is_some()));
         queue.push((0, &packet(sparse, 0, 100, 0)), 0, &mut counters);
         assert_eq!(read(queue.pop(0, &mut counters).unwrap().1), (sparse, 0));
@@ -535,7 +534,7 @@ mod tests {
             let taken = allocation_counter::measure(new);
             assert!(taken.bytes_total <= memory_bytes(workers, tunnels) as u64, "{taken:?}");
         }
-        // A few tunnels have all of it, more share what those have.
+        // A few tunnels each get all of it, more share the same total.
         let all = |tunnels: usize| tunnels * memory_bytes(1, tunnels);
         assert_eq!(memory_bytes(1, 1), memory_bytes(1, WHOLE_TUNNELS));
         assert!(all(200) < all(WHOLE_TUNNELS) + 200 * FLOWS * size_of::<Flow>() * 2);

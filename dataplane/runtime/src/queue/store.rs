@@ -1,6 +1,6 @@
-//! Memory for packets that wait: places of equal size, allocated at start. A place that was used
-//! last is used first, so that a short queue stays in the cache and Linux gives pages only to
-//! queues that were long.
+//! Memory for waiting packets: places of equal size, allocated at start. The place freed last is
+//! used first, so that a short queue stays in the cache and Linux backs only queues that were long
+//! with pages.
 
 use super::list::{Links, List};
 use recoded_pipeline::params::Nanos;
@@ -10,13 +10,13 @@ pub(super) struct Store {
     bytes: Box<[u8]>,
     place_bytes: usize,
     places: Box<[Place]>,
-    /// Of places: each is free or in the list of one flow.
+    /// Links of places: each is free or in the list of one flow.
     pub(super) links: Links,
     free: List,
     held: usize,
 }
 
-/// What is known of a packet that waits.
+/// The record of a waiting packet.
 #[derive(Copy, Clone, Default, Debug)]
 pub(super) struct Place {
     pub(super) len: u16,
@@ -31,7 +31,7 @@ impl Store {
         let count = bytes / place_bytes;
         let mut links = Links::new(count);
         let mut free = List::EMPTY;
-        // Fewer than 2^32: a place has some hundred bytes.
+        // Fewer than 2^32: a place has at least some hundred bytes.
         (0..count as u32).for_each(|place| free.push(&mut links, place));
         Store {
             bytes: vec![0; count * place_bytes].into(),
@@ -43,12 +43,12 @@ impl Store {
         }
     }
 
-    /// Longest packet that has room.
+    /// Longest packet that fits.
     pub(super) fn place_bytes(&self) -> usize {
         self.place_bytes
     }
 
-    /// Packets that wait.
+    /// Waiting packets.
     pub(super) fn held(&self) -> usize {
         self.held
     }
@@ -57,7 +57,7 @@ impl Store {
         self.free.is_empty()
     }
 
-    /// Copies a packet, of at most [`Store::place_bytes`], into a free place; `None` when there is
+    /// Copies a packet of at most [`Store::place_bytes`] into a free place; `None` if there is
     /// none.
     pub(super) fn put(&mut self, queue: u16, packet: &[u8], came_at: Nanos) -> Option<u32> {
         let place = self.free.pop(&self.links)?;

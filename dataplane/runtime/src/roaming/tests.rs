@@ -1,4 +1,4 @@
-//! What moves a neighbour, and what does not.
+//! Packets that move a neighbour, and packets that do not.
 
 use super::*;
 use crate::topology::PeerKey;
@@ -90,7 +90,7 @@ fn neighbour_moves_and_is_found_and_sent_to_there() {
     let near = movers.near();
     assert_eq!(find(&near, to), Some(PeerId(0)));
     assert_eq!(find(&near, at(9, 4001)), Some(PeerId(1)));
-    // The box in between gives the port of one to the other, which the first has left unheard.
+    // The NAT assigns the port of one to the other; the first has left silently.
     assert_eq!(movers.relocate(1, place(to), 0), Ok(true));
     assert_eq!(movers.near().endpoints[1].at, to);
     assert_eq!(movers.relocate(0, place(at(9, 4001)), 0), Ok(true));
@@ -170,7 +170,7 @@ fn a_look_takes_packets_of_known_keys_and_handshakes_of_each_a_bounded_number() 
         |lookout: &mut Lookout, packet: &[u8]| (0..1000).filter(|_| lookout.takes(packet)).count();
     assert_eq!(taken(&mut lookout, &with_key(200)), PACKETS as usize);
     assert_eq!(taken(&mut lookout, message), HANDSHAKES as usize, "they have a part of their own");
-    // A hub hears more of them at once.
+    // A hub receives more of them at once.
     lookout.watch(200, [3, 200].into_iter());
     lookout.refill();
     assert_eq!(taken(&mut lookout, message), HANDSHAKES as usize + 50);
@@ -192,8 +192,8 @@ fn neighbours_that_roam_are_found_by_the_ids_of_their_keys_alone() {
     assert_eq!(senders.of(&[7; TRAILER_BYTES - 1]).count(), 0, "no trailer");
 }
 
-/// What a packet costs that names a key: of 200 hosts with two paths each, some have the same id by
-/// chance, and it is verified under theirs only.
+/// Cost of a packet that names a key: of 200 hosts with two paths each, some share an id by chance,
+/// and it is verified only under their keys.
 #[test]
 fn packet_at_a_hub_of_two_hundred_hosts_is_verified_under_few_keys() {
     let mut senders = Senders::default();

@@ -3,12 +3,12 @@
 
 use super::*;
 
-/// Packets a second, and how often a worker looks.
+/// Packets per second, and the polling interval of a worker.
 const RATE: u64 = 2000;
 const LOOK_NANOS: Nanos = 50_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
-/// As good as random (SplitMix64).
+/// A pseudorandom generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// The socket and the link of a sender, and the reports that come a round trip later.
+/// The socket and the link of a sender, and the reports that arrive a round trip later.
 struct Line {
     segmentation: Segmentation,
     random: Random,
@@ -38,8 +38,7 @@ impl Line {
         Line { segmentation, random, now: seed % SECOND, alternated: 0, pending: [].into() }
     }
 
-    /// When bursts end, within so many seconds. `loses` decides about a packet that leaves in a
-    /// burst, or by itself.
+    /// When bursts end, within `seconds`. `loses` decides about a packet sent in a burst or singly.
     fn run(
         &mut self,
         seconds: u64,
@@ -98,7 +97,7 @@ fn bursts_of_a_link_that_loses_packets_by_chance_stay() {
             let mut line = Line::new(seed);
             let ended = line.run(600, |random, _, _| random.unit() < loss);
             assert_eq!(ended, None, "{loss}, seed {seed}");
-            // However much is lost, comparisons become rare.
+            // Even under heavy loss, comparisons become rare.
             let share = line.alternated as f64 / (600 * RATE) as f64;
             assert!(share < 0.08, "{share} of the time without bursts");
         }
@@ -123,7 +122,7 @@ fn bursts_of_a_link_whose_losses_come_in_bursts_stay() {
     }
 }
 
-/// Interference at a fixed interval, also at that of the halves.
+/// Interference at a fixed interval, including that of the halves.
 #[test]
 fn bursts_of_a_link_with_losses_at_regular_intervals_stay() {
     for period_log2 in [25, 26, 27] {
@@ -143,7 +142,7 @@ fn clean_link_is_never_compared() {
     assert_eq!(line.alternated, 0);
 }
 
-/// A neighbour may say anything: the worst is that bursts end.
+/// A lying neighbour: the worst result is that bursts end.
 #[test]
 fn reports_of_nothing_or_of_everything_decide_nothing_and_do_not_panic() {
     let totals = |arrived, lost| Totals { arrived, lost };

@@ -1,4 +1,4 @@
-//! Does what a neighbour says of a flow fit what this node does for it? Pure.
+//! Checks whether a neighbour's announcement of a flow fits this node's configuration. Pure.
 
 use super::{Passing, Sizes, Surroundings};
 use recoded_pipeline::open;
@@ -52,8 +52,8 @@ pub(super) fn comes_from(flow: &FlowParams, peer: PeerId) -> bool {
     flow.upstreams().any(|upstream| upstream == peer)
 }
 
-/// What this node refuses of what `peer` says; `before` is what that said of the packets of the
-/// flow.
+/// The refusal of an entry of `peer`, if any; `before` holds its last announcement of the flow's
+/// packets.
 pub(super) fn judge(
     around: &Surroundings<'_>,
     peer: PeerId,
@@ -72,7 +72,8 @@ pub(super) fn judge(
             if code_bit(code) & CODES == 0 {
                 return Some(Refusal::Code(code));
             }
-            // Streams find the MTU of the path, and follow it. Others come in by one link, too.
+            // Streams discover the MTU of the path and follow it. Other codes arrive by one link,
+            // too.
             let links = flow.next_hops.iter().chain([&peer]);
             let least = links.map(|hop| room(*hop)).min();
             least
@@ -93,8 +94,8 @@ pub(super) fn judge(
     }
 }
 
-/// Whether a relay or sink could not take packets of these sizes: it says how much its symbols may
-/// have, or has too little memory.
+/// Whether a relay or sink could not take packets of these sizes: it limits its symbols, or has too
+/// little memory.
 fn too_much(
     flow: &FlowParams,
     packets: Passing,
@@ -120,13 +121,13 @@ fn too_much(
     };
     let symbol_bytes = usize::from(packets.packet_bytes.saturating_sub(sizes.header_bytes));
     let most = flow.symbol_bytes.min(code.symbol_bytes_max());
-    // Streams follow a link that carries no longer ones.
+    // Streams follow a link with a smaller MTU.
     let is_followed = packets.code == PacketType::Stream
         && usize::from(room) <= usize::from(sizes.header_bytes) + most + AROUND_BYTES;
     if symbol_bytes > most && !is_followed {
         return Some(Refusal::SymbolBytes(u16::try_from(most).unwrap_or(u16::MAX)));
     }
-    // Tables are made for symbols, whatever the field.
+    // Tables are sized for symbols, whatever the field.
     let (field, symbol_bytes) = (flow.field, most);
     let generation_size = usize::from(sizes.generation_size);
     let sizes = open::Sizes { code, field, generation_size, symbol_bytes };
@@ -135,11 +136,10 @@ fn too_much(
     (bytes > memory_bytes).then_some(Refusal::Memory(mebibytes))
 }
 
-/// Headers of packets with the same symbol differ by so much, by IP version and code.
+/// Bound on the difference between headers of packets with the same symbol, by IP version and code.
 const AROUND_BYTES: usize = 64;
 
-/// What is wrong, and what to do about it: `who` is the neighbour, `is_ours` whether this node
-/// refuses.
+/// Describes the problem and its cure: `who` is the neighbour, `is_ours` whether this node refuses.
 pub(super) fn words(flow: u32, refusal: Refusal, who: &str, is_ours: bool) -> (String, String) {
     match (refusal, is_ours) {
         (Refusal::UnknownFlow, true) => (
@@ -260,7 +260,7 @@ mod tests {
         Snapshot { edition: 1, flows: vec![relay, source] }
     }
 
-    /// Links to the left carry less.
+    /// Upstream links carry less.
     fn judged_after(peer: PeerId, entry: Entry, before: Option<Passing>) -> Option<Refusal> {
         let room = |peer| if peer == LEFT { 1472 } else { 1480 };
         let (snapshot, memory_bytes) = (&snapshot(), 32 << 20);
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(bats, expected);
     }
 
-    /// What is refused is what the tables and symbols of this relay do not hold.
+    /// Sizes beyond the tables and symbols of this relay are refused.
     #[test]
     fn sizes_that_a_relay_cannot_take_are_refused_by_symbols_and_memory() {
         let header_bytes = 52;

@@ -1,14 +1,14 @@
-//! What this node and its neighbours tell each other, so that a mistake in the configuration of one
-//! is named at both: versions, clocks, and which flows they send to each other and expect.
+//! Announcements between neighbours, so that a configuration error at one is reported at both:
+//! versions, clocks, and the flows they send to each other and expect.
 //!
 //! ```text
 //!  snapshot ─► announcement to each neighbour: at once, 1, 2, 3 s later, then every 10 s
 //!  announcement of a neighbour ─► judge ─► refusals, which the next announcement tells it
 //! ```
 //!
-//! Packets of flows are handled as if nothing was said: who forges announcements changes what
-//! operators read, and nothing else. Where hops have keys, announcements have tags. All of it is
-//! bounded, by neighbour and by time; the thread of keys does it.
+//! Announcements do not affect packets of flows: forged ones only change what operators read. On
+//! hops with keys, announcements have tags. All of it is bounded, by neighbour and by time; the key
+//! thread does it.
 
 mod judge;
 mod refusals;
@@ -26,38 +26,38 @@ use std::collections::HashMap;
 
 const SECOND: Nanos = 1_000_000_000;
 
-/// Time from one round to the next, once all is said.
+/// Interval between rounds once everything is announced.
 const ROUND: Nanos = 10 * SECOND;
 
-/// The same after a start or a change, for so many rounds.
+/// The same after a start or a change, for [`EARLY_ROUNDS`].
 const EARLY_ROUND: Nanos = SECOND;
 const EARLY_ROUNDS: u8 = 3;
 
-/// Time between the announcements of a round, where there are too many entries for one.
+/// Interval between the announcements of a round that has too many entries for one.
 const PART: Nanos = SECOND / 10;
 
-/// A neighbour that says nothing for so long has to be told everything anew.
+/// A neighbour silent for this long gets all announcements again.
 const SILENCE: Nanos = 35 * SECOND;
 
-/// Announcements of a neighbour that are read in a second.
+/// Announcements of a neighbour read per second.
 const READ_PER_SECOND: u32 = 32;
 
-/// What a neighbour is known to have said.
+/// The known announcements of a neighbour.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Talked {
-    /// When it was last heard, by the clock of the workers; `None` if never.
+    /// When it was last received, by the clock of the workers; `None` if never.
     pub at: Option<Nanos>,
     /// Version of its software.
     pub software: String,
-    /// Seconds that its clock was ahead of this node's; negative where it was behind.
+    /// Seconds that its clock was ahead of this node's; negative if it was behind.
     pub clock_ahead_seconds: i64,
-    /// UDP payload that this node's end of the link to it carries, and what its own end does.
+    /// UDP payload that this node's end of the link carries, and that the neighbour's end carries.
     pub packet_bytes: Option<(u16, u16)>,
-    /// On what the two do not agree.
+    /// Disagreements between the two.
     pub disagreements: Vec<Disagreement>,
 }
 
-/// Something that one of two neighbours refuses of what the other one said.
+/// A refusal by one of two neighbours of an entry of the other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disagreement {
     /// The flow.
@@ -66,13 +66,13 @@ pub struct Disagreement {
     pub reason: &'static str,
     /// Whether this node refuses; otherwise the neighbour does.
     pub is_ours: bool,
-    /// What is wrong.
+    /// The problem.
     pub cause: String,
-    /// What to do about it.
+    /// The remedy.
     pub cure: String,
 }
 
-/// What judging and announcing depend on.
+/// Inputs of judging and announcing.
 pub(crate) struct Surroundings<'a> {
     pub(crate) now: Nanos,
     /// Seconds since 1970.
@@ -80,11 +80,11 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) snapshot: &'a Snapshot,
     /// UDP payload that the link to a neighbour carries, without the tag of a hop.
     pub(crate) room: &'a dyn Fn(PeerId) -> u16,
-    /// Memory for what packets announce, whatever of it is in use.
+    /// Total memory for announced packets, used or not.
     pub(crate) memory_bytes: usize,
 }
 
-/// What a node further on takes of a relayed flow, for one of the neighbours that it comes from.
+/// The limit of a downstream node for a relayed flow, for one of its upstream neighbours.
 struct Limit {
     upstream: PeerId,
     flow: u32,
@@ -98,7 +98,7 @@ impl Limit {
     }
 }
 
-/// What a neighbour says of the packets of a flow.
+/// A neighbour's announcement of the packets of a flow.
 #[derive(Copy, Clone)]
 struct Passing {
     code: PacketType,
@@ -123,11 +123,11 @@ impl Sizes {
 
 /// Talks with all neighbours.
 pub(crate) struct Talk {
-    /// Tells this life of the node from others.
+    /// Distinguishes this run of the node from others.
     instance: u16,
     peers: Vec<Peer>,
     edition: Option<u64>,
-    /// What neighbours say of the packets of flows that pass through here.
+    /// Neighbours' announcements of packets of flows that pass through here.
     passing: HashMap<u32, Passing>,
 }
 
@@ -139,14 +139,14 @@ struct Peer {
     early: u8,
     /// When the last announcement left.
     sent: Option<Nanos>,
-    /// What is still to be said in this round.
+    /// Entries still to send in this round.
     rest: Vec<Entry>,
     ours: Refusals,
     theirs: Refusals,
     reads: Quota,
 }
 
-/// What a neighbour said of itself last.
+/// The last announcement of a neighbour.
 struct Heard {
     at: Nanos,
     said: Announcement,
@@ -155,7 +155,7 @@ struct Heard {
     room: u16,
 }
 
-/// So many in a second.
+/// A rate limit per second.
 #[derive(Default)]
 struct Quota {
     second: u64,
@@ -188,12 +188,12 @@ impl Talk {
         Talk { instance, peers: peers.collect(), edition: None, passing: HashMap::new() }
     }
 
-    /// When there is something to say.
+    /// When the next announcement is due.
     pub(crate) fn wake(&self) -> Nanos {
         self.peers.iter().map(|peer| peer.due).min().unwrap_or(Nanos::MAX)
     }
 
-    /// Says what is due, to neighbours that can be reached.
+    /// Sends due announcements to reachable neighbours.
     pub(crate) fn poll(
         &mut self,
         around: &Surroundings<'_>,
@@ -255,7 +255,7 @@ impl Talk {
         limits
     }
 
-    /// The snapshot changed: what was refused by the one before is judged anew.
+    /// The snapshot changed: judges earlier refusals again.
     fn begin_again(&mut self, around: &Surroundings<'_>) {
         let is_passing = |id: &u32| around.snapshot.flows.iter().any(|flow| flow.id == *id);
         self.passing.retain(|id, _| is_passing(id));
@@ -267,7 +267,7 @@ impl Talk {
         }
     }
 
-    /// Takes in what a neighbour says.
+    /// Reads an announcement of a neighbour.
     pub(crate) fn receive(&mut self, around: &Surroundings<'_>, id: PeerId, packet: &[u8]) {
         let Some(peer) = self.peers.get_mut(usize::from(id.0)) else { return };
         let now = around.now;
@@ -292,7 +292,7 @@ impl Talk {
         let (mut is_changed, mut is_refused) = (false, false);
         for entry in entries {
             if let Entry::Refuses { flow, refusal } = entry {
-                // Of what this node has ceased to say the neighbour has yet to hear.
+                // The neighbour has yet to learn that this node ceased to announce the flow.
                 let is_had = around.snapshot.flows.iter().any(|had| had.id == flow);
                 if is_had {
                     is_refused |= peer.theirs.note(flow, refusal, now);
@@ -305,13 +305,13 @@ impl Talk {
                 Entry::Expects { flow } | Entry::Refuses { flow, .. } => (flow, About::Expected),
             };
             let refusal = judge(around, id, entry, self.passing.get(&flow).copied());
-            // What it now says of the flow takes back what it refused of it.
+            // A new entry of the flow withdraws its earlier refusals.
             peer.theirs.settle(flow, |kept| match kept {
                 Refusal::NotSent | Refusal::NotThere => about != About::Sent,
                 Refusal::UnknownFlow | Refusal::NotExpected => about != About::Expected,
                 _ => true,
             });
-            // What is sent, its sizes, and what is expected are judged apart.
+            // Sent flows, their sizes and expected flows are judged separately.
             peer.ours.settle(flow, |kept| About::of(kept) != about || Some(kept) == refusal);
             if let Some(refusal) = refusal {
                 is_changed |= peer.ours.note(flow, refusal, now);
@@ -335,7 +335,7 @@ impl Talk {
             }
         }
         if is_new || is_changed {
-            // At once, but for who was just told something.
+            // At once, except to a neighbour that just got an announcement.
             let soon = peer.sent.map_or(now, |sent| sent + EARLY_ROUND);
             peer.due = peer.due.min(soon.max(now));
             peer.rest.clear();
@@ -346,7 +346,7 @@ impl Talk {
         }
     }
 
-    /// What is known of each neighbour, by `PeerId`.
+    /// The known announcements of each neighbour, by `PeerId`.
     pub(crate) fn report(&mut self, now: Nanos) -> Vec<Talked> {
         let report = |peer: &mut Peer| {
             peer.expire(now);
@@ -394,7 +394,7 @@ impl Peer {
     }
 }
 
-/// What there is to say to a neighbour, the most important last, which is said first.
+/// The entries for a neighbour, in reverse order of importance: the last is sent first.
 fn entries(
     snapshot: &Snapshot,
     peer: PeerId,
@@ -422,14 +422,14 @@ fn entries(
     entries
 }
 
-/// Of what an entry or a refusal is.
+/// The subject of an entry or a refusal.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum About {
-    /// A flow that is sent.
+    /// A sent flow.
     Sent,
     /// The sizes of such a flow.
     Sizes,
-    /// A flow that is expected.
+    /// An expected flow.
     Expected,
 }
 
@@ -443,7 +443,7 @@ impl About {
     }
 }
 
-/// Name of a reason, as reports have it.
+/// Name of a reason in reports.
 fn name(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::UnknownFlow => "unknown_flow",

@@ -1,16 +1,16 @@
-//! On what two neighbours do not agree, and since when. Pure.
+//! Disagreements between two neighbours, and since when. Pure.
 
 use crate::talk::SECOND;
 use recoded_pipeline::params::Nanos;
 use recoded_wire::announcement::Refusal;
 
-/// Refusals that are kept for a neighbour, of each side: who makes up more of them is not worth it.
+/// Refusals kept for a neighbour, of each side: an honest neighbour has fewer.
 const MOST: usize = 64;
 
-/// What was not said again for so long holds no more: three rounds, and some.
+/// A refusal not repeated for this long expires: three rounds, and some margin.
 const EXPIRY: Nanos = 35 * SECOND;
 
-/// What one side refuses of the other.
+/// The refusals of one side.
 #[derive(Default)]
 pub(super) struct Refusals(Vec<Entry>);
 
@@ -21,7 +21,7 @@ struct Entry {
 }
 
 impl Refusals {
-    /// Notes a refusal. Whether it is a new one.
+    /// Records a refusal. Returns whether it is new.
     pub(super) fn note(&mut self, flow: u32, refusal: Refusal, now: Nanos) -> bool {
         if let Some(entry) = self.0.iter_mut().find(|entry| is_same(entry, flow, refusal)) {
             // The largest packets may have changed.
@@ -35,12 +35,12 @@ impl Refusals {
         has_room
     }
 
-    /// Takes back what was refused of a flow, but for what `keeps` says.
+    /// Withdraws the refusals of a flow, except those that `keeps` names.
     pub(super) fn settle(&mut self, flow: u32, keeps: impl Fn(Refusal) -> bool) {
         self.0.retain(|entry| entry.flow != flow || keeps(entry.refusal));
     }
 
-    /// Forgets what was not said again.
+    /// Drops refusals that were not repeated.
     pub(super) fn expire(&mut self, now: Nanos) {
         self.0.retain(|entry| now.saturating_sub(entry.at) < EXPIRY);
     }

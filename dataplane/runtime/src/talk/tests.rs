@@ -27,7 +27,8 @@ fn relay(id: u32) -> FlowParams {
     FlowParams::new(id, Role::Relay { upstream: LEFT }, vec![RIGHT])
 }
 
-/// A source (its neighbour is 0) and a relay (0 is the next hop, 1 the source), and what was said.
+/// A source (its neighbour is 0) and a relay (0 is the next hop, 1 the source), and the
+/// announcements sent.
 struct Pair {
     source: (Talk, Snapshot),
     relay: (Talk, Snapshot),
@@ -45,7 +46,7 @@ impl Pair {
         }
     }
 
-    /// Lets both talk from one time to another, in milliseconds.
+    /// Lets both exchange announcements from one time to another, in milliseconds.
     fn run(&mut self, millis: std::ops::Range<u64>) {
         for now in millis.step_by(50) {
             let now = now * SECOND / 1000;
@@ -59,7 +60,7 @@ impl Pair {
             };
             let (mut there, mut back) = (Vec::new(), Vec::new());
             let (source, relay) = (&mut self.source, &mut self.relay);
-            // Packets of the relay's own next hop go nowhere.
+            // Packets of the relay's own next hop are dropped.
             source.0.poll(
                 &around(&source.1, 1000),
                 |_| true,
@@ -87,7 +88,7 @@ impl Pair {
         }
     }
 
-    /// What the source knows of the relay, and the relay of the source.
+    /// The source's knowledge of the relay, and the relay's of the source.
     fn known(&mut self, millis: u64) -> [Talked; 2] {
         let now = millis * SECOND / 1000;
         [self.source.0.report(now).remove(0), self.relay.0.report(now).remove(1)]
@@ -127,7 +128,7 @@ fn mistyped_flow_is_named_at_both_and_settled_by_a_change() {
     pair.assert_refused(3_000, &[(7, "unknown_flow")], &[(1, "not_there")]);
     pair.source.1 = Snapshot { edition: 2, flows: vec![source(1)] };
     pair.run(3_000..20_000);
-    // Of flow 7 nothing is said any more, which takes its time; of flow 1 all is well at once.
+    // Flow 7 is no longer announced, so it takes time to expire; flow 1 is settled at once.
     let [source, relay] = pair.known(20_000);
     assert_eq!(source.disagreements, []);
     assert!(relay.disagreements.iter().all(|it| (it.flow, it.is_ours) == (7, true)), "{relay:?}");
@@ -157,7 +158,7 @@ fn limits_of_a_receiver_are_named_at_both() {
     let mut pair = Pair::new(vec![long(1300), stream(65_536)], vec![short, relay(2)]);
     pair.run(0..5_000);
     pair.assert_refused(5_000, &[(1, "symbol_bytes"), (2, "memory")], &[]);
-    // Said again and again, it leads to no more announcements than without.
+    // Repeating it leads to no more announcements.
     let said = pair.said;
     pair.run(5_000..65_000);
     assert!(pair.said[1] - said[1] <= 8, "{:?} before, {:?}", said, pair.said);
@@ -167,7 +168,7 @@ fn limits_of_a_receiver_are_named_at_both() {
 }
 
 /// A sink that accepts shorter symbols than a source sends over a relay: all three name the flow,
-/// whatever its code, and no longer than it is so.
+/// whatever its code, and only while the mismatch lasts.
 #[test]
 fn limit_of_a_sink_travels_over_a_relay_to_the_source() {
     use recoded_pipeline::params::{FlowCode, StreamParams};
@@ -203,7 +204,7 @@ fn thousand_flows_are_said_in_turns_and_all_refused_ones_within_bounds() {
     let mut pair = Pair::new(flows(0..1000), (0..1000).map(relay).collect());
     pair.run(0..30_000);
     pair.assert_refused(30_000, &[], &[]);
-    // 63 parts and no more in each of six rounds: two entries for each flow.
+    // Exactly 63 parts in each of six rounds: two entries for each flow.
     assert!(pair.said[0] <= 6 * 64, "{:?}", pair.said);
     let mut pair = Pair::new(flows(0..1000), Vec::new());
     pair.run(0..30_000);
@@ -232,7 +233,7 @@ fn flood_of_announcements_is_read_in_part_and_leads_to_one_answer_a_second() {
         let now = millis * SECOND / 1000;
         let around =
             Surroundings { now, clock: 0, snapshot: &snapshot, room: &|_| 1472, memory_bytes: 0 };
-        // Each names flows that were never named before.
+        // Each names new flows.
         let flows = 0..ENTRIES_MAX as u32;
         let entries: Vec<_> =
             flows.map(|flow| Entry::Expects { flow: millis as u32 * 100 + flow }).collect();
@@ -240,7 +241,7 @@ fn flood_of_announcements_is_read_in_part_and_leads_to_one_answer_a_second() {
         relay.receive(&around, LEFT, &out[..len]);
         relay.poll(&around, |_| true, |peer, _| sent += usize::from(peer == LEFT));
     }
-    // 64 refusals are two parts of a round, a second at least from round to round.
+    // 64 refusals are two parts of a round, and rounds are at least a second apart.
     assert!(sent <= 180, "{sent} answers to 60,000");
     assert_eq!(relay.report(60 * SECOND)[1].disagreements.len(), 64);
 }

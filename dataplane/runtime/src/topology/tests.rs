@@ -1,4 +1,4 @@
-//! Topologies that pass and those that do not.
+//! Valid and invalid topologies.
 
 use super::*;
 

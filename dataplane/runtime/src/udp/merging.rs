@@ -1,13 +1,13 @@
-//! Finds out that Linux, or a card, merges packets into bursts that do not split into whole ones
-//! (UDP_GRO): the first packet of such a burst begins like one of ours, and a later one in the
+//! Detects that Linux, or a card, merges packets into bursts that do not split into whole ones
+//! (UDP_GRO): the first packet of such a burst has a valid header, and a later one begins in the
 //! middle of another.
 //!
-//! Only bursts from neighbours' addresses count. Who forges those, or a neighbour, can end merging:
-//! it costs CPU time.
+//! Only bursts from neighbours' addresses count. A neighbour, or a forger of its address, can end
+//! merging: it costs CPU time.
 
 use recoded_wire::steer::Verdict;
 
-/// Wrong bursts after which merging ends, among [`BURSTS`]: more than a program beside recoded on a
+/// Wrong bursts after which merging ends, among [`BURSTS`]: more than another program on a
 /// neighbour sends by mistake, and few enough that hardly a packet is lost.
 const WRONG_MAX: u32 = 16;
 const BURSTS: u32 = 1024;
@@ -15,7 +15,7 @@ const BURSTS: u32 = 1024;
 /// The bursts of a socket.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Merging {
-    /// Whether Linux is asked to merge.
+    /// Whether merging is enabled.
     pub(super) is_on: bool,
     bursts: u32,
     wrong: u32,
@@ -26,7 +26,7 @@ impl Merging {
         Merging { is_on, bursts: 0, wrong: 0 }
     }
 
-    /// Notes a burst of several packets.
+    /// Records a burst of several packets.
     pub(super) fn note(&mut self, is_wrong: bool) {
         if self.bursts == BURSTS && !self.is_wrong() {
             (self.bursts, self.wrong) = (0, 0);
@@ -35,14 +35,14 @@ impl Merging {
         self.wrong = self.wrong.saturating_add(u32::from(is_wrong));
     }
 
-    /// Whether it is to end.
+    /// Whether merging must end.
     pub(super) fn is_wrong(&self) -> bool {
         self.is_on && self.wrong >= WRONG_MAX
     }
 }
 
-/// Whether a packet in the middle of a burst says that it was split at a wrong place. An unknown
-/// type or flow may be that of another version or configuration.
+/// Whether a packet in the middle of a burst shows that it was split at a wrong place. An unknown
+/// type or flow may come from another version or configuration.
 pub(super) fn is_middle(verdict: Verdict) -> bool {
     matches!(verdict, Verdict::DropTruncated | Verdict::DropVersion)
 }

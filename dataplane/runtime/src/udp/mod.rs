@@ -1,19 +1,19 @@
-//! UDP sockets instead of AF_XDP: for hosts whose interfaces take no XDP program of ours, for
-//! containers and rented servers. A worker has one on each such link.
+//! UDP sockets instead of AF_XDP: for hosts whose interfaces take no XDP program, for containers
+//! and rented servers. A worker has one on each such link.
 //!
 //! ```text
 //!  recvmsg, with UDP_GRO: up to 64 packets of one sender -> one frame each, those that are for us
 //!  runs of packets of equal size to one neighbour -> a message each (UDP_SEGMENT) -> sendmmsg
 //! ```
 //!
-//! What an XDP program does is done here: a packet that is not of a neighbour and of a flow that is
-//! configured ends before it takes a frame, under the same name; where neighbours roam, a few a
-//! second of those that may be theirs get further, until their tag is known (`roaming`). Linux
-//! finds the way to the neighbour, so no header is written, and packets leave from the port at
-//! which they arrive: firewalls and address translators in between see a conversation.
+//! Performs the checks of the XDP program: a packet that is not from a neighbour and of a
+//! configured flow ends before it takes a frame, and is counted under the same name. With roaming
+//! neighbours, a few candidates a second get further, until their tag is known (`roaming`). Linux
+//! finds the route to the neighbour, so no header is written, and packets leave from the port on
+//! which they arrive: firewalls and NATs in between see one connection.
 //!
 //! Everything is allocated when a socket is opened. Bounds: packets as long as for AF_XDP with
-//! their headers; [`STAGED_MAX`] packets that wait to be sent.
+//! their headers; [`STAGED_MAX`] packets waiting to be sent.
 
 mod merging;
 mod open;
@@ -45,13 +45,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// A UDP socket of one worker on one link.
 pub(crate) struct UdpSocket {
     fd: OwnedFd,
-    /// Bytes of Ethernet, IP and UDP header around each payload, for what counts and limits them.
+    /// Bytes of Ethernet, IP and UDP header around each payload, for counters and limits.
     header_bytes: usize,
     around: Around,
     lookout: Lookout,
-    /// Flows that are configured, in order.
+    /// Configured flows, sorted.
     flows: Vec<u32>,
-    /// What the last read returned.
+    /// The result of the last read.
     buffer: Box<[u8]>,
     control: Box<[u8]>,
     message: Message,
@@ -69,7 +69,7 @@ struct Message {
     segment: usize,
     source: SocketAddr,
     traffic_class: u8,
-    /// Whether it is several packets, of which the first was taken, and all so far may be ours.
+    /// Whether it is several packets, the first was taken, and all so far may be valid.
     is_burst: bool,
 }
 
@@ -97,7 +97,7 @@ impl UdpSocket {
         self.sender.aim(near.endpoints.iter().map(|endpoint| endpoint.at));
     }
 
-    /// What of packets from addresses that are no neighbour's is taken.
+    /// The filter for packets from addresses that are no neighbour's.
     pub(crate) fn lookout(&mut self) -> &mut Lookout {
         &mut self.lookout
     }
@@ -183,14 +183,14 @@ impl UdpSocket {
         seen > 0
     }
 
-    /// Reads once. False when nothing waits.
+    /// Reads once. False if no packet is waiting.
     fn read(&mut self) -> bool {
         let UdpSocket { fd, buffer, control, message, statistics, .. } = self;
         let mut parts = [IoSliceMut::new(buffer)];
         let flags = MsgFlags::MSG_DONTWAIT;
         let received: nix::Result<RecvMsg<'_, '_, SockaddrStorage>> =
             recvmsg(fd.as_raw_fd(), &mut parts, Some(control), flags);
-        // An error is: nothing there, or an interface that goes away, which `links` notices.
+        // An error means: no packet, or an interface being removed, which `links` notices.
         let Ok(received) = received else { return false };
         let Some(source) = received.address.and_then(address) else { return false };
         let (mut segment, mut traffic_class) = (received.bytes, 0);
@@ -200,13 +200,13 @@ impl UdpSocket {
                     segment = usize::try_from(bytes).unwrap_or(segment);
                 }
                 ControlMessageOwned::Ipv4Tos(class) => traffic_class = class,
-                // Linux gives eight bits of it.
+                // Linux sets eight bits of it.
                 ControlMessageOwned::Ipv6TClass(class) => traffic_class = class as u8,
                 ControlMessageOwned::RxqOvfl(lost) => statistics.rx_ring_full = lost.into(),
                 _ => {}
             }
         }
-        // A datagram without a byte is a packet, too.
+        // An empty datagram is a packet, too.
         let (left, segment) = (0..received.bytes, segment.max(1));
         let is_burst = segment < received.bytes;
         *message = Message { left, segment, source, traffic_class, is_burst };
@@ -219,18 +219,18 @@ impl UdpSocket {
         self.sender.stage(umem, payload, to)
     }
 
-    /// Whether bursts are sent, or would be.
+    /// Whether bursts are sent, or would be outside a comparison.
     pub(crate) fn has_bursts(&self) -> bool {
         self.sender.splits
     }
 
-    /// Sends each packet by itself, or bursts again.
+    /// Sends packets singly, or in bursts again.
     #[inline]
     pub(crate) fn send_single(&mut self, is_single: bool) {
         self.sender.is_single = is_single;
     }
 
-    /// Sends each packet by itself from here on.
+    /// Sends packets singly from here on.
     pub(crate) fn end_bursts(&mut self) {
         self.sender.splits = false;
     }
@@ -240,7 +240,7 @@ impl UdpSocket {
         self.merging.is_wrong()
     }
 
-    /// Receives each packet by itself from here on.
+    /// Receives packets singly from here on.
     pub(crate) fn end_merging(&mut self) {
         if self.merging.is_on {
             // It was set before, so it can be set.
@@ -249,25 +249,25 @@ impl UdpSocket {
         }
     }
 
-    /// Sends what waits, as far as Linux takes it at the moment.
+    /// Sends waiting packets, as far as Linux accepts them at the moment.
     pub(crate) fn flush(&mut self, umem: &mut Umem, counters: &mut LinkCounters) {
         self.sender.flush(self.fd.as_fd(), umem, counters);
     }
 
-    /// Packets that wait to be sent.
+    /// Packets waiting to be sent.
     #[inline]
     pub(crate) fn pending(&self) -> usize {
         self.sender.pending()
     }
 
-    /// Releases packets that wait to be sent.
+    /// Releases packets waiting to be sent.
     pub(crate) fn discard(&mut self, umem: &mut Umem) {
         self.sender.discard(umem);
     }
 }
 
-/// What the XDP program would say of a packet to our address and port. `is_near`: of a neighbour,
-/// or perhaps of one that roams.
+/// The XDP program's verdict on a packet to this node's address and port. `is_near`: whether it is
+/// from a neighbour, or perhaps a roaming one.
 fn judge(packet: &[u8], is_near: impl FnOnce(&[u8]) -> bool, flows: &[u32]) -> Verdict {
     if packet.len() < HEADER_BYTES {
         return Verdict::DropTruncated;

@@ -1,4 +1,4 @@
-//! Opening: options, address, room in Linux.
+//! Opening: options, address, buffer sizes in Linux.
 
 use super::merging::Merging;
 use super::send::Sender;
@@ -18,7 +18,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 impl UdpSocket {
-    /// Opens the socket of one of the workers on a link; says what Linux does not do for it.
+    /// Opens the socket of one of the workers on a link; returns the offloads that Linux lacks for
+    /// it.
     ///
     /// # Errors
     /// [`StartError::Udp`].
@@ -62,7 +63,7 @@ impl UdpSocket {
     }
 }
 
-/// A socket that hears what arrives on the interface of a link for our address there.
+/// A socket that receives packets on the interface of a link for this node's address there.
 ///
 /// # Errors
 /// [`StartError::Udp`].
@@ -81,15 +82,15 @@ fn bind_to(link: &LinkConfig, local: SocketAddr, is_shared: bool) -> io::Result<
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(family, SocketType::DGRAM, flags, None)?;
     setsockopt(&fd, sockopt::BindToDevice, &OsString::from(&link.interface))?;
-    // Linux hands each sender's packets to one of the workers. Alone, it is to fail if the port is
-    // taken.
+    // Linux distributes senders among the workers' sockets. A single socket must fail if the port
+    // is taken.
     options::set_socket_reuseport(&fd, is_shared)?;
-    // "Do not fragment", without what Linux believes of the path: streams find its MTU.
+    // "Do not fragment", without Linux's own estimate of the path: streams find its MTU.
     match local.ip() {
         IpAddr::V4(_) => {
             options::set_ip_mtu_discover(&fd, options::Ipv4PathMtuDiscovery::PROBE)?;
             options::set_ip_recvtos(&fd, true)?;
-            // An address may come later than the daemon, or go and come back.
+            // An address may appear after the daemon, or disappear and return.
             options::set_ip_freebind(&fd, true)?;
         }
         IpAddr::V6(_) => {
@@ -111,7 +112,7 @@ fn bind_to(link: &LinkConfig, local: SocketAddr, is_shared: bool) -> io::Result<
     Ok(fd)
 }
 
-/// Room for all that Linux says beside a message.
+/// Room for all control messages that Linux adds to a message.
 fn control_bytes() -> usize {
     cmsg_space::<i32>() * 2 + cmsg_space::<u32>()
 }
@@ -119,5 +120,5 @@ fn control_bytes() -> usize {
 /// Longest message, of many packets.
 const MESSAGE_BYTES_MAX: usize = 1 << 16;
 
-/// Room for packets that wait in Linux, in bytes: what the rings of an AF_XDP socket hold.
+/// Room for packets that wait in Linux, in bytes: the same as the rings of an AF_XDP socket.
 pub const ROOM_BYTES: usize = 4 << 20;

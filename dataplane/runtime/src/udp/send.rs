@@ -1,8 +1,8 @@
 //! Sending: packets wait in order; runs of equal size to one neighbour become one message, which
-//! Linux, or the card, splits (UDP_SEGMENT).
+//! Linux or the card splits (UDP_SEGMENT).
 //!
-//! Size of the segments and traffic class are options of the socket, set when they change: beside
-//! each message they would cost an allocation, as nix has it.
+//! Segment size and traffic class are socket options, set when they change: in nix, passing them
+//! with each message would cost an allocation.
 
 use crate::report::LinkCounters;
 use nix::errno::Errno;
@@ -19,8 +19,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 thread_local! {
-    /// What Linux reads messages from. They hold pointers, which do not move between threads with a
-    /// socket; so each worker has its own, from its first packet on.
+    /// Message headers that Linux reads. They hold pointers, which do not move between threads with
+    /// a socket; so each worker has its own, from its first packet on.
     static HEADERS: RefCell<MultiHeaders<SockaddrStorage>> =
         RefCell::new(MultiHeaders::preallocate(MESSAGES_MAX, None));
 }
@@ -32,15 +32,15 @@ pub(super) struct Sender {
     staged: Vec<Staged>,
     /// Whether Linux splits messages.
     pub(super) splits: bool,
-    /// Whether each packet is a message all the same, at present.
+    /// Whether each packet is currently a message of its own nevertheless.
     pub(super) is_single: bool,
-    /// What the socket is told: bytes of a segment, 0 for none, and the traffic class.
+    /// The socket's present options: bytes of a segment, 0 for none, and the traffic class.
     segment_bytes: u16,
     traffic_class: u8,
     is_v6: bool,
 }
 
-/// A packet that waits.
+/// A waiting packet.
 #[derive(Copy, Clone)]
 struct Staged {
     frame: FrameId,
@@ -78,7 +78,7 @@ impl Sender {
         }
     }
 
-    /// Sends to these neighbours from here on, also what waits.
+    /// Sends to these neighbours from here on, including packets already waiting.
     pub(super) fn aim(&mut self, targets: impl Iterator<Item = SocketAddr>) {
         for (old, new) in self.targets.iter_mut().zip(targets) {
             *old = SockaddrStorage::from(new);
@@ -90,7 +90,7 @@ impl Sender {
         self.staged.len()
     }
 
-    /// Takes over a reference to the frame. False when too many wait.
+    /// Takes a reference to the frame. False if too many packets are waiting.
     #[inline]
     pub(super) fn stage(
         &mut self,
@@ -127,13 +127,13 @@ impl Sender {
             let packets = match sent {
                 Ok(messages) => burst.packets[..messages].iter().sum(),
                 Err(Errno::EAGAIN) => break,
-                // Where a device has no checksums, older versions of Linux split nothing.
+                // On a device without checksum offload, older versions of Linux split nothing.
                 Err(Errno::EIO) if burst.segment_bytes > 0 => {
                     (self.splits, could_split) = (false, false);
                     continue;
                 }
-                // The MTU fell below the segment, which is no reason to split nothing from now on:
-                // this time Linux judges each packet by itself.
+                // The MTU fell below the segment. Splitting stays enabled: this time Linux judges
+                // each packet by itself.
                 Err(Errno::EINVAL | Errno::EMSGSIZE) if burst.segment_bytes > 0 => {
                     self.splits = false;
                     continue;
@@ -153,9 +153,9 @@ impl Sender {
         self.staged.drain(..done);
     }
 
-    /// Sends one packet now, before those that wait, to an address that is no neighbour's. Whether
-    /// Linux took it. The options of the socket are those of the last burst: left as they are, they
-    /// would split what is longer than its segments.
+    /// Sends one packet now, before the waiting ones, to an address that is no neighbour's. Returns
+    /// whether Linux accepted it. The socket has the options of the last burst: left as they are,
+    /// they would split a packet longer than its segments.
     pub(super) fn send_whole(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -188,7 +188,7 @@ impl Sender {
         burst
     }
 
-    /// Packets from `at` on that can be one message: all of one size but the last, which may be
+    /// Packets from `at` on that can be one message: all of one size except the last, which may be
     /// shorter.
     fn run(&self, at: usize) -> usize {
         let first = self.staged[at];
@@ -212,8 +212,8 @@ impl Sender {
         count
     }
 
-    /// The segment that a message needs, when it is `now`. One packet that is not longer is sent as
-    /// it is.
+    /// The segment that a message needs, when it is `now`. A single packet that is no longer is
+    /// sent unchanged.
     fn needed_segment(&self, at: usize, count: usize, now: u16) -> u16 {
         let len = self.staged[at].len;
         match count {
@@ -240,7 +240,7 @@ impl Sender {
         Ok(())
     }
 
-    /// One call; how many messages Linux took.
+    /// Makes one call; returns how many messages Linux accepted.
     fn send(
         &self,
         fd: BorrowedFd<'_>,
@@ -282,9 +282,9 @@ fn fate(error: Errno, counters: &mut LinkCounters) -> &mut u64 {
     }
 }
 
-/// Packets that may wait: as many as in a ring of an AF_XDP socket.
+/// Most waiting packets: the same as in a ring of an AF_XDP socket.
 pub(super) const STAGED_MAX: usize = 2048;
-/// Segments of a message: what every version of Linux with UDP_SEGMENT takes.
+/// Segments of a message: the limit of every Linux version with UDP_SEGMENT.
 const SEGMENTS_MAX: usize = 64;
 /// Bytes of a message: 64 KiB less headers.
 const RUN_BYTES_MAX: usize = 65_000;

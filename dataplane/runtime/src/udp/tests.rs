@@ -83,7 +83,7 @@ impl Side {
         assert_eq!(self.umem.gauge().free, FRAMES, "sent frames are free");
     }
 
-    /// Packets with their traffic class, until there are so many or none comes.
+    /// Packets with their traffic class, until there are `count` or none arrives.
     fn receive(&mut self, count: usize) -> Vec<(Vec<u8>, u8)> {
         let (mut all, mut arrived) = (Vec::new(), Vec::with_capacity(BURST_PACKETS));
         let end = Instant::now() + PATIENCE;
@@ -97,7 +97,7 @@ impl Side {
         all
     }
 
-    /// Reads so many times, and drops what comes.
+    /// Reads this many times, and drops the packets.
     fn receive_at_most(&mut self, times: usize) {
         let mut arrived = Vec::with_capacity(BURST_PACKETS);
         for _ in 0..times {
@@ -113,7 +113,7 @@ impl Side {
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A coded packet of the flow, as far as a verdict looks.
+/// A coded packet of the flow, with the fields that a verdict reads.
 fn packet(number: usize, len: usize) -> Vec<u8> {
     let mut packet = vec![number as u8; len.max(HEADER_BYTES)];
     packet[0] = VERSION << 4 | PacketType::Generation as u8;
@@ -182,7 +182,7 @@ fn packets_to_oneself_over_ipv6_arrive() {
 }
 
 /// Bursts from a neighbour that are split in the wrong places end merging after some, and packets
-/// are taken as before. The same from an outsider, and some among many that are right, change
+/// are received as before. The same from an outsider, and some among many valid ones, change
 /// nothing.
 #[test]
 fn bursts_that_are_merged_wrongly_end_merging() {
@@ -217,7 +217,7 @@ fn bursts_that_are_merged_wrongly_end_merging() {
     assert_eq!(receiver.umem.gauge().free, FRAMES);
 }
 
-/// Packets that a NIC damaged end in Linux, which counts them with those that found no room; whole
+/// Linux drops packets that a NIC damaged, and counts them with those that found no room; intact
 /// ones after them arrive.
 #[test]
 fn packets_with_a_wrong_checksum_are_counted_and_not_taken() {
@@ -235,7 +235,7 @@ fn packets_with_a_wrong_checksum_are_counted_and_not_taken() {
     damaged.extend(neighbour.local_addr().unwrap().port().to_be_bytes());
     damaged.extend(29_435u16.to_be_bytes());
     damaged.extend((8 + payload.len() as u16).to_be_bytes());
-    // By whatever port: of two checksums, one at least is wrong.
+    // By whatever port: at least one of two checksums is wrong.
     for checksum in [0x1234u16, 0x4321].repeat(50) {
         let mut sent = damaged.clone();
         sent.extend(checksum.to_be_bytes());
@@ -293,7 +293,7 @@ fn packets_cost_no_allocation() {
         }
         assert_eq!(came, packets.len());
     };
-    // The first packet of a thread brings the headers of messages.
+    // The first packet of a thread allocates the headers of messages.
     round();
     let counted = allocation_counter::measure(round);
     assert_eq!(counted.count_total, 0, "{counted:?}");

@@ -1,5 +1,5 @@
-//! How a worker feeds its sources. A packet goes from the tunnel to the pipeline while what comes
-//! of it can leave; otherwise it waits in the queue of the tunnel ([`crate::queue`]).
+//! Feeds the sources of a worker. A packet goes from the tunnel to the pipeline while its coded
+//! packets can leave; otherwise it waits in the queue of the tunnel ([`crate::queue`]).
 //!
 //! ```text
 //!                 gate open, nothing waits
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The tunnel is read while the gate is shut, too: Linux's queue is one line for all flows, in
-//! which packets wait for those of a fast sender before them. It is read at a bounded pace, so that
-//! a sender that does not slow down takes little of the core; Linux drops what exceeds the pace.
+//! which packets wait behind those of a fast sender. It is read at a bounded pace, so that a sender
+//! that does not slow down takes little of the core; Linux drops packets that exceed the pace.
 
 use super::{RETRY_NANOS, State, Worker};
 use crate::arrived::BURST_PACKETS;
@@ -25,7 +25,7 @@ pub(crate) struct Source {
     pub(crate) tunnel: usize,
     /// Shards of the flow. Queue `q` of the tunnel is read into shard `q % shards`.
     pub(crate) shards: u8,
-    /// Those of this worker.
+    /// The shards of this worker.
     pub(crate) own_shards: Vec<u8>,
     /// The queues of this worker's shards.
     pub(crate) intake: Intake,
@@ -48,7 +48,7 @@ pub(crate) enum Gate {
 }
 
 impl Worker {
-    /// Passes packets of a tunnel to the pipeline, or lets them wait. False when there were none.
+    /// Passes packets of a tunnel to the pipeline, or queues them. False if there were none.
     pub(crate) fn read_tunnel(&mut self, index: usize, now: Nanos) -> bool {
         let mut worked = self.fill(index, now);
         for _ in 0..BURST_PACKETS {
@@ -62,7 +62,7 @@ impl Worker {
         worked
     }
 
-    /// Reads a burst into the queue, unless packets may go past it. Whether there were any.
+    /// Reads a burst into the queue, unless packets may bypass it. Returns whether there were any.
     fn fill(&mut self, index: usize, now: Nanos) -> bool {
         let gate = self.gate(index, now);
         let readable_at = self.readable_at(index, gate, now);
@@ -94,8 +94,8 @@ impl Worker {
         worked
     }
 
-    /// Passes one packet to the pipeline: of those that wait, or else from the tunnel. False when
-    /// there is none.
+    /// Passes one packet to the pipeline: a waiting one first, otherwise one from the tunnel. False
+    /// if there is none.
     fn feed(&mut self, index: usize, now: Nanos) -> bool {
         let readable_at = self.readable_at(index, Gate::Open, now);
         let State { sources, queues, .. } = &mut self.state;
@@ -132,8 +132,8 @@ impl Worker {
         }
     }
 
-    /// When a worker that is about to sleep must wake for its sources; `None` when there is
-    /// something to do at once. Notes which of them are to be waited on.
+    /// When a worker that is about to sleep must wake for its sources; `None` if there is work at
+    /// once. Records the sources to wait on.
     pub(crate) fn sources_wake_at(&mut self, now: Nanos) -> Option<Nanos> {
         let mut wake_at = Nanos::MAX;
         self.state.readable.clear();
@@ -143,7 +143,7 @@ impl Worker {
             let Source { tunnel, intake, .. } = &self.state.sources[index];
             let is_waiting = !self.state.queues[*tunnel].is_empty();
             match gate {
-                // The gate has opened since, and no poll reports that.
+                // The gate has opened meanwhile, and no poll reports that.
                 Gate::Open if is_waiting => return None,
                 Gate::Until(at) if is_waiting => wake_at = wake_at.min(at),
                 _ => {}
@@ -159,8 +159,8 @@ impl Worker {
         Some(wake_at)
     }
 
-    /// Whether all packets that were read from tunnels have arrived at the next hops, as far as
-    /// that is known, and had time to go further.
+    /// Whether all packets read from tunnels are known to have arrived at the next hops and had
+    /// time to go further.
     fn has_left(&mut self, now: Nanos) -> bool {
         let begun = *self.state.leaves_from.get_or_insert(now);
         let mut round_trip = 0;
@@ -181,7 +181,7 @@ impl Worker {
         now >= begun + if waits { LEAVE_NANOS_MAX } else { patience }
     }
 
-    /// While another process is about to take over: notes once that it may.
+    /// Records once that another process may take over, while one is about to.
     pub(crate) fn look_at_leaving(&mut self, now: Nanos) {
         if self.shared.leave.is_begun() && self.has_left(now) {
             self.shared.leave.note_done(self.index);
@@ -216,8 +216,8 @@ impl Worker {
         Gate::Open
     }
 
-    /// The sources of which this worker sends shards. One that goes on keeps what it has read, and
-    /// what waits.
+    /// The sources whose shards this worker sends. A remaining source keeps the packets it has
+    /// read, and the waiting ones.
     pub(crate) fn sources(&mut self, snapshot: &Snapshot) -> Vec<Source> {
         let mut before = std::mem::take(&mut self.state.sources);
         let share = self.outbox.whereabouts.share;
@@ -260,7 +260,7 @@ impl Worker {
         sources
     }
 
-    /// Drops what was read for a source that does not go on.
+    /// Drops packets read for a removed source.
     pub(crate) fn close(&mut self, mut source: Source) {
         let counters = &mut self.outbox.tunnel_counters[source.tunnel];
         let (packets, bytes) = source.intake.discard();
@@ -273,8 +273,8 @@ impl Worker {
 }
 
 impl Source {
-    /// The next packet of the tunnel, and the queue it was read from: of the last read, or else,
-    /// where it `reads`, of another one.
+    /// The next packet of the tunnel, and the queue it was read from: from the last read, or from
+    /// another one if it `reads`.
     #[inline]
     fn take(
         &mut self,
@@ -300,25 +300,25 @@ impl Source {
 }
 
 /// Frames in a transmit ring (2048 places) above which tunnels wait: the rest is for relayed
-/// packets, which do not.
+/// packets, which do not wait.
 const TX_BACKLOG_PACKETS: usize = 512;
 /// Tunnels wait when fewer than this part of the frames are free: coded packets need them more.
 const FREE_PART: u32 = 8;
-/// Between two bursts that are read while the gate is shut: 256,000 packets a second, which take a
-/// fifth of a core when they come singly. Longer leaves packets in Linux's queue, where flows are
-/// not told apart; shorter costs a wakeup for fewer of them.
+/// Interval between two bursts read while the gate is shut: 256,000 packets a second, which take a
+/// fifth of a core when they arrive singly. Longer leaves packets in Linux's queue, which does not
+/// separate flows; shorter costs a wakeup for fewer packets.
 const PACE_NANOS: Nanos = 250_000;
 /// Pause after a failed read, so that a tunnel that keeps failing costs little.
 const FAILED_NANOS: Nanos = 10_000_000;
-/// How long a process that leaves goes on with what it has read: a packet and its repair pass all
-/// hops meanwhile.
+/// Round trips that a leaving process waits for packets already read: a packet and its repair pass
+/// all hops meanwhile.
 const LEAVE_ROUND_TRIPS: Nanos = 2;
-/// At least and at most. The tunnel's queue has room for 1000 packets, which wait as long.
+/// Least and most time for that. The tunnel's queue has room for 1000 packets, which wait as long.
 const LEAVE_NANOS: Nanos = 20_000_000;
 const LEAVE_NANOS_MAX: Nanos = 200_000_000;
-/// How long after its start a node leaves packets in the tunnel for which there are no keys yet:
-/// Linux keeps them, and they would be lost here. Handshakes take some round trips; what does not
-/// leave then is too old.
+/// How long after its start a node leaves packets without keys in the tunnel: Linux keeps them, and
+/// they would be lost here. Handshakes take some round trips; packets that do not leave then are
+/// too old.
 const KEYS_NANOS: Nanos = 2_000_000_000;
-/// How often it looks for keys meanwhile.
+/// Interval at which it checks for keys meanwhile.
 const KEYS_PAUSE_NANOS: Nanos = 1_000_000;

@@ -1,4 +1,4 @@
-//! Which neighbour sent a packet, and where neighbours are.
+//! Finds the neighbour that sent a packet, and follows the places of neighbours.
 
 use super::Worker;
 use crate::guard::{Admitted, count};
@@ -10,9 +10,9 @@ use recoded_secure::Refused;
 use recoded_wire::frames::{Frames, Span};
 
 impl Worker {
-    /// The neighbour that sent a packet, and the part of it that the pipeline gets, if its tag is
-    /// right; otherwise the packet ends here. Those of unknown senders end in the pipeline, where
-    /// none of the neighbours roams.
+    /// The neighbour that sent a packet, and the part of it for the pipeline, if its tag is valid;
+    /// otherwise the packet ends here. Without roaming neighbours, packets of unknown senders end
+    /// in the pipeline.
     #[inline]
     pub(super) fn admit(
         &mut self,
@@ -48,9 +48,9 @@ impl Worker {
         }
     }
 
-    /// Which of the neighbours that roam sent a packet: the one that is `known` to be at its
-    /// address, or another one that has a key with its id, since addresses that are translated
-    /// change hands. `None`: it ends here, and was counted.
+    /// Which roaming neighbour sent a packet: the one `known` to be at its address, or another one
+    /// with a key of its id, since translated addresses are reassigned. `None`: it ends here, and
+    /// was counted.
     fn recognise(
         &mut self,
         place: Place,
@@ -93,7 +93,7 @@ impl Worker {
         None
     }
 
-    /// Takes over new keys, and where neighbours are that moved.
+    /// Adopts new keys, and the places of neighbours that moved.
     #[inline]
     pub(super) fn adopt_keys(&mut self) {
         let has_keys = self.outbox.guard.adopt();
@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Tells the sockets where neighbours are, and by which keys those are known that roam.
+    /// Passes the places of neighbours to the sockets, and the keys that identify roaming ones.
     #[cold]
     fn look_out(&mut self, is_moved: bool) {
         let guard = &self.outbox.guard;

@@ -1,4 +1,4 @@
-//! Offloads of UDP sockets that do harm: what one worker finds out holds for all.
+//! Harmful offloads of UDP sockets: one worker's finding holds for all.
 
 use super::Worker;
 use crate::port::Port;
@@ -6,8 +6,8 @@ use recoded_pipeline::params::Nanos;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Worker {
-    /// Has sockets that compare both ways of sending alternate. Packets of a turn leave before it
-    /// ends, so they leave in the half of their time.
+    /// Makes sockets that compare both ways of sending alternate. Packets of a turn leave before it
+    /// ends, so they leave in the half that belongs to their time.
     #[inline]
     pub(super) fn alternate(&mut self, now: Nanos) {
         for (port, segmentation) in self.ports.iter_mut().zip(&self.outbox.segmentation) {
@@ -19,7 +19,7 @@ impl Worker {
         }
     }
 
-    /// Ends what does harm, and counts it where it was found out.
+    /// Disables harmful offloads, and counts them at the worker that detected them.
     pub(super) fn look_at_offloads(&mut self, now: Nanos) {
         for (link, port) in self.ports.iter_mut().enumerate() {
             let Some(socket) = port.as_mut().and_then(Port::of_linux) else { continue };

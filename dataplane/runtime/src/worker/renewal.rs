@@ -1,5 +1,5 @@
-//! A worker that panicked, made anew where it stands: its sockets, frames and keys stay, of what it
-//! knew of packets nothing does.
+//! Restarts a panicked worker in place: its sockets, frames and keys stay, its packet state is
+//! dropped.
 //!
 //! ```text
 //!  panic in a turn -> the stack is unwound -> sources, pipeline, outbox anew -> frames back
@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Nothing is opened, which the sandbox forbids; other workers, tunnels and sessions do not notice.
-//! Counters of keys are shared and go on, so no number is used twice. To neighbours it is a node
-//! that started again, but with the keys that they know.
+//! Counters of keys are shared and continue, so no number is used twice. To neighbours it looks
+//! like a restarted node, but with the keys that they know.
 //!
-//! Where this ends: a panic while a job is handed to an accelerator or taken from it, while a
-//! worker is made anew, or in another thread, and a worker that panicked [`RENEWALS_MAX`] times.
-//! There the process ends, and another takes its place.
+//! Not covered: a panic while a job is passed to or from an accelerator, during a restart, or in
+//! another thread, and a worker that panicked [`RENEWALS_MAX`] times. Then the process ends, and
+//! another replaces it.
 
 use super::Worker;
 use crate::arrived::BURST_PACKETS;
@@ -21,8 +21,8 @@ use crate::node::seed;
 use crate::wake::Sleeper;
 use std::time::Instant;
 
-/// Times that a worker is made anew. Each may cost it some frames: those that were between Linux
-/// and the accounts at that moment, a burst at most.
+/// Restarts of a worker. Each may cost it some frames: those in transit between Linux and the
+/// accounts at that moment, a burst at most.
 const RENEWALS_MAX: u64 = 8;
 
 impl Worker {
@@ -40,9 +40,9 @@ impl Worker {
     fn renew(&mut self) {
         let begun = Instant::now();
         self.state.panics += 1;
-        // Also what was read and waits: a packet in it may be the reason.
+        // Also drops packets that were read and wait: one of them may be the cause.
         std::mem::take(&mut self.state.sources).into_iter().for_each(|source| self.close(source));
-        // Counts what is open, if the pipeline still can.
+        // Counts open units, if the pipeline still can.
         ends_well(|| self.pipeline.release(&mut self.umem));
         self.ports.iter_mut().flatten().for_each(|port| port.discard(&mut self.umem));
         self.outbox.renew(self.umem.gauge().total);

@@ -1,4 +1,4 @@
-//! Two namespaces joined by a veth pair, and what tests of nodes in them share.
+//! Two namespaces joined by a veth pair, and helpers for tests of nodes in them.
 #![allow(dead_code)] // each test binary uses its own part
 
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
@@ -30,8 +30,8 @@ impl Bed {
         Bed::of_queues(2)
     }
 
-    /// As [`Bed::new`], with so many queues each way. A veth delivers to the queue with the number
-    /// of the sending core, and a node has one queue for each worker.
+    /// As [`Bed::new`], with this many queues each way. A veth delivers to the queue with the
+    /// number of the sending core, and a node has one queue for each worker.
     pub fn of_queues(queues: usize) -> Option<Bed> {
         if !rustix::process::geteuid().is_root() {
             let reason = "needs root to create network namespaces";
@@ -52,7 +52,7 @@ impl Bed {
         Some(bed)
     }
 
-    /// Makes the pair; it goes with either end.
+    /// Creates the pair; deleting either end removes it.
     pub fn connect(&self) {
         let (left, right) = (&self.left, &self.right);
         let queues = format!("numrxqueues {0} numtxqueues {0}", self.queues);
@@ -192,7 +192,7 @@ pub fn exchange(bed: &Bed, from: &str, to: &str, count: u32) -> u32 {
         payload[..4].copy_from_slice(&number.to_be_bytes());
         sender.send_to(&payload, (to, 5000)).unwrap();
         while let Ok((len, _)) = receiver.recv_from(&mut buffer) {
-            // One that was waited for in vain comes late.
+            // A datagram that timed out arrives late.
             if buffer[..4] < payload[..4] {
                 continue;
             }

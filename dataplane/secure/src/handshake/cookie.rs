@@ -1,6 +1,6 @@
-//! What stands before a handshake: MACs that only those can make who know this node's public key,
-//! and, under load, only those who receive at the address they send from. As in WireGuard (its
-//! white paper, section 5.3 and 5.4.4 to 5.4.7).
+//! Protection in front of a handshake: MACs that require knowledge of this node's public key and,
+//! under load, that the sender receives at its source address. As in WireGuard (its white paper,
+//! section 5.3 and 5.4.4 to 5.4.7).
 //!
 //! ```text
 //! mac1   = BLAKE2s-128(BLAKE2s("recoded v2 mac1" || public key of who receives), message before)
@@ -23,28 +23,28 @@ use crate::error::Refused;
 use crate::keys::{Entropy, PublicKey};
 use crate::secret::Secret;
 
-/// What a [`Gate`] says of a message.
+/// A [`Gate`]'s decision on a message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Admission {
-    /// The session of the peer shall read it.
+    /// Pass the message to the session of the peer.
     Pass,
-    /// Send back this many bytes of the buffer; the message is not looked at.
+    /// Send back this many bytes of the buffer; the message is not read.
     Reply(usize),
 }
 
-/// Admits handshake messages, for a node and all of its peers. Keeps nothing about who asks.
+/// Admits handshake messages, for a node and all of its peers. Keeps no state per sender.
 pub struct Gate {
     mac1_key: Secret<32>,
     cookie_key: Secret<32>,
     secret: Secret<32>,
     /// When the secret changes.
     until: u64,
-    /// Messages that may be admitted before cookies are asked for, in nanoseconds of their share.
+    /// Messages that may be admitted before cookies are required, in nanoseconds of their share.
     budget: u64,
     filled: u64,
 }
 
-/// Nanoseconds that a message takes of a second's.
+/// Nanoseconds of a second that a message takes.
 const SHARE: u64 = 1_000_000_000 / HANDSHAKES_PER_SECOND;
 
 impl Gate {
@@ -61,12 +61,12 @@ impl Gate {
         }
     }
 
-    /// Whether a message that came from `address` (all bytes that tell senders apart) may be read.
-    /// `out` has room for [`HANDSHAKE_BYTES_MAX`](super::HANDSHAKE_BYTES_MAX) bytes. Cookies need
-    /// no MAC; they are for the session that waits for one.
+    /// Whether a message from `address` (all bytes that distinguish senders) may be read. `out` has
+    /// room for [`HANDSHAKE_BYTES_MAX`](super::HANDSHAKE_BYTES_MAX) bytes. Cookies need no MAC;
+    /// they are for the session that waits for one.
     ///
     /// # Errors
-    /// It is no handshake message, or its MAC is wrong.
+    /// It is not a handshake message, or its MAC is wrong.
     pub fn admit(
         &mut self,
         now: u64,
@@ -126,14 +126,14 @@ impl Gate {
     }
 }
 
-/// What a session needs for the MACs of its messages to a peer.
+/// State that a session needs for the MACs of its messages to a peer.
 pub(super) struct Stamps {
     mac1_key: Secret<32>,
     cookie_key: Secret<32>,
-    /// A cookie of the peer, and when it came.
+    /// A cookie of the peer, and when it arrived.
     cookie: Option<(Secret<MAC>, u64)>,
-    /// The last message, which a cookie answers: bytes 2 and 3 of it, by which it is found among
-    /// those of other sessions, and its MAC.
+    /// The last message, which a cookie answers: its bytes 2 and 3, which identify it among those
+    /// of other sessions, and its MAC.
     last: Option<([u8; 2], [u8; MAC])>,
 }
 
@@ -172,7 +172,7 @@ impl Stamps {
             .decrypt_in_place_detached(nonce.into(), &last, cookie.expose_mut(), tag.into())
             .map_err(|_| Refused::Tag)?;
         self.cookie = Some((cookie, now));
-        // One answer to one message.
+        // One answer per message.
         self.last = None;
         Ok(())
     }

@@ -14,10 +14,10 @@
 //!  payload of a response      sender's id (8), profile (8)
 //! ```
 //!
-//! 0x27 is version 2, type 7. An id is what packets name keys by, chosen by who receives them. The
-//! four bytes before an initiation's noise are part of the prologue of the handshake, and the path
-//! with them: two nodes with several paths between them agree on keys for each. It is 0 where there
-//! is one path, and between the ends of flows.
+//! 0x27 is version 2, type 7. An id names keys in packets, and is chosen by their receiver. The
+//! four bytes before an initiation's noise are part of the prologue of the handshake, including the
+//! path: two nodes with several paths between them agree on keys for each. The path is 0 if there
+//! is only one, and between the ends of flows.
 
 /// Version 2 and the type of handshakes.
 pub(crate) const FIRST_BYTE: u8 = 0x20 | HANDSHAKE_TYPE;
@@ -62,8 +62,8 @@ pub(super) enum Message<'a> {
     Cookie { answered: [u8; 2], nonce: &'a [u8; NONCE], sealed: &'a [u8] },
 }
 
-/// The path that a message names: anyone may write one. `None` for a cookie, which names what it
-/// answers, and for what is no message.
+/// The path that a message names: anyone may write one. `None` for a cookie, which identifies the
+/// message it answers, and for anything that is not a handshake message.
 #[must_use]
 pub fn path_of(message: &[u8]) -> Option<u8> {
     match parse(message)? {
@@ -73,7 +73,7 @@ pub fn path_of(message: &[u8]) -> Option<u8> {
     }
 }
 
-/// What a message is; `None` where it is none.
+/// Form of a message; `None` if it has none.
 pub(super) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     let (header, rest) = bytes.split_first_chunk::<HEADER>()?;
     match (*header, bytes.len()) {

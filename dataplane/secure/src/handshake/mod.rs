@@ -1,5 +1,5 @@
-//! The handshake of two neighbours, or of source and sink: Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s by
-//! snow, in the message flow of WireGuard, with its protection of a responder under load.
+//! The handshake of two neighbours, or of source and sink: Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s
+//! with snow, in the message flow of WireGuard, including its protection of a responder under load.
 //!
 //! ```text
 //!  timers -> Session -- initiation --> Gate -> Session of the peer    state only behind the gate
@@ -7,8 +7,8 @@
 //!            Session <-- cookie ------ Gate                             under load: no state
 //! ```
 //!
-//! A [`Gate`] is per node, a [`Session`] per peer. Both sides may begin; what they agree on twice
-//! they both know twice, and [`Ring`](crate::Ring) keeps both.
+//! A [`Gate`] is per node, a [`Session`] per peer. Both sides may begin; if they agree on two
+//! epochs, both know both, and [`Ring`](crate::Ring) keeps both.
 
 mod cookie;
 mod message;

@@ -1,5 +1,5 @@
-//! One Noise handshake by snow, with the ephemeral key from the caller's entropy; and messages that
-//! have no answer.
+//! One Noise handshake with snow, with the ephemeral key from the caller's entropy; and messages
+//! without an answer.
 
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{BoxedCryptoResolver, CryptoResolver, DefaultResolver};
@@ -16,21 +16,21 @@ use crate::secret::Secret;
 /// The protocol.
 pub(super) const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 
-/// Of messages without an answer: both know each other's key.
+/// Protocol of messages without an answer: both know each other's key.
 const ONE_WAY: &str = "Noise_K_25519_ChaChaPoly_BLAKE2s";
 
-/// Which message of the pattern the pre-shared key is mixed in after.
+/// The message of the pattern after which the pre-shared key is mixed in.
 const PSK_AT: u8 = 2;
 
 /// Prologue: this, the header of the initiation, and the scope.
 pub(crate) const PROLOGUE: &[u8] = b"recoded v2";
 
-/// What is agreed on: a message of one scope means nothing in another one.
+/// Purpose of the keys: a message of one scope is invalid in another.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// A hop: `hop` in the prologue.
     Hop,
-    /// The way of a flow from source to sink: `edge` and the number of the flow, 32 bits.
+    /// A flow from source to sink: `edge` and the number of the flow, 32 bits.
     Edge(u32),
 }
 
@@ -46,7 +46,7 @@ impl Scope {
 /// Keys of this node, of a peer, and the one they share.
 #[derive(Debug)]
 pub struct Identity {
-    /// What they are for.
+    /// Their purpose.
     pub scope: Scope,
     /// The private key of this node.
     pub private: PrivateKey,
@@ -56,7 +56,7 @@ pub struct Identity {
     pub psk: PresharedKey,
 }
 
-/// Secrets to send and to receive with, of a finished handshake.
+/// Sending and receiving secrets of a finished handshake.
 pub(super) struct Split {
     pub send: Secrets,
     pub receive: Secrets,
@@ -96,8 +96,8 @@ fn builder<'a>(
         .psk(PSK_AT, identity.psk.bytes())
 }
 
-/// The secrets of both directions. The hash of the handshake is no secret, and is the salt; the
-/// keys that Noise splits off are what no one else knows.
+/// The secrets of both directions. The hash of the handshake is not secret, and is the salt; the
+/// keys that Noise splits off are known to nobody else.
 pub(super) fn split(state: &mut HandshakeState) -> Split {
     let is_initiator = state.is_initiator();
     let (there, back) = state.dangerously_get_raw_split();
@@ -111,7 +111,7 @@ pub(super) fn split(state: &mut HandshakeState) -> Split {
     }
 }
 
-/// Seals a payload of `from` for `to` into `out`, which is as long as the message.
+/// Seals a payload of `from` for `to` into `out`, which has the length of the message.
 pub(crate) fn seal_for(
     (from, to): (&PrivateKey, &PublicKey),
     prologue: &[u8],
@@ -125,14 +125,14 @@ pub(crate) fn seal_for(
     if written.is_ok_and(|bytes| bytes == out.len()) { Ok(()) } else { Err(Refused::Long) }
 }
 
-/// Opens what [`seal_for`] sealed into `out`, which is as long as the payload.
+/// Opens a message of [`seal_for`] into `out`, which has the length of the payload.
 pub(crate) fn open_from(
     (own, from): (&PrivateKey, &PublicKey),
     prologue: &[u8],
     message: &[u8],
     out: &mut [u8],
 ) -> Result<(), Refused> {
-    // Who receives needs no ephemeral key.
+    // The receiver needs no ephemeral key.
     let builder = one_way((own, from), prologue, Secret::new([0; 32]));
     let state = builder.and_then(Builder::build_responder);
     let read = state.and_then(|mut state| state.read_message(message, out));
@@ -173,7 +173,7 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// Gives its bytes once: a handshake has one ephemeral key of its own.
+/// Gives its bytes once: a handshake has one ephemeral key.
 struct Once(Option<Secret<32>>);
 
 impl Random for Once {

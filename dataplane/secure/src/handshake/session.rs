@@ -23,7 +23,7 @@ use crate::keys::{Entropy, PublicKey};
 use crate::profile::Profile;
 use crate::ring::{Epoch, Ring};
 
-/// What a call of a [`Session`] asks of its caller.
+/// Requests of a [`Session`] to its caller.
 #[derive(Debug, Default)]
 pub struct Step {
     /// Bytes of the buffer to send to the peer; 0 for nothing.
@@ -37,23 +37,23 @@ pub struct Step {
 /// A finished handshake.
 #[derive(Debug)]
 pub struct Established {
-    /// How packets from the peer name these keys.
+    /// Key id of these keys in packets from the peer.
     pub key_id: u8,
-    /// How packets to the peer name them.
+    /// Key id of these keys in packets to the peer.
     pub peer_key_id: u8,
     /// Secret of the direction to the peer.
     pub send: Secrets,
     /// Secret of the direction from the peer.
     pub receive: Secrets,
-    /// The AEAD that both ends use, and their tags.
+    /// The AEAD that both ends use, and the strength of their tags.
     pub profile: Profile,
-    /// True: [`Ring::install`] it, and send the peer a packet at once, be it empty, so that it sees
-    /// that its response arrived. False: [`Ring::propose`] it, and say [`Session::confirm`] once a
-    /// packet of it has been verified.
+    /// True: [`Ring::install`] it, and send the peer a packet at once, empty if need be, so that it
+    /// sees that its response arrived. False: [`Ring::propose`] it, and call [`Session::confirm`]
+    /// once a packet of it has been verified.
     pub is_confirmed: bool,
 }
 
-/// The handshakes with one peer. A new one is to be made at every start, with fresh keys.
+/// The handshakes with one peer. Create a new one at every start, with fresh keys.
 pub struct Session {
     identity: Identity,
     profile: Profile,
@@ -61,18 +61,18 @@ pub struct Session {
     stamps: Stamps,
     ring: Ring<Began>,
     pending: Option<Pending>,
-    /// Those before it, the newest first.
+    /// Earlier initiations, the newest first.
     earlier: VecDeque<Pending>,
-    /// From an initiation to its response, when one came last; 0 before.
+    /// Time from an initiation to its response, for the newest response; 0 before.
     round_trip: u64,
-    /// When the next initiation leaves, if no packet changes that.
+    /// When the next initiation is sent, unless a packet changes that.
     next_initiation: u64,
     retries: u32,
     last_id: u8,
     last_stamp: u64,
-    /// Of the peer's initiations: the newest stamp, and when it came.
+    /// Newest stamp of the peer's initiations, and when it arrived.
     peer_stamp: Option<(u64, u64)>,
-    /// When an initiation of the peer last was far too old.
+    /// When the peer last sent a far too old initiation.
     stale_at: Option<u64>,
 }
 
@@ -119,14 +119,14 @@ impl Session {
         }
     }
 
-    /// The handshakes over this path to the peer, of several. Path 0 is the only one otherwise.
+    /// The handshakes over one of several paths to the peer. Path 0 is the only one otherwise.
     #[must_use]
     pub const fn over(mut self, path: u8) -> Self {
         self.path = path;
         self
     }
 
-    /// The path that they are for.
+    /// Their path.
     #[must_use]
     pub const fn path(&self) -> u8 {
         self.path
@@ -175,13 +175,13 @@ impl Session {
         Ok(Step { send: INITIATION_BYTES, ..Step::default() })
     }
 
-    /// Reads a message that the [`Gate`](super::Gate) passed. Nothing changes when it is refused,
-    /// but that an initiation of the peer that is far too old makes this side begin a handshake,
-    /// once a second at most: the peer's clock went back while it restarted, or it is a recorded
-    /// one.
+    /// Reads a message that the [`Gate`](super::Gate) passed. A refused message changes nothing,
+    /// with one exception: a far too old initiation of the peer makes this side begin a handshake,
+    /// at most once a second. Either the peer's clock went back while it restarted, or the
+    /// initiation is a recorded one.
     ///
     /// # Errors
-    /// It is not a message of this peer, not one that is waited for, or one that came before.
+    /// It is not a message of this peer, or it is unexpected or a replay.
     pub fn receive(
         &mut self,
         now: u64,
@@ -195,7 +195,7 @@ impl Session {
             Message::Response { receiver, noise, .. } => self.finish(now, receiver, noise),
             Message::Cookie { answered, nonce, sealed } => {
                 self.stamps.read_cookie(now, answered, nonce, sealed)?;
-                // With the cookie, as soon as the peer looks at another one.
+                // With the cookie, as soon as the peer accepts another one.
                 let again = now.saturating_add(INITIATION_NANOS_MIN);
                 self.next_initiation = self.next_initiation.min(again);
                 Ok(Step::default())
@@ -203,23 +203,23 @@ impl Session {
         }
     }
 
-    /// Who made an initiation that came to this node, whichever peer it is for; `None` where it is
-    /// no initiation, or damaged. It may be a copy of an old one. Nothing changes.
+    /// Sender of an initiation that reached this node, whichever peer it is for; `None` if it is
+    /// not an initiation, or damaged. It may be a copy of an old one. No state changes.
     #[must_use]
     pub fn caller(&self, entropy: &Entropy, message: &[u8]) -> Option<PublicKey> {
         let Message::Initiation { header, noise } = parse(message)? else { return None };
-        // What this first message is sealed with does not depend on the peer's pre-shared key.
+        // The seal of this first message does not depend on the peer's pre-shared key.
         let mut state = noise::responder(&self.identity, header, entropy).ok()?;
         read(&mut state, noise, &mut [0; INITIATION_PAYLOAD]).ok()?;
         let key = state.get_remote_static()?;
         PublicKey::new(key.try_into().ok()?).ok()
     }
 
-    /// A packet under these keys has been verified: the peer has them. Only then this side need
-    /// not begin a handshake of its own: the initiation may have been a recorded one.
+    /// Notes that a packet under these keys has been verified: the peer has them. Only then can
+    /// this side skip a handshake of its own: the initiation may have been a recorded one.
     pub fn confirm(&mut self, now: u64, key_id: u8) {
         if self.ring.confirm(key_id) {
-            // The peer, which is there, does not answer: this side's stamps are too old for it.
+            // The peer is up and does not answer: this side's stamps are too old for it.
             if self.retries > RETRY_ROUND {
                 self.pending = None;
                 self.retries = 0;
@@ -228,7 +228,7 @@ impl Session {
         }
     }
 
-    /// Begins a handshake with the next [`Session::poll`], unless one is under way.
+    /// Begins a handshake with the next [`Session::poll`], unless one is pending.
     pub fn renew(&mut self, now: u64) {
         if self.pending.is_none() {
             self.next_initiation = self.next_initiation.min(now);
@@ -247,13 +247,13 @@ impl Session {
         self.retries
     }
 
-    /// From an initiation to its response, when one came last; 0 before.
+    /// Time from an initiation to its response, for the newest response; 0 before.
     #[must_use]
     pub const fn round_trip(&self) -> u64 {
         self.round_trip
     }
 
-    /// When [`Session::poll`] has something to do.
+    /// When [`Session::poll`] has work.
     #[must_use]
     pub const fn wake(&self) -> u64 {
         self.next_initiation
@@ -276,7 +276,7 @@ impl Session {
         if state.get_remote_static() != Some(self.identity.peer.bytes()) {
             return Err(Refused::OtherPeer);
         }
-        // The peer wrote it: the prologue has the header.
+        // The peer wrote it: the prologue includes the header.
         if header[3] != self.path {
             return Err(Refused::OtherPath);
         }
@@ -289,7 +289,7 @@ impl Session {
             return Err(Refused::Stale);
         }
         let agreed = self.agree(code);
-        // The answer says what the peer must know to refuse it, too.
+        // The answer carries the profile, so that the peer can refuse it, too.
         let answer = match agreed {
             Ok(profile) => profile,
             Err(Refused::Strength) => self.profile,
@@ -321,7 +321,7 @@ impl Session {
         Ok(Step { send: RESPONSE_BYTES, established: Some(established), refusal: None })
     }
 
-    /// Begins a handshake in the place of one that the peer began with too old a stamp.
+    /// Begins a handshake to replace one that the peer began with too old a stamp.
     fn begin_instead(&mut self, now: u64) {
         if self.stale_at.is_none_or(|at| now.saturating_sub(at) >= STALE_PAUSE_NANOS) {
             self.stale_at = Some(now);
@@ -340,7 +340,7 @@ impl Session {
         let (key_id, [peer_key_id, code]) = (*key_id, payload);
         let Split { send, receive } = noise::split(state);
         self.round_trip = now.saturating_sub(*sent_at);
-        // Complete, whatever it says: snow reads a response once.
+        // The handshake is complete, regardless of the payload: snow reads a response once.
         self.pending = None;
         self.earlier.clear();
         let profile = self.agree(code)?;
@@ -352,7 +352,7 @@ impl Session {
         Ok(Step { established: Some(established), ..Step::default() })
     }
 
-    /// Reads a response that came too late: the one that is waited for takes as long.
+    /// Reads a response that came too late: the awaited one will take as long.
     fn learn(&mut self, now: u64, receiver: u8, noise: &[u8]) -> Result<(), Refused> {
         let place = self.earlier.iter().position(|earlier| earlier.key_id == receiver);
         let place = place.ok_or(Refused::Unexpected)?;
@@ -366,22 +366,22 @@ impl Session {
         Ok(())
     }
 
-    /// The next handshake begins by age of this one. One that is under way goes on: what it was
-    /// begun for may be that the peer has lost its keys.
+    /// Schedules the next handshake by the age of this one. A pending handshake continues: it may
+    /// have been begun because the peer lost its keys.
     fn plan_rekey(&mut self, now: u64, after: u64) {
         if self.pending.is_none() {
             self.next_initiation = now.saturating_add(after);
         }
     }
 
-    /// AES where both prefer it; tags as both have them.
+    /// AES if both prefer it; tags must match.
     fn agree(&self, code: u8) -> Result<Profile, Refused> {
         let theirs = Profile::required(code, self.profile.strength)?;
         let suite = if theirs == self.profile { theirs.suite } else { Suite::ChaCha20Poly1305 };
         Ok(Profile { suite, ..theirs })
     }
 
-    /// An id that no epoch has, nor a handshake that is under way.
+    /// An id that no epoch and no pending handshake has.
     fn free_id(&self) -> u8 {
         let is_taken = |id: u8| {
             let mut pending = self.earlier.iter().chain(&self.pending);

@@ -1,9 +1,9 @@
-//! Random numbers of a seed.
+//! Random numbers from a seed.
 #![allow(dead_code)] // each test binary uses its own part
 
 use recoded_secure::Entropy;
 
-/// Random bytes of a seed, no two alike.
+/// Random bytes from a seed, no two alike.
 pub struct Chance(pub u64);
 
 impl Chance {

@@ -25,7 +25,7 @@ struct Lane {
     receiver: HopReceiver,
 }
 
-/// One side: its session, its keys, and what it has seen.
+/// One side: its session, its keys, and its record of packets.
 pub struct Node {
     gate: Gate,
     session: Session,
@@ -78,7 +78,7 @@ impl Node {
         self.gate.admit(now, &entropy(&mut self.random), address, message, out)
     }
 
-    /// Reads a handshake message; what to send back.
+    /// Reads a handshake message; returns the bytes to send back.
     pub fn read(&mut self, now: u64, message: &[u8], out: &mut [u8]) -> Result<usize, Refused> {
         let step = self.session.receive(now, &entropy(&mut self.random), message, out)?;
         let length = step.send;
@@ -107,7 +107,7 @@ impl Node {
         if new.is_confirmed { self.ring.install(epoch) } else { self.ring.propose(epoch) }
     }
 
-    /// A packet under the keys that are sent with, if there are any.
+    /// A packet under the sending keys, if there are any.
     pub fn packet(&mut self, now: u64) -> Option<Vec<u8>> {
         self.ring.expire(now, EPOCH_NANOS_MAX);
         let epoch = self.ring.sending()?;
@@ -118,7 +118,7 @@ impl Node {
         Some(packet)
     }
 
-    /// Takes what arrives; what to send back.
+    /// Receives a packet; returns the answer.
     pub fn receive(&mut self, now: u64, packet: &[u8]) -> Option<Vec<u8>> {
         if packet[0] & 0x0F == HANDSHAKE_TYPE {
             let mut out = [0; 200];
@@ -147,10 +147,10 @@ impl Node {
     }
 }
 
-/// A packet on the way: when it arrives, to which side.
+/// A packet in flight: when it arrives, and at which side.
 type Flight = (u64, usize, Vec<u8>);
 
-/// Both nodes, and what is on the way between them.
+/// Both nodes, and the packets in flight between them.
 pub struct Net {
     pub nodes: [Node; 2],
     /// Percent.
@@ -186,7 +186,7 @@ impl Net {
         }
     }
 
-    /// A node that knows nothing but its keys.
+    /// Restarts a node, which keeps only its keys.
     pub fn restart(&mut self, side: usize) {
         self.starts += 1;
         self.started[side] = self.recorded.len();
@@ -217,7 +217,7 @@ impl Net {
         self.now = now;
     }
 
-    /// Delivers a packet. No packet is accepted twice, be it by a node that has started anew.
+    /// Delivers a packet. No packet is accepted twice, not even by a restarted node.
     fn arrive(&mut self, now: u64, side: usize, packet: &[u8]) -> Option<Vec<u8>> {
         let before = self.nodes[side].accepted;
         let answer = self.nodes[side].receive(now, packet);
@@ -227,8 +227,8 @@ impl Net {
         answer
     }
 
-    /// Everything that was ever sent to this side, once more. What was sent before its last start
-    /// is not accepted, be it for the first time.
+    /// Replays everything that was ever sent to this side. Packets sent before its last start are
+    /// not accepted, not even for the first time.
     pub fn replay_all(&mut self, side: usize, now: u64) {
         let recorded = std::mem::take(&mut self.recorded);
         for (number, (_, packet)) in recorded.iter().enumerate().filter(|(_, (to, _))| *to == side)
@@ -247,7 +247,7 @@ impl Net {
         if is_handshake && !self.handshakes || self.random.next_u64() % 100 < self.loss {
             return;
         }
-        // Without loss the path is a good one: nothing is copied or overtaken.
+        // Without loss the path is good: nothing is duplicated or overtaken.
         let copies = if self.loss > 0 { 1 + self.random.next_u64() % 2 } else { 1 };
         for _ in 0..copies {
             let delay = if self.loss > 0 { self.random.next_u64() % NANOS } else { 0 };

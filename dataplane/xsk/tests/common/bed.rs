@@ -25,7 +25,7 @@ impl Bed {
         let inside = |arguments: &[&str]| ip(&[&["-n", &bed.name], arguments].concat());
         inside(&["link", "add", "name", "a", "type", "veth", "peer", "name", "b"]);
         for end in ["a", "b"] {
-            // No neighbour discovery and no addresses: nothing but our packets on the cable.
+            // No neighbour discovery and no addresses: nothing but the test's packets on the cable.
             inside(&["link", "set", "dev", end, "addrgenmode", "none", "up"]);
         }
         bed
@@ -36,7 +36,7 @@ impl Bed {
         ip(&[&["-n", &self.name], arguments].concat());
     }
 
-    /// Runs `work` on a thread that has entered the namespace; its panic is ours.
+    /// Runs `work` on a thread that has entered the namespace; its panic is propagated.
     pub fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         let outcome = thread::scope(|scope| {
             scope

@@ -1,7 +1,7 @@
-//! What every test that needs privilege asks first.
+//! Shared check of the tests that need privilege.
 
-/// Whether tests that need root can run; prints why not. With `RECODED_REQUIRE_ALL=1` not being
-/// able to is a failure.
+/// Whether tests that need root can run; prints why not. With `RECODED_REQUIRE_ALL=1`, being unable
+/// to is a failure.
 pub fn have_root() -> bool {
     // SAFETY: no arguments, cannot fail.
     if unsafe { libc::geteuid() } == 0 {

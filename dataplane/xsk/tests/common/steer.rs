@@ -1,4 +1,5 @@
-//! The committed XDP object on one interface, steering our flow to one socket, and its packets.
+//! The committed XDP object on one interface, steering the test's flow to one socket, and the
+//! packets of that flow.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,7 +14,7 @@ use recoded_wire::{
 };
 use recoded_xsk::Socket;
 
-/// Where the UDP payload begins in our packets: Ethernet 14, IPv4 20, UDP 8.
+/// Offset of the UDP payload in the test's packets: Ethernet 14, IPv4 20, UDP 8.
 pub const PAYLOAD_AT: usize = 42;
 
 const FLOW: u32 = 7;
@@ -42,7 +43,7 @@ impl Steer {
     }
 }
 
-/// Fills `packet` with a coded packet of our flow, made recognisable by `number`.
+/// Fills `packet` with a coded packet of the test's flow, identified by `number`.
 pub fn write_packet(packet: &mut [u8], number: u32) {
     let bytes = packet.len();
     for (place, index) in packet.iter_mut().zip(0u32..) {

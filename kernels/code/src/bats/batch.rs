@@ -1,4 +1,4 @@
-//! One batch of the outer code: which symbols it combines, and how.
+//! One batch of the outer code: its symbols and their coefficients.
 
 use crate::bats::params::{BATCH_SIZE_MAX, SYMBOLS_MAX};
 
@@ -11,12 +11,12 @@ pub const DEGREE_MAX: usize = 512;
 pub struct Batch {
     indices: Vec<u16>,
     generator: Vec<u8>,
-    /// Symbols not picked yet lie behind those that are.
+    /// Picked symbols come first, then the others.
     pool: Vec<u16>,
 }
 
 impl Batch {
-    /// An empty batch with room for any other.
+    /// An empty batch with room for any batch.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Batch {
         self.generator_mut(batch_size);
     }
 
-    /// Picks the symbol at place `other` of those left for the edge number `edge`: a step of a
+    /// Picks the symbol at place `other` of those left, for edge number `edge`: a step of a
     /// Fisher-Yates shuffle.
     pub(super) fn pick(&mut self, edge: usize, other: usize) {
         self.pool.swap(edge, other);
@@ -68,7 +68,7 @@ impl Batch {
         self.generator[row * degree + edge] = coefficient;
     }
 
-    /// Takes `symbols` as they are: all different, at most [`DEGREE_MAX`].
+    /// Copies `symbols`: all different, at most [`DEGREE_MAX`].
     pub(super) fn set_indices(&mut self, symbols: impl Iterator<Item = u16>) {
         self.indices.clear();
         self.indices.extend(symbols.take(DEGREE_MAX));

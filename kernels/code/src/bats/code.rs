@@ -9,10 +9,10 @@ use crate::bats::sampler::{Rfc9426, Sampler, Shape};
 use crate::bats::tables;
 use crate::degrees::{self, Distribution};
 
-/// Points at which degrees are looked up for their mean.
+/// Points at which the mean degree is sampled.
 const MEAN_SAMPLES: u32 = 4096;
 
-/// The outer code of a block: what every batch is made of. Both ends derive it from [`Params`].
+/// The outer code of a block, which defines every batch. Both ends derive it from [`Params`].
 #[derive(Debug)]
 pub struct Code {
     params: Params,
@@ -42,7 +42,7 @@ impl Code {
         Ok(code)
     }
 
-    /// A cyclic-shift code with row degrees of one's own, such as [`PAPER_ROW_DEGREES`].
+    /// A cyclic-shift code with custom row degrees, such as [`PAPER_ROW_DEGREES`].
     ///
     /// [`PAPER_ROW_DEGREES`]: crate::bats::PAPER_ROW_DEGREES
     ///
@@ -56,7 +56,7 @@ impl Code {
         Ok(code)
     }
 
-    /// A baseline or precoded code with degrees of one's own.
+    /// A baseline or precoded code with custom degrees.
     ///
     /// # Errors
     /// The parameters describe no code.
@@ -71,7 +71,7 @@ impl Code {
         Ok(Self { distribution: Some(distribution.into()), ..code })
     }
 
-    /// A code that has room for every block within `limits`, which are those of [`Params`] at most.
+    /// A code with room for every block within `limits`, which do not exceed those of [`Params`].
     pub(super) fn largest(limits: Limits) -> Self {
         let params = Params {
             source_symbols: limits.source_symbols_max,
@@ -90,11 +90,11 @@ impl Code {
         code
     }
 
-    /// Takes the shape of another block. Quick when it is the present one; allocates only when it
-    /// grows beyond what it has been before.
+    /// Changes to the shape of another block. Quick if it is the present one; allocates only to
+    /// grow beyond its largest size so far.
     ///
     /// # Errors
-    /// The parameters describe no code; this one is unchanged then.
+    /// The parameters describe no code; this one is then unchanged.
     pub fn reset(&mut self, params: Params) -> Result<(), ParamsError> {
         if params == self.params {
             return Ok(());
@@ -127,7 +127,7 @@ impl Code {
     }
 
     /// Computes the symbols of the precode, `Operand::Symbol(K..)`, from the source symbols
-    /// `Operand::Symbol(0..K)`. Does nothing where there are none.
+    /// `Operand::Symbol(0..K)`. Does nothing without a precode.
     ///
     /// # Errors
     /// Those of `payloads`.
@@ -135,15 +135,15 @@ impl Code {
         (0..self.precode_steps()).try_for_each(|step| self.precode_step(step, payloads).map(drop))
     }
 
-    /// Steps of [`Code::precode_step`]; none where there is no precode.
+    /// Steps of [`Code::precode_step`]; none without a precode.
     #[must_use]
     pub fn precode_steps(&self) -> usize {
         self.precode().map_or(0, Precode::steps)
     }
 
     /// Computes a part of the symbols of the precode: the steps `0..precode_steps()`, in this
-    /// order, compute all. Returns how many products of symbols it took: for 1024 source symbols
-    /// some 50 in steps that are a sum, and 600 in the others.
+    /// order, compute all. Returns the number of symbol products: for 1024 source symbols some 50
+    /// in steps that are a sum, and 600 in the others.
     ///
     /// # Errors
     /// Those of `payloads`.
@@ -162,7 +162,7 @@ impl Code {
             let total: usize = (0..self.base.rows()).map(|row| self.base.row(row).len()).sum();
             return total as f64 / self.base.rows() as f64;
         }
-        // Degrees are cut off at the number of symbols: an average over all of them, by sampling.
+        // Degrees are capped at the number of symbols: an average over all of them, by sampling.
         let cap = self.intermediate_symbols();
         let step = u32::MAX / MEAN_SAMPLES;
         let total: usize =

@@ -13,11 +13,11 @@
 //!  row 1     . . . x . . . x . .              3
 //! ```
 //!
-//! Rows take their symbols in turn from a stream of random permutations of the block, the last of
-//! which, cut short, is spread evenly over the block: every symbol is covered equally often (by one
-//! batch more or less) after any number of batches, and no two batches share more symbols than
-//! chance gives them. Large blocks get proportionally many rows, so that two layers or three cover
-//! them whatever their size.
+//! Rows take their symbols in turn from a stream of random permutations of the block. The last
+//! permutation is cut short and spread evenly over the block: every symbol is covered equally often
+//! (within one batch) after any number of batches, and two batches share no more symbols than by
+//! chance. Large blocks get proportionally many rows, so that two or three layers cover them
+//! whatever their size.
 //!
 //! The paper's own supports are not published; degrees are, see [`PAPER_ROW_DEGREES`].
 
@@ -36,20 +36,20 @@ pub const PATTERN_MAX: usize = 32;
 /// Degrees in the built-in pattern.
 pub(super) const BUILT_IN: usize = 7;
 
-/// Starts the permutations of a block. Of some fifty tried, one that serves blocks of 192 symbols
-/// with the paper's degrees well; the built-in degrees do with any.
+/// Seeds the permutations of a block. Of some fifty tried, it serves blocks of 192 symbols with the
+/// paper's degrees well; the built-in degrees work with any.
 const DEAL_SEED: u32 = 0x5EED_000C;
 
-/// Starts the coefficients of a row. Any value does; it is part of the code.
+/// Seeds the coefficients of a row. Any value works; it is part of the code.
 const GENERATOR_SEED: u32 = 0x5EED_6E4E;
 
 /// The lowest bits of TinyMT32 follow a linear recurrence of this order (its state has 127 bits):
 /// no matrix filled with them has a higher rank.
 const SINGLE_BIT_RANK_MAX: usize = 127;
 
-/// Draws of one generator; the last is taken as it is. Single bits give full rank three times in
-/// ten, so that all shapes need far fewer: this is the word of a packet, and must not depend on
-/// luck.
+/// Attempts to draw one generator; the last is used as it is. Single bits give full rank three
+/// times in ten, so that all shapes need far fewer: packets choose the shape, so success must not
+/// depend on luck.
 const DRAWS_MAX: usize = 64;
 
 /// A base graph for one block shape.
@@ -57,7 +57,7 @@ const DRAWS_MAX: usize = 64;
 pub struct BaseGraph {
     symbols: usize,
     batch_size: usize,
-    /// Row degrees, over and over.
+    /// Row degrees, repeated.
     degrees: Vec<u16>,
     /// Symbols of each row in turn, ascending within a row.
     places: Vec<u16>,
@@ -65,7 +65,7 @@ pub struct BaseGraph {
     starts: Vec<u32>,
     /// Per degree: a generator, row-major `batch_size` x degree, one after the other.
     generators: Vec<u8>,
-    /// What the generators were made for.
+    /// Batch size and coefficient width of the generators.
     made_for: Option<(usize, u8)>,
     scratch: Vec<u8>,
 }
@@ -100,8 +100,8 @@ impl BaseGraph {
         Err(ParamsError::RowDegrees { max: PATTERN_MAX, degree_max: DEGREE_MAX })
     }
 
-    /// Forms the graph of a block with `rows` rows, whose degrees repeat `degrees` over and over.
-    /// Allocates only when it grows beyond what it has been before.
+    /// Forms the graph of a block with `rows` rows, whose degrees repeat `degrees`. Allocates only
+    /// to grow beyond its largest size so far.
     pub(super) fn reset(&mut self, params: Params, degrees: &[u16], rows: usize) {
         let made_for = (params.batch_size, params.generator_bits);
         let is_made = self.made_for == Some(made_for) && self.degrees == degrees;
@@ -151,7 +151,7 @@ impl BaseGraph {
         (degree, &self.generators[start..start + degree * self.batch_size])
     }
 
-    /// Gives the rows their symbols.
+    /// Assigns symbols to the rows.
     fn deal(&mut self, rows: usize) {
         let symbols = self.symbols;
         let degree_of =
@@ -181,7 +181,7 @@ impl BaseGraph {
         self.places.truncate(kept);
     }
 
-    /// Fills `places` with permutations of the block, of which the last is evenly thinned out.
+    /// Fills `places` with permutations of the block; the last one is thinned evenly.
     fn fill_stream(&mut self, length: usize) {
         let symbols = self.symbols;
         let mut random = TinyMt32::new(DEAL_SEED ^ symbols as u32);
@@ -194,8 +194,8 @@ impl BaseGraph {
         }
     }
 
-    /// Where two permutations meet, a row might get one symbol twice: then it takes a later one, if
-    /// there is one left.
+    /// Avoids a repeated symbol where two permutations meet in a row: takes a later one, if any is
+    /// left.
     fn avoid_repetition(&mut self, start: usize, at: usize) {
         let (row, rest) = self.places.split_at_mut(at);
         let row = &row[start..];
@@ -204,7 +204,7 @@ impl BaseGraph {
         }
     }
 
-    /// Draws the generator of every degree, of full rank where there is one.
+    /// Draws the generator of every degree, of full rank if possible.
     fn make_generators(&mut self, bits: u8) {
         self.generators.clear();
         let mask = ((1u16 << bits) - 1) as u8;

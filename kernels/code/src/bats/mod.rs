@@ -1,4 +1,4 @@
-//! BATS codes: batches of coded symbols over a sparse outer code, recoded on the way (RFC 9426).
+//! BATS codes: batches of coded symbols over a sparse outer code, recoded on the path (RFC 9426).
 //!
 //! ```text
 //!  source        block of K symbols --Code--> batches of M coded symbols
@@ -6,8 +6,8 @@
 //!  sink          packets --Decoder--> rank per batch, peeling, inactivation --> K symbols
 //! ```
 //!
-//! What travels are combinations within one batch, so coding vectors have M elements however large
-//! the block is, and relays hold M packets. The outer code makes up for batches that arrive short.
+//! Packets are combinations within one batch, so coding vectors have M elements however large the
+//! block is, and relays hold M packets. The outer code makes up for incomplete batches.
 //!
 //! Coefficients of the outer code lie in GF(256); those of recoding in it or a subfield.
 

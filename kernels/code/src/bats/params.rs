@@ -1,4 +1,4 @@
-//! What describes a block and its code.
+//! Parameters of a block and its code.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,8 +23,8 @@ pub const BATCH_SIZE_MAX: usize = 128;
 pub enum Profile {
     /// Random degrees, symbols and coefficients: the procedures of RFC 9426, no precode.
     Baseline,
-    /// The same over a precode (LDPC and HDPC symbols), which repairs what random sampling leaves
-    /// uncovered.
+    /// The same over a precode (LDPC and HDPC symbols), which repairs symbols that random sampling
+    /// leaves uncovered.
     Precoded,
     /// A base graph whose rows are shifted cyclically (CS-BATS): every symbol is covered equally
     /// often, by batches of a third of the work.
@@ -124,7 +124,7 @@ impl Params {
     }
 }
 
-/// The largest blocks that an object was made for.
+/// Limits of the blocks that an object supports.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most source symbols of a block.
@@ -134,13 +134,13 @@ pub struct Limits {
     /// Most batches of one block that are kept.
     pub batches_max: usize,
     /// Most inactive symbols of one decoding, at most [`INACTIVE_MAX`]. A block that needs more
-    /// waits for further batches. With 0 there is no inactivation: belief propagation alone.
+    /// waits for further batches. With 0 there is no inactivation, only belief propagation.
     pub inactive_max: usize,
 }
 
 impl Limits {
-    /// Limits that suit blocks of up to this size: three times the batches that the symbols fill,
-    /// and eight more, so that half of everything may be lost.
+    /// Limits for blocks of up to this size: three times the batches that the symbols fill, and
+    /// eight more, so that half of all packets may be lost.
     #[must_use]
     pub fn of(source_symbols_max: usize, batch_size_max: usize) -> Self {
         Self {
@@ -158,7 +158,7 @@ impl Limits {
         symbols + Precode::of(symbols).parity_symbols()
     }
 
-    /// These limits within those of the code.
+    /// These limits, reduced to those of the code.
     #[must_use]
     pub(super) fn clamped(self) -> Self {
         Self {
@@ -170,35 +170,35 @@ impl Limits {
     }
 }
 
-/// Why parameters describe no code.
+/// The reason why parameters describe no code.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParamsError {
     /// K out of range.
     #[error("a block has 1 to {max} source symbols, not {source_symbols}")]
     SourceSymbols {
-        /// What was asked for.
+        /// The requested number.
         source_symbols: usize,
-        /// The most that is possible here.
+        /// The most supported here.
         max: usize,
     },
     /// M out of range.
     #[error("a batch has 1 to {max} coded symbols, not {batch_size}")]
     BatchSize {
-        /// What was asked for.
+        /// The requested number.
         batch_size: usize,
-        /// The most that is possible here.
+        /// The most supported here.
         max: usize,
     },
-    /// A width that is not offered.
+    /// An unsupported width.
     #[error("generator coefficients have 1, 2, 3, 4 or 8 bits, not {bits}")]
     GeneratorBits {
-        /// What was asked for.
+        /// The requested width.
         bits: u8,
     },
     /// No such profile.
     #[error("unknown profile `{name}`; there are: baseline, precoded, cyclic-shift")]
     Profile {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// An empty degree distribution.

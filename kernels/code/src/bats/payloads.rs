@@ -1,4 +1,4 @@
-//! Where payload work happens: the caller owns the bytes.
+//! Storage of payloads: the caller owns the bytes.
 
 use recoded_gf::Kernel;
 
@@ -9,23 +9,23 @@ pub enum Operand {
     Received(u32),
     /// An intermediate symbol; source symbols are the first.
     Symbol(u16),
-    /// Room for a result on the way, below the limit of inactive symbols.
+    /// An intermediate result, below the limit of inactive symbols.
     Spare(u16),
 }
 
-/// Rows of equal length, multiplied where they lie.
+/// Rows of equal length, multiplied in place.
 ///
 /// Every call has at most 64 sources and 128 destinations; no row is both.
 pub trait Payloads {
-    /// Why a row could not be had, for example because frames ran out.
+    /// The error for an unavailable row, for example because frames ran out.
     type Error;
 
-    /// `destinations = coefficients * sources`, added to what is there when `accumulate` says so.
-    /// `coefficients` is row-major with one row per destination. A destination that is not
-    /// accumulated to may be new.
+    /// Computes `destinations = coefficients * sources`; with `accumulate`, adds to the
+    /// destinations. `coefficients` is row-major with one row per destination. A destination that
+    /// is not accumulated to may be new.
     ///
     /// # Errors
-    /// Whatever kept it from being done. Destinations are then as before, or have been computed.
+    /// Any failure. Destinations are then unchanged or computed.
     fn combine(
         &mut self,
         coefficients: &[u8],
@@ -66,7 +66,7 @@ impl Rows {
         assert_eq!(bytes.len(), self.symbol_bytes, "a row of another length");
     }
 
-    /// Takes a row out, a row of zeros if there was none.
+    /// Removes a row; returns zeros if there was none.
     fn take(&mut self, operand: Operand) -> Vec<u8> {
         let (kind, index) = place(operand);
         let rows = &mut self.rows[kind];

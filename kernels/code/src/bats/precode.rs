@@ -1,7 +1,7 @@
-//! The precode: parity symbols that every sink knows to be combinations of the source symbols.
+//! The precode: parity symbols, which are known combinations of the source symbols.
 //!
 //! Batches sampled at random leave a few symbols uncovered. Intermediate symbols obey a number of
-//! equations that cost no packets, and those few are then solved from them, as in RaptorQ:
+//! equations that cost no packets and determine those few, as in RaptorQ:
 //!
 //! ```text
 //!  intermediate symbols   | source 0..K | LDPC, S of them | HDPC, H of them |
@@ -9,9 +9,9 @@
 //!  HDPC symbol  = random combination of all source and LDPC symbols
 //! ```
 //!
-//! LDPC rows are sparse and often give a symbol away while decoding; HDPC rows are dense and make
-//! up for ranks that are missing at the very end. Other than in RFC 6330 parity symbols are
-//! computed forward, since batches need not contain source symbols as they are.
+//! LDPC rows are sparse and often yield a symbol while decoding; HDPC rows are dense and make up
+//! for ranks missing at the very end. Unlike in RFC 6330, parity symbols are computed forward,
+//! since batches need not contain uncoded source symbols.
 
 use crate::bats::payloads::{Operand, Payloads};
 use crate::tinymt32::TinyMt32;
@@ -19,7 +19,7 @@ use crate::tinymt32::TinyMt32;
 /// LDPC rows that each source symbol takes part in.
 const LDPC_DEGREE: usize = 3;
 
-/// Starts the HDPC coefficients. Any value does; it is part of the code.
+/// Seeds the HDPC coefficients. Any value works; it is part of the code.
 const HDPC_SEED: u32 = 0x5EED_4D9C;
 
 /// Sources of one call to [`Payloads::combine`].
@@ -47,7 +47,7 @@ impl Precode {
         precode
     }
 
-    /// Forms the equations of a block. Allocates only when it grows beyond what it has been before.
+    /// Forms the equations of a block. Allocates only to grow beyond its largest size so far.
     pub(super) fn reset(&mut self, source_symbols: usize) {
         if self.source_symbols == source_symbols {
             return;
@@ -57,7 +57,8 @@ impl Precode {
         self.ldpc = next_prime((0.01 * symbols + (2.0 * symbols).sqrt()).ceil() as usize);
         self.hdpc = (symbols.ln().ceil() as usize).max(5) + 2;
         self.place_members();
-        // Rows of any block are a part of the same sequence, so no shorter block needs it again.
+        // Rows of any block are a prefix of the same sequence, so a shorter block needs no new
+        // ones.
         let count = self.hdpc * (source_symbols + self.ldpc);
         if self.dense.len() < count {
             let mut random = TinyMt32::new(HDPC_SEED);
@@ -66,8 +67,8 @@ impl Precode {
         }
     }
 
-    /// Lists the members of all LDPC rows, in time proportional to their number: blocks of any size
-    /// come one after the other.
+    /// Lists the members of all LDPC rows, in time proportional to their number: consecutive blocks
+    /// may differ in size.
     fn place_members(&mut self) {
         self.starts.clear();
         self.starts.resize(self.ldpc + 1, 0);
@@ -76,7 +77,7 @@ impl Precode {
                 self.starts[row] += 1;
             }
         }
-        // Where a row ends for now: members are put in from its beginning, and move it there.
+        // The present end of each row: starts at its beginning and advances with each member.
         let mut end = 0;
         for start in &mut self.starts {
             let members = *start + 1;
@@ -132,13 +133,13 @@ impl Precode {
         &self.dense[row * columns..(row + 1) * columns]
     }
 
-    /// Steps in which parity symbols are computed: one for each LDPC row, and then one for as many
-    /// columns of all HDPC rows as one combination takes.
+    /// Steps that compute the parity symbols: one for each LDPC row, then one for every
+    /// [`SOURCES_MAX`] columns of all HDPC rows.
     pub(super) fn steps(&self) -> usize {
         self.ldpc + (self.source_symbols + self.ldpc).div_ceil(SOURCES_MAX)
     }
 
-    /// Does one step, all those before it done. Returns how many products of symbols it took.
+    /// Does one step after all earlier ones. Returns the number of symbol products.
     pub(super) fn encode<P: Payloads>(
         &self,
         step: usize,
@@ -165,7 +166,7 @@ impl Precode {
         Ok(members.len())
     }
 
-    /// The products of the columns from `first` on, as many as one combination takes.
+    /// The products of one combination's columns, from `first` on.
     fn encode_dense<P: Payloads>(&self, first: usize, payloads: &mut P) -> Result<usize, P::Error> {
         let columns = self.source_symbols + self.ldpc;
         let mut coefficients = [0; HDPC_MAX * SOURCES_MAX];
@@ -196,7 +197,7 @@ impl Precode {
 /// Most HDPC rows: for the largest block.
 pub(super) const HDPC_MAX: usize = 16;
 
-/// The smallest prime from `number` on, and from 5 on, so that three rows exist.
+/// The smallest prime that is at least `number` and at least 5, so that three rows exist.
 fn next_prime(number: usize) -> usize {
     let is_prime = |n: &usize| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
     (number.max(5)..).find(is_prime).unwrap_or(5)

@@ -1,13 +1,13 @@
 //! Random batches: the procedures of RFC 9426 behind one trait.
 //!
 //! RFC 9426 describes a degree sampler and a batch sampler over a pseudorandom generator that both
-//! ends seed with the batch id. The order of the draws below is as we understand it; if the
-//! text turns out to differ, only this file changes.
+//! ends seed with the batch id. The order of the draws below is this project's reading of it; if
+//! the text turns out to differ, only this file changes.
 
 use crate::bats::batch::{Batch, DEGREE_MAX};
 use crate::tinymt32::TinyMt32;
 
-/// How a batch id becomes degree, symbols and coefficients, the same on both ends.
+/// Derives degree, symbols and coefficients from a batch id, the same on both ends.
 pub trait Sampler {
     /// Degree of batch `id`: at most `symbols` and [`DEGREE_MAX`].
     fn degree(&self, id: u16, symbols: usize) -> usize;
@@ -17,7 +17,7 @@ pub trait Sampler {
     fn sample(&self, id: u16, degree: usize, shape: Shape, batch: &mut Batch);
 }
 
-/// What a sampler draws from.
+/// The sizes that a sampler draws from.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Intermediate symbols of the block.
@@ -35,7 +35,7 @@ pub struct Rfc9426<D> {
 }
 
 impl<D: Fn(u32) -> usize> Rfc9426<D> {
-    /// A sampler whose degrees `degree_of` gives for uniformly random numbers.
+    /// A sampler that maps uniformly random numbers to degrees by `degree_of`.
     #[must_use]
     pub const fn new(degree_of: D) -> Self {
         Self { degree_of }
@@ -51,7 +51,7 @@ impl<D: Fn(u32) -> usize> Sampler for Rfc9426<D> {
     fn sample(&self, id: u16, degree: usize, shape: Shape, batch: &mut Batch) {
         let mut random = TinyMt32::new(u32::from(id));
         let mask = ((1u16 << shape.bits) - 1) as u8;
-        // A partial Fisher-Yates shuffle; after each symbol come its coefficients.
+        // A partial Fisher-Yates shuffle; each symbol is followed by its coefficients.
         batch.begin(degree, shape.symbols, shape.batch_size);
         for edge in 0..batch.degree() {
             let other = edge + scaled(random.next_u32(), shape.symbols - edge);

@@ -1,29 +1,29 @@
 //! Ready degree distributions for the outer code of BATS, by batch size.
 //!
-//! Optimal for ranks as they arrive after ten hops that lose 10 % each, which serves better lines
-//! as well: more rank per batch never hurts a distribution, it only leaves some of it unused. The
-//! crate `recoded-degrees` finds them and its test regenerates `family.rs`; it also serves lines
-//! that need their own.
+//! Optimal for the ranks after ten hops that lose 10 % each. They also serve better lines: more
+//! rank per batch never hurts a distribution, it only leaves some of it unused. The crate
+//! `recoded-degrees` computes them and its test regenerates `family.rs`; it also serves lines that
+//! need their own.
 
 #[rustfmt::skip]
 mod family;
 
 /// A distribution: pairs of a degree and the cumulative probability up to it, both ascending. The
-/// random number `u` stands for the first degree whose second element is at least `u`, and the last
-/// one is `u32::MAX`: an entry's probability is its difference to the entry before, over 2^32.
+/// random number `u` maps to the first degree whose second element is at least `u`, and the last
+/// one is `u32::MAX`: an entry's probability is its difference to the previous entry, over 2^32.
 pub type Distribution = [(u16, u32)];
 
 /// The distribution for batches of `batch_size` that lets belief propagation recover 99 % of many
 /// symbols. Degrees reach 16 times the batch size, within 128..=512; cap them at the number of
 /// symbols of a short block.
 ///
-/// Sizes between the powers of two that there are distributions for get the nearest by ratio.
+/// Other batch sizes get the nearest power of two by ratio.
 #[must_use]
 pub fn family(batch_size: usize) -> &'static Distribution {
     family::FAMILY[nearest(batch_size)]
 }
 
-/// The degree that a uniformly random number stands for.
+/// The degree for a uniformly random number.
 ///
 /// # Panics
 /// When `distribution` is empty.

@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 /// two of a CPU, and a whole number of vectors of both.
 pub const ALIGNMENT: usize = 128;
 
-/// What a device keeps with memory that it has pinned.
+/// A device's record of pinned memory.
 pub trait Guard: Send {
-    /// Which device: two guards of one owner are for the same pinning.
+    /// The device: two guards with one owner refer to the same pinning.
     fn owner(&self) -> u64;
 
-    /// Unpins the memory. False when the device may still read or write it, so that it must never
-    /// be freed.
+    /// Unpins the memory. False if the device may still read or write it, so that it must never be
+    /// freed.
     fn unpin(&mut self) -> bool;
 }
 
@@ -37,7 +37,7 @@ impl Arena {
         Self { guards: Mutex::default(), memory, start, bytes }
     }
 
-    /// All pages that it lies in, which are nothing else's: what a device pins.
+    /// All pages that it lies in, not shared with other data: a device pins these.
     #[must_use]
     pub fn pages(&self) -> &[u8] {
         &self.memory[self.start..][..self.bytes.next_multiple_of(PAGE_BYTES)]
@@ -63,7 +63,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         let guards = self.guards.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // All of them, whatever the first one says.
+        // All of them, whatever the first one returns.
         let held = guards.iter_mut().map(|guard| guard.unpin()).filter(|is_free| !is_free).count();
         if held > 0 {
             Box::leak(mem::take(&mut self.memory));

@@ -6,44 +6,43 @@ use super::arena::{ALIGNMENT, Arena};
 use super::job::{Job, Operation, Placed, RANK_BYTES, Singular};
 use super::segment::Segment;
 
-/// Jobs with their coefficients, sources and destinations; see the module's documentation for where
-/// they lie.
+/// Jobs with their coefficients, sources and destinations; see the module's documentation for their
+/// layout.
 ///
-/// The input arena is shared: the caller can keep it ([`Bundle::retain`]) and make the same
-/// bundle again if this one never returns. Inputs can be written only while
-/// there is no other holder.
+/// The input arena is shared: the caller can keep it ([`Bundle::retain`]) and recreate the bundle
+/// if this one never returns. Inputs are writable only without another holder.
 #[derive(Debug)]
 pub struct Bundle {
     input: Arc<Arena>,
-    /// What all jobs have their sources in, instead of the input arena.
+    /// Shared sources of all jobs, replacing those of the input arena.
     segment: Option<Arc<Segment>>,
     output: Arena,
     jobs: Vec<Placed>,
     jobs_max: usize,
     input_used: usize,
     output_used: usize,
-    /// For the owner of the bundle; engines leave it alone.
+    /// For the owner of the bundle; engines ignore it.
     pub tag: u64,
 }
 
-/// Why a bundle does not take a job.
+/// The reason why a bundle rejects a job.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Rejected {
-    /// No room for its bytes, or it would be one job too many.
+    /// No room for its bytes, or too many jobs.
     #[error("no room for a job of {input} input and {output} output bytes")]
     NoRoom {
-        /// Bytes of input that it takes.
+        /// Bytes of input that it needs.
         input: usize,
-        /// Bytes of output that it takes.
+        /// Bytes of output that it needs.
         output: usize,
     },
-    /// No bundle takes it: see [`Job::is_valid`].
+    /// The job is invalid: see [`Job::is_valid`].
     #[error("the numbers of {job:?} contradict each other or are out of range")]
     Invalid {
         /// The job.
         job: Job,
     },
-    /// Its sources are not the rows that the bundle is over.
+    /// Its sources do not match the rows of the bundle's segment.
     #[error("a job of {columns} sources of {row_bytes} bytes over a segment of other rows")]
     Segment {
         /// Sources of the job.
@@ -72,7 +71,7 @@ impl Bundle {
         bundle
     }
 
-    /// A bundle with exactly the room that `job` takes, and the job in it.
+    /// A bundle sized for exactly `job`, and containing it.
     ///
     /// # Errors
     /// The job's numbers contradict each other.
@@ -95,14 +94,14 @@ impl Bundle {
         Self { segment: Some(segment), ..bundle }
     }
 
-    /// The rows that the jobs have as their sources, unless each brings its own.
+    /// The rows that all jobs share as their sources, unless each brings its own.
     #[must_use]
     pub const fn segment(&self) -> Option<&Arc<Segment>> {
         self.segment.as_ref()
     }
 
-    /// The same jobs on the same inputs, with outputs of its own: for doing the work once more.
-    /// Where `self` is lost, [`Bundle::retain`] beforehand.
+    /// The same jobs on the same inputs, with separate outputs: to repeat the work. If `self` may
+    /// be lost, call [`Bundle::retain`] beforehand.
     #[must_use]
     pub fn retain(&self) -> Retained {
         Retained {
@@ -117,8 +116,7 @@ impl Bundle {
         }
     }
 
-    /// Forgets all jobs. Where others still hold the inputs, they keep them, and this bundle gets
-    /// fresh memory.
+    /// Removes all jobs. Other holders keep the inputs, and this bundle then gets fresh memory.
     pub fn clear(&mut self) {
         if Arc::get_mut(&mut self.input).is_none() {
             self.input = Arc::new(Arena::new(self.input.len()));
@@ -128,7 +126,7 @@ impl Bundle {
         self.output_used = ranks_bytes(self.jobs_max);
     }
 
-    /// Whether [`Bundle::push`] would take the job.
+    /// Whether [`Bundle::push`] would accept the job.
     #[must_use]
     pub fn has_room(&self, job: &Job) -> bool {
         self.jobs.len() < self.jobs_max
@@ -138,8 +136,8 @@ impl Bundle {
             && job.output_bytes() <= self.output.len() - self.output_used
     }
 
-    /// Adds a job, whose coefficients and sources are then to be written, and returns its number.
-    /// `tag` is what the caller wants to know it by.
+    /// Adds a job and returns its number; the caller then writes its coefficients and sources.
+    /// `tag` identifies it to the caller.
     ///
     /// # Errors
     /// The bundle has no room for it; nothing changed.
@@ -155,7 +153,7 @@ impl Bundle {
         if !self.has_room(&job) {
             return Err(Rejected::NoRoom { input: input_bytes, output: job.output_bytes() });
         }
-        // Sources first: where they lie does not depend on the number of rows (see `refit`).
+        // Sources first: their place does not depend on the number of rows (see `refit`).
         let is_over = self.segment.is_some();
         let sources = if is_over { 0 } else { self.input_used };
         let coefficients = if is_over { self.input_used } else { sources + job.source_bytes() };
@@ -166,13 +164,13 @@ impl Bundle {
         Ok(self.jobs.len() - 1)
     }
 
-    /// What a job takes of the input arena: no sources when they are the segment's.
+    /// Bytes of a job in the input arena: no sources if they are the segment's.
     fn input_bytes_of(&self, job: &Job) -> usize {
         job.input_bytes() - if self.segment.is_some() { job.source_bytes() } else { 0 }
     }
 
-    /// Replaces all jobs by one, whose sources are what the first job had in their place: for doing
-    /// another product of the same rows. Coefficients are to be written.
+    /// Replaces all jobs by one with the first job's sources in place: for another product of the
+    /// same rows. The caller writes its coefficients.
     ///
     /// # Errors
     /// The bundle has no room for it; it is empty then.
@@ -182,8 +180,8 @@ impl Bundle {
         self.push(job, tag).map(|_| ())
     }
 
-    /// Makes the inputs ours alone, so that they can be written: copies them where somebody else
-    /// still holds them.
+    /// Makes the inputs exclusive, so that they can be written: copies them if another holder
+    /// remains.
     pub fn own_inputs(&mut self) {
         if Arc::get_mut(&mut self.input).is_none() {
             let mut input = Arena::new(self.input.len());
@@ -192,7 +190,7 @@ impl Bundle {
         }
     }
 
-    /// Takes the last job back.
+    /// Removes the last job.
     pub fn pop(&mut self) {
         if let Some(Placed { job, .. }) = self.jobs.pop() {
             self.input_used -= self.input_bytes_of(&job);
@@ -239,10 +237,10 @@ impl Bundle {
         coefficients(&self.input, &self.jobs[job], row)
     }
 
-    /// A row of coefficients, to be written.
+    /// A row of coefficients, for writing.
     ///
     /// # Panics
-    /// When there is no such job or row, or somebody else holds the inputs.
+    /// When there is no such job or row, or the inputs have another holder.
     pub fn coefficients_mut(&mut self, job: usize, row: usize) -> &mut [u8] {
         let Placed { job, coefficients, .. } = self.jobs[job];
         assert!(
@@ -256,7 +254,7 @@ impl Bundle {
     /// Writes all coefficients of a job from a row-major matrix without gaps.
     ///
     /// # Panics
-    /// When there is no such job, the matrix has another size, or somebody else holds the inputs.
+    /// When there is no such job, the matrix has another size, or the inputs have another holder.
     pub fn set_coefficients(&mut self, job: usize, matrix: &[u8]) {
         let Job { rows, columns, .. } = self.jobs[job].job;
         assert_eq!(matrix.len(), rows * columns, "{rows} x {columns} coefficients");
@@ -274,16 +272,16 @@ impl Bundle {
         source(self.sources(), &self.jobs[job], row)
     }
 
-    /// What sources lie in: the segment's rows or the input arena.
+    /// The arena of the sources: the segment's rows or the input arena.
     #[must_use]
     pub fn sources(&self) -> &Arena {
         self.segment.as_ref().map_or(&self.input, |segment| segment.arena())
     }
 
-    /// A source row, to be written.
+    /// A source row, for writing.
     ///
     /// # Panics
-    /// When there is no such job or row, somebody else holds the inputs, or the bundle is over a
+    /// When there is no such job or row, the inputs have another holder, or the bundle is over a
     /// segment.
     pub fn source_mut(&mut self, job: usize, row: usize) -> &mut [u8] {
         assert!(self.segment.is_none(), "sources of a segment are written before bundles over it");
@@ -292,7 +290,7 @@ impl Bundle {
         &mut self.input_mut()[sources + row * job.stride()..][..job.row_bytes]
     }
 
-    /// All sources of a job, to be written.
+    /// All sources of a job, for writing.
     ///
     /// # Panics
     /// As [`Self::source_mut`].
@@ -304,7 +302,7 @@ impl Bundle {
         rows.map(|row| &mut row[..job.row_bytes]).collect()
     }
 
-    /// A destination row of a bundle that came back well.
+    /// A destination row of a successfully returned bundle.
     ///
     /// # Errors
     /// The job had to invert a matrix that has no inverse.
@@ -318,7 +316,7 @@ impl Bundle {
         Ok(&self.output[destinations + row * job.stride()..][..job.row_bytes])
     }
 
-    /// Whether a job of a bundle that came back well has an outcome.
+    /// Whether a job of a successfully returned bundle has a result.
     ///
     /// # Errors
     /// The job had to invert a matrix that has no inverse.
@@ -353,8 +351,8 @@ impl Bundle {
         &self.output
     }
 
-    /// Everything that doing the jobs takes: inputs, and per job its rank and its destinations,
-    /// `rows` of them, a stride apart.
+    /// All memory that the jobs use: inputs, and per job its rank and its destinations, `rows` of
+    /// them, a stride apart.
     pub(super) fn parts(&mut self) -> (Given<'_>, impl Iterator<Item = Part<'_>>) {
         let (ranks, mut rest) = self.output.split_at_mut(ranks_bytes(self.jobs_max));
         let ranks = ranks.as_chunks_mut::<RANK_BYTES>().0.iter_mut();
@@ -373,7 +371,7 @@ impl Bundle {
     }
 }
 
-/// What is kept of a bundle while an engine has it.
+/// The part of a bundle that the caller keeps while an engine has it.
 #[derive(Clone, Debug)]
 pub struct Retained {
     input: Arc<Arena>,
@@ -387,7 +385,8 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// The bundle again, with fresh memory for its outputs, as the lost one's may still be written.
+    /// Restores the bundle, with fresh memory for its outputs, as the lost one's may still be
+    /// written.
     #[must_use]
     pub fn restore(self) -> Bundle {
         Bundle {
@@ -403,7 +402,7 @@ impl Retained {
     }
 }
 
-/// What the jobs of a bundle read.
+/// Inputs of the jobs of a bundle.
 #[derive(Copy, Clone)]
 pub(super) struct Given<'a> {
     /// Coefficients.
@@ -412,7 +411,7 @@ pub(super) struct Given<'a> {
     pub sources: &'a Arena,
 }
 
-/// A job with what it writes.
+/// A job with its outputs.
 pub(super) struct Part<'a> {
     pub placed: &'a Placed,
     pub rank: &'a mut [u8; 4],

@@ -7,35 +7,35 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::{Bundle, Completed, Engine, Error, Refused, Segment};
 
-/// What goes wrong, each with its probability from 0 to 1.
+/// Injected faults, each with its probability from 0 to 1.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Faults {
-    /// A submission is refused; the next one may be taken.
+    /// A submission is refused; the next one may succeed.
     pub refuse: f64,
-    /// A bundle comes back as failed.
+    /// A bundle returns as failed.
     pub fail: f64,
-    /// At a submission or completion the device is lost, for good and with all that is in flight.
+    /// At a submission or completion the device is permanently lost, with everything in flight.
     pub lose: f64,
     /// A finished bundle is held back for up to [`Faults::stall_polls`] polls, so that others
     /// overtake it.
     pub stall: f64,
     /// The most polls of a stall.
     pub stall_polls: u32,
-    /// A finished bundle never comes back.
+    /// A finished bundle never returns.
     pub hang: f64,
-    /// A bundle comes back as done, but one byte of each destination is wrong.
+    /// A bundle returns as done, but one byte of each destination is wrong.
     pub lie: f64,
 }
 
-/// Wraps an engine and makes it unreliable, the same way for the same seed and the same calls.
+/// Wraps an engine and injects faults, the same ones for the same seed and the same calls.
 pub struct Chaos<E> {
     inner: E,
     faults: Faults,
     random: ChaCha8Rng,
     is_lost: bool,
-    /// Finished bundles that are held back, with the polls that are left.
+    /// Finished bundles that are held back, with the remaining polls.
     stalled: Vec<(u32, Completed)>,
-    /// Finished bundles that never come back. They are kept, as a device keeps its memory.
+    /// Finished bundles that never return. They are kept, as a device keeps its memory.
     hung: Vec<Bundle>,
 }
 
@@ -48,7 +48,7 @@ impl<E: Engine> Chaos<E> {
     }
 
     fn happens(&mut self, probability: f64) -> bool {
-        // 53 bits are what a double holds.
+        // A double holds 53 bits.
         let uniform = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         uniform < probability
     }
@@ -68,7 +68,7 @@ impl<E: Engine> Chaos<E> {
         }
     }
 
-    /// Decides what becomes of a finished bundle; `None` when it does not come back now.
+    /// Decides the fate of a finished bundle; `None` if it does not return now.
     fn spoil(&mut self, mut completed: Completed) -> Option<Completed> {
         self.is_lost |= self.happens(self.faults.lose);
         if self.is_lost {

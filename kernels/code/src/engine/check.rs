@@ -1,4 +1,4 @@
-//! Does an engine compute what this CPU computes? Asked before a device is used, and while it is.
+//! Compares an engine's results with this CPU's, before a device is used and during its use.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use recoded_gf::{FieldOrder, Kernel};
 use super::bundle::coefficients;
 use super::{Bundle, Cpu, Job, Operation, Partition, draw};
 
-/// A bundle with one job of each kind, for trying an engine. Takes about 100 KiB.
+/// A bundle with one job of each kind, to test an engine. Takes about 100 KiB.
 #[must_use]
 pub fn sample(seed: u64) -> Bundle {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -38,7 +38,7 @@ pub fn sample(seed: u64) -> Bundle {
     bundle
 }
 
-/// Whether a bundle that came back has what this CPU makes of its inputs, every byte of it.
+/// Whether every byte of a returned bundle equals this CPU's result for its inputs.
 #[must_use]
 pub fn agrees(bundle: &Bundle) -> bool {
     let mut again = bundle.retain().restore();
@@ -52,12 +52,12 @@ pub fn agrees(bundle: &Bundle) -> bool {
     })
 }
 
-/// Whether one job of a bundle that came back is right, but for a chance of one in 256 (Freivalds
-/// 1977): the job that `choice`, which should be random, names is multiplied by a random vector
-/// from the left, results and inputs alike. Takes as long as two of the job's rows. Of a large job,
-/// which a device does faster than one core reads it, that is done to some rows and a window of
-/// bytes, [`CHECKED_MAX`] in all, and what is wrong elsewhere in it stays unseen. A matrix that is
-/// said to be singular is eliminated again.
+/// Checks one job of a returned bundle, with an error probability of one in 256 (Freivalds 1977):
+/// the job that `choice`, which should be random, names is multiplied by a random vector from the
+/// left, results and inputs alike. Takes as long as two of the job's rows. A device computes a
+/// large job faster than one core reads it, so only some rows and a window of bytes are checked,
+/// [`CHECKED_MAX`] in all, and errors elsewhere in it go unnoticed. A matrix reported as singular
+/// is eliminated again.
 #[must_use]
 pub fn spot_check(bundle: &Bundle, choice: u64) -> bool {
     let jobs = bundle.jobs().len() as u64;
@@ -101,8 +101,8 @@ pub fn spot_check(bundle: &Bundle, choice: u64) -> bool {
     product(&product(&left, &rows(&factors)), &made) == expected
 }
 
-/// At most `most` of `count` places, side by side, and at least one. Each is as likely to be among
-/// them as any other: at either end there are fewer.
+/// At least one and at most `most` of `count` adjacent places. All places are equally likely: at
+/// either end there are fewer.
 fn part(count: usize, most: usize, random: &mut ChaCha8Rng) -> Range<usize> {
     if count <= most {
         return 0..count;
@@ -111,7 +111,7 @@ fn part(count: usize, most: usize, random: &mut ChaCha8Rng) -> Range<usize> {
     (last + 1).saturating_sub(most)..(last + 1).min(count)
 }
 
-/// Rows of the coefficients of a job, brought or drawn.
+/// Rows of the coefficients of a job, given or drawn.
 fn matrix(bundle: &Bundle, number: usize, wanted: Range<usize>) -> Vec<Cow<'_, [u8]>> {
     let placed = &bundle.jobs()[number];
     let row = |index| match placed.job.operation {
@@ -138,10 +138,10 @@ fn product(factors: &[u8], rows: &[&[u8]]) -> Vec<u8> {
     row
 }
 
-/// Bytes of matrices, and of inputs and results, that [`spot_check`] reads: 10 to 30 us of a core,
-/// as what a device has written comes from memory. With four times as many, one core could not
-/// check bundles of 512 sources as fast as a card makes them.
+/// Bytes of matrices, inputs and results that [`spot_check`] reads: 10 to 30 us of a core, as a
+/// device's output comes from memory. With four times as many, one core could not check bundles of
+/// 512 sources as fast as a card computes them.
 pub const CHECKED_MAX: usize = 64 << 10;
 
-/// No fewer rows, and bytes of each of them, are chosen from.
+/// Least number of rows, and of bytes of each, to choose from.
 const PART_MIN: usize = 64;

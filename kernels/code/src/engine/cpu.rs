@@ -1,4 +1,4 @@
-//! Bundles on this CPU: what every other engine is compared with and replaced by.
+//! Bundles on this CPU: the reference and the fallback of every other engine.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,18 +13,19 @@ use super::draw::draw;
 use super::job::{Operation, Placed};
 use super::{Arena, Bundle, Completed, Engine, Error, Refused, Segment};
 
-/// How a product is divided among threads (Extreme NC §5.3).
+/// Division of a product among threads (Extreme NC §5.3).
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Partition {
-    /// Each thread makes whole destinations: sources are read in long runs, for much work at once.
+    /// Each thread computes whole destinations: sources are read in long runs, for large amounts of
+    /// work.
     #[default]
     FullBlock,
-    /// Each thread makes its part of the bytes of every destination: one destination is there as
-    /// soon as possible, and a thread's part of the sources stays in its cache.
+    /// Each thread computes its part of the bytes of every destination: a single destination is
+    /// ready as soon as possible, and a thread's part of the sources stays in its cache.
     PartitionedBlock,
 }
 
-/// Does bundles with a given number of threads, while the caller waits.
+/// Computes bundles with a given number of threads, while the caller waits.
 pub struct Cpu {
     kernel: &'static Kernel,
     /// `None`: on the caller's thread.
@@ -34,10 +35,10 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// With `threads` threads, 0 standing for one per core.
+    /// With `threads` threads; 0 means one per core.
     ///
     /// # Errors
-    /// [`Error::Threads`] when Linux grants no such threads.
+    /// [`Error::Threads`] if Linux refuses the threads.
     pub fn new(threads: usize, partition: Partition) -> Result<Self, Error> {
         let cores = || thread::available_parallelism().map_or(1, usize::from);
         let threads = if threads == 0 { cores() } else { threads };
@@ -50,13 +51,13 @@ impl Cpu {
         Ok(Self { kernel: Kernel::best(), pool, threads, partition })
     }
 
-    /// Its threads.
+    /// Number of its threads.
     #[must_use]
     pub const fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Does all jobs of the bundle.
+    /// Computes all jobs of the bundle.
     pub fn run(&self, bundle: &mut Bundle) {
         match &self.pool {
             None => self.run_here(bundle),
@@ -80,7 +81,7 @@ impl Cpu {
         });
     }
 
-    /// Copies rows, each to the one of its place, divided among the threads.
+    /// Copies each row to the one at the same index, divided among the threads.
     ///
     /// # Panics
     /// When rows differ in length.
@@ -112,7 +113,7 @@ impl Cpu {
         shares.for_each(|share| share.run(self.kernel));
     }
 
-    /// Everything of a job but the multiplication of payloads; `None` when that is all of it.
+    /// All parts of a job except the multiplication of payloads; `None` if there is none.
     fn prepare<'a>(&self, given: Given<'a>, part: Part<'a>) -> Option<Product<'a>> {
         let Given { input, sources } = given;
         let Part { placed, rank, rows } = part;
@@ -181,7 +182,7 @@ impl Cpu {
     }
 }
 
-/// A product of payloads that one thread does.
+/// A product of payloads for one thread.
 struct Product<'a> {
     coefficients: Cow<'a, [u8]>,
     sources: Vec<&'a [u8]>,
@@ -225,7 +226,7 @@ fn multiplied<'a>(input: &'a Arena, placed: &Placed) -> &'a [u8] {
     &input[placed.coefficients..][..placed.job.coefficient_bytes()]
 }
 
-/// Coefficients as kernels want them.
+/// Coefficients in the layout that kernels expect.
 fn without_gaps<'a>(factors: Cow<'a, [u8]>, placed: &Placed) -> Cow<'a, [u8]> {
     let (columns, stride) = (placed.job.columns, placed.job.coefficient_stride());
     if placed.job.operation != Operation::Multiply || columns == stride {
@@ -235,7 +236,7 @@ fn without_gaps<'a>(factors: Cow<'a, [u8]>, placed: &Placed) -> Cow<'a, [u8]> {
     Cow::Owned(rows.collect::<Vec<_>>().concat())
 }
 
-/// [`Cpu`] as an engine: bundles are done behind the caller's back, one after another.
+/// [`Cpu`] as an engine: bundles are computed in the background, one after another.
 pub struct CpuEngine {
     submitted: SyncSender<Bundle>,
     completed: Receiver<Bundle>,
@@ -243,18 +244,18 @@ pub struct CpuEngine {
 }
 
 impl CpuEngine {
-    /// An engine with `threads` threads, 0 standing for one per core.
+    /// An engine with `threads` threads; 0 means one per core.
     ///
     /// # Errors
-    /// [`Error::Threads`] when Linux grants no such threads.
+    /// [`Error::Threads`] if Linux refuses the threads.
     pub fn new(threads: usize, partition: Partition) -> Result<Self, Error> {
         Self::of(Arc::new(Cpu::new(threads, partition)?))
     }
 
-    /// The same with threads that others use, too.
+    /// The same with shared threads.
     ///
     /// # Errors
-    /// [`Error::Threads`] when Linux grants no thread.
+    /// [`Error::Threads`] if Linux refuses a thread.
     pub fn of(cpu: Arc<Cpu>) -> Result<Self, Error> {
         let (submitted, bundles) = mpsc::sync_channel::<Bundle>(DEPTH);
         let (done, completed) = mpsc::sync_channel(DEPTH);
@@ -296,7 +297,7 @@ impl Engine for CpuEngine {
     }
 
     fn keep(&mut self, _: &Arc<Segment>) -> Result<(), Error> {
-        // The caller's rows are where this engine computes.
+        // This engine computes on the caller's rows directly.
         Ok(())
     }
 
@@ -311,10 +312,11 @@ impl Engine for CpuEngine {
     }
 }
 
-/// Bundles of [`CpuEngine`]: one that is worked on, one that waits, so that it never runs dry.
+/// Bundles of [`CpuEngine`]: one in progress and one waiting, so that it never runs dry.
 const DEPTH: usize = 2;
 
-/// A share below this many products costs more to hand to another thread than to do: about 3 us.
+/// A share below this many products costs more to pass to another thread than to compute: about 3
+/// us.
 const SHARE_PRODUCTS_MIN: usize = 1 << 19;
 
 /// Shares of the bytes end at cache lines, so that no two threads write the same.

@@ -1,4 +1,4 @@
-//! What can be asked of an engine, and where it lies in a bundle.
+//! Jobs for an engine, and their layout in a bundle.
 
 use recoded_gf::FieldOrder;
 
@@ -10,16 +10,16 @@ pub const SIZE_MAX: usize = recoded_gf::SIZE_MAX;
 /// Bytes of the rank that each job of a bundle has at the start of the output arena.
 pub const RANK_BYTES: usize = 16;
 
-/// What a job computes. Symbols are bytes of GF(256) modulo 0x11D; coefficients are elements of it,
-/// or of one of its subfields.
+/// The computation of a job. Symbols are bytes of GF(256) modulo 0x11D; coefficients are elements
+/// of it, or of one of its subfields.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
     /// `destinations = coefficients * sources`: encode with a generator, recode, apply an inverse.
     Multiply,
     /// `destinations = coefficients^-1 * sources`: decode a generation.
     Solve,
-    /// `destinations = drawn * sources`, with the coefficients that [`Operation::Draw`] gives:
-    /// encode without coefficients having to travel.
+    /// `destinations = drawn * sources`, with the coefficients of [`Operation::Draw`]: encodes
+    /// without transferring coefficients.
     Combine {
         /// The seed of row 0; row r has `seed + r`.
         seed: u32,
@@ -38,7 +38,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Operation {
     }
 }
 
-/// Far beyond any symbol or buffer, and what 32 bits number for a device.
+/// Far beyond any symbol or buffer, and within the 32-bit sizes of a device.
 const ROW_BYTES_MAX: usize = 1 << 30;
 
 const COEFFICIENT_ALIGNMENT: usize = 16;
@@ -77,7 +77,7 @@ const COEFFICIENT_ALIGNMENT: usize = 16;
 /// One job: `rows` destinations of `row_bytes` bytes from `columns` sources.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Job {
-    /// What is computed.
+    /// The operation.
     pub operation: Operation,
     /// Destinations, 1..=1024.
     pub rows: usize,
@@ -106,7 +106,7 @@ impl Job {
         Self::new(Operation::Draw { seed, field }, rows, columns, columns)
     }
 
-    /// Whether its numbers make sense together; jobs that do not are never placed.
+    /// Whether its numbers are consistent; inconsistent jobs are never placed.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         let size = 1..=SIZE_MAX;
@@ -126,37 +126,37 @@ impl Job {
         self.row_bytes.next_multiple_of(ALIGNMENT)
     }
 
-    /// Bytes from one row of coefficients to the next: what GPUs load at once.
+    /// Bytes from one row of coefficients to the next: a unit that GPUs load at once.
     #[must_use]
     pub const fn coefficient_stride(&self) -> usize {
         self.columns.next_multiple_of(COEFFICIENT_ALIGNMENT)
     }
 
-    /// Bytes of the coefficients; 0 where the job brings none.
+    /// Bytes of the coefficients; 0 if the job brings none.
     #[must_use]
     pub const fn coefficient_bytes(&self) -> usize {
         if self.operation.has_coefficients() { self.rows * self.coefficient_stride() } else { 0 }
     }
 
-    /// Bytes of the sources; 0 where the job brings none.
+    /// Bytes of the sources; 0 if the job brings none.
     #[must_use]
     pub const fn source_bytes(&self) -> usize {
         if self.operation.has_sources() { self.columns * self.stride() } else { 0 }
     }
 
-    /// Bytes that it takes of the input arena.
+    /// Bytes that it needs in the input arena.
     #[must_use]
     pub const fn input_bytes(&self) -> usize {
         self.source_bytes() + self.coefficient_bytes().next_multiple_of(ALIGNMENT)
     }
 
-    /// Bytes that it takes of the output arena.
+    /// Bytes that it needs in the output arena.
     #[must_use]
     pub const fn output_bytes(&self) -> usize {
         self.rows * self.stride()
     }
 
-    /// Products of a coefficient and a byte, by which the work is measured.
+    /// Products of a coefficient and a byte: the measure of work.
     #[must_use]
     pub const fn products(&self) -> u64 {
         let payload = if self.operation.has_sources() { self.row_bytes } else { 0 };
@@ -170,7 +170,7 @@ impl Job {
 pub struct Placed {
     /// The job.
     pub job: Job,
-    /// What the caller wants to know it by.
+    /// The caller's identifier.
     pub tag: u64,
     /// Coefficients, in the input arena.
     pub coefficients: usize,
@@ -180,7 +180,7 @@ pub struct Placed {
     pub destinations: usize,
 }
 
-/// A matrix that a job had to invert and could not; its destinations are undefined.
+/// A job's matrix has no inverse; its destinations are undefined.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the {size} x {size} matrix is singular: column {column} depends on those before it")]
 pub struct Singular {

@@ -1,9 +1,9 @@
 //! Bulk work for whichever engine is fastest: jobs of one kind, bundles of jobs that own their
-//! memory, engines. (A batch is a unit of BATS codes; a bundle is what an engine takes at once.)
+//! memory, engines. (A batch is a unit of BATS codes; a bundle is the unit of an engine's work.)
 //!
 //! A [`Bundle`] is filled with jobs (encode, recode, decode: all of them products of a matrix and
-//! rows), submitted to an [`Engine`], and comes back with results. It owns its bytes and shares its
-//! sealed inputs with the caller, who can compute it again when a device fails, hangs or vanishes.
+//! rows), submitted to an [`Engine`], and returned with results. It owns its bytes and shares its
+//! sealed inputs with the caller, which can recompute it when a device fails, hangs or vanishes.
 //!
 //! ```text
 //!   Bundle: input arena   [ sources, coefficients | sources, coefficients | ... ]
@@ -11,8 +11,8 @@
 //!                           rows lie n-major, their starts a multiple of 128 bytes apart
 //! ```
 //!
-//! Where many bundles have the same sources, these can lie in a [`Segment`] instead, which an
-//! engine can keep: [`Bundle::over`].
+//! If many bundles have the same sources, these can lie in a [`Segment`] instead, which an engine
+//! can keep: [`Bundle::over`].
 //!
 //! | engine | job |
 //! |---|---|
@@ -59,44 +59,43 @@ use std::sync::Arc;
 
 /// Computes bundles, at once or later.
 pub trait Engine: Send {
-    /// What it is called: `cpu`, `cuda`, ...
+    /// Its name: `cpu`, `cuda`, ...
     fn name(&self) -> &str;
 
-    /// Bundles that it takes before it has given one back.
+    /// Bundles that it accepts before it has returned one.
     fn depth(&self) -> usize;
 
-    /// Takes a bundle. Does not wait for the work to be done.
+    /// Submits a bundle. Does not wait for the result.
     ///
     /// # Errors
-    /// With the bundle, unchanged: [`Error::Busy`] when it holds [`Engine::depth`] of them, or why
-    /// this one or any other cannot be done here.
+    /// Returns the unchanged bundle with [`Error::Busy`] when [`Engine::depth`] of them are in
+    /// flight, or with the reason why this or any other bundle cannot be computed here.
     fn submit(&mut self, bundle: Bundle) -> Result<(), Refused>;
 
-    /// Learns that many products with this matrix are going to come, row-major with `columns`
-    /// columns and no gaps, so that it may prepare for them in its own time. A hint: nothing else
-    /// changes.
+    /// Announces many products with this matrix, row-major with `columns` columns and no gaps, so
+    /// that the engine may prepare for them in its own time. A hint: nothing else changes.
     fn expect(&mut self, matrix: &[u8], columns: usize) {
         let _ = (matrix, columns);
     }
 
-    /// Keeps a copy of `segment` where it computes, as long as anybody else holds the segment: a
+    /// Keeps a copy of `segment` on the device while anybody else holds the segment: a
     /// [`Bundle::over`] it then brings no sources along. A bundle over a segment that is not kept,
-    /// or no longer, as the device was lost, is done all the same. May wait for a copy.
+    /// or no longer since the device was lost, is still computed. May wait for a copy.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] unless the engine can; [`Error::Memory`] when it has no room for more
-    /// segments; or why nothing can be done here any more.
+    /// [`Error::Unsupported`] if the engine cannot keep any; [`Error::Memory`] without room for
+    /// more segments; or the reason why the engine is unusable.
     fn keep(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {
         let (rows, columns) = (segment.rows(), segment.row_bytes());
         Err(Error::Unsupported { operation: "keep", rows, columns })
     }
 
-    /// A bundle that is finished, well or not, if there is one. Never waits. Bundles may come back
-    /// in another order than they were submitted in.
+    /// A finished bundle, successful or not, if there is one. Never blocks. Bundles may return in
+    /// another order than that of their submission.
     fn poll(&mut self) -> Option<Completed>;
 }
 
-/// A bundle that came back.
+/// A returned bundle.
 #[derive(Debug)]
 pub struct Completed {
     /// The bundle. Its outputs are undefined unless the result is `Ok`.
@@ -105,27 +104,27 @@ pub struct Completed {
     pub result: Result<(), Error>,
 }
 
-/// A bundle that was not taken.
+/// A refused bundle.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     #[source]
     pub error: Error,
     /// The bundle, unchanged.
     pub bundle: Box<Bundle>,
 }
 
-/// Why an engine did not do a bundle.
+/// The reason why an engine did not compute a bundle.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// It holds as many bundles as it can.
+    /// It holds its maximum number of bundles.
     #[error("{depth} bundles are in flight already")]
     Busy {
         /// [`Engine::depth`].
         depth: usize,
     },
-    /// It cannot do such a job at all; another engine can.
+    /// It cannot compute such a job at all; another engine can.
     #[error("{operation} of {rows} x {columns} is beyond this engine")]
     Unsupported {
         /// The job's operation.
@@ -141,37 +140,36 @@ pub enum Error {
         /// Bytes of the bundle.
         bytes: usize,
     },
-    /// This bundle failed; the engine goes on.
+    /// This bundle failed; the engine remains usable.
     #[error("{call} failed: {reason} ({code})")]
     Failed {
-        /// What was attempted.
+        /// The failed call.
         call: &'static str,
         /// The device's error number.
         code: u32,
         /// The device's name for it.
         reason: String,
     },
-    /// There is no device, or none that is to be used.
+    /// There is no device, or its use is disabled.
     #[error("{reason}")]
     Absent {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The device is gone; every bundle in flight comes back with this, and so does every later
-    /// one.
+    /// The device is gone; every bundle in flight returns with this, and so does every later one.
     #[error("device lost: {call} failed: {reason} ({code})")]
     Lost {
-        /// What was attempted.
+        /// The failed call.
         call: &'static str,
         /// The device's error number.
         code: u32,
         /// The device's name for it.
         reason: String,
     },
-    /// The device is gone for as long as this process lives.
+    /// The device is gone for the lifetime of this process.
     #[error("restart this program to use the device again: {call} failed: {reason} ({code})")]
     RestartNeeded {
-        /// What was attempted.
+        /// The failed call.
         call: &'static str,
         /// The device's error number.
         code: u32,
@@ -181,13 +179,13 @@ pub enum Error {
     /// The engine's threads could not be started.
     #[error("cannot start {threads} threads")]
     Threads {
-        /// Threads that were asked for.
+        /// The requested number of threads.
         threads: usize,
     },
 }
 
 impl Error {
-    /// Whether the engine is of no more use.
+    /// Whether the engine is unusable.
     #[must_use]
     pub const fn is_fatal(&self) -> bool {
         !matches!(

@@ -1,12 +1,12 @@
-//! Source rows that many bundles are made from: a segment of a streaming server.
+//! Source rows shared by many bundles: a segment of a streaming server.
 
 use super::arena::{ALIGNMENT, Arena};
 use super::job::{Job, Operation};
 
-/// Source rows that outlive a bundle, so that a device need not be given them with each
+/// Source rows that outlive a bundle, so that a device does not need them with each one
 /// ([`Engine::keep`](super::Engine::keep)): thousands of coded symbols are made of one segment
-/// (Extreme NC §5.1.1). They stay in the host's memory too, so that what a device loses is not
-/// lost.
+/// (Extreme NC §5.1.1). They stay in the host's memory too, so that they survive the loss of a
+/// device.
 #[derive(Debug)]
 pub struct Segment {
     rows: usize,
@@ -15,7 +15,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// `rows` rows of `row_bytes` zeros; `None` where no job takes so many (see [`Job::is_valid`]).
+    /// `rows` rows of `row_bytes` zeros; `None` if no job supports that many (see
+    /// [`Job::is_valid`]).
     #[must_use]
     pub fn new(rows: usize, row_bytes: usize) -> Option<Self> {
         let job = Job::new(Operation::Multiply, 1, rows, row_bytes);
@@ -51,7 +52,7 @@ impl Segment {
         &self.arena[row * self.stride()..][..self.row_bytes]
     }
 
-    /// A row, to be written.
+    /// A row, for writing.
     ///
     /// # Panics
     /// When there is no such row.
@@ -61,7 +62,7 @@ impl Segment {
         &mut self.arena[start..][..bytes]
     }
 
-    /// All rows, n-major: what a device reads.
+    /// All rows, n-major: the memory that a device reads.
     #[must_use]
     pub const fn arena(&self) -> &Arena {
         &self.arena

@@ -1,9 +1,9 @@
-//! Systematic Reed-Solomon codes k+m over GF(256): any k of k + m buffers give back all others.
+//! Systematic Reed-Solomon codes k+m over GF(256): any k of k + m buffers recover all others.
 //!
 //! The shape is Gibraltar's (Curry, Skjellum, Ward, Brightwell: "Gibraltar: a Reed-Solomon coding
 //! library for storage applications on programmable graphics processors", 2011, appendix A): a
-//! context per (k, m), `generate` and `recover`, with buffers in any order, and somebody else to do
-//! the multiplying. No relay can recode it; it is for what is stored or sent over one hop.
+//! context per (k, m), `generate` and `recover`, with buffers in any order, and a replaceable
+//! multiplier. Relays cannot recode it; it is for stored data and single hops.
 //!
 //! ```text
 //!  ids      0 .. k-1          k .. k+m-1
@@ -25,11 +25,11 @@
 //! # Ok::<(), recoded_code::reed_solomon::Error>(())
 //! ```
 //!
-//! Why any k suffice: see [`ReedSolomon::generator`].
+//! The proof that any k suffice: see [`ReedSolomon::generator`].
 
 use recoded_gf::{Kernel, inverse, mul};
 
-/// Points of the field, of which each buffer takes one.
+/// Points of the field; each buffer takes one.
 const BUFFERS_MAX: usize = 256;
 
 /// Multiplies buffers by a matrix: a kernel, or an accelerator in its place.
@@ -45,7 +45,7 @@ impl Multiply for &Kernel {
     }
 }
 
-/// Why a code cannot be made or buffers cannot be coded; no buffer has changed.
+/// The reason why a code cannot be created or buffers cannot be coded; no buffer has changed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such code.
@@ -59,9 +59,9 @@ pub enum Error {
     /// [`ReedSolomon::generate`] got another number of buffers than the code has.
     #[error("{data} data and {parity} parity buffers for another code")]
     Buffers {
-        /// Data buffers that were given.
+        /// Given data buffers.
         data: usize,
-        /// Parity buffers that were given.
+        /// Given parity buffers.
         parity: usize,
     },
     /// Buffers differ in length.
@@ -115,7 +115,7 @@ pub struct ReedSolomon<M = &'static Kernel> {
     generator: Box<[u8]>,
     /// The rows of the intact buffers, then their inverse.
     inverse: Box<[u8]>,
-    /// What makes lost buffers of intact ones, up to `data + parity` rows.
+    /// Coefficients of lost buffers over intact ones, up to `data + parity` rows.
     recovery: Box<[u8]>,
 }
 
@@ -130,8 +130,8 @@ impl ReedSolomon {
 }
 
 impl<M: Multiply> ReedSolomon<M> {
-    /// The same code, with buffers multiplied by `multiply`. Takes `k * (2 k + 2 m)` bytes;
-    /// nothing is allocated later.
+    /// The same code, with buffers multiplied by `multiply`. Takes `k * (2 k + 2 m)` bytes; nothing
+    /// is allocated later.
     ///
     /// # Errors
     /// Either number is zero or their sum exceeds 256.
@@ -167,12 +167,11 @@ impl<M: Multiply> ReedSolomon<M> {
     /// It is a Cauchy matrix, `1 / (x_j + y_i)` with all of the x and y different, whose columns
     /// are scaled so that the first row is all ones: one parity buffer is the XOR of the data.
     ///
-    /// Any k buffers give the others, because any k rows of the identity over this matrix are
-    /// independent. Of such rows, those of the identity leave a square submatrix of this one to be
-    /// inverted; a square submatrix of a Cauchy matrix is again a Cauchy matrix, and its
+    /// Any k buffers determine the others, because any k rows of the identity over this matrix are
+    /// independent. Those from the identity reduce the question to inverting a square submatrix of
+    /// this matrix. A square submatrix of a Cauchy matrix is again a Cauchy matrix, and its
     /// determinant, the product of all `(x_i + x_j)(y_i + y_j)`, i < j, over the product of all
-    /// `x_i + y_j`, is not zero as no factor is. Scaling columns by what is not zero changes
-    /// nothing about that.
+    /// `x_i + y_j`, is not zero as no factor is. Scaling columns by nonzero factors preserves that.
     #[must_use]
     pub fn generator(&self) -> &[u8] {
         &self.generator
@@ -181,7 +180,7 @@ impl<M: Multiply> ReedSolomon<M> {
     /// Computes all parity buffers from all data buffers, both in the order of their ids.
     ///
     /// # Errors
-    /// The number of buffers is another one or their lengths differ.
+    /// The number of buffers is wrong or their lengths differ.
     pub fn generate(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) -> Result<(), Error> {
         if data.len() != self.data || parity.len() != self.parity {
             return Err(Error::Buffers { data: data.len(), parity: parity.len() });
@@ -191,10 +190,10 @@ impl<M: Multiply> ReedSolomon<M> {
         Ok(())
     }
 
-    /// Computes the buffers `lost` from the buffers `intact`, data and parity alike. `ids` names
+    /// Computes the buffers `lost` from the buffers `intact`, data and parity alike. `ids` lists
     /// first the intact ones, then the lost ones, each in the order given: data buffers are 0 to
-    /// k - 1, parity buffers k to k + m - 1. Of more than k intact ones the first k are read;
-    /// buffers that are neither intact nor wanted are not named.
+    /// k - 1, parity buffers k to k + m - 1. With more than k intact ones, the first k are read;
+    /// buffers that are neither intact nor needed are not listed.
     ///
     /// # Errors
     /// Ids or lengths contradict each other or the code, or too few buffers are intact.
@@ -216,8 +215,9 @@ impl<M: Multiply> ReedSolomon<M> {
         Ok(())
     }
 
-    /// The coefficients with which [`ReedSolomon::recover`] makes the lost buffers from the first
-    /// k intact ones: row-major, a row per lost buffer. For many stripes that lost the same.
+    /// Coefficients for computing the lost buffers from the first k intact ones
+    /// ([`ReedSolomon::recover`]): row-major, a row per lost buffer. For many stripes with the same
+    /// losses.
     ///
     /// # Errors
     /// As for [`ReedSolomon::recover`].
@@ -273,7 +273,7 @@ impl<M: Multiply> ReedSolomon<M> {
 
 /// A Cauchy matrix on the points 0..data and data..data + parity, its first row scaled to ones.
 fn generator(data: usize, parity: usize) -> Box<[u8]> {
-    // Sums of two different points, so that there is an inverse.
+    // Sums of two different points, so that an inverse exists.
     let cauchy = |row: usize, column: usize| inverse((data + row) as u8 ^ column as u8);
     let element = |index: usize| {
         let (row, column) = (index / data, index % data);

@@ -13,12 +13,12 @@ pub struct Decoder {
     elimination: Elimination,
     /// Coefficients over slots, one group of rows.
     rows: Box<[u8]>,
-    /// Per symbol: the slot of the packet that brought it as it is, or [`NO_SLOT`].
+    /// Per symbol: the slot of its uncoded packet, or [`NO_SLOT`].
     arrived: Box<[u16]>,
-    /// Per symbol: whether [`Decoder::next_decoded`] has named it.
+    /// Per symbol: whether [`Decoder::next_decoded`] has returned it.
     is_named: Box<[bool]>,
     named: usize,
-    /// Symbols before this one are named or were not decoded when it was set.
+    /// Symbols before this one are returned or were not decoded when it was set.
     scan: usize,
     redundant: u64,
 }
@@ -43,7 +43,7 @@ impl Decoder {
         })
     }
 
-    /// Forgets everything and starts a generation of `size` symbols.
+    /// Clears the state and starts a generation of `size` symbols.
     ///
     /// # Errors
     /// [`Error::Size`] unless there is room for it.
@@ -56,8 +56,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes a packet's coding in. When it is innovative, the caller keeps the payload at the slot
-    /// that the outcome names, and may ask [`Decoder::next_decoded`] what it has determined.
+    /// Processes a packet's coding. If it is innovative, the caller keeps the payload at the slot
+    /// in the outcome, and may query [`Decoder::next_decoded`] for newly determined symbols.
     ///
     /// # Errors
     /// [`Error::Index`] and [`Error::VectorLength`].
@@ -92,19 +92,19 @@ impl Decoder {
         self.redundant
     }
 
-    /// Degrees of freedom that are still needed.
+    /// Degrees of freedom still needed.
     #[must_use]
     pub fn missing(&self) -> usize {
         self.size() - self.rank()
     }
 
-    /// Symbols that are decoded.
+    /// Decoded symbols.
     #[must_use]
     pub fn decoded(&self) -> usize {
         self.elimination.decoded()
     }
 
-    /// Symbols that are partially decoded: seen, yet mixed with others.
+    /// Partially decoded symbols: seen, yet mixed with others.
     #[must_use]
     pub fn partially_decoded(&self) -> usize {
         self.rank() - self.decoded()
@@ -129,7 +129,7 @@ impl Decoder {
         self.elimination.is_seen(symbol)
     }
 
-    /// The next symbol that has become decoded and was not named yet: each is named once.
+    /// The next newly decoded symbol: each is returned once.
     pub fn next_decoded(&mut self) -> Option<usize> {
         if self.named == self.elimination.decoded() {
             return None;
@@ -142,7 +142,7 @@ impl Decoder {
         Some(symbol)
     }
 
-    /// The slot whose payload is `symbol` as it is, because the packet was systematic: no need to
+    /// The slot whose payload is `symbol` itself, because the packet was systematic: no need to
     /// restore it.
     #[must_use]
     pub fn arrived(&self, symbol: usize) -> Option<usize> {
@@ -150,8 +150,8 @@ impl Decoder {
         (slot != NO_SLOT).then_some(usize::from(slot))
     }
 
-    /// Computes decoded `symbols` from the payloads of innovative packets (by slot, as many as
-    /// [`Decoder::rank`]) into `destinations`.
+    /// Computes decoded `symbols` from the payloads of innovative packets (by slot,
+    /// [`Decoder::rank`] of them) into `destinations`.
     ///
     /// # Errors
     /// [`Error::Payloads`], [`Error::SymbolBytes`]; [`Error::NotDecoded`] of a symbol. No
@@ -181,5 +181,5 @@ impl Decoder {
     }
 }
 
-/// In `arrived`: no packet brought the symbol as it is.
+/// In `arrived`: no uncoded packet of the symbol arrived.
 const NO_SLOT: u16 = u16::MAX;

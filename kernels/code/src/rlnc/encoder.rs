@@ -7,32 +7,32 @@ use crate::rlnc::{
     Error, GROUP, Generator, SIZE_LIMIT, check_lengths, check_payloads, check_size, draw, multiply,
 };
 
-/// What to send next.
+/// The next packet to send.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Packet {
-    /// The source symbol of this index, as it is.
+    /// The uncoded source symbol with this index.
     Systematic(usize),
     /// The combination whose vector was written.
     Coded,
 }
 
-/// Encodes one generation, whose symbols the caller has. Symbols may become present one after
-/// another (on-the-fly encoding), in the order of their indices; where they come in another order,
-/// a [`Recoder`](crate::rlnc::Recoder) of [`Coding::Systematic`](crate::rlnc::Coding::Systematic)
+/// Encodes one generation whose symbols the caller holds. Symbols may become present one after
+/// another (on-the-fly encoding), in the order of their indices; if they come in another order, a
+/// [`Recoder`](crate::rlnc::Recoder) of [`Coding::Systematic`](crate::rlnc::Coding::Systematic)
 /// packets does the same.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     size: usize,
     field: FieldOrder,
     is_systematic: bool,
-    /// Symbols sent as they are.
+    /// Symbols sent uncoded.
     sent: usize,
     /// Rows of coefficients without those of absent symbols, one group.
     rows: Box<[u8]>,
 }
 
 impl Encoder {
-    /// An encoder for a generation of `size` symbols, systematic to begin with. Takes `64 * size`
+    /// An encoder for a generation of `size` symbols, initially systematic. Takes `64 * size`
     /// bytes.
     ///
     /// # Errors
@@ -60,13 +60,13 @@ impl Encoder {
         self.field
     }
 
-    /// Whether symbols that are present and were not sent as they are go first; at any time.
+    /// Sets whether present symbols are first sent uncoded; at any time.
     pub fn set_systematic(&mut self, is_systematic: bool) {
         self.is_systematic = is_systematic;
     }
 
-    /// Decides on the next packet when the first `present` symbols are there. Draws its vector,
-    /// `size` elements, unless it is systematic; `vector` is untouched then.
+    /// Decides on the next packet when the first `present` symbols exist. Draws its vector, `size`
+    /// elements, unless it is systematic; `vector` is untouched then.
     ///
     /// # Errors
     /// [`Error::VectorLength`] and those of [`draw`].
@@ -93,7 +93,7 @@ impl Encoder {
     /// Forms coded symbols: `payloads = vectors * symbols`.
     ///
     /// `symbols` are those present, from symbol 0 on; `vectors` one row of `size` coefficients per
-    /// payload, drawn or the caller's own.
+    /// payload, drawn or custom.
     ///
     /// # Errors
     /// [`Error::Present`], [`Error::VectorLength`], [`Error::SymbolBytes`]; [`Error::Absent`],

@@ -1,4 +1,4 @@
-//! Where coding coefficients come from.
+//! Sources of coding coefficients.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -7,7 +7,7 @@ use recoded_gf::FieldOrder;
 use crate::TinyMt32;
 use crate::rlnc::Error;
 
-/// A source of coefficients. Implement it for coefficients of one's own.
+/// A source of coefficients. Implement it for custom coefficients.
 pub trait Generator {
     /// Overwrites `row` with elements of `field`, one per symbol present, not all of them zero.
     fn fill(&mut self, field: FieldOrder, row: &mut [u8]);
@@ -45,21 +45,21 @@ pub(super) fn check_vector(field: FieldOrder, vector: &[u8]) -> Result<(), Error
     }
 }
 
-/// How many coefficients are other than zero.
+/// The share of nonzero coefficients.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Density {
-    /// A coefficient is non-zero when a random word is at most this; `None` when every element of
-    /// the field is as likely as any other, zero included.
+    /// A coefficient is nonzero when a random word is at most this; `None` if all elements of the
+    /// field are equally likely, zero included.
     threshold: Option<u32>,
 }
 
 impl Density {
-    /// Every element of the field with the same probability: what the theory of dense codes is
-    /// about.
+    /// Every element of the field with the same probability: the subject of the theory of dense
+    /// codes.
     pub const UNIFORM: Density = Density { threshold: None };
 
-    /// Each coefficient is non-zero with probability `share`, and then uniform over the others.
-    /// A vector that comes out zero gets one non-zero coefficient at a random place.
+    /// Each coefficient is nonzero with probability `share`, and then uniform over the others. A
+    /// zero vector gets one nonzero coefficient at a random place.
     ///
     /// # Errors
     /// [`Error::Density`] unless `share` is above 0 and at most 1.
@@ -81,7 +81,7 @@ impl Density {
     }
 }
 
-/// Random coefficients, dense or sparse. Two of them with the same seed draw the same.
+/// Random coefficients, dense or sparse. Equal seeds give equal coefficients.
 #[derive(Clone, Debug)]
 pub struct Random {
     // ChaCha is not linear over GF(2): a shift-register generator caps the rank at its state bits.
@@ -90,7 +90,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// Dense coefficients. Give each start of a program another seed.
+    /// Dense coefficients. Use another seed for each start of a program.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { words: ChaCha8Rng::seed_from_u64(seed), density: Density::UNIFORM }
@@ -118,15 +118,15 @@ impl Generator for Random {
     }
 }
 
-/// The coefficients that a 32-bit seed stands for, the same at both ends: words of TinyMT32
-/// (RFC 8682), of which the *top* bits are the index of an element of the field.
+/// The coefficients of a 32-bit seed, the same at both ends: words of TinyMT32 (RFC 8682), whose
+/// *top* bits are the index of an element of the field.
 ///
-/// Low bits will not do: the lowest bit of a word is linear over GF(2) in 127 bits of state, so
+/// Low bits do not work: the lowest bit of a word is linear over GF(2) in 127 bits of state, so
 /// vectors of more than 127 coefficients of GF(2) would never reach full rank.
 ///
-/// A seed is good until the first recoding; from there on the vector must travel. RFC 8682 forbids
-/// cryptographic use of TinyMT32: coefficients are predictable, and an attacker who changes a seed
-/// in flight corrupts a generation, so packets need authentication.
+/// A seed is valid until the first recoding; from there on the packet must carry the vector. RFC
+/// 8682 forbids cryptographic use of TinyMT32: coefficients are predictable, and an attacker who
+/// changes a seed in flight corrupts a generation, so packets need authentication.
 #[derive(Clone, Debug)]
 pub struct Seeded {
     words: TinyMt32,
@@ -148,7 +148,7 @@ impl Generator for Seeded {
     }
 }
 
-/// One word per coefficient; again from the next words when all are zero.
+/// One word per coefficient; redrawn from the next words if all are zero.
 fn fill_uniform(field: FieldOrder, row: &mut [u8], mut word: impl FnMut() -> u32) {
     loop {
         row.iter_mut().for_each(|element| *element = field.embed(top_bits(word(), field.bits())));
@@ -158,7 +158,7 @@ fn fill_uniform(field: FieldOrder, row: &mut [u8], mut word: impl FnMut() -> u32
     }
 }
 
-/// One word per coefficient decides whether it is zero, another one which non-zero element it is.
+/// One word per coefficient decides whether it is zero, another one selects the nonzero element.
 fn fill_sparse(field: FieldOrder, threshold: u32, row: &mut [u8], word: &mut impl FnMut() -> u32) {
     for element in row.iter_mut() {
         *element = if word() <= threshold { non_zero(field, word()) } else { 0 };

@@ -1,8 +1,8 @@
 //! Random linear network coding of one generation, as a library: encode, recode, decode.
 //!
-//! Nothing here keeps payload bytes ("shallow" storage): symbols stay where the caller has them and
-//! are borrowed for the time of a call. What is kept are coding vectors. Payloads are touched by
-//! one fused multiply per group of packets.
+//! Payload bytes are not stored here ("shallow" storage): symbols stay with the caller and are
+//! borrowed during a call. Only coding vectors are kept. One fused multiply per group of packets
+//! touches payloads.
 //!
 //! ```text
 //!  source                          relay                              sink
@@ -11,13 +11,13 @@
 //!                                                             Decoder::restore       its bytes
 //! ```
 //!
-//! Coefficients come from a [`Generator`]: [`Random`] (dense or sparse), [`Seeded`] (both ends make
-//! the vector from 32 bits), or the caller's own. Any vector can also be given explicitly. They lie
-//! in a subfield of GF(256) ([`FieldOrder`]), one element per byte;
-//! [`vector::pack`](crate::vector::pack) makes them short.
+//! Coefficients come from a [`Generator`]: [`Random`] (dense or sparse), [`Seeded`] (both ends
+//! derive the vector from 32 bits), or a custom one. Any vector can also be given explicitly. They
+//! lie in a subfield of GF(256) ([`FieldOrder`]), one element per byte;
+//! [`vector::pack`](crate::vector::pack) compresses them.
 //!
-//! Whatever arrives ends in an [`Outcome`] or an [`Error`]; all memory is taken when an encoder,
-//! recoder or decoder is made.
+//! Every arrival ends in an [`Outcome`] or an [`Error`]; encoders, recoders and decoders allocate
+//! all memory at creation.
 //!
 //! # Encode, recode twice, decode
 //!
@@ -86,9 +86,9 @@
 //!
 //! # On the fly: a growing generation
 //!
-//! The source codes over the symbols that it has so far. The sink delivers each symbol as soon as
-//! the packets determine it, long before the generation is complete. Vectors do not travel: a seed
-//! does, and the number of symbols present.
+//! The source codes over its symbols so far. The sink delivers each symbol as soon as the packets
+//! determine it, long before the generation is complete. Packets carry a seed and the number of
+//! symbols present instead of a vector.
 //!
 //! ```
 //! use recoded_code::rlnc::{Coding, Decoder, Density, Encoder, Error, Seeded, draw};
@@ -162,7 +162,7 @@ use crate::Elimination;
 pub use crate::elimination::Outcome;
 use crate::elimination::SIZE_LIMIT;
 
-/// Packets formed by one fused multiply: what a product takes to begin shows in groups of 16.
+/// Packets formed by one fused multiply: in groups of 16, the setup cost of a product shows.
 const GROUP: usize = 64;
 
 /// How an arriving symbol was formed.
@@ -174,21 +174,21 @@ pub enum Coding<'a> {
     Vector(&'a [u8]),
 }
 
-/// Why a call was refused; nothing has changed then.
+/// The reason why a call was refused; nothing has changed then.
 #[derive(Copy, Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Error {
     /// No such generation.
     #[error("generation size {size} is not in 1..={size_max}")]
     Size {
-        /// The size that was asked for.
+        /// The requested size.
         size: usize,
-        /// The largest that there is room for.
+        /// The largest supported.
         size_max: usize,
     },
     /// No such source symbol.
     #[error("symbol {index} of a generation of {size}")]
     Index {
-        /// The index that was given.
+        /// The given index.
         index: usize,
         /// Symbols of the generation.
         size: usize,
@@ -196,15 +196,15 @@ pub enum Error {
     /// A coding vector, or rows of them, of the wrong length.
     #[error("coding vectors of {found} elements in all, {expected} needed")]
     VectorLength {
-        /// Elements that were given.
+        /// Given elements.
         found: usize,
-        /// Elements that are needed.
+        /// Needed elements.
         expected: usize,
     },
-    /// More symbols are said to be present than the generation has, or none.
+    /// The number of present symbols is zero or exceeds the generation.
     #[error("{present} symbols present, not 1..={size}")]
     Present {
-        /// The number that was given.
+        /// The given number.
         present: usize,
         /// Symbols of the generation.
         size: usize,
@@ -214,7 +214,7 @@ pub enum Error {
     Absent {
         /// The first such symbol.
         symbol: usize,
-        /// Symbols that are present.
+        /// Present symbols.
         present: usize,
     },
     /// A coefficient lies outside the field.
@@ -225,15 +225,15 @@ pub enum Error {
         /// The field that it should lie in.
         field: FieldOrder,
     },
-    /// All coefficients are zero: the packet would say nothing.
+    /// All coefficients are zero: the packet would carry no information.
     #[error("the coding vector is zero")]
     ZeroVector,
     /// Not as many payloads as innovative packets.
     #[error("{found} payloads, {expected} needed")]
     Payloads {
-        /// Payloads that were given.
+        /// Given payloads.
         found: usize,
-        /// Payloads that are needed.
+        /// Needed payloads.
         expected: usize,
     },
     /// Payloads differ in length.
@@ -250,10 +250,10 @@ pub enum Error {
         /// The symbol.
         symbol: usize,
     },
-    /// No share of non-zero coefficients.
+    /// Not a valid share of nonzero coefficients.
     #[error("density {share} is not above 0 and at most 1")]
     Density {
-        /// The share that was given.
+        /// The given share.
         share: f64,
     },
 }
@@ -283,7 +283,7 @@ fn check_lengths(sources: &[&[u8]], destinations: &[&mut [u8]]) -> Result<(), Er
     }
 }
 
-/// Inserts what [`Coding`] says.
+/// Inserts a [`Coding`].
 ///
 /// # Errors
 /// [`Error::Index`] and [`Error::VectorLength`].

@@ -1,4 +1,4 @@
-//! A node in the middle: fresh combinations of whatever arrived.
+//! The relay of a generation: fresh combinations of the arrivals.
 
 use recoded_gf::{FieldOrder, Kernel};
 
@@ -8,11 +8,11 @@ use crate::rlnc::{
     check_size, draw, insert, multiply,
 };
 
-/// Recodes one generation from any payload set: coded or systematic packets, as few as there are.
-/// It keeps the vectors of innovative packets; the caller keeps their payloads by slot.
+/// Recodes one generation from any payload set: coded or systematic packets, however few. It keeps
+/// the vectors of innovative packets; the caller keeps their payloads by slot.
 ///
-/// A relay may also send an innovative packet on as it came (systematic recoding) and ask for
-/// combinations in place of lost ones only.
+/// A relay may also forward an innovative packet unchanged (systematic recoding) and request
+/// combinations only to replace lost ones.
 pub struct Recoder {
     size_max: usize,
     elimination: Elimination,
@@ -38,7 +38,7 @@ impl Recoder {
         })
     }
 
-    /// Forgets everything and starts a generation of `size` symbols.
+    /// Clears the state and starts a generation of `size` symbols.
     ///
     /// # Errors
     /// [`Error::Size`] unless there is room for it.
@@ -60,8 +60,8 @@ impl Recoder {
         self.elimination.rank()
     }
 
-    /// Takes a packet's coding in. When it is innovative, the caller keeps the payload at the slot
-    /// that the outcome names.
+    /// Processes a packet's coding. If it is innovative, the caller keeps the payload at the slot
+    /// in the outcome.
     ///
     /// # Errors
     /// [`Error::Index`] and [`Error::VectorLength`].
@@ -80,9 +80,9 @@ impl Recoder {
         Ok(outcome)
     }
 
-    /// Forms as many fresh packets as there are `payloads`, each a combination of all payloads
-    /// `held` (by slot) with coefficients drawn from `field`; their coding vectors go to `vectors`,
-    /// a row of [`Recoder::size`] elements each.
+    /// Forms one fresh packet per entry of `payloads`, each a combination of all payloads `held`
+    /// (by slot) with coefficients drawn from `field`; their coding vectors go to `vectors`, a row
+    /// of [`Recoder::size`] elements each.
     ///
     /// Fresh vectors lie in `field` when those held do.
     ///
@@ -111,7 +111,7 @@ impl Recoder {
         Ok(())
     }
 
-    /// As [`Recoder::recode`] with coefficients of the caller's: a row of [`Recoder::rank`] per
+    /// As [`Recoder::recode`] with the caller's coefficients: a row of [`Recoder::rank`] per
     /// payload, elements of GF(256).
     ///
     /// # Errors

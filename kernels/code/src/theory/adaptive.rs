@@ -2,8 +2,8 @@
 //!
 //! The average over the batches is a given budget of airtime; batches that arrived with more rank
 //! get more of it. The expected rank behind the hop, E_r(t), is concave in t (nearly so for
-//! systematic recoding under bursts; its envelope is taken). So the best division spends every
-//! packet where it gains most: all gains above one threshold, and one rank that gets its next
+//! systematic recoding under bursts; its envelope is used). So the best division spends every
+//! packet on the largest gain: all gains above one threshold, and one rank that gets its next
 //! packet only with some probability (Yin et al., "Adaptive recoding for BATS codes", ISIT 2016).
 //!
 //! ```text
@@ -11,16 +11,16 @@
 //!              ranks that arrived, budget ------------------------^
 //! ```
 //!
-//! Gains come from the chain of this module's parent, run backwards, so that one pass serves every
+//! Gains come from the chain of the parent module, run backwards, so that one pass serves every
 //! rank: `d_t(D)`, the probability that the t-th random combination is innovative to a receiver
-//! that lacks D at first, is a mixture of `d_{t-1}(D)` and `d_{t-1}(D-1)`.
+//! that initially lacks D, is a mixture of `d_{t-1}(D)` and `d_{t-1}(D-1)`.
 
 use recoded_gf::FieldOrder;
 
 use super::chain::{Chain, Channel};
 use super::{LossModel, Recoding};
 
-/// What a node's packets meet and may cost.
+/// The channel and the budget of a node's packets.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Outgoing {
     /// Batch size M, 1..=128.
@@ -32,13 +32,13 @@ pub struct Outgoing {
     pub hop: LossModel,
     /// How the node recodes.
     pub recoding: Recoding,
-    /// Packets per batch on average over the batches whose ranks are given; M is what a node
-    /// without a table sends. Anything that is not a positive number counts as M.
+    /// Average packets per batch over the batches with the given ranks; a node without a table
+    /// sends M. Anything that is not a positive number counts as M.
     pub budget: f64,
 }
 
 impl Outgoing {
-    /// As many packets as the batch has symbols, over `hop`.
+    /// One packet per symbol of the batch, over `hop`.
     #[must_use]
     pub fn equal_airtime(
         size: usize,
@@ -96,34 +96,34 @@ impl RecodingTable {
     fn set(&mut self, rank: usize, packets: f64) {
         let whole = packets.floor().min(f64::from(u16::MAX - 1));
         self.whole[rank] = whole as u16;
-        // Saturates: a fraction that rounds to 1 is sent all but once in 2^32 times.
+        // Saturates: a fraction that rounds to 1 is sent except once in 2^32 times.
         self.fraction[rank] = ((packets - whole) * TWO_32).round() as u32;
     }
 }
 
-/// Builds tables. Its memory, about `16 size_max^2` bytes for the losses of systematic packets and
-/// `8 size_max * packets_max` for the gains, is taken at creation.
+/// Builds tables. Allocates its memory at creation, about `16 size_max^2` bytes for the losses of
+/// systematic packets and `8 size_max * packets_max` for the gains.
 pub struct Adaptive {
     size_max: usize,
     packets_max: usize,
     chain: Chain,
-    /// `d_t(missing)` for the present t, by the state that the channel has before the first packet.
+    /// `d_t(missing)` for the present t, by the channel's state before the first packet.
     gain_good: Vec<f64>,
     gain_bad: Vec<f64>,
-    /// Row `rank`: how likely it is that so many of `rank` uncoded packets are lost and that the
-    /// next packet meets a good (bad) channel.
+    /// Row `rank`: the probability of each number of losses among `rank` uncoded packets, with a
+    /// good (bad) channel for the next packet.
     lost_good: Vec<f64>,
     lost_bad: Vec<f64>,
     /// Entries of each row that are not negligible.
     widths: Vec<usize>,
-    /// Row `rank`: what packet 1, 2, .. gains, never rising (see `pool`).
+    /// Row `rank`: the gains of packets 1, 2, .., never rising (see `pool`).
     gains: Vec<f64>,
     /// Entries of each row of `gains`.
     lengths: Vec<usize>,
 }
 
 impl Adaptive {
-    /// Room for batches up to `size_max`, of which at most `packets_max` packets are sent.
+    /// Room for batches up to `size_max`, with at most `packets_max` packets each.
     ///
     /// # Panics
     /// When `size_max` is not in 1..=128 or `packets_max` not in 1..=65534.
@@ -147,10 +147,10 @@ impl Adaptive {
         }
     }
 
-    /// The table that makes the expected rank behind the hop largest, when batches have rank
-    /// 0, 1, .. M as often as `ranks` says: `size + 1` counts or probabilities of any scale. Counts
-    /// that are not positive numbers count as zero, and if all are zero, every batch as complete.
-    /// Ranks that have not been seen get the packets that gain as much as those of the others.
+    /// The table that maximises the expected rank behind the hop, when batches have rank 0, 1, .. M
+    /// with the frequencies `ranks`: `size + 1` counts or probabilities of any scale. Counts that
+    /// are not positive numbers count as zero, and if all are zero, every batch counts as complete.
+    /// Unseen ranks get the packets that gain as much as those of the others.
     ///
     /// Packets that gain less than 1e-5 are never sent: then the average stays below the budget.
     /// Allocates nothing.
@@ -193,7 +193,7 @@ impl Adaptive {
         }
     }
 
-    /// Gains of `rank` uncoded packets, each worth what arrives of it, and combinations after them.
+    /// Gains of `rank` uncoded packets, each worth its arrival rate, and combinations after them.
     fn systematic_gains(&mut self, outgoing: &Outgoing, channel: Channel) {
         self.losses(outgoing.size, channel);
         for rank in 0..=outgoing.size {
@@ -233,7 +233,7 @@ impl Adaptive {
         }
     }
 
-    /// The present combination's gain, averaged over what was lost of `rank` uncoded packets.
+    /// The present combination's gain, averaged over the losses of `rank` uncoded packets.
     fn mean_gain(&self, rank: usize) -> f64 {
         let row = rank * (self.size_max + 1);
         let dot = |lost: &[f64], gain: &[f64]| -> f64 {
@@ -242,8 +242,8 @@ impl Adaptive {
         dot(&self.lost_good, &self.gain_good) + dot(&self.lost_bad, &self.gain_bad)
     }
 
-    /// Adds the gain of packet number `packet` (from 0) if it is worth sending and no earlier one
-    /// was not.
+    /// Adds the gain of packet number `packet` (from 0) if it and all earlier ones are worth
+    /// sending.
     fn append(&mut self, rank: usize, packet: usize, gain: f64) -> bool {
         if gain < WORTHLESS || self.lengths[rank] != packet {
             return false;
@@ -265,7 +265,8 @@ impl Adaptive {
         }
     }
 
-    /// From `d_t` to `d_{t+1}`: what the first packet does, then `d_t` in the state that follows.
+    /// From `d_t` to `d_{t+1}`: the effect of the first packet, then `d_t` in the state that
+    /// follows.
     fn next_combination(&mut self, outgoing: &Outgoing, channel: Channel) {
         let Channel { good_to_bad, bad_to_good, .. } = channel;
         let step = 1.0 / f64::from(outgoing.field.order());
@@ -322,9 +323,9 @@ impl Adaptive {
     }
 }
 
-/// Makes `gains` fall, when only the last one may be larger than the one before, by averaging: the
-/// sums become the concave envelope. Gains rise when a burst has taken the last uncoded packets and
-/// is likely to take the first combination too.
+/// Makes `gains` decrease by averaging, if only the last one may exceed its predecessor: the sums
+/// become the concave envelope. Gains rise when a burst has hit the last uncoded packets and is
+/// likely to hit the first combination too.
 fn pool(gains: &mut [f64]) {
     let mut start = gains.len() - 1;
     let mut mean = gains[start];
@@ -341,7 +342,7 @@ fn pool(gains: &mut [f64]) {
 /// One hop of a line whose nodes adapt.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AdaptiveHop {
-    /// What the node before the hop sends.
+    /// The table of the node before the hop.
     pub table: RecodingTable,
     /// Distribution of the rank behind the hop, 0..=M.
     pub ranks: Vec<f64>,
@@ -357,9 +358,9 @@ impl AdaptiveHop {
     }
 }
 
-/// A line over `hops` on which the source and every relay send `budget` packets per batch on
-/// average, each knowing the distribution of the ranks that reach it and the loss of its outgoing
-/// hop. What is independent of `hops` is taken from `outgoing`, whose own hop does not matter.
+/// A line over `hops` whose source and relays send `budget` packets per batch on average, each
+/// knowing the distribution of arriving ranks and the loss of its outgoing hop. Parameters
+/// independent of `hops` come from `outgoing`, whose own hop does not matter.
 ///
 /// # Panics
 /// When the size is not in 1..=128.
@@ -389,7 +390,7 @@ pub fn expected_rank_adaptive(outgoing: &Outgoing, hops: &[LossModel]) -> Vec<f6
     adaptive_line(outgoing, hops).iter().map(AdaptiveHop::expected_rank).collect()
 }
 
-/// Distribution of ranks behind a hop before which `table` is followed.
+/// Distribution of ranks behind a hop whose sender follows `table`.
 fn behind(
     chain: &mut Chain,
     table: &RecodingTable,
@@ -414,10 +415,10 @@ fn behind(
     next
 }
 
-/// The wire gives the batch size seven bits.
+/// The wire format has seven bits for the batch size.
 const BATCH_SIZE_MAX: usize = 128;
 
-/// A node on a link that loses more would all but stop sending, and never notice that it recovers.
+/// A node on a link with more loss would all but stop sending, and never notice that it recovers.
 const LOSS_MAX: f64 = 0.9;
 
 /// Packets that gain less rank than this are not worth their airtime whatever the budget.
@@ -426,13 +427,13 @@ const WORTHLESS: f64 = 1e-5;
 /// Losses of uncoded packets less likely than this are left out of the gains.
 const NEGLIGIBLE_LOSSES: f64 = 1e-9;
 
-/// The threshold is found this well; gains closer together count as equal.
+/// Precision of the threshold; gains closer together count as equal.
 const RESOLUTION: f64 = 1e-9;
 
-/// Packets per symbol that a line of theory allows, enough for losses of 70 %.
+/// Packets per symbol in the theory of a line, enough for losses of 70 %.
 const PACKETS_PER_SYMBOL: usize = 4;
 
-/// Batches smaller than this are allowed the packets of one of this size: repetition needs them.
+/// Smaller batches get the packet limit of a batch of this size: repetition needs them.
 const SMALL: usize = 8;
 
 const TWO_32: f64 = 4_294_967_296.0;

@@ -1,11 +1,11 @@
-//! How many batches a block takes, from the ranks that batches arrive with: a lower bound for every
-//! outer code, met by one that wastes no rank.
+//! The number of batches that a block needs, from the ranks of arriving batches: a lower bound for
+//! every outer code, met by one that wastes no rank.
 //!
 //! A block of K symbols cannot be decoded before the ranks of its batches sum to K. The ranks are
 //! independent, so the sum after n batches is the n-fold convolution of their distribution, and
-//! only the part below K is followed.
+//! only the part below K is tracked.
 
-/// Chances that a block is still short of rank, by number of batches.
+/// Probabilities that a block still lacks rank, by number of batches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BatchCount {
     /// Element n: the probability that n batches have less rank than the block needs.
@@ -13,10 +13,9 @@ pub struct BatchCount {
 }
 
 impl BatchCount {
-    /// For batches that arrive with rank 0, 1, .. as often as `ranks` says, at any scale, and a
-    /// block that needs `rank_needed`: its source symbols, or more for an outer code that wastes
-    /// some. Follows at most `batches_max` batches, and stops when being short is less likely than
-    /// 1e-9.
+    /// For batches of rank 0, 1, .. with the frequencies `ranks`, at any scale, and a block that
+    /// needs `rank_needed`: its source symbols, or more for an outer code that wastes some. Tracks
+    /// at most `batches_max` batches, and stops when a deficit is less likely than 1e-9.
     ///
     /// Takes a fifth of a millisecond for 1024 symbols in batches of 16.
     ///
@@ -29,7 +28,7 @@ impl BatchCount {
         let total: f64 = counts.clone().sum();
         assert!(total > 0.0, "no batch has any rank, not even 0");
         let ranks: Vec<f64> = counts.map(|count| count / total).collect();
-        // Probabilities of the sums first..first + sums.len(), all below what is needed.
+        // Probabilities of the sums first..first + sums.len(), all below the required rank.
         let (mut first, mut sums) = (0, if rank_needed > 0 { vec![1.0] } else { Vec::new() });
         let mut short = Vec::new();
         loop {
@@ -43,7 +42,7 @@ impl BatchCount {
                 let targets = next[sum..].iter_mut().zip(&ranks);
                 targets.for_each(|(target, rank)| *target += probability * rank);
             }
-            // The lower end becomes as unlikely as what was never followed.
+            // The lower end becomes as unlikely as sums that were never tracked.
             let skipped = next.iter().position(|&sum| sum > VANISHING).unwrap_or(next.len());
             (first, sums) = (first + skipped, next.split_off(skipped));
         }
@@ -55,25 +54,25 @@ impl BatchCount {
         self.short.get(batches).copied().unwrap_or(0.0)
     }
 
-    /// Mean number of batches until the block has the rank it needs, when batches are sent until
-    /// then. A lower bound where `batches_max` cut the count off.
+    /// Mean number of batches until the block has the rank it needs, if batches are sent until
+    /// then. A lower bound if `batches_max` truncated the count.
     #[must_use]
     pub fn expected(&self) -> f64 {
         self.short.iter().sum()
     }
 
     /// The smallest number of batches that fails to suffice with probability `failure` at most, or
-    /// `None` where that is more than were followed.
+    /// `None` if that exceeds the tracked number.
     #[must_use]
     pub fn sufficient(&self, failure: f64) -> Option<usize> {
         self.short.iter().position(|&short| short <= failure)
     }
 }
 
-/// Being short with less probability than this is not followed.
+/// Smaller probabilities of a rank deficit are not tracked.
 const NEGLIGIBLE: f64 = 1e-9;
 
-/// Sums less likely than this are dropped: a thousand of them stay below what is followed.
+/// Less likely sums are dropped: a thousand of them stay below the tracked limit.
 const VANISHING: f64 = 1e-15;
 
 #[cfg(test)]
@@ -92,7 +91,8 @@ mod tests {
 
     #[test]
     fn single_symbols_are_the_negative_binomial() {
-        // A fifth is lost: 40 symbols take 50 packets on average, and n fail as a binomial says.
+        // With a loss of a fifth, 40 symbols take 50 packets on average, and the failures of n are
+        // binomial.
         let count = BatchCount::new(&[0.2, 0.8], 40, 1000);
         assert!((count.expected() - 50.0).abs() < 1e-6, "{}", count.expected());
         // Of 41 packets two or more are lost.
@@ -121,7 +121,7 @@ mod tests {
         let outgoing = Outgoing::equal_airtime(16, field, hop, Recoding::Systematic);
         let line = adaptive_line(&outgoing, &[hop; 10]);
         let count = BatchCount::new(&line[9].ranks, 256, 1000);
-        // 256 symbols of 12.77 each, and half a batch because batches are not divided.
+        // 256 symbols at 12.77 per batch, and half a batch because batches are not divided.
         let expected = 256.0 / (16.0 * line[9].expected_rank());
         assert!(
             (count.expected() - expected - 0.47).abs() < 0.05,

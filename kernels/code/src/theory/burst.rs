@@ -1,8 +1,8 @@
-//! Bursts of loss and interleaving: what sending several batches in turn makes of a channel, and
-//! how many of them to choose.
+//! Bursts of loss and interleaving: how sending several batches in turn changes a channel, and how
+//! many of them to choose.
 //!
-//! At depth d the packets of one batch are d packets apart. A channel with two states, looked at
-//! only every d packets, is again one with two states, and its bursts are shorter:
+//! At depth d the packets of one batch are d packets apart. A channel with two states, sampled
+//! every d packets, is again one with two states, and its bursts are shorter:
 //!
 //! ```text
 //!  depth 3, batches a b c:   a1 b1 c1 a2 b2 c2 a3 b3 c3 ..   burst xxxx hits two packets of one
@@ -16,7 +16,7 @@ use super::LossModel;
 use super::chain::Channel;
 
 impl LossModel {
-    /// The hop as the packets of one batch meet it when `depth` batches take turns packet by
+    /// The hop as seen by the packets of one batch when `depth` batches take turns packet by
     /// packet: the same loss in shorter bursts. Depth 0 counts as 1, which changes nothing.
     #[must_use]
     pub fn interleaved(self, depth: usize) -> Self {
@@ -28,17 +28,17 @@ impl LossModel {
         if loss < 1.0 && leaves > 0.0 {
             Self { loss, burst_mean: 1.0 / leaves }
         } else {
-            // Bursts that never end, or nothing else than loss: nothing to be spread.
+            // Bursts that never end, or total loss: nothing to spread.
             Self { loss, ..self }
         }
     }
 }
 
 /// Batches to interleave on a link whose losses last `burst_mean` packets on average: twice that,
-/// so that a burst of mean length takes at most one packet of a batch, but never more than `max`,
-/// nor so many that `depth * batch_size` packets of `packet_nanos` each, the delay it adds, exceed
-/// `latency_budget_nanos`. At least 1, which is no interleaving; so are bursts below 1.5 packets,
-/// since independent losses of up to a third look like that.
+/// so that a burst of mean length takes at most one packet of a batch. The result is at most `max`,
+/// and the added delay, `depth * batch_size` packets of `packet_nanos` each, at most
+/// `latency_budget_nanos`. The minimum is 1, no interleaving. It also applies to bursts below 1.5
+/// packets, since independent losses of up to a third look like that.
 #[must_use]
 pub fn interleave_depth(
     burst_mean: f64,
@@ -52,7 +52,7 @@ pub fn interleave_depth(
     }
     let turn_nanos = packet_nanos.saturating_mul(batch_size as u64).max(1);
     let affordable = usize::try_from(latency_budget_nanos / turn_nanos).unwrap_or(usize::MAX);
-    // Saturates for bursts without end.
+    // Saturates for infinite bursts.
     let wanted = (2.0 * burst_mean).ceil() as usize;
     wanted.min(affordable).min(max).max(1)
 }

@@ -1,13 +1,13 @@
 //! The Markov chain behind the theory: missing degrees of freedom joined with the channel state.
 //!
 //! One array per channel state, indexed by the number of missing degrees of freedom. `high` bounds
-//! the entries that are not zero, so a step costs what the distribution is wide.
+//! the nonzero entries, so the cost of a step is the width of the distribution.
 
 use recoded_gf::FieldOrder;
 
 use super::{LossModel, Recoding, SIZE_LIMIT};
 
-/// A loss channel with two states, described by what happens between two packets.
+/// A loss channel with two states, described by its transitions between two packets.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Channel {
     /// Probability of the bad state in equilibrium.
@@ -33,8 +33,8 @@ impl Channel {
 /// Room for one entry beyond the last, which is always zero.
 const ENTRIES: usize = SIZE_LIMIT + 2;
 
-/// Probabilities this small are dropped even where nothing else is neglected: they would only
-/// decay into denormal numbers, which are slow.
+/// Smaller probabilities are dropped even if nothing is neglected: they would only decay into
+/// denormal numbers, which are slow.
 const VANISHING: f64 = 1e-60;
 
 pub(super) struct Chain {
@@ -113,8 +113,8 @@ impl Chain {
         self.trim();
     }
 
-    /// One random combination: if it arrives, innovative with a probability that depends on how
-    /// much is missing.
+    /// One random combination: if it arrives, innovative with a probability that depends on the
+    /// missing number.
     pub fn send_coded(&mut self) {
         let Channel { good_to_bad, bad_to_good, .. } = self.channel;
         let entries = self.high + 1;
@@ -132,8 +132,8 @@ impl Chain {
         self.trim();
     }
 
-    /// Probability that something is missing. Exact where it is near `target` or below; a value
-    /// well above it has the rounding error of a difference.
+    /// Probability that anything is missing. Exact near `target` and below; a value well above it
+    /// has the rounding error of a difference.
     pub fn failure(&self, target: f64) -> f64 {
         let rough = 1.0 - self.good[0] - self.bad[0];
         if rough > 2.0 * target + 1e-9 {
@@ -149,13 +149,12 @@ impl Chain {
         entries.map(|(good, bad)| good + bad).enumerate()
     }
 
-    /// By number missing: the probabilities of that and a good, or bad, channel for the next
-    /// packet.
+    /// By number missing: the joint probabilities with a good, or bad, channel for the next packet.
     pub fn states(&self) -> (&[f64], &[f64]) {
         (&self.good[..=self.high], &self.bad[..=self.high])
     }
 
-    /// Gives up on negligible entries at the far end.
+    /// Drops negligible entries at the far end.
     fn trim(&mut self) {
         while self.high > 0 {
             let last = self.good[self.high] + self.bad[self.high];

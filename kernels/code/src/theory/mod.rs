@@ -1,11 +1,11 @@
 //! Exact expectations: the oracles that measurements are compared with, and the redundancy plan.
 //!
 //! Everything rests on one chain. A receiver that lacks D of its sender's degrees of freedom gains
-//! one from a uniformly random combination with probability 1 - q^-D, and surely from an uncoded
-//! (or cut-through) packet it has not got. Losses are independent, or follow the Gilbert-Elliott
-//! model: every packet is lost in the bad state and none in the good one, and the channel is in
-//! equilibrium when a generation starts. Nodes recode from whatever rank they hold, as the tables
-//! of the BATS literature assume: one generation after another, no repair.
+//! one from a uniformly random combination with probability 1 - q^-D, and with certainty from an
+//! uncoded (or cut-through) packet that it lacks. Losses are independent, or follow the
+//! Gilbert-Elliott model: every packet is lost in the bad state and none in the good one, and the
+//! channel is in equilibrium when a generation starts. Nodes recode from whatever rank they hold,
+//! as the tables of the BATS literature assume: one generation after another, no repair.
 
 mod chain;
 
@@ -42,10 +42,10 @@ impl LossModel {
     }
 }
 
-/// What a node sends for a generation.
+/// The packets of a node for a generation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Recoding {
-    /// Its innovative packets as they are, then random combinations of them.
+    /// Its innovative packets unchanged, then random combinations of them.
     Systematic,
     /// Random combinations only.
     Random,
@@ -110,7 +110,7 @@ pub fn rank_distributions(
 
 /// The smallest number of packets that each node should send per generation (systematic ones
 /// included) so that a generation is lost with probability `target` at most: the union bound over
-/// hops of the probability that a node holding all of it fails to hand all of it on.
+/// hops of the probability that a node holding all of it fails to deliver all of it.
 ///
 /// Exact per hop in loss, bursts and rank deficiency of the field, for systematic coding. Never
 /// above `planned_max`, which is also the answer when the target cannot be met. Allocates nothing.
@@ -209,14 +209,14 @@ fn add_failures(
 /// Generations are at most this long, since the wire numbers symbols with one byte.
 const SIZE_LIMIT: usize = 256;
 
-/// Packet counts examined in one pass over the hops: four times the largest generation, so that
-/// one pass serves every plan of up to 75 % loss, in 8 KiB of stack.
+/// Packet counts examined in one pass over the hops: four times the largest generation, so that one
+/// pass serves every plan of up to 75 % loss, in 8 KiB of stack.
 const WINDOW: usize = 1024;
 
-/// Failure probabilities that matter to [`plan_with_repair`] are known at least this well.
+/// Precision of failure probabilities in [`plan_with_repair`].
 const REPAIR_PRECISION: f64 = 1e-4;
 
-/// Probabilities below this fraction of the target are not followed further: counted as failure
+/// Probabilities below this fraction of the target are not tracked further: counted as failure
 /// while they can still matter. Larger is faster; sums of 10^3 such terms must stay invisible.
 const NEGLIGIBLE: f64 = 1e-7;
 

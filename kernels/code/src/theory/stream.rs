@@ -1,9 +1,9 @@
-//! Streams, whose hops each make up for their own losses: the packets that a link carries for each
-//! symbol, and the delay that losses add.
+//! Streams with per-hop retransmission: packets that a link carries for each symbol, and the delay
+//! that losses add.
 //!
-//! A hop sends what is reported lost again a *turn* later: a round trip, the time until a packet
-//! arrives that shows the gap, and until a report arrives that tells of it. With losses of the
-//! Gilbert-Elliott model, a symbol takes k turns more with probability
+//! A hop retransmits symbols reported lost a *turn* later: a round trip, the time until a packet
+//! arrives that shows the gap, and the time until a report of it arrives. With losses of the
+//! Gilbert-Elliott model, a symbol takes k more turns with probability
 //!
 //! ```text
 //!  f c^(k-1) (1 - c)      c = e + (1 - e) r^n      f = e (1 - r^n)      r = 1 - p - q
@@ -11,26 +11,25 @@
 //!
 //! for n packets of the link in a turn and p, q from good to bad and back. c is the probability
 //! that a packet n after a lost one is lost as well. f, the share of symbols lost at first, follows
-//! from conservation: of all packets a share 1 - e brings a symbol, so that there are 1 / (1 - e)
+//! from conservation: a share 1 - e of all packets delivers a symbol, so that there are 1 / (1 - e)
 //! packets per symbol, whatever the bursts.
 //!
-//! In advance, a hop sends `rho` combinations per symbol. What the next node lacks is then the
+//! In advance, a hop sends `rho` combinations per symbol. The deficit of the next node is then the
 //! queue of [`super::window`], without an end of the window: all of it becomes known when the queue
-//! is empty. The sender knows how many combinations on their way will arrive, C = rho (1 - e)
-//! symbols per turn, and sends again what exceeds them: the queue has C places, and what it refuses
-//! is sent again. (Without combinations, C = 0, that is the case above.) What is still missing
-//! after a turn and a quarter is sent again in any case.
+//! is empty. The sender knows how many combinations in flight will arrive, C = rho (1 - e) symbols
+//! per turn, and retransmits symbols beyond that: the queue has C places, and refused symbols are
+//! retransmitted. (Without combinations, C = 0 is the case above.) Symbols still missing after a
+//! turn and a quarter are always retransmitted.
 //!
-//! Delays of hops are independent and add up, but for this: while a hop waits for combinations, the
-//! next one gets what arrives, a share 1 - e, and the rest at once later. Its own combinations,
-//! which come with symbols, come that much more slowly when they are needed.
+//! Delays of hops are independent and add up, with one exception: while a hop waits for
+//! combinations, the next one gets only the arrivals, a share 1 - e, and the rest at once later.
+//! Its own combinations, which are sent with symbols, slow down accordingly when they are needed.
 //!
-//! Against the pipeline itself in virtual time
-//! (`dataplane/pipeline/tests/pipeline/stream_theory.rs`) the packets per symbol are right within a
-//! point of a hundred, and so is the share of symbols by any time, that being known to 0.3 ms and a
-//! twentieth of a round trip; mean delays within a fifth.
-//! Bursts are an exception where they and the round trip are as short as one another: reports that
-//! are lost in a row hold the sender up, which is not counted in.
+//! Compared with the pipeline itself in virtual time
+//! (`dataplane/pipeline/tests/pipeline/stream_theory.rs`), packets per symbol agree within one
+//! percentage point, and so does the share of symbols by any time, if that is known to 0.3 ms and a
+//! twentieth of a round trip; mean delays agree within a fifth. Bursts as short as the round trip
+//! are an exception: consecutive lost reports stall the sender, which the model omits.
 
 mod plan;
 
@@ -40,20 +39,20 @@ use super::LossModel;
 use super::chain::Channel;
 use super::window::{Deficit, WindowCode};
 
-/// A receiver reports so long after the first packet that it has not reported yet.
+/// Interval after the first unreported packet until a receiver reports it.
 const REPORT_SECONDS: f64 = 0.0005;
 
-/// What combinations did not give is sent again after so many round trips, and seconds.
+/// Round trips, and seconds, after which symbols not recovered by combinations are retransmitted.
 const PATIENCE_ROUND_TRIPS: f64 = 1.25;
 const PATIENCE_SECONDS: f64 = 0.002;
 
 /// Resolution of delays.
 const TICK_SECONDS: f64 = 1e-4;
 
-/// Probabilities below this are not carried on.
+/// Smaller probabilities are dropped.
 const VANISHING: f64 = 1e-6;
 
-/// Probabilities of single ticks below this count as none.
+/// Smaller probabilities of single ticks count as none.
 const NOTHING: f64 = 1e-9;
 
 /// Symbols after which the queue is in equilibrium: its relaxation time is variance over drift
@@ -63,10 +62,10 @@ const SETTLING_SYMBOLS: usize = 4096;
 /// Symbols over which delays are averaged, since it matters how soon a combination follows.
 const PHASES_MAX: f64 = 32.0;
 
-/// Share of combinations over GF(256) that say nothing new of one missing symbol.
+/// Share of combinations over GF(256) that are redundant for one missing symbol.
 const REDUNDANT: f64 = 1.0 / 256.0;
 
-/// Limits of what can be asked for, which may come from measurements.
+/// Limits of the inputs, which may come from measurements.
 const LOSS_MAX: f64 = 0.5;
 const BURST_MAX: f64 = 64.0;
 const ROUND_TRIP_MAX_SECONDS: f64 = 2.0;
@@ -76,18 +75,18 @@ const RHO_MAX: f64 = 2.0;
 /// One hop of a stream.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct StreamHop {
-    /// What its link loses, in either direction.
+    /// Loss of its link, in either direction.
     loss: LossModel,
-    /// Seconds there and back.
+    /// Round-trip time in seconds.
     round_trip: f64,
-    /// Symbols per second. Keepalives, which show a gap when none follow, are not counted in.
+    /// Symbols per second. Keepalives, which show a gap when no symbols follow, are not counted.
     rate: f64,
     /// Combinations per symbol, sent in advance.
     rho: f64,
 }
 
 impl StreamHop {
-    /// A hop of these figures, as near to them as can be asked for.
+    /// A hop with these figures, clamped to the supported range.
     #[must_use]
     pub fn new(loss: LossModel, round_trip: f64, rate: f64, rho: f64) -> Self {
         // The first of each pair also replaces NaN.
@@ -102,14 +101,14 @@ impl StreamHop {
         }
     }
 
-    /// A hop that sends in advance what [`Plan`] says.
+    /// A hop that sends the combinations of a [`Plan`].
     #[must_use]
     pub fn planned(loss: LossModel, round_trip: f64, rate: f64, profile: StreamProfile) -> Self {
         let plan = Plan::new(loss, (rate, false), round_trip, profile);
         Self::new(loss, round_trip, rate, plan.rho)
     }
 
-    /// Packets that leave over the link for each symbol.
+    /// Packets sent over the link for each symbol.
     #[must_use]
     pub fn packets(&self) -> f64 {
         let mut queue = Queue::settled(self);
@@ -147,12 +146,12 @@ impl StreamHop {
         delay
     }
 
-    /// From sending a symbol that is lost to sending it again.
+    /// Time from sending a symbol that is lost to its retransmission.
     fn turn(&self) -> Delay {
         let Channel { loss, bad_to_good, .. } = self.channel();
         let spacing = 1.0 / self.rate;
         let shown = Delay::geometric(spacing * (1.0 - loss), bad_to_good);
-        // Of the packets that one report covers, any may show the gap.
+        // Any of the packets covered by one report may show the gap.
         let mut report = Delay::default();
         let covered = (REPORT_SECONDS / spacing).floor() + 1.0;
         for packet in 0..covered as u32 {
@@ -202,14 +201,13 @@ pub fn delays(hops: &[StreamHop]) -> Vec<Delay> {
     hops.iter().map(behind).collect()
 }
 
-/// What the next node lacks and nothing but a combination will bring, and what the sender does
-/// about it.
+/// The next node's deficit that only combinations can reduce, and the sender's response to it.
 #[derive(Clone)]
 struct Queue {
     deficit: Deficit,
     rho: f64,
     credit: f64,
-    /// Its places.
+    /// Number of its places.
     most: usize,
 }
 
@@ -225,8 +223,7 @@ impl Queue {
         queue
     }
 
-    /// A symbol is sent, and the combinations that are due then. Returns how many are still lacking
-    /// for which there is no place.
+    /// Sends a symbol and the combinations due with it. Returns the missing number without a place.
     fn symbol(&mut self) -> f64 {
         self.deficit.source();
         self.credit += self.rho;
@@ -234,7 +231,7 @@ impl Queue {
             self.credit -= 1.0;
             self.deficit.repair();
         }
-        // One report tells of the symbol and of these.
+        // One report covers the symbol and these.
         self.deficit.refuse(self.most)
     }
 }
@@ -271,7 +268,7 @@ impl Delay {
         present(&self.ticks).map(|(tick, probability)| seconds(tick) * probability).sum()
     }
 
-    /// The seconds that a share of all symbols does not exceed.
+    /// The delay that a share of all symbols does not exceed, in seconds.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sum = 0.0;
@@ -282,16 +279,16 @@ impl Delay {
         seconds(self.ticks.iter().position(reaches).unwrap_or(self.ticks.len()))
     }
 
-    /// Share of symbols that it takes no longer than so many seconds.
+    /// Share of symbols with a delay of at most `seconds`.
     #[must_use]
     pub fn within(&self, seconds: f64) -> f64 {
         let ticks = ((seconds / TICK_SECONDS).floor() + 1.0).max(0.0) as usize;
         self.ticks.iter().take(ticks).sum()
     }
 
-    /// The delay in order, where each of `rate` symbols per second waits for all before it. They
-    /// are taken to be independent of each other: that is right for independent losses that are
-    /// sent again. Bursts and combinations end many waits at once, and the delay is less.
+    /// The delay in order, where each of `rate` symbols per second waits for all before it. Delays
+    /// are assumed to be independent, which is right for independent losses that are retransmitted.
+    /// Bursts and combinations end many waits at once, and the delay is less.
     #[must_use]
     pub fn in_order(&self, rate: f64) -> Self {
         let (mut until, all) = (self.ticks.clone(), self.ticks.iter().sum::<f64>());
@@ -300,7 +297,7 @@ impl Delay {
             sum += *probability;
             *probability = f64::min(sum / all, 1.0);
         }
-        // What is negligible is not to keep others for ever.
+        // A negligible share must not stall others indefinitely.
         until.last_mut().into_iter().for_each(|last| *last = 1.0);
         // From the last tick backwards: of those sent a tick earlier, a tick more has passed.
         let mut before = 0.0;
@@ -317,14 +314,14 @@ impl Delay {
         Self { ticks: until }
     }
 
-    /// Always the same.
+    /// A constant delay.
     fn of(seconds: f64) -> Self {
         let mut delay = Self::default();
         delay.add(seconds, 1.0);
         delay
     }
 
-    /// As many steps as it takes until something of this probability happens.
+    /// The number of steps until an event of this probability happens.
     fn geometric(step_seconds: f64, probability: f64) -> Self {
         let (mut delay, mut rest) = (Self::default(), 1.0);
         let mut steps = 0.0;
@@ -344,8 +341,8 @@ impl Delay {
         self.ticks[tick] += probability;
     }
 
-    /// Adds turns until one succeeds: `first` is the probability that it takes any, `again` that it
-    /// takes one more after each.
+    /// Adds turns until one succeeds: `first` is the probability that any are needed, `again` that
+    /// one more follows each.
     fn add_turns(&mut self, turn: &Self, (first, again): (f64, f64)) {
         let (mut turns, mut lost) = (turn.clone(), first);
         while lost > VANISHING {
@@ -355,7 +352,7 @@ impl Delay {
         }
     }
 
-    /// Adds a share of another one.
+    /// Adds a share of another delay.
     fn mix(&mut self, other: &Self, share: f64) {
         self.ticks.resize(self.ticks.len().max(other.ticks.len()), 0.0);
         self.ticks.iter_mut().zip(&other.ticks).for_each(|(tick, more)| *tick += share * more);
@@ -366,7 +363,7 @@ impl Delay {
     }
 }
 
-/// Those that are worth counting, with their ticks.
+/// The probabilities that count, with their ticks.
 fn present(ticks: &[f64]) -> impl Iterator<Item = (usize, f64)> {
     ticks.iter().copied().enumerate().filter(|(_, probability)| *probability > NOTHING)
 }

@@ -4,7 +4,7 @@ use super::*;
 use FieldOrder::{Four, Sixteen, Two, TwoFiftySix};
 use Recoding::{Random, Systematic};
 
-/// Hops 1..=10, 20 and 50 are what the table rows below list.
+/// Hops of the table rows below: 1..=10, 20 and 50.
 const LISTED_HOPS: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 50];
 
 fn assert_row(size: usize, field: FieldOrder, loss: f64, recoding: Recoding, row: [u32; 12]) {
@@ -187,7 +187,7 @@ fn plan_for_the_largest_generation_is_fast() {
         start.elapsed()
     };
     // The best of several, because the tests share the machine. A live change plans once, so a
-    // tenth of a second is soon enough, and unoptimised builds under emulation keep to it too.
+    // tenth of a second is soon enough, and unoptimised builds under emulation meet it too.
     let best = (0..20).map(|_| once()).min().expect("twenty runs");
     println!("plan for 256 symbols over 10 hops: {best:?}");
     assert!(best.as_millis() < 100, "{best:?}");

@@ -1,12 +1,12 @@
-//! Sliding windows, which no node recodes: how many repair packets keep residual loss below a
+//! Sliding windows without recoding: the number of repair packets that keep residual loss below a
 //! target.
 //!
-//! What the receiver lacks is a queue. Its deficit D is the number of missing source symbols less
-//! that of independent equations over them. A source packet that is lost adds one; a repair packet
-//! that arrives takes one off, unless it says nothing new, which has probability r^D: r is 1/q, or
-//! the share of zeros among the coefficients where that is more. What is missing becomes known when
-//! D is back at 0, so a symbol is lost for good if that does not happen before it leaves the
-//! decoding window, which is taken to be twice the encoding window, as RFC 8681 appendix D advises:
+//! The receiver's deficit is a queue: D is the number of missing source symbols less that of
+//! independent equations over them. A lost source packet adds one; an arriving repair packet
+//! removes one, unless it is redundant, with probability r^D: r is 1/q, or the share of zeros among
+//! the coefficients if that is larger. Missing symbols become known when D returns to 0, so a
+//! symbol is lost for good if that does not happen before it leaves the decoding window, which is
+//! assumed to be twice the encoding window, as RFC 8681 appendix D advises:
 //!
 //! ```text
 //!  D                  x lost: has until here, twice the window later
@@ -15,27 +15,27 @@
 //!  0 __|          |_|        |_____      D = 0: all that was missing is known
 //! ```
 //!
-//! (Repair packets cover it during the first half only. In the second half they cover what was lost
-//! later, which is as good: what an equation says of one symbol, another one need not.) Losses
-//! follow the Gilbert-Elliott model, as in the parent module, source and repair packets alike.
-//! Against the codec itself (`tests/window.rs`) the loss that this expects is right to a factor of
-//! two or so, and too high rather than too low: a symbol is taken to have the longest wait for a
-//! repair packet before it, and the deficit counts symbols that have left the window until they are
-//! made good.
+//! (Repair packets cover it during the first half only. In the second half they cover later losses,
+//! which is as good: an equation spent on one symbol is not needed for another.) Losses follow the
+//! Gilbert-Elliott model, as in the parent module, source and repair packets alike. Compared with
+//! the codec itself (`tests/window.rs`) the expected loss is right within a factor of two or so,
+//! and too high rather than too low: a symbol is assumed to have the longest wait for a repair
+//! packet before it, and the deficit counts symbols that have left the window until they are
+//! compensated.
 
 use super::LossModel;
 use super::chain::Channel;
 
-/// Deficits that are told apart, 0 among them. More is hopeless.
+/// Distinct deficits, including 0. Larger ones are hopeless.
 const ENTRIES: usize = 128;
 
-/// Rates are multiples of 1 / this: the smallest rate is one repair packet per so many.
+/// Rates are multiples of 1 / this, which is also the smallest rate.
 const RATE_STEPS: usize = 64;
 
-/// Symbols after which the deficit is in equilibrium, as far as it ever is.
+/// Symbols after which the deficit is in equilibrium, if it ever is.
 const SETTLING_SYMBOLS: usize = 512;
 
-/// Probabilities below this are not carried on.
+/// Smaller probabilities are dropped.
 const VANISHING: f64 = 1e-15;
 
 /// A window code on a path.
@@ -43,16 +43,16 @@ const VANISHING: f64 = 1e-15;
 pub struct WindowCode {
     /// Symbols of the encoding window.
     pub symbols: usize,
-    /// r: the probability that an equation over one missing symbol says nothing about it. 1 / q, or
-    /// 1 - density where that is more.
+    /// r: the probability that an equation over one missing symbol is redundant. 1 / q, or 1 -
+    /// density if that is larger.
     pub redundant: f64,
     /// The path from end to end, see [`LossModel::in_series`].
     pub path: LossModel,
 }
 
 impl LossModel {
-    /// Several hops as one, for packets that no node between recodes: lost on any is lost, and a
-    /// run of losses begins where one begins on any of them.
+    /// Combines several hops into one, for packets that no node in between recodes: a loss on any
+    /// hop is a loss, and a run of losses begins where one begins on any of them.
     #[must_use]
     pub fn in_series(hops: impl IntoIterator<Item = Self>) -> Self {
         // Probabilities that a packet passes all hops, and that two in a row do.
@@ -69,8 +69,8 @@ impl LossModel {
 }
 
 impl WindowCode {
-    /// The smallest number of repair packets per source packet, up to `rate_max`, at which a share
-    /// of `target` of the source symbols is lost at most; `rate_max` when none is enough. Allocates
+    /// The smallest number of repair packets per source packet, up to `rate_max`, at which at most
+    /// a share of `target` of the source symbols is lost; `rate_max` if none is enough. Allocates
     /// nothing.
     #[must_use]
     pub fn rate(&self, target: f64, rate_max: f64) -> f64 {
@@ -119,7 +119,7 @@ impl WindowCode {
         let mut credit = 0.0;
         let symbols = (2 * self.symbols).min(SETTLING_SYMBOLS);
         for symbol in 0.. {
-            // Up to the first repair packet after so many symbols; without any there is no end.
+            // Up to the first repair packet after that many symbols; without any there is no end.
             if symbol >= symbols && (credit < rate || symbol >= 2 * symbols) {
                 break;
             }
@@ -134,8 +134,8 @@ impl WindowCode {
     }
 }
 
-/// What a sender can know of the deficit: its distribution, joined with the channel state that the
-/// next packet meets, as of the packets sent so far.
+/// A sender's knowledge of the deficit: its distribution, joint with the channel state for the next
+/// packet, after the packets sent so far.
 #[derive(Clone, Debug)]
 pub struct Deficit {
     channel: Channel,
@@ -159,7 +159,7 @@ impl Deficit {
         deficit
     }
 
-    /// Packets from now on meet another path or are of another code; what is missing stays missing.
+    /// Switches to another path or code for the following packets; missing symbols stay missing.
     pub fn replan(&mut self, code: &WindowCode) {
         self.channel = Channel::new(code.path);
         let mut nothing_new = 1.0;
@@ -170,7 +170,7 @@ impl Deficit {
         });
     }
 
-    /// A source packet is sent.
+    /// Accounts a sent source packet.
     pub fn source(&mut self) {
         if self.high + 1 < ENTRIES {
             self.high += 1;
@@ -183,7 +183,7 @@ impl Deficit {
         self.step();
     }
 
-    /// A repair packet is sent.
+    /// Accounts a sent repair packet.
     pub fn repair(&mut self) {
         for deficit in 1..=self.high {
             let gained = self.good[deficit] * self.innovative[deficit];
@@ -199,17 +199,17 @@ impl Deficit {
         self.mass() - self.good[0] - self.bad[0]
     }
 
-    /// Only where the next packet will be lost.
+    /// Keeps only the cases that lose the next packet.
     pub(super) fn keep_lost(&mut self) {
         self.good.fill(0.0);
     }
 
-    /// Takes out, and returns, the probability that nothing is missing.
+    /// Removes and returns the probability that nothing is missing.
     pub(super) fn take_complete(&mut self) -> f64 {
         std::mem::take(&mut self.good[0]) + std::mem::take(&mut self.bad[0])
     }
 
-    /// Deficits of more than `most` become `most`. Returns how probable they were.
+    /// Reduces deficits above `most` to `most`. Returns their probability.
     pub(super) fn refuse(&mut self, most: usize) -> f64 {
         let mut refused = 0.0;
         while self.high > most {
@@ -223,7 +223,7 @@ impl Deficit {
         refused
     }
 
-    /// The channel moves on.
+    /// Advances the channel by a packet.
     fn step(&mut self) {
         let Channel { good_to_bad, bad_to_good, .. } = self.channel;
         for (good, bad) in self.good.iter_mut().zip(&mut self.bad).take(self.high + 1) {
@@ -237,7 +237,7 @@ impl Deficit {
         }
     }
 
-    /// All that is left of the distribution.
+    /// The remaining mass of the distribution.
     pub(super) fn mass(&self) -> f64 {
         self.good[..=self.high].iter().sum::<f64>() + self.bad[..=self.high].iter().sum::<f64>()
     }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     /// A lost symbol has its own repair packet and that of the next symbol, if the next one is not
-    /// lost too: 0.1 * 0.1 * (0.9 * 0.1 + 0.1), and a little more for what was missing before.
+    /// lost too: 0.1 * 0.1 * (0.9 * 0.1 + 0.1), and slightly more for earlier losses.
     #[test]
     fn a_window_of_one_with_a_repair_packet_each_is_as_by_hand() {
         let code = WindowCode { redundant: 0.0, ..code(1, LossModel::independent(0.1)) };

@@ -3,15 +3,15 @@
 use super::Scheme;
 use crate::TinyMt32;
 
-/// Why a number is no density threshold.
+/// The reason why a number is no density threshold.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("density threshold {0}: not in 0..=15")]
 pub struct DensityError(
-    /// What was asked for.
+    /// The given number.
     pub u8,
 );
 
-/// DT, the density threshold: a coefficient is not zero with probability (DT + 1) / 16.
+/// DT, the density threshold: a coefficient is nonzero with probability (DT + 1) / 16.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Density(u8);
 
@@ -61,7 +61,7 @@ pub fn coding_coefficients(scheme: Scheme, repair_key: u16, density: Density, ou
     }
 }
 
-/// An element that is not zero, by rejection.
+/// A nonzero element, by rejection.
 fn nonzero(generator: &mut TinyMt32) -> u8 {
     loop {
         let element = generator.rand256();

@@ -1,10 +1,11 @@
-//! Columns of the equations: which unknown symbols they mention, in consecutive places.
+//! Columns of the equations: the unknown symbols that they mention, in consecutive places.
 //!
 //! A row of an equation has a coefficient per column, not per symbol of the window. A symbol has a
-//! column while an equation may mention it and it leads none, so rows are as long as equations are
-//! missing: the deficit, which is small where decoding gets anywhere, whatever the window.
+//! column while an equation may mention it and it leads none, so the length of rows is the number
+//! of missing equations: the deficit, which is small whenever decoding succeeds, whatever the
+//! window.
 
-/// Free columns that are not worth moving others for.
+/// Number of free columns that justifies no compaction.
 const FREE_MIN: usize = 32;
 
 /// No column, or no symbol.
@@ -20,15 +21,15 @@ pub(super) struct Columns {
     /// Columns before this one are in use.
     full: usize,
     used: usize,
-    /// The latest moves of [`Columns::compact`]: from where, and to where.
+    /// The latest moves of [`Columns::compact`]: source and destination.
     moves: Vec<(u16, u16)>,
 }
 
 impl Columns {
-    /// For as many symbols as there are slots, at most 2^15.
+    /// For one symbol per slot, at most 2^15.
     pub fn new(slots: usize) -> Self {
         let none = vec![NONE; slots].into_boxed_slice();
-        // No more than half of them move to the other half.
+        // At most half of them move to the other half.
         let moves = Vec::with_capacity(slots / 2);
         Self { of: none.clone(), slots: none, width: 0, full: 0, used: 0, moves }
     }
@@ -42,7 +43,7 @@ impl Columns {
         (column != NONE).then_some(usize::from(column))
     }
 
-    /// The slot that a column in use stands for.
+    /// The slot of a column in use.
     pub fn slot(&self, column: usize) -> usize {
         usize::from(self.slots[column])
     }
@@ -84,9 +85,8 @@ impl Columns {
         (self.width, self.full, self.used) = (0, 0, 0);
     }
 
-    /// Moves the last columns to free places before them if a quarter of the places is free, as it
-    /// becomes when old symbols lead one after the other. Returns the moves, which all rows are to
-    /// follow.
+    /// Moves the last columns to earlier free places if a quarter of the places is free, as happens
+    /// when old symbols lead one after the other. Returns the moves, which all rows must follow.
     pub fn compact(&mut self) -> &[(u16, u16)] {
         self.moves.clear();
         if self.width - self.used <= (self.width / 4).max(FREE_MIN) {

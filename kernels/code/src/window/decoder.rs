@@ -1,8 +1,8 @@
-//! The receiving end: packets in, ADUs that were lost out (RFC 8681 section 6.2).
+//! The receiving end: packets in, recovered ADUs out (RFC 8681 section 6.2).
 //!
-//! Around the linear system this keeps where ADUs begin. A source packet tells it of its own ADU,
-//! and the length in front of an ADU tells where the next one begins; a recovered symbol is handed
-//! out as soon as its ADU is whole and its beginning is certain.
+//! In addition to the linear system this tracks the beginnings of ADUs. A source packet shows that
+//! of its own ADU, and the length in front of an ADU that of the next one; a recovered symbol is
+//! delivered as soon as its ADU is complete and its beginning is certain.
 
 use std::collections::VecDeque;
 
@@ -12,24 +12,24 @@ use super::{
     SOURCE_ID_BYTES, Scheme, adui_symbols, coding_coefficients, write_adui_symbol,
 };
 
-/// What a source packet brought.
+/// The result of a source packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Received<'a> {
-    /// An ADU that was not there yet, for the application.
+    /// A new ADU, for the application.
     New {
         /// ESI of its first symbol: the order of ADUs.
         esi: u32,
         /// Its bytes.
         adu: &'a [u8],
     },
-    /// It came before, or was recovered before it came.
+    /// A duplicate, or an ADU recovered earlier.
     Duplicate,
 }
 
-/// Why a packet was not used; nothing has changed.
+/// The reason why a packet was not used; nothing has changed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Rejected {
-    /// The packet does not hold its FEC Payload ID.
+    /// The packet is too short for its FEC Payload ID.
     #[error("packet of {bytes} bytes: the payload ID takes {needed}")]
     TooShort {
         /// Bytes of the packet.
@@ -37,7 +37,7 @@ pub enum Rejected {
         /// Bytes of the payload ID.
         needed: usize,
     },
-    /// A source packet's ADU is longer than 16 bits can say or than the window.
+    /// A source packet's ADU exceeds a 16-bit length or the window.
     #[error("ADU of {bytes} bytes is too long for 16 bits or for the window")]
     AduTooLong {
         /// Bytes of the ADU.
@@ -54,7 +54,7 @@ pub enum Rejected {
     /// A repair packet over an empty encoding window.
     #[error("repair packet over no source symbols")]
     NoSourceSymbols,
-    /// A repair packet over more symbols than the decoder follows.
+    /// A repair packet over more symbols than the decoder tracks.
     #[error(
         "repair packet over {source_symbols} symbols; the decoding window has {window_symbols}"
     )]
@@ -72,13 +72,13 @@ pub enum Rejected {
         /// The oldest ESI of the window.
         base: u32,
     },
-    /// A source packet claims symbols of an ADU that is known with other limits.
+    /// A source packet claims symbols of an ADU with other known limits.
     #[error("the ADU at ESI {esi} overlaps one that is known")]
     Overlap {
         /// The first ESI of the packet.
         esi: u32,
     },
-    /// A source packet differs from what was recovered: one of the two was tampered with.
+    /// A source packet differs from the recovered bytes: one of the two was tampered with.
     #[error("the ADU at ESI {esi} differs from what was recovered")]
     Mismatch {
         /// The first ESI that differs.
@@ -86,24 +86,23 @@ pub enum Rejected {
     },
 }
 
-/// What became of symbols and ADUs since the decoder was made.
+/// Outcomes of symbols and ADUs since the decoder was created.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// ADUs that were recovered.
+    /// Recovered ADUs.
     pub recovered: u64,
-    /// Source symbols that left the window without being known.
+    /// Source symbols that left the window unknown.
     pub given_up: u64,
-    /// Repair symbols that told nothing that was not known.
+    /// Repair symbols without new information.
     pub redundant: u64,
     /// Repair symbols over a symbol that had left the window unknown or forgotten.
     pub expired: u64,
-    /// Repair symbols that were not used because equations took too much work: hostile packets, or
-    /// far more losses than repair packets make good. Equations that were forgotten for that count
-    /// too.
+    /// Repair symbols refused because equations took too much work: hostile packets, or far more
+    /// losses than repair packets compensate. Equations dropped for that reason count too.
     pub refused: u64,
     /// Recovered symbols that are no ADU: a wrong length, or a beginning within another ADU.
     pub malformed: u64,
-    /// Recovered ADUs that left the window before [`Decoder::next_recovered`] was asked.
+    /// Recovered ADUs that left the window before [`Decoder::next_recovered`] was called.
     pub overrun: u64,
 }
 
@@ -119,7 +118,7 @@ pub struct Adu<'a> {
 }
 
 impl<'a> Adu<'a> {
-    /// Its bytes, in order, as they lie in symbols.
+    /// Its bytes, in order, by symbol.
     pub fn chunks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (system, esi, mut left) = (self.system, self.esi, self.bytes);
         (0..).map_while(move |index: u32| {
@@ -134,7 +133,7 @@ impl<'a> Adu<'a> {
         })
     }
 
-    /// Copies its bytes to the start of `out`; `None` if there is too little room.
+    /// Copies its bytes to the start of `out`; `None` if `out` is too short.
     pub fn copy_to(&self, out: &mut [u8]) -> Option<()> {
         let mut rest = out.get_mut(..self.bytes)?;
         for chunk in self.chunks() {
@@ -146,30 +145,30 @@ impl<'a> Adu<'a> {
     }
 }
 
-/// What is known of the place of a symbol in its ADU.
+/// Knowledge of the place of a symbol in its ADU.
 #[derive(Copy, Clone, Default)]
 struct Place {
     /// It is the first symbol of an ADU.
     begins: bool,
     /// It is a later symbol of an ADU.
     continues: bool,
-    /// It begins an ADU that has been handed out, or never will be.
+    /// It begins an ADU that has been delivered, or never will be.
     is_settled: bool,
 }
 
 /// The decoding window of one flow.
 pub struct Decoder {
     parameters: Parameters,
-    /// The longest symbols that there is memory for.
+    /// The longest supported symbols.
     symbol_bytes_max: u16,
     system: System,
     /// By slot.
     places: Box<[Place]>,
     /// An ADU begins with the symbol after the window.
     end_begins: bool,
-    /// No packet has come yet.
+    /// No packet has arrived yet.
     is_fresh: bool,
-    /// First symbols of ADUs to be handed out.
+    /// First symbols of ADUs to be delivered.
     ready: VecDeque<u32>,
     coefficients: Box<[u8]>,
     counts: Counts,
@@ -195,15 +194,15 @@ impl Decoder {
         })
     }
 
-    /// Memory of a decoder, some bytes per symbol of the window more or less: the symbols and a
-    /// square of coefficients, both of as many as the window rounded up to a power of two.
+    /// Memory of a decoder, within some bytes per symbol of the window: the symbols and a square of
+    /// coefficients, both sized by the window rounded up to a power of two.
     #[must_use]
     pub const fn memory_bytes(parameters: &Parameters) -> usize {
         let slots = parameters.slots();
         slots * (parameters.symbol_bytes as usize + slots)
     }
 
-    /// Forgets the window, for a sender that starts again; counts go on.
+    /// Clears the window, for a restarted sender; counts continue.
     pub fn reset(&mut self) {
         self.system.reset(0);
         self.places.fill(Place::default());
@@ -212,16 +211,16 @@ impl Decoder {
         self.ready.clear();
     }
 
-    /// [`Decoder::reset`] for a flow that is followed from an ADU that begins with `esi`, which
-    /// need not have arrived.
+    /// [`Decoder::reset`] for a flow joined at an ADU that begins with `esi`, which need not have
+    /// arrived.
     pub fn join(&mut self, esi: u32) {
         self.reset();
         self.system.reset(esi);
         self.is_fresh = false;
     }
 
-    /// [`Decoder::reset`] for a sender that starts again over another field or with symbols of
-    /// another length, at most that of [`Decoder::new`]. Allocates nothing.
+    /// [`Decoder::reset`] for a sender that restarts over another field or with symbols of another
+    /// length, at most that of [`Decoder::new`]. Allocates nothing.
     ///
     /// # Errors
     /// The length is out of range; nothing changes then.
@@ -237,36 +236,36 @@ impl Decoder {
         Ok(())
     }
 
-    /// The ESI after the newest symbol that a packet told of: the window is what lies before it.
+    /// The ESI after the newest announced symbol: the window lies before it.
     #[must_use]
     pub const fn end(&self) -> u32 {
         self.system.end()
     }
 
     /// The source symbol with this ESI, if it is in the window and known: flow ID, length and ADU,
-    /// where each ADU takes one symbol (RFC 8681 section 3.2).
+    /// if each ADU takes one symbol (RFC 8681 section 3.2).
     #[must_use]
     pub fn symbol(&self, esi: u32) -> Option<&[u8]> {
         self.system.is_known(esi).then(|| self.system.symbol(esi))
     }
 
-    /// Bytes of equations that were worked on so far: for tests and measurements. Packets are worth
+    /// Bytes of equations processed so far: for tests and measurements. Packets are worth
     /// [`WORK_PER_PACKET`](super::WORK_PER_PACKET) each.
     #[must_use]
     pub const fn work_bytes(&self) -> u64 {
         self.system.effort().spent()
     }
 
-    /// What became of symbols and ADUs so far.
+    /// Outcomes of symbols and ADUs so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Takes a source packet: an ADU and at its end the ESI. `flow` is the flow ID of the address
-    /// it came by, as the packet does not name it.
+    /// Processes a source packet: an ADU followed by the ESI. `flow` is the flow ID of its address,
+    /// as the packet does not name it.
     ///
-    /// ADUs that this packet helped to recover are for [`Decoder::next_recovered`].
+    /// [`Decoder::next_recovered`] returns ADUs that this packet helped to recover.
     ///
     /// # Errors
     /// The packet is malformed, late, or contradicts another one.
@@ -278,7 +277,7 @@ impl Decoder {
         if adu.len() > usize::from(u16::MAX) || symbols > self.parameters.window_symbols {
             return Err(Rejected::AduTooLong { bytes: adu.len() });
         }
-        // One that begins before the window would be delivered in part.
+        // An ADU that begins before the window would be delivered in part.
         self.check_age(first, 1)?;
         self.check_overlap(first, symbols)?;
         if self.known_place(first).is_settled {
@@ -298,8 +297,8 @@ impl Decoder {
         Ok(Received::New { esi: first, adu })
     }
 
-    /// Takes a repair packet: payload ID and one or more repair symbols. Returns how many of them
-    /// were innovative.
+    /// Processes a repair packet: payload ID and one or more repair symbols. Returns the number of
+    /// innovative ones.
     ///
     /// # Errors
     /// The packet is malformed, late, or over more symbols than the window holds.
@@ -331,8 +330,8 @@ impl Decoder {
         Ok(innovative)
     }
 
-    /// The next ADU that was lost and has been recovered; to be asked until there is none after
-    /// each packet, because the window moves on with the next.
+    /// The next lost ADU that has been recovered; call it until `None` after each packet, because
+    /// the window advances with the next.
     pub fn next_recovered(&mut self) -> Option<Adu<'_>> {
         while let Some(esi) = self.ready.pop_front() {
             if self.system.is_in_window(esi) {
@@ -345,7 +344,7 @@ impl Decoder {
         None
     }
 
-    /// One repair symbol; whether it was innovative.
+    /// Processes one repair symbol; returns whether it was innovative.
     fn add_equation(&mut self, id: &RepairId, key: u16, symbol: &[u8]) -> bool {
         let coefficients = &mut self.coefficients[..usize::from(id.source_symbols)];
         coding_coefficients(self.parameters.scheme, key, id.density, coefficients);
@@ -376,7 +375,7 @@ impl Decoder {
     /// Whether any of the symbols from `first` on is in the window or ahead of it.
     fn check_age(&self, first: u32, symbols: usize) -> Result<(), Rejected> {
         let base = self.system.base();
-        // Serial numbers: the nearer way around decides what is ahead (as in RFC 1982).
+        // Serial numbers: the shorter distance decides which is ahead (as in RFC 1982).
         let last_age = first.wrapping_add(symbols as u32 - 1).wrapping_sub(base).cast_signed();
         let is_late = last_age < 0 && !self.is_fresh;
         if is_late { Err(Rejected::Late { esi: first, base }) } else { Ok(()) }
@@ -418,11 +417,10 @@ impl Decoder {
         known.iter().eq(expected.take(known.len()))
     }
 
-    /// Moves the window on so that it covers the `count` symbols from `first` on, of which a
-    /// packet has told.
+    /// Advances the window to cover the `count` announced symbols from `first` on.
     fn cover(&mut self, first: u32, count: usize) {
         if std::mem::take(&mut self.is_fresh) && first as usize >= self.parameters.window_symbols {
-            // A flow joined later. One followed from its start begins with ESI 0 (section 3.4),
+            // A flow joined later. One tracked from its start begins with ESI 0 (section 3.4),
             // which a flow joined within a window after the wrap of the ESI looks like.
             self.system.reset(first);
             self.end_begins = false;
@@ -442,8 +440,8 @@ impl Decoder {
         self.system.hear(first, count);
     }
 
-    /// Notes that an ADU takes the `symbols` symbols from `first` on. Returns whether it is news
-    /// that another begins after it.
+    /// Marks the `symbols` symbols from `first` on as an ADU. Returns whether the beginning after
+    /// it is new information.
     fn mark(&mut self, first: u32, symbols: usize) -> bool {
         self.place(first).begins = true;
         for index in 1..symbols {
@@ -463,7 +461,7 @@ impl Decoder {
         is_news
     }
 
-    /// Hands out ADUs that have become whole with the symbols that equations gave.
+    /// Delivers ADUs completed by the symbols that equations gave.
     fn settle_solved(&mut self) {
         while let Some(solved) = self.system.next_solved() {
             let mut esi = solved;
@@ -475,8 +473,8 @@ impl Decoder {
         }
     }
 
-    /// Hands out the ADU that begins with `first`, if it is whole, and those after it that only
-    /// wanted their beginning.
+    /// Delivers the ADU that begins with `first`, if it is complete, and those after it that only
+    /// lacked their beginning.
     fn settle_from(&mut self, mut first: u32) {
         while self.system.is_known(first) && self.place(first).begins {
             let symbols = adui_symbols(self.header(first).1, self.symbol_bytes());

@@ -1,29 +1,29 @@
-//! A limit to the work that packets cause by way of equations.
+//! A limit on the work that packets cause through equations.
 //!
 //! An equation in many unknown symbols takes a pass over all other equations, thousands of times
-//! the bytes of the packet that it came in, and anyone may have sent that packet. Each packet of
-//! any kind is therefore worth a number of bytes of equations. What is not used is saved, up to a
-//! limit. When nothing is left, equations are refused until further packets have come. The limit
-//! is per packet, not per second: there is no clock here.
+//! the bytes of its packet, and anyone may have sent that packet. Each packet of any kind therefore
+//! earns a number of bytes of equations. Unused bytes are saved, up to a limit. When nothing is
+//! left, equations are refused until further packets have arrived. The limit is per packet, not per
+//! second: there is no clock here.
 
-/// Bytes of equations that may be worked on per packet, on average.
+/// Bytes of equations that may be processed per packet, on average.
 ///
 /// This is some 60 us of one core. With less, windows of 1024 symbols that are lost as a whole are
-/// not recovered from as few repair packets as possible (symbols of 1400 bytes). With more, fewer
+/// not recovered from the fewest possible repair packets (symbols of 1400 bytes). With more, fewer
 /// forged packets keep a core busy.
 pub const WORK_PER_PACKET: usize = 2 << 20;
 
-/// Most bytes that are saved. Also the most that may be lacking after packets that cannot be
-/// refused, source packets: beyond that all equations are forgotten.
+/// Most saved bytes. Also the largest deficit after source packets, which cannot be refused: beyond
+/// that all equations are dropped.
 ///
-/// Work of 4 ms. A burst of losses that comes back takes more per packet at its end than before.
+/// Work of 4 ms. Recovering a burst of losses takes more per packet at its end than before.
 pub const WORK_SAVED: usize = 128 << 20;
 
-/// What access to a row takes besides its bytes. Rows are too far apart to be near in any cache;
-/// the time is that of so many bytes.
+/// Cost of access to a row in addition to its bytes. Rows are too far apart for any cache; the
+/// access takes as long as this many bytes.
 pub(super) const ROW_BYTES: usize = 512;
 
-/// What moving one byte within a row takes, as single bytes are not moved by vectors.
+/// Cost of moving one byte within a row, as single bytes are not moved by vector instructions.
 pub(super) const MOVE_BYTES: usize = 32;
 
 /// The account of one decoder.
@@ -40,7 +40,7 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// To be called for each packet.
+    /// Must be called for each packet.
     pub fn earn(&mut self) {
         self.saved = (self.saved + WORK_PER_PACKET as i64).min(WORK_SAVED as i64);
     }
@@ -55,7 +55,7 @@ impl Effort {
         self.saved > 0
     }
 
-    /// Whether more is lacking than what is saved at most.
+    /// Whether the deficit exceeds [`WORK_SAVED`].
     pub const fn is_overdrawn(&self) -> bool {
         self.saved < -(WORK_SAVED as i64)
     }

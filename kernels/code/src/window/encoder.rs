@@ -8,7 +8,7 @@ use super::{
     adui_symbols, coding_coefficients, write_adui_symbol,
 };
 
-/// Why an ADU cannot be protected; the window is as before.
+/// The reason why an ADU cannot be protected; the window is unchanged.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AduError {
     /// Its length does not fit into 16 bits (RFC 8681 section 3.2).
@@ -27,7 +27,7 @@ pub enum AduError {
     },
 }
 
-/// Why no repair packet was made.
+/// The reason why no repair packet was created.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RepairError {
     /// No source symbol is in the window.
@@ -83,9 +83,9 @@ impl Encoder {
         self.held = 0;
     }
 
-    /// Takes an ADU of the flow `flow` into the window, from which the oldest symbols go if need
-    /// be. Returns the ESI of its first symbol: the source packet is the ADU and these four bytes,
-    /// most significant first.
+    /// Adds an ADU of the flow `flow` to the window, dropping the oldest symbols if necessary.
+    /// Returns the ESI of its first symbol: the source packet is the ADU and these four bytes, most
+    /// significant first.
     ///
     /// # Errors
     /// The ADU is too long.
@@ -108,7 +108,7 @@ impl Encoder {
         Ok(first)
     }
 
-    /// Lets the oldest `symbols` go, because their ADU is no longer of use (RFC 8681 section 3.3).
+    /// Drops the oldest `symbols`, because their ADU is no longer of use (RFC 8681 section 3.3).
     pub fn retire(&mut self, symbols: usize) {
         self.held = self.held.saturating_sub(symbols);
     }
@@ -119,9 +119,9 @@ impl Encoder {
         self.held
     }
 
-    /// Writes a repair packet over the whole window into `out`, which is
-    /// [`REPAIR_ID_BYTES`] and a whole number of symbols long: so many repair symbols are made.
-    /// Keys count up by one per repair symbol.
+    /// Writes a repair packet over the whole window into `out`. The length of `out` is
+    /// [`REPAIR_ID_BYTES`] and a whole number of symbols, the repair symbols to create. Keys
+    /// increase by one per repair symbol.
     ///
     /// # Errors
     /// The window is empty or `out` has another length; nothing changes then.

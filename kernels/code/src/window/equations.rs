@@ -1,5 +1,5 @@
 //! Symbols of a sliding window and equations between them: the linear system of the decoder of RFC
-//! 8681, for codes that frame and number their symbols in ways of their own.
+//! 8681, for codes with their own framing and numbering of symbols.
 
 use recoded_gf::Kernel;
 
@@ -7,7 +7,7 @@ use super::coefficients::{Density, coding_coefficients};
 use super::system::{Insertion, System};
 use super::{DECODING_WINDOW_MAX, Parameters, ParametersError, Scheme};
 
-/// The newest symbols of a stream, known and sought, over GF(2^8).
+/// The newest symbols of a stream, known and missing, over GF(2^8).
 ///
 /// A combination is the sum of coefficient times symbol over consecutive numbers; its coefficients
 /// are those that RFC 8681 section 3.6 draws for a repair key, at full density.
@@ -32,25 +32,25 @@ impl Equations {
         })
     }
 
-    /// Memory of a window, some bytes per symbol more or less.
+    /// Memory of a window, within some bytes per symbol.
     #[must_use]
     pub const fn memory_bytes(window_symbols: usize, symbol_bytes: u16) -> usize {
         let slots = window_symbols.next_power_of_two();
         slots * (symbol_bytes as usize + slots)
     }
 
-    /// Forgets everything; the first symbol is `next`.
+    /// Clears the window; the first symbol is `next`.
     pub fn begin(&mut self, next: u32) {
         self.system.reset(next);
     }
 
-    /// The number after the newest symbol heard of.
+    /// The number after the newest announced symbol.
     #[must_use]
     pub const fn end(&self) -> u32 {
         self.system.end()
     }
 
-    /// Hears of all symbols before `end`, if that is ahead; the oldest leave the window.
+    /// Announces all symbols before `end`, if that is ahead; the oldest leave the window.
     pub fn hear(&mut self, end: u32) {
         if end.wrapping_sub(self.system.end()).cast_signed() > 0 {
             self.system.advance(end);
@@ -63,8 +63,8 @@ impl Equations {
         self.system.is_known(number).then(|| self.system.symbol(number))
     }
 
-    /// Takes in a symbol that was heard of: `write` gets all its bytes. Ignored when it is known or
-    /// has left the window.
+    /// Inserts an announced symbol: `write` gets all its bytes. Ignored if it is known or has left
+    /// the window.
     pub fn insert(&mut self, number: u32, write: impl FnOnce(&mut [u8])) {
         self.system.note_packet();
         if self.system.is_in_window(number) {
@@ -72,8 +72,8 @@ impl Equations {
         }
     }
 
-    /// Takes in the combination by `key` of `count` symbols from `first` on, all heard of; bytes
-    /// that `sum` lacks are zero. Whether it brought anything.
+    /// Inserts the combination by `key` of `count` announced symbols from `first` on; bytes missing
+    /// at the end of `sum` are zero. Returns whether it was innovative.
     ///
     /// # Panics
     /// When `count` is longer than the window, or `sum` than a symbol.
@@ -87,7 +87,7 @@ impl Equations {
         brought == Insertion::Innovative
     }
 
-    /// Takes the number of a symbol that combinations gave since this was asked last.
+    /// Takes the number of a symbol solved by combinations since the last call.
     pub fn next_solved(&mut self) -> Option<u32> {
         self.system.next_solved()
     }

@@ -1,10 +1,10 @@
 //! Sliding window RLC of RFC 8681, byte for byte: FEC Encoding IDs 9 (GF(2)) and 10 (GF(2^8)).
 //!
-//! An ADU (application data unit: a packet to be protected) becomes one or more *source symbols*
-//! of E bytes, numbered by a 32-bit *ESI* that wraps. The encoder keeps the newest of them and
-//! makes repair symbols from that window whenever it is asked; the decoder keeps a longer window
-//! and one linear system over what is missing in it. There are no generations, and relays forward:
-//! the RFC defines no recoding.
+//! An ADU (application data unit: a packet to be protected) becomes one or more *source symbols* of
+//! E bytes, numbered by a 32-bit *ESI* that wraps. The encoder keeps the newest of them and creates
+//! repair symbols from that window on request; the decoder keeps a longer window and one linear
+//! system over its missing symbols. There are no generations, and relays forward: the RFC defines
+//! no recoding.
 //!
 //! ```text
 //!  ADU --Encoder::push--> ESI       source packet: ADU | ESI (32)
@@ -43,8 +43,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Encoder and decoder take all memory when they are made. Packets cause typed errors, never
-//! panics. Nothing here authenticates: RFC 8681 section 7.2 lists what a forged payload ID does.
+//! Encoder and decoder allocate all memory at creation. Packets cause typed errors, never panics.
+//! Nothing here authenticates: RFC 8681 section 7.2 lists the effects of a forged payload ID.
 
 mod coefficients;
 mod columns;
@@ -75,7 +75,7 @@ pub const DECODING_WINDOW_MAX: usize = 8192;
 /// Flow ID and length in front of each ADU (RFC 8681 section 3.2).
 const ADUI_HEADER_BYTES: usize = 3;
 
-/// Which of the two FEC schemes, that is, over which field.
+/// The FEC scheme: its field.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Scheme {
     /// RLC over GF(2): repair symbols are XOR sums (RFC 8681 section 5).
@@ -105,7 +105,7 @@ impl Scheme {
     }
 }
 
-/// What both ends of a flow are made with.
+/// Parameters of both ends of a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Parameters {
     /// The FEC scheme; the same at both ends.
@@ -118,19 +118,19 @@ pub struct Parameters {
     pub window_symbols: usize,
 }
 
-/// Why a window cannot be made.
+/// The reason why a window cannot be created.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ParametersError {
-    /// A symbol does not hold the header of an ADUI, or there is no memory for symbols this long.
+    /// A symbol is too short for the header of an ADUI, or too long for the memory.
     #[error("symbols of {symbol_bytes} bytes: less than the 3 of flow ID and length, or too long")]
     SymbolBytes {
-        /// What was asked for.
+        /// The given length.
         symbol_bytes: u16,
     },
     /// The window is empty or too long.
     #[error("window of {window_symbols} symbols: not in 1..={max}")]
     Window {
-        /// What was asked for.
+        /// The given length.
         window_symbols: usize,
         /// The longest window of this end.
         max: usize,

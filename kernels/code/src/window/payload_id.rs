@@ -1,4 +1,4 @@
-//! What RFC 8681 puts on the wire around symbols, and what both ends agree on before.
+//! The RFC 8681 fields around symbols on the wire, and the parameters that both ends agree on.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,14 +27,14 @@ pub struct RepairId {
     pub key: u16,
     /// DT of the coefficients.
     pub density: Density,
-    /// NSS, source symbols in the encoding window: 0 to 4095, of which 0 is no valid window.
+    /// NSS, source symbols in the encoding window: 0 to 4095; 0 is no valid window.
     pub source_symbols: u16,
     /// FSS_ESI, the ESI of the first of them.
     pub first: u32,
 }
 
 impl RepairId {
-    /// As it is sent, every field with its most significant byte first. NSS is cut to 12 bits.
+    /// The wire format, every field with its most significant byte first. NSS is cut to 12 bits.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; REPAIR_ID_BYTES] {
         let [k0, k1] = self.key.to_be_bytes();
@@ -59,12 +59,12 @@ impl RepairId {
 
 /// The FEC Scheme-Specific Information (RFC 8681 section 4.1.1.2).
 ///
-/// As text it is what SDP carries: `E:1400,WSR:191`.
+/// The text form is that of SDP: `E:1400,WSR:191`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SchemeInformation {
     /// E, bytes of a symbol.
     pub symbol_bytes: u16,
-    /// WSR: encoding window to decoding window, in 255ths; 0 says nothing about it.
+    /// WSR: encoding window to decoding window, in 255ths; 0 means unspecified.
     pub window_size_ratio: u8,
 }
 
@@ -82,8 +82,8 @@ impl SchemeInformation {
         Self { symbol_bytes: u16::from_be_bytes([e0, e1]), window_size_ratio }
     }
 
-    /// The decoding window that the ratio means for the longest encoding window that was seen
-    /// (RFC 8681 appendix C.1): `source_symbols * 255 / WSR`, rounded up. `None` for a ratio of 0.
+    /// The decoding window for the longest encoding window seen and this ratio (RFC 8681 appendix
+    /// C.1): `source_symbols * 255 / WSR`, rounded up. `None` for a ratio of 0.
     #[must_use]
     pub fn decoding_window(self, source_symbols: usize) -> Option<usize> {
         let ratio = usize::from(self.window_size_ratio);
@@ -97,7 +97,7 @@ impl fmt::Display for SchemeInformation {
     }
 }
 
-/// Why a text is no FEC Scheme-Specific Information.
+/// A text that is no FEC Scheme-Specific Information.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text:?} is not of the form E:1400,WSR:191")]
 pub struct ParseInformationError {

@@ -16,7 +16,7 @@ impl Slab {
         Self { symbol_bytes, bytes: vec![0; slots * symbol_bytes].into_boxed_slice() }
     }
 
-    /// Symbols of another length from now on, at most that of `new`; all are forgotten.
+    /// Changes the symbol length, up to that of `new`; all symbols are cleared.
     pub fn reshape(&mut self, symbol_bytes: usize) {
         self.symbol_bytes = symbol_bytes;
     }

@@ -1,12 +1,12 @@
 //! The decoder's linear system: unknown source symbols of a sliding window, equations between them.
 //!
 //! Equations are kept in reduced row echelon form with the *oldest* unknown of each leading, which
-//! makes sliding free: no equation mentions an unknown that is older than its leader, so when the
-//! oldest symbol leaves the window, at most the one equation that it leads leaves with it.
+//! makes sliding free: no equation mentions an unknown older than its leader, so when the oldest
+//! symbol leaves the window, at most the one equation that it leads leaves with it.
 //!
-//! An equation's right side lies in the slot of the symbol that leads it, which is unknown and has
-//! no use for the room: a window of n symbols takes n symbols of memory, whatever arrives. When an
-//! equation has lost all its other unknowns, the symbol is where it belongs.
+//! An equation's right side lies in the slot of its leading symbol, which is unknown and leaves the
+//! slot unused: a window of n symbols takes n symbols of memory, whatever arrives. When an equation
+//! has lost all its other unknowns, the symbol is where it belongs.
 //!
 //! ```text
 //!            oldest                               newest, before `end`
@@ -15,11 +15,11 @@
 //!                                                1 . . . 9
 //! ```
 //!
-//! Rows are stored without the leaders, of which each is in its own row only, and without symbols
-//! that no equation mentions: see `columns.rs`.
+//! Rows are stored without the leaders, since each is in its own row only, and without symbols that
+//! no equation mentions: see `columns.rs`.
 //!
-//! Packets are hostile. What the operations on equations cost is limited per packet on average, see
-//! `effort.rs`; beyond, equations are refused, and at worst forgotten.
+//! Packets may be hostile. The cost of operations on equations is limited per packet on average,
+//! see `effort.rs`; beyond that, equations are refused, and at worst dropped.
 
 use recoded_gf::{Kernel, inverse};
 
@@ -28,32 +28,32 @@ use super::columns::Columns;
 use super::effort::{Effort, MOVE_BYTES, ROW_BYTES};
 use super::slab::Slab;
 
-/// What is known of the symbol that has a slot.
+/// State of the symbol in a slot.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// No packet has told that it exists.
+    /// No packet has announced it.
     Unheard,
-    /// It is sought and leads no equation.
+    /// It is missing and leads no equation.
     Missing,
-    /// It is sought and leads an equation.
+    /// It is missing and leads an equation.
     Leads,
     /// Its bytes are in its slot.
     Known,
 }
 
 impl State {
-    /// Whether a packet told that the symbol exists, but it could not be had so far.
+    /// Whether the symbol is announced but not known yet.
     pub const fn is_sought(self) -> bool {
         matches!(self, Self::Missing | Self::Leads)
     }
 }
 
-/// What an equation brought.
+/// The result of an equation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Insertion {
     /// The rank rose by one.
     Innovative,
-    /// It follows from what is known.
+    /// It follows from known symbols and equations.
     Redundant,
     /// It mentions a symbol that has left the window.
     Expired,
@@ -69,8 +69,8 @@ pub(super) struct System {
     end: u32,
     slab: Slab,
     states: Box<[State]>,
-    /// One row of coefficients by column per slot, meaningful where the state is `Leads`: zero
-    /// where no symbol has the column.
+    /// One row of coefficients by column per slot, meaningful if the state is `Leads`: zero where
+    /// no symbol has the column.
     rows: Box<[u8]>,
     columns: Columns,
     /// The slots that lead.
@@ -104,7 +104,7 @@ impl System {
         }
     }
 
-    /// Forgets everything; the window is to begin with `end`.
+    /// Clears everything; the window begins with `end`.
     pub fn reset(&mut self, end: u32) {
         self.end = end;
         self.states.fill(State::Unheard);
@@ -113,7 +113,7 @@ impl System {
         self.solved.clear();
     }
 
-    /// Symbols of another length from now on, at most that of `new`. The window is to be reset.
+    /// Changes the symbol length, up to that of `new`. The window must be reset.
     pub fn reshape(&mut self, symbol_bytes: usize) {
         self.slab.reshape(symbol_bytes);
         self.symbol.resize(symbol_bytes, 0);
@@ -136,7 +136,7 @@ impl System {
         esi as usize & self.mask
     }
 
-    /// The state of a symbol of the window; of others that of whichever has its slot.
+    /// The state of a symbol of the window; for others that of the symbol in its slot.
     pub fn state(&self, esi: u32) -> State {
         self.states[self.slot(esi)]
     }
@@ -150,13 +150,13 @@ impl System {
         self.slab.symbol(self.slot(esi))
     }
 
-    /// What the operations on equations have taken so far.
+    /// Work of the operations on equations so far.
     pub const fn effort(&self) -> &Effort {
         &self.effort
     }
 
-    /// To be called for each packet. Returns how many equations were forgotten because packets
-    /// that cannot be refused took too much work.
+    /// Must be called for each packet. Returns the number of equations dropped because packets that
+    /// cannot be refused took too much work.
     pub fn note_packet(&mut self) -> usize {
         self.effort.earn();
         if !self.effort.is_overdrawn() {
@@ -169,22 +169,22 @@ impl System {
         self.leaders.drain(..).len()
     }
 
-    /// Takes one ESI that an equation gave since this was asked last.
+    /// Takes one ESI that an equation gave since the last call.
     pub fn next_solved(&mut self) -> Option<u32> {
         self.solved.pop()
     }
 
-    /// Moves the window on to end before `end`, which is ahead of the present end. Returns how
-    /// many symbols left it, or were passed over, while sought.
+    /// Advances the window to end before `end`, which is ahead of the present end. Returns how many
+    /// symbols left it, or were skipped, while missing.
     pub fn advance(&mut self, end: u32) -> u64 {
         let steps = end.wrapping_sub(self.end) as usize;
         let mut given_up = steps.saturating_sub(self.window) as u64;
-        // Those that leave first are expired before slots are reused.
+        // The first to leave are expired before slots are reused.
         for step in 0..steps.min(self.window) {
             let slot = self.slot(self.base().wrapping_add(step as u32));
             given_up += u64::from(self.states[slot].is_sought());
             self.states[slot] = State::Unheard;
-            // Equations that mention it are led by older ones, which have left before.
+            // Equations that mention it are led by older symbols, which have left before.
             self.columns.free(slot);
         }
         self.leaders.retain(|&slot| self.states[slot] == State::Leads);
@@ -196,7 +196,7 @@ impl System {
         given_up
     }
 
-    /// Learns that the `count` symbols from `first` on exist, as far as they are in the window.
+    /// Announces the `count` symbols from `first` on, as far as they are in the window.
     pub fn hear(&mut self, first: u32, count: usize) {
         for esi in (0..count).map(|index| first.wrapping_add(index as u32)) {
             let slot = self.slot(esi);
@@ -206,7 +206,7 @@ impl System {
         }
     }
 
-    /// Takes in a symbol of the window, which `write` writes, unless it is known.
+    /// Inserts a symbol of the window, which `write` writes, unless it is known.
     pub fn insert_symbol(&mut self, esi: u32, write: impl FnOnce(&mut [u8])) {
         let slot = self.slot(esi);
         match self.states[slot] {
@@ -217,7 +217,7 @@ impl System {
                 self.substitute(slot);
             }
             State::Leads => {
-                // Its equation goes on without it, led by its next unknown.
+                // Its equation remains without it, led by its next unknown.
                 let stride = self.row.len();
                 self.row.copy_from_slice(&self.rows[slot * stride..][..stride]);
                 self.symbol.copy_from_slice(self.slab.symbol(slot));
@@ -230,8 +230,8 @@ impl System {
         }
     }
 
-    /// Takes in an equation: the sum of coefficient times symbol, from `first` on, is `sum`.
-    /// All its symbols have been heard of or are older than the window.
+    /// Inserts an equation: the sum of coefficient times symbol, from `first` on, is `sum`. All its
+    /// symbols are announced or older than the window.
     pub fn insert_equation(&mut self, first: u32, coefficients: &[u8], sum: &[u8]) -> Insertion {
         let (window, base) = (self.window as u32, self.base());
         let mut is_open = false;
@@ -241,7 +241,7 @@ impl System {
             }
             is_open |= self.states[esi as usize & self.mask].is_sought();
         }
-        // Without losses this is all that a repair symbol costs.
+        // Without losses this is the whole cost of a repair symbol.
         if !is_open {
             return Insertion::Redundant;
         }
@@ -254,7 +254,7 @@ impl System {
         if self.admit() { Insertion::Innovative } else { Insertion::Redundant }
     }
 
-    /// Makes rows as short as they can be, if that is worth it.
+    /// Compacts the rows, if that is worthwhile.
     fn compact(&mut self) {
         if self.leaders.is_empty() {
             self.columns.clear();
@@ -269,7 +269,7 @@ impl System {
         }
     }
 
-    /// Writes to `row` and `symbol` the equation less what is known and the equations of its
+    /// Writes to `row` and `symbol` the equation less known symbols and the equations of its
     /// leaders.
     fn reduce(&mut self, first: u32, coefficients: &[u8]) {
         let (states, mask) = (&self.states, self.mask);
@@ -292,7 +292,7 @@ impl System {
         }
     }
 
-    /// Stores the reduced equation, unless it says nothing, and clears its leader in the others.
+    /// Stores the reduced equation, unless it is redundant, and clears its leader in the others.
     fn admit(&mut self) -> bool {
         let width = self.columns.width();
         let unknown = (0..width).filter(|&column| self.row[column] != 0);
@@ -328,7 +328,7 @@ impl System {
         true
     }
 
-    /// Puts a symbol that has become known into the equations.
+    /// Substitutes a newly known symbol into the equations.
     fn substitute(&mut self, known: usize) {
         let Some(column) = self.columns.of(known) else { return };
         let stride = self.row.len();
@@ -343,7 +343,7 @@ impl System {
         self.columns.free(known);
     }
 
-    /// Lets `change` change each equation, and settles those of which it says that it did.
+    /// Applies `change` to each equation, and settles those that it changed.
     fn for_each_leader(&mut self, change: impl Fn(&mut Self, usize) -> bool) {
         let mut index = 0;
         while let Some(&leader) = self.leaders.get(index) {
@@ -356,7 +356,7 @@ impl System {
         }
     }
 
-    /// Whether an equation has no unknown left but its leader, which is known then.
+    /// Whether an equation has no unknown left except its leader, which is then known.
     fn settle(&mut self, leader: usize) -> bool {
         let row = &self.rows[leader * self.row.len()..][..self.columns.width()];
         if !is_zero(row) {
@@ -367,13 +367,13 @@ impl System {
         true
     }
 
-    /// How many symbols of the window are older.
+    /// Number of older symbols in the window.
     const fn age(&self, slot: usize) -> usize {
         slot.wrapping_sub(self.slot(self.base())) & self.mask
     }
 }
 
-/// Whether all bytes are zero, by stretches that the compiler makes vectors of.
+/// Whether all bytes are zero, in runs that the compiler vectorises.
 fn is_zero(row: &[u8]) -> bool {
     row.chunks(64).all(|chunk| chunk.iter().fold(0, |all, &byte| all | byte) == 0)
 }

@@ -1,4 +1,4 @@
-//! A line of relays on coding vectors alone.
+//! A line of relays on coding vectors only.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -17,8 +17,8 @@ pub fn random(seed: u64) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
-/// Hops that each lose packets independently, between relays that recode systematically over
-/// GF(256) and send as many packets per batch as the source.
+/// Hops with independent losses, between relays that recode systematically over GF(256) and send as
+/// many packets per batch as the source.
 pub struct Line {
     pub random: ChaCha8Rng,
     hops: usize,
@@ -30,7 +30,7 @@ impl Line {
         Self { random: random(seed), hops, loss }
     }
 
-    /// Sends one batch; the coding vectors that arrive.
+    /// Sends one batch; returns the coding vectors that arrive.
     pub fn cross(&mut self, batch_size: usize) -> Vec<Vec<u8>> {
         let unit = |index| (0..batch_size).map(|at| u8::from(at == index)).collect();
         let mut held: Vec<Vec<u8>> = (0..batch_size).map(unit).collect();

@@ -1,4 +1,4 @@
-//! The slow truth: plain elimination from scratch for each question, scalar arithmetic.
+//! The slow reference: plain elimination from scratch for each query, scalar arithmetic.
 
 use recoded_gf::{inverse, mul};
 
@@ -12,7 +12,7 @@ impl Reference {
         Self { size, vectors: Vec::new() }
     }
 
-    /// Keeps the vector if it is innovative, and says whether it is.
+    /// Keeps the vector if it is innovative, and returns whether it is.
     pub fn insert(&mut self, vector: &[u8]) -> bool {
         let innovative = !self.contains(vector);
         if innovative {
@@ -45,7 +45,7 @@ pub fn unit_index(vector: &[u8]) -> Option<usize> {
     (others && vector[index] == 1).then_some(index)
 }
 
-/// Columns of the pivots of the row echelon form, as many as the rank.
+/// Columns of the pivots of the row echelon form; their number is the rank.
 fn echelon(mut rows: Vec<Vec<u8>>, size: usize) -> Vec<usize> {
     let mut pivots = Vec::new();
     for column in 0..size {

@@ -1,10 +1,10 @@
 //! The device code of `recoded-cuda` on the CPU, for tests: the same files, one fiber a thread.
 //!
-//! See `README.md` for what this can find and what it cannot.
+//! See `README.md` for the faults that this can find and those it cannot.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 
-/// How to launch a kernel, and on what. All pointers are to memory of this process.
+/// The launch parameters of a kernel. All pointers are to memory of this process.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Launch {
@@ -18,7 +18,7 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// The jobs, 64 bytes each, 16-byte aligned.
     pub jobs: *const c_void,
-    /// How many.
+    /// Number of jobs.
     pub jobs_count: u32,
     /// The constant tables of all fields, 16-byte aligned.
     pub tables: *mut c_void,
@@ -26,10 +26,10 @@ pub struct Launch {
     pub arena: *mut u8,
     /// Its size; accesses beyond it are errors.
     pub arena_bytes: u64,
-    /// The order in which warps and lanes run.
+    /// Seed of the order of warps and lanes.
     pub seed: u64,
-    /// Which bytes of the arena were written, a byte each: loads of others are errors, and stores
-    /// mark theirs. Null where that is not looked at.
+    /// Written bytes of the arena, a byte each: loads of others are errors, and stores mark theirs.
+    /// Null disables the check.
     pub written: *mut u8,
     /// Whether races are errors.
     pub finds_races: bool,
@@ -56,20 +56,20 @@ impl Launch {
     }
 }
 
-/// A launch that a card would not have survived, or not always.
+/// A launch that would fail on a card, at least sometimes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault(pub String);
 
 /// Runs the kernel `recoded_<name>` and waits for it.
 ///
 /// # Errors
-/// No thread can go on, threads wait in different places, an access is misaligned or outside the
+/// All threads are stuck, threads wait in different places, an access is misaligned or outside the
 /// arena, something was written beyond the shared memory, two threads race, a byte is loaded that
 /// was not written, or there is no such kernel.
 ///
 /// # Safety
-/// `jobs`, `tables` and `arena` must be valid for what `launch` says of them, and no other thread
-/// may use the arena and the tables meanwhile.
+/// `jobs`, `tables` and `arena` must be valid for the sizes in `launch`, and no other thread may
+/// use the arena and the tables meanwhile.
 pub unsafe fn launch(name: &str, launch: &Launch) -> Result<(), Fault> {
     let name = CString::new(name).map_err(|_| Fault("a name with a zero byte".to_owned()))?;
     // SAFETY: the name is terminated and both live until the call returns; the rest is the
@@ -82,12 +82,12 @@ pub unsafe fn launch(name: &str, launch: &Launch) -> Result<(), Fault> {
     Err(Fault(unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned()))
 }
 
-/// A row of the tables of `job.h`: a kernel, and its numbers in the order there.
+/// A row of the tables of `job.h`: a kernel, and its numbers in that order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// Its name: of the technique, where it is a technique's.
+    /// Name of the technique, or of the kernel.
     pub name: String,
-    /// The kernel; empty where the name is the kernel's.
+    /// The kernel; empty if the name is the kernel's.
     pub kernel: String,
     /// The rest.
     pub numbers: [u32; 5],
@@ -98,7 +98,7 @@ pub struct Row {
 pub fn geometries() -> Vec<Row> {
     let mut rows = Vec::new();
     let mut raw = RawGeometry { name: std::ptr::null(), numbers: [0; 5] };
-    // SAFETY: the row is ours to be written.
+    // SAFETY: the row is exclusively owned.
     while unsafe { recoded_shim_geometry(rows.len(), &mut raw) } {
         rows.push(Row { name: text(raw.name), kernel: String::new(), numbers: raw.numbers });
     }
@@ -111,21 +111,21 @@ pub fn techniques() -> Vec<Row> {
     let mut rows = Vec::new();
     let mut raw =
         RawTechnique { name: std::ptr::null(), kernel: std::ptr::null(), numbers: [0; 5] };
-    // SAFETY: the row is ours to be written.
+    // SAFETY: the row is exclusively owned.
     while unsafe { recoded_shim_technique(rows.len(), &mut raw) } {
         rows.push(Row { name: text(raw.name), kernel: text(raw.kernel), numbers: raw.numbers });
     }
     rows
 }
 
-/// A job, as `job.h` lays it out, whose members are 1, 2, 3 and on in its order; the bytes of the
-/// tables of all fields; and of the state of progressive decoding of 100 symbols.
+/// A job in the layout of `job.h`, with the members 1, 2, 3 and so on in order; the bytes of the
+/// tables of all fields; and those of the state of progressive decoding of 100 symbols.
 #[must_use]
 pub fn sample() -> ([u8; 64], u64, [u64; 2]) {
     #[repr(C, align(16))]
     struct Sample([u8; 64]);
     let (mut job, mut tables, mut state) = (Sample([0; 64]), 0, [0; 2]);
-    // SAFETY: all of them are ours to be written, and a job is 64 bytes, 16-byte aligned.
+    // SAFETY: all of them are exclusively owned, and a job is 64 bytes, 16-byte aligned.
     unsafe { recoded_shim_sample((&raw mut job).cast(), &mut tables, state.as_mut_ptr()) };
     (job.0, tables, state)
 }

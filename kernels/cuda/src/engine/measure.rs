@@ -1,9 +1,9 @@
-//! How fast a card is: copies, launches, instructions, and each stage of a bundle without the
-//! copies.
+//! Speed of a card: copies, launches, instructions, and each stage of a bundle without the copies.
 //!
-//! For benchmarks: the caller waits, and the engine must have nothing in flight. Whatever a copy or
-//! a kernel uses belongs to the first lane meanwhile, so that a card that fails or hangs is dealt
-//! with as ever. Times are the host's, of as many repetitions as fill the time that was asked for.
+//! For benchmarks: the caller waits, and the engine must have nothing in flight. Memory used by a
+//! copy or a kernel belongs to the first lane meanwhile, so that a failing or hanging card is
+//! handled as usual. Times are the host's, averaged over as many repetitions as fill the requested
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -23,38 +23,37 @@ pub struct Timings {
     pub copy_out: f64,
     /// All launches, one after another.
     pub device: f64,
-    /// Each launch: its kernel, without `recoded_`, and its time alone. Launches that invert the
-    /// same matrices are one, by the name of the first.
+    /// Each launch: its kernel, without `recoded_`, and its time by itself. Launches that invert
+    /// the same matrices are one, named after the first.
     pub stages: Vec<(&'static str, f64)>,
 }
 
-/// Which way bytes go.
+/// Direction of a copy.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// To the card.
     In,
     /// From the card.
     Out,
-    /// As many each way, at once; times are of both.
+    /// The same amount each way, at once; times are for both.
     Both,
 }
 
-/// What a launch costs, in seconds.
+/// Cost of a launch, in seconds.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct LaunchCost {
-    /// From one launch to the next, where many follow each other.
+    /// From one launch to the next, in a sequence of many.
     pub interval: f64,
-    /// From a launch until its end is seen, on an idle card.
+    /// From a launch until its end is visible, on an idle card.
     pub latency: f64,
 }
 
 impl CudaEngine {
-    /// Does a bundle with the techniques that it would be done with, part by part. The results come
-    /// back with it.
+    /// Runs a bundle with its usual techniques, part by part. Returns it with the results.
     ///
     /// # Errors
-    /// [`Error::Busy`] when something is in flight, or what the card said. Only where a bundle was
-    /// not begun it comes back.
+    /// [`Error::Busy`] when something is in flight, or the card's error. The bundle is returned
+    /// only if it was not begun.
     pub fn measure(
         &mut self,
         bundle: Bundle,
@@ -80,7 +79,7 @@ impl CudaEngine {
     }
 
     fn measure_parts(&mut self, functions: &[Function], time: Duration) -> Result<Timings, Error> {
-        // Once as ever: everything is where it belongs, and the results are there for comparison.
+        // Once as usual: everything is then in place, and the results are there for comparison.
         self.enqueue(0, functions).map_err(|error| self.interrupted(&error))?;
         self.wait_for_lane()?;
         let launches = self.plan.launches.clone();
@@ -109,10 +108,10 @@ impl CudaEngine {
         Ok(Timings { copy_in, copy_out, device, stages })
     }
 
-    /// Seconds that a copy of `bytes` bytes takes, from and to memory that is pinned or is not.
+    /// Seconds that a copy of `bytes` bytes takes, with pinned or unpinned memory.
     ///
     /// # Errors
-    /// [`Error::Busy`] when something is in flight, or what the card said.
+    /// [`Error::Busy`] when something is in flight, or the card's error.
     pub fn copy_seconds(
         &mut self,
         direction: Direction,
@@ -139,10 +138,10 @@ impl CudaEngine {
         seconds
     }
 
-    /// What a launch of a kernel that does nothing costs.
+    /// Cost of launching an empty kernel.
     ///
     /// # Errors
-    /// [`Error::Busy`] when something is in flight, or what the card said.
+    /// [`Error::Busy`] when something is in flight, or the card's error.
     pub fn launch_cost(&mut self, time: Duration) -> Result<LaunchCost, Error> {
         let probe = self.place_probe("probe_logic", 1, 0)?;
         let interval = self.timed(time, |stream| probe.launch(stream))?;
@@ -151,11 +150,11 @@ impl CudaEngine {
         Ok(LaunchCost { interval, latency })
     }
 
-    /// How fast the card issues what techniques consist of; `rounds` rounds a thread are long
-    /// enough when they take much more than a launch.
+    /// Issue rates of the card for the instructions of techniques; `rounds` rounds a thread are
+    /// long enough when they take much more than a launch.
     ///
     /// # Errors
-    /// [`Error::Busy`] when something is in flight, or what the card said.
+    /// [`Error::Busy`] when something is in flight, or the card's error.
     pub fn issue_rates(&mut self, rounds: u32, time: Duration) -> Result<IssueRates, Error> {
         let instructions = self.issue_rate("probe_permute", rounds, time)?;
         let instructions = instructions.min(self.issue_rate("probe_logic", rounds, time)?);
@@ -191,7 +190,7 @@ impl Probe {
 }
 
 impl CudaEngine {
-    /// Instructions of a warp that a full card issues in a second.
+    /// Instructions of a warp that a full card issues per second.
     fn issue_rate(
         &mut self,
         kernel: &'static str,
@@ -199,7 +198,7 @@ impl CudaEngine {
         time: Duration,
     ) -> Result<f64, Error> {
         let blocks = self.info.multiprocessors * BLOCKS_OF_PROBE;
-        // The difference of two lengths: what a launch costs is not in it.
+        // The difference of two lengths, which excludes the cost of a launch.
         let mut seconds = [0.0; 2];
         for (seconds, rounds) in seconds.iter_mut().zip([rounds, 2 * rounds]) {
             let probe = self.place_probe(kernel, blocks, rounds)?;
@@ -207,7 +206,7 @@ impl CudaEngine {
         }
         let warps = f64::from(blocks) * f64::from(THREADS_OF_PROBE / WARP);
         let instructions = warps * f64::from(rounds) * f64::from(PROBE_OPERATIONS);
-        // Whatever disturbs the clock must not make it infinite.
+        // A disturbance of the clock must not make it infinite.
         Ok(instructions / (seconds[1] - seconds[0]).max(seconds[1] / 8.0))
     }
 
@@ -236,7 +235,7 @@ impl CudaEngine {
         Ok(Probe { function, shape, arena, tables })
     }
 
-    /// Whether something can be measured now; makes the context current.
+    /// Whether a measurement is possible now; makes the context current.
     pub(super) fn enter_idle(&mut self) -> Result<(), Error> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
@@ -247,7 +246,7 @@ impl CudaEngine {
         self.context.enter().map_err(|error| self.ended(&error))
     }
 
-    /// Makes the first lane's arena as large as that, and says where it is.
+    /// Makes the first lane's arena at least that large, and returns its address.
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<u64, Error> {
         let lane = &mut self.lanes[0];
         if lane.memory.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
@@ -260,13 +259,13 @@ impl CudaEngine {
         Ok(self.lanes[0].memory.as_ref().map_or(0, DeviceMemory::start))
     }
 
-    /// Puts jobs to `to` and waits until they are there.
+    /// Copies jobs to `to` and waits until they are there.
     pub(super) fn write_jobs(&mut self, to: u64, jobs: &[Job]) -> Result<(), Error> {
         let bytes: Vec<u8> = jobs.iter().flat_map(|job| job.to_bytes()).collect();
         self.write(to, &bytes)
     }
 
-    /// Puts bytes to `to` and waits until they are there.
+    /// Copies bytes to `to` and waits until they are there.
     pub(super) fn write(&mut self, to: u64, bytes: &[u8]) -> Result<(), Error> {
         let lane = &mut self.lanes[0];
         if lane.staging.len() < bytes.len() {
@@ -279,7 +278,7 @@ impl CudaEngine {
         self.wait_for_lane()
     }
 
-    /// Seconds of `work` in the first lane's stream, of as many as fill `time`.
+    /// Seconds of `work` in the first lane's stream, averaged over repetitions that fill `time`.
     pub(super) fn timed(
         &mut self,
         time: Duration,
@@ -325,8 +324,8 @@ impl CudaEngine {
         let out_bytes = bytes.unwrap_or(bundle.output_bytes());
         let input: *const u8 = bundle.input()[..in_bytes].as_ptr();
         let output: *mut u8 = bundle.output_mut()[..out_bytes].as_mut_ptr();
-        // SAFETY: the bundle stays in the lane, and its arenas where they are, until the streams
-        // are idle, and they are not read before; both places are within the lane's memory.
+        // SAFETY: the bundle stays in the lane, and its arenas stay in place, until the streams are
+        // idle, and they are not read before; both places are within the lane's memory.
         let copy_in =
             |s: &Stream| unsafe { s.copy_to(to, std::slice::from_raw_parts(input, in_bytes)) };
         // SAFETY: as above.
@@ -337,7 +336,7 @@ impl CudaEngine {
             Direction::In => self.timed(time, copy_in),
             Direction::Out => self.timed(time, copy_out),
             Direction::Both => {
-                // Both streams have as much to do each way, so that they end together.
+                // Both streams have the same amount each way, so that they end together.
                 let other = Stream::new().map_err(|error| self.ended(&error))?;
                 let both = |stream: &Stream| {
                     copy_in(stream)?;
@@ -383,7 +382,7 @@ impl CudaEngine {
         }
     }
 
-    /// What an error means where some of the work may be in the stream already: waits for that.
+    /// Handles an error when some of the work may be in the stream already: waits for that.
     fn interrupted(&mut self, error: &CallError) -> Error {
         let error = self.ended(error);
         if self.lost.is_none() {
@@ -395,7 +394,7 @@ impl CudaEngine {
         error
     }
 
-    /// What an error means for a measurement; the card may be lost by it.
+    /// Handles an error of a measurement; the card may be lost by it.
     pub(super) fn ended(&mut self, error: &CallError) -> Error {
         if error.is_out_of_memory() {
             return Error::Memory { bytes: self.plan.bytes as usize };
@@ -404,13 +403,13 @@ impl CudaEngine {
             return failed(error);
         }
         self.lose(error);
-        // A measurement has no caller who would get its work back.
+        // A measurement has no caller to return the work to.
         self.orphans.clear();
         lost(error)
     }
 }
 
-/// A probe of so many blocks a multiprocessor fills it: 2048 threads.
+/// Blocks per multiprocessor that fill it in a probe: 2048 threads.
 const BLOCKS_OF_PROBE: u32 = 8;
 const THREADS_OF_PROBE: u32 = 256;
 const WARP: u32 = 32;
@@ -418,11 +417,11 @@ const WARP: u32 = 32;
 /// Cards with the binary matrix product in hardware.
 const BMMA_CAPABILITIES: std::ops::RangeInclusive<u32> = 80..=99;
 
-/// Cards with that of four warps.
+/// Cards with the binary matrix product of four warps.
 const WGMMA_CAPABILITY: u32 = 90;
 const WARPS_OF_WIDE: f64 = 4.0;
 
-/// The shortest of these is what a launch takes.
+/// Repetitions; the shortest is the latency of a launch.
 const LATENCIES: usize = 100;
 
 /// Room for the job of a probe, at the start of the arena.
@@ -431,6 +430,6 @@ const RESERVED_FOR_JOBS: u64 = 256;
 /// A stream takes about a thousand launches before a call blocks.
 const REPETITIONS_MAX: usize = 1000;
 
-/// Longer than anything that is measured, also on the stand-in of a card, which is slow processors
-/// that others use, too.
+/// Longer than any measurement, even on the stand-in of a card, which shares slow processors with
+/// other programs.
 const TIMEOUT: Duration = Duration::from_secs(60);

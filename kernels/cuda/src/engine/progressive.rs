@@ -1,7 +1,7 @@
-//! Decoding row by row, as the papers have it: for comparison with `Operation::Solve`.
+//! Decoding row by row, as in the papers: for comparison with `Operation::Solve`.
 //!
-//! A bundle of one job `Solve` says what is received: a coding vector and a payload per row, in the
-//! order of the rows. Its results are left where those of the job would be.
+//! A bundle of one job `Solve` holds the received data: a coding vector and a payload per row, in
+//! the order of the rows. Its results are left in the job's place.
 
 use std::time::Instant;
 
@@ -12,20 +12,20 @@ use super::{CudaEngine, InFlight};
 use crate::driver::{DeviceMemory, Function};
 use crate::job::{Geometry, Job};
 
-/// Who does what, row by row.
+/// Division of the work, row by row.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Progressive {
-    /// The card alone, a launch a row (Nuclei §IV-F.2, Extreme NC §4.2.2).
+    /// The card only, a launch per row (Nuclei §IV-F.2, Extreme NC §4.2.2).
     Card,
-    /// The card alone, all rows in one launch (Nuclei §IV-F, end).
+    /// The card only, all rows in one launch (Nuclei §IV-F, end).
     Buffered,
-    /// The CPU finds the pivot between two launches a row (Nuclei §IV-F.1).
+    /// The CPU finds the pivot between two launches per row (Nuclei §IV-F.1).
     Assisted,
 }
 
 impl CudaEngine {
-    /// Decodes the bundle's only job, a `Solve`, and says in how many seconds, without the copies
-    /// of all rows to the card and back.
+    /// Decodes the bundle's only job, a `Solve`, and returns the seconds it took, without the
+    /// copies of all rows to the card and back.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for other bundles, or as [`CudaEngine::measure`].
@@ -96,7 +96,7 @@ impl CudaEngine {
         let (begun, stream) = (Instant::now(), &self.lanes[0].stream);
         let launched = (0..launches as u64).try_for_each(|launch| {
             let jobs = place.arena + launch * size_of::<Job>() as u64;
-            // SAFETY: the jobs name the parts of the arena that `places` has made room for.
+            // SAFETY: the jobs name the parts of the arena that `places` has reserved.
             unsafe { stream.launch(function, shape, (jobs, 1), (tables, place.arena)) }
         });
         launched.and_then(|()| stream.mark()).map_err(|error| self.ended(&error))?;
@@ -111,7 +111,7 @@ impl CudaEngine {
     fn decode_assisted(&mut self, placed: &Placed) -> Result<f64, Error> {
         let (job, size) = (placed.job, placed.job.columns);
         let (reduce, eliminate) = (geometry("matmul_loop")?, geometry("eliminate_row")?);
-        // Vector and payload are one row: first those that arrive, then those that are held.
+        // Vector and payload are one row: first the arriving ones, then the held ones.
         let vector_bytes = size.next_multiple_of(16);
         let row_bytes = vector_bytes + job.row_bytes.next_multiple_of(16);
         let factors_bytes = vector_bytes;
@@ -190,7 +190,7 @@ impl CudaEngine {
         let shape =
             [geometry.blocks(job.rows, job.symbol_bytes), geometry.threads, geometry.shared_bytes];
         let stream = &self.lanes[0].stream;
-        // SAFETY: the job names parts of the arena that `places` has made room for.
+        // SAFETY: the job names parts of the arena that `places` has reserved.
         let launched = unsafe { stream.launch(function, shape, (arena, 1), (tables, arena)) };
         launched.and_then(|()| stream.mark()).map_err(|error| self.ended(&error))
     }
@@ -207,7 +207,7 @@ impl CudaEngine {
         all
     }
 
-    /// Brings decoded rows to where the job's destinations are.
+    /// Moves decoded rows to the job's destinations.
     fn gather(
         &mut self,
         placed: &Placed,
@@ -256,7 +256,7 @@ impl CudaEngine {
         Ok(())
     }
 
-    /// Copies the results into the bundle, with the rank that was reached.
+    /// Copies the results into the bundle, with the reached rank.
     fn finish(&mut self, placed: &Placed, from: u64, rank: u32) -> Result<(), Error> {
         let bytes = placed.destinations + placed.job.output_bytes();
         let mut results = vec![0; bytes];
@@ -270,7 +270,7 @@ impl CudaEngine {
     }
 }
 
-/// Where things are: the arena on the card, the rest from its start.
+/// Addresses: the arena on the card, the others relative to its start.
 struct Places {
     arena: u64,
     input: u64,

@@ -1,9 +1,9 @@
 //! Segments that stay on the card, so that bundles over them bring no sources along.
 //!
-//! A bundle gets its rows by a copy on the card, which costs two bytes of its memory for each, a
-//! hundredth of what a bus would take, and keeps all of a launch in one arena. What is kept is
-//! freed at the first call after all other holders dropped the segment; a card that is lost takes
-//! it along, and bundles then bring their rows from the host.
+//! A bundle gets its rows by a copy on the card, which costs two bytes of its memory bandwidth for
+//! each, a hundredth of a bus transfer, and keeps all of a launch in one arena. A kept segment is
+//! freed at the first call after all other holders dropped it; with a lost card it is lost, and
+//! bundles then bring their rows from the host.
 
 use std::mem;
 use std::sync::{Arc, Weak};
@@ -15,20 +15,20 @@ use recoded_code::engine::{Error, Segment};
 use super::{CudaEngine, failed, is_harmless, lost};
 use crate::driver::{CallError, DeviceMemory, Pinned, Stream};
 
-/// What is kept, within a limit.
+/// The kept segments, within a limit.
 pub(super) struct Segments {
     kept: Vec<(Weak<Segment>, DeviceMemory)>,
     bytes_max: u64,
 }
 
 impl Segments {
-    /// None yet, and never more than `bytes_max` of them.
+    /// No segments yet, limited to `bytes_max`.
     pub(super) const fn within(bytes_max: u64) -> Self {
         Self { kept: Vec::new(), bytes_max }
     }
 
     fn find(&self, segment: &Arc<Segment>) -> Option<&DeviceMemory> {
-        // Nothing else can have the address while the weak pointer is there.
+        // Nothing else can have the address while the weak pointer exists.
         let same = |kept: &&(Weak<Segment>, _)| kept.0.as_ptr() == Arc::as_ptr(segment);
         self.kept.iter().find(same).map(|(_, memory)| memory)
     }
@@ -43,7 +43,7 @@ impl Segments {
         self.kept.retain(|(segment, _)| segment.strong_count() > 0);
     }
 
-    /// Device memory for one more.
+    /// Allocates device memory for one more.
     fn room_for(&mut self, segment: &Segment) -> Result<DeviceMemory, CallError> {
         self.drop_unused();
         let taken: u64 = self.kept.iter().map(|(_, memory)| memory.bytes()).sum();
@@ -53,7 +53,7 @@ impl Segments {
         DeviceMemory::new(segment.bytes() as u64)
     }
 
-    /// Puts the rows of `segment` to `to`: from where they are kept, otherwise from the host.
+    /// Copies the rows of `segment` to `to`: from the kept ones, otherwise from the host.
     ///
     /// # Safety
     /// `to` must have room for them, and the segment must stay until the stream is idle.
@@ -64,8 +64,8 @@ impl Segments {
         to: u64,
     ) -> Result<(), CallError> {
         let bytes = segment.bytes();
-        // SAFETY: what is kept has as many bytes and stays while the bundle holds its segment; the
-        // rest is by contract.
+        // SAFETY: a kept segment has as many bytes and stays while the bundle holds it; the rest is
+        // by contract.
         unsafe {
             match self.find(segment) {
                 Some(memory) => stream.copy_within(to, memory.start(), bytes),
@@ -79,7 +79,7 @@ impl Segments {
         self.kept.clear();
     }
 
-    /// Drops nothing of a context that is not to be called again.
+    /// Drops no object of a context that must not be called again.
     pub(super) fn forget(&mut self) {
         self.kept.drain(..).for_each(mem::forget);
     }
@@ -102,7 +102,7 @@ impl CudaEngine {
         }
         let room = self.segments.room_for(segment);
         let memory = room.map_err(|error| self.unkept(&error, segment))?;
-        // What another engine has pinned is copied from memory that is not pinned.
+        // Memory pinned by another engine is copied through unpinned memory.
         let is_elsewhere = self.context.pin(segment.arena()) == Pinned::Elsewhere;
         let own = is_elsewhere.then(|| segment.arena().to_vec());
         let rows: &[u8] = own.as_deref().unwrap_or(segment.arena());
@@ -140,7 +140,7 @@ impl CudaEngine {
         }
     }
 
-    /// What an error means that came up while a segment was to be kept.
+    /// Handles an error while a segment is copied to be kept.
     fn unkept(&mut self, error: &CallError, segment: &Segment) -> Error {
         if error.is_out_of_memory() {
             return Error::Memory { bytes: segment.bytes() };
@@ -153,5 +153,5 @@ impl CudaEngine {
     }
 }
 
-/// Far more than a bus takes for the largest segment that fits.
+/// Far more than a bus needs for the largest segment that fits.
 const COPY_TIMEOUT: Duration = Duration::from_secs(5);

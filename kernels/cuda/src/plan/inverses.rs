@@ -1,8 +1,8 @@
-//! Which inversions are the work of one block each, and which are shared by several.
+//! Inversions by one block each, and those shared by several.
 //!
-//! A matrix in one block takes as long whether it is alone on the card or has company on each
-//! multiprocessor. So large ones that are few are shared: the blocks meet at the ends of launches,
-//! two for each panel of 32 columns (`device/invert_parts.cu`).
+//! A matrix in one block takes equally long whether it is the only one on the card or every
+//! multiprocessor has one. So a few large ones are shared: the blocks synchronise at the ends of
+//! launches, two for each panel of 32 columns (`device/invert_parts.cu`).
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::job::Job;
 
 impl Plan {
     /// Adds the launches that invert: all small matrices in one, a block each; large ones by
-    /// several blocks each if they are too few.
+    /// several blocks each if there are too few.
     pub(super) fn stage_inverses(
         &mut self,
         works: &[Work],
@@ -53,8 +53,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What is one stage to people: its name, and its launches. Those of one inversion need each
-    /// other.
+    /// The stages in reports: name, and launches. Those of one inversion depend on each other.
     pub fn stages(&self) -> Vec<(&'static str, Range<usize>)> {
         let mut stages: Vec<(&'static str, Range<usize>)> = Vec::new();
         for (index, launch) in self.launches.iter().enumerate() {
@@ -69,7 +68,7 @@ impl Plan {
     }
 }
 
-/// What inverts a matrix by several blocks, in the order of the first launch of each.
+/// Kernels that invert a matrix by several blocks, in the order of the first launch of each.
 const INVERSE_KERNELS: [&str; 4] =
     [SHARED_INVERSION, "invert_panel", "invert_update", "invert_end"];
 const SHARED_INVERSION: &str = "invert_begin";
@@ -83,9 +82,9 @@ fn is_inside(launch: &Launch) -> bool {
 /// 5.9 ms instead of 33.
 const SHARED_SIZE_MIN: usize = 256;
 
-/// By this, in the columns of each, and for 16 multiprocessors, matrices are few enough to be
-/// shared. There, that is 28 of 256 columns, 57 of 512 and 117 of 1024: with twice as many of
-/// either size, a block each is faster.
+/// Matrices are shared if they are few by this measure, in the columns of each, for 16
+/// multiprocessors. There, that is 28 of 256 columns, 57 of 512 and 117 of 1024: with twice as many
+/// of either size, a block each is faster.
 const SHARES: u64 = 16 * 1200;
 
 #[cfg(test)]
@@ -107,7 +106,7 @@ mod tests {
         plan
     }
 
-    /// A matrix of 1,024 columns was the work of one of 132 multiprocessors.
+    /// A matrix of 1,024 columns once occupied only one of 132 multiprocessors.
     #[test]
     fn few_large_matrices_are_shared_by_several_blocks() {
         let plan = inverses(&[1024, 16, 300, 16], 132);

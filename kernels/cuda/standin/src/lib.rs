@@ -1,7 +1,7 @@
 //! A stand-in for libcuda, for tests: the driver's functions that `recoded-cuda` calls, with
-//! kernels that run on this CPU, and with whatever goes wrong that a test asks for.
+//! kernels that run on this CPU, and with faults that a test requests.
 //!
-//! The library is built beside this crate. Point a child process at it:
+//! The library is built next to this crate. Point a child process at it:
 //!
 //! ```no_run
 //! let mut command = std::process::Command::new("some-program-that-codes-on-cards");
@@ -10,13 +10,13 @@
 //!     .env("STANDIN_FAULTS", "cuLaunchKernel@3=719");
 //! ```
 //!
-//! `driver.cpp` says which variables there are.
+//! `driver.cpp` lists the variables.
 
 #![forbid(unsafe_code)]
 
 use std::path::Path;
 
-// So that the kernels are built before the library that has them.
+// So that the kernels are built before the library that contains them.
 use recoded_cuda_shim as _;
 
 /// The folder that holds `libcuda.so.1`, for `LD_LIBRARY_PATH`.
@@ -25,7 +25,7 @@ pub fn folder() -> &'static Path {
     Path::new(env!("RECODED_STANDIN_FOLDER"))
 }
 
-/// The folder that holds a libnvrtc that compiles nothing and says that it did.
+/// The folder of a libnvrtc that compiles nothing and reports success.
 #[must_use]
 pub fn nvrtc_folder() -> &'static Path {
     Path::new(env!("RECODED_NVRTC_FOLDER"))

@@ -1,4 +1,4 @@
-//! What tests against the stand-in for libcuda share.
+//! Helpers for tests against the stand-in for libcuda.
 
 #![allow(dead_code)]
 
@@ -13,14 +13,14 @@ use recoded_cuda::CudaEngine;
 
 const CHILD_VARIABLE: &str = "RECODED_STANDIN_CHILD";
 
-/// Far more than anything takes, however busy the machine is.
+/// Far more than any step takes, however busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs `body` in a child process that looks for `libraries` and has `variables`.
 pub fn in_child(test: &str, libraries: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     let part = format!("{variables:?}");
     if std::env::var_os(CHILD_VARIABLE).is_some() {
-        // Of several children of one test, each runs its own part.
+        // Each of several children of one test runs its own part.
         if std::env::var(CHILD_VARIABLE).is_ok_and(|given| given == part) {
             body();
         }

@@ -41,19 +41,19 @@ pub struct Card {
     memory: Memory,
     used: usize,
     pub seed: u64,
-    /// Whether the shim takes races for faults: not where a test wants to see what comes of one.
+    /// Whether the shim treats races as faults: disabled for tests of the effect of a race.
     pub finds_races: bool,
 }
 
 impl Card {
-    /// A card with `bytes` bytes of memory, and its tables made.
+    /// A card with `bytes` bytes of memory, and its tables filled.
     pub fn new(bytes: usize, seed: u64) -> Self {
         let mut card = Self { memory: Memory::new(bytes), used: 0, seed, finds_races: true };
         card.launch("field_tables", Field::ALL.len() as u32, &[]).expect("tables can be made");
         card
     }
 
-    /// Gives all memory back.
+    /// Frees all memory.
     pub fn forget(&mut self) {
         self.used = 0;
     }
@@ -103,14 +103,13 @@ impl Card {
         u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))
     }
 
-    /// Launches a kernel over jobs, as the geometry of `kernel` has it; fills in their first
-    /// blocks.
+    /// Launches a kernel over jobs, with the geometry of `kernel`; fills in their first blocks.
     pub fn run(&mut self, kernel: &str, jobs: &[Job]) {
         let geometry = Geometry::of(kernel).expect("a kernel of the table");
         self.run_as(kernel, geometry, jobs);
     }
 
-    /// The same for a kernel that has the geometry of another one.
+    /// The same for a kernel with the geometry of another one.
     pub fn run_as(&mut self, kernel: &str, geometry: &Geometry, jobs: &[Job]) {
         let mut jobs = jobs.to_vec();
         let mut blocks = 0;
@@ -138,8 +137,8 @@ impl Card {
         self.memory.launch(kernel, geometry, grid, jobs, (self.seed, self.finds_races))
     }
 
-    /// `matrix`, of `columns` columns, `stride` bytes apart at `offset`, in the form that a
-    /// technique wants: its offset and its stride.
+    /// Converts `matrix`, of `columns` columns, `stride` bytes apart at `offset`, to a technique's
+    /// form; returns its offset and its stride.
     pub fn convert(
         &mut self,
         form: Form,
@@ -166,12 +165,12 @@ impl Card {
     }
 }
 
-/// Rows to multiply and what becomes of them.
+/// Rows to multiply and their expected results.
 pub struct Product {
     pub field: Field,
     pub coefficients: Vec<Vec<u8>>,
     pub sources: Vec<Vec<u8>>,
-    /// What the destinations held, where products are added.
+    /// Previous content of the destinations, if products are added.
     pub before: Option<Vec<Vec<u8>>>,
 }
 
@@ -182,7 +181,7 @@ impl Product {
         (rows, depth, bytes): (usize, usize, usize),
         accumulate: bool,
     ) -> Self {
-        // A third of the coefficients are 0 or 1, so that special cases meet each other.
+        // A third of the coefficients are 0 or 1, so that special cases coincide.
         let mut element = || match random.next() % 6 {
             0 => 0,
             1 => 1,
@@ -198,7 +197,7 @@ impl Product {
         self.sources.first().map_or(0, Vec::len)
     }
 
-    /// What the CPU makes of it.
+    /// The CPU's results.
     pub fn expected(&self) -> Vec<Vec<u8>> {
         let kernel = Kernel::best().over(self.field).expect("every level serves every field");
         let fresh = || vec![vec![0xAB; self.bytes()]; self.coefficients.len()];
@@ -214,7 +213,7 @@ impl Product {
         destinations
     }
 
-    /// Puts everything on the card, in the forms that `technique` wants. `gap` is added to strides.
+    /// Copies everything to the card, in the forms of `technique`. `gap` is added to strides.
     pub fn upload(&self, card: &mut Card, technique: &Technique, gap: u32) -> Job {
         let (rows, depth) = (self.coefficients.len() as u32, self.sources.len() as u32);
         let bytes = self.bytes() as u32;
@@ -248,8 +247,7 @@ impl Product {
         }
     }
 
-    /// Compares what a job left with what the CPU makes, and looks that gaps between rows are
-    /// intact.
+    /// Compares a job's results with the CPU's, and checks that gaps between rows are intact.
     pub fn check(&self, card: &mut Card, job: &Job, what: &str) {
         let shape = (job.rows, job.depth, job.symbol_bytes, self.field);
         let stride = job.destination_stride as usize;

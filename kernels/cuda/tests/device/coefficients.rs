@@ -8,7 +8,7 @@ use crate::card::{Card, Random};
 
 const FIELD_BYTES: usize = TABLES_BYTES / 5;
 
-/// Where the tables of a field have what, as `job.h` lays it out.
+/// Parts of the tables of a field, in the layout of `job.h`.
 fn tables_of(all: &[u8], field: usize) -> (&[u8], &[u8], &[u8]) {
     let bytes = &all[field * FIELD_BYTES..][..FIELD_BYTES];
     let (products, rest) = bytes.split_at(256 * 32);
@@ -62,8 +62,7 @@ fn random_coefficients_are_those_of_seeds_in_packets() {
     let mut random = Random::new();
     let mut card = Card::new(4 << 20, random.next());
     let seed = random.next() as u32 | 0xFFFF_FF00;
-    // Rows of one coefficient are often zero at first, and the seeds go over the end of their
-    // range.
+    // Rows of one coefficient are often zero at first, and the seeds wrap around.
     for (order, columns) in
         FieldOrder::ALL.into_iter().flat_map(|order| [1, 3, 100].map(|columns| (order, columns)))
     {

@@ -1,4 +1,4 @@
-//! Inversion and the papers' ways to decode.
+//! Inversion and the papers' decoders.
 
 use recoded_cuda::{Job, TECHNIQUES};
 use recoded_gf::{Field, Kernel};
@@ -9,8 +9,8 @@ fn kernel(field: Field) -> &'static Kernel {
     Kernel::best().over(field).expect("every level serves every field")
 }
 
-/// A random matrix, of which the CPU says whether it can be inverted. `dependent` makes that column
-/// depend on those before it.
+/// A random matrix; the CPU decides whether it is invertible. `dependent` makes that column depend
+/// on those before it.
 fn matrix(random: &mut Random, field: Field, size: usize, dependent: Option<usize>) -> Vec<u8> {
     let mask = (field.order() - 1) as u8;
     let mut bytes: Vec<u8> = random.bytes(size * size).iter().map(|byte| byte & mask).collect();
@@ -30,7 +30,7 @@ fn matrix(random: &mut Random, field: Field, size: usize, dependent: Option<usiz
 /// with the CPU's.
 fn invert_matches_cpu(random: &mut Random, field: Field, matrices: &[(usize, Option<usize>)]) {
     let mut card = Card::new(24 << 20, random.next());
-    // A minute of looking for races, which smaller ones show as well.
+    // The search for races takes a minute, and smaller ones show them as well.
     card.finds_races = false;
     for invert in [invert_by_one_block, invert_by_several_blocks] {
         inverses_match_cpu(random, &mut card, field, matrices, invert);
@@ -121,8 +121,8 @@ fn invert_serves_all_fields() {
     }
 }
 
-/// Sizes that have all cases: panels that are whole and not, exchanges within them and beyond, and
-/// the shim looks for races.
+/// Sizes that cover all cases: whole and partial panels, exchanges within them and beyond; the shim
+/// checks for races.
 #[test]
 fn blocks_that_share_a_matrix_do_not_race() {
     let mut random = Random::new();
@@ -130,7 +130,7 @@ fn blocks_that_share_a_matrix_do_not_race() {
     let matrices = [(70, None), (33, None), (64, Some(40))];
     let field = Field::default();
     inverses_match_cpu(&mut random, &mut card, field, &matrices, invert_by_several_blocks);
-    // Over GF(2) hardly a row is where it has to be.
+    // Over GF(2) hardly a row is in its final place.
     card.forget();
     let matrices = [(65, None), (66, None), (67, None), (68, None), (69, None)];
     let field = Field::PackedGf2;
@@ -147,7 +147,7 @@ fn invert_serves_large_generations() {
     );
 }
 
-/// Coded symbols of a generation, and what they were made of.
+/// Coded symbols of a generation, and their sources.
 struct Generation {
     sources: Vec<Vec<u8>>,
     vectors: Vec<Vec<u8>>,
@@ -155,7 +155,7 @@ struct Generation {
 }
 
 impl Generation {
-    /// `size` symbols of `bytes` bytes and `coded` coded ones, some of which depend on others.
+    /// `size` symbols of `bytes` bytes and `coded` coded ones, some of them dependent.
     fn random(random: &mut Random, size: usize, bytes: usize, coded: usize) -> Self {
         let sources: Vec<Vec<u8>> = (0..size).map(|_| random.bytes(bytes)).collect();
         let mut vectors: Vec<Vec<u8>> = (0..coded).map(|_| random.bytes(size)).collect();
@@ -172,10 +172,10 @@ impl Generation {
     }
 }
 
-/// `rows_a_launch` received rows at a time, until all are in.
+/// `rows_a_launch` received rows at a time, until all are inserted.
 fn card_alone_decodes(rows_a_launch: usize) {
     let mut random = Random::new();
-    // Two blocks, the second one of which is not full.
+    // Two blocks; the second is not full.
     let (size, bytes) = (23, 1024 + 48);
     let coded = size + 12;
     let generation = Generation::random(&mut random, size, bytes, coded);
@@ -273,7 +273,7 @@ fn card_decodes_with_pivots_of_the_cpu() {
             parameter: pivot as u64,
             ..Job::default()
         };
-        // One block stores words of which a byte stays as it is that all others read.
+        // One block stores words with an unchanged byte that all others read.
         card.finds_races = false;
         card.run("eliminate_row", &[eliminate]);
         card.finds_races = true;

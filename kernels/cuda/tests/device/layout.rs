@@ -1,4 +1,4 @@
-//! `src/job.rs` says what `job.h` says.
+//! `src/job.rs` agrees with `job.h`.
 
 use recoded_cuda::{Form, Job, KERNELS, TABLES_BYTES, TECHNIQUES};
 use recoded_cuda_shim::{geometries, sample, techniques};

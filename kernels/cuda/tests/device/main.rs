@@ -1,6 +1,6 @@
 //! The device code, run on the CPU by the shim, against the CPU's kernels: bit for bit. With
-//! `RECODED_CUDA_CARD=1` it runs on the card that the driver finds, but for what only the shim has:
-//! `--skip shim:: --skip reed_solomon`.
+//! `RECODED_CUDA_CARD=1` it runs on the card that the driver finds, except for the tests that need
+//! the shim: `--skip shim:: --skip reed_solomon`.
 
 mod card;
 mod memory;
@@ -13,18 +13,18 @@ mod probe;
 mod reed_solomon;
 mod shim;
 
-/// What `scripts/gpu-run` does on a card, over a stand-in for one: a part of it, for time.
+/// The steps of `scripts/gpu-run` on a card, over a stand-in for one: only a part, to save time.
 #[test]
 fn shapes_run_over_the_driver() {
     let parts = ["coefficients::", "decode::many", "permute_narrow::", "bmma::", "probe::"];
     let text = over_the_driver(&parts, "");
     assert!(text.contains("bmma::many_jobs_match_cpu ... ok"), "{text}");
-    // It is the driver that runs them: one that refuses launches fails them.
+    // The driver runs them: one that refuses launches fails them.
     let text = over_the_driver(&["probe::"], "cuLaunchKernel@1+=1");
     assert!(text.contains("cuLaunchKernel failed") && text.contains("FAILED"), "{text}");
 }
 
-/// What this program prints when it runs these tests over the stand-in with these faults.
+/// Output of this program when it runs these tests over the stand-in with these faults.
 fn over_the_driver(tests: &[&str], faults: &str) -> String {
     let program = std::env::current_exe().expect("this program has a path");
     let output = std::process::Command::new(program)

@@ -1,4 +1,4 @@
-//! Every technique gives the bytes of the CPU's kernels: all fields, odd shapes, many jobs a
+//! Every technique gives the same bytes as the CPU's kernels: all fields, odd shapes, many jobs a
 //! launch.
 
 use recoded_cuda::{TECHNIQUES, Technique};

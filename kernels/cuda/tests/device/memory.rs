@@ -1,5 +1,5 @@
-//! Where the kernels run: by the shim on this CPU, or, where `RECODED_CUDA_CARD` is set, on the
-//! card that the driver finds.
+//! Runs the kernels: by the shim on this CPU, or, if `RECODED_CUDA_CARD` is set, on the card that
+//! the driver finds.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use recoded_cuda_shim::{Fault, Launch, launch};
 /// Chooses the card.
 pub const CARD_VARIABLE: &str = "RECODED_CUDA_CARD";
 
-/// What memory holds before somebody writes it.
+/// Content of memory before the first write.
 const POISON: u8 = 0xEE;
 
 /// No kernel of a test takes long, on a card or on a stand-in of one.
@@ -28,7 +28,7 @@ pub enum Memory {
 }
 
 thread_local! {
-    /// Cards of tests that this thread has done: opening one takes longer than most tests.
+    /// Cards of finished tests of this thread: opening one takes longer than most tests.
     static IDLE: RefCell<Vec<BareCard>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -108,7 +108,7 @@ impl Memory {
                 // SAFETY: the vectors outlive the call and are not used meanwhile.
                 unsafe { launch(kernel, &how) }
             }
-            // A grid of no blocks is nothing to launch.
+            // A grid of no blocks needs no launch.
             Self::Card(_) if grid == 0 => Ok(()),
             Self::Card(card) => {
                 // SAFETY: jobs of tests name places that the test has allocated in the arena.
@@ -119,7 +119,7 @@ impl Memory {
     }
 }
 
-/// A card that is idle again afterwards, unless the test failed: its context may be of no more use.
+/// A card that is idle again afterwards, unless the test failed: its context may then be unusable.
 pub struct Lent(Option<BareCard>);
 
 impl Drop for Lent {

@@ -1,10 +1,10 @@
-//! Kernels that measure a card run, and do what they are told as often as they are told.
+//! Kernels that measure a card run, and repeat their operation as often as requested.
 
 use recoded_cuda::Job;
 
 use crate::card::Card;
 
-/// What two blocks leave after `rounds` rounds.
+/// The result of two blocks after `rounds` rounds.
 fn left(kernel: &str, rounds: u32) -> Vec<Vec<u8>> {
     let mut card = Card::new(1 << 14, u64::from(rounds));
     let destinations = card.allocate(2048);

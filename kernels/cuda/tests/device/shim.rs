@@ -1,4 +1,4 @@
-//! The shim finds what it is there to find: kernels that are broken in one way each.
+//! The shim finds the faults it is designed to find: kernels that are broken in one way each.
 
 use recoded_cuda::{Geometry, Job};
 
@@ -6,7 +6,7 @@ use crate::card::Card;
 
 const THREADS: u32 = 128;
 
-/// How broken kernels are launched.
+/// Launch parameters of broken kernels.
 fn geometry(shared_bytes: u32) -> Geometry {
     Geometry {
         name: "broken",
@@ -18,8 +18,7 @@ fn geometry(shared_bytes: u32) -> Geometry {
     }
 }
 
-/// The bytes that a kernel left for each thread, which should be those of `partner`: how many
-/// differ.
+/// Number of threads whose byte differs from that of `partner`.
 fn wrong_bytes(kernel: &str, seed: u64, partner: impl Fn(u32) -> u32) -> usize {
     let mut card = Card::new(4096, seed);
     card.finds_races = false;
@@ -48,7 +47,7 @@ fn missing_warp_barrier_gives_wrong_bytes_for_any_seed() {
     }
 }
 
-/// The fault that launching `kernel` ends in.
+/// The fault caused by launching `kernel`.
 fn fault(kernel: &str, shared_bytes: u32, job: Job) -> String {
     fault_of_blocks(1, kernel, shared_bytes, job)
 }
@@ -94,7 +93,7 @@ fn a_write_beyond_shared_memory_is_a_fault() {
     assert!(text.contains("beyond its 128 bytes of shared memory"), "{text}");
 }
 
-/// Whatever the order of threads makes of it.
+/// Whatever the order of threads.
 #[test]
 fn races_are_faults() {
     for (kernel, blocks, memory) in [

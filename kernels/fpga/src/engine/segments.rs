@@ -1,8 +1,9 @@
-//! Segments that stay where the card reads them, so that bundles over them bring no sources along.
+//! Segments that stay in memory that the card reads, so that bundles over them bring no sources
+//! along.
 //!
 //! They lie in memory that is allocated when the engine is opened, each at the first gap that is
-//! large enough. What is kept is given up at the first call after all other holders dropped the
-//! segment; bundles in flight hold theirs.
+//! large enough. A kept segment is dropped at the first call after all other holders dropped it;
+//! bundles in flight hold theirs.
 
 use std::sync::{Arc, Weak};
 
@@ -10,7 +11,7 @@ use recoded_code::engine::Segment;
 
 use crate::transport::{MemoryError, Transport};
 
-/// What is kept, within a limit.
+/// The kept segments, within a limit.
 pub(super) struct Segments {
     start: u64,
     bytes: usize,
@@ -25,19 +26,19 @@ struct Kept {
 }
 
 impl Segments {
-    /// None yet, in these bytes of the memory that the card reaches.
+    /// No segments yet, in these bytes of the memory that the card reaches.
     pub const fn new(start: u64, bytes: usize) -> Self {
         Self { start, bytes, kept: Vec::new() }
     }
 
-    /// Bytes of all that are kept.
+    /// Bytes of all kept segments.
     pub fn bytes(&self) -> usize {
         self.kept.iter().map(|kept| kept.bytes).sum()
     }
 
     /// The address of the rows, if the card has them.
     pub fn find(&self, segment: &Arc<Segment>) -> Option<u64> {
-        // Nothing else can have the address while the weak pointer is there.
+        // Nothing else can have the address while the weak pointer exists.
         let same = |kept: &&Kept| kept.segment.as_ptr() == Arc::as_ptr(segment);
         self.kept.iter().find(same).map(|kept| self.start + kept.offset as u64)
     }
@@ -59,7 +60,7 @@ impl Segments {
         Ok(true)
     }
 
-    /// The first gap for so many bytes: its place among those that are kept, and its offset.
+    /// The first gap for `bytes`: its place among the kept segments, and its offset.
     fn gap(&self, bytes: usize) -> Option<(usize, usize)> {
         let mut end = 0;
         for (place, kept) in self.kept.iter().enumerate() {
@@ -72,5 +73,5 @@ impl Segments {
     }
 }
 
-/// What the card reads at once.
+/// Bytes that the card reads at once.
 const BEAT_BYTES: usize = 64;

@@ -1,4 +1,4 @@
-//! Memory of the host that a simulated card reaches by DMA: what an IOMMU is to a real one.
+//! Memory of the host that a simulated card reaches by DMA: plays the part of an IOMMU.
 
 #![allow(unsafe_code)]
 
@@ -7,7 +7,7 @@ use std::ptr;
 
 use crate::transport::arenas::{Access, Iommu};
 
-/// Which pages of this process the card reaches, by its addresses.
+/// Pages of this process that the card reaches, by its addresses.
 #[derive(Default)]
 pub struct HostMemory {
     pages: Vec<Pages>,
@@ -33,7 +33,7 @@ impl Iommu for HostMemory {
 }
 
 impl HostMemory {
-    /// A beat at `address`; `None` where the card reaches nothing.
+    /// A beat at `address`; `None` if the card reaches nothing there.
     pub fn read<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
         let from = self.find(address, N, Access::Read)?;
         let mut beat = [0; N];
@@ -43,12 +43,12 @@ impl HostMemory {
         Some(beat)
     }
 
-    /// Writes the bytes of a beat that `strobe` has bits for; `false` where it may not be written.
+    /// Writes the bytes of a beat that `strobe` selects; `false` if it may not be written.
     pub fn write<const N: usize>(&self, address: u64, beat: &[u8; N], strobe: u64) -> bool {
         let Some(to) = self.find(address, N, Access::ReadWrite) else { return false };
         for (index, byte) in beat.iter().enumerate().filter(|(index, _)| strobe >> index & 1 == 1) {
             // SAFETY: as in `read`; the pages were exclusively borrowed when they were mapped for
-            // writing, and their owner does not look at them while the card has a job over them.
+            // writing, and their owner does not access them while the card has a job over them.
             unsafe { to.add(index).write(*byte) };
         }
         true

@@ -1,7 +1,7 @@
 //! The memory behind the simulated engine: latency, bandwidth, back-pressure and errors.
 //!
-//! Answers come in the order of the requests, as the engine has one ID. What AXI forbids the engine
-//! to do ends the simulation by a panic.
+//! Responses are in request order, as the engine has one ID. A violation of AXI by the engine ends
+//! the simulation with a panic.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -21,14 +21,14 @@ pub struct MemoryModel {
     pub read_latency: u64,
     /// Clocks from a burst's last beat to its acknowledgement.
     pub write_latency: u64,
-    /// Up to so many clocks more, drawn for each burst.
+    /// Maximum of additional clocks, drawn for each burst.
     pub latency_jitter: u64,
-    /// Beats that are read in 1,024 clocks, and as many that are written: 1,024 is 19.2 GB/s each
-    /// way at 300 MHz.
+    /// Beats read in 1,024 clocks, and the same number written: 1,024 is 19.2 GB/s each way at 300
+    /// MHz.
     pub beats_per_1024: u32,
-    /// Part of the clocks, for each channel, in which nothing moves.
+    /// Idle part of the clocks, for each channel.
     pub back_pressure: f64,
-    /// Seed of all that is drawn.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
@@ -46,7 +46,7 @@ impl Default for MemoryModel {
     }
 }
 
-/// What is wrong with the memory, for tests.
+/// Faults of the memory, for tests.
 #[derive(Clone, Default, Debug)]
 pub struct MemoryFaults {
     /// Reads of these addresses are answered with SLVERR.
@@ -69,7 +69,7 @@ struct Burst {
 pub struct Memory {
     model: MemoryModel,
     pub faults: MemoryFaults,
-    /// What the card reaches beside this memory.
+    /// Host memory that the card also reaches.
     pub host: Option<Arenas<HostMemory>>,
     random: SmallRng,
     base: u64,
@@ -80,7 +80,7 @@ pub struct Memory {
     acknowledgements: VecDeque<Burst>,
     read_credit: u32,
     write_credit: u32,
-    /// What the engine offered in the last clock and must offer again.
+    /// Requests that the engine offered in the last clock and must offer again.
     read_offered: Option<(u64, u8)>,
     write_offered: Option<(u64, u8)>,
 }
@@ -123,7 +123,7 @@ impl Memory {
         Ok(&mut self.bytes[start..end])
     }
 
-    /// What the card reads at `address`.
+    /// The beat that the card reads at `address`.
     fn beat(&mut self, address: u64) -> Option<[u8; BEAT_BYTES]> {
         if let Ok(bytes) = self.slice(address, BEAT_BYTES) {
             return bytes.try_into().ok();
@@ -131,7 +131,7 @@ impl Memory {
         self.host.as_ref()?.with(|host| host.read(address))
     }
 
-    /// Writes what the card says; `false` where there is nothing to write to.
+    /// Writes the card's beat; `false` if there is no memory.
     fn set_beat(&mut self, address: u64, beat: &[u8; BEAT_BYTES], strobe: u64) -> bool {
         if let Ok(bytes) = self.slice(address, BEAT_BYTES) {
             for (index, (byte, new)) in bytes.iter_mut().zip(beat).enumerate() {
@@ -145,7 +145,7 @@ impl Memory {
         host.is_some_and(|host| host.with(|host| host.write(address, beat, strobe)))
     }
 
-    /// What the memory says in this clock.
+    /// Drives the memory's outputs in this clock.
     pub fn drive(&mut self, now: u64, inputs: &mut Inputs) {
         self.read_credit = (self.read_credit + self.model.beats_per_1024).min(CREDIT_MAX);
         self.write_credit = (self.write_credit + self.model.beats_per_1024).min(CREDIT_MAX);
@@ -153,7 +153,7 @@ impl Memory {
         inputs.write_address_ready = self.writes.len() < BURSTS_MAX && self.moves();
         inputs.write_ready =
             !self.writes.is_empty() && self.write_credit >= CREDIT_PER_BEAT && self.moves();
-        // What has been offered stays until it is taken.
+        // An offered beat stays until it is taken.
         if !inputs.read_valid
             && self.reads.front().is_some_and(|burst| burst.ready_at <= now)
             && self.read_credit >= CREDIT_PER_BEAT
@@ -191,7 +191,7 @@ impl Memory {
         }
     }
 
-    /// What has moved in this clock.
+    /// Processes the transfers of this clock.
     pub fn settle(&mut self, now: u64, inputs: &mut Inputs, outputs: &Outputs) {
         self.take_addresses(now, inputs, outputs);
         if inputs.read_valid && outputs.read_ready != 0 {
@@ -277,10 +277,10 @@ const BEAT_BYTES: usize = 64;
 
 const PAGE_BYTES: usize = 4096;
 
-/// What no burst may cross.
+/// The boundary that no burst may cross.
 const AXI_PAGE: u64 = 4096;
 
-/// Bursts that the memory takes before it answers: more than the engine has in flight.
+/// Bursts that the memory accepts before it responds: more than the engine has in flight.
 const BURSTS_MAX: usize = 256;
 
 const CREDIT_PER_BEAT: u32 = 1024;

@@ -1,43 +1,43 @@
-//! What goes wrong with a simulated card on request, while another process uses it: for tests of
-//! programs that have one.
+//! Faults of a simulated card on request, while another process uses it: for tests of programs with
+//! a card.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// A file that tells a simulated card how to behave. It is looked at again and again; a file that
-/// is not there, or says something else, makes the card work as it should.
+/// A file that controls a simulated card. It is polled; without a valid file, the card works
+/// correctly.
 #[derive(Clone, Debug)]
 pub struct Mishaps {
     file: PathBuf,
-    /// Calls until the next look.
+    /// Calls until the next poll.
     pause: u32,
     current: Mishap,
 }
 
-/// How a simulated card behaves.
+/// Behaviour of a simulated card.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Mishap {
-    /// As it should.
+    /// Correct.
     #[default]
     None,
-    /// Somebody else resets it, again and again.
+    /// Another program keeps resetting it.
     Reset,
-    /// Memory answers nothing.
+    /// Memory does not respond.
     Stall,
     /// Products are wrong.
     Lie,
-    /// Memory refuses what the card reads, descriptors included.
+    /// Memory refuses the card's reads, descriptors included.
     Refuse,
 }
 
 impl Mishaps {
-    /// Those that `file` names, by the words of [`Mishap`] in lower case.
+    /// Reads the faults named in `file`, by the words of [`Mishap`] in lower case.
     #[must_use]
     pub const fn in_file(file: PathBuf) -> Self {
         Self { file, pause: 0, current: Mishap::None }
     }
 
-    /// What is to happen now.
+    /// The present fault.
     pub(super) fn next(&mut self) -> Mishap {
         if self.pause == 0 {
             self.pause = CALLS_PER_LOOK;
@@ -55,5 +55,5 @@ impl Mishaps {
     }
 }
 
-/// A look takes microseconds, a call between them a millisecond.
+/// A poll takes microseconds, a call between them a millisecond.
 const CALLS_PER_LOOK: u32 = 4;

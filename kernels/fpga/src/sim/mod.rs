@@ -1,5 +1,5 @@
-//! A simulated card: the RTL as compiled by Verilator, with a memory that is a model, in this
-//! process. It runs only while a method of it is called.
+//! A simulated card: the RTL as compiled by Verilator, with a model of its memory, in this process.
+//! It runs only during calls of its methods.
 
 mod host;
 mod memory;
@@ -33,7 +33,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// A card with so many bytes of memory, after power-on reset.
+    /// A card with `memory_bytes` of memory, after power-on reset.
     #[must_use]
     pub fn new(model: MemoryModel, memory_bytes: usize) -> Self {
         let mut simulation = Self {
@@ -49,8 +49,8 @@ impl Simulation {
         simulation
     }
 
-    /// The same card in a place where it reaches memory of bundles, as through an IOMMU: without
-    /// this it has its own memory only, to which they are copied.
+    /// The same card with access to the memory of bundles, as through an IOMMU: without this it has
+    /// its own memory only, to which they are copied.
     #[must_use]
     pub fn with_host_memory(mut self) -> Self {
         self.memory.host = Some(Arenas::new(HostMemory::default(), HOST_BASE));
@@ -63,12 +63,12 @@ impl Simulation {
         self.cycle
     }
 
-    /// What is to go wrong from now on.
+    /// Sets the faults from now on.
     pub const fn faults(&mut self) -> &mut MemoryFaults {
         &mut self.memory.faults
     }
 
-    /// Lets a file say what goes wrong.
+    /// Lets a file control the faults.
     pub fn set_mishaps(&mut self, mishaps: Mishaps) {
         self.mishaps = Some(mishaps);
     }
@@ -86,12 +86,12 @@ impl Simulation {
         }
     }
 
-    /// Flips one bit of the tables in the tile, which wrong results must show.
+    /// Flips one bit of the tables in the tile, which must cause wrong results.
     pub fn flip_table_bit(&mut self) {
         self.model.flip_table_bit();
     }
 
-    /// Runs for so many clocks.
+    /// Runs for `cycles` clocks.
     pub fn run(&mut self, cycles: u64) {
         (0..cycles).for_each(|_| self.step());
     }
@@ -178,7 +178,7 @@ impl Transport for Simulation {
         while self.cycle < end && self.outputs.interrupt == 0 {
             self.step();
         }
-        // So that one who has taken a completion, but not said so yet, makes progress.
+        // So that a host that has taken a completion, but not acknowledged it yet, makes progress.
         self.step();
     }
 
@@ -187,16 +187,16 @@ impl Transport for Simulation {
     }
 }
 
-/// What the RTL says of itself. An assumption until it has been placed and routed.
+/// The clock that the RTL reports. An assumption until it has been placed and routed.
 pub const CLOCK_KHZ: u64 = 300_000;
 
-/// Of the addresses of bundles: as VFIO has them, far from the card's own memory.
+/// Base address of bundles: as with VFIO, far from the card's own memory.
 const HOST_BASE: u64 = 1 << 37;
 
-/// What the card does while the host looks once: a call takes a millisecond or so.
+/// Simulated time of the card for each poll of the host: a call takes a millisecond or so.
 const ADVANCE: Duration = Duration::from_micros(1);
 
 const RESET_CYCLES: u64 = 4;
 
-/// The register page answers in two.
+/// The register page responds in two.
 const LITE_CYCLES_MAX: u32 = 64;

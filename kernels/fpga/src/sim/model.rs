@@ -1,10 +1,10 @@
-//! The simulated engine, a clock at a time: the other side of `sim/shim.cpp`.
+//! The simulated engine, a clock at a time: the counterpart of `sim/shim.cpp`.
 
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 
-/// What goes into the engine in one clock, as in `sim/shim.cpp`.
+/// Inputs of the engine in one clock, as in `sim/shim.cpp`.
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Inputs {
@@ -24,7 +24,7 @@ pub struct Inputs {
     pub acknowledge_response: u8,
 }
 
-/// What comes out of it in the same clock, as in `sim/shim.cpp`.
+/// Its outputs in the same clock, as in `sim/shim.cpp`.
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Outputs {
@@ -49,11 +49,11 @@ pub struct Outputs {
 /// One engine.
 pub struct Model(NonNull<Opaque>);
 
-// SAFETY: the simulation has no thread of its own and keeps nothing outside of itself.
+// SAFETY: the simulation has no thread of its own and keeps no state outside of itself.
 unsafe impl Send for Model {}
 
 impl Model {
-    /// An engine that is to be reset for a few clocks.
+    /// An engine that must be reset for a few clocks.
     pub fn new() -> Self {
         // SAFETY: takes nothing. C++ ends the process rather than return null.
         let simulation = unsafe { recoded_fpga_new() };
@@ -62,14 +62,14 @@ impl Model {
 
     /// One clock.
     pub fn step(&mut self, inputs: &Inputs, outputs: &mut Outputs) {
-        // SAFETY: the simulation is alive and ours alone; both structures are those of the shim,
-        // and any bytes are valid for them.
+        // SAFETY: the simulation is alive and exclusively owned; both structures are those of the
+        // shim, and any bytes are valid for them.
         unsafe { recoded_fpga_step(self.0.as_ptr(), inputs, outputs) }
     }
 
     /// Flips a bit of a table in the tile.
     pub fn flip_table_bit(&mut self) {
-        // SAFETY: the simulation is alive and ours alone.
+        // SAFETY: the simulation is alive and exclusively owned.
         unsafe { recoded_fpga_flip_table_bit(self.0.as_ptr()) }
     }
 }

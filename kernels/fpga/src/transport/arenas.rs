@@ -1,5 +1,5 @@
-//! Memory of bundles that a card reads and writes where it lies: which arenas it reaches, and by
-//! which addresses.
+//! Memory of bundles that a card reads and writes in place: the arenas it reaches, and their
+//! addresses.
 //!
 //! ```text
 //!  share --> the IOMMU maps the arena's pages --> in use --> it is dropped: unmapped, then freed
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An arena gets a guard, so that its memory is not freed while the IOMMU lets the card reach it;
-//! where Linux does not unmap it, it is never freed. Bounded by [`ARENAS_MAX`]: what finds no place
-//! is copied.
+//! if Linux does not unmap it, it is never freed. Bounded by [`ARENAS_MAX`]: arenas beyond that are
+//! copied.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,27 +16,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use recoded_code::engine::{Arena, Guard};
 
-/// What a card may do with memory.
+/// The card's access to memory.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Access {
-    /// Read it.
+    /// Read only.
     Read,
-    /// Write it, too.
+    /// Read and write.
     ReadWrite,
 }
 
-/// What decides which memory a card reaches.
+/// Controls the memory that a card reaches.
 pub trait Iommu: Send + 'static {
-    /// Lets it reach `bytes` bytes of ours at `here` by the address `there`.
+    /// Maps `bytes` bytes of this process at `here` for the card at address `there`.
     ///
     /// # Errors
-    /// What Linux says.
+    /// Linux's error.
     fn map(&mut self, here: usize, there: u64, bytes: u64, access: Access) -> io::Result<()>;
 
-    /// Ends what [`Self::map`] began. The card reaches nothing there when this returns.
+    /// Ends a mapping by [`Self::map`]. The card reaches nothing there when this returns.
     ///
     /// # Errors
-    /// What Linux says; the card may still reach it.
+    /// Linux's error; the card may still reach it.
     fn unmap(&mut self, there: u64, bytes: u64) -> io::Result<()>;
 }
 
@@ -51,7 +51,7 @@ struct Table<I> {
     /// The first address; each place has [`PLACE_BYTES`].
     base: u64,
     places: Vec<Option<Held>>,
-    /// Whether nothing more is shared: Linux has refused something, or all is over.
+    /// Whether nothing more is shared: Linux has refused something, or sharing has ended.
     is_closed: bool,
 }
 
@@ -63,27 +63,27 @@ struct Held {
 }
 
 impl<I: Iommu> Arenas<I> {
-    /// None yet; the card is to reach them from `base` on.
+    /// No arenas yet; the card reaches them from `base` on.
     pub fn new(iommu: I, base: u64) -> Self {
-        // Only to be different: nothing is ordered by it. Other kinds of devices count from 1.
+        // Must only be unique: nothing is ordered by it. Other kinds of devices count from 1.
         static NEXT: AtomicU64 = AtomicU64::new(1 << 63);
         let table = Table { iommu, base, places: Vec::new(), is_closed: false };
         Self { table: Arc::new(Mutex::new(table)), owner: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Does something with what decides.
+    /// Calls `act` with the IOMMU.
     pub fn with<R>(&self, act: impl FnOnce(&mut I) -> R) -> R {
         act(&mut lock(&self.table).iommu)
     }
 
-    /// The address by which the card may read the arena; `None` where it has to be copied.
+    /// The card's address for reading the arena; `None` if it must be copied.
     pub fn share(&self, arena: &Arena) -> Option<u64> {
         let pages = arena.pages();
         self.place(arena, pages.as_ptr().expose_provenance(), pages.len(), Access::Read)
     }
 
-    /// The address by which the card may read and write the arena; `None` where it has to be
-    /// copied. The caller keeps its hands off it while the card has something to write.
+    /// The card's address for reading and writing the arena; `None` if it must be copied. The
+    /// caller must not access it while the card may write to it.
     pub fn share_mut(&self, arena: &mut Arena) -> Option<u64> {
         let pages = arena.pages_mut();
         let (here, bytes) = (pages.as_mut_ptr().expose_provenance(), pages.len());
@@ -100,8 +100,8 @@ impl<I: Iommu> Arenas<I> {
         Some(address)
     }
 
-    /// Ends all of it: the card reaches none of the arenas afterwards, whatever it does, and no
-    /// more are shared. False where it may still reach one of them.
+    /// Ends all sharing: afterwards the card reaches none of the arenas, whatever it does, and no
+    /// more are shared. False if it may still reach one of them.
     pub fn end(&self) -> bool {
         let mut table = lock(&self.table);
         table.is_closed = true;
@@ -111,7 +111,7 @@ impl<I: Iommu> Arenas<I> {
 }
 
 impl<I: Iommu> Table<I> {
-    /// The address of what is shared, or is now; whether it is new.
+    /// The address of a shared or newly shared arena, and whether it is new.
     fn place(&mut self, wanted: Held) -> Option<(u64, bool)> {
         let is_it = |held: &Option<Held>| held.is_some_and(|held| held.here == wanted.here);
         if let Some(place) = self.places.iter().position(is_it) {
@@ -127,7 +127,7 @@ impl<I: Iommu> Table<I> {
         let Held { here, bytes, access } = wanted;
         let address = self.address(place);
         if self.iommu.map(here, address, bytes, access).is_err() {
-            // Pages of another size, or no more may be locked: it would refuse the next one, too.
+            // Unsuitable page size, or no more may be locked: the next one would be refused, too.
             self.is_closed = true;
             return None;
         }
@@ -142,7 +142,7 @@ impl<I: Iommu> Table<I> {
         self.base + place as u64 * PLACE_BYTES
     }
 
-    /// False when the card may still reach it; the place is not used again then.
+    /// False if the card may still reach it; the place is then never reused.
     fn remove(&mut self, place: usize) -> bool {
         let Some(held) = self.places[place] else { return true };
         let is_over = self.iommu.unmap(self.address(place), held.bytes).is_ok();
@@ -157,7 +157,7 @@ fn lock<I>(table: &Mutex<Table<I>>) -> MutexGuard<'_, Table<I>> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an arena keeps while a card reaches it.
+/// The guard of an arena that a card reaches.
 struct Share<I> {
     table: Weak<Mutex<Table<I>>>,
     owner: u64,
@@ -170,7 +170,7 @@ impl<I: Iommu> Guard for Share<I> {
     }
 
     fn unpin(&mut self) -> bool {
-        // A transport that is gone has ended everything, and closed what the card had it by.
+        // A dropped transport has ended everything, and closed the card's access.
         let Some(table) = self.table.upgrade() else { return true };
         let mut table = lock(&table);
         let is_it = |held: &Option<Held>| held.is_some_and(|held| held.here == self.here);
@@ -179,20 +179,20 @@ impl<I: Iommu> Guard for Share<I> {
     }
 }
 
-/// The most arenas at once: two for each slot of the queue, of which a worker has four.
+/// Most arenas at once: two for each slot of the queue; a worker has four.
 pub const ARENAS_MAX: usize = 1024;
 
-/// The most bytes of an arena: so that its address says its place.
+/// Most bytes of an arena: so that its address determines its place.
 const PLACE_BYTES: u64 = 1 << 27;
 
-/// Addresses that all of them take.
+/// Size of the address range of all arenas.
 pub const ADDRESSES: u64 = ARENAS_MAX as u64 * PLACE_BYTES;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Remembers what is mapped, and refuses from some number on.
+    /// Records mappings, and refuses from some number on.
     #[derive(Default)]
     struct Fake {
         mapped: Vec<(u64, u64, Access)>,
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(arenas.share(&third), Some(first));
     }
 
-    /// What the card may only read is not for it to write.
+    /// The card must not write to memory that it may only read.
     #[test]
     fn arena_that_is_read_is_not_written() {
         let arenas = arenas(9);
@@ -288,7 +288,7 @@ mod tests {
         drop(other);
     }
 
-    /// What Linux does not unmap is said to be in use, and its place is given to nothing else.
+    /// An arena that Linux does not unmap counts as in use, and its place is not reused.
     #[test]
     fn what_is_not_unmapped_is_never_freed() {
         let (arenas, arena) = (arenas(9), Arena::new(1));

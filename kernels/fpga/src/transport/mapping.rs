@@ -1,5 +1,5 @@
-//! Memory that is mapped here and used by a device at the same time: no reference into it may
-//! exist, so everything is copied.
+//! Memory mapped here and used by a device at the same time: no reference into it may exist, so
+//! everything is copied.
 
 #![allow(unsafe_code)]
 
@@ -23,9 +23,9 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Zeroed pages of the host.
     pub fn anonymous(bytes: usize) -> io::Result<Self> {
-        // Shared, so that no child process makes Linux give us other pages than the device has.
+        // Shared, so that no child process makes Linux replace the pages that the device has.
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: Linux chooses the place, so nothing else is mapped over.
+        // SAFETY: Linux chooses the place, so no other mapping is replaced.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) }?;
         Self::own(start, bytes)
     }
@@ -43,7 +43,7 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// Where it lies, for the IOMMU.
+    /// Its address, for the IOMMU.
     pub fn address(&self) -> u64 {
         self.start.as_ptr() as u64
     }
@@ -52,13 +52,13 @@ impl Mapping {
         self.bytes
     }
 
-    /// Copies what a device may be writing: any mixture of old and new bytes.
+    /// Copies bytes that a device may be writing: any mixture of old and new bytes.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         let from = self.at(offset, to.len());
-        // SAFETY: `at` has checked that it lies in the pages, which stay; nothing of Rust refers
+        // SAFETY: `at` has checked that it lies in the pages, which stay; no Rust reference points
         // to them, so `to` does not overlap.
         unsafe { ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
-        // What is read after a completion is not older than it. The partner is the device.
+        // Data read after a completion is not older than it. The partner is the device.
         fence(Ordering::Acquire);
     }
 
@@ -80,8 +80,7 @@ impl Mapping {
     pub fn write32(&self, offset: usize, value: u32) {
         let register = self.at(offset, 4).cast::<u32>();
         assert!(register.is_aligned(), "registers are at multiples of 4");
-        // What was written before is in memory before the doorbell rings. The partner is the
-        // device.
+        // Earlier writes are in memory before the doorbell rings. The partner is the device.
         fence(Ordering::SeqCst);
         // SAFETY: as in `read32`.
         unsafe { register.write_volatile(value.to_le()) };
@@ -103,15 +102,15 @@ impl Drop for Mapping {
     }
 }
 
-/// Gives pages of ours that were never written memory of their own, as the first write to each
-/// would. A device that may only read them would otherwise be given the page of zeros that Linux
-/// has for all of those, and never see what is written to them later. Linux 5.14.
+/// Backs this process's unwritten pages with memory, as the first write to each would. Otherwise a
+/// device that may only read them would get Linux's shared zero page, and never see later writes.
+/// Linux 5.14.
 ///
 /// # Errors
-/// What Linux says: an older one, no memory, or no such pages.
+/// Linux's error: an older version, no memory, or no such pages.
 pub(super) fn populate(start: usize, bytes: usize) -> io::Result<()> {
     let start = ptr::with_exposed_provenance_mut(start);
-    // SAFETY: this changes no byte of these pages and unmaps none; what is not mapped is an error.
+    // SAFETY: this changes no byte of these pages and unmaps none; unmapped pages are an error.
     unsafe { madvise(start, bytes, Advice::LinuxPopulateWrite) }?;
     Ok(())
 }

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 use recoded_code::engine::Arena;
 
-/// A way to a card. Whatever the way, [`Driver`](crate::Driver) is the same.
+/// The connection to a card. [`Driver`](crate::Driver) is the same for every transport.
 pub trait Transport: Send {
-    /// Reads a register; all ones when the card does not answer, as on PCIe.
+    /// Reads a register; all ones if the card does not respond, as on PCIe.
     fn read32(&mut self, offset: u32) -> u32;
 
     /// Writes a register.
@@ -41,72 +41,73 @@ pub trait Transport: Send {
     /// [`MemoryError::Outside`] when they are not in memory from [`Transport::allocate`].
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryError>;
 
-    /// Copies what lies at `address` to `bytes`.
+    /// Copies the bytes at `address` to `bytes`.
     ///
     /// # Errors
     /// [`MemoryError::Outside`] when it is not in memory from [`Transport::allocate`].
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryError>;
 
-    /// Lets the card read `arena` where it lies, until that is freed; the address by which it does.
-    /// `None` where the card does not reach it, so that it has to be copied: the card has memory of
-    /// its own, there are too many arenas, or Linux refuses.
+    /// Lets the card read `arena` in place, until that is freed; returns the address for the card.
+    /// `None` if the card does not reach it, so that it must be copied: the card has memory of its
+    /// own, there are too many arenas, or Linux refuses.
     fn share(&mut self, arena: &Arena) -> Option<u64> {
         let _ = arena;
         None
     }
 
-    /// The same for reading and writing. What the card is to write must not be looked at before.
+    /// The same for reading and writing. The host must not access the memory before the card has
+    /// written it.
     fn share_mut(&mut self, arena: &mut Arena) -> Option<u64> {
         let _ = arena;
         None
     }
 
-    /// Ends all sharing, for good: whatever the card does, it reaches none of these arenas
-    /// afterwards. False where it may still reach one, whose memory must never be used again.
+    /// Ends all sharing permanently: whatever the card does, it reaches none of these arenas
+    /// afterwards. False if it may still reach one, whose memory must never be reused.
     fn unshare(&mut self) -> bool {
         true
     }
 
-    /// What it is, for people: `simulated`, or which device.
+    /// A description for users: `simulated`, or the device.
     fn describe(&self) -> String;
 
-    /// Called before the host looks for completions without waiting: a simulated card works while
-    /// this runs, others need nothing.
+    /// Called before the host polls for completions: a simulated card works during this call,
+    /// others need nothing.
     fn advance(&mut self) {}
 
-    /// Waits until the card interrupts, at most so long.
+    /// Waits for an interrupt of the card, at most `timeout`.
     fn wait(&mut self, timeout: Duration);
 
-    /// Time since the transport was opened, by the clock that the card works by: a simulated card
-    /// is hundreds of times slower than a real one, and is not late for that.
+    /// Time since the transport was opened, by the card's clock: a simulated card is hundreds of
+    /// times slower than a real one, which does not make it late.
     fn now(&self) -> Duration;
 }
 
-/// Memory that host and card share was not to be had, or not there.
+/// Shared memory of host and card is exhausted or missing.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MemoryError {
     /// None left.
     #[error("no room for {bytes} bytes that the card can reach")]
     NoRoom {
-        /// How many were wanted.
+        /// The requested bytes.
         bytes: usize,
     },
     /// The device that copies failed.
     #[error("copying {bytes} bytes to or from {address:#x} of the card failed: {kind}")]
     Device {
-        /// The first one.
+        /// The first address.
         address: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
-        /// What Linux says.
+        /// Linux's error.
         kind: io::ErrorKind,
     },
     /// Not allocated.
     #[error("{bytes} bytes at {address:#x} are not shared with the card")]
     Outside {
-        /// The first one.
+        /// The first address.
         address: u64,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
 }

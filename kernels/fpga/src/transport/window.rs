@@ -1,4 +1,4 @@
-//! A range of the card's addresses that is handed out from its start, and never taken back.
+//! A range of the card's addresses that is allocated from its start, and never freed.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ impl Window {
         Ok(start)
     }
 
-    /// Whether all of it was handed out.
+    /// Whether all of it was allocated.
     pub fn check(&self, address: u64, bytes: usize) -> Result<(), MemoryError> {
         let end = address.checked_add(bytes as u64);
         let is_inside = address >= self.range.start && end.is_some_and(|end| end <= self.next);

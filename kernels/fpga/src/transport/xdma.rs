@@ -38,10 +38,10 @@ pub struct Xdma {
 
 impl Xdma {
     /// Opens the devices of card `number`, whose engine may use `memory`, addresses of its AXI
-    /// master. No other program may use the card then.
+    /// master. No other program may then use the card.
     ///
     /// # Errors
-    /// A device is not there, not ours, or in use.
+    /// A device is missing, inaccessible, or in use.
     pub fn open(number: u8, memory: Range<u64>) -> io::Result<Self> {
         let device = |part: &str| format!("/dev/xdma{number}_{part}");
         let user = OpenOptions::new().read(true).write(true).open(device("user"))?;
@@ -55,7 +55,7 @@ impl Xdma {
         Ok(Self::over(files, memory, format!("xdma:{number}")))
     }
 
-    /// The same over any files.
+    /// The same with arbitrary files.
     #[must_use]
     pub fn over(files: XdmaFiles, memory: Range<u64>, name: String) -> Self {
         Self { files, window: Window::new(memory), name, begun: Instant::now() }
@@ -69,7 +69,7 @@ impl Transport for Xdma {
         read.map_or(u32::MAX, |()| u32::from_le_bytes(bytes))
     }
 
-    /// A card that cannot be written to does not do what it is told, which the driver notices.
+    /// A card that cannot be written to ignores requests, which the driver detects.
     fn write32(&mut self, offset: u32, value: u32) {
         let _ = self.files.user.write_all_at(&value.to_le_bytes(), offset.into());
     }
@@ -119,7 +119,7 @@ impl Transport for Xdma {
     }
 }
 
-/// Waits until `events` can be read and takes what it holds, as many bytes as `count` has.
+/// Waits until `events` can be read and reads as many bytes as `count` has.
 pub(super) fn wait_readable(events: &mut File, count: &mut [u8], timeout: Duration) {
     let limit = Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
@@ -128,10 +128,10 @@ pub(super) fn wait_readable(events: &mut File, count: &mut [u8], timeout: Durati
     let mut waited = [PollFd::new(events, PollFlags::IN)];
     let is_ready = poll(&mut waited, Some(&limit)).is_ok_and(|ready| ready > 0);
     if is_ready && waited[0].revents().contains(PollFlags::IN) {
-        // How often it interrupted does not matter: the ring says what is done.
+        // The number of interrupts does not matter: the ring shows completed jobs.
         let _ = io::Read::read(events, count);
     } else if is_ready {
-        // It hung up, and would do so at once, for ever.
+        // It hung up, and would report that immediately, indefinitely.
         std::thread::sleep(timeout.min(POLL_INTERVAL));
     }
 }
@@ -145,8 +145,8 @@ const EVENT_BYTES: usize = 4;
 
 const PAGE_BYTES: u64 = 4096;
 
-/// The driver's users report hangs of larger transfers.
+/// Users of the driver report hangs of larger transfers.
 const COPY_BYTES_MAX: usize = 1 << 20;
 
-/// Between two looks at a card that does not interrupt.
+/// Interval between polls of a card that does not interrupt.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);

@@ -1,4 +1,4 @@
-//! Jobs with random contents anywhere in the simulated card's memory, and what the CPU makes of
+//! Jobs with random contents anywhere in the simulated card's memory, and the CPU's results for
 //! them.
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
@@ -13,7 +13,7 @@ use recoded_fpga::sim::{MemoryModel, Simulation};
 use recoded_fpga::{Driver, Options, Transport, append_tiles};
 use recoded_gf::{Field, Kernel};
 
-/// A generator from `RECODED_SEED`, or from `seed`; says which.
+/// A generator from `RECODED_SEED`, or from `seed`; prints which.
 pub fn random(seed: u64) -> ChaCha8Rng {
     let seed = env::var("RECODED_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(seed);
     println!("RECODED_SEED={seed} repeats this run");
@@ -28,7 +28,7 @@ pub fn within(random: &mut ChaCha8Rng, range: Range<usize>) -> usize {
     range.start + below(random, range.len())
 }
 
-/// A product and how its rows lie in memory.
+/// A product and the layout of its rows in memory.
 #[derive(Copy, Clone, Debug)]
 pub struct Shape {
     pub field: Field,
@@ -59,7 +59,7 @@ pub struct Rig {
 
 const MEMORY_BYTES: usize = 48 << 20;
 
-/// Surrounds destinations, and must still be there afterwards.
+/// Surrounds destinations, and must be intact afterwards.
 const GUARD: u8 = 0xA5;
 
 impl Rig {
@@ -102,10 +102,10 @@ impl Rig {
         list
     }
 
-    /// Rows of a job: their addresses, and what the descriptor says of them.
+    /// Rows of a job: their addresses, and the descriptor's fields for them.
     fn place_rows(&mut self, count: usize, shape: &Shape) -> (Vec<u64>, u64, u32) {
         let (bytes, is_unaligned) = (shape.row_bytes, shape.is_unaligned);
-        // A guard byte at least on both sides.
+        // At least one guard byte on both sides.
         if shape.is_listed {
             let addresses: Vec<u64> =
                 (0..count).map(|_| self.place(bytes + 65, is_unaligned) + 64).collect();
@@ -187,7 +187,7 @@ impl Rig {
         completion.expect("a job is in flight")
     }
 
-    /// Whether destinations are as the CPU has them, with their neighbours as they were.
+    /// Whether destinations equal the CPU's, with their neighbours unchanged.
     pub fn is_right(&mut self, job: &Placed) -> bool {
         let rows: Vec<_> = job.destinations.iter().copied().zip(&job.expected).collect();
         rows.into_iter().all(|(address, expected)| {
@@ -200,7 +200,7 @@ impl Rig {
         })
     }
 
-    /// Does all jobs, as many at once as the ring takes, and compares them.
+    /// Runs all jobs, as many at once as the ring takes, and compares them.
     pub fn run(&mut self, jobs: &[Placed]) {
         let mut waiting = jobs.iter();
         let mut done = 0;

@@ -1,4 +1,4 @@
-//! What Linux answers about a VFIO device, with memfds for container, group and device.
+//! Linux's replies about a VFIO device, with memfds for container, group and device.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -22,7 +22,7 @@ const CONFIGURATION: u64 = 0x1000;
 /// Number of iommufd's space.
 const SPACE: u8 = 9;
 
-/// What goes wrong.
+/// Injected faults.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
     NoGroup,
@@ -37,14 +37,14 @@ pub enum Refusal {
     NoInterrupts,
     /// Memory of bundles is not mapped: no more may be locked.
     NoArenas,
-    /// The device's own file is there, and iommufd is not.
+    /// The device's own file exists, and iommufd does not.
     NoIommufd,
     Bound,
     NoSpace,
     NotAttached,
 }
 
-/// What was asked.
+/// The requests.
 #[derive(Default, Debug)]
 pub struct Log {
     pub mapped: usize,
@@ -52,18 +52,18 @@ pub struct Log {
     pub resets: usize,
     /// Arenas that were not mapped.
     pub refused: usize,
-    /// What the card reaches.
+    /// Memory that the card reaches.
     pub reached: Mapped,
-    /// Whether memory of bundles stays mapped, whatever is asked.
+    /// Whether memory of bundles stays mapped despite requests.
     pub keeps_arenas: bool,
-    /// Whether the card does nothing any more.
+    /// Whether the card has stopped.
     pub is_stalled: Arc<AtomicBool>,
     /// The PCI command at the last reset.
     pub command: u16,
 }
 
 impl Log {
-    /// How much memory of bundles the card may read, and how much it may write.
+    /// Bytes of bundle memory that the card may read, and those that it may write.
     pub fn arenas(&self) -> [usize; 2] {
         let reached = self.reached.lock().expect("no test panics");
         let of = |writes| move |one: &&Reached| one.there >= ARENAS && one.writes == writes;
@@ -114,7 +114,7 @@ impl FakeLinux {
         (fake, log)
     }
 
-    /// One that has files of devices, and refuses containers.
+    /// A Linux with device files that refuses containers.
     pub fn with_iommufd() -> (Self, Arc<Mutex<Log>>) {
         let (fake, log) = Self::new();
         (Self { refusal: Some(Refusal::NoContainer), has_iommufd: true, ..fake }, log)
@@ -132,7 +132,7 @@ impl FakeLinux {
         Self { refusal: Some(refusal), ..self }
     }
 
-    /// Without anything that computes.
+    /// Without a computing card.
     pub fn without_card(mut self) -> Self {
         self.has_card = false;
         self
@@ -281,7 +281,7 @@ impl Linux for FakeLinux {
                 self.device.read_exact_at(&mut command, CONFIGURATION + 4)?;
                 log.command = u16::from_le_bytes(command);
                 drop(log);
-                // It writes nothing any more.
+                // It does not write any more.
                 self.card.take().map(ModelCard::stop);
                 return Ok(0);
             }
@@ -315,7 +315,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// What Linux does with an eventfd that it is given.
+/// Duplicates an eventfd, as Linux does.
 fn duplicate(fd: RawFd) -> File {
     // SAFETY: the caller has it open, and keeps it open during this call.
     let given = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -330,7 +330,7 @@ struct ThroughIommu {
 }
 
 impl ThroughIommu {
-    /// Does something at the place in our address space, which is also that in `/proc/self/mem`;
+    /// Accesses memory at an address of this process, which is also the offset in `/proc/self/mem`;
     /// it stays mapped meanwhile.
     fn at(
         &self,

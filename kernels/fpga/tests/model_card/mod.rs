@@ -1,5 +1,5 @@
-//! A card that is only a thread: it looks at a register page in a file, follows the rings in the
-//! memory that it is given, and computes with the CPU.
+//! A card that is only a thread: it polls a register page in a file, follows the rings in its given
+//! memory, and computes with the CPU.
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
@@ -28,7 +28,7 @@ pub fn memfd(bytes: u64) -> File {
 
 /// Memory by the card's addresses.
 pub trait CardMemory: Send + 'static {
-    /// Whether the card does anything.
+    /// Whether the card is running.
     fn is_well(&self) -> bool {
         true
     }
@@ -47,8 +47,8 @@ impl CardMemory for File {
     }
 }
 
-/// What the registers of a card say of it: tiles of 8 destinations by 4 sources, jobs of up to 64
-/// rows of 4,096 bytes, so that larger ones are cut.
+/// Writes the identity registers of a card: tiles of 8 destinations by 4 sources, jobs of up to 64
+/// rows of 4,096 bytes, so that larger ones are split.
 pub fn write_identity(registers: &File, page: u64) {
     let shape = u32::from_le_bytes([4, 4, 8, 2]);
     for (offset, value) in [
@@ -73,8 +73,8 @@ pub struct ModelCard {
 }
 
 impl ModelCard {
-    /// A card whose registers are at `page` of `registers`; `raise` is written to when a job is
-    /// done: 1, in so many bytes.
+    /// A card whose registers are at `page` of `registers`; writes the number 1 to `raise` when a
+    /// job is done, in the given number of bytes.
     pub fn start(
         registers: File,
         page: u64,
@@ -89,7 +89,7 @@ impl ModelCard {
         Self { is_over, thread: Some(thread) }
     }
 
-    /// Ends it; the jobs that it did.
+    /// Ends it; returns the number of its jobs.
     pub fn stop(mut self) -> u32 {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.take().map_or(0, |thread| thread.join().expect("the model does not panic"))

@@ -2,7 +2,7 @@
 //! `sums[c] += column[c][0] * vector[0] + column[c][1] * vector[1] + ...`, in GF(256).
 //!
 //! Columns lie `stride` bytes apart. They are fixed and vectors are many, so columns may be
-//! prepared: brought into the form that a level multiplies fastest.
+//! prepared: converted to the form that a level multiplies fastest.
 //!
 //! | level | a product |
 //! |---|---|
@@ -11,23 +11,23 @@
 //! | other vector levels | the column where a bit of the vector is set, bit after bit |
 //! | portable | likewise, on words of eight bytes |
 //!
-//! **GFNI in another field.** Elements go to the field modulo 0x11B by an isomorphism
+//! **GFNI in another field.** Elements are mapped to the field modulo 0x11B by an isomorphism
 //! (`Tables::to_11b`): columns when they are prepared, vectors by one `vgf2p8affineqb` a register,
-//! and sums come back. The result is that of the kernel's own field.
+//! and sums are mapped back. The result is that of the kernel's own field.
 //!
-//! Only the naive level looks products up, at addresses that depend on the columns, which are
-//! keys; all others take the same time for any bytes.
+//! Only the naive level looks products up, at addresses that depend on the columns, which are keys;
+//! all others take the same time for any bytes.
 
 use crate::table::Tables;
 
-/// Columns that share one pass over the vector: their sums fit into 16 registers with what else is
-/// needed, and 8 are the columns of a tag.
+/// Columns that share one pass over the vector: their sums fit into 16 registers with the other
+/// operands, and 8 are the columns of a tag.
 pub const TOGETHER: usize = 8;
 
-/// Leaves columns as they are: the level multiplies in the field itself.
+/// Leaves columns unchanged: the level multiplies in the field itself.
 pub fn keep(_: &'static Tables, _: &mut [u8]) {}
 
-/// Takes columns to the isomorphic field that `vgf2p8mulb` multiplies in.
+/// Maps columns to the isomorphic field that `vgf2p8mulb` multiplies in.
 #[cfg(target_arch = "x86_64")]
 pub fn prepare_11b(tables: &'static Tables, columns: &mut [u8]) {
     for element in columns {
@@ -73,7 +73,7 @@ pub fn portable(
     }
 }
 
-/// Adds to `bits[b]` the bytes of `key` where bit `b` of the byte of `x` is set.
+/// Adds the bytes of `key` to `bits[b]` if bit `b` of the byte of `x` is set.
 #[inline]
 fn select(bits: &mut [u64; 8], x: u64, key: u64) {
     for (bit, sum) in bits.iter_mut().enumerate() {
@@ -89,8 +89,8 @@ pub fn fold(word: u64) -> u8 {
     (word ^ word >> 8) as u8
 }
 
-/// `C` columns, of which the first bytes are read; checked once, so that the loops over whole
-/// vectors need no check per column, nor a pointer and a length for each.
+/// `C` columns, whose first bytes are read; checked once, so that the loops over whole vectors need
+/// no check per column, nor a pointer and a length for each.
 #[derive(Copy, Clone)]
 pub struct Rows<'a, const C: usize> {
     columns: &'a [u8],
@@ -108,19 +108,18 @@ impl<'a, const C: usize> Rows<'a, C> {
         Self { columns, stride, bytes }
     }
 
-    /// `N` bytes of a column. What lies beyond the columns is not read in any case.
+    /// `N` bytes of a column. Bytes beyond the columns are never read.
     #[inline(always)]
     pub fn chunk<const N: usize>(&self, column: usize, at: usize) -> &'a [u8; N] {
         debug_assert!(column < C && at + N <= self.bytes);
         let start = column * self.stride + at;
-        // SAFETY: private to the routines of this module, which ask for columns below `C` and for
-        // whole vectors within the first `bytes` bytes of them; `new` has checked that the last
-        // column has these, so all have.
+        // SAFETY: private to the routines of this module, which request columns below `C` and whole
+        // vectors within the first `bytes` bytes of them; `new` has checked that the last column
+        // has these, so all have.
         unsafe { &*self.columns.as_ptr().add(start).cast() }
     }
 
-    /// `N` bytes from the beginning of a column on, where there are so many before the end of the
-    /// last column.
+    /// `N` bytes from the beginning of a column on, if the last column ends after them.
     #[inline]
     pub fn beyond<const N: usize>(&self, column: usize) -> Option<&'a [u8; N]> {
         self.columns[column * self.stride..].first_chunk()
@@ -157,7 +156,7 @@ macro_rules! dots {
             }
         }
 
-        /// Adds the sums of `C` columns; how many these are.
+        /// Adds the sums of `C` columns; returns their number.
         #[target_feature(enable = $features)]
         #[inline]
         fn add_sums<const C: usize>(
@@ -169,7 +168,7 @@ macro_rules! dots {
         ) -> usize {
             let rows = $crate::arch::dots::Rows::new(columns, stride, vector.len());
             let added = sums_of::<C>(tables, &rows, vector);
-            // As one word, where there are eight.
+            // As one word, if there are eight.
             if let Some(sums) = sums.first_chunk_mut::<C>() {
                 for c in 0..C {
                     sums[c] ^= added[c];
@@ -189,8 +188,8 @@ macro_rules! dots {
             load(rows.chunk(column, number * VECTOR))
         }
 
-        /// The last, incomplete vector of a column: the end of the whole one that overlaps bytes
-        /// that are done, or all of a shorter column.
+        /// The last, incomplete vector of a column: the end of the whole one that overlaps finished
+        /// bytes, or all of a shorter column.
         #[target_feature(enable = $features)]
         #[inline]
         fn load_last<const C: usize>(
@@ -200,7 +199,7 @@ macro_rules! dots {
         ) -> Vector {
             match bytes.checked_sub(VECTOR) {
                 Some(at) => load(rows.chunk(column, at)),
-                // What follows is multiplied by zeros.
+                // The following bytes are multiplied by zeros.
                 None => match rows.beyond(column) {
                     Some(vector) => load(vector),
                     None => load_short(rows.short(column)),
@@ -208,7 +207,7 @@ macro_rules! dots {
             }
         }
 
-        /// The same of the vector that is multiplied, with zeros for what is done.
+        /// The same for the other vector, with zeros for finished bytes.
         #[target_feature(enable = $features)]
         #[inline]
         fn load_fresh(bytes: &[u8]) -> Vector {
@@ -287,7 +286,7 @@ macro_rules! sums_by_bits {
         #[target_feature(enable = $features)]
         #[inline]
         fn mask(vector: Vector, below: usize) -> Vector {
-            // What crosses from one byte into the next reaches its lower bits only.
+            // Bits that cross into the next byte reach its lower bits only.
             let below = core::arch::x86_64::_mm_cvtsi32_si128(below as i32);
             $greater(zero(), $shift(vector, below))
         }

@@ -1,6 +1,6 @@
 //! Products by coefficients 0 and 1, by the method of the four Russians: sums of every subset of
-//! [`GROUP`] sources are made once, and each destination then adds one sum for each group instead
-//! of one product for each source.
+//! [`GROUP`] sources are computed once, and each destination then adds one sum for each group
+//! instead of one product for each source.
 //!
 //! ```text
 //!  s0 s1 s2 s3 --> 0, s0, s1, s0+s1, ... s0+s1+s2+s3     16 sums, `TILE` vectors each
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! Sums of [`GROUPS`] groups fill half of an L1 cache of 32 KiB with 64-byte vectors. A look-up is
-//! a load, of which a core does one 64-byte vector a cycle: four products a cycle, less the work of
-//! making sums, against one by multiplication. See `fused.rs` for the primitives.
+//! a load, and a core loads one 64-byte vector a cycle: four products a cycle, less the work of
+//! computing sums, against one by multiplication. See `fused.rs` for the primitives.
 
-/// Sources of a group: 16 sums. Five would take longer to make than they save.
+/// Sources of a group: 16 sums. Five would take longer to sum than they save.
 pub const GROUP: usize = 4;
 /// Groups of one pass.
 pub const GROUPS: usize = 8;
@@ -24,7 +24,7 @@ pub const ROWS: usize = 256;
 /// Sums of the subsets of each group, `TILE` vectors each.
 pub type Subsets<Vector> = [[[Vector; TILE]; 1 << GROUP]; GROUPS];
 
-/// For each of up to [`ROWS`] destinations, which sum of each group it wants.
+/// The sum of each group that each of up to [`ROWS`] destinations needs.
 pub struct Indices([[u8; GROUPS]; ROWS]);
 
 impl Indices {
@@ -63,7 +63,7 @@ const fn subset(group: [u8; GROUP]) -> u8 {
     (bits.wrapping_mul(0x0102_0408) >> 24) as u8 & 15
 }
 
-/// `matmul_binary`, which looks at the lowest bit of each coefficient only.
+/// `matmul_binary`, which reads only the lowest bit of each coefficient.
 macro_rules! four_russians {
     ($features:tt) => {
         #[target_feature(enable = $features)]

@@ -9,19 +9,19 @@
 //! | `Vector`, `VECTOR` | a register, and its bytes |
 //! | `load`, `store` | exactly `VECTOR` bytes at any alignment |
 //! | `load_short`, `store_short` | fewer bytes than `VECTOR`; loads give zeroes behind them |
-//! | `zero`, `xor`, `xor3`, `and` | what they say |
+//! | `zero`, `xor`, `xor3`, `and` | as named |
 //! | `Factor`, `factor(tables, c)` | a coefficient, ready to multiply |
 //! | `Split`, `split(vector)` | a source vector, ready to be multiplied (nibbles, bits) |
 //! | `product(factor, split)` | one vector of products |
 //! | `Sum`, `empty`, `accumulate`, `accumulate_two`, `finish` | a sum of products |
 //!
-//! A sum need not be reduced until `finish`. `plain_sums!` defines it where it is just a vector.
-//! `W` is the number of bits of a field element, which `imul` (whose work grows with it) and
-//! `pmull` levels look at.
+//! A sum need not be reduced until `finish`. `plain_sums!` defines it if it is just a vector. `W`
+//! is the number of bits of a field element, which `imul` (whose work grows with it) and `pmull`
+//! levels use.
 //!
 //! **Lengths.** Bytes beyond the last whole vector are computed from the last `VECTOR` bytes of
-//! each slice, which overlap bytes that are done already; where that matters (accumulation), a
-//! byte mask leaves those alone. Only slices shorter than one vector go through `load_short`.
+//! each slice, which overlap finished bytes; if that matters (accumulation), a byte mask excludes
+//! those. Only slices shorter than one vector go through `load_short`.
 //!
 //! **Matrix product.** A block of `D` destinations by `V` vectors stays in registers while all
 //! sources pass by, so that each loaded vector is used `D` times and nothing is stored twice:
@@ -34,18 +34,18 @@
 //! ```
 //!
 //! A tile of `V` vectors is finished for all destinations before the next one is begun, so its
-//! sources stay in the L1 cache. Where there are many destinations, the first block also copies
-//! the tile into a packed buffer for the others: symbols that lie a multiple of 4096 bytes apart,
-//! as frames of a UMEM do, would evict each other. The copy costs stores, which are idle there.
+//! sources stay in the L1 cache. With many destinations, the first block also copies the tile into
+//! a packed buffer for the others: symbols that lie a multiple of 4096 bytes apart, as frames of a
+//! UMEM do, would evict each other. The copy costs stores, whose units are idle there.
 //!
-//! **Ready factors.** A level whose loop waits for the processor's front end (`ready: true`) takes
-//! long symbols the other way round: a block's factors are made once, for all tiles, which leaves
-//! one instruction for a factor instead of two.
+//! **Ready factors.** A level whose loop waits for the processor's front end (`ready: true`)
+//! processes long symbols the other way round: a block's factors are computed once, for all tiles,
+//! which leaves one instruction for a factor instead of two.
 
 /// Sources of one pass: bounds the packed tile (16 KiB with 64-byte vectors, half of an L1 cache).
 pub const SOURCES: usize = 64;
 
-/// Terms of one pass where a single destination is formed.
+/// Terms of one pass if a single destination is formed.
 pub const TERMS: usize = 32;
 
 /// Destinations of a block of single vectors.
@@ -53,19 +53,19 @@ pub const WIDE_STRIP: usize = 8;
 
 /// Place of a block: whole vectors from a given offset.
 pub const WHOLE: u8 = 0;
-/// Place of a block: the same, but for the last vector, which is the last of the slice.
+/// Place of a block: the same, except for the last vector, which is the last of the slice.
 pub const LAST: u8 = 1;
-/// Place of a block: the whole slice, being less than a vector.
+/// Place of a block: the whole slice, shorter than a vector.
 pub const SHORT: u8 = 2;
 
-/// Where a block finds its sources: in the slices.
+/// Sources of a block: the slices.
 pub const SLICES: u8 = 0;
-/// Where a block finds its sources: in the slices, and copies them for the following blocks.
+/// Sources of a block: the slices, copied for the following blocks.
 pub const PACKING: u8 = 1;
-/// Where a block finds its sources: in the copy.
+/// Sources of a block: the copy.
 pub const PACKED: u8 = 2;
 
-/// What the macros need in the module that uses them.
+/// Imports that the macros need in a level's module.
 pub mod prelude {
     pub use core::mem::MaybeUninit;
 
@@ -76,7 +76,7 @@ pub mod prelude {
     };
 }
 
-/// Bytes of which the last `fresh` are 0xFF, for `fresh` up to 64; see `fresh`.
+/// Bytes whose last `fresh` are 0xFF, for `fresh` up to 64; see `fresh`.
 pub static WINDOW: [u8; 128] = {
     let mut window = [0; 128];
     let mut i = 64;
@@ -126,10 +126,10 @@ macro_rules! plain_sums {
 #[cfg(any(target_arch = "x86_64", feature = "shuffle"))]
 pub(super) use plain_sums;
 
-/// `matmul` and `reduce`: many sources. `widths` lists how many vectors of a destination a block
-/// may keep in registers, widest first, always for several destinations; a single one takes
+/// `matmul` and `reduce`: many sources. `widths` lists the numbers of vectors of a destination that
+/// a block may keep in registers, widest first, always for several destinations; a single one takes
 /// `alone` vectors. `paired` takes two sources at a time, which needs registers for both, and adds
-/// their products together. `ready` makes factors once for many tiles.
+/// their products together. `ready` computes factors once for many tiles.
 macro_rules! matrix_product {
     (
         $features:tt,
@@ -183,7 +183,7 @@ macro_rules! matrix_product {
             combine(tables, rows, row, true);
         }
 
-        /// One destination: sources with a coefficient of zero are not even looked at.
+        /// One destination: sources with a coefficient of zero are not even read.
         #[target_feature(enable = $features)]
         #[inline]
         fn combine<'a>(
@@ -229,8 +229,8 @@ macro_rules! matrix_product {
             }
         }
 
-        /// Computes all of the destinations, tile by tile: the widest shape that what is left
-        /// fills, counting a part of a vector as one.
+        /// Computes all of the destinations, tile by tile: the widest shape that the remaining
+        /// bytes fill, counting a part of a vector as one.
         #[target_feature(enable = $features)]
         fn fill_tiles<const W: usize>(pass: &Pass<'_>, destinations: &mut [&mut [u8]]) {
             let bytes = pass.bytes;
@@ -252,13 +252,14 @@ macro_rules! matrix_product {
             }
             while start < bytes {
                 let left = (bytes - start).div_ceil(VECTOR);
-                // Alone, a destination is bound by loads: longer runs of each source are faster.
+                // A single destination is bound by loads: longer runs of each source are faster.
                 if destinations.len() == 1 && bytes - start >= $alone * VECTOR {
                     tile::<W, $alone, WHOLE>(pass, destinations, start);
                     start += $alone * VECTOR;
                     continue;
                 }
-                // Five vectors are three and two: one alone is slow, loading a factor a product.
+                // Five vectors are three and two: a single one is slow, loading a factor for each
+                // product.
                 if left >= $widest && (left != 5 || $widest < 4) {
                     match (pack, start + $widest * VECTOR <= bytes) {
                         (false, true) => tile::<W, $widest, WHOLE>(pass, destinations, start),
@@ -314,7 +315,7 @@ macro_rules! matrix_product {
         }
 
         /// Computes the widest tiles from `start` to `end`, destination by destination instead of
-        /// tile by tile, so that factors need to be made once only.
+        /// tile by tile, so that factors are computed only once.
         #[target_feature(enable = $features)]
         #[inline(never)]
         fn ready_tiles<const W: usize>(
@@ -395,7 +396,7 @@ macro_rules! matrix_product {
         }
 
         /// Like `tile`, with a copy of the tile for all blocks but the first. Never inlined, so
-        /// that only those who use the copy pay for the stack it takes.
+        /// that only users of the copy pay for its stack space.
         #[target_feature(enable = $features)]
         #[inline(never)]
         fn packed_tile<const W: usize, const V: usize, const PLACE: u8>(
@@ -414,14 +415,14 @@ macro_rules! matrix_product {
                 }
                 row += STRIP;
             }
-            // Tiles are packed for more than two strips, so the copy is there.
+            // Tiles are packed for more than two strips, so the copy exists.
             for strip in rest.as_chunks_mut::<1>().0 {
                 block::<W, V, 1, PLACE, PACKED>(pass, row, strip, start, &mut packed);
                 row += 1;
             }
         }
 
-        /// Computes `V` vectors of `D` destinations, the first of which belongs to `row`.
+        /// Computes `V` vectors of `D` destinations; the first belongs to `row`.
         #[target_feature(enable = $features)]
         #[inline]
         fn block<
@@ -484,7 +485,7 @@ macro_rules! matrix_product {
             }
         }
 
-        /// Writes the vectors of a block, or adds them to what is there.
+        /// Writes the vectors of a block, or adds them to the destinations.
         #[target_feature(enable = $features)]
         #[inline]
         fn put_block<const V: usize, const PLACE: u8>(
@@ -494,8 +495,8 @@ macro_rules! matrix_product {
             accumulate: bool,
         ) {
             if accumulate {
-                // Bytes that the last vector shares with a tile before this one hold their sum;
-                // those it shares with this block do not yet.
+                // Bytes that the last vector shares with an earlier tile hold their sum; those it
+                // shares with this block do not yet.
                 if PLACE == LAST && V == 1 {
                     vectors[0] = and(vectors[0], fresh(destination.len() - start));
                 }

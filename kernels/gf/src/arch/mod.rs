@@ -60,12 +60,12 @@ type Matmul = unsafe fn(
     accumulate: bool,
 );
 
-/// One level: what it is called, whether this CPU has it, and its routines.
+/// One level: its name, whether this CPU has it, and its routines.
 ///
 /// The routines may only be called when `is_available` has returned true.
 pub(crate) struct Level {
     pub name: &'static str,
-    /// CPU features, for people.
+    /// CPU features, as text.
     pub needs: &'static str,
     is_available: fn() -> bool,
     /// Whether the level computes over a field.
@@ -76,8 +76,9 @@ pub(crate) struct Level {
     matmul: Matmul,
     /// `matmul` where every coefficient is 0 or 1, by the method of the four Russians.
     matmul_binary: Option<Matmul>,
-    /// Destinations from which that is faster. Making 16 sums for 4 sources costs as many
-    /// products as it saves for about 20 destinations by GFNI, for fewer by slower products.
+    /// Least number of destinations that makes it faster. Computing 16 sums for 4 sources costs as
+    /// many products as it saves for about 20 destinations by GFNI, for fewer by slower products.
+    /// products.
     pub binary_rows_min: usize,
     /// `row += sum of factors[i] * matrix row i`.
     reduce: unsafe fn(
@@ -154,8 +155,8 @@ impl Available {
         unsafe { (self.0.matmul)(tables, coefficients, sources, destinations, accumulate) }
     }
 
-    /// Like `matmul` with coefficients 0 and 1; false, with nothing done, if the level has no way
-    /// of its own.
+    /// Like `matmul` with coefficients 0 and 1; does nothing and returns false if the level has no
+    /// special routine.
     #[inline]
     pub fn matmul_binary(
         self,

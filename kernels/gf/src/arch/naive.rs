@@ -1,4 +1,4 @@
-//! The readable truth: one table look-up per byte. Every other level is tested against it.
+//! The readable reference: one table look-up per byte. Every other level is tested against it.
 
 use super::Level;
 use super::dots::keep;

@@ -1,22 +1,22 @@
-//! A pass of a matrix product over up to 64 sources, and how `fused.rs` goes through it: whether it
-//! copies tiles, whether it makes factors once for many of them, and tiles whose place in the
-//! sources has been checked.
+//! A pass of a matrix product over up to 64 sources, and its plan in `fused.rs`: whether it copies
+//! tiles, whether it computes factors once for many of them, and tiles whose place in the sources
+//! has been checked.
 
 /// Destinations of a block.
 pub const STRIP: usize = 4;
 
-/// Bytes of sources to go through with the same factors: far more than making those takes, and few
+/// Bytes of sources to process with the same factors: far more than computing those takes, and few
 /// enough for an L2 cache.
 pub const READY_BYTES: usize = 64 * 1024;
 
-/// Sources up to which factors are made once for many tiles. More of them are faster copied, tile
-/// by tile, see [`Pass::pays_to_pack`].
+/// Sources up to which factors are computed once for many tiles. More of them are faster copied,
+/// tile by tile, see [`Pass::pays_to_pack`].
 pub const READY_SOURCES_MAX: usize = 32;
 
-/// Tiles from which that pays: for fewer, making factors takes longer than it saves.
+/// Least number of tiles for that: with fewer, computing factors takes longer than it saves.
 pub const READY_TILES_MIN: usize = 16;
 
-/// What the blocks of one pass have in common.
+/// Parameters that the blocks of one pass share.
 #[derive(Copy, Clone)]
 pub struct Pass<'a> {
     pub tables: &'static crate::table::Tables,
@@ -28,13 +28,14 @@ pub struct Pass<'a> {
     pub sources: &'a [&'a [u8]],
     /// Bytes of every source and every destination.
     pub bytes: usize,
-    /// Whether to add to what the destinations hold.
+    /// Whether to add to the destinations.
     pub accumulate: bool,
 }
 
 impl Pass<'_> {
-    /// Whether to make factors once for many tiles of `tile_bytes`: for enough of them, and unless
-    /// sources evict each other, which going through all of them for each strip would make worse.
+    /// Whether to compute factors once for many tiles of `tile_bytes`: for enough of them, and
+    /// unless sources evict each other, which processing all of them for each strip would make
+    /// worse.
     #[inline]
     pub fn pays_to_make_ready(&self, destinations: usize, tile_bytes: usize) -> bool {
         destinations >= STRIP
@@ -43,14 +44,14 @@ impl Pass<'_> {
             && !self.is_crowded()
     }
 
-    /// How many bytes of each source to go through with the same factors.
+    /// Bytes of each source to process with the same factors.
     #[inline]
     pub fn ready_bytes(&self, tile_bytes: usize) -> usize {
         (READY_BYTES / self.sources.len().max(1)).next_multiple_of(tile_bytes)
     }
 
-    /// Whether sources lie on so few of the 64 sets of an L1 cache that they evict each other: 16
-    /// of them 4096 bytes apart lie on one, which has room for 8.
+    /// Whether sources crowd a few of the 64 sets of an L1 cache and evict each other: 16 of them
+    /// 4096 bytes apart lie in one set, which has room for 8.
     #[inline]
     fn is_crowded(&self) -> bool {
         let set = |source: &&[u8]| 1_u64 << (source.as_ptr() as usize / 64 % 64);
@@ -59,15 +60,15 @@ impl Pass<'_> {
     }
 
     /// Whether to copy tiles: for many sources always; for a few, when they evict each other; never
-    /// for so few destinations that the copy is read too rarely.
+    /// for destinations too few to read the copy often.
     #[inline]
     pub fn pays_to_pack(&self, destinations: usize) -> bool {
         destinations > 2 * STRIP && (self.sources.len() > 16 || self.is_crowded())
     }
 }
 
-/// Vectors of the sources of a pass, `V` of `VECTOR` bytes of each at a time. Checked when it is
-/// made, so that nothing is left to check where one tile after the other is loaded.
+/// Vectors of the sources of a pass, `V` of `VECTOR` bytes of each at a time. Checked at creation,
+/// so that loading tiles needs no check.
 pub struct Tiles<'a, const VECTOR: usize, const V: usize> {
     sources: &'a [&'a [u8]],
     start: usize,
@@ -89,7 +90,7 @@ impl<'a, const VECTOR: usize, const V: usize> Tiles<'a, VECTOR, V> {
     /// A tile of every source.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there is no tile of this number.
     #[inline]
     pub fn tile(&self, number: usize) -> Tile<'a, VECTOR, V> {
         assert!(number < self.count);
@@ -97,7 +98,7 @@ impl<'a, const VECTOR: usize, const V: usize> Tiles<'a, VECTOR, V> {
     }
 }
 
-/// One of [`Tiles`], which makes it alone.
+/// One of [`Tiles`], which alone creates it.
 pub struct Tile<'a, const VECTOR: usize, const V: usize> {
     sources: &'a [&'a [u8]],
     start: usize,
@@ -109,8 +110,8 @@ impl<'a, const VECTOR: usize, const V: usize> Tile<'a, VECTOR, V> {
     pub fn of(&self, source: usize) -> [&'a [u8; VECTOR]; V] {
         let source = self.sources[source].as_ptr();
         core::array::from_fn(|v| {
-            // SAFETY: `Tiles::new` checked that every source is as long as all tiles, of which this
-            // is one.
+            // SAFETY: `Tiles::new` checked that every source is as long as all tiles, this one
+            // included.
             unsafe { &*source.add(self.start + v * VECTOR).cast() }
         })
     }

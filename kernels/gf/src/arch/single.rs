@@ -1,6 +1,6 @@
 //! The routines of a vector level that take one source, bound by loads and stores: `add`, `mul`,
-//! `madd`; and those on rows of coefficients, `eliminate` and `reduce_held`. Over the primitives
-//! that `fused.rs` lists, and a macro for the same reason.
+//! `madd`; and those on rows of coefficients, `eliminate` and `reduce_held`. Built on the
+//! primitives that `fused.rs` lists, as macros for the same reason.
 //!
 //! Coding vectors of one, two or four registers stay in them, so that a row costs one load and one
 //! store, which the next step can take from the store buffer.
@@ -15,7 +15,7 @@ macro_rules! single_source {
             if dst.len() < VECTOR {
                 return store_short(dst, xor(load_short(dst), load_short(src)));
             }
-            // Taken before the loop, since it overlaps what the loop changes.
+            // Loaded before the loop, since it overlaps bytes that the loop changes.
             let mut last = zero();
             if let (Some(d), Some(s)) = (dst.last_chunk(), src.last_chunk()) {
                 last = xor(load(d), load(s));
@@ -113,7 +113,7 @@ macro_rules! single_source {
             }
         }
 
-        /// `reduce` for rows that stay in registers; false, with nothing done, for others.
+        /// `reduce` for rows that stay in registers; does nothing and returns false for others.
         #[target_feature(enable = $features)]
         pub fn reduce_held(
             tables: &'static Tables,

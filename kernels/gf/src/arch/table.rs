@@ -1,5 +1,5 @@
-//! Logarithms: a product is the power of the generator to the sum of two logarithms. One byte at a
-//! time, from 768 bytes of tables where `naive` needs 65,536; GF(256) only.
+//! Logarithms: a product is the generator to the power of the sum of two logarithms. One byte at a
+//! time, from 768 bytes of tables instead of the 65,536 of `naive`; GF(256) only.
 
 use super::Level;
 use super::dots::{keep, portable};

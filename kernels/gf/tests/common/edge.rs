@@ -1,5 +1,5 @@
-//! Slices that begin and end exactly where mapped memory does: a read outside them, which no
-//! guard byte would notice, faults.
+//! Slices that begin and end exactly where mapped memory does: a read outside them, which no guard
+//! byte would detect, faults.
 
 use std::ptr;
 

@@ -12,23 +12,23 @@ use crate::device::By;
 use crate::model::Class;
 use crate::slot::bytes;
 
-/// How long device and cores are looked at without sleeping.
+/// How long device and cores are polled without sleeping.
 const AWAKE: Duration = Duration::from_millis(2);
 
-/// Between two looks after that.
+/// Interval between polls after that.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// The cores take a bundle when they would be done with it in this part of the time that the device
-/// takes for all that is left: what they are late with, all wait for.
+/// The cores take a bundle if they would finish it in this part of the time that the device takes
+/// for all remaining ones: everybody waits for late cores.
 const CORES_MARGIN: f64 = 0.75;
 
-/// Bundles that the cores have: one that they do, one that waits for them.
+/// Bundles of the cores: one in progress, one waiting.
 const CORES_DEPTH: usize = 2;
 
 impl Together {
     /// Does all bundles, each on the device or on the cores, and returns them in their order. Takes
-    /// about as long as the faster side alone at most (2 % longer where a card does nearly all);
-    /// bundles of a few hundred microseconds let both end at the same time.
+    /// at most about as long as the faster side by itself (2 % longer if a card does nearly all);
+    /// with bundles of a few hundred microseconds both end at the same time.
     #[must_use]
     pub fn run(&mut self, bundles: Vec<Bundle>) -> Vec<(Bundle, By)> {
         let mut work = Work::new(bundles);
@@ -61,7 +61,7 @@ impl Together {
         }
     }
 
-    /// Gives the cores bundles, from the end, that the device would not be done with any sooner.
+    /// Gives the cores bundles, from the end, that the device would not finish any sooner.
     fn feed_cores(&mut self, work: &mut Work) {
         while work.at_cores.len() < CORES_DEPTH {
             if work.failed.is_empty() && !self.is_work_for_cores(work) {
@@ -80,7 +80,7 @@ impl Together {
             };
             match refused {
                 None => work.at_cores.push_back(Flight { place, class, products, sent }),
-                // Linux grants no thread: here, then.
+                // Linux refuses a thread: done here instead.
                 Some(mut bundle) => {
                     self.cpu.run(&mut bundle);
                     work.finish(place, bundle, By::Cpu);
@@ -89,7 +89,7 @@ impl Together {
         }
     }
 
-    /// Whether the cores would have done the last bundle before the device has done all there is.
+    /// Whether the cores would finish the last bundle before the device has finished all others.
     fn is_work_for_cores(&self, work: &Work) -> bool {
         let Some((_, last)) = work.waiting.back() else { return false };
         if !self.has_device() {
@@ -103,7 +103,7 @@ impl Together {
         cores < CORES_MARGIN * device
     }
 
-    /// Takes what either side has done.
+    /// Takes the results of either side.
     fn collect(&mut self, work: &mut Work) {
         for finished in std::mem::take(&mut self.lifecycle.finished) {
             let (Taken::Bundle(place), mut bundle) = (finished.given, finished.bundle) else {
@@ -119,7 +119,7 @@ impl Together {
             }
         }
         while let Some(Completed { bundle, .. }) = self.cores.as_mut().and_then(CpuEngine::poll) {
-            // They are done in their order.
+            // They finish in order.
             let Some(flight) = work.at_cores.pop_front() else { return };
             let now = Instant::now();
             let begun = work.cores_done.map_or(flight.sent, |done| done.max(flight.sent));
@@ -133,17 +133,17 @@ impl Together {
 
 /// The bundles of a caller.
 struct Work {
-    /// Without a place yet; the device takes the first, the cores the last.
+    /// Not assigned yet; the device takes the first, the cores the last.
     waiting: VecDeque<(usize, Bundle)>,
-    /// For the cores: the device did not do them.
+    /// For the cores: the device failed to do them.
     failed: Vec<(usize, Bundle)>,
     done: Vec<Option<(Bundle, By)>>,
-    /// How many of these there are not yet.
+    /// Number of unfinished bundles.
     missing: usize,
     /// Bytes that the device has.
     at_device: u64,
     at_cores: VecDeque<Flight>,
-    /// When the cores were last done with one.
+    /// When the cores last finished one.
     cores_done: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! An engine for tests, which works for its self-test and then as its faults say.
+//! An engine for tests: it passes its self-test and then follows its faults.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Files of one crate that import each other in a circle, which no reader can take one at a time.
+//! Import cycles between files of one crate, which prevent reading one file at a time.
 //!
-//! A file may use its own parent, whose part it is. Imports are paths that begin with `crate` or
-//! `super`, in `use` declarations and elsewhere, outside tests.
+//! A file may use its own parent. Imports are paths that begin with `crate` or `super`, in `use`
+//! declarations and elsewhere, outside tests.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// Findings in the crate whose sources are in `folder`: one for each circle.
+/// Findings in the crate whose sources are in `folder`: one for each cycle.
 pub fn check(folder: &str, sources: &[Source<'_>]) -> Vec<Finding> {
     let modules: BTreeMap<Vec<String>, usize> = sources
         .iter()
@@ -71,9 +71,9 @@ fn module(folder: &str, path: &str) -> Option<Vec<String>> {
     Some(parts)
 }
 
-/// What a file uses of its crate, as paths from the root of the crate.
+/// Parts of its crate that a file uses, as paths from the root of the crate.
 fn uses(own: &[String], text: &str) -> Vec<Vec<String>> {
-    // The compiler has more to say of a file that cannot be parsed.
+    // The compiler reports more about a file that cannot be parsed.
     let Ok(file) = syn::parse_file(text) else { return Vec::new() };
     let mut found = Found { paths: Vec::new() };
     file.items.iter().filter(|item| !is_test(item)).for_each(|item| found.visit_item(item));

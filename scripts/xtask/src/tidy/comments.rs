@@ -1,4 +1,4 @@
-//! Comments keep to the width of code. rustfmt wraps code and leaves long comments as they are.
+//! Comments have the width limit of code. rustfmt wraps code but not long comments.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// By the name of the file, or, where it has no extension, by the interpreter it names.
+    /// By the name of the file, or, if it has no extension, by its interpreter.
     pub fn of(path: &str, text: &str) -> Option<Language> {
         match Path::new(path).extension().and_then(|extension| extension.to_str()) {
             Some("rs") => Some(Language::Rust),
@@ -30,8 +30,8 @@ impl Language {
         }
     }
 
-    /// Text of the comment on a line, if there is one. A mark after code counts when a space is on
-    /// both sides of it and it is not in a string, so that neither `https://` nor `$#` does.
+    /// Text of the comment on a line, if there is one. A mark after code counts only with spaces on
+    /// both sides and outside strings, so that neither `https://` nor `$#` matches.
     fn comment(self, line: &str) -> Option<&str> {
         let (mark, later) = match self {
             Language::Rust | Language::C => ("//", " // "),
@@ -53,8 +53,8 @@ fn is_in_string(code: &str) -> bool {
     code.matches('"').count() % 2 == 1
 }
 
-/// Findings for comments that are too wide. A single word, such as a URL, may be: it has no place
-/// to break.
+/// Findings for comments that are too wide. A single word, such as a URL, may exceed the width,
+/// because it cannot be broken.
 pub fn check(path: &str, text: &str, language: Language) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {

@@ -1,4 +1,4 @@
-//! Direction of dependencies: the path of a packet never imports what stands beside it.
+//! Direction of dependencies: the packet path never imports anything outside it.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Finding;
 use crate::{TaskError, output};
 
-/// What the checks need to know about a crate of the workspace.
+/// Data about a crate of the workspace that the checks need.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Package {
     /// Name of the package.
@@ -17,31 +17,32 @@ pub struct Package {
     pub folder: String,
     /// Source files of its libraries and binaries, relative to the root.
     pub root_files: Vec<String>,
-    /// Crates of the workspace it depends on, for whatever purpose.
+    /// Crates of the workspace it depends on, for any purpose.
     pub imports: Vec<String>,
 }
 
-/// Which crates of ours a crate may depend on.
+/// Workspace crates that a crate may depend on.
 enum Allowed {
     Only(&'static [&'static str]),
     Everything,
 }
 
-/// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control beside it.
+/// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control is outside.
 const DIRECTIONS: [(&str, Allowed); 32] = [
-    // Names and meanings of counters, for the programs that count and those that show. The verdicts
-    // of the XDP program are listed where that can be built from.
+    // Names and meanings of counters, for the programs that count and those that display. The
+    // verdicts of the XDP program are in a crate that it can depend on.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
     ("recoded-wire", Allowed::Only(&[])),
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
-    // Small, as it runs beside every daemon, whose program says what a configuration means.
+    // Small, because it runs next to every daemon. The daemon's program interprets the
+    // configuration.
     ("recoded-agent", Allowed::Only(&["recoded-api", "recoded-secure"])),
     ("recoded-host", Allowed::Only(&[])),
-    // Measures paths by itself; of the codes it knows what theory expects.
+    // Measures paths by itself; of the codes it needs only the theory.
     ("recoded-plan", Allowed::Only(&["recoded-code", "recoded-gf"])),
     ("recoded-code", Allowed::Only(&["recoded-gf"])),
-    // Knows engines, not devices: who owns a queue says which engine it is for.
+    // Knows engines, not devices: the owner of a queue selects its engine.
     ("recoded-offload", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-counters"])),
     (
         "recoded-cuda",
@@ -53,12 +54,11 @@ const DIRECTIONS: [(&str, Allowed); 32] = [
             "recoded-cuda-standin",
         ]),
     ),
-    // For the tests of the one above; its build writes Reed-Solomon kernels.
+    // For the tests of the previous crate; its build generates Reed-Solomon kernels.
     ("recoded-cuda-shim", Allowed::Only(&["recoded-code"])),
     ("recoded-cuda-standin", Allowed::Only(&["recoded-cuda-shim"])),
     ("recoded-fpga", Allowed::Only(&["recoded-gf", "recoded-code", "recoded-offload"])),
-    // Beside the path, as it brings a solver. That the dataplane must not depend on it is the
-    // point.
+    // Not on the path, because it brings a solver. The dataplane must not depend on it.
     ("recoded-degrees", Allowed::Only(&["recoded-gf", "recoded-code"])),
     ("recoded-xsk", Allowed::Only(&["recoded-counters", "recoded-wire"])),
     // Keys and tags of packets.
@@ -191,7 +191,7 @@ fn parse_package(package: &Value, ours: &[&str], root: &Path) -> Option<Package>
     Some(Package { name: package["name"].as_str()?.into(), folder, root_files, imports })
 }
 
-/// Crates of others that must not reach a crate of ours, by whatever way.
+/// Third-party crates that a workspace crate must not depend on, even indirectly.
 const WITHOUT: [(&str, &str); 4] = [
     ("recoded-wire", "rayon"),
     ("recoded-gf", "rayon"),
@@ -200,10 +200,10 @@ const WITHOUT: [(&str, &str); 4] = [
     ("recoded-pipeline", "recoded-secure"),
 ];
 
-/// What tests of a crate import against the direction.
+/// Imports of a crate's tests against the direction.
 const FOR_TESTS: [(&str, &str); 1] = [("recoded-pipeline", "recoded-secure")];
 
-/// Findings for crates that reach what they must do [`WITHOUT`], with default features.
+/// Findings for crates that depend on a crate they must do [`WITHOUT`], with default features.
 pub fn check_without(root: &Path) -> Result<Vec<Finding>, TaskError> {
     let mut findings = Vec::new();
     for (name, without) in WITHOUT {
@@ -222,7 +222,7 @@ fn find_without(name: &str, without: &str, tree: &str) -> Option<Finding> {
     Some(Finding::new("Cargo.lock", None, message))
 }
 
-/// Findings for every import against the direction, and for crates the table does not know.
+/// Findings for every import against the direction, and for crates missing from the table.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in packages {

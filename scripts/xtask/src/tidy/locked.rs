@@ -1,9 +1,9 @@
-//! What is built is what was locked: every crate of others comes from the registry, with the
-//! checksum of its archive, which cargo compares. No branch that moves, no folder elsewhere.
+//! Builds use locked versions only: every third-party crate comes from the registry, with the
+//! checksum of its archive, which cargo compares. No moving branches, no folders elsewhere.
 
 use super::Finding;
 
-/// The one place where crates of others come from.
+/// The only allowed source of third-party crates.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The line before the figures of each crate.
@@ -12,13 +12,13 @@ const BEGINS: &str = "\n[[package]]\n";
 /// Digits of a checksum.
 const CHECKSUM_DIGITS: usize = 64;
 
-/// Checks a lock file of cargo. Crates without a source are folders of this repository: cargo
-/// refuses others, as there is no `[patch]` and no path that leads out of it.
+/// Checks a lock file of cargo. Crates without a source are folders of this repository: there is no
+/// `[patch]` and no path outside it, so cargo refuses others.
 pub fn check(file: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut start = 0;
     for package in text.split_inclusive(BEGINS) {
-        // Newlines before it: the number of the line that says that it begins.
+        // Newlines before it: the line number of its start.
         let line = text[..start].matches('\n').count();
         start += package.len();
         let value = |key: &str| {

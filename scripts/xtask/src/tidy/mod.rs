@@ -1,10 +1,10 @@
 //! The rules of the repository that the compiler does not check.
 //!
-//! [`dependencies`]: which crate may import which. [`locked`]: where crates of others come from.
-//! [`circles`]: files that import each other. [`sources`]: what a Rust file must and must not hold.
-//! [`comments`]: their width. [`words`]: the glossary, and words that may not appear. [`readmes`]:
-//! every crate has one, and the paths it names exist. Each check is a function from text to
-//! findings, so that its test needs no repository.
+//! [`dependencies`]: allowed imports between crates. [`locked`]: the source of third-party crates.
+//! [`circles`]: import cycles of files. [`sources`]: rules for the contents of a Rust file.
+//! [`comments`]: their width. [`words`]: the glossary, and forbidden words. [`readmes`]: every
+//! crate has one, and the paths it names exist. Each check is a function from text to findings, so
+//! that its test needs no repository.
 
 mod dependencies;
 
@@ -37,7 +37,7 @@ struct Finding {
     path: String,
     /// Line, counted from 1; `None` for the file as a whole.
     line: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// The problem, and how to fix it.
     message: String,
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// Folders whose comments and words are not checked yet. Each entry is to be removed.
+/// Folders whose comments and words are not checked yet. Each entry should be removed eventually.
 const UNCHECKED: [&str; 0] = [];
 
 /// Checks the whole repository.
@@ -117,7 +117,7 @@ fn circles_of(
     Ok(findings)
 }
 
-/// Whether the texts of a file are checked: what we write, not what programs do.
+/// Whether the texts of a file are checked: written texts, not the output of programs.
 fn has_texts(file: &str) -> bool {
     !UNCHECKED.iter().any(|folder| Path::new(file).starts_with(folder))
 }
@@ -139,7 +139,7 @@ fn needs_forbid(file: &str, packages: &[Package]) -> bool {
     })
 }
 
-/// Files of the working tree, committed or not, without what git ignores; relative to the root.
+/// Files of the working tree, committed or not, except ignored ones; relative to the root.
 fn list_files(root: &Path) -> Result<BTreeSet<String>, TaskError> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);

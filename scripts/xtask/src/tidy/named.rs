@@ -1,10 +1,11 @@
 //! Tests that documents name: a word `path.rs::name` in backticks is a function of that file, so
-//! that a test that goes does not stay in a table.
+//! that tables do not keep the names of removed tests.
 
 use super::Finding;
 use super::readmes::words_in_backticks;
 
-/// Findings for functions that do not exist; `text_of` has the text of a file of ours.
+/// Findings for functions that do not exist; `text_of` returns the text of a file of the
+/// repository.
 pub fn check(path: &str, text: &str, text_of: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {

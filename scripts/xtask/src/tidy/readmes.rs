@@ -1,9 +1,9 @@
 //! READMEs: every crate has one, and the paths they name in backticks exist.
 //!
-//! A word in backticks is taken for a path of ours when its first component is an entry of the
-//! README's folder or of the root, or when it ends like a file we keep ([`EXTENSIONS`]). Absolute
-//! paths, globs, placeholders, URLs and build results are somebody else's and skipped, and so is
-//! everything in fenced blocks.
+//! A word in backticks counts as a path of the repository if its first component is an entry of the
+//! README's folder or of the root, or if it ends like a tracked file ([`EXTENSIONS`]). Absolute
+//! paths, globs, placeholders, URLs and build results are skipped, and so is everything in fenced
+//! blocks.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -45,7 +45,7 @@ pub fn check_paths(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Find
     findings
 }
 
-/// What stands in backticks in a line.
+/// Words in backticks in a line.
 pub fn words_in_backticks(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2).flat_map(str::split_whitespace)
 }

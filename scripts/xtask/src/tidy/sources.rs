@@ -1,10 +1,10 @@
-//! What a Rust file must and must not hold.
+//! Rules for the contents of a Rust file.
 
 use super::Finding;
 
-/// Crates whose job needs unsafe code: rings shared with Linux, SIMD, CUDA, the simulated FPGA
-/// card, and for the benchmarks rivals written in C. The eBPF programs are another workspace and
-/// never asked.
+/// Crates that need unsafe code: rings shared with Linux, SIMD, CUDA, the simulated FPGA card, and
+/// for the benchmarks rivals written in C. The eBPF programs are another workspace and are not
+/// checked.
 pub const MAY_BE_UNSAFE: [&str; 6] = [
     "recoded-xsk",
     "recoded-gf",
@@ -17,7 +17,7 @@ pub const MAY_BE_UNSAFE: [&str; 6] = [
 /// Lines beyond which a file is split.
 const LINES_MAX: usize = 600;
 
-/// Marks of unfinished work and of tests that do not run, assembled so that this file holds none.
+/// Marks of unfinished work and of disabled tests, assembled so that this file contains none.
 const FORBIDDEN: [(&str, &str); 3] = [
     (concat!("to", "do!"), "unfinished code"),
     (concat!("unimple", "mented!"), "unfinished code"),

@@ -1,13 +1,14 @@
-//! Words: one word has one meaning, and some words do not appear at all.
+//! Words: one word has one meaning, and some words are forbidden.
 //!
 //! The root README holds the glossary as a table; [`GLOSSARY`] names the words it must define.
-//! `words.txt` lists the words that may not appear in the texts that people read, with the words to
-//! use instead. Whole lines are searched, so an identifier that is such a word is found as well.
-//! A phrase that continues on the next line is not found.
+//! `words.txt` lists words that are forbidden in texts for humans, with their replacements. Whole
+//! lines are searched, so an identifier that equals such a word is found as well. A phrase that
+//! continues on the next line is not found.
 
 use super::Finding;
 
-/// What the table in the root README defines: words of RFC 8406 and RFC 9426, and ours.
+/// Terms that the table in the root README defines: those of RFC 8406 and RFC 9426, and the
+/// project's own.
 const GLOSSARY: [&str; 22] = [
     "source symbol",
     "coded symbol",
@@ -36,10 +37,10 @@ const GLOSSARY: [&str; 22] = [
 /// First cell of the glossary's heading.
 const HEADING: &str = "word";
 
-/// The list as text: the forms, separated by commas, a bar, and what to write instead.
+/// The list as text: the forms, separated by commas, a bar, and the replacement.
 const FORBIDDEN: &str = include_str!("words.txt");
 
-/// A word or phrase that may not appear, in lower case, and what to write instead.
+/// A forbidden word or phrase in lower case, and its replacement.
 struct Forbidden {
     form: &'static str,
     instead: &'static str,
@@ -52,7 +53,7 @@ fn forbidden() -> impl Iterator<Item = Forbidden> {
     })
 }
 
-/// Findings for words that may not appear in the text of a file.
+/// Findings for forbidden words in the text of a file.
 pub fn check(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -74,7 +75,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Findings for words that the glossary lacks, defines twice or does not know.
+/// Findings for words that the glossary lacks, defines twice or should not contain.
 pub fn check_glossary(path: &str, text: &str) -> Vec<Finding> {
     let rows = glossary_rows(text);
     let mut findings = Vec::new();

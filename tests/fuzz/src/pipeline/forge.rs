@@ -22,7 +22,7 @@ use crate::Input;
 /// Most items of one hop report: as many fill a packet.
 const HOPS_MAX: usize = 119;
 
-/// Distances at which tables, windows and serial numbers end, and their neighbours.
+/// Distances at the limits of tables, windows and serial numbers, and neighbouring ones.
 const DISTANCES: [u32; 20] = [
     0,
     1,
@@ -111,8 +111,8 @@ pub(super) fn feedback(input: &mut Input<'_>) -> Vec<u8> {
     })
 }
 
-/// Reports of up to 119 hops in a row: all in one packet, or one by one from where each could come
-/// from.
+/// Consecutive reports of up to 119 hops: all in one packet, or one by one, each from a plausible
+/// sender.
 pub(super) fn hops(input: &mut Input<'_>) -> Vec<Vec<u8>> {
     let header = feedback_header(input);
     let (shape, first, count) = (input.byte(), input.byte(), 1 + input.below(HOPS_MAX));
@@ -194,7 +194,7 @@ pub(super) fn stream(header: &StreamHeader, symbol: Option<StreamSymbol>) -> Vec
     packet
 }
 
-/// The generation, block or newest symbol that a data packet tells of.
+/// The generation, block or newest symbol of a data packet.
 pub(super) fn unit(packet: &[u8]) -> Option<u32> {
     match Header::parse(packet).ok()?.packet_type {
         PacketType::Window => parse_window(packet).ok().map(|packet| packet.last()),
@@ -207,12 +207,12 @@ pub(super) fn unit(packet: &[u8]) -> Option<u32> {
     }
 }
 
-/// Data packets in a row that look like one that a node sent, but of other units.
+/// Consecutive data packets that resemble one that a node sent, but belong to other units.
 pub(super) struct Strike {
     count: usize,
     distance: u32,
     stride: u32,
-    /// What is otherwise than in the packet that was seen.
+    /// Bit set of the differences from the observed packet.
     wrong: u8,
     amount: u8,
     noise: u32,
@@ -238,12 +238,12 @@ impl Strike {
         (0..self.count as u32).map(move |place| distance.wrapping_add(place.wrapping_mul(stride)))
     }
 
-    /// Whether its packets have link sequence numbers that no sender's next packets have.
+    /// Whether its packets have link sequence numbers that no sender would use next.
     pub(super) fn is_unstamped(&self) -> bool {
         self.wrong & 0x80 != 0
     }
 
-    /// The packet at `distance`, its symbol zeros or noise; `None` where `template` is no data
+    /// The packet at `distance`, with zeros or noise as its symbol; `None` if `template` is no data
     /// packet.
     pub(super) fn forge(
         &mut self,
@@ -263,7 +263,7 @@ impl Strike {
             packet[from..end].fill(self.random() as u8);
         }
         if self.is_unstamped() {
-            // Lower with each packet: no two look like a neighbour that restarted.
+            // Decreases with each packet, so that no two look like a restarted neighbour.
             let far = Header::parse(&packet).ok()?.link_sequence ^ 1 << 31;
             write_link_sequence(&mut packet, far.wrapping_sub(self.noise.wrapping_mul(1 << 16)));
         }
@@ -326,7 +326,7 @@ impl Strike {
         Some(packet)
     }
 
-    /// A symbol, a symbol sent again, or a keepalive.
+    /// A symbol, a retransmitted symbol, or a keepalive.
     fn stream(&mut self, template: &[u8], distance: u32) -> Option<Vec<u8>> {
         let seen = parse_stream(template).ok()?;
         let wrong = self.wrong;
@@ -360,7 +360,7 @@ impl Strike {
         let seen = parse_window(template).ok()?;
         let wrong = self.wrong;
         let is = |bit: u8| wrong & bit != 0;
-        // The newest symbol that it tells of lies at `distance`.
+        // Its newest symbol is at `distance`.
         let older = if is(8) { 0 } else { self.amount % 16 };
         let esi = seen.last().wrapping_add(distance).wrapping_sub(u32::from(older));
         let WindowPacket { header, symbol_bytes, window_symbols, .. } = seen;

@@ -1,5 +1,5 @@
-//! A source and a sink, perhaps a relay between, links that lose nothing, and an attacker beside
-//! them who forges units that the sink does not hold. What enters must come out, whatever the
+//! A source and a sink, possibly with a relay between them, over lossless links. An attacker forges
+//! units that the sink does not hold. Every packet that enters must be delivered, whatever the
 //! attacker sends.
 
 use std::ops::Range;
@@ -15,13 +15,13 @@ use crate::Input;
 
 const MILLI: Nanos = 1_000_000;
 
-/// Enough for whatever the tables hold: no packet may be lost here because frames ran out.
+/// Enough for all tables: no packet may be lost here for lack of frames.
 const FRAMES: usize = 1024;
 
 /// IPv4 header and the number of the packet.
 const PACKET_BYTES_MIN: usize = 24;
 
-/// Moments at which a timer may be due before time jumps, which keeps long scripts short.
+/// Due timers that run before time jumps, which keeps long scripts short.
 const WAKES_MAX: usize = 1000;
 
 /// Longest that a packet waits in the tunnel.
@@ -30,16 +30,15 @@ const TUNNEL_MILLIS: usize = 500;
 /// Times that packets may go to and fro at one moment.
 const TURNS_MAX: usize = 3000;
 
-/// A sink takes in packets of units up to so far ahead: they are forged farther away.
+/// Limit up to which a sink accepts packets of later units; forged ones are farther away.
 const AHEAD_MAX: i32 = 4;
 
 /// An idle window follows symbols ahead of it without proof, and so does a relay with generations:
-/// what comes there later is taken for a copy, or contradicts what was forged. No script gets
-/// farther.
+/// later packets there are taken for copies, or contradict the forged ones. No script gets farther.
 const UNPROVEN_AHEAD: i32 = 1 << 18;
 
-/// Distances that a window does not follow while packets come, far enough from those above; and
-/// after this time without one it is soon idle.
+/// Distances that a window does not follow while packets arrive, well beyond those above. After the
+/// time `BUSY` without packets it may soon be idle.
 const BUSY_AHEAD: Range<i32> = 512..1 << 17;
 const BUSY: Nanos = 5 * MILLI;
 
@@ -49,7 +48,7 @@ const QUIET: Nanos = 400 * MILLI;
 /// Packets after an attack.
 const LAST_PACKETS: u32 = 24;
 
-/// Packets of a link that can come again.
+/// Packets of a link that can be replayed.
 const STALE: usize = 128;
 
 struct Line {
@@ -57,13 +56,13 @@ struct Line {
     code: FlowCode,
     /// Longest IP packet that one symbol holds.
     packet_bytes_max: usize,
-    /// Links towards the sink, and what they carry back.
+    /// Link stamps, towards the sink and back.
     links: Vec<Stamps>,
     shards: u8,
-    /// The first packet that must arrive: those before it may have found no stage.
+    /// The first packet that must arrive: earlier ones may have found no stage.
     first: u32,
     now: Nanos,
-    /// Lengths of what entered, by number.
+    /// Lengths of the packets that entered, by number.
     entered: Vec<usize>,
     /// When the last packet of each shard entered.
     entered_at: Vec<Nanos>,
@@ -71,14 +70,14 @@ struct Line {
     delivered: Vec<Vec<u32>>,
     /// The data packet of the newest unit that left the source.
     newest: Vec<u8>,
-    /// Data packets that a link has carried, by link: some come again.
+    /// Data packets that a link has carried, by link: some are replayed.
     stale: Vec<Vec<Vec<u8>>>,
-    /// Whether the attacker may have led the flow elsewhere: then nothing is promised but what
-    /// holds of nodes.
+    /// Whether the attacker may have diverted the flow: then only the invariants of nodes are
+    /// promised.
     is_unsure: bool,
 }
 
-/// Parameters, then what happens, then packets that must arrive.
+/// Parameters, then events, then packets that must arrive.
 pub(super) fn run(first: u8, input: &mut Input<'_>) {
     let mut line = Line::new(first, input);
     line.begin(first & 8 != 0);
@@ -157,18 +156,18 @@ impl Line {
         }
     }
 
-    /// One packet of every shard. Where stages come late, some before it, by which nodes ask for
-    /// them: these may be lost.
+    /// Sends one packet of every shard. If stages open late, earlier packets make nodes request
+    /// them; these may be lost.
     fn begin(&mut self, opens_late: bool) {
         let rounds = if opens_late { self.nodes.len() * 2 } else { 0 };
         for _ in 0..rounds {
             self.enter_all();
             self.nodes.iter_mut().for_each(|node| (0..4).for_each(|_| node.answer(self.now)));
-            // What was refused is asked for again after a second.
+            // A refused request is repeated after a second.
             self.pass(1100 * MILLI);
         }
         self.first = self.entered.len() as u32;
-        // What was lost may be delivered if it comes again.
+        // A lost packet may be delivered if it is replayed.
         self.stale.iter_mut().for_each(Vec::clear);
         self.enter_all();
     }
@@ -200,7 +199,7 @@ impl Line {
             _ => {
                 let (idle, stopped) = (input.byte(), input.byte());
                 self.pass(u64::from(idle) * 100 * MILLI);
-                // As if every node had stood still.
+                // As if every node had been stopped.
                 self.now += u64::from(stopped % 64) * 100 * MILLI;
                 self.settle();
             }
@@ -215,7 +214,7 @@ impl Line {
         self.entered.push(PACKET_BYTES_MIN + usize::from(bytes) % span);
         let packet = self.packet(number);
         let shard = self.shard(number);
-        // A block that a sink still asks for makes way when too many follow at once.
+        // A block with open requests is evicted when too many follow at once.
         let is_block = matches!(self.code, FlowCode::Bats(_));
         for _ in 0..TUNNEL_MILLIS {
             let is_full = is_block && self.nodes[0].is_full(shard);
@@ -261,19 +260,19 @@ impl Line {
         }
     }
 
-    /// Whether forged packets may lead the flow elsewhere: an idle window follows without proof,
-    /// and a relay follows batches.
+    /// Whether forged packets may divert the flow: an idle window follows without proof, and a
+    /// relay follows batches.
     fn may_follow(&self) -> bool {
         match self.code {
             FlowCode::Rlnc => false,
             FlowCode::Bats(_) => self.links.len() > 1,
             FlowCode::Window(_) => self.silence() >= BUSY,
-            // A symbol is whatever comes under a number that is not known.
+            // A stream accepts any symbol with an unknown number.
             FlowCode::Stream(_) => true,
         }
     }
 
-    /// How long ago a packet entered the shard that forged packets are of.
+    /// Time since a packet entered the shard of the forged packets.
     fn silence(&self) -> Nanos {
         self.now - self.entered_at[usize::from(self.forged_shard())]
     }
@@ -283,15 +282,15 @@ impl Line {
         Header::parse(&self.newest).map_or(0, |header| header.shard)
     }
 
-    /// Whether the sink holds a block so far before the newest one, as its batches did not suffice:
-    /// what is forged of that spoils it.
+    /// Whether the sink holds a block this far before the newest one, because its batches did not
+    /// suffice: forged packets would corrupt it.
     fn is_held(&self, behind: u32) -> bool {
         let held = self.nodes.last().map_or(0, |sink| sink.held(self.forged_shard()));
         matches!(self.code, FlowCode::Bats(_)) && (behind as usize) < held
     }
 
-    /// Whether a sink can tell a forged unit so far from the newest one by its number alone: it is
-    /// not held, nor among the next ones.
+    /// Whether a sink can reject a forged unit at this distance from the newest one by its number
+    /// alone: the unit is neither held nor among the next ones.
     fn is_harmless(&self, distance: u32) -> bool {
         let silence = self.silence();
         let has_relay = self.links.len() > 1;
@@ -317,7 +316,7 @@ impl Line {
             1 => forge::hops(input),
             2 => vec![forge::nacks(&self.newest, input)],
             _ => {
-                // What it calls received is not sent again.
+                // A symbol that it reports as received is not retransmitted.
                 self.is_unsure |= matches!(self.code, FlowCode::Stream(_));
                 vec![forge::link(&self.newest, input)]
             }
@@ -329,7 +328,7 @@ impl Line {
         }
     }
 
-    /// A packet that a link has carried comes again, or bytes that are none.
+    /// Replays a packet that a link has carried, or sends invalid bytes.
     fn repeat(&mut self, input: &mut Input<'_>) {
         let (to, which, copies) =
             (1 + input.below(self.links.len()), input.byte(), 1 + input.below(16));
@@ -340,7 +339,7 @@ impl Line {
             },
             length => input.filled(length),
         };
-        // What the bytes of the script say of this flow may be anything.
+        // Script bytes that form a packet of this flow could contain anything.
         if usize::from(which) >= STALE
             && Header::parse(&packet).is_ok_and(|header| header.flow == FLOW)
         {
@@ -352,7 +351,7 @@ impl Line {
         }
     }
 
-    /// Lets time pass, stopping wherever a timer is due.
+    /// Lets time pass, stopping at every due timer.
     fn pass(&mut self, nanos: Nanos) {
         let until = self.now + nanos;
         for _ in 0..WAKES_MAX {
@@ -365,8 +364,8 @@ impl Line {
         self.settle();
     }
 
-    /// Carries packets and lets timers act until nothing is left to do now; when the next timer is
-    /// due.
+    /// Carries packets and runs timers until nothing is left to do now; returns when the next timer
+    /// is due.
     fn settle(&mut self) -> Option<Nanos> {
         for _ in 0..TURNS_MAX {
             let carried = self.carry();
@@ -381,7 +380,7 @@ impl Line {
         panic!("the nodes find no rest");
     }
 
-    /// Carries what nodes have sent one hop. Whether there was any.
+    /// Carries the nodes' packets one hop. Returns whether there were any.
     fn carry(&mut self) -> bool {
         let mut carried = false;
         for from in 0..self.nodes.len() {
@@ -397,7 +396,7 @@ impl Line {
                 if self.stale[from].len() < STALE {
                     self.stale[from].push(packet.clone());
                 }
-                // What a relay sends may be forged.
+                // Packets from a relay may be forged.
                 if from == 0 && !self.is_older(&packet) {
                     self.newest = packet;
                 }
@@ -412,7 +411,7 @@ impl Line {
             assert_eq!(packet, self.packet(number), "packet {number} was altered");
             let shard = usize::from(self.shard(number));
             let delivered = &mut self.delivered[shard];
-            // A window delivers what it no longer waits for when it comes.
+            // A window delivers packets that it no longer waits for as soon as they arrive.
             let is_window = matches!(self.code, FlowCode::Window(_));
             let last = delivered.last();
             assert!(is_window || last < Some(&number), "packet {number} after {last:?}");
@@ -431,7 +430,7 @@ impl Line {
         })
     }
 
-    /// What must have come out by now.
+    /// Checks that all packets due by now were delivered.
     fn check(&self) {
         let count = self.entered.len() as u32;
         let is_missing = |number: &u32| {

@@ -1,5 +1,5 @@
-//! Nodes and what may come to them. A script drives one node of any role and code ([`single`]), or
-//! a line from a source to a sink with an attacker beside it ([`line`]).
+//! Nodes under hostile input. A script drives one node of any role and code ([`single`]), or a line
+//! from a source to a sink with an attacker ([`line`]).
 
 mod single;
 
@@ -28,7 +28,7 @@ const LINES_FROM: u8 = 0xC0;
 /// Shards of a flow that is spread over several workers.
 const SHARDS: u8 = 3;
 
-/// Parameters, then what happens.
+/// Parameters, then events.
 pub fn target(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     match input.byte() {

@@ -1,5 +1,5 @@
-//! A node, and what must hold of it whatever comes: every packet has one fate, no frame leaks,
-//! timers do not spin, no call emits without bound.
+//! A node, and its invariants for any input: every packet has one outcome, no frame leaks, timers
+//! do not spin, no call emits without bound.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -27,28 +27,28 @@ const BURST_MAX: usize = 4096;
 /// Calls for the same moment until a node must be content.
 const TICKS_MAX: usize = 300;
 
-/// Packets that wait for another worker at most.
+/// Capacity of a worker's queue of packets.
 const QUEUE_PACKETS: usize = 16;
 
-/// Largest stage that there is memory for.
+/// Largest stage that fits into memory.
 const STAGE_BYTES_MAX: usize = 48 << 20;
 
 thread_local! {
-    /// Makes the plans that nodes ask for elsewhere.
+    /// Computes the plans that nodes request from another thread.
     static PLAN_MAKER: RefCell<PlanMaker> = RefCell::new(PlanMaker::new());
 }
 
-/// What threads a node has beside its first worker, by the bits of a script's first byte.
+/// Threads of a node in addition to its first worker, by the bits of a script's first byte.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Threads {
     pub workers: usize,
-    /// Plans are made by another thread, and come when the script says so.
+    /// Plans are computed by another thread, and arrive when the script decides.
     pub plans: bool,
-    /// So are stages, of which every sixth is refused.
+    /// The same for stages; every sixth is refused.
     pub stages: bool,
 }
 
-/// Takes what a node emits, to be let go after the call.
+/// Collects the output of a node, released after the call.
 struct Sent {
     threads: Threads,
     settings: FlowParams,
@@ -56,11 +56,11 @@ struct Sent {
     worker: usize,
     packets: Vec<(usize, PeerId, Span)>,
     delivered: Vec<Vec<u8>>,
-    /// The question for a plan that waits for its answer, and who asked.
+    /// The pending request for a plan, and the worker that made it.
     planning: Option<(usize, PlanRequest)>,
     /// Questions for stages that wait for theirs.
     opening: VecDeque<(usize, OpenRequest)>,
-    /// The worker that has a shard, or asked for it first.
+    /// The worker that owns a shard, or requested it first.
     owners: [Option<usize>; SHARDS_MAX],
     /// Packets for another worker.
     handed_over: VecDeque<(usize, PeerId, Vec<u8>)>,
@@ -129,10 +129,10 @@ pub(super) struct Node {
     frame_count: usize,
     sent: Sent,
     opener: Opener,
-    /// Stages made or refused.
+    /// Stages opened or refused.
     opened: usize,
     edition: u64,
-    /// Which worker's queue a shard comes to.
+    /// Key that maps shards to the workers' queues.
     hash_key: u8,
 }
 
@@ -201,7 +201,7 @@ impl Node {
         });
     }
 
-    /// From now on shards come to the queues of other workers.
+    /// From now on shards arrive at the queues of other workers.
     pub(super) fn rehash(&mut self, key: u8) {
         self.hash_key = key;
     }
@@ -214,14 +214,14 @@ impl Node {
         });
     }
 
-    /// Whether an IP packet of a shard may come.
+    /// Whether an IP packet of a shard may enter.
     pub(super) fn is_open(&mut self, shard: u8, now: Nanos) -> bool {
         let worker = Share { worker: 0, workers: self.workers.len() }.owner(shard);
         let shard = ShardId { flow: FLOW, shard };
         self.workers[worker].pipeline.opens_at(shard, now).is_ok()
     }
 
-    /// Whether the next unit of a source takes the place of one that is not acknowledged.
+    /// Whether the next unit of a source would replace an unacknowledged one.
     pub(super) fn is_full(&self, shard: u8) -> bool {
         let settings = &self.sent.settings;
         let units = match &settings.code {
@@ -249,8 +249,8 @@ impl Node {
         }
     }
 
-    /// Answers the question for a plan and the oldest one for a stage, as far as any wait: for
-    /// parameters that may be others by now.
+    /// Answers the pending request for a plan and the oldest one for a stage, if any; the
+    /// parameters may have changed since.
     pub(super) fn answer(&mut self, now: Nanos) {
         if let Some((worker, request)) = self.sent.planning.take() {
             let reply = PLAN_MAKER.with_borrow_mut(|maker| maker.make(&request));
@@ -268,7 +268,7 @@ impl Node {
         });
     }
 
-    /// One call of the timers of each worker; when the next is due, if not now.
+    /// Runs the timers of each worker once; returns when the next is due, if not now.
     pub(super) fn tick(&mut self, now: Nanos) -> Option<Nanos> {
         let workers = 0..self.workers.len();
         let tick = |worker| {
@@ -280,7 +280,8 @@ impl Node {
         workers.filter_map(tick).min()
     }
 
-    /// Lets timers act until none is due; a node must not ask for ever. When the next one is due.
+    /// Runs timers until none is due, and returns when the next one is. A node must not request
+    /// calls forever.
     pub(super) fn settle(&mut self, now: Nanos) -> Option<Nanos> {
         for _ in 0..TICKS_MAX {
             self.let_go();
@@ -293,7 +294,7 @@ impl Node {
         panic!("the node asks to be called again at once, for ever");
     }
 
-    /// What the node sent, as hops and UDP payloads.
+    /// Packets sent by the node, as hops and UDP payloads.
     pub(super) fn take_sent(&mut self) -> Vec<(PeerId, Vec<u8>)> {
         let packets =
             self.sent.packets.iter().map(|(worker, hop, span)| {
@@ -304,12 +305,12 @@ impl Node {
         packets
     }
 
-    /// What the node delivered.
+    /// Packets delivered by the node.
     pub(super) fn take_delivered(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.sent.delivered)
     }
 
-    /// What was sent leaves.
+    /// Releases the frames of sent packets.
     fn let_go(&mut self) {
         let count = self.sent.packets.len();
         assert!(count <= BURST_MAX, "{count} packets at once");
@@ -318,7 +319,7 @@ impl Node {
         }
     }
 
-    /// Ends the node and checks what must hold then.
+    /// Ends the node and checks the final invariants.
     pub(super) fn finish(&mut self, now: Nanos) {
         for worker in 0..self.workers.len() {
             self.call(worker, |pipeline, frames, sent| pipeline.drain(frames, sent, now));
@@ -335,7 +336,7 @@ impl Node {
     }
 }
 
-/// Numbers packets as the sender of a link does, those of each shard by themselves.
+/// Numbers packets as the sender of a link does, separately for each shard.
 #[derive(Default)]
 pub(super) struct Stamps {
     data: [u32; SHARDS_MAX],
@@ -343,7 +344,7 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// Writes the next link sequence number into a packet, whatever number it has.
+    /// Writes the next link sequence number into a packet, replacing the old one.
     pub(super) fn stamp(&mut self, packet: &mut [u8]) {
         let Ok(header) = Header::parse(packet) else { return };
         let numbers = match header.packet_type {
@@ -355,8 +356,9 @@ impl Stamps {
         write_link_sequence(packet, *next);
     }
 
-    /// As [`Stamps::stamp`], of a packet that a node sent: those of streams keep their numbers,
-    /// which link reports are about; not keepalives of other codes, whose packets do not.
+    /// As [`Stamps::stamp`], for a packet that a node sent. Packets of streams keep their numbers,
+    /// which link reports refer to. Keepalives of other codes are restamped, because the packets of
+    /// those codes are too.
     pub(super) fn pass(&mut self, packet: &mut [u8]) {
         match parse_stream(packet).map(|packet| packet.header) {
             Ok(header) if !header.is_of_other_code() => {

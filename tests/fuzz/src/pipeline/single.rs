@@ -1,6 +1,6 @@
-//! One node of any role and code, and what may come to it: packets that are nearly right, bytes
-//! that are not, feedback, IP packets, time, silences, other parameters, plans and stages for
-//! parameters that have changed.
+//! One node of any role and code under hostile input: nearly valid packets, invalid bytes,
+//! feedback, IP packets, time, silences, other parameters, plans and stages for outdated
+//! parameters.
 
 use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, PeerId};
 use recoded_wire::coded::{
@@ -28,7 +28,7 @@ struct Run {
     newest: Vec<u8>,
 }
 
-/// Parameters, then what happens.
+/// Parameters, then events.
 pub(super) fn run(first: u8, input: &mut Input<'_>) {
     let params = params(role(first), input);
     let is_spread = first & 0x20 != 0;
@@ -116,7 +116,7 @@ impl Run {
         }
     }
 
-    /// A packet of the flow that is right but for what the script makes wrong.
+    /// A valid packet of the flow, except for the defects that the script adds.
     fn coded(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let (wrong, place) = (input.byte(), input.byte());
         let packet_type = match (wrong & 0xF0, &self.params.code) {
@@ -268,7 +268,7 @@ impl Run {
         }
     }
 
-    /// Receives a packet from the neighbour that sends such packets.
+    /// Receives a packet from the neighbour that would send it.
     fn receive(&mut self, packet: &[u8]) {
         let header = Header::parse(packet);
         let peer = match header.map(|header| header.packet_type) {

@@ -1,5 +1,5 @@
-//! Faults of one of two boxes that have machines of their own: its clock steps, it is suspended, it
-//! is restored from a snapshot.
+//! Faults of one of two boxes in separate machines: its clock steps, it is suspended, it is
+//! restored from a snapshot.
 
 use std::time::{Duration, Instant};
 
@@ -52,10 +52,10 @@ const CASES: [Case; 4] = [
 
 const DAY: i64 = 86_400;
 
-/// How long pings go on after a step.
+/// How long pings continue after a step.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// How long a box may take to carry again.
+/// How long a box may take to carry traffic again.
 const AGAIN_PATIENCE: Duration = Duration::from_secs(60);
 
 fn clock(guest: &Guest) -> Result<String, LabError> {
@@ -79,7 +79,7 @@ fn clock(guest: &Guest) -> Result<String, LabError> {
     Ok(text)
 }
 
-/// How long a box is suspended.
+/// Duration of a suspension.
 const ASLEEP: Duration = Duration::from_secs(6);
 
 /// Prints how often the box was.
@@ -91,7 +91,7 @@ fn suspend(guest: &Guest, backend: Option<&'static str>) -> Result<String, LabEr
     let before = boxes.peer.run(SUSPENDED)?;
     boxes.peer.run("(sleep 1; echo mem >/sys/power/state) >/dev/null 2>&1 &")?;
     let wakeup = json!({ "execute": "system_wakeup" });
-    // After the first time in a machine, QEMU wakes it up by itself, and has nothing left to do.
+    // After a machine's first suspension, QEMU wakes it up by itself, so the command has no effect.
     let woken = guest.qemu_of_peer(&[wakeup], ASLEEP);
     let text = again(&boxes)?;
     match boxes.peer.run(SUSPENDED)? {
@@ -100,7 +100,7 @@ fn suspend(guest: &Guest, backend: Option<&'static str>) -> Result<String, LabEr
     }
 }
 
-/// How long it takes until a ping is answered; then all is carried.
+/// Waits until a ping is answered, then checks all traffic.
 fn again(boxes: &Apart) -> Result<String, LabError> {
     let first = boxes.first_ping(AGAIN_PATIENCE)?.as_secs_f64();
     boxes.carry()?;
@@ -131,7 +131,7 @@ fn snapshot(guest: &Guest) -> Result<String, LabError> {
     boxes.carry()?;
     boxes.carry()?;
     guest.qemu_of_peer(&[monitor("loadvm before")], now)?;
-    // It has keys and numbers of before, which box b takes for copies of packets that it had.
+    // The snapshot restored old keys and numbers, so box b takes its packets for replays.
     boxes.peer.stop_daemon()?;
     boxes.peer.start_daemon()?;
     again(&boxes)

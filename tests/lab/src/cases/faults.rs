@@ -1,5 +1,5 @@
-//! Faults of the path and of the card: losses by netem, an emulator that is not ours, and a card
-//! that is set down and up.
+//! Faults of the path and of the card: loss by netem, a third-party emulator, and a card that is
+//! set down and up.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const LOSS_BYTES: usize = 1_000_000;
 /// transfer of 1 MB sees some 100 independent losses of 10 %: three deviations are 9 points.
 const MEASURED_PERCENT: [f64; 2] = [1.0, 25.0];
 
-/// How long a card is down.
+/// Duration of a card's outage.
 const DOWN: Duration = Duration::from_secs(3);
 
 /// Pings and TCP over a lossy path, and the loss that the sinks measure.
@@ -68,11 +68,11 @@ const RATE_MBIT: f64 = 10.0;
 /// Bytes of TCP: several seconds at this rate.
 const RATE_BYTES: usize = 4_000_000;
 
-/// Pings of which the shortest round trip counts.
+/// Pings; the shortest round trip counts.
 const ROUND_TRIPS: u32 = 10;
 
-/// A round trip may take so much longer than both delays: the processor is emulated. That which
-/// `show` has is a mean, with some of what waited in front of pings.
+/// Slack of a round trip over both delays, because the processor is emulated. The value in `show`
+/// is a mean that includes queueing delay, so its slack is larger.
 const ROUND_TRIP_SLACK_MILLIS: f64 = 40.0;
 const SHOWN_SLACK_MILLIS: f64 = 100.0;
 
@@ -85,7 +85,7 @@ struct Path {
     rate_mbit: f64,
 }
 
-/// A path with delay and rate of netem, and the same of the bed's emulator.
+/// A path with delay and rate by netem, compared with the bed's emulator.
 pub(super) fn netem_rate(guest: &Guest) -> Result<String, LabError> {
     let (path, text) = shaped(guest, |host, card, _| {
         let (delay, rate) = (format!("{}ms", DELAY.as_millis()), format!("{RATE_MBIT}mbit"));
@@ -109,7 +109,7 @@ fn shape(host: &Namespace, card: &str, discipline: &[&str]) -> Result<String, La
     Ok(card.into())
 }
 
-/// A path between two boxes, as Linux measures it, and how Recoded sees it.
+/// A path between two boxes, as measured by Linux and as reported by Recoded.
 fn shaped(guest: &Guest, stack: Stack) -> Result<(Path, String), LabError> {
     let setup = Setup { backend: Some("udp"), stack: Some(stack), ..Setup::default() };
     let boxes = guest.pair(Nic::Virtio)?.start(&setup)?;
@@ -152,7 +152,7 @@ fn mbit(took: Duration) -> f64 {
     RATE_BYTES as f64 * 8e-6 / took.as_secs_f64()
 }
 
-/// The other box, as the flow to it knows it.
+/// The other box, from the point of view of its flow.
 fn next_hop(node: &Node) -> Result<FlowNeighbour, LabError> {
     let flows = node.show()?.flows;
     let source = flows.into_iter().find(|flow| flow.role == "source");

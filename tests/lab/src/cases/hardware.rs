@@ -1,4 +1,4 @@
-//! Faults of the box itself: a card that is pulled out, a reset, a disk that is full.
+//! Faults of the box itself: a card that is unplugged, a reset, a full disk.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -72,10 +72,10 @@ const CASES: [Case; 7] = [
     },
 ];
 
-/// How long a link may take to notice that its card is gone, and a card to be gone.
+/// Timeout for a link to notice that its card is gone, and for a card to disappear.
 const GONE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a card is out.
+/// How long a card is unplugged.
 const OUT: Duration = Duration::from_secs(2);
 
 fn unplug(guest: &Guest, nic: Nic, backend: Option<&'static str>) -> Result<String, LabError> {
@@ -90,7 +90,7 @@ fn unplug(guest: &Guest, nic: Nic, backend: Option<&'static str>) -> Result<Stri
     }
     sleep(OUT);
     let add = command("device_add", nic.plug(number, 0));
-    // Linux gives the slot back in its own time.
+    // Linux releases the slot asynchronously.
     wait_for("the slot to be free", &boxes, |_| {
         Ok(guest.qemu(std::slice::from_ref(&add)).is_ok())
     })?;
@@ -129,10 +129,10 @@ fn wait_for(
     Ok(())
 }
 
-/// Where the disk is mounted.
+/// Mount point of the disk.
 const DISK: &str = "/run/disk";
 
-/// The file that says that the machine was reset in this case.
+/// Marker file: the machine was reset in this case.
 const RESET: &str = "was-reset";
 
 /// Runs twice: until the reset, and after it.
@@ -163,12 +163,12 @@ fn reset(guest: &Guest) -> Result<String, LabError> {
     Ok(format!("after the reset: {found}"))
 }
 
-/// What QEMU does when the machine restarts.
+/// QEMU command that sets the action on reboot of the machine.
 fn set_action(reboot: &str) -> Value {
     command("set-action", json!({ "reboot": reboot }))
 }
 
-/// How long the history may take to write an entry.
+/// Timeout for an entry in the history.
 const SAID_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Files of records with their sizes.
@@ -181,7 +181,7 @@ fn records(folder: &str) -> Result<String, LabError> {
 /// A disk of some pages.
 const SMALL: &str = "/run/small";
 
-/// Records of both boxes are on a disk that fills up while they run, and box a starts on it.
+/// State of both boxes is on a disk that fills up while they run, and box a starts on it.
 fn full_disk(guest: &Guest) -> Result<String, LabError> {
     let small = Path::new(SMALL);
     fs::create_dir_all(small).map_err(LabError::file(small))?;
@@ -208,7 +208,7 @@ fn full_disk(guest: &Guest) -> Result<String, LabError> {
     Ok(format!("afterwards: {}", records(SMALL)?))
 }
 
-/// Takes all the room there is.
+/// Fills all free space.
 fn fill(filler: &Path) -> Result<(), LabError> {
     let mut file = fs::File::create(filler).map_err(LabError::file(filler))?;
     for bytes in [4096, 1] {
@@ -223,7 +223,7 @@ fn change(node: &Node, redundancy: &str) -> Result<(), LabError> {
     node.ask(|client| client.set(1, &changes)).map(drop)
 }
 
-/// The history says that the disk is full, or that nothing is wrong.
+/// Expects that the history reports a full disk, or no problem.
 fn expect_trouble(node: &Node, is_full: bool) -> Result<(), LabError> {
     let deadline = Instant::now() + SAID_PATIENCE;
     loop {

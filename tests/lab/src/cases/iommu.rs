@@ -1,6 +1,6 @@
-//! PCI devices behind an IOMMU, which `vfio-pci` gives to a program: the transport `vfio` of
+//! PCI devices behind an IOMMU, which `vfio-pci` passes to a program: the transport `vfio` of
 //! `recoded-fpga` with a RAID controller of QEMU as the card. It has no engine, but its registers
-//! lie in BAR 0, it reads and writes memory by itself, and it interrupts.
+//! are in BAR 0, it uses DMA, and it raises interrupts.
 //!
 //! ```text
 //!  frame: INIT, address of the queues' page --+
@@ -68,16 +68,16 @@ const OTHER_DRIVER: &str = "0000:00:13.0";
 /// No device.
 const NOTHING: &str = "0000:00:1e.0";
 
-// Registers of the controller, and values of its interface, as Linux's driver has them.
+// Registers of the controller, and values of its interface, from Linux's driver.
 const STATUS: u32 = 0xB0;
 const INTERRUPT_MASK: u32 = 0x34;
 const FRAME_LOW: u32 = 0xC0;
 const FRAME_HIGH: u32 = 0xC4;
-/// States before and after the first frame: Linux has no way to reset this controller.
+/// States before and after the first frame: Linux cannot reset this controller.
 const STATES: [u32; 2] = [0xB, 0xC];
 const DISABLED: u32 = !0;
 
-/// Parts of the memory that the controller is given.
+/// Regions of the memory mapped for the controller.
 const FRAME: u64 = 0;
 const QUEUES: u64 = 0x1000;
 const HEAD: u64 = 0x2000;
@@ -85,10 +85,10 @@ const TAIL: u64 = 0x2100;
 const REPLIES: u64 = 0x3000;
 const BYTES: usize = 0x4000;
 
-/// Number of a frame, which comes back with the reply.
+/// Number of a frame, which the reply returns.
 const CONTEXT: u32 = 0x5EED_1234;
 
-/// How long an interrupt may take.
+/// Timeout for an interrupt.
 const INTERRUPT_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A controller with memory.
@@ -108,8 +108,8 @@ impl Controller {
         Ok(Controller { vfio, memory })
     }
 
-    /// Has it read a frame, and write a reply to this address. Returns the status of the frame,
-    /// and how long the interrupt took.
+    /// Makes it read a frame and write a reply to this address. Returns the status of the frame,
+    /// and the time until the interrupt.
     fn reply_to(&mut self, replies: u64) -> Result<(u8, Duration), LabError> {
         let memory = self.memory;
         // With interrupts off it forgets an earlier address.
@@ -144,7 +144,7 @@ impl Controller {
     }
 }
 
-/// Memory of the transport, and of bundles: for reading only, for both, and no longer.
+/// Memory of the transport, and of bundles: mapped read-only, mapped read-write, and unmapped.
 fn dma(_: &Guest) -> Result<String, LabError> {
     bind(CONTROLLER)?;
     let mut controller = Controller::open()?;
@@ -178,7 +178,7 @@ fn dma(_: &Guest) -> Result<String, LabError> {
         return LabError::wrong(format!("memory that is not shared: {outside:?}"));
     }
     drop(controller);
-    // A device that was given back can be had again.
+    // A released device can be opened again.
     let mut controller = Controller::open()?;
     controller.reply_to(controller.memory + REPLIES)?;
     let way = if Path::new("/dev/vfio/devices").exists() { "iommufd" } else { "container" };

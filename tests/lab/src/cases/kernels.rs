@@ -1,4 +1,5 @@
-//! Older kernels: the XDP objects load and verify, and two boxes ping. The newest has all NICs.
+//! Older kernels: the XDP objects load and verify, and two boxes ping. All NICs run on the newest
+//! one.
 
 use super::trial::Trial;
 use super::{Case, Machine};

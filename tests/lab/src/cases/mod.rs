@@ -1,5 +1,5 @@
-//! All cases, by the machine that they share. One boot takes longer than most cases, so cases of
-//! one kernel share a machine.
+//! All cases, grouped by machine. One boot takes longer than most cases, so cases of one kernel
+//! share a machine.
 
 mod apart;
 mod clock;
@@ -24,7 +24,7 @@ use crate::nic::Nic;
 pub struct Case {
     /// Unique name. `scripts/lab igb` runs each case whose name begins with `igb-`, too.
     pub name: &'static str,
-    /// What a passed case shows.
+    /// Property that a passed case demonstrates.
     pub shows: &'static str,
     /// The case itself.
     pub run: fn(&Guest) -> Result<String, LabError>,
@@ -37,7 +37,7 @@ pub struct Machine {
     pub name: &'static str,
     /// The kernel that it boots.
     pub kernel: Kernel,
-    /// Two of each, joined by a hub of their own.
+    /// Two of each, joined by a dedicated hub.
     pub nics: &'static [Nic],
     /// QEMU's names of devices on its first bus, with properties. With one, all devices of the
     /// machine are behind an IOMMU.
@@ -46,15 +46,15 @@ pub struct Machine {
     pub processors: u32,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// Size of a disk of its own in MiB, which outlives a reset; 0 for none.
+    /// Size of a dedicated disk in MiB, which outlives a reset; 0 for none.
     pub disk_mib: u64,
-    /// Whether its cases mostly wait. It then runs beside the others.
+    /// Whether its cases mostly wait. It then runs in parallel with the others.
     pub waits: bool,
-    /// Whether box a is in a machine of its own, whose clock and power are its own.
+    /// Whether box a is in a separate machine with its own clock and power.
     pub has_peer: bool,
-    /// Modules to load, besides those of the cards and of the shared folders.
+    /// Modules to load in addition to those of the cards and of the shared folders.
     pub modules: &'static [&'static str],
-    /// Time for the boot and all cases. A machine that takes longer is ended.
+    /// Timeout for the boot and all cases, after which the machine is killed.
     pub seconds: u64,
     /// The cases that run in it, one after the other.
     pub cases: &'static [Case],

@@ -1,5 +1,5 @@
 //! Drivers of NICs: each backend carries pings and TCP in both directions over each of them, and
-//! `show` says which modes are in use and why they are not better.
+//! `show` reports the modes in use and the reasons for them.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -95,17 +95,17 @@ const CASES: [Case; 12] = [
     },
 ];
 
-/// How long a second queue may take to be served.
+/// Timeout until a second queue is served.
 const SERVED_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pings that may be lost, each with 5 s for its answer, while another process takes the place of
-/// the one that had one queue, at both boxes.
+/// Pings that may be lost, each with 5 s for its answer, while at both boxes a new process takes
+/// over from the one with a single queue.
 const LOST_MAX: u32 = 3;
 
-/// How long both boxes may take, under TCP, to find out that bursts are lost.
+/// Timeout for both boxes to detect, under TCP, that bursts are lost.
 const FOUND_OUT_PATIENCE: Duration = Duration::from_secs(150);
 
-/// Links that lose bursts and not single packets carry once they send those alone.
+/// Links that lose bursts but not single packets carry traffic once only single packets are sent.
 fn lost_bursts(guest: &Guest) -> Result<String, LabError> {
     let setup = Setup { backend: Some("udp"), ..Setup::default() };
     let boxes = guest.pair(Nic::Igb)?.start(&setup)?;

@@ -42,7 +42,7 @@ const CASES: [Case; 2] = [
     },
 ];
 
-/// Most that a daemon may have of its own: packet buffers of 37 MiB, and the program.
+/// Memory limit of a daemon without files: packet buffers of 37 MiB, and the program.
 const OWN_MIB_MAX: u64 = 64;
 
 fn small(guest: &Guest) -> Result<String, LabError> {
@@ -57,17 +57,18 @@ fn small(guest: &Guest) -> Result<String, LabError> {
     Ok(format!("{xdp}, {socket}; a daemon has {own} MiB, {} MiB are left", available_mib()?))
 }
 
-/// Control groups, of which one gets a limit.
+/// Mount point of the control groups; one group gets a limit.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// Room that the group gets beside what it has.
+/// Room of the group in addition to its current use.
 const ROOM_BYTES: u64 = 4 << 20;
 
-/// Fills more from inside the group than room and page cache, and is not what Linux ends then.
+/// Allocates more inside the group than room and page cache, and is itself exempt from the OOM
+/// killer.
 const FILL: &str = "echo -1000 > /proc/self/oom_score_adj && echo $$ > $0/cgroup.procs && \
                     exec dd if=/dev/zero of=/run/fill/fill bs=1M count=40 status=none";
 
-/// How long the end of a process may take to be in the log.
+/// Timeout until the log reports the end of a process.
 const SAID_PATIENCE: Duration = Duration::from_secs(60);
 
 fn limit(guest: &Guest) -> Result<String, LabError> {

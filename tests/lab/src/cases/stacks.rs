@@ -1,4 +1,4 @@
-//! Interfaces as link that lie on top of others, and faults of a path and of a card.
+//! Links on stacked interfaces, and faults of a path and of a card.
 
 use recoded_netns::Namespace;
 
@@ -10,7 +10,7 @@ use crate::guest::{Guest, Setup, Stack};
 use crate::host::Kernel;
 use crate::nic::Nic;
 
-/// One pair of cards, on which each case makes its interfaces.
+/// One pair of cards; each case sets up its interfaces on them.
 pub const MACHINE: Machine = Machine {
     name: "stacks",
     kernel: Kernel::Newest,
@@ -123,7 +123,7 @@ fn trial(backend: Option<&'static str>, modes: [&'static str; 2], stack: Stack) 
     Trial::new(Nic::Virtio, backend, modes).stack(stack)
 }
 
-/// A bond carries without LACP, too: that it agreed is read from Linux.
+/// A bond carries traffic without LACP, too, so Linux is queried for the agreement.
 fn aggregated(guest: &Guest, backend: Option<&'static str>) -> Result<String, LabError> {
     let setup = Setup { backend, stack: Some(bond_lacp), ..Setup::default() };
     let boxes = guest.pair(Nic::Virtio)?.start(&setup)?;
@@ -140,7 +140,7 @@ fn aggregated(guest: &Guest, backend: Option<&'static str>) -> Result<String, La
     }
 }
 
-/// The address that Linux shows while a member has heard of none.
+/// Address that Linux shows for a member without a partner.
 const NO_PARTNER: &str = "00:00:00:00:00:00";
 
 /// Packets arrive on queues of the members, which sockets of the bond do not serve.
@@ -168,7 +168,7 @@ fn bond(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
 
 fn bond_lacp(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
     host.ip("link add bond7 type bond mode 802.3ad miimon 100 lacp_rate fast")?;
-    // virtio-net knows no speed, and members without one are not aggregated.
+    // virtio-net reports no speed, and members without one are not aggregated.
     host.run("ethtool", &format!("-s {card} speed 1000 duplex full"))?;
     host.ip(&format!("link set {card} master bond7"))?;
     Ok("bond7".into())
@@ -184,7 +184,7 @@ fn bridge(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
 fn macvlan(host: &Namespace, card: &str, _: usize) -> Result<String, LabError> {
     host.ip(&format!("link set {card} up"))?;
     host.ip(&format!("link add link {card} name mac7 type macvlan mode bridge"))?;
-    // Otherwise the card answers ARP for the address of mac7, too, and has no program.
+    // Otherwise the card also answers ARP requests for mac7's address, and has no program.
     host.sysctl("net.ipv4.conf.all.arp_ignore", "1")?;
     Ok("mac7".into())
 }

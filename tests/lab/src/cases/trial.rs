@@ -10,9 +10,9 @@ pub(super) struct Trial {
     backend: Option<&'static str>,
     /// Modes of XDP and of sockets, as `show` names them.
     modes: [&'static str; 2],
-    /// A word of the reason that `show` gives.
+    /// A word of the reason in `show`.
     reason: &'static str,
-    /// What lies between card and link.
+    /// Interface stack between card and link.
     stack: Option<Stack>,
 }
 

@@ -1,5 +1,5 @@
-//! Interfaces as link that carry IP packets without an Ethernet header: tunnels of Linux, a VPN
-//! and PPP. Each is deleted and made again while the daemons run.
+//! Links on interfaces that carry IP packets without an Ethernet header: tunnels of Linux, a VPN
+//! and PPP. Each is deleted and recreated while the daemons run.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::guest::{Boxes, Guest, OUTSIDE, SHARED, Setup, Stack, tool, tool_comma
 use crate::host::Kernel;
 use crate::nic::{Nic, mac};
 
-/// One pair of cards, on which each case makes its interfaces.
+/// One pair of cards; each case sets up its interfaces on them.
 pub const MACHINE: Machine = Machine {
     name: "tunnels",
     kernel: Kernel::Newest,
@@ -65,10 +65,10 @@ const NAME: &str = "wan7";
 /// Addresses of the cards below.
 const BELOW: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
 
-/// How long something may take that is done within a second on an idle machine.
+/// Timeout for events that take a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the interface is not there.
+/// How long the interface is absent.
 const OUT: Duration = Duration::from_secs(2);
 
 /// An interface without an Ethernet header.
@@ -77,14 +77,14 @@ struct Tunnel {
     stack: Stack,
     /// Deletes it.
     delete: fn(&Namespace) -> Result<(), LabError>,
-    /// Whether it carries IPv6 alone.
+    /// Whether it carries only IPv6.
     is_ipv6: bool,
 }
 
 const IPV4: Tunnel = Tunnel { stack: gre, delete, is_ipv6: false };
 
 impl Tunnel {
-    /// Traffic with keys, and again once the interface of one box was deleted and made again.
+    /// Traffic with keys, and again after one box's interface was deleted and recreated.
     fn run(&self, guest: &Guest) -> Result<String, LabError> {
         let Tunnel { stack, delete, is_ipv6 } = *self;
         let setup = Setup { stack: Some(stack), has_keys: true, is_ipv6, ..Setup::default() };
@@ -120,7 +120,7 @@ fn expect_link(boxes: &Boxes, what: &str, is_so: fn(&Link) -> bool) -> Result<()
     Ok(())
 }
 
-/// Both have UDP sockets, and say why.
+/// Both have UDP sockets, and report why.
 fn expect_reason(boxes: &Boxes) -> Result<(), LabError> {
     for link in boxes.links()? {
         let modes = [link.xdp_mode.as_str(), link.socket_mode.as_str()];
@@ -136,7 +136,7 @@ fn delete(host: &Namespace) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Ends pppd, with which its interface goes.
+/// Ends pppd, and its interface with it.
 fn hang_up(host: &Namespace) -> Result<(), LabError> {
     let mut pids = process::run(Command::new("ip").args(["netns", "pids", host.name()]))?;
     pids.retain(|letter| letter.is_ascii_digit() || letter == '\n');
@@ -207,7 +207,7 @@ fn wireguard(host: &Namespace, card: &str, end: usize) -> Result<String, LabErro
     Ok(NAME.into())
 }
 
-/// Number of the PPPoE session. Both ends know it, so that none is discovered.
+/// Number of the PPPoE session, configured at both ends, so there is no discovery.
 const SESSION: u32 = 7;
 
 fn pppoe(host: &Namespace, card: &str, end: usize) -> Result<String, LabError> {
@@ -237,7 +237,7 @@ fn pppoe(host: &Namespace, card: &str, end: usize) -> Result<String, LabError> {
     Ok(NAME.into())
 }
 
-/// The plugin of pppd, whose folder has the version in its name.
+/// The plugin of pppd, in a folder named after the version.
 fn pppoe_plugin() -> Result<String, LabError> {
     for entry in fs::read_dir(tool("usr/lib/pppd")).into_iter().flatten().flatten() {
         let plugin = entry.path().join("pppoe.so");

@@ -13,14 +13,13 @@ use recoded_netns::{Namespace, binary};
 use super::{SHARED, transfer};
 use crate::LabError;
 
-/// How long a daemon may take until it answers. Everything takes some ten times as long as on a
-/// processor that is not emulated.
+/// Timeout until a daemon answers. Everything takes about ten times as long as on a real processor.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long an interface may take until it has a carrier.
+/// Timeout until an interface has a carrier.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long the first ping through the tunnel may take after both daemons have answered.
+/// Timeout of the first ping through the tunnel after both daemons have answered.
 const FIRST_PING_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Pings after the first: none may be lost.
@@ -33,11 +32,11 @@ const TCP_BYTES: usize = 300_000;
 /// Bytes of TCP in each direction that are load: enough packets to compare losses.
 const LOAD_BYTES: usize = 8_000_000;
 
-/// How long a daemon may take to end. One that is killed leaves its card in a namespace that ends
-/// only with its last process.
+/// Timeout for the end of a daemon. A killed daemon leaves its card in a namespace that ends only
+/// with its last process.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What differs from the defaults of a daemon.
+/// Differences from the defaults of a daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The link's `backend`, if it is written.
@@ -46,11 +45,11 @@ pub struct Setup {
     pub daemon: &'static str,
     /// Makes the interface of the link on top of the card.
     pub stack: Option<Stack>,
-    /// Whether the boxes authenticate each other and encrypt. Keys that exist are used.
+    /// Whether the boxes authenticate each other and encrypt. Existing keys are reused.
     pub has_keys: bool,
     /// Whether the link has IPv6 addresses.
     pub is_ipv6: bool,
-    /// Folder with records and keys of both boxes. Without it there are no records.
+    /// Folder with state and keys of both boxes. Without it there is no saved state.
     pub folder: Option<&'static str>,
 }
 
@@ -58,7 +57,7 @@ pub struct Setup {
 /// the lower interface, and which of the two boxes this is.
 pub type Stack = fn(&Namespace, &str, usize) -> Result<String, LabError>;
 
-/// Two boxes. Their daemons end, and the interfaces are free again, when this is dropped.
+/// Two boxes. When dropped, their daemons end and the interfaces are released.
 #[derive(Debug)]
 pub struct Boxes {
     nodes: [Node; 2],
@@ -84,7 +83,7 @@ pub struct Node {
     daemon: Background,
 }
 
-/// Where keys are when no folder is named.
+/// Default folder of keys.
 const KEYS: &str = "/run";
 
 /// Addresses of the two boxes on the link.
@@ -125,7 +124,7 @@ impl Boxes {
         &self.nodes
     }
 
-    /// The two boxes, to start their daemons again or give them other cards.
+    /// The two boxes, for restarting their daemons or moving them to other cards.
     pub fn nodes_mut(&mut self) -> &mut [Node; 2] {
         &mut self.nodes
     }
@@ -219,7 +218,7 @@ impl Node {
             is_ipv6: setup.is_ipv6,
             daemon: Background::default(),
         };
-        // A TCP socket whose last packet gets no answer would hold the namespace, and with it the
+        // A TCP socket whose last packet is not answered would hold the namespace, and with it the
         // card, for two minutes.
         node.namespace.sysctl("net.ipv4.tcp_orphan_retries", "1")?;
         node.plug(card)?;
@@ -241,10 +240,10 @@ impl Node {
         self.bring_up()
     }
 
-    /// Makes the interface of the link on top of a card that the box has, and sets it up.
+    /// Creates the interface of the link on top of a card of the box, and sets it up.
     ///
     /// # Errors
-    /// When there is no such interface.
+    /// If there is no such interface.
     pub fn stack_on(&mut self, card: &str) -> Result<(), LabError> {
         if let Some(stack) = self.stack {
             self.interface = stack(&self.namespace, card, self.end)?;
@@ -259,20 +258,20 @@ impl Node {
         let (own, other) = (addresses[self.end], addresses[1 - self.end]);
         let shown = self.namespace.ip(&format!("link show {interface}"))?;
         let is_point_to_point = shown.contains("POINTOPOINT");
-        // PPP gives itself such an address, too.
+        // PPP assigns itself such an address, too.
         let address = match (is_point_to_point, self.is_ipv6) {
             (true, true) => format!("{own} peer {other}/128"),
             (true, false) => format!("{own} peer {other}/32"),
             (false, true) => format!("{own}/64"),
             (false, false) => format!("{own}/24"),
         };
-        // Linux makes the route to the other end of IPv6 only where the interface is up.
+        // Linux creates the IPv6 route to the other end only if the interface is up.
         self.namespace.ip(&format!("link set {interface} up"))?;
         self.namespace.ip(&format!("addr replace {address} dev {interface}"))?;
         Ok(())
     }
 
-    /// Its public key. The private one is made where there is none.
+    /// Its public key. The private key is created if it does not exist.
     pub(super) fn public_key(&self) -> Result<String, LabError> {
         let (recodectl, key) = (binary("recodectl"), self.key.display());
         let (recodectl, made) = (recodectl.display(), !self.key.exists());
@@ -331,15 +330,15 @@ impl Node {
         self.wait_until_it_answers()
     }
 
-    /// What its daemons logged so far.
+    /// Log of its daemons so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Memory of all processes of its daemon, files left out.
+    /// Memory of all processes of its daemon, excluding files.
     ///
     /// # Errors
-    /// When one is gone.
+    /// If one has exited.
     pub fn own_memory_kib(&self) -> Result<u64, LabError> {
         let read = |path: String| fs::read_to_string(&path).map_err(LabError::file(path.as_ref()));
         let supervisor = self.daemon.pid();
@@ -377,7 +376,7 @@ impl Node {
         self.ask(Client::state)
     }
 
-    /// Asks the daemon over its control socket.
+    /// Sends a request to the daemon over its control socket.
     ///
     /// # Errors
     /// When it does not answer, or refuses.
@@ -405,12 +404,12 @@ impl Drop for Node {
         // Those of PPP.
         let end = format!("kill $(ip netns pids {})", self.namespace.name());
         let _ = process::output(Command::new("sh").args(["-c", &end]));
-        // A card returns to the namespace of the machine, everything else ends.
+        // A card returns to the namespace of the machine; everything else is removed.
         let _ = process::run(Command::new("ip").args(["netns", "delete", self.namespace.name()]));
     }
 }
 
-/// What the configurations of two boxes differ in.
+/// Differences between the configurations of two boxes.
 pub(super) struct Side<'a> {
     /// 0 or 1.
     pub(super) end: usize,

@@ -1,4 +1,4 @@
-//! Requests to the host, which has QEMU do what a guest cannot: pull a card out, reset the machine.
+//! Requests to the host, which makes QEMU do what a guest cannot: unplug a card, reset the machine.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Guest, Line, RESULTS, SHARED, write};
 use crate::LabError;
 
-/// How long the host may take to answer, beyond the delay of the request.
+/// Timeout for an answer of the host, beyond the delay of the request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Commands for QEMU, one after the other.
@@ -21,7 +21,7 @@ pub struct Request {
     pub number: u64,
     /// Whether they are for the QEMU of the peer.
     pub to_peer: bool,
-    /// How long the host waits before the first command.
+    /// Delay before the first command.
     pub delay_millis: u64,
     /// Commands of the QEMU Machine Protocol.
     pub commands: Vec<Value>,
@@ -35,7 +35,7 @@ impl Request {
 }
 
 impl Guest {
-    /// Has QEMU execute commands, and waits until it has.
+    /// Has QEMU execute commands, and waits for the results.
     ///
     /// # Errors
     /// When the host does not answer, or a command fails.
@@ -43,7 +43,7 @@ impl Guest {
         Guest::request(commands, false, Duration::ZERO)
     }
 
-    /// Has the QEMU of the peer execute commands after a while, and waits until it has.
+    /// Has the QEMU of the peer execute commands after a delay, and waits for the results.
     ///
     /// # Errors
     /// As [`Guest::qemu`].
@@ -53,7 +53,7 @@ impl Guest {
 
     fn request(commands: &[Value], to_peer: bool, delay: Duration) -> Result<(), LabError> {
         let results = Path::new(SHARED).join(RESULTS);
-        // The file only grows, so its size is a number that no earlier request has.
+        // The file only grows, so its size is a unique request number.
         let number = fs::metadata(&results).map_or(0, |found| found.len());
         let delay_millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         let request = Request { number, to_peer, delay_millis, commands: commands.to_vec() };

@@ -1,4 +1,4 @@
-//! The guest's side: what cases use in a machine, and how results reach the host.
+//! The guest's side: functions for cases in a machine, and the transfer of results to the host.
 
 mod boxes;
 mod host;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::LabError;
 use crate::nic::{Nic, mac};
 
-/// Where the guest has the folder that it shares with the host.
+/// Mount point of the folder shared with the host.
 pub const SHARED: &str = "/run/lab";
 
 /// Names the root of the host's cache of tools in the guest.
@@ -66,7 +66,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A machine with a pair of each of these, for a case of this name.
+    /// A machine with a pair of each of these cards, for the named case.
     #[must_use]
     pub fn new(nics: &'static [Nic], case: &'static str) -> Self {
         Self { nics, case }
@@ -75,15 +75,15 @@ impl Guest {
     /// The two interfaces of a kind.
     ///
     /// # Errors
-    /// When the driver has not made them.
+    /// If the driver has not created them.
     pub fn pair(&self, nic: Nic) -> Result<Pair, LabError> {
         Pair::find(self.number(nic), self.case)
     }
 
-    /// The interface of the card at one end of a pair, which may have to appear first.
+    /// The interface of the card at one end of a pair; waits until it appears.
     ///
     /// # Errors
-    /// When it does not.
+    /// If it does not appear.
     pub fn interface(&self, nic: Nic, end: usize) -> Result<String, LabError> {
         pair::named(&mac(self.number(nic), end))
     }
@@ -100,8 +100,8 @@ pub fn tool(path: &str) -> PathBuf {
     PathBuf::from(std::env::var_os(TOOLS_ENV).unwrap_or_else(|| "/".into())).join(path)
 }
 
-/// Command line of a program among the tools. Its libraries are of the release that it is from, so
-/// the loader of that release starts it.
+/// Command line of a program among the tools. Its libraries are from its own release, so the loader
+/// of that release starts it.
 pub fn tool_command(path: &str) -> Vec<String> {
     let libraries = tool("usr/lib/x86_64-linux-gnu");
     let loader = libraries.join("ld-linux-x86-64.so.2");

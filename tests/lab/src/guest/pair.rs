@@ -7,7 +7,7 @@ use super::boxes::{Boxes, Setup};
 use crate::LabError;
 use crate::nic::mac;
 
-/// How long interfaces may take to appear, at the boot or back from a namespace.
+/// Timeout until interfaces appear, at boot or when returned from a namespace.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Names of two interfaces that a hub joins.

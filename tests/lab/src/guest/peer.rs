@@ -1,4 +1,4 @@
-//! A box in a machine of its own: the program there, and what cases do with it from the other one.
+//! A box in a separate machine: the program there, and its remote control by cases.
 //!
 //! ```text
 //!  machine with cases                              peer, whose root is in memory
@@ -19,29 +19,29 @@ use super::{Guest, pair, transfer};
 use crate::LabError;
 use crate::nic::{Nic, mac};
 
-/// Port at which the peer takes commands.
+/// Port on which the peer accepts commands.
 const PORT: u16 = 7000;
 
 /// Addresses for management: of the peer, and of the machine with cases.
 const MANAGEMENT: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
 
-/// How long the peer may take to boot.
+/// Timeout for the peer's boot.
 const BOOT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a command may take.
+/// Timeout of a command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long box a may take to carry the first packet.
+/// Timeout until box a carries the first packet.
 const FIRST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Pings after the first, and bytes there and back through the tunnel.
+/// Pings after the first, and bytes of a round trip through the tunnel.
 const PINGS: u32 = 5;
 const ECHO_BYTES: usize = 200_000;
 
-/// The first program of a peer: takes commands until the machine ends.
+/// The first program of a peer: runs commands until the machine ends.
 ///
 /// # Errors
-/// When its interfaces are not there, or nothing can be listened to.
+/// If its interfaces are missing, or it cannot listen.
 pub fn serve(nics: &[Nic]) -> Result<(), LabError> {
     let ip = |arguments: &str| process::run(Command::new("ip").args(arguments.split(' ')));
     ip("link set lo up")?;
@@ -62,7 +62,7 @@ pub fn serve(nics: &[Nic]) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Runs a script that ends where its sender ends; answers with a letter for its success, and its
+/// Runs a script that ends when its sender closes; answers with a letter for its success, and its
 /// output.
 fn execute(mut stream: TcpStream) -> std::io::Result<()> {
     let mut script = Vec::new();
@@ -84,7 +84,7 @@ fn execute(mut stream: TcpStream) -> std::io::Result<()> {
 pub struct Peer(());
 
 impl Peer {
-    /// Runs a script in the peer and returns what it writes.
+    /// Runs a script in the peer and returns its output.
     ///
     /// # Errors
     /// When the peer does not answer, or the script fails.
@@ -97,7 +97,7 @@ impl Peer {
         }
     }
 
-    /// Starts its daemon, which goes on where its records are.
+    /// Starts its daemon, which continues from its saved state.
     ///
     /// # Errors
     /// When the peer does not answer.
@@ -185,7 +185,7 @@ impl Guest {
         Ok(Apart { peer, node })
     }
 
-    /// Waits until the peer takes commands.
+    /// Waits until the peer accepts commands.
     fn peer(&self) -> Result<Peer, LabError> {
         let interface = self.interface(Nic::E1000e, 1)?;
         let ip = |arguments: &str| process::run(Command::new("ip").args(arguments.split(' ')));
@@ -203,19 +203,19 @@ impl Guest {
 }
 
 impl Apart {
-    /// Pings box a until the first answer; how long that takes.
+    /// Pings box a until the first answer; returns the time that took.
     ///
     /// # Errors
-    /// When none comes in time.
+    /// If none arrives in time.
     pub fn first_ping(&self, patience: Duration) -> Result<Duration, LabError> {
         transfer::first_ping(&self.node.namespace, INSIDE[0], patience)
             .map_err(|error| self.told(error))
     }
 
-    /// Pings through the tunnel, and bytes there and back.
+    /// Pings through the tunnel, and echoes bytes through it.
     ///
     /// # Errors
-    /// When a ping is lost after the first, or bytes do not come back as they were.
+    /// When a ping after the first is lost, or the echo differs.
     pub fn carry(&self) -> Result<(), LabError> {
         self.first_ping(FIRST_PATIENCE)?;
         transfer::ping(&self.node.namespace, INSIDE[0], PINGS).map_err(|error| self.told(error))?;
@@ -232,10 +232,10 @@ impl Apart {
         }
     }
 
-    /// Does something while box b pings box a: every ping must be answered.
+    /// Runs `work` while box b pings box a: every ping must be answered.
     ///
     /// # Errors
-    /// When a ping is lost, or what is done fails.
+    /// When a ping is lost, or `work` fails.
     pub fn without_loss<T>(
         &self,
         work: impl FnOnce() -> Result<T, LabError>,

@@ -1,4 +1,4 @@
-//! Traffic through the tunnel: pings, and TCP whose bytes are all compared.
+//! Traffic through the tunnel: pings, and TCP with all bytes compared.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -15,19 +15,19 @@ use crate::LabError;
 /// Port of the listener.
 const PORT: u16 = 5201;
 
-/// A read or write that takes longer has stalled.
+/// Timeout of a read or write.
 const STALL: Duration = Duration::from_secs(20);
 
-/// How long pings beside something else may take.
+/// Timeout of concurrent pings.
 const PING_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between pings beside something else.
+/// Interval between concurrent pings.
 const PING_PAUSE: Duration = Duration::from_millis(500);
 
 /// Pings until the first answer.
 ///
 /// # Errors
-/// When none comes in time.
+/// If none arrives in time.
 pub fn first_ping(from: &Namespace, to: &str, patience: Duration) -> Result<Duration, LabError> {
     let began = Instant::now();
     while began.elapsed() < patience {
@@ -40,7 +40,7 @@ pub fn first_ping(from: &Namespace, to: &str, patience: Duration) -> Result<Dura
     LabError::wrong(format!("no ping was answered within {} s", patience.as_secs()))
 }
 
-/// Pings one after the other, each of which must be answered.
+/// Sends pings one after the other; each must be answered.
 ///
 /// # Errors
 /// When one is lost.
@@ -53,12 +53,12 @@ pub fn ping(from: &Namespace, to: &str, count: u32) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Pings beside something else.
+/// Result of concurrent pings.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Pings {
-    /// All.
+    /// Pings sent.
     pub sent: u32,
-    /// Those without an answer within 5 s.
+    /// Pings without an answer within 5 s.
     pub lost: u32,
 }
 
@@ -68,10 +68,10 @@ impl fmt::Display for Pings {
     }
 }
 
-/// Does something while one box pings the other one. Returns the result, and what became of pings.
+/// Runs `work` while one box pings the other one. Returns its result, and that of the pings.
 ///
 /// # Errors
-/// When what is done fails.
+/// When `work` fails.
 pub fn under_pings<T>(
     from: &Namespace,
     to: &str,
@@ -130,7 +130,7 @@ pub fn tcp(from: &Namespace, to: &Namespace, at: &str, bytes: usize) -> Result<D
     let received = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| receive(&listener));
         let sent = from.inside(|| send(address, bytes));
-        // The receiver waits for a connection that may never come.
+        // The receiver waits for a connection that may never arrive.
         if !matches!(sent, Ok(Ok(()))) {
             let _ = to.inside(|| TcpStream::connect_timeout(&address, STALL));
         }
@@ -165,7 +165,7 @@ fn pattern(index: usize) -> u8 {
     (index.wrapping_mul(151) ^ (index >> 8) ^ (index >> 16)).to_le_bytes()[0]
 }
 
-/// Its `ping`, as many hosts have none.
+/// Busybox's `ping`, because many hosts have none.
 fn busybox() -> PathBuf {
     tool("usr/bin/busybox")
 }

@@ -1,7 +1,7 @@
-//! Debian packages without installing them: apt with sources, lists and state of its own.
+//! Debian packages without installing them: apt with separate sources, lists and state.
 //!
-//! The mirror and the proxy are those of the system's own configuration. Packages are verified by
-//! the signatures of Debian's archive, with the keyring that the system has.
+//! The mirror and the proxy come from the system's configuration. Packages are verified by the
+//! signatures of Debian's archive, with the system's keyring.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use recoded_netns::process;
 
 use crate::LabError;
 
-/// Names the mirror where the system's own sources have none of Debian, as on Ubuntu.
+/// Environment variable with the mirror, for systems whose own sources are not Debian's, such as
+/// Ubuntu.
 const MIRROR_ENV: &str = "RECODED_LAB_MIRROR";
 
 /// Keys of Debian's archive, by the package debian-archive-keyring.
@@ -29,7 +30,7 @@ pub struct Suite {
     pub architecture: &'static str,
 }
 
-/// An apt of its own for one suite.
+/// A separate apt for one suite.
 #[derive(Debug)]
 pub struct Apt {
     folder: PathBuf,
@@ -64,8 +65,8 @@ impl Apt {
         Ok(apt)
     }
 
-    /// Names of the packages that the newest package of this name depends on, without versions, if
-    /// there is such a package.
+    /// Names of the dependencies of the newest package with this name, without versions, if there
+    /// is such a package.
     ///
     /// # Errors
     /// When apt cannot be started.
@@ -80,7 +81,7 @@ impl Apt {
         Ok(Some(words.filter_map(|one| one.split_whitespace().next()).map(Into::into).collect()))
     }
 
-    /// Downloads packages with all that they depend on, into an empty folder.
+    /// Downloads packages with all their dependencies into an empty folder.
     ///
     /// # Errors
     /// When a package does not exist or the mirror does not answer.
@@ -94,7 +95,7 @@ impl Apt {
         self.run("apt-get", &arguments)
     }
 
-    /// Downloads these packages alone, into a folder.
+    /// Downloads these packages without dependencies into a folder.
     ///
     /// # Errors
     /// As [`Apt::download_all`].
@@ -146,7 +147,7 @@ fn unavailable(error: recoded_netns::BedError) -> LabError {
     LabError::Unavailable(format!("cannot fetch packages: {error}"))
 }
 
-/// Address of Debian's archive, as the system's own sources of packages have it.
+/// Address of Debian's archive, from the system's own package sources.
 fn mirror() -> Result<String, LabError> {
     if let Ok(mirror) = std::env::var(MIRROR_ENV) {
         return Ok(mirror);

@@ -50,8 +50,8 @@ impl Unpacked {
         Ok(Unpacked { image, modules })
     }
 
-    /// These modules, each behind those that it depends on. Names without a module are left out:
-    /// the kernel has them built in, or a case will say what it misses.
+    /// These modules, each after its dependencies. Names without a module are left out: the kernel
+    /// has them built in, or a case reports the missing feature.
     ///
     /// # Errors
     /// When one cannot be read.
@@ -77,7 +77,7 @@ impl Unpacked {
     }
 }
 
-/// Calls `found` for each file below a folder, if there is that folder.
+/// Calls `found` for each file below a folder, if the folder exists.
 fn walk(folder: &Path, found: &mut impl FnMut(PathBuf)) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         // Links lead to the sources of the kernel.

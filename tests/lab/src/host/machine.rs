@@ -56,7 +56,7 @@ impl Running {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Has QEMU execute the commands of a request, and leaves the answers to the guest.
+    /// Has QEMU execute the commands of a request, and returns the answers to the guest.
     pub fn obey(&mut self, request: &Request) {
         std::thread::sleep(Duration::from_millis(request.delay_millis));
         let qemu = if request.to_peer { self.peer.as_mut() } else { Some(&mut self.qemu) };
@@ -65,7 +65,7 @@ impl Running {
         let answers = Value::Array(answers.collect());
         let draft = self.shared.join("answer.new");
         let written = fs::write(&draft, answers.to_string());
-        // A guest that finds no answer says so.
+        // A guest that gets no answer reports that itself.
         let _ = written.and_then(|()| fs::rename(&draft, self.shared.join(request.answer())));
     }
 

@@ -72,10 +72,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Opens it; makes the folder.
+    /// Opens the cache, and creates its folder.
     ///
     /// # Errors
-    /// When this is another architecture, or the folder cannot be made.
+    /// If this is another architecture, or the folder cannot be created.
     pub fn open() -> Result<Cache, LabError> {
         if std::env::consts::ARCH != "x86_64" {
             let reason = "the machines run programs of this host and are x86-64".into();
@@ -93,7 +93,7 @@ impl Cache {
         Ok(Cache { folder })
     }
 
-    /// Deletes what was fetched, so that it is fetched anew.
+    /// Deletes downloaded files, so that they are downloaded again.
     ///
     /// # Errors
     /// When a folder cannot be deleted.

@@ -67,7 +67,7 @@ impl Qemu {
         if machine.disk_mib > 0 {
             let disk = folder.join(DISK);
             let file = fs::File::create(&disk).map_err(LabError::file(&disk))?;
-            // It takes no room until it is written.
+            // A sparse file, which uses no space until written.
             file.set_len(machine.disk_mib << 20).map_err(LabError::file(&disk))?;
         }
         let mut command = command(tools, machine, role, folder);
@@ -116,7 +116,7 @@ fn command(tools: &Path, machine: &Machine, role: Role, folder: &Path) -> Comman
     let mut options = "console=ttyS0 panic=-1 loglevel=5 mitigations=off".to_owned();
     if !machine.behind_iommu.is_empty() {
         options.push_str(" intel_iommu=on");
-        // It has to come before all devices, and VFIO wants it to check interrupts, too.
+        // It must precede all devices, and VFIO requires interrupt remapping.
         command.args(["-device", "intel-iommu,intremap=on"]);
     }
     command.arg("-append").arg(options);

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// How long QEMU may take to answer a command.
+/// Timeout for QEMU's answer to a command.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A monitor. Each command waits for its answer; events in between are dropped.
+/// A monitor. Each command waits for its answer; events received meanwhile are dropped.
 #[derive(Debug)]
 pub struct Monitor {
     commands: ChildStdin,
@@ -32,7 +32,7 @@ impl Monitor {
             }
         });
         let mut monitor = Monitor { commands, answers };
-        // Without it no other command is accepted. A QEMU that has ended says so elsewhere.
+        // Required before any other command. If QEMU has exited, that is reported elsewhere.
         let _ = monitor.execute(&json!({ "execute": "qmp_capabilities" }));
         monitor
     }

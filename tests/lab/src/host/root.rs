@@ -1,5 +1,6 @@
-//! Roots that machines boot from: modules and busybox, and either the way into the root of the
-//! host, or all programs of a peer. A peer has no folder of the host, which no snapshot can hold.
+//! Roots that machines boot from: modules and busybox, and either a script that enters the root of
+//! the host, or all programs of a peer. A peer uses no folder of the host, because a snapshot
+//! cannot contain it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -140,7 +141,7 @@ fn add_program(
     Ok(())
 }
 
-/// An archive with folders, busybox and modules, and the order in which modules are loaded.
+/// An archive with folders, busybox and modules, and the load order of the modules.
 fn base(
     tools: &Path,
     kernel: &Unpacked,

@@ -1,4 +1,5 @@
-//! Runs cases: machines two at a time, beside those that wait, each once more when its boot stalls.
+//! Runs cases: two machines at a time, in parallel with waiting ones; a machine whose boot stalls
+//! is retried once.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +12,16 @@ use crate::LabError;
 use crate::cases::{self, Case, Machine};
 use crate::guest::{CaseResult, Line};
 
-/// Machines at once, besides those that wait. Each keeps one or two processors of the host busy.
+/// Concurrent machines, in addition to waiting ones. Each keeps one or two processors of the host
+/// busy.
 const MACHINES_AT_ONCE: usize = 2;
 
-/// A machine that has not begun by then has stalled: Linux with several emulated processors does
-/// now and then. A boot takes 20 s, and some times that where other programs use the processors.
+/// A machine that has not started within this time has stalled, which happens occasionally with
+/// Linux on several emulated processors. A boot takes 20 s, and several times that if other
+/// programs use the processors.
 const BOOT_PATIENCE: Duration = Duration::from_secs(150);
 
-/// So many cases that failed are run once more, each alone.
+/// Up to this many failed cases are retried, each alone.
 const AGAIN_MAX: usize = 3;
 
 /// How often results are looked for.
@@ -44,7 +47,7 @@ pub struct Report {
     pub verdict: Verdict,
     /// Duration of the case without the boot.
     pub seconds: f64,
-    /// Why it failed before, if it was run once more.
+    /// Reason of its first failure, if it was retried.
     pub before: Option<String>,
 }
 
@@ -65,20 +68,21 @@ impl Report {
     }
 }
 
-/// A machine and those of its cases that are to run.
+/// A machine and its selected cases.
 type Selected = (&'static Machine, Vec<&'static Case>);
 
-/// Runs the cases with these names, or all without a name; calls `report` for each as it ends.
+/// Runs the cases with these names, or all if there are none; calls `report` for each as it ends.
 ///
 /// # Errors
-/// When a name stands for no case, or a folder cannot be made.
+/// If a name matches no case, or a folder cannot be created.
 pub fn run(names: &[String], report: impl Fn(&Report) + Sync) -> Result<Vec<Report>, LabError> {
     let mut reports = run_all(select(names)?, &report);
     let is_failed = |one: &Report| matches!(one.verdict, Verdict::Failed(_));
     if reports.iter().filter(|one| is_failed(one)).count() > AGAIN_MAX {
         return Ok(reports);
     }
-    // What fails where machines and other programs compete for the processors is seen alone.
+    // A case may fail because machines and other programs compete for the processors: retry it
+    // alone.
     for first in reports.iter_mut().filter(|one| is_failed(one)) {
         let Verdict::Failed(reason) = &first.verdict else { continue };
         for second in run_all(select(&[first.case.to_owned()])?, &|_| ()) {
@@ -173,7 +177,7 @@ fn run_machine(machine: &'static Machine, cases: &[&'static Case], tell: &impl F
             }
         }
     }
-    // What is left is small, and the next run has another name.
+    // The leftovers are small, and the next run has another name.
     let _ = fs::remove_dir_all(&folder);
 }
 
@@ -234,7 +238,7 @@ fn boot(
     }
 }
 
-/// The report of a line about a case, which is then no longer among those that are left.
+/// The report in a line about a case, which is then removed from the remaining ones.
 fn report_of(
     line: &Line,
     left: &mut Vec<&'static Case>,
@@ -275,7 +279,7 @@ fn keep(folder: &Path, machine: &Machine) -> PathBuf {
     logs
 }
 
-/// Where machines and logs are: in the build folder.
+/// Folder of machines and logs: the build folder.
 fn target() -> PathBuf {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target");

@@ -1,4 +1,4 @@
-//! `scripts/soak`: faults from a seed for as long as one likes, and what became of the daemons.
+//! `scripts/soak`: faults from a seed for any length of time, and a report about the daemons.
 
 #![forbid(unsafe_code)]
 

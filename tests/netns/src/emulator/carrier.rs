@@ -1,10 +1,10 @@
-//! The thread of all timed links of a bed: moves the packets of both directions of each through
-//! [`super::model::Direction`].
+//! The thread of all timed links of a bed: moves the packets of both directions of each link
+//! through [`super::model::Direction`].
 //!
 //! Waking for every packet would cost more than carrying it, and waking for every link as much as
-//! carrying what it has. While packets flow, the thread sleeps from tick to tick and then moves all
-//! that has come on any link and all that is due within half a tick; the arrival times are Linux's
-//! own, so queues and delays do not depend on when it wakes. When nothing flows, it waits for the
+//! carrying its packets. While packets flow, the thread sleeps from tick to tick and then moves all
+//! packets that arrived on any link, and all that are due within half a tick. Arrival times are
+//! Linux's own, so queues and delays do not depend on when it wakes. Otherwise it waits for the
 //! next packet or order.
 
 use std::os::fd::AsFd;
@@ -23,51 +23,51 @@ use crate::config::LinkConfig;
 use crate::counters::LinkCounters;
 use crate::process;
 
-/// What the thread is asked about a link, by its number; it answers with the link's counters.
+/// An order for the thread, about the link with a given number. It answers with the link's
+/// counters.
 pub(super) enum Order {
-    /// Carry one more link, whose number is the next one.
+    /// Carry another link, with the next number.
     Add(Box<Link>),
-    /// Carry the packets of another line of hosts, too.
+    /// Carry the packets of a further line of hosts.
     Join(usize, Box<Lane>),
     Report(usize),
     Configure(usize, Box<LinkConfig>),
     ResetSojourns(usize),
 }
 
-/// Time between two looks at links that carry packets: at least this for each of them, so that a
-/// look finds several packets on each.
+/// Time per active link between two polls, so that a poll finds several packets on each.
 const TICK_OF_LINK: Duration = Duration::from_micros(25);
 
-/// The same, at no delay and at long delays. Shorter ones cost too much; longer ones show in the
-/// delay of a short link.
+/// Bounds of the tick, for no delay and for long delays. Shorter ticks cost too much; longer ones
+/// show in the delay of a short link.
 const TICK_MIN: Duration = Duration::from_micros(100);
 const TICK_MAX: Duration = Duration::from_micros(250);
 
-/// Least pause between two looks: what the links lead to needs the core, too.
+/// Minimum pause between two polls: the hosts behind the links need the core, too.
 const PAUSE: Duration = Duration::from_micros(25);
 
 /// Ticks per delay.
 const TICKS: u64 = 50;
 
-/// How long a link counts as carrying packets after the last one came.
+/// How long a link counts as active after its last packet.
 const ACTIVE: Duration = Duration::from_micros(500);
 
 /// How often IPv6 and ARP are looked for while IPv4 flows.
 const OTHERS: Duration = Duration::from_millis(1);
 
-/// How late a timer may be, in nanoseconds, so that Linux can join it with others.
+/// Allowed lateness of a timer, in nanoseconds, so that Linux can coalesce it with others.
 const TIMER_SLACK_NANOS: u32 = 5_000;
 
-/// Where Linux does not run the thread before all others, it gets the most of a core.
+/// If Linux does not grant real-time priority, the thread gets the largest share of a core.
 const NICE: i32 = -20;
 
 /// Ports of one line of hosts on a link: west and east.
 pub(super) type Lane = [Port; 2];
 
-/// A direction, and what is about to enter and to leave it.
+/// A direction, with its arriving and departing packets.
 struct Way {
     direction: Direction,
-    /// Packets of the bursts, as (time of arrival, lane, number in its burst).
+    /// Packets of the bursts, as (arrival time, lane, number in its burst).
     arrived: Vec<(u64, usize, usize)>,
     /// Packets about to be sent, by lane.
     leaving: Vec<Vec<Packet>>,
@@ -83,7 +83,7 @@ impl Way {
         self.leaving.push(Vec::with_capacity(BURST));
     }
 
-    /// Takes in what has come by `ports`, one of each lane; returns the number of packets.
+    /// Receives the packets waiting at `ports`, one of each lane; returns their number.
     fn take<'a>(
         &mut self,
         ports: impl Iterator<Item = &'a Port> + Clone,
@@ -106,12 +106,12 @@ impl Way {
         taken
     }
 
-    /// Lets the packets of all lanes enter in the order in which they came.
+    /// Enters the packets of all lanes in order of arrival.
     fn enter(&mut self, bursts: &mut [Burst], started: Instant) {
         let now = nanos(started.elapsed());
         self.arrived.clear();
         for (lane, burst) in bursts.iter().enumerate().take(self.leaving.len()) {
-            // A clock that was set must not bring packets from long ago.
+            // A change of the clock must not produce packets from long ago.
             let ages = burst.ages().map(|age| nanos(age.min(Duration::from_millis(100))));
             let packets =
                 ages.enumerate().map(|(number, age)| (now.saturating_sub(age), lane, number));
@@ -124,7 +124,7 @@ impl Way {
         }
     }
 
-    /// Sends by `ports`, one of each lane, what is due until `now`.
+    /// Sends the packets due until `now` through `ports`, one of each lane.
     fn send<'a>(
         &mut self,
         ports: impl Iterator<Item = &'a Port> + Clone,
@@ -145,7 +145,7 @@ impl Way {
             for (packets, port) in self.leaving.iter_mut().zip(ports.clone()) {
                 while !packets.is_empty() {
                     let sent = port.send(packets, headers);
-                    // What Linux refuses is lost; what is behind it gets its turn.
+                    // A packet that Linux refuses is lost; the ones behind it get their turn.
                     let gone = (sent + 1).min(packets.len());
                     for (number, packet) in packets.drain(..gone).enumerate() {
                         self.direction.recycle(packet, number >= sent);
@@ -156,7 +156,7 @@ impl Way {
     }
 }
 
-/// A link as the thread knows it.
+/// The thread's state of a link.
 pub(super) struct Link {
     lanes: Vec<Lane>,
     /// Eastward and westward.
@@ -205,14 +205,14 @@ impl Link {
     }
 }
 
-/// What the thread works with.
+/// State of the thread.
 pub(super) struct Carrier {
     links: Vec<Link>,
     /// One for each lane of the link that has most.
     bursts: Vec<Burst>,
     alarm: UnixStream,
     started: Instant,
-    /// When to look for IPv6 and ARP again.
+    /// When to poll for IPv6 and ARP again.
     others_at: u64,
     tick: Duration,
     /// The least delay of any link.
@@ -226,7 +226,7 @@ impl Carrier {
         Carrier { links, bursts, alarm, started, others_at: 0, tick: TICK_MIN, delay: 0 }
     }
 
-    /// Carries packets and obeys orders until the other end of `inbox` is dropped.
+    /// Carries packets and executes orders until the other end of `inbox` is dropped.
     pub fn run(mut self, inbox: &Receiver<(Order, SyncSender<LinkCounters>)>) {
         be_prompt();
         let mut headers = send_headers();
@@ -246,7 +246,7 @@ impl Carrier {
             let now = self.now();
             let due = self.ways().filter_map(|way| way.direction.next_due()).min();
             if now < active_until {
-                // Looking is late by at most a tick, but need not be before a packet can be due.
+                // Polls at most a tick late, but not before a packet can be due.
                 let look = now + (self.delay / 2).min(nanos(2 * TICK_MAX));
                 let next = (began + nanos(self.tick)).max(now + nanos(PAUSE));
                 let until = due.unwrap_or(look).min(look).max(next);
@@ -296,8 +296,8 @@ impl Carrier {
         let _ = reply.try_send(self.links[number].counters(now));
     }
 
-    /// Moves what has come and what is due until half a tick from now; returns the number that
-    /// came.
+    /// Moves arrived packets, and packets due within half a tick; returns the number of arrived
+    /// ones.
     fn carry(&mut self, headers: &mut MultiHeaders<()>, now: u64) -> usize {
         let others = now >= self.others_at;
         if others {
@@ -328,8 +328,8 @@ impl Carrier {
 }
 
 /// Lets the calling thread wake in time and run at once, as the packet path inside Linux does: a
-/// link is not slow because programs keep the cores busy. Linux limits such threads to 95 % of a
-/// core. What cannot be had makes the link less precise on a busy machine, and no more.
+/// link must not slow down because programs keep the cores busy. Linux limits such threads to 95 %
+/// of a core. Without the privilege the link is only less precise on a busy machine.
 fn be_prompt() {
     let _ = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS.into());
     let thread = rustix::thread::gettid();

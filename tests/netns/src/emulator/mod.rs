@@ -1,5 +1,5 @@
-//! What makes a link a link: loss and rate inside Linux where that is all, and a thread of ours
-//! where there is time in it.
+//! Link emulation: programs inside Linux if only loss and rate matter, and a thread of this process
+//! for timed links.
 
 mod carrier;
 mod model;
@@ -20,15 +20,15 @@ pub(crate) use timed::TimedLinks;
 /// The emulator of one link.
 #[derive(Debug)]
 pub(crate) enum Emulator {
-    /// eBPF and a token bucket: costs little, knows no time.
+    /// eBPF and a token bucket: cheap, but untimed.
     Programs(Box<Programs>),
     /// A thread, which all links of this kind share.
     Timed(Timed),
 }
 
 impl Emulator {
-    /// Joins `west` and `east` of a link's namespace; `seed` and `number` start what is random. A
-    /// link with time in it becomes one of `timed`.
+    /// Joins `west` and `east` of a link's namespace; `seed` and `number` seed its random choices.
+    /// A timed link is added to `timed`.
     pub fn start(
         timed: &mut TimedLinks,
         namespace: &Namespace,

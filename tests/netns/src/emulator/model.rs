@@ -26,10 +26,11 @@ pub type Frame = Box<[u8; FRAME_BYTES]>;
 const FRAMES_MIN: usize = 2048;
 const FRAMES_MAX: usize = 65_536;
 
-/// Bytes of a packet as the number of frames counts on it: most are full, acknowledgements are not.
+/// Mean packet size assumed by the number of frames: most packets are full, acknowledgements are
+/// not.
 const PACKET_BYTES_MEAN: f64 = 512.0;
 
-/// Where IP starts, and what tells that it is IP.
+/// Offset of IP, and the EtherTypes of IP.
 const ETHERNET_BYTES: usize = 14;
 const ETHER_TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHER_TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
@@ -44,9 +45,9 @@ const NEIGHBOUR_DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 pub struct Packet {
     frame: Frame,
     length: usize,
-    /// Of the lines of hosts that share the link, the one that it belongs to.
+    /// The line of hosts it belongs to, among those that share the link.
     lane: usize,
-    /// Whether it can be lost and is counted; what keeps neighbours resolved is not.
+    /// Whether it can be lost and is counted; packets for neighbour resolution are exempt.
     is_subject: bool,
 }
 
@@ -56,13 +57,13 @@ impl Packet {
         &self.frame[..self.length]
     }
 
-    /// Of the lines of hosts that share the link, the one that it belongs to.
+    /// The line of hosts it belongs to, among those that share the link.
     pub fn lane(&self) -> usize {
         self.lane
     }
 }
 
-/// A packet on its way: due at a time, numbered in order of entry.
+/// A packet in flight: due at a time, numbered in order of entry.
 #[derive(Debug)]
 struct Due {
     at: u64,
@@ -107,11 +108,11 @@ pub struct Direction {
     /// Packets that wait for the line, with the time of their arrival.
     queue: VecDeque<(u64, Packet)>,
     queued_bytes: u64,
-    /// When the line has sent what it is sending.
+    /// When the line becomes free.
     free_at: u64,
-    /// Packets under way, in order.
+    /// Packets in flight, in order.
     line: VecDeque<Due>,
-    /// Packets under way that others may overtake.
+    /// Packets in flight that others may overtake.
     late: BinaryHeap<Reverse<Due>>,
     /// When the last packet of `line` is due, or was.
     last_due: u64,
@@ -144,14 +145,14 @@ impl Direction {
         }
     }
 
-    /// What it has done so far, and how long its queue is now.
+    /// Counters so far, and the current queueing delay.
     pub fn counters(&mut self, now: u64) -> DirectionCounters {
         self.serve(now);
         let queue = Duration::from_nanos(self.wait(now));
         DirectionCounters { queue, ..self.counters }
     }
 
-    /// How long a packet that enters now waits.
+    /// Queueing delay of a packet that enters now.
     fn wait(&self, now: u64) -> u64 {
         self.free_at.saturating_sub(now) + self.airtime(self.queued_bytes)
     }
@@ -161,19 +162,19 @@ impl Direction {
         self.counters.sojourn_max = Duration::ZERO;
     }
 
-    /// Changes the settings from `now` on. What is queued leaves at the new rate; what is under way
-    /// arrives as planned.
+    /// Changes the settings from `now` on. Queued packets leave at the new rate; packets in flight
+    /// arrive as planned.
     pub fn configure(&mut self, now: u64, config: DirectionConfig) {
         self.serve(now);
         self.chain = config.loss.chain();
         self.is_bad &= self.chain.bad_to_good > 0.0;
         self.config = config;
-        // A shorter delay must not wait for packets that left under a longer one.
+        // With a shorter delay, packets must not wait for those that left under a longer one.
         self.last_due = self.last_due.min(now + nanos(config.delay + config.jitter));
     }
 
-    /// Takes the first `length` bytes of `frame`, which arrived on `lane` at time `at`, no earlier
-    /// than those before it. Leaves another frame in its place.
+    /// Accepts the first `length` bytes of `frame`, which arrived on `lane` at time `at`, no
+    /// earlier than those before it. Swaps in another frame.
     pub fn enter(&mut self, at: u64, frame: &mut Frame, length: usize, lane: usize) {
         let is_subject = is_subject(&frame[..length.min(FRAME_BYTES)]);
         self.counters.seen += u64::from(is_subject);
@@ -196,7 +197,7 @@ impl Direction {
         self.queue.push_back((at, Packet { frame: other, length, lane, is_subject }));
     }
 
-    /// Sends what the line can begin to send until `now`.
+    /// Sends all packets whose transmission can start until `now`.
     pub fn serve(&mut self, now: u64) {
         while let Some((arrived, _)) = self.queue.front() {
             let start = self.free_at.max(*arrived);
@@ -217,7 +218,7 @@ impl Direction {
         }
     }
 
-    /// Decides what becomes of a packet whose airtime is spent.
+    /// Decides the fate of a packet that has been transmitted.
     fn sent(&mut self, packet: Packet) {
         if packet.is_subject && self.lose() {
             self.frames.push(packet.frame);
@@ -235,7 +236,7 @@ impl Direction {
             let due = self.due(at, packet);
             self.late.push(Reverse(due));
         } else {
-            // In order, whatever the jitter.
+            // Keeps the order regardless of jitter.
             self.last_due = self.last_due.max(at);
             let due = self.due(self.last_due, packet);
             self.line.push_back(due);
@@ -288,13 +289,13 @@ impl Direction {
         due.map(|due| due.packet)
     }
 
-    /// Takes back the memory of a packet that has left; `refused` if Linux did not take it.
+    /// Recycles the memory of a packet that has left; `refused` if Linux did not accept it.
     pub fn recycle(&mut self, packet: Packet, refused: bool) {
         self.counters.refused += u64::from(refused && packet.is_subject);
         self.frames.push(packet.frame);
     }
 
-    /// No packet can be due before this; `None` if there is none.
+    /// Earliest time at which a packet can be due; `None` if there is none.
     pub fn next_due(&self) -> Option<u64> {
         let queued = self.queue.front().map(|(arrived, packet)| {
             let end = self.free_at.max(*arrived) + self.airtime(packet.length as u64);
@@ -326,7 +327,7 @@ fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// Whether loss applies to this packet: to IP, without what resolves neighbours.
+/// Whether loss applies to this packet: IP except neighbour resolution.
 fn is_subject(packet: &[u8]) -> bool {
     match packet.get(12..ETHERNET_BYTES) {
         Some(kind) if kind == ETHER_TYPE_IPV4 => true,

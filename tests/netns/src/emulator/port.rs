@@ -1,7 +1,8 @@
 //! One side of a timed link: packets of an interface, in bursts, through packet sockets.
 //!
-//! A socket per EtherType, because a socket for all of them would also get what we send. Linux
-//! stamps packets when they arrive, so a thread that looks late still knows when that was.
+//! One socket per EtherType, because a socket for all of them would also receive the packets that
+//! this side sends. Linux timestamps packets on arrival, so a thread that polls late still knows
+//! their arrival times.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,11 +21,11 @@ use super::model::{FRAME_BYTES, Frame, Packet, new_frame};
 /// Most packets of one system call.
 pub const BURST: usize = 64;
 
-/// Room in Linux for packets that wait for the thread, in bytes as Linux counts them: a full packet
+/// Socket buffer for packets that wait for the thread, in bytes as Linux counts them: a full packet
 /// takes 2304, so this is 90 ms at 300 Mbit/s.
 const SOCKET_BYTES: usize = 8 << 20;
 
-/// What a packet carries.
+/// EtherType class of a packet.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum Kind {
     /// Nearly everything.
@@ -54,7 +55,7 @@ impl Port {
             setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BYTES)?;
             setsockopt(&socket, sockopt::SndBufForce, &SOCKET_BYTES)?;
             setsockopt(&socket, sockopt::ReceiveTimestampns, &true)?;
-            // The address names the interface and no protocol, which keeps that of the socket.
+            // The address names the interface but no protocol, so that of the socket is kept.
             bind(socket.as_raw_fd(), &address)?;
             Ok::<_, std::io::Error>(socket)
         };
@@ -71,14 +72,14 @@ impl Port {
         burst.fill(&self.sockets[kind as usize])
     }
 
-    /// Sends up to [`BURST`] packets; returns how many Linux took, in order from the first.
+    /// Sends up to [`BURST`] packets; returns how many Linux accepted, in order from the first.
     pub fn send(&self, packets: &[Packet], headers: &mut MultiHeaders<()>) -> usize {
         let slices: Vec<[IoSlice; 1]> =
             packets.iter().map(|packet| [IoSlice::new(packet.bytes())]).collect();
         let (to, control): ([Option<()>; BURST], [ControlMessage; 0]) = ([None; BURST], []);
         let flags = MsgFlags::MSG_DONTWAIT;
         let sent = sendmmsg(self.sockets[0].as_raw_fd(), headers, &slices, to, control, flags);
-        // Refused packets are counted by those who called.
+        // The caller counts refused packets.
         sent.map_or(0, Iterator::count)
     }
 }
@@ -91,7 +92,7 @@ pub fn send_headers() -> MultiHeaders<()> {
 /// Packets received at once.
 pub struct Burst {
     frames: Vec<Frame>,
-    /// Length of each packet before it was cut to the size of a frame, and when it arrived.
+    /// Original length and arrival time of each packet.
     arrivals: Vec<(usize, Option<Duration>)>,
     headers: MultiHeaders<LinkAddr>,
 }
@@ -107,7 +108,7 @@ impl Burst {
         }
     }
 
-    /// How long ago each packet arrived.
+    /// Age of each packet since its arrival.
     pub fn ages(&self) -> impl Iterator<Item = Duration> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.arrivals
@@ -124,11 +125,11 @@ impl Burst {
         self.arrivals.clear();
         let mut slices: Vec<[IoSliceMut; 1]> =
             self.frames.iter_mut().map(|frame| [IoSliceMut::new(&mut frame[..])]).collect();
-        // MSG_TRUNC asks for the length that a packet had.
+        // MSG_TRUNC returns the original length of a packet.
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         let received =
             recvmmsg(socket.as_raw_fd(), &mut self.headers, slices.iter_mut(), flags, None);
-        // An error is: nothing there, or an interface that goes away with its bed.
+        // An error means no packet, or an interface that disappears with its bed.
         for packet in received.into_iter().flatten() {
             let at = packet.cmsgs().ok().and_then(|mut messages| {
                 messages.find_map(|message| match message {

@@ -1,5 +1,5 @@
-//! A link without time, all inside Linux: a loss program per direction (`ebpf/link.bpf.o`, whose
-//! parameters are set and whose counters are read here), and a token bucket behind it.
+//! An untimed link, entirely inside Linux: a loss program per direction (`ebpf/link.bpf.o`, whose
+//! parameters and counters are accessed here), followed by a token bucket.
 //!
 //! A packet that enters meets the loss program at clsact ingress, is redirected to the other side
 //! if it survives, and leaves through the bucket. Packets pass veth as ordinary Linux buffers (the
@@ -76,7 +76,7 @@ impl Programs {
     }
 }
 
-/// Adds or changes what limits both sides.
+/// Adds or changes the rate limit of both sides.
 fn shape(namespace: &Namespace, verb: &str, config: &LinkConfig) -> Result<(), BedError> {
     for (side, direction) in [("east", &config.eastward), ("west", &config.westward)] {
         namespace.run("tc", &format!("qdisc {verb} dev {side} {}", shaper(direction)))?;
@@ -84,7 +84,7 @@ fn shape(namespace: &Namespace, verb: &str, config: &LinkConfig) -> Result<(), B
     Ok(())
 }
 
-/// Arguments for `tc` that limit what leaves by an interface.
+/// Arguments for `tc` that limit the rate of an interface.
 fn shaper(direction: &DirectionConfig) -> String {
     let bytes_per_second = direction.rate_mbit * 1e6 / 8.0;
     let queue = bytes_per_second * direction.queue.as_secs_f64();
@@ -117,7 +117,7 @@ impl Direction {
         };
         let parameters = map(ebpf.take_map("LINK"))?;
         let counters = map(ebpf.take_map("COUNTERS"))?;
-        // Any socket of this namespace can be asked.
+        // Any socket of this namespace can query it.
         let socket =
             std::net::UdpSocket::bind(("0.0.0.0", 0)).map_err(|error| failed(error.to_string()))?;
         let mut direction = Direction {
@@ -140,8 +140,8 @@ impl Direction {
             .attach_with_options(from, TcAttachType::Ingress, options)
             .and_then(|id| program.take_link(id))
             .map_err(|error| failed(describe(&error)))?;
-        // Detaching would run in whatever namespace the dropping thread is in and could hit another
-        // interface of that number. The filter goes with its namespace instead.
+        // Detaching would run in the namespace of the dropping thread and could hit another
+        // interface with that number. The filter is removed with its namespace instead.
         std::mem::forget(link);
         Ok(direction)
     }
@@ -187,7 +187,7 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A loss as the program reads it: good to bad, bad to good, loss in the bad state, loss in the
+/// A loss in the program's format: good to bad, bad to good, loss in the bad state, loss in the
 /// good state, interface to send to.
 fn parameters(loss: Loss, out_interface: u32) -> [u32; 5] {
     let chain = loss.chain();
@@ -195,7 +195,7 @@ fn parameters(loss: Loss, out_interface: u32) -> [u32; 5] {
     [to_bad, to_good, scaled(chain.loss_bad), scaled(chain.loss_good), out_interface]
 }
 
-/// A probability as the program reads it: scaled by 2^32, `u32::MAX` meaning always.
+/// A probability in the program's format: scaled by 2^32, `u32::MAX` meaning always.
 fn scaled(probability: f64) -> u32 {
     (probability.clamp(0.0, 1.0) * 4_294_967_296.0).min(f64::from(u32::MAX)) as u32
 }

@@ -8,7 +8,7 @@ impl Random {
     /// Number `stream` of the generators of a seed.
     pub fn new(seed: u64, stream: u64) -> Random {
         let mut random = Random(seed);
-        // Neighbouring seeds and streams must not run after each other in the same sequence.
+        // Neighbouring seeds and streams must not yield shifted copies of one sequence.
         Random(random.next() ^ Random(!stream).next())
     }
 

@@ -1,4 +1,4 @@
-//! Links with time in them: handles of the links that the thread of [`super::carrier`] carries.
+//! Timed links: handles of the links that the thread of [`super::carrier`] carries.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::counters::LinkCounters;
 use crate::namespace::Namespace;
 use crate::process;
 
-/// How long the thread may take to answer.
+/// Timeout for an answer of the thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The timed links of a bed, and the thread that they share.
@@ -27,7 +27,7 @@ pub(crate) struct TimedLinks {
     count: usize,
 }
 
-/// One of them. The thread ends when all are dropped, and [`TimedLinks`], too.
+/// A timed link. The thread ends when all of them and [`TimedLinks`] are dropped.
 #[derive(Debug)]
 pub(crate) struct Timed {
     place: String,
@@ -65,7 +65,7 @@ impl TimedLinks {
         Ok(timed)
     }
 
-    /// Processor time of the thread; none if there is no such link.
+    /// Processor time of the thread; none if there is no timed link.
     pub fn processor_time(&self) -> Result<Duration, BedError> {
         let thread = self.thread.as_ref();
         thread.map_or(Ok(Duration::ZERO), |thread| process::processor_time_of_thread(thread.tid))

@@ -47,7 +47,7 @@ fn keys_of_a_code_stand_where_they_have_an_effect() {
     assert!(sink.get("code").is_none() && sink.get("block_symbols").is_none());
 }
 
-/// The names above are those of the daemon: of the table of keys, for the role that has them.
+/// The names above must be the daemon's: they are checked against its table of keys, by role.
 #[test]
 fn every_key_that_is_written_is_one_of_the_daemon() {
     let codes = [

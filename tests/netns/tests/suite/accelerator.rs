@@ -1,6 +1,6 @@
-//! Sinks that have large generations solved on a card: a stand-in for a CUDA card, which runs the
-//! kernels on this CPU, an FPGA card whose circuits are simulated, both of which fail as asked, or
-//! the CUDA card of this machine, where there is one.
+//! Sinks that have large generations decoded on a card: a CUDA stand-in that runs the kernels on
+//! this CPU, an FPGA card with simulated circuits, or the CUDA card of this machine, if there is
+//! one. The first two inject faults on request.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use recoded_netns::{Bed, BedConfig, Daemon, LinePlan, LinkConfig, Loss};
 
 const RATE_MBIT: f64 = 60.0;
 
-/// Symbols of a generation: so many that a card would be worth it.
+/// Symbols of a generation: enough to make a card worthwhile.
 const SIZE: usize = 48;
 
 struct Line {
@@ -21,14 +21,14 @@ struct Line {
 }
 
 impl Line {
-    /// A line of one lossy hop whose sink uses the stand-in, which fails as `faults` says from when
+    /// A line of one lossy hop whose sink uses the stand-in, which fails according to `faults` once
     /// `fail` is called.
     fn start(faults: &str, file_bytes: u64) -> Line {
         Line::with(bed(false), file_bytes, |plan, bed| {
             plan.engine = "cuda";
             plan.environment = vec![
                 ("LD_LIBRARY_PATH", recoded_cuda_standin::folder().display().to_string()),
-                // The stand-in has its kernels built in: any file will do.
+                // The stand-in has its kernels built in, so any file will do.
                 ("RECODED_CUDA_IMAGE", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml").into()),
                 ("STANDIN_FAULTS", faults.into()),
                 ("STANDIN_FAULTS_WHILE", bed.directory().join("faults").display().to_string()),
@@ -36,7 +36,7 @@ impl Line {
         })
     }
 
-    /// The same with a simulated FPGA card, which does what [`Line::set_mishap`] says.
+    /// The same with a simulated FPGA card, which misbehaves according to [`Line::set_mishap`].
     fn simulated(file_bytes: u64) -> Line {
         Line::with(bed(false), file_bytes, |plan, bed| {
             (plan.engine, plan.fpga) = ("fpga", Some("simulated"));
@@ -45,7 +45,7 @@ impl Line {
         })
     }
 
-    /// A line whose sink is as `configure` says.
+    /// A line whose sink is configured by `configure`.
     fn with(bed: Bed, file_bytes: u64, configure: impl FnOnce(&mut LinePlan, &Bed)) -> Line {
         write_random_file(&bed.directory().join("file"), file_bytes).unwrap();
         let server = WebServer::start(bed.source(), bed.directory()).unwrap();
@@ -92,7 +92,7 @@ impl Line {
     }
 }
 
-/// One lossy hop. With time in its link it needs nothing of Linux that shapes packets.
+/// One lossy hop. With a timed link it needs no traffic shaping in Linux.
 fn bed(timed: bool) -> Bed {
     let link = LinkConfig { timed, ..LinkConfig::new(Loss::independent(0.1), RATE_MBIT) };
     Bed::build(&BedConfig::uniform(1, link)).expect("the bed builds")
@@ -161,8 +161,8 @@ fn download_survives_a_card_that_dies() {
     assert!(engine.offloaded > 0 && !engine.reason.is_empty(), "{engine:?}");
 }
 
-/// The card's circuits are simulated in the sink's daemon, hundreds of times slower than a card:
-/// what it takes too long for is done again by the CPU, and not lost.
+/// The card's circuits are simulated in the sink's daemon, hundreds of times slower than a card.
+/// Jobs that time out are repeated by the CPU, and not lost.
 #[test]
 fn download_is_decoded_by_a_simulated_fpga_card_that_is_reset_stalls_and_lies() {
     let Some(_turn) = common::daemons() else { return };
@@ -183,11 +183,12 @@ fn download_is_decoded_by_a_simulated_fpga_card_that_is_reset_stalls_and_lies() 
     for mishap in ["lie", "reset", "stall", "refuse"] {
         let what = format!("{mishap} is noticed");
         line.set_mishap(mishap);
-        // What was wrong, failed or late was done again, and every download was right.
+        // Wrong, failed or late work was repeated, and every download was correct.
         download_until(&line, &what, |before, now| redone(now) > redone(before));
         println!("{mishap}: {:?}", line.engine().reason);
         line.set_mishap("");
-        // The operator's way back, as pauses grow and a device that often hung is left alone.
+        // An operator's reset, because backoff grows and a device that often hung is no longer
+        // tried.
         let control = &line.daemons[1];
         for choice in ["cpu", "fpga"] {
             assert!(control.control(&["set", "engine", choice]).status().unwrap().success());

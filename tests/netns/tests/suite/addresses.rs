@@ -53,7 +53,7 @@ fn tunnel_has_both_families_changes_addresses_live_and_keeps_them() {
     let table = output(&mut daemons[0].control(&["show"])).unwrap().stdout;
     assert!(table.contains("fd00:99::1/64") && table.contains("10.98.0.1/24"), "{table}");
 
-    // What an operator adds stays, whatever the file changes.
+    // Addresses and routes that an operator added survive changes of the file.
     bed.source().ip("route add 10.55.0.0/24 dev rec0").unwrap();
     bed.source().ip("address add 10.96.0.1/24 dev rec0").unwrap();
     for (index, daemon) in daemons.iter().enumerate() {
@@ -80,7 +80,7 @@ fn tunnel_has_both_families_changes_addresses_live_and_keeps_them() {
     };
     assert_dressed(&bed);
 
-    // The next supervisor takes the tunnel over as it is, and what the file says by then.
+    // The next supervisor adopts the tunnel unchanged, together with the current file.
     let near = &mut daemons[0];
     let process = near.dataplane_pid().unwrap();
     near.kill_supervisor();

@@ -1,4 +1,5 @@
-//! A good flow beside hostile packets: what they may cost it, and what they may hold.
+//! A good flow under attack: limits on its loss of goodput and on the state that attackers can
+//! create.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +15,10 @@ use recoded_network::Network;
 use recoded_wire::feedback::{FeedbackHeader, Item, Nack, Writer};
 use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
 
-/// Of each link; the good flow takes a third of it, coded.
+/// Rate of each link; the good flow takes a third of it, coded.
 const RATE_MBIT: f64 = 50.0;
 
-/// Bytes of a good packet, and how many there are in a measurement of two seconds.
+/// Bytes of a good packet, and their number in a measurement of two seconds.
 const GOOD_BYTES: usize = 1000;
 const GOOD_PACKETS: u32 = 3000;
 
@@ -27,13 +28,13 @@ const GOOD_PAUSE: Duration = Duration::from_micros(6667);
 /// Share of its goodput that the good flow keeps.
 const KEPT: f64 = 0.95;
 
-/// Pairs of measurements at most: other programs disturb one now and then.
+/// Maximum pairs of measurements: other programs sometimes disturb one.
 const TRIES: usize = 4;
 
 /// The tunnel's ends.
 const TUNNEL: [[u8; 4]; 2] = [[10, 99, 0, 1], [10, 99, 0, 2]];
 
-/// A socket in front of the source's tunnel, and one behind that of the sink.
+/// A socket in front of the source's tunnel, and one behind the sink's.
 struct Ends {
     sender: UdpSocket,
     receiver: UdpSocket,
@@ -56,7 +57,7 @@ impl Ends {
         }
     }
 
-    /// Packets that arrive until none has come for a while.
+    /// Counts packets until none has arrived for a while.
     fn receive(&self) -> u32 {
         let mut buffer = [0; 2048];
         let mut came = 0;
@@ -80,8 +81,8 @@ impl Ends {
     }
 }
 
-/// Sockets of a host, with neighbours of which it shares a link: packets come from an address that
-/// they accept.
+/// Sockets of a host, and its neighbours as targets. Packets come from an address that the targets
+/// accept.
 struct Attacker {
     socket: UdpSocket,
     targets: Vec<IpAddr>,
@@ -99,7 +100,8 @@ fn attackers(bed: &Bed) -> Vec<Attacker> {
     hosts.map(|(host, targets)| Attacker { socket: socket(host), targets }).collect()
 }
 
-/// Sends so many thousand hostile packets a second until `is_over`; how many, and for how long.
+/// Sends `thousands` thousand hostile packets per second until `is_over`; returns their number and
+/// the time.
 fn attack(
     attackers: &[Attacker],
     (random, thousands): (&mut Random, u32),
@@ -140,7 +142,7 @@ fn attack(
     (sent, begin.elapsed())
 }
 
-/// A message of a handshake of the good flow, or of its edges, with random content.
+/// A handshake message of the good flow, or of its edges, with random content.
 fn handshake(random: &mut Random, length: usize) -> Vec<u8> {
     let mut packet = random.bytes(length);
     let flags = [0, Flags::EDGE][random.below(2)];
@@ -211,7 +213,7 @@ fn packets_of_other_addresses_end_in_the_xdp_program() {
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
     let daemons = Daemon::start_line(&bed, &LinePlan::protected(1)).unwrap();
     let ends = Ends::new(&bed);
-    // An address beside that of the source, which no configuration names.
+    // An additional address of the source, which no configuration names.
     bed.source().ip("address add 10.255.255.7/32 dev lo").unwrap();
     let other = bed.source().udp_socket(([10, 255, 255, 7], 0).into()).unwrap();
     let mut random = Random::of_this_process();
@@ -235,15 +237,15 @@ fn packets_of_other_addresses_end_in_the_xdp_program() {
     assert_eq!(after.verdicts["drop_not_neighbour"], HOSTILE);
     assert!(after.links.iter().any(|link| link.not_neighbours == ["10.255.255.7"]), "{after:?}");
     assert_eq!(after.drops["unknown_peer"], 0);
-    // Keepalives of the source reach the worker meanwhile, and nothing else.
+    // Meanwhile only keepalives of the source reach the worker.
     let came = taken(&after) - before;
     assert!(came < HOSTILE / 10, "{came} packets reached the worker");
     ends.send(20);
     assert!(ends.receive() > 0, "the good flow is there");
 }
 
-/// A good flow alone and beside so many thousand hostile packets a second, which must not take more
-/// than a twentieth of it; what the daemons say afterwards.
+/// Runs a good flow alone and under an attack of `thousands` thousand packets per second, which
+/// must not take more than a twentieth of its goodput. Returns the daemons' states afterwards.
 fn beside_hostile_packets(auth: Option<AuthPlan>, thousands: u32) -> Vec<(String, State)> {
     let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
     let pace_mbit = Some(0.97 * RATE_MBIT);
@@ -265,7 +267,7 @@ fn beside_hostile_packets(auth: Option<AuthPlan>, thousands: u32) -> Vec<(String
         });
         let rate = f64::from(sent) / time.as_secs_f64();
         println!("{quiet} of {GOOD_PACKETS} alone, {beside} beside {rate:.0} packets/s");
-        // Fewer prove nothing.
+        // A lower rate proves nothing.
         if rate > 900.0 * f64::from(thousands) {
             best = best.max(f64::from(beside) / f64::from(quiet));
         }
@@ -281,7 +283,7 @@ fn beside_hostile_packets(auth: Option<AuthPlan>, thousands: u32) -> Vec<(String
 fn memory_that_forged_packets_took_is_given_back_to_a_good_flow() {
     let Some(_turn) = common::daemons() else { return };
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
-    // Room for some stages of the largest generations, not for one of each shard.
+    // Room for some stages of the largest generations, but not for one per shard.
     let mut plan = LinePlan {
         memory: Some("56 MiB"),
         frames: 4096,
@@ -296,7 +298,7 @@ fn memory_that_forged_packets_took_is_given_back_to_a_good_flow() {
     let forger = bed.source().udp_socket(([0; 4], 0).into()).unwrap();
     let mut random = Random::of_this_process();
     let target = SocketAddr::new(Bed::east_address(1), PORT);
-    // Shards that the source does not use, in generations of 256, until all memory is taken.
+    // Shards that the source does not use, in generations of 256, until memory is exhausted.
     let begin = Instant::now();
     for number in 0.. {
         let mut packet = plausible(&mut random, number / (SHARDS as u64 - 1));
@@ -304,7 +306,7 @@ fn memory_that_forged_packets_took_is_given_back_to_a_good_flow() {
         packet[12..16].copy_from_slice(&[0, 15, 0x80, 18]);
         forger.send_to(&packet, target).unwrap();
         std::thread::sleep(Duration::from_millis(1));
-        // The good flow begins when nothing is left, while forged packets still come.
+        // The good flow starts when no memory is left, while forged packets still arrive.
         if number % 20 == 0 && sink().drops["no_memory"] > 0 {
             ends.send(10);
             if begin.elapsed() > Duration::from_secs(3) {
@@ -322,15 +324,15 @@ fn memory_that_forged_packets_took_is_given_back_to_a_good_flow() {
         ends.send(10);
     }
     println!("given back after {:?}", begin.elapsed());
-    // Forged shards are gone, and what they counted is not.
+    // The forged shards are gone, but their counts remain.
     assert!(received() > forged, "{} of {forged}", received());
 }
 
-/// Copies of each packet that a relay with all rights sends on, beside what is due.
+/// Extra copies of each packet that a fully authorised relay forwards.
 const COPIES: usize = 20;
 
-/// Sends what comes to the relay of two paths on to the sink, again and again, until `is_over`; how
-/// many packets.
+/// Replays the packets received by the relay of two paths to the sink until `is_over`; returns the
+/// number of packets sent.
 fn repeat(bed: &Bed, is_over: &AtomicBool) -> u64 {
     let relay = &bed.hosts()[1];
     let socket = relay.udp_socket(([0; 4], 0).into()).unwrap();
@@ -341,7 +343,8 @@ fn repeat(bed: &Bed, is_over: &AtomicBool) -> u64 {
         let capture = Capture::start(relay, &from_source, PORT).unwrap();
         for packet in &mut last {
             for _ in 0..COPIES {
-                // Another packet for the link, so that the relay's own are not taken for copies.
+                // A new link sequence number, so that the relay's own packets are not taken for
+                // replays.
                 write_link_sequence(packet, number);
                 number += 1;
                 sent += u64::from(socket.send_to(packet, to).is_ok());
@@ -353,14 +356,14 @@ fn repeat(bed: &Bed, is_over: &AtomicBool) -> u64 {
     sent
 }
 
-/// Fault 19: the sink loses nothing of what comes by the other path, and holds no more for it.
+/// Fault 19: the sink loses no packet of the other path, and its memory does not grow.
 #[test]
 fn packets_that_say_nothing_new_from_a_relay_with_all_rights_cost_the_other_path_nothing() {
     let Some(_turn) = common::daemons_beside() else { return };
-    // Each path has every packet, so the relay has all to repeat that the other path brings.
+    // Each path carries every packet, so the relay can replay all packets of the other path.
     let topology = Topology { keys: "spread = \"every\"\n".into(), ..Topology::paths() };
     let bed = topology.build(1).unwrap();
-    // What AF_XDP takes, no other program of the relay sees.
+    // Packets received by AF_XDP are invisible to other programs of the relay.
     let files = Network::parse("net.toml", &topology.text()).unwrap().files();
     let daemons = files.iter().enumerate().map(|(index, file)| {
         let file = match index {

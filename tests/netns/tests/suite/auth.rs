@@ -1,5 +1,5 @@
-//! Lines whose hosts have keys: what others send ends at the first host, what hosts send
-//! arrives, over restarts and with losses.
+//! Lines whose hosts have keys: packets of others are dropped at the first host, packets of hosts
+//! arrive, across restarts and with losses.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const RATE_MBIT: f64 = 100.0;
 /// The web server through the tunnel.
 const SERVER: [u8; 4] = [10, 99, 0, 1];
 
-/// How long hosts may take to agree on keys.
+/// Timeout for hosts to agree on keys.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn plan(level: &'static str, code: CodePlan, hops: usize) -> LinePlan {
@@ -81,14 +81,14 @@ fn downloads_of_every_code_arrive_with_strict_tags() {
     downloads_arrive("full", &[0, 2]);
 }
 
-/// Sizes of symbols differ where tags do, so such ends have nothing to tell each other.
+/// Symbol sizes depend on tag sizes, so such ends cannot exchange data.
 #[test]
 fn ends_with_tags_of_other_lengths_both_say_so_and_agree_on_nothing() {
     let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.05), RATE_MBIT);
     let mut plan = plan("full", CodePlan::Auto, 2);
     plan.auth.as_mut().unwrap().strict = vec![2];
-    // Not as a line, which is there when all sessions are.
+    // Started one by one: starting a line waits for all sessions.
     let start = |index| Daemon::start(&bed, index, &plan).unwrap();
     let daemons: Vec<Daemon> = (0..3).map(start).collect();
     for end in [0, 2] {
@@ -136,7 +136,7 @@ fn downloads_arrive(level: &'static str, strict: &[usize]) {
     }
 }
 
-/// What is copied on the way, or recorded and sent again, ends at the tag.
+/// Packets duplicated in flight, or recorded and replayed, are dropped by the tag check.
 #[test]
 fn copies_of_packets_are_refused() {
     let Some(_turn) = common::daemons_beside() else { return };

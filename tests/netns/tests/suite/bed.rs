@@ -1,4 +1,4 @@
-//! The bed itself: links lose and shape as they are told to, and nothing stays behind.
+//! The bed itself: links apply the configured loss and rate, and the clean-up is complete.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -29,8 +29,9 @@ fn plain_udp_over_three_links_is_delivered_as_the_losses_multiply() {
         assert_eq!(link.merged, 0, "a merged packet is lost as a whole");
         carried *= 1.0 - link.loss();
     }
-    // 20,000 packets: one standard deviation is 0.3 points. Linux's own queues drop some more where
-    // other work takes the cores away, which no link counts: never fewer, and not many more.
+    // 20,000 packets: one standard deviation is 0.3 points. If other load takes the cores away,
+    // Linux's own queues drop some more, which no link counts. The result is never fewer, and not
+    // many more.
     assert!((carried - 0.729).abs() < 0.012, "{carried}");
     let delivered = outcome.delivered();
     assert!(delivered < carried + 0.012, "{outcome:?}, links carried {carried}");
@@ -49,7 +50,7 @@ fn bursty_link_has_the_loss_and_the_mean_burst_it_was_given() {
     std::thread::sleep(Duration::from_millis(100));
     let link = bed.counters().unwrap()[0].eastward;
     assert_eq!(link.seen, sent);
-    // About 500 bursts: their mean length is known to 5 %, the share lost to half a point.
+    // About 500 bursts determine their mean length to 5 %, and the loss to half a percentage point.
     assert!((link.loss() - 0.1).abs() < 0.025, "{link:?}");
     assert!((link.burst_mean() - 8.0).abs() < 1.6, "{link:?}");
 }
@@ -69,7 +70,7 @@ fn lossless_link_carries_a_download_at_the_rate_it_was_given() {
     let download = fetch.finish().unwrap();
     assert!(download.complete);
     assert_eq!(sha256(&folder.join("file")).unwrap(), sha256(&copy).unwrap());
-    // 1448 of every 1514 bytes are ours. The bucket lets the start through faster.
+    // 1448 of every 1514 bytes are payload. The token bucket lets the start through faster.
     assert!((80.0..100.0).contains(&download.mbit()), "{download:?}");
 }
 
@@ -86,7 +87,7 @@ fn neighbours_unknown_at_the_start_are_found_through_the_link() {
     receiver.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     send_paced(bed.source(), to, 100, 200, 1000.0).unwrap();
     let arrived = (0..200).take_while(|_| receiver.recv(&mut [0; 200]).is_ok()).count();
-    // 64 % of those that waited for, or came after, the answers to ARP.
+    // 64 % of the packets that waited for, or came after, the ARP replies.
     assert!(arrived > 60, "{arrived} of 200");
 }
 

@@ -1,5 +1,5 @@
-//! Programs of others beside the daemon, as pages and examples have it: networkd, ifupdown,
-//! nftables, tshark.
+//! Third-party programs on the daemon's host, used as in the documentation and examples: networkd,
+//! ifupdown, nftables, tshark.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -45,14 +45,14 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Says that a test cannot run; in CI nothing may be missing.
+/// Reports that a test cannot run; in CI that is a failure.
 fn skip(reason: &str) {
     assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: {reason}");
     println!("skipped: {reason}");
 }
 
-/// systemd-networkd in a namespace, with the example of the package. Where it cannot write to
-/// /sys it does not wait for udev.
+/// systemd-networkd in a namespace, with the package's example. If /sys is read-only, it does not
+/// wait for udev.
 fn networkd(host: &Namespace, program: &Path, log: &Path) -> Background {
     let script = "mount -t tmpfs none /run && mkdir -p /run/systemd/network && \
                   mount -o remount,bind,ro /sys && cp \"$1\" /run/systemd/network/ && exec \"$2\"";
@@ -76,7 +76,7 @@ fn routes_of_networkd_come_with_the_path_and_go_with_it() {
     let mut manager = networkd(source, program, &log);
     let routes = || source.ip("route show 10.20.0.0/16").unwrap();
     let is_routed = || {
-        // Until the path is known to be dead, or alive again, it has packets to carry.
+        // Traffic for the path, so that its failure or recovery is noticed.
         common::answers(source, FAR);
         routes().contains("dev rec0") && routes().contains("metric 50")
     };
@@ -95,7 +95,7 @@ fn routes_of_networkd_come_with_the_path_and_go_with_it() {
     assert!(!told().contains("30-rec0.network:"), "a line is not understood:\n{}", told());
 }
 
-/// What `ifup` and `ifdown` run, by the same shell.
+/// Runs the commands of `ifup` and `ifdown` with the same shell.
 #[test]
 fn lines_of_ifupdown_add_the_route_and_take_it_away() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -120,8 +120,8 @@ fn lines_of_ifupdown_add_the_route_and_take_it_away() {
     assert!(source.ip("address show dev rec0").unwrap().contains("10.99.0.1/24"));
 }
 
-/// The sink takes what its rules let in: with AF_XDP packets pass beside them, with UDP sockets by
-/// the rule of the page.
+/// The sink accepts the packets that its rules let in. With AF_XDP, packets bypass the rules; with
+/// UDP sockets, the documented rule lets them in.
 #[test]
 fn rule_of_the_page_lets_packets_to_udp_sockets_and_af_xdp_needs_none() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -148,7 +148,7 @@ fn rule_of_the_page_lets_packets_to_udp_sockets_and_af_xdp_needs_none() {
     }
 }
 
-/// What tshark makes of all packets on a line of this kind: types, and those it cannot read.
+/// Packets on such a line as tshark sees them: the number of each type, and of malformed ones.
 fn dissect(code: CodePlan, is_keyed: bool) -> Vec<usize> {
     let bed = common::bed(1, Loss::independent(0.1), 100.0);
     let file = bed.directory().join("line.pcap");

@@ -1,5 +1,5 @@
-//! A stream over two paths between the same two hosts: their rates add up, and one that is cut
-//! costs its rate alone.
+//! A stream over two paths between the same two hosts: their rates add up, and cutting one costs
+//! only its own rate.
 //!
 //! ```text
 //!   h0 ─────────── link 1 ─────────── h1      the first path: one hop
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const FAST_MBIT: f64 = 60.0;
 const SLOW_MBIT: f64 = 30.0;
 
-/// What a link carries of the payload of TCP: headers, and what is lost.
+/// TCP payload share of a link's rate, after headers and loss.
 const SHARE: f64 = 0.95 * 1373.0 / 1514.0;
 
 /// A link that loses one packet in twenty.
@@ -136,7 +136,7 @@ fn tcp_gets_the_sum_of_both_paths_and_outlives_a_cut() {
     assert_eq!(shown.flows[0].code, "stream", "auto follows spread");
     assert_eq!(shown.flows[0].neighbours.len(), 2);
     assert_eq!(shown.flows[1].upstreams.len(), 2);
-    // TCP takes its time to find what there is; the rates are those of a busy machine.
+    // TCP needs time to find the available rate; these are the rates of a busy machine.
     assert!(both > 0.6 * FAST_MBIT * SHARE, "{both}");
     assert!(one > 0.4 * SLOW_MBIT * SHARE, "{one}");
     assert!(again > 0.6 * FAST_MBIT * SHARE, "{again}");
@@ -158,7 +158,7 @@ fn datagrams_of_more_than_either_path_carries_arrive() {
     }
 }
 
-/// With all keys: the ends agree over both paths, and each path's packets have tags of their own.
+/// With all keys: the ends agree over both paths, and each path has its own tags.
 #[test]
 fn datagrams_that_are_encrypted_go_on_when_either_path_is_cut() {
     let Some(_turn) = common::daemons() else { return };
@@ -185,7 +185,7 @@ fn datagrams_go_on_when_either_path_is_cut() {
     cut_both(&mut bed);
 }
 
-/// Sends datagrams until one comes: with keys, the ends have to agree first.
+/// Sends datagrams until one arrives: with keys, the ends must agree first.
 fn wait_until_reached(bed: &Bed) {
     let to = SocketAddr::from((to().ip(), 7001));
     let receiver = bed.hosts()[1].udp_socket(to).unwrap();
@@ -220,7 +220,7 @@ fn cut_both(bed: &mut Bed) {
     assert!(longest < Duration::from_millis(1500), "{longest:?}");
 }
 
-/// The file of an end without the second path: its link, its neighbour, and what leads there.
+/// The file of an end without the second path: without its link, its neighbour, and its route.
 fn without_second(text: &str, link: &str) -> String {
     let mut kept = String::new();
     for block in text.replace("\n[[", "\n\u{0}[[").split('\u{0}') {
@@ -234,7 +234,7 @@ fn without_second(text: &str, link: &str) -> String {
     kept.replace(&hop.to_owned(), "")
 }
 
-/// An operator adds a path to a stream that runs, and takes it away again.
+/// An operator adds a path to a running stream, and removes it again.
 #[test]
 fn datagrams_go_on_when_a_path_is_added_and_removed() {
     let Some(_turn) = common::daemons() else { return };
@@ -269,7 +269,7 @@ fn datagrams_go_on_when_a_path_is_added_and_removed() {
             "{lost} of {PACKETS} lost, {twice} twice, longest gap {longest:?}: {:?}",
             missing(&came)
         );
-        // What a process that is replaced had acknowledged, and what leaves by a path that the
+        // Packets that the replaced process had acknowledged, and packets sent on a path that the
         // other end does not know yet.
         assert!(lost < 50, "{lost}");
     }

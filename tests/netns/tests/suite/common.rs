@@ -1,4 +1,4 @@
-//! What the namespace tests share: the permission to run, and turns.
+//! Shared code of the namespace tests: permission to run, and turns.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use recoded_netns::{Bed, BedConfig, Daemon, LinkConfig, Loss, Namespace, binary}
 
 use crate::turns::{self, Alone, Beside};
 
-/// The turn to build a bed, or `None`, with the reason printed, when this machine cannot.
+/// The turn to build a bed, or `None`, with the reason printed, if this machine cannot.
 pub fn namespaces() -> Option<Alone> {
     may_run(missing()).then(turns::alone)
 }
@@ -17,12 +17,12 @@ pub fn daemons() -> Option<Alone> {
     may_run(missing().or_else(unbuilt)).then(turns::alone)
 }
 
-/// Like [`daemons`], for tests whose bounds hold on a busy machine, too.
+/// Like [`daemons`], for tests whose bounds also hold on a busy machine.
 pub fn daemons_beside() -> Option<Beside> {
     may_run(missing().or_else(unbuilt)).then(turns::beside)
 }
 
-/// Whether nothing is missing; what is, is printed.
+/// Whether all requirements are met; a missing one is printed.
 fn may_run(missing: Option<String>) -> bool {
     if let Some(reason) = &missing {
         assert!(std::env::var_os("RECODED_REQUIRE_ALL").is_none(), "cannot run: {reason}");
@@ -66,10 +66,10 @@ pub fn bed_of_queues(queues: usize, hops: usize, loss: Loss, rate_mbit: f64) -> 
     Bed::build(&config).expect("the bed builds")
 }
 
-/// How long what must come may take on a busy machine.
+/// Timeout for expected events on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until something is so, and shows the log of a daemon where it does not come.
+/// Waits until a condition holds, and shows the log of a daemon if it times out.
 pub fn wait_for(what: &str, daemon: &Daemon, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {

@@ -1,6 +1,5 @@
-//! Boxes that are containers: the daemon is their first process, with the capabilities that Docker
-//! gives (and CAP_NET_ADMIN, for tunnels), hardly any memory to lock, and a /proc/sys and /sys that
-//! it cannot write to.
+//! Boxes that are containers: the daemon is their first process, with Docker's capabilities (and
+//! CAP_NET_ADMIN, for tunnels), hardly any lockable memory, and read-only /proc/sys and /sys.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +15,7 @@ use recoded_netns::traffic::{Fetch, WebServer, write_random_file};
 use recoded_netns::{AuthPlan, Bed, CodePlan, LinePlan, Loss, binary};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What `docker run --cap-add NET_ADMIN` leaves.
+/// Capabilities left by `docker run --cap-add NET_ADMIN`.
 const CAPABILITIES: &str = "-all,+chown,+dac_override,+fowner,+fsetid,+kill,+setgid,+setuid,+setpcap,\
                             +net_bind_service,+net_raw,+sys_chroot,+mknod,+audit_write,+setfcap,\
                             +net_admin";
@@ -61,7 +60,7 @@ impl Container {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its state, once another process than that one sees packets, sessions and all.
+    /// Its state, once a process other than `before` sees packets and has its sessions.
     fn runs(&self, before: Option<u32>, sessions: usize) -> State {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(30) {
@@ -103,7 +102,7 @@ fn boxes_that_are_containers_carry_packets_replace_processes_and_end_in_order() 
     let sessions = [3, 2, 3];
     let begun: Vec<State> =
         boxes.iter().zip(sessions).map(|(it, sessions)| it.runs(None, sessions)).collect();
-    // There are no AF_XDP sockets without more, and `auto` says so.
+    // AF_XDP sockets need more privileges, and `auto` reports that.
     for link in begun.iter().flat_map(|state| &state.links) {
         assert_eq!(link.socket_mode, "udp", "{link:?}");
     }

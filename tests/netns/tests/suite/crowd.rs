@@ -1,5 +1,5 @@
-//! Many boxes at one hub: what `recodectl render` makes of them fits the memory that the hub has by
-//! default, and all of them are heard at once, at its start and after its restart.
+//! Many boxes at one hub: their configuration from `recodectl render` fits the hub's default
+//! memory, and the hub reaches all of them, at its start and after its restart.
 //!
 //! ```text
 //!   c0 ─ l1 ─┐
@@ -15,11 +15,12 @@ const CLIENTS: usize = 24;
 const ROUTER: usize = CLIENTS;
 const HUB: usize = CLIENTS + 1;
 
-/// What tells that a packet did not come as it was sent.
+/// Counters of packets that arrived damaged.
 const SPOILT: [&str; 3] = ["drop_version", "drop_type", "drop_truncated"];
 
-/// All boxes, roaming, each with a path to the hub. Little is written that has a default: frames,
-/// since the boxes share the memory of one machine, and no process that stands by.
+/// All boxes, roaming, each with a path to the hub. Nearly all keys keep their defaults. The
+/// exceptions are fewer frames and no standby process, because the boxes share the memory of one
+/// machine.
 fn network(bed: &Bed) -> Vec<String> {
     let keys = AuthPlan::new("full", HUB);
     let mut text = "[daemon]\nframes = 1024\nstandby = false\n[nodes]\n".to_owned();
@@ -46,7 +47,7 @@ fn network(bed: &Bed) -> Vec<String> {
     network.unwrap_or_else(|errors| panic!("{errors}")).files()
 }
 
-/// All of them have keys, what came of them came whole, and packets pass.
+/// Checks that all have keys, no packet was damaged, and packets pass.
 fn assert_all_are_served(bed: &Bed, clients: &[Daemon], hub: &Daemon) {
     common::wait_for("keys of all", hub, || {
         let sessions = hub.show().map(|state| state.sessions).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! `recodectl doctor` and `recoded --check` on a line: quiet where all is well, and in words where
-//! it is not.
+//! `recodectl doctor` and `recoded --check` on a line: silent if all is well, and specific if not.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -40,8 +39,8 @@ fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
     let Some(_turn) = common::daemons_beside() else { return };
     let (bed, plan) = line();
     let mut daemons = Daemon::start_line(&bed, &plan).unwrap();
-    // The first packets came back as ICMP errors, as no neighbour's daemon ran yet. Errors are read
-    // once a second, so that these would be news to a doctor who looks now.
+    // The first packets were answered by ICMP errors, because no neighbour's daemon ran yet. Errors
+    // are read once a second, so an immediate doctor run would report them as recent.
     std::thread::sleep(Duration::from_secs(2));
     traffic(&bed);
     for (host, daemon) in daemons.iter().enumerate() {
@@ -51,7 +50,7 @@ fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
     }
 
     assert!(daemons[1].stop());
-    // It counts as silent only once it was sent something; its closed port is known at once.
+    // It counts as silent only after a packet was sent to it; its closed port is known at once.
     let begin = Instant::now();
     let text = loop {
         traffic(&bed);
@@ -69,7 +68,7 @@ fn doctor_finds_nothing_on_a_healthy_line_and_a_neighbour_that_is_gone() {
             .join(" ")
             .contains("recoded is not running there")
     );
-    // Its daemon has heard that as well, of packets of its own.
+    // Its daemon has received the same error for its own packets.
     let heard = daemons[0].show().unwrap().links[0].faults["rx_icmp_no_port"];
     assert!(heard > 0, "ICMP errors are not counted");
     let (code, text) = recodectl(&bed, 0, &daemons[0], &["doctor", "--json"]);
@@ -103,7 +102,7 @@ fn doctor_of_a_relay_names_a_flow_that_is_not_configured_there() {
     }
 }
 
-/// `--check` said that these files were valid, and nothing worked.
+/// `--check` accepted these files although nothing worked.
 #[test]
 fn check_of_the_host_finds_what_the_file_cannot_know() {
     let Some(_turn) = common::namespaces() else { return };
@@ -142,7 +141,7 @@ fn check_of_the_host_finds_what_the_file_cannot_know() {
     assert!(said.contains("waits for wset") && said.contains("west"), "{said}");
 }
 
-/// An interface that is down is set up, once and only when told so; an address is left to people.
+/// An interface that is down is set up only on request; addresses are left to the operator.
 fn configure_mends_what_a_program_may(bed: &Bed, file: &Path, text: &str) {
     let configure = |more: &[&str]| {
         let mut command = bed.hosts()[1].command(binary("recodectl"));
@@ -174,7 +173,7 @@ fn configure_mends_what_a_program_may(bed: &Bed, file: &Path, text: &str) {
     assert!(said.contains("is no address of"), "{said}");
 }
 
-/// Exit code of `recoded --check` for this file on a host, and all that it says.
+/// Exit code and output of `recoded --check` for this file on a host.
 fn check(bed: &Bed, host: usize, text: &str) -> (i32, String) {
     let file = bed.directory().join("checked.toml");
     fs::write(&file, text).unwrap();
@@ -184,7 +183,7 @@ fn check(bed: &Bed, host: usize, text: &str) -> (i32, String) {
     (ended.code.unwrap_or(-1), words(&said))
 }
 
-/// What is said, wherever its lines end.
+/// The text with line breaks normalised.
 fn words(said: &str) -> String {
     said.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -226,7 +225,7 @@ fn check_of_the_host_finds_programs_routes_and_packets_that_do_not_fit() {
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("symbol_bytes = 1400") && said.contains("1280"), "{said}");
 
-    // A program of another owner: a daemon with another control socket is one.
+    // A program of another owner, here a daemon with another control socket.
     let mut other = Daemon::start(&bed, 1, &plan).unwrap();
     let (code, said) = check(&bed, 1, &text);
     assert_eq!(code, 1, "{said}");
@@ -236,7 +235,7 @@ fn check_of_the_host_finds_programs_routes_and_packets_that_do_not_fit() {
     assert_eq!(code, OK, "{said}");
 }
 
-/// Queues need nothing, whatever the number of workers.
+/// Queues need no configuration, whatever the number of workers.
 #[test]
 fn interface_that_is_down_is_found_and_configured_and_queues_are_no_finding() {
     let Some(_turn) = common::namespaces() else { return };
@@ -263,7 +262,7 @@ fn interface_that_is_down_is_found_and_configured_and_queues_are_no_finding() {
     assert_eq!(code, OK, "{said}");
 }
 
-/// Linux's limit of socket buffers, which goes back to what it was.
+/// Linux's limit of socket buffers, restored when dropped.
 struct Limit(String);
 
 impl Limit {
@@ -280,7 +279,8 @@ impl Drop for Limit {
     }
 }
 
-/// They bind daemons without CAP_NET_ADMIN alone. Only the first network namespace can set them.
+/// The limits bind only daemons without CAP_NET_ADMIN. Only the first network namespace can set
+/// them.
 #[test]
 fn limit_of_socket_buffers_is_found_and_configured() {
     let Some(_turn) = common::namespaces() else { return };

@@ -1,5 +1,5 @@
-//! `recodectl events` on a line: what happens is told once, in order, and outlives the process that
-//! saw it.
+//! `recodectl events` on a line: each event is reported once, in order, and outlives the process
+//! that recorded it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,23 +14,23 @@ use recoded_netns::{Bed, Daemon};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// Generous: what is waited for takes 1 to 5 s on a machine with nothing else to do.
+/// Generous: the expected events take 1 to 5 s on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 pub fn events(daemon: &Daemon) -> Vec<Value> {
     let mut command = daemon.control(&["--json", "events"]);
-    // While a process is replaced there is no answer.
+    // There is no answer while a process is replaced.
     let Ok(answer) = output(&mut command) else { return Vec::new() };
     let answer: Value = serde_json::from_str(&answer.stdout).unwrap_or_default();
     answer["events"].as_array().cloned().unwrap_or_default()
 }
 
-/// Sends packets until an event of this kind is told; its number.
+/// Sends packets until an event of this kind is reported; returns its number.
 fn wait_for(bed: &Bed, daemon: &Daemon, kind: &str) -> u64 {
     let begun = Instant::now();
     let to = SocketAddr::from(([10, 99, 0, 2], 7000));
     loop {
-        // A tunnel without a carrier takes none.
+        // A tunnel without a carrier accepts none.
         let _ = send_paced(bed.source(), to, 100, 200, 500.0);
         let all = events(daemon);
         if let Some(event) = all.iter().rev().find(|event| event["kind"] == kind) {

@@ -1,4 +1,4 @@
-//! Faults that `tests/FAULTS.md` lists and no other test has: panics, other tools' programs, the
+//! Faults that `tests/FAULTS.md` lists and no other test covers: panics, other tools' programs, the
 //! end under load, a soak.
 
 use std::fs;
@@ -17,17 +17,18 @@ use recoded_netns::soak::{self, SoakPlan};
 use recoded_netns::traffic::send_paced;
 use recoded_netns::{AuthPlan, Daemon, LinePlan, Loss, binary};
 
-/// Milliseconds after their start at which workers panic: more often than one is made anew.
+/// Milliseconds after their start at which workers panic: at a higher rate than a worker is
+/// restarted.
 const PANICS_MILLIS: [u64; 10] = [400, 430, 460, 490, 520, 550, 580, 610, 640, 670];
 
-/// Whether the daemon was built so that it can be told to have a fault.
+/// Whether the daemon was built with fault injection.
 fn has_fault(daemon: &Daemon, wait: Duration) -> bool {
     std::thread::sleep(wait);
     daemon.log().contains("asked for this")
 }
 
-/// Fault 2: a worker that panics in the middle of a packet is made anew in the same process, and
-/// what it knew is mended by repair. At each node, without keys and with all.
+/// Fault 2: a worker that panics in the middle of a packet is restarted in the same process, and
+/// its lost state is recovered by repairs. At each node, without keys and with all.
 #[test]
 fn worker_that_panics_is_made_anew_under_traffic() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -40,7 +41,7 @@ fn worker_that_panics_is_made_anew_under_traffic() {
             let at = 4000 + 3000 * index as u64;
             plan.environment = vec![("RECODED_TEST_PANIC_MILLIS", at.to_string())];
             let daemon = Daemon::start(&bed, index, &plan).unwrap();
-            // Its workers began a moment before it answers, so that they panic a moment earlier.
+            // Its workers started slightly before it answers, so they panic slightly earlier.
             (daemon, Instant::now() + Duration::from_millis(at))
         };
         let (daemons, panics): (Vec<Daemon>, Vec<Instant>) = (0..3).map(start).unzip();
@@ -74,7 +75,7 @@ fn worker_that_panics_is_made_anew_under_traffic() {
             assert!(outcome.longest_gap_millis() < 1000.0, "{victim}");
             assert!(outcome.loss() < 0.3, "{victim}: {} of {} came", outcome.came, outcome.sent);
         }
-        // Units are numbered anew, which tags go by.
+        // Units are numbered from the start again, and tags depend on the numbers.
         assert!(with == "none" || handshakes(&daemons[0]) > agreed, "no other keys of the flow");
         for (daemon, process) in daemons.iter().zip(processes) {
             assert_eq!(daemon.dataplane_pid().unwrap(), process, "{}", daemon.log());
@@ -95,8 +96,8 @@ fn worker_that_panics_is_made_anew_under_traffic() {
     }
 }
 
-/// Fault 3: a worker that panics again and again costs its process; when that of its successors
-/// does, too, they wait longer and longer, and the tunnel stays.
+/// Fault 3: a worker that panics repeatedly costs its process. If its successors fail as well, the
+/// backoff grows, and the tunnel stays.
 #[test]
 fn worker_that_panics_again_and_again_costs_its_process_and_a_crash_loop_backs_off() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -127,7 +128,7 @@ fn worker_that_panics_again_and_again_costs_its_process_and_a_crash_loop_backs_o
     assert!(daemon.stop(), "{log}");
 }
 
-/// Fault 37: a worker that is busy and does not answer. The log says which, and that it was busy,
+/// Fault 37: a busy worker that does not answer. The log names it and reports that it was busy,
 /// before its process is replaced.
 #[test]
 fn worker_that_is_busy_without_end_is_named_in_the_log_and_replaced() {
@@ -148,8 +149,8 @@ fn worker_that_is_busy_without_end_is_named_in_the_log_and_replaced() {
     assert!(bed.source().ip("address show dev rec0").unwrap().contains("10.99.0.1"));
 }
 
-/// Fault 13: a worker that takes nothing from its receive queue for a while. The event says which
-/// queue, and packets flow again in the same process.
+/// Fault 13: a worker that does not read its receive queue for a while. The event names the queue,
+/// and packets flow again in the same process.
 #[test]
 fn receive_queue_that_its_worker_does_not_empty_is_named_and_recovers() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -183,7 +184,7 @@ fn receive_queue_that_its_worker_does_not_empty_is_named_and_recovers() {
     assert_eq!(relay.dataplane_pid().unwrap(), process, "no other process was needed");
 }
 
-/// Fault 6: a `bpf_link` is not another tool's to take off or to replace.
+/// Fault 6: other tools can neither detach nor replace a `bpf_link`.
 #[test]
 fn other_tools_cannot_take_the_xdp_program_off() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -221,7 +222,7 @@ fn daemons_that_are_stopped_under_load_drain_and_leave_nothing() {
     }
 }
 
-/// Fault 8: packets flow again when the link is back, without a restart.
+/// Fault 8: packets flow again when the link is up again, without a restart.
 #[test]
 fn link_that_goes_down_and_up_is_used_again() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -232,7 +233,7 @@ fn link_that_goes_down_and_up_is_used_again() {
     bed.hosts()[1].ip("link set dev east down").unwrap();
     std::thread::sleep(Duration::from_millis(500));
     bed.hosts()[1].ip("link set dev east up").unwrap();
-    // Linux flushes what was known of neighbours with the interface.
+    // Linux flushes its neighbour entries with the interface.
     let outcome = stream.finish().unwrap();
     println!("longest gap {:.0} ms", outcome.longest_gap_millis());
     let late = outcome.rate_between(3500.0, 4000.0);

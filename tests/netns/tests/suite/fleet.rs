@@ -1,6 +1,6 @@
-//! A box that follows an etcd of three members, each in a namespace of its own, whose links are
-//! cut: what a quorum has is in force soon, and what happens to etcd costs the traffic of the box
-//! nothing.
+//! A box that follows an etcd of three members, each in a namespace of its own, with links that are
+//! cut. The quorum's configuration becomes active within seconds, and etcd failures do not affect
+//! the box's traffic.
 //!
 //! ```text
 //!   box h0 ──────────── far h1        daemons and traffic
@@ -30,17 +30,17 @@ const HUB: usize = 5;
 
 /// Rate of every link.
 const RATE_MBIT: f64 = 100.0;
-/// What the file of the box says of its link at first.
+/// Initial rate of the link in the box's file.
 const PACE: &str = "rate_mbit = 97.0";
 
-/// Until a quorum has it on a busy machine.
+/// Timeout until a quorum accepts it, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// From when a quorum has a configuration until it is in force.
+/// From the quorum's acceptance of a configuration until it is active.
 const IN_FORCE_MAX: Duration = Duration::from_secs(2);
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// Between two datagrams.
 const SEND_PAUSE: Duration = Duration::from_millis(5);
-/// After the last one, for what is still under way.
+/// Grace period after the last one, for datagrams in flight.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 
 /// The network of a box and its etcd.
@@ -77,7 +77,7 @@ fn start_member(bed: &Bed, member: usize) -> Background {
     Background::start(&mut etcd, &log).expect("etcd was found before")
 }
 
-/// The file of an end, whose link has the name that it has here.
+/// The file of an end, with the link name used here.
 fn text(index: usize, socket: &str) -> String {
     let mut plan = LinePlan { pace_mbit: Some(97.0), ..LinePlan::protected(1) };
     plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
@@ -94,7 +94,7 @@ fn start_daemon(bed: &Bed, index: usize) -> Daemon {
     Daemon::start_as(bed, index, &plan, |socket| text(index, socket)).expect("it starts")
 }
 
-/// Numbered datagrams through the tunnel until it is told to stop.
+/// Numbered datagrams through the tunnel until stopped.
 struct Traffic {
     is_over: Arc<AtomicBool>,
     sender: JoinHandle<u64>,
@@ -129,7 +129,7 @@ impl Traffic {
         Traffic { is_over, sender, receiver }
     }
 
-    /// Datagrams that were sent and that came, and the longest time between two that came.
+    /// Datagrams sent and received, and the longest gap between two received ones.
     fn finish(self) -> (u64, u64, Duration) {
         self.is_over.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("it does not panic");
@@ -138,8 +138,8 @@ impl Traffic {
     }
 }
 
-/// A box and its agent, the other end of its path, an etcd, and an operator at the hub. What runs
-/// ends before the namespaces do.
+/// A box and its agent, the other end of its path, an etcd, and an operator at the hub. Processes
+/// end before the namespaces do.
 struct Fleet {
     agent: Background,
     near: Daemon,
@@ -187,7 +187,7 @@ impl Fleet {
         )
     }
 
-    /// What the operator's program says.
+    /// Runs the operator's program.
     fn operator(&self, arguments: &[&str]) -> Finished {
         let mut agent = self.bed.hosts()[HUB].command(binary("recoded-agent"));
         output(agent.args(arguments).current_dir(&self.folder)).unwrap()
@@ -201,7 +201,7 @@ impl Fleet {
         self.operator(&["sign", "boxes", "--key", "key", "--etcd", &endpoints("")]).success
     }
 
-    /// Has a quorum take another configuration, and waits until it is in force, which must be soon.
+    /// Has a quorum accept another configuration, and checks that it becomes active in time.
     fn change(&mut self, what: &str) {
         self.changes += 1;
         let rate = 60.0 + f64::from(self.changes);
@@ -246,13 +246,13 @@ impl Fleet {
         format!("{}\n{log}", self.status())
     }
 
-    /// Sets what the link of a member loses.
+    /// Sets the loss of a member's link.
     fn lose(&mut self, member: usize, loss: Loss) {
         let config = self.bed.link_config(link(member)).with_loss(loss);
         self.bed.set_link(link(member), config).unwrap();
     }
 
-    /// Has the hub drop what passes between a member and the others, but not to the box.
+    /// Has the hub drop packets between a member and the others, but not to the box.
     fn part(&self, member: usize) {
         let address = |member| Bed::west_address(link(member)).to_string();
         let others = MEMBERS.into_iter().filter(|it| *it != member).map(address);
@@ -270,7 +270,7 @@ impl Fleet {
     }
 }
 
-/// Why the test cannot run here, or `None`; makes the table of the hub's rules.
+/// Reason why the test cannot run here, or `None`; creates the table of the hub's rules.
 fn missing(bed: &Bed) -> Option<&'static str> {
     let table = "add table inet fleet; \
                  add chain inet fleet forward { type filter hook forward priority 0; }";
@@ -299,7 +299,7 @@ fn cut_links_of_etcd_delay_no_news_of_a_quorum_and_cost_the_box_no_packet() {
     let process = fleet.near.dataplane_pid().unwrap();
     let traffic = Traffic::start(&fleet.bed);
 
-    // One after the other, that of the agent and the leader among them.
+    // One after the other, including the agent's member and the leader.
     for member in MEMBERS {
         fleet.lose(member, Loss::ALL);
         fleet.change("a member is cut off from all");
@@ -311,7 +311,7 @@ fn cut_links_of_etcd_delay_no_news_of_a_quorum_and_cost_the_box_no_packet() {
         fleet.rules("flush chain inet fleet forward");
     }
 
-    // No quorum: nothing changes, and the box goes on.
+    // Without quorum nothing changes, and the box keeps running.
     let (rate, version) = (fleet.rate(), fleet.status()["version"].clone());
     let alone = [MEMBERS[0], MEMBERS[2]];
     alone.into_iter().for_each(|member| fleet.lose(member, Loss::ALL));

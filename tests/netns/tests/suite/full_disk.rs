@@ -1,4 +1,4 @@
-//! A full disk under the control socket: what runs stays known, and a human is never needed.
+//! A full disk under the control socket: running processes stay known, and no operator is needed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl Drop for Disk {
     }
 }
 
-/// A daemon whose control socket lies on the small disk.
+/// A daemon whose control socket is on the small disk.
 fn start(bed: &Bed, disk: &Disk) -> Daemon {
     let plan = LinePlan::protected(1);
     let socket = disk.folder.join("h0.sock");
@@ -72,8 +72,8 @@ fn pid(daemon: &Daemon) -> u32 {
     daemon.dataplane_pid().unwrap()
 }
 
-/// The dataplane process is replaced while the disk is full, and later the supervisor dies: every
-/// start after that ended, since an unknown process had the XDP programs.
+/// The dataplane process is replaced while the disk is full, and later the supervisor dies. Guards
+/// against failing starts after that, because an unknown process had the XDP programs.
 #[test]
 fn supervisor_that_dies_after_a_full_disk_is_followed_by_one_that_takes_over() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -87,7 +87,7 @@ fn supervisor_that_dies_after_a_full_disk_is_followed_by_one_that_takes_over() {
     wait_for_another(&mut daemon, first);
     let second = pid(&daemon);
     assert_eq!(disk.recorded(), Some(first.into()), "the record was written to a full disk");
-    // It follows as soon as there is room.
+    // It continues as soon as there is room.
     disk.clear();
     common::wait_for("the record", &daemon, || disk.recorded() == Some(second.into()));
     assert!(daemon.log().contains("what runs is on record again"), "{}", daemon.log());
@@ -106,8 +106,8 @@ fn supervisor_that_dies_after_a_full_disk_is_followed_by_one_that_takes_over() {
     daemon.wait_until_it_answers().unwrap();
 }
 
-/// Nothing says that a process was left: it has the control socket, and its XDP programs are in the
-/// way. The command that is printed ends it.
+/// No record of the remaining process exists: it has the control socket, and its XDP programs block
+/// the new one. The printed command ends it.
 #[test]
 fn printed_cure_of_a_program_that_is_in_the_way_works() {
     let Some(_turn) = common::daemons_beside() else { return };

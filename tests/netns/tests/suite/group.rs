@@ -1,4 +1,5 @@
-//! An encrypted flow to two sinks behind a relay: both read it, until one is taken off the list.
+//! An encrypted flow to two sinks behind a relay: both can read it, until one is removed from the
+//! list.
 //!
 //! ```text
 //!   h0 ── link 1 ── h1 ── link 2 ── h2
@@ -21,7 +22,7 @@ const PACKETS: u32 = 10_000;
 /// The first packets go where streams are not open yet.
 const SETTLED: usize = 1000;
 
-/// Hosts of the flow: what link of the bed leads to the next one, from the source.
+/// Hosts of the flow: the bed's links from the source on.
 const EDGES: [(usize, usize); 3] = [(0, 1), (1, 2), (1, 3)];
 
 fn config(bed: &Bed, auth: &AuthPlan, host: usize, socket: &str, sinks: &[usize]) -> String {

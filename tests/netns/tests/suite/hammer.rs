@@ -8,7 +8,7 @@ use crate::processes::{line_plan, probe};
 use recoded_api::client::Client;
 use recoded_netns::Daemon;
 
-/// What a source is asked for in turn.
+/// Changes requested from a source in turn.
 type Changes = &'static [&'static [(&'static str, &'static str)]];
 
 const CHANGES: [(&str, Changes); 6] = [

@@ -1,5 +1,5 @@
-//! Changes of what a supervisor makes once, links and tunnels: another one takes over with them,
-//! and what was before comes back.
+//! Changes of links and tunnels, which a supervisor creates only once: a new supervisor takes over,
+//! and a rollback restores the previous configuration.
 
 use std::fs;
 
@@ -12,13 +12,13 @@ use recoded_netns::traffic::sha256;
 use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss};
 use serde_json::Value;
 
-/// Linux's number of the source's tunnel, which another interface would not have.
+/// Linux's index of the source's tunnel, which changes if the interface is recreated.
 fn tunnel_index(bed: &Bed) -> String {
     let link = bed.source().ip("-oneline link show dev rec0").unwrap();
     link.split(':').next().unwrap_or_default().to_owned()
 }
 
-/// What a supervisor makes once: another one takes over, and back where it is not confirmed.
+/// A change that needs a new supervisor: it takes over, and an unconfirmed change is rolled back.
 #[test]
 fn reload_of_links_and_tunnels_has_another_supervisor_take_over_and_may_be_taken_back() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -71,7 +71,8 @@ fn reload_of_links_and_tunnels_has_another_supervisor_take_over_and_may_be_taken
     assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
 }
 
-/// A supervisor that took over has what was before from the one before it, not from a disk.
+/// A supervisor that took over has the previous configuration from its predecessor, not from a
+/// disk.
 #[test]
 fn undo_of_what_another_supervisor_took_over_with_needs_no_directory() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -90,14 +91,14 @@ fn undo_of_what_another_supervisor_took_over_with_needs_no_directory() {
     wait_for("it is undone", &relay, || {
         relay.show().is_ok_and(|state| state.config == before) && !has()
     });
-    // Undone once more, it is there again.
+    // A second undo restores it.
     let (code, said) = recodectl(&relay, "undo");
     assert_eq!(code, DONE, "{said}\n{}", relay.log());
     wait_for("the tunnel is back", &relay, || relay.show().is_ok() && has());
 }
 
-/// What this host has no place for is refused before; what only another supervisor finds has it
-/// take back what was before.
+/// A change that this host cannot apply is refused up front. If only the new supervisor finds the
+/// problem, it rolls back to the previous configuration.
 #[test]
 fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -112,7 +113,7 @@ fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before()
     assert_eq!(relay.dataplane_pid().unwrap(), process);
     fs::write(relay.config(), file).unwrap();
 
-    // Linux adds no such address to an interface that is made now.
+    // Linux refuses such an address on a newly created interface.
     let mut sysctl = bed.hosts()[1].command("sysctl");
     sysctl.args(["-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"]);
     assert!(sysctl.status().unwrap().success());
@@ -124,7 +125,7 @@ fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before()
     assert!(relay.log().contains("rolled back to the previous configuration"), "{}", relay.log());
     assert_eq!((&relay.show().unwrap().config, relay.pid()), (&before, supervisor));
 
-    // What only a dataplane process finds: veth copies.
+    // A problem that only a dataplane process finds: veth does not support zero-copy.
     rewrite(relay, |text| {
         text.replace(tunnel, "").replacen("frames = ", "xdp_mode = \"zero-copy\"\nframes = ", 1)
     });
@@ -137,8 +138,8 @@ fn reload_that_no_supervisor_can_start_with_ends_with_the_configuration_before()
     assert!(outcome.came > outcome.sent * 9 / 10, "{}\n{}", outcome.came, relay.log());
 }
 
-/// An internal error: the MTU that followed from IPv4 was kept for the tunnel, and IPv6 has less
-/// room.
+/// Guards against an internal error: the tunnel kept the MTU that followed from IPv4, and IPv6
+/// leaves less room.
 #[test]
 fn boxes_go_over_from_ipv4_to_ipv6_between_them_by_a_reload() {
     let Some(_turn) = common::daemons_beside() else { return };

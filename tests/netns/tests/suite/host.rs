@@ -1,5 +1,5 @@
-//! What on a host is in the way of links: firewall, port, return path, networks of tunnels. Real
-//! rules in namespaces; `recoded --check` names them, and the command that it prints mends them.
+//! Host settings that block links: firewall, port, return path, networks of tunnels. Real rules in
+//! namespaces; `recoded --check` names them, and the command that it prints fixes them.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -12,7 +12,7 @@ const OK: i32 = 0;
 const FAILED: i32 = 1;
 const UNHEALTHY: i32 = 5;
 
-/// Two hosts whose links have UDP sockets: AF_XDP is below all of this.
+/// Two hosts whose links have UDP sockets: AF_XDP bypasses all of these settings.
 fn line() -> (Bed, LinePlan) {
     let bed = common::bed(1, Loss::independent(0.0), 100.0);
     (bed, LinePlan { udp: vec![0, 1], ..LinePlan::protected(1) })
@@ -77,7 +77,7 @@ fn firewall_that_drops_our_port_is_found_and_opened_by_the_printed_command() {
         assert_eq!(code, OK, "{said}");
         shell(host, "nft delete table inet own");
     }
-    // A rule of its own for the port, before one that lets all pass.
+    // A separate rule for the port, before one that accepts everything.
     shell(
         host,
         "nft add table ip own; nft 'add chain ip own c { type filter hook input priority \
@@ -86,7 +86,7 @@ fn firewall_that_drops_our_port_is_found_and_opened_by_the_printed_command() {
     assert!(check(&bed, &text).1.contains("the firewall (ip own c) drops"));
 }
 
-/// `doctor` of a daemon whose link is dead since the firewall was closed.
+/// `doctor` of a daemon whose link is down since the firewall was closed.
 #[test]
 fn doctor_names_the_firewall_first_and_the_rest_as_what_follows() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -143,7 +143,7 @@ fn port_of_another_program_and_network_of_the_link_in_a_tunnel_are_found() {
     assert!(said.contains("overlaps with 10.77.1.1/24 of east"), "{said}");
 }
 
-/// Two uplinks to one hub: its answers come by both, and Linux would send to it by one of them.
+/// Two uplinks to one hub: its answers use both, and Linux would send to it through only one.
 #[test]
 fn strict_reverse_path_filter_is_found_and_loosened_by_the_printed_command() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -164,7 +164,7 @@ fn strict_reverse_path_filter_is_found_and_loosened_by_the_printed_command() {
     assert_eq!(check(&bed, &text).0, OK);
 }
 
-/// A shell outside the daemon's container: as root its namespace is entered.
+/// A shell outside the daemon's container: root enters its namespace.
 #[test]
 fn doctor_from_another_namespace_looks_at_that_of_the_daemon() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -179,6 +179,6 @@ fn doctor_from_another_namespace_looks_at_that_of_the_daemon() {
         said = ended.stdout + &ended.stderr;
         said.contains("errors 0")
     });
-    // In this namespace there are no such interfaces.
+    // This namespace has no such interfaces.
     assert!(!said.contains("no interface") && !said.contains("namespace"), "{said}");
 }

@@ -29,7 +29,7 @@ fn hostile_packets_at_a_relay_keep_memory_flat_and_are_all_counted() {
     let mut random = Random::of_this_process();
     let before = Counts::of(&relay.show().unwrap());
 
-    // The first round fills every table; after it nothing may grow.
+    // The first round fills every table; afterwards nothing may grow.
     let mut sent = throw(&socket, target, &mut random, 0);
     settle();
     let resident = relay.resident_kib().unwrap();
@@ -51,7 +51,7 @@ fn hostile_packets_at_a_relay_keep_memory_flat_and_are_all_counted() {
     assert!(relay.show().is_ok());
 }
 
-/// What the relay counted, by place.
+/// Counters of the relay, by stage.
 struct Counts {
     /// By the XDP program, dropped.
     refused: u64,
@@ -59,8 +59,8 @@ struct Counts {
     redirected: u64,
     /// By the sockets, refused because no worker took them in time.
     ring_full: u64,
-    /// By the workers: announcements and handshakes between neighbours, which the pipeline does not
-    /// see.
+    /// Counted by the workers: announcements and handshakes between neighbours, which bypass the
+    /// pipeline.
     talk: u64,
     /// By the pipeline.
     received: u64,
@@ -124,8 +124,8 @@ pub fn truncated(random: &mut Random) -> Vec<u8> {
     packet
 }
 
-/// A packet of any type with everything in the header at random, except what gets it past the XDP
-/// program, and often flags that its type may have.
+/// A packet of any type with random header fields, except those that the XDP program checks, and
+/// often with flags that its type allows.
 pub fn absurd(random: &mut Random) -> Vec<u8> {
     let length = HEADER_BYTES + random_length(random, 1400);
     let mut packet = random.bytes(length);
@@ -136,7 +136,7 @@ pub fn absurd(random: &mut Random) -> Vec<u8> {
     packet
 }
 
-/// A generation packet as the source would send it, of a random shard and generation, with random
+/// A generation packet in the source's format, of a random shard and generation, with random
 /// content. `number` grows from packet to packet.
 pub fn plausible(random: &mut Random, number: u64) -> Vec<u8> {
     let mut packet = random.bytes(HEADER_BYTES + 8 + 400);
@@ -160,7 +160,7 @@ fn settle() {
 pub struct Random(u64);
 
 impl Random {
-    /// Other numbers in each run, of which the seed is printed.
+    /// Random numbers that differ in each run; the seed is printed.
     pub fn of_this_process() -> Random {
         let seed = std::process::id().into();
         println!("seed {seed}");

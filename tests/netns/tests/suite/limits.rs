@@ -1,5 +1,5 @@
-//! What a host can take away from a daemon while packets flow: memory, cores, and a program that
-//! Linux would load.
+//! Resources that a host can take from a daemon while packets flow: memory, cores, and an XDP
+//! program that Linux accepts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// A number that no user has.
 const USER: &str = "64321";
 
-/// The process that sees packets is a user's that owns nothing, and its supervisor replaces and
-/// stops it all the same.
+/// The dataplane process runs as a user that owns nothing, and its supervisor can still replace and
+/// stop it.
 #[test]
 fn dataplane_process_of_another_user_carries_packets_and_is_replaced() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -60,13 +60,13 @@ fn dataplane_process_of_another_user_carries_packets_and_is_replaced() {
 /// The unit of the package.
 const UNIT: &str = include_str!("../../../../control/daemon/recoded.service");
 
-/// With no more than the unit leaves, the XDP program is verified and AF_XDP sockets are opened:
-/// without CAP_PERFMON, Linux refused the program. The supervisor that comes after one that was
-/// killed finds what that left running, for which it needs to see other processes.
+/// With no more capabilities than the unit leaves, the XDP program is verified and AF_XDP sockets
+/// are opened; without CAP_PERFMON, Linux refuses the program. The supervisor that follows a killed
+/// one finds the running dataplane process, for which it must see other processes.
 #[test]
 fn capabilities_of_the_unit_are_all_that_af_xdp_and_a_takeover_take() {
     let Some(_turn) = common::daemons_beside() else { return };
-    // Where processes are hidden, which are those that may not be traced, root's group sees them.
+    // If processes are hidden (those that may not be traced), root's group sees them.
     let mut lines = UNIT.lines();
     assert!(!UNIT.contains("ProtectProc=") || lines.any(|it| it == "SupplementaryGroups=root"));
     let bed = common::bed(1, Loss::independent(0.0), RATE_MBIT);
@@ -120,10 +120,10 @@ fn capabilities_of_the_unit_are_all_that_af_xdp_and_a_takeover_take() {
     assert!(process.terminate(Duration::from_secs(10)), "{said}");
 }
 
-/// Room beyond what a daemon holds: what clients of its control socket take for a moment.
+/// Room for short-lived clients of the control socket, in addition to the daemon's use.
 const ROOM_BYTES: u64 = 16 << 20;
 
-/// A group of processes whose memory has a limit; they leave it when it is dropped.
+/// A group of processes with a memory limit; they leave it when it is dropped.
 struct Group {
     folder: PathBuf,
     parent: PathBuf,
@@ -131,7 +131,7 @@ struct Group {
 }
 
 impl Group {
-    /// `None` where this host lets no group have a limit of memory.
+    /// `None` if this host supports no memory limit for groups.
     fn new() -> Option<Group> {
         let name = format!("recoded-test-{}", std::process::id());
         let second = Path::new("/sys/fs/cgroup");
@@ -161,8 +161,8 @@ impl Drop for Group {
     }
 }
 
-/// Fault 23: all memory of the path was allocated before the first packet, so a group that has no
-/// more room costs nothing while packets flow and clients ask.
+/// Fault 23: all memory of the path is allocated before the first packet, so an exhausted group
+/// costs nothing while packets flow and clients send requests.
 #[test]
 fn memory_limit_of_its_group_costs_a_running_daemon_no_packet() {
     let Some(_turn) = common::daemons() else { return };
@@ -171,13 +171,15 @@ fn memory_limit_of_its_group_costs_a_running_daemon_no_packet() {
         return;
     };
     let (bed, daemons) = line();
-    // Stages open, and the source learns the losses; and a process stands by, with its frames.
+    // Wait until stages are open, the source knows the losses, and a standby process holds its
+    // frames.
     while daemons[1].children().unwrap().len() < 2 {
         probe(&bed, 1).finish().unwrap();
     }
     std::thread::sleep(Duration::from_millis(500));
     let pids = [daemons[1].pid(), daemons[1].dataplane_pid().unwrap()];
-    // What they hold stays with the group that they came from: the limit is for what they take.
+    // Memory already in use stays charged to the original group: the limit applies to new
+    // allocations.
     fs::write(group.folder.join(group.limit), ROOM_BYTES.to_string()).unwrap();
     if !pids.iter().all(|pid| group.take(*pid)) {
         println!("skipped: processes cannot be put into a control group here");
@@ -194,8 +196,8 @@ fn memory_limit_of_its_group_costs_a_running_daemon_no_packet() {
     assert_eq!([daemons[1].pid(), daemons[1].dataplane_pid().unwrap()], pids, "one was replaced");
 }
 
-/// Fault 33: Linux moves the threads of a core that goes to the others, which is what this does by
-/// hand, since cores of this machine are not a test's to switch off.
+/// Fault 33: when a core goes offline, Linux moves its threads to the others. The test moves them
+/// by hand, because it cannot switch off cores of this machine.
 #[test]
 fn worker_whose_core_is_taken_away_under_load_goes_on_at_another() {
     let Some(_turn) = common::daemons() else { return };
@@ -226,11 +228,11 @@ fn worker_whose_core_is_taken_away_under_load_goes_on_at_another() {
     sched_setaffinity(worker, &allowed).unwrap();
 }
 
-/// The instruction by which an eBPF program ends, and one that there is not.
+/// The exit instruction of eBPF, and an invalid instruction.
 const EXIT: [u8; 8] = [0x95, 0, 0, 0, 0, 0, 0, 0];
 const NONE: [u8; 8] = [0xff; 8];
 
-/// The program `recoded` with an XDP program in it that no Linux takes.
+/// The program `recoded` with an XDP program that Linux always refuses.
 fn with_bad_program(good: &[u8]) -> Vec<u8> {
     let object = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ebpf/recoded.bpf.o");
     let object = fs::read(object).expect("scripts/test builds it");
@@ -257,7 +259,7 @@ impl Drop for Left {
     }
 }
 
-/// Puts a program in the place of one that may be running.
+/// Replaces a program that may be running.
 fn put(program: &Path, bytes: &[u8]) {
     let draft = program.with_extension("draft");
     fs::write(&draft, bytes).unwrap();
@@ -265,8 +267,8 @@ fn put(program: &Path, bytes: &[u8]) {
     fs::rename(&draft, program).unwrap();
 }
 
-/// Fault 7: a supervisor whose XDP program Linux refuses ends and says so; the process that sees
-/// packets goes on by the program of before, and the next supervisor takes over.
+/// Fault 7: a supervisor whose XDP program Linux refuses ends with an error. The dataplane process
+/// continues with the previous program, and the next supervisor takes over.
 #[test]
 fn new_xdp_program_that_linux_refuses_ends_its_supervisor_and_no_packet_is_lost() {
     let Some(_turn) = common::daemons_beside() else { return };

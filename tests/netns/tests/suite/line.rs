@@ -1,4 +1,4 @@
-//! Daemons on a line of hosts, under real traffic: what must hold whatever happens to them.
+//! Daemons on a line of hosts, under real traffic: invariants that hold under any fault.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ impl Line {
         Line::protected_by(CodePlan::Auto, 256, hops, loss, file_bytes)
     }
 
-    /// A line on which `code` protects the way of the file; acknowledgements come back in
+    /// A line on which `code` protects the file's direction; acknowledgements return in
     /// generations.
     fn protected_by(code: CodePlan, field: u16, hops: usize, loss: f64, file_bytes: u64) -> Line {
         let bed = common::bed(hops, Loss::independent(loss), RATE_MBIT);
@@ -120,9 +120,9 @@ fn download_in_bats_blocks_over_three_lossy_hops_arrives_whole() {
     assert_eq!(source.parameters.code.as_deref(), Some("bats"));
     println!("{:?} packets per symbol, theory {:?}", source.overhead, source.overhead_theory);
     let theory = source.overhead_theory.expect("hops have reported");
-    // Each hop makes up for its own losses, as far as they are known.
+    // Each hop adds redundancy for its own losses, as far as they are known.
     assert!((1.05..1.35).contains(&theory), "three hops at 10 %: {theory}");
-    // TCP leaves blocks short now and then; that they all decode is what counts here.
+    // TCP leaves blocks short at times; this test only requires that all of them decode.
     assert!(source.overhead.expect("something was sent") < 2.0 * theory);
     let sink = line.daemons[3].show().unwrap().flows.remove(0);
     assert_eq!(sink.count("generations_failed"), 0);
@@ -223,12 +223,12 @@ fn parameters_changed_under_traffic_lose_no_packet() {
     println!("{outcome:?}");
     assert_eq!(line.dropped("mismatch"), 0);
     let flow = line.daemons[0].show().unwrap().flows.remove(0);
-    // Epochs begin anywhere and are numbered modulo 256; how many packets are sent begins none.
+    // Epochs start at any number, modulo 256; a change of the number of packets starts none.
     let shaping = changes.iter().filter(|(key, _)| *key != "redundancy").count() as u64;
     assert_eq!((256 + epoch() - before) % 256, shaping, "epochs since {before}");
     assert_eq!((flow.field, flow.generation_size), (16, 16));
     println!("late {} -> {}", late, line.dropped("late"));
-    // The plan allows 1e-4; what a change itself costs would show as whole generations.
+    // The plan allows 1e-4; losses due to a change would show as whole generations.
     assert!(
         outcome.lost - outcome.overrun.min(outcome.lost) <= outcome.packets / 2000,
         "{outcome:?}"
@@ -275,12 +275,12 @@ fn idle_daemon_uses_little_of_a_core() {
     let Some(_turn) = common::daemons() else { return };
     let line = Line::automatic(2, 0.1, 1 << 20);
     line.assert_whole(line.fetch());
-    // Anything else on this machine can only make a window worse.
+    // Other load on this machine can only worsen a measurement.
     let quiet = (0..3).any(|_| busiest_share(&line) < 0.02);
     assert!(quiet, "a daemon uses more than 2 % of a core when idle");
 }
 
-/// What the busiest daemon uses of a core over five seconds without traffic.
+/// CPU share of the busiest daemon over five seconds without traffic.
 fn busiest_share(line: &Line) -> f64 {
     std::thread::sleep(Duration::from_secs(1));
     let times = || line.daemons.iter().map(|daemon| daemon.processor_time().unwrap());

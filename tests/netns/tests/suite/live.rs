@@ -1,4 +1,4 @@
-//! Changes of a running daemon under traffic that cost no packet and no other process: addresses
+//! Changes of a running daemon under traffic that lose no packet and replace no process: addresses
 //! of tunnels, metrics.
 
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use recoded_netns::{Bed, Daemon, Namespace};
 
 const METRICS: &str = "127.0.0.1:9427";
 
-/// Makes changes while a source sends 500 datagrams a second, and finds all of them at the sink
-/// and the same processes everywhere.
+/// Makes changes while a source sends 500 datagrams per second, and checks that all arrive at the
+/// sink and no process was replaced.
 fn costs_nothing(bed: &Bed, daemons: &[Daemon], seconds: u64, change: impl FnOnce()) {
     let pids = || daemons.iter().map(|it| it.dataplane_pid().unwrap()).collect::<Vec<_>>();
     let before = pids();
@@ -37,7 +37,7 @@ fn has(host: &Namespace, address: &str) -> bool {
     host.ip("address show dev rec0").unwrap().contains(&format!(" {address} "))
 }
 
-/// A reload that takes effect at no cost.
+/// A reload that takes effect without cost.
 fn reload(daemon: &Daemon, change: &str) {
     let (code, said) = recodectl(daemon, "reload --diff");
     assert_eq!(code, DONE, "{said}");
@@ -79,7 +79,7 @@ fn addresses_of_a_tunnel_come_and_go_live_and_cost_no_packet() {
         }
     });
 
-    // What is not confirmed goes again, and the next process and supervisor keep what holds.
+    // An unconfirmed change is rolled back; the next process and supervisor keep a confirmed one.
     let more = |text: &str| {
         text.replace("address = \"10.99.0.1/24\"", "address = [\"10.99.0.1/24\", \"10.97.0.1/24\"]")
     };
@@ -139,7 +139,7 @@ fn metrics_are_switched_on_and_off_live_and_cost_no_packet() {
         }
     });
 
-    // A port that is taken is refused, and what was before stays in force.
+    // A port in use is refused, and the previous configuration stays active.
     let taken: SocketAddr = "127.0.0.1:9430".parse().unwrap();
     let before = rewrite(relay, with(METRICS));
     assert_eq!(recodectl(relay, "reload").0, DONE);
@@ -152,7 +152,7 @@ fn metrics_are_switched_on_and_off_live_and_cost_no_packet() {
     assert!(metrics(host, METRICS).is_some(), "{}", relay.log());
     assert_eq!(relay.dataplane_pid().unwrap(), process);
 
-    // A process that dies leaves its port to the next one; what is not confirmed goes.
+    // A process that dies leaves its port to the next one; an unconfirmed change is rolled back.
     rewrite(relay, |_| before.clone());
     assert_eq!(recodectl(relay, "reload").0, DONE);
     rewrite(relay, with(METRICS));

@@ -1,4 +1,4 @@
-//! Links whose own address is left to their interface: whatever that becomes while traffic runs.
+//! Links that use their interface's address, which changes under traffic.
 
 use std::fs;
 use std::time::Duration;
@@ -10,8 +10,7 @@ use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, LinePlan, Loss};
 
 /// Packets a second of the traffic.
 const RATE: f64 = 500.0;
-/// Longest time without a packet where an address changes. The aim is a second; more is allowed on
-/// a busy machine.
+/// Longest gap when an address changes. The target is a second; more is allowed on a busy machine.
 const GAP_MILLIS_MAX: f64 = 1_500.0;
 
 /// By UDP sockets and keys: the far end follows the near one.
@@ -22,7 +21,7 @@ fn roaming() -> LinePlan {
     plan
 }
 
-/// The file of an end without our own address.
+/// Starts an end whose file does not set its own address.
 fn start(bed: &Bed, index: usize, plan: &LinePlan) -> Daemon {
     let bare = |socket: &str| {
         let text = plan.config(index, socket);
@@ -53,7 +52,8 @@ fn stream(bed: &Bed, seconds: u64) -> Probe {
     Probe::start(bed.source(), bed.sink(), &plan).unwrap()
 }
 
-/// It was down for good, and reload and SIGHUP were refused for a `local` that was not written.
+/// Guards against a permanent outage, and against refusing reload and SIGHUP because of a `local`
+/// that was not written.
 #[test]
 fn address_that_dhcp_changes_is_followed_within_a_second_at_a_roaming_client() {
     let Some(_turn) = common::daemons() else { return };
@@ -67,7 +67,7 @@ fn address_that_dhcp_changes_is_followed_within_a_second_at_a_roaming_client() {
     let process = near.dataplane_pid().unwrap();
     let probe = stream(&bed, 6);
     std::thread::sleep(Duration::from_secs(2));
-    // As a DHCP client does: the old one goes, another one comes.
+    // As a DHCP client does: removes the old address and adds another one.
     bed.source().ip("addr flush dev east").unwrap();
     bed.source().ip("addr add 10.77.1.55/24 dev east").unwrap();
     let outcome = probe.finish().unwrap();
@@ -81,7 +81,7 @@ fn address_that_dhcp_changes_is_followed_within_a_second_at_a_roaming_client() {
     assert_eq!(said.code, Some(0), "{said:?}");
 }
 
-/// Linux sent from the address of the tunnel, and the neighbour followed it there.
+/// Guards against Linux sending from the address of the tunnel, where the neighbour followed it.
 #[test]
 fn address_of_the_tunnel_is_never_the_source_while_the_link_has_none() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -106,7 +106,7 @@ fn address_of_the_tunnel_is_never_the_source_while_the_link_has_none() {
     common::wait_for("a packet after it", &near, || common::answers(bed.source(), "10.99.0.2"));
 }
 
-/// AF_XDP accepts packets for one address: its program is replaced, the process where it must be.
+/// AF_XDP accepts packets for one address: its program is replaced, and its process if necessary.
 #[test]
 fn address_that_changes_is_followed_with_af_xdp_too() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -120,7 +120,7 @@ fn address_that_changes_is_followed_with_af_xdp_too() {
     let own = Bed::west_address(1).to_string();
     assert_eq!(local(&near), own);
 
-    // One where no neighbour is, and one beside the first that Linux does not send from.
+    // One address without a neighbour, and a second one that Linux does not choose as the source.
     bed.source().ip("addr add 192.0.2.1/24 dev east").unwrap();
     bed.source().ip("addr add 10.77.1.99/24 dev east").unwrap();
     let said = output(&mut near.control(&["reload"])).unwrap();

@@ -1,4 +1,4 @@
-//! Tests in network namespaces: one program, so that they take turns with the machine's cores.
+//! Tests in network namespaces: one program, so that they take turns on the machine's cores.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Sixteen flows over a graph of twelve hosts: none starves beside the others.
+//! Sixteen flows over a graph of twelve hosts: none starves.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn each_of_sixteen_flows_over_twelve_hosts_arrives_whole() {
         println!("{way:?}: {lost} of {sent} lost, {again} again");
         assert!(sent >= 100 && lost * 50 <= sent && again == 0, "{lost} of {sent} over {way:?}");
     }
-    // Each of four flows at the source, and what comes back of it.
+    // Each of the source's four flows, in both directions.
     let shown = daemons[0].show().unwrap();
     assert_eq!(shown.flows.len(), 2 * SHARING);
 }

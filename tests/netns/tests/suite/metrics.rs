@@ -1,5 +1,5 @@
 //! A real Prometheus in the namespace of a host reads the metrics of a line that carries traffic,
-//! by the rules that the package has.
+//! with the package's rules.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -115,7 +115,8 @@ fn prometheus_reads_a_running_line_and_its_rules_fire() {
     println!("a scrape took {} ms", seconds * 1e3);
     ask_dashboard(&bed);
 
-    // A process that dies is replaced, and metrics go on; with the daemon gone the rule tells.
+    // A process that dies is replaced, and metrics continue; once the daemon is gone the alert
+    // fires.
     daemons[0].signal_dataplane(rustix::process::Signal::KILL).unwrap();
     wait_for(&bed, "resets(recoded_uptime_seconds[15m])", |resets| resets >= 1.0);
     assert!(daemons[0].stop());
@@ -128,7 +129,7 @@ fn prometheus_reads_a_running_line_and_its_rules_fire() {
     assert!(all.len() > 50 && sick == 0, "{} rules, {sick} of them with errors", all.len());
 }
 
-/// By default they are read by no one else: that is a test of the configuration.
+/// By default only local users can read them, which a test of the configuration covers.
 #[test]
 fn log_says_that_everybody_can_read_metrics_at_an_address_that_others_reach() {
     let Some(_turn) = common::daemons_beside() else { return };

@@ -1,5 +1,5 @@
-//! A tunnel that its administrator moves to a network namespace of its own, as is done to give one
-//! program no other way out.
+//! A tunnel that its administrator moves to a separate network namespace, so that one program has
+//! no other route.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ fn tunnel_that_was_moved_carries_there_and_goes_with_the_daemon() {
     let own = Own(Namespace::create(format!("{}-own", bed.source().name())).unwrap());
     let own = &own.0;
     bed.source().ip(&format!("link set rec0 netns {}", own.name())).unwrap();
-    // Linux takes addresses away from what is moved.
+    // Linux removes addresses from an interface that is moved.
     own.ip("address add 10.99.0.1/24 dev rec0").unwrap();
     own.ip("link set rec0 up").unwrap();
     common::wait_for("a ping", &daemons[0], || common::answers(own, "10.99.0.2"));

@@ -1,5 +1,5 @@
-//! A link in the middle that carries smaller packets than its ends, and says so to no one: the
-//! tunnel gets the MTU of the path, and TCP and UDP go on, those that were there before included.
+//! A link in the middle with a smaller MTU than its ends that reports nothing: the tunnel adopts
+//! the MTU of the path, and TCP and UDP continue, including established connections.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss};
 
 const RATE_MBIT: f64 = 40.0;
 
-/// What TCP carries at least, on a machine that others use as well.
+/// Minimum TCP rate, on a shared machine.
 const LEAST_MBIT: f64 = 15.0;
 
-/// Of a datagram that fits the tunnel's configured MTU, 1421, and needs two packets at 1340.
+/// Size of a datagram that fits the tunnel's configured MTU, 1421, and needs two packets at 1340.
 const PAYLOAD_BYTES: usize = 1390;
 
-/// A link of MTU 1400 leaves 1372 bytes of UDP payload, and an IP packet of 32 less. A veth takes
-/// four bytes more, for a VLAN tag.
+/// A link of MTU 1400 leaves 1372 bytes of UDP payload, and IP packets 32 bytes shorter. A veth
+/// accepts four bytes more, for a VLAN tag.
 const NARROW_MTU: u64 = 1340 + 4;
 
-/// A limit lasts for three seconds, and it is tried to raise it every five.
+/// A limit lasts for three seconds, and the daemon tries to raise it every five.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn set_mtu(bed: &Bed, mtu: u32) {
@@ -30,7 +30,7 @@ fn set_mtu(bed: &Bed, mtu: u32) {
     }
 }
 
-/// MTU of the tunnel at the source, as Linux has it and as the daemon says.
+/// MTU of the tunnel at the source, as reported by Linux and by the daemon.
 fn tunnel_mtu(bed: &Bed, source: &Daemon) -> u64 {
     let tunnel = source.show().unwrap().tunnels.remove(0);
     let shown = bed.source().ip("link show rec0").unwrap();
@@ -62,7 +62,7 @@ fn datagrams(bed: &Bed, port: u16, seconds: u64) -> Probe {
 }
 
 /// Generations and batches pack IP packets into symbols, so symbols become shorter and the tunnel
-/// keeps its MTU. What is sent is small at first, as a handshake of TCP is.
+/// keeps its MTU. The first packets are small, as in a TCP handshake.
 #[test]
 fn symbols_of_generations_and_batches_become_shorter_behind_a_narrow_link() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -89,7 +89,7 @@ fn symbols_of_generations_and_batches_become_shorter_behind_a_narrow_link() {
     }
 }
 
-/// Only the relay sees what happens on the second link.
+/// Only the relay notices changes of the second link.
 #[test]
 fn mtu_of_the_path_is_followed_from_the_start_and_while_traffic_runs() {
     let Some(_turn) = common::daemons_beside() else { return };

@@ -1,8 +1,7 @@
-//! An MTU in the middle of a path that changes again and again: a flow goes on soon after the last
-//! change. How soon is asserted in virtual time
-//! (`dataplane/pipeline/tests/pipeline/mtu_flaps.rs`); here a machine that others use as well is in
-//! between, and a flow over a link that stays as it is, on the same machine, says what can be
-//! expected of it.
+//! An MTU in the middle of a path that changes repeatedly: a flow recovers soon after the last
+//! change. The recovery time is asserted in virtual time
+//! (`dataplane/pipeline/tests/pipeline/mtu_flaps.rs`). This test runs on a shared machine, so it
+//! uses a flow over a stable link on the same machine as its reference.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,30 +14,30 @@ use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, LinePlan, Loss};
 const RATE_MBIT: f64 = 40.0;
 const WIDE: u32 = 1500;
 
-/// Changes of the MTU, each to the narrow one or back, and the time between two of them.
+/// Changes of the MTU, each to the narrow one or back, and the interval between them.
 const FLAPS: u32 = 8;
 const FLAP: Duration = Duration::from_millis(500);
 
-/// Datagrams arrive again so long after the last of them, or in one of the next seconds.
+/// Datagrams arrive this long after the last change, or in one of the next seconds.
 const RECOVERY: Duration = Duration::from_secs(2);
 const SECONDS: u32 = 4;
 
 /// Part of the datagrams of a flow without changes that arrives.
 const LEAST: f64 = 0.5;
 
-/// TCP may wait for as long again as it was stopped: its timer has doubled several times by then.
+/// TCP may take as long again as the interruption: its timer has doubled several times by then.
 const TCP_RECOVERY: Duration = Duration::from_secs(10);
 
 /// Which interfaces have another MTU.
 #[derive(Copy, Clone, Debug)]
 enum Place {
-    /// Those of the wire: packets that are too large vanish.
+    /// At the wire: packets that are too large are dropped silently.
     Wire,
     /// Those of the hosts at both ends of the link, which see the change.
     Hosts,
 }
 
-/// What happens to the middle link.
+/// Changes of the middle link.
 #[derive(Copy, Clone, Debug)]
 struct Case {
     place: Place,
@@ -64,7 +63,8 @@ fn set_mtu(bed: &Bed, place: Place, mtu: u32) {
     }
 }
 
-/// Short and long datagrams that arrive of those that are sent in a second: the lesser share.
+/// Shares of short and long datagrams that arrive of those sent in a second: returns the smaller
+/// share.
 fn arrive(bed: &Bed) -> f64 {
     let start = |payload_bytes: usize| {
         let plan = ProbePlan {
@@ -82,8 +82,7 @@ fn arrive(bed: &Bed) -> f64 {
     outcomes.map(|outcome| 1.0 - outcome.lost() as f64 / 200.0).into_iter().fold(1.0, f64::min)
 }
 
-/// Share of the datagrams that arrive after the last change, of the best second; what is wrong with
-/// that.
+/// Share of the datagrams that arrive after the last change, in the best second; or the problem.
 fn flap(auth: Option<&'static str>, case: Case, least: f64) -> (f64, Option<String>) {
     let Case { place, narrow, ends_narrow } = case;
     let bed = common::bed(3, Loss::independent(0.0), RATE_MBIT);
@@ -98,7 +97,7 @@ fn flap(auth: Option<&'static str>, case: Case, least: f64) -> (f64, Option<Stri
         std::thread::sleep((FLAP * (turn + 1)).saturating_sub(began.elapsed()));
         set_mtu(&bed, place, if turn % 2 == 0 { narrow } else { WIDE });
     }
-    // A change may take seconds where others change interfaces, too.
+    // A change may take seconds if others change interfaces, too.
     let changed = began.elapsed();
     std::thread::sleep(RECOVERY);
     let mut shares = Vec::new();
@@ -130,7 +129,7 @@ fn flap_all(auth: Option<&'static str>, cases: &[Case]) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// No tunnel has so small an MTU that its packets pass at 576, so that no case ends there.
+/// No case ends at 576: no tunnel has an MTU small enough for its packets to pass there.
 #[test]
 fn mtu_that_changes_again_and_again_stops_no_flow_with_keys() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -153,8 +152,8 @@ fn mtu_that_changes_again_and_again_stops_no_flow_without_keys() {
     flap_all(None, &[case(Place::Wire, 1000), case(Place::Hosts, 576)]);
 }
 
-/// A path that is too narrow for any tunnel: short packets arrive, and it is said that long ones do
-/// not, and what the path has to carry.
+/// A path that is too narrow for any tunnel: short packets arrive, and the daemon reports that long
+/// ones do not, and which size the path must carry.
 #[test]
 fn path_that_is_too_narrow_for_any_tunnel_is_named() {
     let Some(_turn) = common::daemons_beside() else { return };

@@ -1,5 +1,5 @@
 //! Interfaces of any MTU, at either end, both, or in the middle: datagrams of all sizes and TCP
-//! arrive with the files that a newcomer writes, for every code, with keys and without.
+//! arrive with minimal configuration files, for every code, with keys and without.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use recoded_netns::probe::{Probe, ProbePlan};
 use recoded_netns::stream::Stream;
 use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, LinePlan, Loss};
 
-/// Of every interface of the emulated links, so that hosts alone decide; a veth takes any packet
-/// up to the MTU of the interface that receives it.
+/// MTU of every interface of the emulated links, so that only hosts decide; a veth accepts any
+/// packet up to the MTU of the receiving interface.
 const WIRE_MTU: u32 = 9600;
 
-/// Where the MTUs of two neighbours differ, packets vanish without a sign, and the limit is found
-/// from losses.
+/// If the MTUs of two neighbours differ, packets are dropped silently, and the limit is found from
+/// losses.
 const RECOVERY: Duration = Duration::from_secs(2);
 
 const BATS: CodePlan = CodePlan::Bats { block_symbols: 64, interleave: None, adaptive: true };
 const WINDOW: CodePlan = CodePlan::Window { window_symbols: 64 };
 
-/// What TCP carries at least, on a machine that others use as well.
+/// Minimum TCP rate, on a shared machine.
 const LEAST_MBIT: f64 = 5.0;
 
 /// A line of hosts.
@@ -53,7 +53,7 @@ fn start(bed: &Bed, case: &Case) -> Vec<Daemon> {
     Daemon::start_line(bed, &plan).unwrap()
 }
 
-/// Datagrams of so many bytes, twenty of each size at once.
+/// Sends datagrams of these sizes, twenty of each size at once.
 fn datagrams(bed: &Bed, sizes: &[usize]) -> Vec<(usize, u64)> {
     let start = |(port, size): (u16, &usize)| {
         let plan = ProbePlan {
@@ -70,7 +70,7 @@ fn datagrams(bed: &Bed, sizes: &[usize]) -> Vec<(usize, u64)> {
     probes.into_iter().map(|(size, probe)| (size, probe.finish().unwrap().lost())).collect()
 }
 
-/// What is wrong, if anything is.
+/// Returns the problem, if there is one.
 fn check(case: &Case) -> Result<(), String> {
     let bed = common::bed(case.mtus.len() - 1, Loss::independent(0.0), 200.0);
     set_mtus(&bed, case.mtus);

@@ -1,5 +1,5 @@
-//! A neighbour that is known by a host name: one that does not resolve, one that comes to stand for
-//! another address, and a resolver that is gone when the next supervisor starts.
+//! A neighbour that is configured by host name: one that does not resolve, one whose address
+//! changes, and a resolver that is gone when the next supervisor starts.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,23 +13,23 @@ use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss, Namespace, binary};
 const NAME: &str = "far.example";
 /// On the link, an address without a host.
 const NOWHERE: &str = "10.77.1.77";
-/// How often host names of silent neighbours are asked for here.
+/// Interval at which host names of silent neighbours are resolved here.
 const LOOK_MILLIS: u64 = 300;
-/// What a namespace's resolver knows: `ip netns exec` puts these files in the place of the host's.
+/// Entries of a namespace's resolver: `ip netns exec` uses these files instead of the host's.
 struct Hosts(PathBuf);
 
 impl Hosts {
     fn of(host: &Namespace) -> Hosts {
         let folder = PathBuf::from("/etc/netns").join(host.name());
         fs::create_dir_all(&folder).unwrap();
-        // Without DNS, whose servers cannot be reached from here.
+        // Without DNS, because its servers cannot be reached from here.
         fs::write(folder.join("nsswitch.conf"), "hosts: files\n").unwrap();
         let hosts = Hosts(folder);
         hosts.know(None);
         hosts
     }
 
-    /// Written in place: processes that run see it, too.
+    /// Written in place, so that running processes see it, too.
     fn know(&self, address: Option<&str>) {
         let line = address.map_or_else(String::new, |address| format!("{address} {NAME}\n"));
         fs::write(self.0.join("hosts"), format!("127.0.0.1 localhost\n{line}")).unwrap();
@@ -89,7 +89,7 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     assert_eq!(neighbour(&near), NOWHERE);
     assert!(!answers(&bed));
 
-    // The name comes to stand for the address where somebody is.
+    // The name now resolves to an address that is in use.
     let right = Bed::east_address(1).to_string();
     hosts.know(Some(&right));
     common::wait_for("the address", &near, || neighbour(&near) == right);
@@ -99,7 +99,7 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     assert!(said.contains(&moved), "{said}");
     assert!(near.show().unwrap().config.contains(NAME), "the configuration keeps the name");
 
-    // A neighbour that is heard stays where it is, whatever the resolver says.
+    // A neighbour that responds keeps its address, whatever the resolver returns.
     common::wait_for("the neighbour", &near, || {
         near.show().is_ok_and(|state| state.links[0].neighbours[0].said_ago_seconds.is_some())
     });
@@ -108,7 +108,7 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     std::thread::sleep(Duration::from_millis(5 * LOOK_MILLIS));
     assert_eq!((neighbour(&near), near.dataplane_pid().unwrap()), (right.clone(), process));
 
-    // The resolver is gone with the supervisor; what that knew holds.
+    // The resolver is gone with the supervisor; its last results stay valid.
     hosts.know(None);
     near.kill_supervisor();
     near.start_supervisor().unwrap();
@@ -117,12 +117,12 @@ fn neighbour_is_found_by_its_name_and_followed_when_that_stands_for_another_addr
     });
     near.wait_until_it_answers().unwrap();
     common::wait_for("a packet after the takeover", &near, || answers(&bed));
-    // Whom the next process asks takes a moment to answer.
+    // The next process's resolver takes a moment to answer.
     common::wait_for("the neighbour after it", &near, || neighbour(&near) == right);
     assert!(near.stop(), "{}", near.log());
 }
 
-/// The daemon ended, and systemd started it again ten times a second.
+/// Guards against a daemon that exits, so that systemd restarts it ten times a second.
 #[test]
 fn name_that_does_not_resolve_at_the_start_is_waited_for_and_named() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -139,7 +139,7 @@ fn name_that_does_not_resolve_at_the_start_is_waited_for_and_named() {
     let said = output(&mut near.control(&["doctor"])).unwrap().stdout;
     assert!(said.contains("waiting: far.example"), "{said}");
 
-    // A change that names another unknown host is refused: what runs is not given up for it.
+    // A change that names another unknown host is refused; the running configuration is kept.
     let written = fs::read_to_string(near.config()).unwrap();
     fs::write(near.config(), written.replace(NAME, "other.example")).unwrap();
     let said = output(&mut near.control(&["reload"])).unwrap();

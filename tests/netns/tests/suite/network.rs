@@ -1,7 +1,8 @@
-//! `recodectl -f net.toml` over a real sshd: three daemons asked, checked and changed at once.
+//! `recodectl -f net.toml` over a real sshd: three daemons are queried, checked and changed at
+//! once.
 //!
 //! Each connection starts an sshd of its own in the namespace of its host (`ProxyCommand`), with
-//! keys and configuration of this test: the machine's own sshd has no part in it.
+//! keys and configuration of this test: the machine's own sshd is not involved.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -31,7 +32,7 @@ fn has_ssh() -> bool {
     false
 }
 
-/// What ssh and sshd need, in the folder of a bed.
+/// Files for ssh and sshd, in the folder of a bed.
 struct Ssh {
     config: PathBuf,
 }
@@ -46,7 +47,8 @@ impl Ssh {
             keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(file(key));
             assert!(keygen.status().unwrap().success());
         }
-        // Where sshd puts its unprivileged part; empty, and made by the package's unit elsewhere.
+        // sshd's directory for privilege separation; empty, and elsewhere created by the package's
+        // unit.
         fs::create_dir_all("/run/sshd").unwrap();
         let programs = binary("recodectl").parent().unwrap().display().to_string();
         let sshd = format!(
@@ -81,7 +83,7 @@ impl Ssh {
     }
 }
 
-/// A network file beside a line of daemons.
+/// A network file for a line of daemons.
 struct Net<'a> {
     bed: &'a Bed,
     ssh: Ssh,
@@ -92,8 +94,8 @@ impl Net<'_> {
         self.bed.directory().join("net.toml")
     }
 
-    /// The line of `daemons`, as `change` makes it. Tunnels, workers and interfaces are those that
-    /// run, as no reload changes these.
+    /// The file of the line of `daemons`. Tunnels, workers and interfaces match the running ones,
+    /// because no reload changes these.
     fn text(&self, daemons: &[Daemon]) -> String {
         let mut text = "[nodes]\n".to_owned();
         for (index, daemon) in daemons.iter().enumerate() {
@@ -121,7 +123,7 @@ impl Net<'_> {
         fs::write(self.file(), text).unwrap();
     }
 
-    /// Exit code and all that is said.
+    /// Runs recodectl; returns exit code and output.
     fn recodectl(&self, arguments: &str) -> (i32, String) {
         let Output { status, stdout, stderr } = Command::new(binary("recodectl"))
             .env("RECODED_SSH", format!("ssh -F {}", self.ssh.config.display()))
@@ -149,7 +151,8 @@ fn traffic(bed: &Bed) {
     send_paced(bed.source(), to, 200, 200, 1000.0).unwrap();
 }
 
-/// What supervisors make once: others take over at the ends, which have tunnels, and back.
+/// A change that needs new supervisors: they take over at the ends, which have tunnels, and then
+/// back.
 fn go_over_and_back(net: &Net<'_>, text: &str) {
     let has_other = || net.bed.source().ip("link show dev rec7").is_ok();
     net.write(&text.replace("via =", "name = \"rec7\"\nredundancy_max = 3\nvia ="));
@@ -177,7 +180,7 @@ fn network_of_three_daemons_is_asked_checked_and_changed_over_ssh() {
     let text = net.text(&daemons);
     net.write(&text);
 
-    // Public keys are asked for once.
+    // Public keys are requested once.
     let (code, said) = net.recodectl("keys --save");
     assert_eq!(code, DONE, "{said}");
     assert!(said.contains("3 written into"), "{said}");
@@ -214,7 +217,8 @@ fn network_of_three_daemons_is_asked_checked_and_changed_over_ssh() {
     assert_ne!(delivered(&daemons), begun, "packets arrive");
     assert_eq!(net.recodectl("check").1.matches("same").count(), 3);
 
-    // A file that one host refuses changes nothing on any; it is found before anything is changed.
+    // A file that one host refuses changes nothing on any host: the error is found before any
+    // change.
     net.write(&text.replace("dev west\"\nrate_mbit = 18\n[[path]]", "dev west7\"\n[[path]]"));
     let (code, said) = net.recodectl("apply");
     assert_eq!(code, REFUSED, "{said}");

@@ -1,5 +1,5 @@
 //! Links whose interfaces carry IP packets without an Ethernet header: raw-IP modems, PPP, VPNs and
-//! tunnels of Linux. They have UDP sockets, which the daemon chooses by itself.
+//! tunnels of Linux. They have UDP sockets, which the daemon selects.
 //!
 //! ```text
 //!  h0 east--west h1 wan0==wan0 h2 east--west h3     ==: no Ethernet header
@@ -33,7 +33,7 @@ const SINK: &str = "10.99.0.2";
 const FORGED: u64 = 500;
 /// Until something on a busy machine is as it should be.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What `show` says of such a link.
+/// Reason that `show` reports for such a link.
 const REASON: &str = "no Ethernet header";
 
 /// Addresses of both ends of the link in the middle.
@@ -53,7 +53,7 @@ enum Middle {
     Tunnel,
 }
 
-/// A tunnel of Linux: its kind, and what `ip link add` is told besides.
+/// A tunnel of Linux: its kind, and further arguments of `ip link add`.
 #[derive(Copy, Clone)]
 struct Kind {
     name: &'static str,
@@ -65,7 +65,7 @@ const IPIP: Kind = Kind { name: "ipip", options: " ttl 64" };
 const SIT: Kind = Kind { name: "sit", options: " ttl 64" };
 
 impl Kind {
-    /// Makes one end of it; why not, where Linux has none of the kind.
+    /// Creates one end of it; returns the reason if Linux does not support this kind.
     fn make(self, host: &Namespace, local: &str, remote: &str) -> Result<(), String> {
         let Kind { name, options } = self;
         let command = format!("link add {NAME} type {name} local {local} remote {remote}{options}");
@@ -75,13 +75,13 @@ impl Kind {
     }
 }
 
-/// Gives an end its address as PPP does: with the address of the other end, and no network.
+/// Assigns an end its address as PPP does: with the address of the other end, and no network.
 fn address(host: &Namespace, own: &str, other: &str) {
     let bits = if own.contains(':') { 128 } else { 32 };
     host.ip(&format!("addr add {own} peer {other}/{bits} dev {NAME}")).unwrap();
 }
 
-/// What a test needs to have both ends of the middle.
+/// The bed and both ends of the middle link.
 struct Line {
     bed: Bed,
     ends: Ends,
@@ -184,7 +184,7 @@ impl Line {
     }
 }
 
-/// All choose their sockets, and know none of their own addresses.
+/// All hosts select their sockets, and none has its own addresses configured.
 fn plan(auth: Option<AuthPlan>) -> LinePlan {
     let mut plan = LinePlan { auth, chooses: vec![0, 1, 2, 3], ..LinePlan::protected(3) };
     plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
@@ -233,7 +233,7 @@ fn waits(daemon: &Daemon) -> String {
     middle_if_any(daemon).map(|link| link.waits).unwrap_or_default()
 }
 
-/// Without keys and with keys, and again after the interfaces were deleted and made again.
+/// Without keys and with keys, and again after the interfaces were deleted and recreated.
 fn carries_and_is_followed(ends: Ends, make: impl Fn(&Line) -> Result<Middle, String>) {
     for auth in [None, Some(AuthPlan::new("full", 3))] {
         let line = Line::new(ends);
@@ -299,8 +299,8 @@ fn wireguard_carries_and_is_followed() {
     carries_and_is_followed(V4, Line::wireguard);
 }
 
-/// `wan0` is not there at the start, comes, and comes again with another index and another address,
-/// as a modem that dials again: the far end follows it. With the last address there is no route.
+/// `wan0` is absent at the start, appears, and reappears with another index and address, like a
+/// modem that redials: the far end follows it. Without its last address there is no route.
 #[test]
 fn interface_that_dials_in_later_and_again_is_followed_wherever_it_is() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -341,7 +341,7 @@ fn interface_that_dials_in_later_and_again_is_followed_wherever_it_is() {
     assert_eq!(daemons[NEAR].dataplane_pid().unwrap(), process, "{}", daemons[NEAR].log());
 }
 
-/// `--check` and `doctor` find nothing wrong, and `show` and `doctor` say why it has UDP sockets.
+/// `--check` and `doctor` find no problem, and `show` and `doctor` report why it has UDP sockets.
 fn assert_sound(host: &Namespace, daemon: &Daemon) {
     let check = check(host, daemon.config());
     assert_eq!(check.code, Some(0), "{check:?}");
@@ -351,7 +351,7 @@ fn assert_sound(host: &Namespace, daemon: &Daemon) {
         let said = output(command.arg("--socket").arg(daemon.socket()).args(arguments)).unwrap();
         let words = said.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains(REASON), "{words}");
-        // While the interface had no route yet, or was gone, packets had nowhere to go.
+        // While the interface was absent or had no route yet, packets could not be sent.
         let mut warnings = words.split("warn link ").skip(1);
         let is_expected = |warning: &str| {
             ["tx_no_neighbour,", "tx_link_gone,"].contains(&warning.split(' ').nth(1).unwrap_or(""))
@@ -366,7 +366,7 @@ fn check(host: &Namespace, config: &Path) -> Finished {
     output(command.arg("--check").arg("--config").arg(config)).unwrap()
 }
 
-/// At the start, by `--check`, and where it comes while the daemon runs.
+/// At the start, by `--check`, and if it appears while the daemon runs.
 #[test]
 fn backend_xdp_without_an_ethernet_header_is_refused_in_words_that_say_what_to_do() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -374,7 +374,7 @@ fn backend_xdp_without_an_ethernet_header_is_refused_in_words_that_say_what_to_d
     let plan = LinePlan { chooses: Vec::new(), ..plan(None) };
     let near = line.hosts()[0];
     let text = |socket: &str| configuration(&plan, NEAR, socket, V4);
-    // It waits for the interface; that one comes, and nothing is tried again and again.
+    // It waits for the interface. Once that exists, there is no retry loop.
     let mut daemon = Daemon::start_as(&line.bed, NEAR, &plan, text).unwrap();
     let process = daemon.dataplane_pid().unwrap();
     let _middle = line.raw();
@@ -411,7 +411,7 @@ fn packets_of_others_are_dropped_and_counted_as_on_ethernet() {
     let before = daemons[NEAR].show().unwrap().verdicts["drop_not_neighbour"];
     let socket: UdpSocket = far.udp_socket("10.78.2.66:0".parse().unwrap()).unwrap();
     let to = SocketAddr::new(V4.near.parse().unwrap(), DEFAULT_PORT);
-    // Of our version and of flow 1.
+    // A coded packet of the current version and flow 1.
     let mut coded = [0; 64];
     (coded[0], coded[7]) = (0x22, 1);
     for _ in 0..FORGED {

@@ -1,4 +1,4 @@
-//! Numbered packets of 800 bytes, one a millisecond, and which of them come.
+//! Numbered packets of 800 bytes, one per millisecond, and the ones that arrive.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread::{JoinHandle, sleep, spawn};
@@ -8,11 +8,11 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 const BYTES: usize = 800;
 
-/// Buffer of the receiving socket: what waited while a process was replaced comes in one burst,
-/// which Linux's default has no room for if the receiver waits for a core.
+/// Buffer of the receiving socket: packets that waited while a process was replaced arrive in one
+/// burst, which overflows Linux's default if the receiver waits for a core.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Sends so many packets.
+/// Sends `packets` packets.
 pub fn send(sender: UdpSocket, to: SocketAddr, packets: u32) -> JoinHandle<()> {
     let begin = Instant::now();
     spawn(move || {
@@ -26,7 +26,7 @@ pub fn send(sender: UdpSocket, to: SocketAddr, packets: u32) -> JoinHandle<()> {
     })
 }
 
-/// Numbers that did not come, as ranges.
+/// Numbers that did not arrive, as ranges.
 pub fn missing(came: &[bool]) -> Vec<(usize, usize)> {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for number in (0..came.len()).filter(|number| !came[*number]) {
@@ -38,18 +38,17 @@ pub fn missing(came: &[bool]) -> Vec<(usize, usize)> {
     ranges
 }
 
-/// What came of numbered packets.
+/// Result of receiving numbered packets.
 pub struct Received {
     /// Which of them.
     pub came: Vec<bool>,
-    /// How many came a second time.
+    /// Packets that arrived a second time.
     pub twice: u32,
     /// The longest time without one.
     pub longest: Duration,
 }
 
-/// Which packets come, each once, until none comes for four seconds, and the longest time without
-/// one.
+/// Receives each packet once, until none arrives for four seconds, and records the longest gap.
 pub fn receive(receiver: UdpSocket, packets: u32) -> JoinHandle<(Vec<bool>, Duration)> {
     let receiving = receive_twice(receiver, packets);
     spawn(move || {
@@ -59,7 +58,7 @@ pub fn receive(receiver: UdpSocket, packets: u32) -> JoinHandle<(Vec<bool>, Dura
     })
 }
 
-/// What comes until nothing comes for four seconds.
+/// Receives until nothing arrives for four seconds.
 pub fn receive_twice(receiver: UdpSocket, packets: u32) -> JoinHandle<Received> {
     setsockopt(&receiver, sockopt::RcvBufForce, &BUFFER_BYTES).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(4))).unwrap();

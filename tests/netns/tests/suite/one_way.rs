@@ -1,5 +1,5 @@
-//! Paths without a way back, with keys: what is sent arrives, what was recorded is refused over
-//! restarts of either side, and another pre-shared key is counted.
+//! Paths without a return path, with keys: packets arrive, recorded packets are refused across
+//! restarts of either side, and a mismatched pre-shared key is counted.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -23,12 +23,12 @@ const PACKETS: u32 = 4000;
 /// The first packets go where there are no keys yet.
 const SETTLED: usize = 1000;
 
-/// How long something may take that takes ten seconds.
+/// Timeout for events that take ten seconds.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 const RATE_MBIT: f64 = 100.0;
 
-/// Links that bring everything but so many eastward, and nothing back.
+/// Links with this loss eastward that drop everything westward.
 fn bed(hops: usize, loss: f64) -> Bed {
     let eastward = DirectionConfig::new(Loss::independent(loss), RATE_MBIT);
     let westward = DirectionConfig { loss: Loss::ALL, ..eastward };
@@ -40,14 +40,14 @@ fn bed(hops: usize, loss: f64) -> Bed {
 struct Line<'a> {
     bed: &'a Bed,
     auth: AuthPlan,
-    /// What carries the packets of all links.
+    /// Backend of all links.
     backend: &'static str,
-    /// Of the pre-shared key of the hosts from this one on.
+    /// The first host with another pre-shared key.
     other_key_from: usize,
 }
 
 impl Line<'_> {
-    /// The folder in which a host remembers.
+    /// The folder of a host's persistent state.
     fn folder(&self, host: usize) -> PathBuf {
         self.bed.directory().join(format!("h{host}.state"))
     }
@@ -63,7 +63,7 @@ impl Line<'_> {
         Daemon::start_as(self.bed, host, &plan, |socket| self.config(host, socket)).unwrap()
     }
 
-    /// Its file, and beside it that of the pre-shared key.
+    /// Writes the pre-shared key to a file next to the host's file, and returns the latter.
     fn config(&self, host: usize, socket: &str) -> String {
         let last = self.bed.hops();
         let secret = if host >= self.other_key_from { "AQ" } else { "AA" };
@@ -121,7 +121,7 @@ impl Line<'_> {
         text + "[[flow]]\nid = 1\n" + &flow
     }
 
-    /// Sends numbered datagrams; which of them come, and how many do.
+    /// Sends numbered datagrams; returns which of them arrive, and their number.
     fn datagrams(&self) -> (Vec<bool>, usize) {
         let to = SocketAddr::from(([10, 99, 0, 2], 7000));
         let receiving = receive(self.bed.sink().udp_socket(to).unwrap(), PACKETS);
@@ -160,7 +160,7 @@ fn datagrams_arrive_encrypted_though_nothing_comes_back() {
     let bed = bed(2, 0.05);
     let auth = AuthPlan::new("full", 2);
     let line = Line { bed: &bed, auth, backend: "xdp", other_key_from: 9 };
-    // The sink first: what is told once must not be all there is.
+    // The sink starts first, so an announcement must be repeated.
     let daemons: Vec<Daemon> = [2, 1, 0].map(|host| line.start(host)).into();
     daemons.iter().for_each(|daemon| daemon.wait_until_it_has_sessions().unwrap());
     let (came, number) = line.datagrams();
@@ -184,7 +184,7 @@ fn datagrams_arrive_encrypted_though_nothing_comes_back() {
     }
 }
 
-/// Sends everything that was recorded to the sink again, as its neighbour.
+/// Replays everything that was recorded to the sink, as its neighbour.
 fn replay(line: &Line<'_>, recorded: &[Vec<u8>]) {
     let socket: UdpSocket = line.bed.source().udp_socket(([0; 4], 0).into()).unwrap();
     let sink = SocketAddr::new(Bed::east_address(1), DEFAULT_PORT);
@@ -211,7 +211,7 @@ fn what_was_recorded_is_refused_after_restarts_of_either_side() {
     let recorded = capture.finish();
     println!("{before} of {PACKETS} came, {} packets recorded", recorded.len());
     assert!(before as u32 > PACKETS / 2 && recorded.len() > PACKETS as usize / 4);
-    // Alone with what was recorded, and with what it remembers.
+    // The sink has only the recorded packets and its persistent state.
     source.kill();
     sink.spawn_again().unwrap();
     sink.wait_until_it_answers().unwrap();
@@ -222,7 +222,7 @@ fn what_was_recorded_is_refused_after_restarts_of_either_side() {
     assert!(told > 0 && no_keys as usize > recorded.len() / 2, "{told}, {no_keys}");
     assert_eq!(received(&sink), 0, "nothing that was recorded reaches a pipeline");
     assert!(state.sessions.iter().all(|session| session.age_seconds.is_none()));
-    // The source starts again, and is heard at once; what was recorded still is not.
+    // The source starts again and is accepted at once; recorded packets are still refused.
     let source = line.start(0);
     sink.wait_until_it_has_sessions().unwrap();
     let (_, after) = line.datagrams();
@@ -231,7 +231,7 @@ fn what_was_recorded_is_refused_after_restarts_of_either_side() {
     replay(&line, &recorded);
     let more = received(&sink) - taken;
     assert!(more < 50, "{more} packets were taken, and the source sends almost nothing");
-    // The sink starts again, and hears the next keys of a source that does not know of it.
+    // The sink restarts, and receives the next keys of a source that does not know about it.
     sink.spawn_again().unwrap();
     sink.wait_until_it_answers().unwrap();
     let has_keys = || sink.show().unwrap().sessions.iter().all(|it| it.age_seconds.is_some());
@@ -239,7 +239,7 @@ fn what_was_recorded_is_refused_after_restarts_of_either_side() {
     let (_, again) = line.datagrams();
     println!("{after}, {again} of {PACKETS} came after restarts");
     assert!(again as u32 > PACKETS / 2, "{again} came");
-    // What it forgot it believes: it is the file that keeps recorded keys away.
+    // Without its state file the sink accepts recorded keys: the file is the replay protection.
     drop(source);
     sink.kill();
     fs::remove_file(line.folder(1).join("one-way.json")).unwrap();

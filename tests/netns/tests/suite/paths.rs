@@ -1,5 +1,5 @@
-//! What is seen of the path of a stream: its tunnel has a carrier while the next hop answers, and
-//! packets that are too large for a link are named.
+//! Path state of a stream: its tunnel has a carrier while the next hop answers, and packets that
+//! are too large for a link are reported.
 
 use crate::common;
 use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss, Namespace};
@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A path is dead after three seconds without an answer, and back within one.
+/// A path is considered down after three seconds without an answer, and up within one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waits until `is_so`.
@@ -46,7 +46,8 @@ fn line() -> (Bed, Vec<Daemon>) {
     (bed, daemons)
 }
 
-/// Works while datagrams of 1000 bytes go through the tunnel, to the receiver that `work` gets.
+/// Runs `work` while datagrams of 1000 bytes pass through the tunnel, to the receiver that `work`
+/// gets.
 fn with_traffic(bed: &Bed, work: impl FnOnce(&UdpSocket)) {
     let to = SocketAddr::from(([10, 99, 0, 2], 7000));
     let receiver = bed.sink().udp_socket(to).unwrap();
@@ -66,7 +67,7 @@ fn with_traffic(bed: &Bed, work: impl FnOnce(&UdpSocket)) {
     result.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
-/// Whether a line of the log of a daemon says this of flow 1 and its next hop.
+/// Checks for a line in a daemon's log about flow 1 and its next hop.
 fn assert_logged(daemon: &Daemon, words: &str) {
     let log = daemon.log();
     let line = log.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{log}"));
@@ -94,7 +95,7 @@ fn tunnel_loses_its_carrier_with_the_relay_and_gets_it_back() {
         wait_for_traffic("traffic flows again", receiver);
         assert_eq!(times_without_carrier(&daemons[0]), 1);
 
-        // A restart costs the carrier once at most, however long it takes.
+        // A restart causes at most one loss of carrier, however long it takes.
         daemons[1].kill();
         daemons[1].spawn_again().unwrap();
         daemons[1].wait_until_it_answers().unwrap();
@@ -114,7 +115,7 @@ fn link_that_drops_large_packets_is_named_and_the_carrier_stays() {
     let lost = || daemons[0].show().unwrap().flows[0].neighbours[0].lost_packet_bytes;
     with_traffic(&bed, |receiver| {
         wait_for_traffic("traffic flows", receiver);
-        // Behind the interface of the host, which knows nothing of it.
+        // Behind the interface of the host, which cannot see it.
         bed.link(1).ip("link set west mtu 900").unwrap();
         wait("large packets are missed", || lost().is_some_and(|bytes| bytes > 900));
         wait("that is logged", || daemons[0].log().contains("do not arrive"));

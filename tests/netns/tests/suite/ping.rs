@@ -1,4 +1,4 @@
-//! `recodectl ping` through tunnels: with all privileges, without any, and where nothing answers.
+//! `recodectl ping` through tunnels: with all privileges, without any, and without an answer.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +29,7 @@ fn ping(bed: &Bed, daemon: &Daemon, arguments: &[&str]) -> (i32, String) {
     (ended.code.unwrap_or(-1), ended.stdout + &ended.stderr)
 }
 
-/// The same by a user without privileges, who cannot read the folder of the build.
+/// The same as an unprivileged user, who cannot read the build folder.
 fn ping_by_anyone(bed: &Bed, program: &Path, daemon: &Daemon) -> (i32, String) {
     let mut command = bed.source().command("setpriv");
     command.args(["--reuid", ANYONE, "--regid", ANYONE, "--clear-groups", "--no-new-privs"]);
@@ -43,7 +43,7 @@ fn ping_crosses_the_tunnel_and_names_the_hops_and_silence() {
     let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.1), 20.0);
     let mut daemons = Daemon::start_line(&bed, &LinePlan::protected(2)).unwrap();
-    // The first ones find flows that are still beginning, and hops that nothing is reported of.
+    // The first pings find flows that are still starting, and hops without reports.
     let begin = Instant::now();
     let json = loop {
         let words = ["--json", FAR, "-c", "100", "-i", "0.02"];
@@ -54,7 +54,7 @@ fn ping_crosses_the_tunnel_and_names_the_hops_and_silence() {
             assert!(near.as_str().is_some_and(|name| name.starts_with("east:")), "{near}");
             break json;
         }
-        // A tenth is lost on each of four links: without Recoded one of three would be.
+        // Each of four links loses a tenth: without Recoded one ping in three would be lost.
         assert!(begin.elapsed() < Duration::from_secs(60), "{code}: {text}");
     };
     println!("{json}");

@@ -1,4 +1,4 @@
-//! `recodectl plan` over emulated links: what it measures beside what the links were set to.
+//! `recodectl plan` over emulated links: its measurements match the links' settings.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -12,15 +12,15 @@ use recoded_netns::{Bed, BedConfig, DirectionConfig, LinkConfig, Loss, Namespace
 
 const PORT: u16 = 9428;
 
-/// Losses of all cases within three deviations: chance alone spoils one run in fifty.
+/// Losses of all cases are within three deviations, except by chance in one run in fifty.
 const DRAWS: usize = 3;
 
-/// How far a rate and a round trip may be off; the latter by so many milliseconds at least.
+/// Tolerances of rate and round trip; of the latter at least `ROUND_TRIP_MILLIS`.
 const RATE_TOLERANCE: f64 = 0.1;
 const ROUND_TRIP_TOLERANCE: f64 = 0.05;
 const ROUND_TRIP_MILLIS: f64 = 1.0;
 
-/// What hosts and emulators add to a round trip, on a machine that others use as well.
+/// Delay that hosts and emulators add to a round trip, on a shared machine.
 const IDLE_MILLIS: f64 = 0.5;
 
 struct Listening(Child);
@@ -33,7 +33,7 @@ impl Listening {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // It says when it listens.
+        // It reports when it listens.
         child.stderr.as_mut().unwrap().read_exact(&mut [0; 9]).unwrap();
         Listening(child)
     }
@@ -63,13 +63,13 @@ fn direction(loss: Loss, rate_mbit: f64, delay_millis: u64) -> DirectionConfig {
     DirectionConfig { delay, ..DirectionConfig::new(loss, rate_mbit) }
 }
 
-/// Three deviations of a share that so many packets say, where losses come in runs.
+/// Three standard deviations of a share measured over `packets` packets with bursty losses.
 fn three_sigma(loss: Loss, packets: f64) -> f64 {
     let runs = if loss.is_bursty() { 2.0 * loss.burst_mean - 1.0 } else { 1.0 };
     3.0 * (loss.share * (1.0 - loss.share) * runs / packets).sqrt()
 }
 
-/// Whether the losses of one direction are what they were set to.
+/// Whether the losses of one direction match the settings.
 fn is_right(way: &Value, loss: Loss) -> bool {
     let (measured, packets) = (number(way, "/loss"), number(way, "/packets"));
     let is_right = (measured - loss.share).abs() <= three_sigma(loss, packets);
@@ -88,7 +88,7 @@ fn check(to: IpAddr, link: &LinkConfig, mtu: f64, measured: &Value) {
         let off = (rate / set.rate_mbit - 1.0).abs();
         assert!(off <= RATE_TOLERANCE, "{name}: {rate} of {} Mbit/s", set.rate_mbit);
         assert_eq!(number(way, "/mtu"), mtu, "{name}");
-        // The queue, not what waits in the emulator beside it.
+        // The queue alone, without further packets that wait in the emulator.
         let (queue, is_least) = (number(way, "/queue_ms"), way["queue_is_least"] == true);
         let set_queue = set.queue.as_secs_f64() * 1e3;
         assert!(queue < 1.5 * set_queue + 3.0, "{name}: queue {queue} ms");
@@ -101,7 +101,7 @@ fn check(to: IpAddr, link: &LinkConfig, mtu: f64, measured: &Value) {
     assert_eq!(measured["to"], to.to_string());
 }
 
-/// Gives both ends of a bed of one link addresses of IPv6; that of the sink.
+/// Gives both ends of a one-link bed IPv6 addresses; returns the sink's.
 fn with_ipv6(bed: &Bed) -> IpAddr {
     for (host, interface, number) in [(bed.source(), "east", 1), (bed.sink(), "west", 2)] {
         for name in ["all", interface] {
@@ -183,7 +183,7 @@ fn plan_over_ipv6_measures_what_links_were_set_to() {
     configured(&plan);
 }
 
-/// What is printed for the first host is a configuration that the daemon takes.
+/// The configuration printed for the first host is one that the daemon accepts.
 fn configured(plan: &Value) {
     let folder = std::env::temp_dir().join(format!("recoded-plan-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -221,7 +221,7 @@ fn plan_says_why_there_is_no_answer() {
     };
     let closed = fails();
     assert!(closed.contains("port unreachable") && closed.contains("--listen"), "{closed}");
-    // What is filtered in front of a listener is answered by nothing at all.
+    // A filtered listener does not even return an error.
     let _quiet = bed.sink().udp_socket(([0, 0, 0, 0], PORT).into()).unwrap();
     let silent = fails();
     assert!(silent.contains("not even an error") && silent.contains("firewall"), "{silent}");

@@ -1,5 +1,5 @@
-//! The two processes of a daemon: what is lost when the one that handles packets is killed or
-//! hangs, and what stays.
+//! The two processes of a daemon: the losses when the dataplane process is killed or hangs, and the
+//! state that remains.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
@@ -41,7 +41,7 @@ pub fn line_plan(auth: Option<AuthPlan>, workers: u32) -> (Bed, LinePlan) {
 
 /// All that Linux shows of the tunnel of a host, and its routes.
 pub fn tunnel(host: &Namespace) -> String {
-    // What was set by hand is what would be lost with the interface.
+    // Settings made by hand would be lost with the interface.
     let addresses = host.ip("-oneline address show dev rec0").unwrap();
     let link = host.ip("-oneline link show dev rec0").unwrap();
     let index = link.split(':').next().unwrap_or_default().to_owned();
@@ -63,7 +63,7 @@ pub fn is_running(pid: u32) -> bool {
 /// Waits until another process handles packets and the daemon answers.
 pub fn wait_for_another(daemon: &mut Daemon, before: u32) -> Duration {
     let begun = Instant::now();
-    // One that stands by is a child of the daemon, too.
+    // A standby is a child of the daemon, too.
     while is_running(before)
         || daemon.dataplane_pid().is_ok_and(|pid| pid == before)
         || daemon.dataplane_pid().is_err()
@@ -119,7 +119,7 @@ fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
     let limit = Duration::from_secs(120);
     for (index, victim) in [(1, "relay"), (0, "source"), (2, "sink")] {
         let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
-        // Where a handshake is lost, the next one is a second or two later.
+        // If a handshake is lost, the next one follows a second or two later.
         let stream = probe(&bed, 6);
         std::thread::sleep(Duration::from_secs(1));
         assert!(fetch.bytes() < 24 << 20, "{victim}: the download was over too soon");
@@ -169,7 +169,7 @@ fn process_that_stands_by_takes_over_and_another_takes_its_place() {
         }
     };
     let [runs, waits] = both(relay);
-    // It has its frames some time after it is there.
+    // It gets its frames some time after it starts.
     std::thread::sleep(Duration::from_millis(500));
     relay.signal_dataplane(Signal::KILL).unwrap();
     wait_for_another(relay, runs);
@@ -177,7 +177,7 @@ fn process_that_stands_by_takes_over_and_another_takes_its_place() {
     let outcome = probe(&bed, 1).finish().unwrap();
     assert!(outcome.loss() < 0.02, "{} of {} came", outcome.came, outcome.sent);
 
-    // Nothing but another in its place comes of its own death.
+    // Its own death only causes its replacement.
     let [runs, waits] = both(&daemons[1]);
     let pid = rustix::process::Pid::from_raw(i32::try_from(waits).unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
@@ -192,7 +192,7 @@ fn process_that_stands_by_takes_over_and_another_takes_its_place() {
     assert!(!is_running(runs) && !is_running(waits), "one lives on");
 }
 
-/// What the newest start of a process took, part by part, and when.
+/// Prints the phases of the newest start of a process, with their times.
 fn print_start(victim: &str, killed: Duration, log: &str) {
     println!("{victim}: killed at second {:.3}", killed.as_secs_f64() % 60.0);
     let from = log.rfind("another starts").and_then(|at| log[..at].rfind('\n')).unwrap_or(0);
@@ -201,7 +201,7 @@ fn print_start(victim: &str, killed: Duration, log: &str) {
     }
 }
 
-/// Whether a log tells what a worker did when its process was about to be replaced.
+/// Whether a log reports a worker's last activity before its process was replaced.
 pub fn says(log: &str, does: &str) -> bool {
     log.lines().any(|line| line.contains("thread recoded-w0 (") && line.contains(does))
 }
@@ -220,8 +220,7 @@ fn dataplane_process_that_hangs_is_replaced() {
     assert!(outcome.came > outcome.sent / 2, "{} of {}", outcome.came, outcome.sent);
 }
 
-/// Stops the worker of a dataplane process, and nothing else of it, for as long as this thread
-/// lives and does not let go.
+/// Stops only the worker of a dataplane process, until this thread ends or releases it.
 pub fn hold_worker(process: u32) -> nix::unistd::Pid {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let name = |path: &Path| std::fs::read_to_string(path.join("comm")).unwrap();
@@ -239,7 +238,8 @@ fn dataplane_process_with_a_worker_that_hangs_is_replaced() {
     let (_bed, mut daemons) = line();
     let before = daemons[1].dataplane_pid().unwrap();
     let worker = hold_worker(before);
-    // Linux keeps a traced thread that has ended, and with it the process, until its tracer knows.
+    // Linux keeps a traced thread that has ended, and its process, until its tracer has been
+    // notified.
     let begun = Instant::now();
     let flags = WaitPidFlag::__WALL | WaitPidFlag::WNOHANG;
     while !matches!(

@@ -1,5 +1,5 @@
 //! Interfaces with several receive queues: each queue is served, whatever the number of workers,
-//! and whatever becomes of the queues while packets flow.
+//! and however the queues change under traffic.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ const CONNECTIONS: usize = 32;
 /// Packets of each.
 const PACKETS: usize = 40;
 
-/// Downloads beside each other.
+/// Concurrent downloads.
 const DOWNLOADS: usize = 4;
 
 /// Shards of each flow: the most there may be.
@@ -40,7 +40,7 @@ fn plan(workers: u32) -> LinePlan {
     plan
 }
 
-/// Datagrams that arrived at a host and found the buffer of their socket full, since the start.
+/// Datagrams since the start that arrived at a host and found the buffer of their socket full.
 fn overruns(host: &Namespace) -> usize {
     let counted = host.run("cat", "/proc/net/snmp").unwrap();
     let mut lines = counted.lines().filter(|line| line.starts_with("Udp:"));
@@ -49,10 +49,10 @@ fn overruns(host: &Namespace) -> usize {
     counts.split(' ').nth(at).unwrap().parse().unwrap()
 }
 
-/// Calls of [`datagrams`]: what tells theirs apart.
+/// Calls of [`datagrams`]: distinguishes their packets.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
-/// Sends datagrams of many connections through the line; how many arrive.
+/// Sends datagrams of many connections through the line; returns how many arrive.
 fn datagrams(bed: &Bed) -> usize {
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let before = overruns(bed.sink());
@@ -66,7 +66,7 @@ fn datagrams(bed: &Bed) -> usize {
         let receiving = scope.spawn(|| {
             let (mut came, mut buffer) = (HashSet::new(), [0; 2048]);
             while came.len() < CONNECTIONS * PACKETS && receiver.recv(&mut buffer).is_ok() {
-                // Those of another call may come late, and a few twice.
+                // Packets of another call may arrive late, and a few twice.
                 if buffer[..8] == run.to_be_bytes() {
                     came.insert(buffer[8..16].to_vec());
                 }
@@ -107,7 +107,7 @@ fn downloads(bed: &Bed) {
     }
 }
 
-/// Receive queues of an interface on which its XDP program saw packets.
+/// Number of receive queues of an interface whose XDP program saw packets.
 fn queues_that_received(host: &Namespace, interface: &str) -> usize {
     let counted = host.run("ethtool", &format!("-S {interface}")).unwrap();
     let received = counted.lines().filter_map(|line| line.trim().split_once(": "));
@@ -118,14 +118,15 @@ fn queues_that_received(host: &Namespace, interface: &str) -> usize {
         .count()
 }
 
-/// Packets for us on queues without a socket, and for which no frame was there.
+/// Packets for this daemon on queues without a socket, and packets for which there was no free
+/// frame.
 fn lost_at_sockets(daemon: &Daemon) -> u64 {
     let state = daemon.show().unwrap();
     let starved: u64 = state.links.iter().map(|link| link.faults["rx_fill_ring_empty"]).sum();
     state.verdicts.get("drop_no_socket").copied().unwrap_or(0) + starved
 }
 
-/// What a daemon counted as lost, at any place; counters that are zero are left out.
+/// All nonzero drop counters of a daemon.
 fn drops(state: &State) -> String {
     let flows = state.flows.iter().flat_map(|flow| &flow.counters);
     let links = state.links.iter().flat_map(|link| &link.faults);
@@ -167,7 +168,7 @@ fn every_queue_is_served_whatever_the_number_of_workers() {
     }
 }
 
-/// Gives the interfaces of a host so many queues, and as many to the ends of the links before them:
+/// Gives the interfaces of a host `count` queues, and as many to the link ends they connect to:
 /// each end of a veth pair with a program receives on as many queues as the other end sends on.
 fn set_queues(bed: &Bed, host: usize, count: usize) {
     for (link, interface) in [(host, "west"), (host + 1, "east")] {
@@ -184,7 +185,7 @@ fn set_queues(bed: &Bed, host: usize, count: usize) {
     }
 }
 
-/// Guards against a program that veth runs on the queues of its start alone: packets on later ones
+/// Guards against a program that veth runs only on the queues of its start: packets on later ones
 /// went to Linux, which has no such port, and with keys no handshake was answered.
 #[test]
 fn queues_added_under_traffic_are_served_and_a_flap_of_the_link_is_survived() {
@@ -194,7 +195,7 @@ fn queues_added_under_traffic_are_served_and_a_flap_of_the_link_is_survived() {
     let daemons = Daemon::start_line(&bed, &plan(2)).unwrap();
     let (relay, sent) = (&daemons[1], CONNECTIONS * PACKETS);
     let queues = || -> Vec<u64> {
-        // It does not answer while another process takes the place of the one that did.
+        // There is no answer while another process takes over.
         let links = relay.show().map(|state| state.links).unwrap_or_default();
         links.iter().map(|link| link.queues).collect()
     };
@@ -210,8 +211,8 @@ fn queues_added_under_traffic_are_served_and_a_flap_of_the_link_is_survived() {
     });
     let has_sessions = relay.wait_until_it_has_sessions();
     assert!(has_sessions.is_ok(), "{has_sessions:?}:\n{}", relay.log());
-    // Datagrams of before are sent again and come late. Repairs of what the replaced process had
-    // may exceed the pace for a while, so that a few generations of the next datagrams are lost.
+    // Retransmissions of earlier datagrams arrive late. Repairs for the replaced process may exceed
+    // the pace for a while, so that a few generations of the next datagrams are lost.
     common::wait_for("packets pass on all queues, twice in a row", relay, || {
         datagrams(&bed) == sent && datagrams(&bed) == sent
     });

@@ -1,4 +1,4 @@
-//! Changes of the configuration while traffic runs: what they cost, and how they are taken back.
+//! Changes of the configuration under traffic: their cost, and their rollback.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ fn state_directory(bed: &Bed, index: usize) -> PathBuf {
     bed.directory().join(format!("state{index}"))
 }
 
-/// Exit code of recodectl, and all that it says.
+/// Exit code and output of recodectl.
 pub(crate) fn recodectl(daemon: &Daemon, arguments: &str) -> (i32, String) {
     let arguments: Vec<&str> = arguments.split_whitespace().collect();
     let output = daemon.control(&arguments).output().unwrap();
@@ -60,7 +60,7 @@ pub(crate) fn recodectl(daemon: &Daemon, arguments: &str) -> (i32, String) {
     (output.status.code().unwrap(), String::from_utf8(said).unwrap())
 }
 
-/// Writes what `change` makes of a daemon's file; returns what it was.
+/// Rewrites a daemon's file with `change`; returns its previous content.
 pub(crate) fn rewrite(daemon: &Daemon, change: impl Fn(&str) -> String) -> String {
     let text = fs::read_to_string(daemon.config()).unwrap();
     let changed = change(&text);
@@ -138,7 +138,7 @@ fn reload_under_traffic_costs_no_packet_of_an_unchanged_flow() {
     let stream = probe(&bed, 6);
     std::thread::sleep(Duration::from_millis(500));
     for round in 0..4 {
-        // Another flow comes and goes, the pace changes, and so does the flow that goes back.
+        // A flow is added and removed, the pace changes, and so does the return flow.
         let before =
             rewrite(relay, |text| text.replace("rate_mbit = 97.0", "rate_mbit = 91.5") + RELAYED);
         let (code, said) = recodectl(relay, "reload --diff");
@@ -206,7 +206,7 @@ fn reload_that_needs_another_process_costs_a_gap_and_no_connection() {
     assert!(download.complete, "the connection broke: {download:?}");
     assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
 
-    // Neighbours may be others: the relay is told the wrong one, and then the right one again.
+    // Neighbours can be changed: the relay gets a wrong one, then the right one again.
     let right = rewrite(relay, |text| text.replace("10.77.2.2", "10.77.2.77"));
     let (code, said) = recodectl(relay, "reload");
     assert_eq!(code, DONE, "{said}");
@@ -227,7 +227,7 @@ fn reload_that_needs_another_process_costs_a_gap_and_no_connection() {
     assert_eq!(relay.dataplane_pid().unwrap(), pid);
 }
 
-/// One box after the other: in between they do not understand each other.
+/// One box after the other: in between they cannot understand each other.
 #[test]
 fn reload_to_other_keys_on_both_boxes_costs_a_gap_and_no_connection() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -276,8 +276,8 @@ fn reload_to_other_keys_on_both_boxes_costs_a_gap_and_no_connection() {
     older_keys_open_nothing(&bed, &daemons, &before[0]);
 }
 
-/// The first box gets the keys back that it had before, as by a copy of its disk: the other one
-/// refuses it, and takes nothing from it.
+/// The first box gets its previous keys back, as from a copy of its disk: the other one refuses it
+/// and accepts none of its packets.
 fn older_keys_open_nothing(bed: &Bed, daemons: &[Daemon], before: &str) {
     let refused = |daemon: &Daemon| {
         let sessions = daemon.show().map(|state| state.sessions).unwrap_or_default();
@@ -368,7 +368,7 @@ fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
     assert_eq!(rate(&relay), Some(50.0), "it stays");
     let (code, said) = recodectl(&relay, "confirm");
     assert_eq!(code, REFUSED, "{said}");
-    // Another process is taken back, too.
+    // A change of the process is rolled back, too.
     rewrite(&relay, |text| text.replacen("frames = ", "memory = \"256 MiB\"\nframes = ", 1));
     let (code, said) = recodectl(&relay, "reload --confirm 2s");
     assert_eq!(code, DONE, "{said}");
@@ -379,8 +379,8 @@ fn reload_that_is_not_confirmed_is_taken_back_even_after_a_death() {
     wait_for("it is taken back", &relay, || relay.show().is_ok() && !has(&relay));
 }
 
-/// An operator behind the tunnel makes the relay forget the flow: no command reaches it any more,
-/// and none is needed for packets to come again.
+/// An operator behind the tunnel makes the relay forget the flow: commands cannot reach it any
+/// more, and none is needed for packets to flow again.
 #[test]
 fn change_that_cuts_the_operator_off_ends_at_its_deadline_and_packets_come_again() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -423,7 +423,7 @@ fn undo_save_and_hangup_change_what_they_say() {
     assert_eq!(recodectl(source, "undo 1").0, DONE);
     assert_eq!(shown(source), first);
 
-    // What is saved outlives the daemon, with the comment beside it.
+    // Saved settings outlive the daemon, together with their comments.
     let commented = |text: &str| text.replacen("id = 1\n", "id = 1 # towards the sink\n", 1);
     rewrite(source, commented);
     let (code, said) = recodectl(source, "set 1 redundancy=1.25 --save");
@@ -467,7 +467,7 @@ fn undo_save_and_hangup_change_what_they_say() {
     assert!(fs::read_dir(directory).unwrap().count() > 3);
 }
 
-/// A small file system, which goes when dropped.
+/// A small file system, removed when dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -520,7 +520,7 @@ fn full_and_read_only_disks_cost_a_message_and_no_change() {
         assert_eq!(fs::read_to_string(relay.config()).unwrap(), file);
     };
     refused("No space left on device");
-    // Without the file it works, and the history says that it is in memory.
+    // Without the file it works, and the history reports that it is in memory.
     assert_eq!(recodectl(&relay, "set 1 recoding=systematic").0, DONE);
     let (code, said) = recodectl(&relay, "history");
     assert_eq!(code, DONE, "{said}");

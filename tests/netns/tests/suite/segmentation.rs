@@ -1,5 +1,5 @@
-//! Offloads that lie: a NIC that loses packets which it is to segment (`UDP_SEGMENT`) and sends
-//! single ones. Here nftables drops every burst whole, as it leaves the host.
+//! Broken offloads: a NIC that drops packets which it should segment (`UDP_SEGMENT`) but sends
+//! single ones. Here nftables drops every whole burst that leaves the host.
 
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use recoded_netns::{Bed, CodePlan, Daemon, LinePlan, Loss};
 const RATE_MBIT: f64 = 60.0;
 const SERVER: [u8; 4] = [10, 99, 0, 1];
 
-/// How long the traffic lasts within which bursts end.
+/// Maximum time of traffic until bursts end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One hop of UDP sockets, whose flows have this code.
+/// One hop of UDP sockets, with flows of this code.
 fn plan(code: CodePlan) -> LinePlan {
     let mut plan =
         LinePlan { pace_mbit: Some(0.97 * RATE_MBIT), udp: vec![0, 1], ..LinePlan::protected(1) };
@@ -28,8 +28,8 @@ fn nft(bed: &Bed, rules: &str) -> Option<String> {
     status.success().then(|| String::from_utf8_lossy(&stdout).into_owned())
 }
 
-/// Has the source's host lose what is longer than a packet. False, with the reason printed, where
-/// that cannot be.
+/// Makes the source's host drop bursts longer than a packet. Returns false, with the reason
+/// printed, if that is impossible.
 fn lose_bursts(bed: &Bed) -> bool {
     let rules = "add table netdev liar; \
         add chain netdev liar out { type filter hook egress device east priority 0; }; \
@@ -55,7 +55,7 @@ fn ended(daemon: &Daemon) -> u64 {
     daemon.show().unwrap().links[0].faults["tx_bursts_ended"]
 }
 
-/// Downloads through the tunnel until bursts end, or for so long. How long it took.
+/// Downloads through the tunnel until bursts end, at most for `limit`. Returns the time it took.
 fn load_until_ended(bed: &Bed, daemon: &Daemon, limit: Duration) -> Option<Duration> {
     let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
     let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
@@ -71,7 +71,7 @@ fn load_until_ended(bed: &Bed, daemon: &Daemon, limit: Duration) -> Option<Durat
     None
 }
 
-/// Rate of a download of so many bytes, in Mbit/s.
+/// Rate of a download of `bytes` bytes, in Mbit/s.
 fn download(bed: &Bed, bytes: u64) -> f64 {
     let (file, copy) = (bed.directory().join("small"), bed.directory().join("copied"));
     let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
@@ -82,7 +82,7 @@ fn download(bed: &Bed, bytes: u64) -> f64 {
     download.mbit()
 }
 
-/// Bursts of the source of such a line end, and are said to.
+/// The source of such a line stops sending bursts, and reports it.
 fn bursts_end(code: CodePlan, loss: f64) {
     let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(loss), RATE_MBIT);
@@ -93,7 +93,7 @@ fn bursts_end(code: CodePlan, loss: f64) {
     let took = load_until_ended(&bed, &daemons[0], PATIENCE);
     println!("{code:?}, {loss}: ended after {took:?}, {} bursts lost", lost_bursts(&bed));
     assert!(took.is_some(), "{} bursts lost\n{}", lost_bursts(&bed), daemons[0].log());
-    // A burst may be on its way.
+    // A burst may be in flight.
     std::thread::sleep(Duration::from_millis(300));
     let before = lost_bursts(&bed);
     assert!(before > 0);

@@ -1,5 +1,5 @@
-//! Neighbours that fall silent, are looked for at a wrong address, or stand still, and clocks that
-//! are wrong.
+//! Neighbours that fall silent, are looked up at a wrong address or stall, and clocks that are
+//! wrong.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use recoded_netns::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Until keys are agreed on whatever a clock says, and an address is found again.
+/// Timeout for agreement on keys despite a wrong clock, and for an address to be found again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Streams over so many links, with keys or without, of hosts of which these have UDP sockets.
+/// Streams over `hops` links, with or without keys; the hosts in `udp` have UDP sockets.
 fn plan(hops: usize, has_keys: bool, udp: &[usize]) -> LinePlan {
     let auth = has_keys.then(|| AuthPlan::new("full", hops));
     let pace_mbit = Some(0.97 * RATE_MBIT);
@@ -25,7 +25,7 @@ fn plan(hops: usize, has_keys: bool, udp: &[usize]) -> LinePlan {
     plan
 }
 
-/// The longest time without a packet, and that packets come at the end of so many seconds.
+/// Checks the longest gap, and that packets arrive again in the last of `seconds` seconds.
 fn assert_back(outcome: &ProbeOutcome, seconds: u64, gap: Duration, what: &str) {
     let longest = outcome.longest_gap_millis();
     println!("{what}: longest gap {longest:.0} ms, {} of {} came", outcome.came, outcome.sent);
@@ -55,8 +55,8 @@ fn arp_reply(to: ([u8; 6], Ipv4Addr), address: Ipv4Addr, forged: [u8; 6]) -> Vec
 fn forged_arp_reply_costs_two_seconds_and_no_more() {
     let Some(_turn) = common::daemons_beside() else { return };
     for (has_keys, udp, gap) in [
-        // A second and a half without an answer, the query, and what a busy machine takes. Of
-        // frames for another host, XDP programs take those that come by a link of two ends.
+        // 1.5 s without an answer, the query, and slack for a busy machine. XDP programs accept
+        // frames for another host if they arrive on a link with two ends.
         (true, &[1][..], Duration::from_millis(3000)),
         (true, &[0, 1], Duration::from_millis(3000)),
         // Only the stream notices.
@@ -66,7 +66,7 @@ fn forged_arp_reply_costs_two_seconds_and_no_more() {
         let bed = Bed::build(&BedConfig { neighbours_known: false, ..uniform }).unwrap();
         let _daemons = Daemon::start_line(&bed, &plan(1, has_keys, udp)).unwrap();
         let stream = probe(&bed, 8);
-        // Linux takes no second answer within a second of the first.
+        // Linux accepts no second reply within a second of the first.
         std::thread::sleep(Duration::from_millis(1500));
         let address = |ip| match ip {
             std::net::IpAddr::V4(ip) => ip,
@@ -86,8 +86,8 @@ fn forged_arp_reply_costs_two_seconds_and_no_more() {
     }
 }
 
-/// A hub starts again and does not know where its peer is, which moved or is behind a box that
-/// translates addresses; the peer keeps sending: 24 s without a packet before.
+/// A hub restarts and does not know the address of its peer, which moved or is behind address
+/// translation. The peer keeps sending. Guards against a gap of 24 s.
 #[test]
 fn hub_that_starts_again_reaches_a_peer_that_moved_within_three_seconds() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -134,8 +134,8 @@ fn signal_all(daemon: &Daemon, processes: &[u32], signal: Signal) {
     }
 }
 
-/// `hostile.md`, F4: all processes of a box stand still, as those of a paused container do. The
-/// pause is lost, and no process is killed for it: of one box or of all.
+/// `hostile.md`, F4: all processes of a box are stopped, as in a paused container. Only the packets
+/// of the pause are lost, and no process is killed for it, whether one box stops or all.
 #[test]
 fn boxes_that_stand_still_for_a_while_lose_nothing_but_that() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -163,9 +163,9 @@ fn boxes_that_stand_still_for_a_while_lose_nothing_but_that() {
     }
 }
 
-/// A box without a battery starts in 1970: the other end has heard newer handshakes of it. Keys are
-/// agreed on at once, and both name the clock; where the record of its stamps is kept, no session
-/// is lost.
+/// A box without a clock battery starts in 1970, while the other end has received newer handshakes
+/// from it. Keys are agreed on at once, and both report the clock; if the record of its stamps is
+/// kept, no session is lost.
 #[test]
 fn box_that_starts_in_1970_has_sessions_within_five_seconds_and_both_ends_name_the_clock() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -209,8 +209,8 @@ fn box_that_starts_in_1970_has_sessions_within_five_seconds_and_both_ends_name_t
     }
 }
 
-/// `hostile.md`, F6: a sink that starts again has another session, and symbols of the one before
-/// still come. They are no lies, and the honest relay is accused of none.
+/// `hostile.md`, F6: a restarted sink has a new session, while symbols of the previous session
+/// still arrive. They do not count as forgeries, and the honest relay is not accused.
 #[test]
 fn sink_that_starts_again_accuses_nobody_of_symbols_of_the_session_before() {
     let Some(_turn) = common::daemons_beside() else { return };

@@ -1,4 +1,4 @@
-//! Sinks that restart under traffic: with keys no more is lost than without.
+//! Sinks that restart under traffic: with keys no more packets are lost than without.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use rustix::process::Signal;
 /// How a sink ends.
 #[derive(Copy, Clone, Debug)]
 enum End {
-    /// The process that handles packets is killed; the supervisor starts another one.
+    /// The dataplane process is killed; the supervisor starts another one.
     Killed,
-    /// The service is stopped and started again, as `systemctl restart` does.
+    /// The service is stopped and started, as by `systemctl restart`.
     Restarted,
 }
 
@@ -37,7 +37,7 @@ fn start(has_keys: bool, loss: f64) -> Line {
 }
 
 impl Line {
-    /// A flow of 500 datagrams a second, in which the sink ends and starts again.
+    /// A flow of 500 datagrams per second during which the sink ends and restarts.
     fn restart_sink(&mut self, end: End) -> ProbeOutcome {
         let stream = probe(&self.bed, SECONDS);
         std::thread::sleep(Duration::from_secs(1));
@@ -69,7 +69,7 @@ impl Line {
     }
 }
 
-/// What the rounds lost, and the duplicates that came.
+/// Packets lost in each round, and received duplicates.
 fn rounds(has_keys: bool, loss: f64, end: End) -> Vec<u64> {
     let mut line = start(has_keys, loss);
     let mut lost = Vec::new();

@@ -1,4 +1,4 @@
-//! Streams between daemons: hops mend themselves and find their rate by themselves.
+//! Streams between daemons: hops repair their own losses and find their rate.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const SERVER: [u8; 4] = [10, 99, 0, 1];
 const CLIENT: [u8; 4] = [10, 99, 0, 2];
 const RATE_MBIT: f64 = 100.0;
 
-/// Nothing is told of the links: neither rate nor loss.
+/// Neither the rate nor the loss of the links is configured.
 #[test]
 fn download_in_a_stream_over_four_lossy_hops_arrives_whole() {
     let Some(_turn) = common::daemons() else { return };
@@ -36,15 +36,16 @@ fn download_in_a_stream_over_four_lossy_hops_arrives_whole() {
     for (number, link) in bed.counters().unwrap().iter().enumerate() {
         let packets = link.eastward.seen as f64 / symbols;
         println!("link {number}: {packets:.3} packets a symbol");
-        // What the other direction reports goes this way, too.
+        // Reports for the other direction share this direction.
         assert!(packets < 1.3, "{packets} on link {number}");
     }
     let sink = daemons[4].show().unwrap().flows.remove(0);
     assert_eq!(sink.count("generations_failed"), 0);
 }
 
-/// Packets of a sender that fills the line wait in the queue at the tunnel, which tells it to slow
-/// down. A few datagrams beside it have a flow queue of their own, and none of them is dropped.
+/// Packets of a sender that fills the line wait in the queue at the tunnel, which signals it to
+/// slow down. A few concurrent datagrams have a flow queue of their own, and none of them is
+/// dropped.
 #[test]
 fn datagrams_beside_a_greedy_stream_are_not_dropped_by_the_queue_that_slows_it_down() {
     let Some(_turn) = common::daemons() else { return };

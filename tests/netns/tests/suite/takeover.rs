@@ -1,5 +1,5 @@
-//! Supervisors that are killed, replaced by another program, or started twice: what flows on, what
-//! stays, and that nothing protected leaves in the clear meanwhile.
+//! Supervisors that are killed, replaced by another program, or started twice: traffic continues,
+//! state remains, and no protected packet leaves in the clear.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,13 +17,13 @@ use recoded_netns::traffic::{Fetch, WebServer, write_random_file};
 use recoded_netns::{AuthPlan, Bed, Daemon, Loss};
 use rustix::process::Signal;
 
-/// What tunnels carry: their own addresses, and a route that an operator added.
+/// Addresses that tunnels carry: their own, and a route that an operator added.
 const PROTECTED: &[[u8; 2]] = &[[10, 99], [10, 98]];
 
-/// Bytes of a download that lasts longer than what is done to it.
+/// Bytes of a download that outlasts the test's interventions.
 const FILE_BYTES: u64 = 32 << 20;
 
-/// Gives the ends something to lose: an address, a route, and a way around the tunnel.
+/// Adds state to the ends that could get lost: an address, a route, and a way around the tunnel.
 fn dress(bed: &Bed) {
     bed.source().ip("route add 10.98.0.0/24 dev rec0").unwrap();
     bed.sink().ip("address add 10.97.0.1/32 dev rec0").unwrap();
@@ -31,7 +31,7 @@ fn dress(bed: &Bed) {
     bed.sink().ip("route add default via 10.77.2.1").unwrap();
 }
 
-/// What leaves the two ends in the clear.
+/// Watches for traffic in the clear at both ends.
 fn watch(bed: &Bed) -> [ClearText; 2] {
     let watch = |link: usize, side| ClearText::watch(bed.link(link), side, PROTECTED).unwrap();
     [watch(1, "west"), watch(2, "east")]
@@ -41,7 +41,7 @@ fn bytes(clear: &[ClearText]) -> u64 {
     clear.iter().map(ClearText::bytes).sum()
 }
 
-/// A download and a stream of datagrams while `disturb` is done to each host in turn; prints and
+/// A download and a stream of datagrams while `disturb` runs on each host in turn; prints and
 /// returns the longest gap of each.
 fn under_traffic(
     bed: &Bed,
@@ -106,7 +106,7 @@ fn supervisor_killed_under_traffic_leaves_packets_flowing_and_the_next_takes_ove
     }
 }
 
-/// Without a supervisor for long, nothing is lost that was not lost before.
+/// Even a long time without a supervisor causes no additional loss.
 #[test]
 fn packets_flow_while_no_supervisor_lives() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -133,7 +133,7 @@ fn upgrade_under_traffic_keeps_tunnels_routes_and_live_changes() {
         println!("taken over after {took:?}");
         assert_eq!(daemon.pid(), supervisor);
         assert!(!is_running(before), "there are two");
-        // Its programs were put into the place of those before, which were never away.
+        // Its programs replaced the previous ones without an interruption.
         let held = programs_held(supervisor);
         assert!(held.keys().eq(holding.keys()), "{holding:?} became {held:?}");
         assert!(held.values().all(|program| holding.values().all(|before| program != before)));
@@ -151,7 +151,7 @@ fn upgrade_under_traffic_keeps_tunnels_routes_and_live_changes() {
     }
 }
 
-/// Programs on interfaces that a process holds: their numbers by those of their `bpf_link`s.
+/// XDP programs held by a process: program numbers by the numbers of their `bpf_link`s.
 fn programs_held(process: u32) -> BTreeMap<u32, u32> {
     let mut held = BTreeMap::new();
     for entry in fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap().flatten() {
@@ -211,7 +211,7 @@ fn second_daemon_for_a_socket_or_an_interface_is_refused_and_told_why() {
     assert!(outcome.loss() < 0.02, "{} of {}", outcome.came, outcome.sent);
 }
 
-/// Packets for a tunnel that no process reads from end there, whatever other routes say.
+/// Packets for a tunnel that no process reads are dropped there, whatever other routes exist.
 #[test]
 fn daemon_of_which_all_is_killed_lets_nothing_out_in_the_clear() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -234,13 +234,13 @@ fn daemon_of_which_all_is_killed_lets_nothing_out_in_the_clear() {
     assert!(outcome.came > outcome.sent / 4);
     assert_eq!(tunnel(bed.source()), kept);
     assert_eq!(bytes(&clear), 0);
-    // What the capture is there to see: an orderly stop removes the tunnel.
+    // Control: an orderly stop removes the tunnel, so the capture must see packets.
     assert!(daemons[0].stop());
     probe(&bed, 1).finish().unwrap();
     assert!(bytes(&clear) > 0, "the capture sees nothing");
 }
 
-/// The kill switch: whatever becomes of the daemon and its tunnel.
+/// The kill switch works in any state of the daemon and its tunnel.
 #[test]
 fn kill_switch_lets_nothing_out_in_the_clear_until_it_is_lifted() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -260,7 +260,7 @@ fn kill_switch_lets_nothing_out_in_the_clear_until_it_is_lifted() {
     }
     // Behind the sink the addresses are not protected.
     let [clear, _] = watch(&bed);
-    // To an address behind the sink that only the operator's route leads to.
+    // To an address behind the sink that is reachable only through the operator's route.
     let send = || {
         let socket = bed.source().udp_socket(([0, 0, 0, 0], 0).into()).unwrap();
         (0..100)

@@ -1,5 +1,4 @@
-//! Neighbours tell each other what they are and what they expect: a mistake in the configuration of
-//! one is named at both.
+//! Neighbours exchange their configuration, so that a mistake at one is reported at both.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +7,13 @@ use crate::reload::{DONE, recodectl};
 use recoded_api::v1::{Disagreement, Neighbour};
 use recoded_netns::{AuthPlan, Bed, Daemon, FlowPlan, LinePlan, Loss, Towards, TunnelPlan};
 
-/// What a node says of its neighbours.
+/// A node's view of its neighbours.
 fn neighbours(daemon: &Daemon) -> Vec<Neighbour> {
     let links = daemon.show().unwrap().links;
     links.into_iter().flat_map(|link| link.neighbours).collect()
 }
 
-/// Disagreements as (flow, reason, whose).
+/// Disagreements as (flow, reason, side).
 fn disagreements(daemon: &Daemon) -> Vec<(i64, String, bool)> {
     let all = neighbours(daemon).into_iter().flat_map(|neighbour| neighbour.disagreements);
     let mut all: Vec<_> =
@@ -36,7 +35,7 @@ fn line(auth: Option<AuthPlan>) -> (Bed, LinePlan) {
     (bed, LinePlan { auth, ..LinePlan::protected(2) })
 }
 
-/// No packet of a flow is sent: what is said suffices.
+/// No packet of a flow is sent: the neighbours' announcements suffice.
 #[test]
 fn mistyped_flow_of_a_relay_is_named_at_both_its_neighbours() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -62,7 +61,7 @@ fn mistyped_flow_of_a_relay_is_named_at_both_its_neighbours() {
 
     assert!(relay.stop());
     let relay = Daemon::start(&bed, 1, &plan).unwrap();
-    // What is said no more holds for 35 s; what the new relay takes back at once.
+    // An announcement stays valid for 35 s; a correction by the new relay applies at once.
     wait("all agree", 60, || {
         let is_heard = |it: Neighbour| it.said_ago_seconds.is_some();
         neighbours(&relay).into_iter().all(is_heard)
@@ -75,7 +74,8 @@ fn mistyped_flow_of_a_relay_is_named_at_both_its_neighbours() {
     }
 }
 
-/// A relay that takes shorter symbols than the source sends: both say it, and no packet is needed.
+/// A relay that supports only shorter symbols than the source sends: both report it without any
+/// data packet.
 #[test]
 fn symbols_longer_than_a_relay_takes_are_named_at_both() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -123,7 +123,7 @@ fn two_tunnels() -> (Bed, LinePlan) {
 }
 
 /// Guards against handshakes under the id of the first flow over a neighbour: with another id for
-/// that flow at the relay, no box had keys with any other, and `doctor` named keys.
+/// that flow at the relay, no box had keys with any other, and `doctor` blamed keys.
 #[test]
 fn mistyped_first_flow_costs_that_flow_alone_and_is_named_at_both_with_keys() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -156,8 +156,8 @@ fn mistyped_first_flow_costs_that_flow_alone_and_is_named_at_both_with_keys() {
     assert!(doctor.contains("sends flow 1, which this node does not have"), "{doctor}");
 }
 
-/// Guards against the same at a later start: two flows that are taken off a relay cost nothing
-/// until the source starts again, and then the others had no keys, and lost those they had.
+/// Guards against the same at a later start: two flows that are removed from a relay cost nothing
+/// until the source restarts, and then the others had no keys, and lost those they had.
 #[test]
 fn flows_taken_off_a_relay_leave_the_others_whole_when_the_source_starts_again() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -178,7 +178,8 @@ fn flows_taken_off_a_relay_leave_the_others_whole_when_the_source_starts_again()
     });
 }
 
-/// Neighbours without a flow in common have a session, by which both name what the relay lacks.
+/// Neighbours without a common flow still have a session, through which both report the missing
+/// flow.
 #[test]
 fn relay_without_any_flow_keeps_sessions_and_all_flows_are_named() {
     let Some(_turn) = common::daemons_beside() else { return };

@@ -1,7 +1,7 @@
-//! Links with time in them: against the emulator without time, and against their own settings.
+//! Timed links: compared with the untimed emulator, and with their own settings.
 //!
 //! Everything random comes from the seed that each test prints. Delays are medians or trimmed means
-//! of the best of a few tries: on a shared machine a core that comes late only ever adds.
+//! of the best of a few tries: on a shared machine late scheduling only ever adds to them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use crate::common;
 use recoded_netns::probe::{Probe, ProbeOutcome, ProbePlan};
 use recoded_netns::{Bed, BedConfig, DirectionConfig, DirectionCounters, LinkConfig, Loss};
 
-/// Tries of what a busy machine can spoil.
+/// Attempts, because a busy machine can spoil one.
 const TRIES: usize = 5;
 
-/// How much the mean delay may be off.
+/// Tolerance of the mean delay.
 const DELAY_TOLERANCE_MILLIS: f64 = 0.2;
 
-/// Room for all that comes while the receiver has no core.
+/// Room for all packets that arrive while the receiver has no core.
 const BUFFER_BYTES: Option<usize> = Some(64 << 20);
 
 fn lossless(rate_mbit: f64) -> DirectionConfig {
     DirectionConfig::new(Loss::independent(0.0), rate_mbit)
 }
 
-/// A link that stays busy although its sender pauses, because it waits for a core.
+/// A link that stays busy although its sender pauses while it waits for a core.
 fn long_queue(rate_mbit: f64) -> DirectionConfig {
     DirectionConfig { queue: Duration::from_millis(100), ..lossless(rate_mbit) }
 }
 
-/// A bed of one link that is timed, whatever its settings.
+/// A bed of one timed link, whatever its settings.
 fn timed(direction: DirectionConfig) -> Bed {
     bed(LinkConfig { timed: true, ..LinkConfig::both(direction) })
 }
@@ -56,16 +56,16 @@ fn probe(bed: &Bed, payload_bytes: usize, packets_per_second: f64, millis: u64) 
     Probe::start(bed.source(), bed.sink(), &plan).unwrap().finish().unwrap()
 }
 
-/// Tries of what chance alone spoils once in 370 times.
+/// Attempts, because chance spoils one in 370.
 const DRAWS: usize = 3;
 
-/// Three standard deviations of the share of `packets` that has this probability.
+/// Three standard deviations of the share of `packets` with this probability.
 fn three_sigma(share: f64, packets: u64) -> f64 {
     3.0 * (share * (1.0 - share) / packets as f64).sqrt()
 }
 
-/// A stream for the rate: the payload of full packets, and how many of them a second make a Mbit/s
-/// with their headers.
+/// A stream that measures the rate: the payload of full packets, and the packets per second that
+/// make up a Mbit/s with their headers.
 const FULL_PAYLOAD_BYTES: usize = 1400;
 const FULL_PACKETS: f64 = 1e6 / 8.0 / (FULL_PAYLOAD_BYTES + 42) as f64;
 
@@ -150,7 +150,7 @@ fn timed_link_loses_and_shapes_like_one_without_time() {
         assert!(drawn.iter().find(near).is_some(), "timed {timed}: {drawn:?}");
         losses.push(before);
         bed.set_loss(Loss::independent(0.0)).unwrap();
-        // Half as much again as fits; the bucket and the queue have filled after 300 ms.
+        // One and a half times the capacity; the bucket and the queue have filled after 300 ms.
         let found = (0..TRIES).map(|_| {
             let outcome = probe(&bed, FULL_PAYLOAD_BYTES, 1.5 * rate * FULL_PACKETS, 1000);
             outcome.rate_between(300.0, 1000.0) / FULL_PACKETS
@@ -160,7 +160,7 @@ fn timed_link_loses_and_shapes_like_one_without_time() {
         let best = found.into_iter().find(|mbit| (mbit / rate - 1.0).abs() < 0.01);
         rates.push(best.expect("one try in which no core came late"));
     }
-    // Of all draws together; chance alone spoils this once in 15,000 times.
+    // Over all draws; chance exceeds this once in 15,000 times.
     let sigma = three_sigma(0.1, losses[0].seen) / 3.0 * 2f64.sqrt();
     assert!((losses[0].loss() - losses[1].loss()).abs() < 4.0 * sigma, "{losses:?}");
     assert!((rates[0] / rates[1] - 1.0).abs() < 0.01, "{rates:?}");
@@ -200,7 +200,7 @@ fn late_packets_and_duplicates_are_the_shares_asked_for() {
         println!("{} duplicates, {} overtaken, {link:?}", outcome.duplicates, outcome.overtaken);
         assert_eq!((outcome.came, outcome.duplicates), (outcome.sent, link.duplicated));
         // A late packet is overtaken by the fifteen behind it, unless they are late, too. A
-        // duplicate of a late packet may come in time.
+        // duplicate of a late packet may arrive in time.
         let expected = link.reordered as f64 * (1.0 - 0.02);
         assert!((outcome.overtaken as f64 / expected - 1.0).abs() < 0.1, "{outcome:?}");
         let late = outcome.delays_millis.iter().filter(|delay| **delay > 4.5).count();
@@ -219,7 +219,7 @@ fn jitter_spreads_delays_and_keeps_the_order() {
     let Some(_turn) = common::namespaces() else { return };
     let (delay, jitter) = (Duration::from_millis(10), Duration::from_millis(4));
     let bed = timed(DirectionConfig { delay, jitter, ..lossless(300.0) });
-    // A packet every 5 ms: none waits for one in front, so that delays are as drawn.
+    // A packet every 5 ms: none waits for another, so delays are as drawn.
     let spread = || {
         let outcome = probe(&bed, 200, 200.0, 2000);
         let quantiles = [0.05, 0.5, 0.95].map(|share| outcome.quantile_millis(share));
@@ -310,8 +310,8 @@ fn two_lines_of_hosts_share_a_link_and_do_not_see_each_other() {
     let beside = bed.build_beside().unwrap();
     let shares = || {
         let before = bed.counters().unwrap()[0].eastward;
-        // Rates that are no multiples of each other or of the link's: of two senders in step with
-        // the link, one can get all of it.
+        // Rates that are not multiples of each other or of the link's: if two senders are in step
+        // with the link, one can get all of it.
         let probes = [(&bed, 0.83), (&beside, 0.61)].map(|(bed, share)| {
             let packets_per_second = share * rate * FULL_PACKETS;
             let plan = eastward(bed, FULL_PAYLOAD_BYTES, packets_per_second, 1000);
@@ -322,11 +322,11 @@ fn two_lines_of_hosts_share_a_link_and_do_not_see_each_other() {
         println!("{link:?}");
         assert_eq!(link.seen, outcomes.iter().map(|outcome| outcome.sent).sum::<u64>());
         assert_eq!(link.queue_drops, outcomes.iter().map(ProbeOutcome::lost).sum::<u64>());
-        // Both number their packets alike: those of the other would come again.
+        // Both number their packets alike, so packets of the other would count as duplicates.
         assert!(outcomes.iter().all(|outcome| outcome.duplicates == 0));
         outcomes.map(|outcome| outcome.rate_between(300.0, 1000.0) / FULL_PACKETS)
     };
-    // A full queue does not ask whose packet comes next: each gets its share of what was sent.
+    // A full queue is not fair by flow: each sender gets its share of the packets sent.
     let is_fair = |[one, other]: &[f64; 2]| {
         println!("{one:.2} and {other:.2} Mbit/s");
         ((one + other) / rate - 1.0).abs() < 0.01 && (1.0..1.9).contains(&(one / other))
@@ -355,7 +355,7 @@ fn timed_link_carries_a_hundred_thousand_packets_a_second() {
     let (east, west) = (east.finish().unwrap(), west.finish().unwrap());
     let link = bed.counters().unwrap()[0];
     println!("{} + {} packets in a second: {link:?}", east.sent, west.sent);
-    // What Linux dropped in front of a thread that got no core was never seen.
+    // Packets that Linux dropped before a thread without a core read them were never seen.
     for (way, outcome) in [(link.eastward, &east), (link.westward, &west)] {
         assert_eq!((way.dropped, way.queue_drops, way.refused), (0, 0, 0));
         assert!(way.seen as f64 > 0.9 * outcome.sent as f64, "{way:?}");

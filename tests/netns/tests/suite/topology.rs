@@ -1,5 +1,5 @@
 //! Networks that are not lines, each from the `net.toml` that `bench networks` and the demo use:
-//! their hosts, routes and daemons, and that what is sent comes to every receiver.
+//! checks their hosts, routes and daemons, and that packets reach every receiver.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use recoded_netns::stream::{Stream, Transport};
 use recoded_netns::topology::{RECEIVER, Topology};
 use recoded_netns::{Bed, Daemon, Namespace, mptcp};
 
-/// What each receiver gets of small datagrams for a time, and the daemons.
+/// Results of each receiver for small datagrams, and the daemons.
 fn outcomes(bed: &Bed, topology: &Topology) -> (Vec<ProbeOutcome>, Vec<Daemon>) {
     let daemons = topology.start(bed).unwrap();
     let plan = ProbePlan {
@@ -58,8 +58,8 @@ fn tree_of_a_network_file_brings_all_to_every_receiver() {
     let (outcomes, _daemons) = outcomes(&bed, &topology);
     assert_eq!(outcomes.len(), 3);
     assert_whole(&outcomes, 200);
-    // Two receivers behind the first relay, and one copy on the way to it, with what makes up for
-    // losses of traffic as sparse as this.
+    // Two receivers behind the first relay share one copy on the link to it, plus the redundancy
+    // for traffic as sparse as this.
     let sent = bed.counters().unwrap()[0].since(&before[0]).eastward.seen;
     assert!(sent < outcomes[0].sent * 2, "{sent} for {}", outcomes[0].sent);
 }
@@ -72,10 +72,10 @@ fn butterfly_of_a_network_file_brings_all_to_both_receivers() {
     let before = bed.counters().unwrap();
     let (outcomes, _daemons) = outcomes(&bed, &topology);
     assert_eq!(outcomes.len(), 2);
-    // What a busy machine delays for too long are whole generations, of 80 packets at this rate.
+    // A busy machine delays whole generations for too long, of 80 packets at this rate.
     assert_whole(&outcomes, 5);
-    // What goes on to the link that both share is half of what comes of two branches, and repairs,
-    // of which a busy machine takes more: 0.82 to 0.93 were seen. Forwarding would send 0.98 of it.
+    // The shared link carries half of the packets of the two branches, plus repairs, which increase
+    // on a busy machine: 0.82 to 0.93 were seen. Forwarding would send 0.98 of them.
     let links = bed.counters().unwrap();
     let seen = |link: usize| links[link].since(&before[link]).eastward.seen as f64;
     let (came, shared) = (seen(3) + seen(5), seen(6));

@@ -1,5 +1,5 @@
-//! A stream to two receivers: each gets everything over a link of its own, and one that is gone
-//! delays the other not, and gets everything again when it is back.
+//! A stream to two receivers. Each gets everything over a link of its own; one that is down does
+//! not delay the other, and gets everything again once it is up.
 //!
 //! ```text
 //!   h0 ── link 1, 10 % ── h1 ── link 2, 10 % ── h2      source h1, sinks with one address

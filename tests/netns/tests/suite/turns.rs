@@ -1,8 +1,8 @@
 //! Turns: beds share the machine's processors, and disturb each other's timing.
 //!
-//! Tests whose bounds are wide come first, some at a time, as most of them wait; then those that
-//! measure times or rates, each alone. A test that waits for its turn needs a thread of the test
-//! program, so `scripts/test` gives the suite many of them.
+//! Tests with wide bounds run first, several at a time, because most of them wait; then those that
+//! measure times or rates, each alone. A test that waits for its turn occupies a thread of the test
+//! program, so `scripts/test` gives the suite many threads.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -21,15 +21,15 @@ struct Turns {
     is_alone: bool,
 }
 
-/// The turn of a test that measures times or rates: no other has a bed meanwhile.
+/// The turn of a test that measures times or rates: no other test has a bed meanwhile.
 #[derive(Debug)]
 pub struct Alone(());
 
-/// The turn of a test whose bounds are wide: others like it have beds, too.
+/// The turn of a test with wide bounds: others like it have beds, too.
 #[derive(Debug)]
 pub struct Beside(());
 
-/// Waits until no other test has a turn or wants one beside others.
+/// Waits until no other test has or wants a shared turn.
 pub fn alone() -> Alone {
     let mut turns = turns();
     while turns.is_alone || turns.beside + turns.waiting > 0 {
@@ -39,7 +39,7 @@ pub fn alone() -> Alone {
     Alone(())
 }
 
-/// Waits until fewer than the most have such a turn.
+/// Waits until fewer than the maximum hold a shared turn.
 pub fn beside() -> Beside {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut turns = turns();

@@ -1,5 +1,5 @@
-//! Hosts whose links have UDP sockets (`backend = "udp"`): alone, beside AF_XDP, without privilege,
-//! behind address translation.
+//! Hosts whose links have UDP sockets (`backend = "udp"`): alone, together with AF_XDP, without
+//! privileges, behind address translation.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const RATE_MBIT: f64 = 100.0;
 /// The web server through the tunnel.
 const SERVER: [u8; 4] = [10, 99, 0, 1];
 
-/// How long counters may take to be published.
+/// Timeout until counters are published.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A line of two hops whose flows are streams.
@@ -41,7 +41,8 @@ fn download(bed: &Bed, bytes: u64) {
     assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
 }
 
-/// Every frame is somewhere, every packet had one fate, and the sockets are what was asked for.
+/// Every frame is accounted for, every packet has one outcome, and the sockets are of the requested
+/// kind.
 fn assert_sound(daemons: &[Daemon], udp: &[usize]) {
     for (index, daemon) in daemons.iter().enumerate() {
         let state = daemon.show().unwrap();
@@ -92,7 +93,7 @@ fn hosts_with_udp_sockets_and_with_af_xdp_understand_each_other() {
     }
 }
 
-/// On veth, AF_XDP relays more packets and UDP sockets carry more at the ends; without privilege
+/// On veth, AF_XDP relays more packets and UDP sockets carry more at the ends; without privileges
 /// there is no AF_XDP.
 #[test]
 fn hosts_that_may_choose_have_what_is_faster_or_what_can_be_had() {
@@ -106,7 +107,7 @@ fn hosts_that_may_choose_have_what_is_faster_or_what_can_be_had() {
     assert_sound(&daemons, &[0, 2]);
     let reason = |daemon: &Daemon| daemon.show().unwrap().links[0].reason.clone();
     assert!(reason(&daemons[0]).contains("veth"), "{}", reason(&daemons[0]));
-    // What was chosen holds when another process takes the place of the one that sees packets.
+    // The choice holds when another dataplane process takes over.
     for daemon in &daemons {
         daemon.signal_dataplane(rustix::process::Signal::KILL).unwrap();
     }
@@ -128,7 +129,7 @@ fn hosts_that_may_choose_have_what_is_faster_or_what_can_be_had() {
     assert_eq!(reason(&daemons[1]), said);
 }
 
-/// A relay needs no tunnel, and so no privilege at all: neither to start nor to start again.
+/// A relay needs no tunnel, and hence no privileges: neither to start nor to restart.
 #[test]
 fn relay_with_udp_sockets_runs_as_a_user_without_privilege() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -149,13 +150,13 @@ fn relay_with_udp_sockets_runs_as_a_user_without_privilege() {
     daemons[1].wait_until_it_answers().unwrap();
     daemons.iter().for_each(|daemon| daemon.wait_until_it_has_sessions().unwrap());
     download(&bed, 1 << 20);
-    // The process that handles packets opens its sockets anew, as that user.
+    // The new dataplane process opens its sockets as that user.
     daemons[1].signal_dataplane(rustix::process::Signal::KILL).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     daemons[1].wait_until_it_answers().unwrap();
     daemons.iter().for_each(|daemon| daemon.wait_until_it_has_sessions().unwrap());
     download(&bed, 1 << 20);
-    // The next supervisor takes over from the process that the last one left.
+    // The next supervisor takes over from the process that the previous one left.
     daemons[1].kill_supervisor();
     download(&bed, 1 << 20);
     daemons[1].start_supervisor().unwrap();
@@ -173,7 +174,7 @@ fn packets_of_others_end_at_a_udp_socket_and_are_counted_by_name() {
     let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(2, Loss::independent(0.0), RATE_MBIT);
     let daemons = Daemon::start_line(&bed, &plan(&[0, 1, 2])).unwrap();
-    // A host beside the neighbour, and the neighbour itself, which another program uses, too.
+    // Another host on the link, and the neighbour's own address, used by another program.
     bed.source().ip("addr add 10.77.1.66/24 dev east").unwrap();
     let from = |address: [u8; 4]| -> UdpSocket {
         bed.source().udp_socket(SocketAddr::from((address, 0))).unwrap()
@@ -207,15 +208,15 @@ fn packets_of_others_end_at_a_udp_socket_and_are_counted_by_name() {
     assert!(state.links.iter().any(|link| link.not_neighbours == ["10.77.1.66"]), "{state:?}");
 }
 
-/// The relay is behind a box that writes its own address and nothing else over that of the relay:
-/// packets go both ways, since each comes from the port to which the answer goes.
+/// The relay is behind a box that only replaces the relay's address by its own. Packets pass in
+/// both directions, because each comes from the port that the answer is sent to.
 #[test]
 fn source_behind_address_translation_is_heard_and_answered() {
     let Some(_turn) = common::daemons_beside() else { return };
     let bed = common::bed(1, Loss::independent(0.02), RATE_MBIT);
-    // The source has another address than the one that the sink knows; in between, within the
-    // source's own stack, it becomes the known one. What was not asked for is dropped, as such
-    // boxes do: else the first packet of the sink would take the port.
+    // The source has another address than the sink knows; it is translated to the known one inside
+    // the source's own stack. Unsolicited packets are dropped, as such boxes do: otherwise the
+    // first packet of the sink would take the port.
     let inside = [10, 77, 200, 1];
     let east = Bed::west_address(1);
     let source = bed.source();
@@ -234,7 +235,7 @@ fn source_behind_address_translation_is_heard_and_answered() {
         println!("skipped: {reason}");
         return;
     }
-    // Where a device has no checksums, Linux 6.18 translates messages of many packets wrongly.
+    // If a device has no checksum offload, Linux 6.18 translates messages of many packets wrongly.
     let checksums = "-K east tx-checksum-ip-generic on tx-udp-segmentation off";
     source.run("ethtool", checksums).unwrap();
     let mut plan = LinePlan {
@@ -253,7 +254,7 @@ fn source_behind_address_translation_is_heard_and_answered() {
     assert_eq!(verdict(&daemons[1].show().unwrap(), "drop_not_neighbour"), 0);
 }
 
-/// Events of this kind that a daemon tells.
+/// Events of this kind that a daemon reports.
 fn events(daemon: &Daemon, kind: &str) -> Vec<String> {
     let answer = output(&mut daemon.control(&["--json", "events"])).unwrap();
     let answer: serde_json::Value = serde_json::from_str(&answer.stdout).unwrap();
@@ -262,8 +263,8 @@ fn events(daemon: &Daemon, kind: &str) -> Vec<String> {
     told.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
 }
 
-/// A host that moves: its only address changes twice while a file is downloaded from it, and no
-/// connection notices. Its neighbour says where it is, and so do `show` and the events.
+/// A host that moves: its only address changes twice during a download from it, and no connection
+/// is affected. Its neighbour reports the new address, and so do `show` and the events.
 #[test]
 fn source_that_changes_its_address_under_traffic_goes_on() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -294,7 +295,7 @@ fn source_that_changes_its_address_under_traffic_goes_on() {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let neighbour = daemons[1].show().unwrap().links[0].neighbours[0].clone();
-            // While the interface has no address, Linux takes one of another interface.
+            // While the interface has no address, Linux uses one of another interface.
             if neighbour.endpoint == expected && neighbour.moves >= moves {
                 break;
             }

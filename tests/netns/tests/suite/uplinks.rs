@@ -1,5 +1,5 @@
 //! A box with two uplinks, each behind address translation, and a hub with one address: two paths
-//! to one key, told apart by the number of the path that both ends agree on keys for.
+//! to one key, distinguished by the path number that both ends use in the key agreement.
 //!
 //! ```text
 //!          l1 ── DSL ── nat a ── l3 ─┐
@@ -27,7 +27,7 @@ const HUB: usize = 4;
 const NATS: [(usize, &str, &str, &str); 2] =
     [(1, "l3", "10.77.3.1", "10.77.3.2"), (2, "l4", "10.77.4.1", "10.77.4.2")];
 
-/// What a link carries of the payload of TCP.
+/// TCP payload share of a link's rate.
 const SHARE: f64 = 0.95;
 
 fn link(rate_mbit: f64, delay_millis: u64) -> LinkConfig {
@@ -41,7 +41,7 @@ fn dsl() -> LinkConfig {
 }
 
 /// A client whose two uplinks are behind translation, and the hub. `None`, with the reason printed,
-/// where Linux translates no addresses.
+/// if Linux does not translate addresses.
 fn uplinks(spread: &str) -> Option<(Bed, Vec<Daemon>)> {
     let access = LinkConfig::new(Loss::independent(0.0), 1000.0);
     let ends = [
@@ -68,8 +68,8 @@ fn uplinks(spread: &str) -> Option<(Bed, Vec<Daemon>)> {
     Some((bed, daemons))
 }
 
-/// Has a box write its own address and a port above `first` over those of the client; nothing that
-/// was not asked for comes in. Whether it can.
+/// Makes a box translate the client's address to its own, with ports above `first`; unsolicited
+/// packets are dropped. Returns whether that is supported.
 fn translate(bed: &Bed, (host, outside, ..): (usize, &str, &str, &str), first: u16) -> bool {
     let last = first + 999;
     let rules = format!(
@@ -83,8 +83,8 @@ fn translate(bed: &Bed, (host, outside, ..): (usize, &str, &str, &str), first: u
     translated.is_ok_and(|output| output.status.success())
 }
 
-/// The box forgets what it wrote, and writes other ports from now on: its address goes away for a
-/// moment, by which Linux forgets what was translated to it.
+/// The box forgets its translations and uses other ports from now on: its address is removed for a
+/// moment, which makes Linux drop the translations to it.
 fn rebind(bed: &Bed, nat: (usize, &str, &str, &str), first: u16) {
     assert!(translate(bed, nat, first));
     let (host, outside, address, gateway) = nat;
@@ -94,7 +94,7 @@ fn rebind(bed: &Bed, nat: (usize, &str, &str, &str), first: u16) {
     host.ip(&format!("route replace 10.77.5.0/24 via {gateway}")).unwrap();
 }
 
-/// Both daemons by the `net.toml` of the network: numbers of paths are not written.
+/// Starts both daemons from the `net.toml` of the network, without explicit path numbers.
 fn start(bed: &Bed, spread: &str) -> Vec<Daemon> {
     let keys = AuthPlan::new("full", HUB);
     let key_file = |host: usize| bed.directory().join(format!("key{host}"));
@@ -130,7 +130,7 @@ fn start(bed: &Bed, spread: &str) -> Vec<Daemon> {
     daemons
 }
 
-/// Where the hub has found the client.
+/// Addresses where the hub has found the client.
 fn moved(hub: &Daemon) -> Vec<String> {
     let links = hub.show().unwrap().links;
     let neighbours = links.into_iter().flat_map(|link| link.neighbours);
@@ -152,7 +152,7 @@ fn probe_plan(seconds: u64) -> ProbePlan {
     }
 }
 
-/// Datagrams from the client to the hub while `happens` does what it does.
+/// Datagrams from the client to the hub while `happens` runs.
 fn probed(bed: &mut Bed, seconds: u64, happens: impl FnOnce(&mut Bed)) -> ProbeOutcome {
     let plan = probe_plan(seconds);
     let probe = Probe::start(&bed.hosts()[CLIENT], &bed.hosts()[HUB], &plan).unwrap();
@@ -182,7 +182,7 @@ fn two_translated_uplinks_to_one_hub_address_add_up_and_outlive_rebinding() {
     let (client, hub) = (bed.hosts()[CLIENT].clone(), bed.hosts()[HUB].clone());
     let stream = Stream::start((&client, to()), (&hub, to()), "bbr").unwrap();
     sleep(Duration::from_secs(9));
-    // Under load: both boxes in between forget what they wrote, at once.
+    // Under load: both boxes forget their translations at once.
     NATS.into_iter().for_each(|nat| rebind(&bed, nat, 50_000));
     sleep(Duration::from_secs(4));
     let outcome = stream.finish();
@@ -193,7 +193,7 @@ fn two_translated_uplinks_to_one_hub_address_add_up_and_outlive_rebinding() {
         SHARE * (DSL_MBIT + LTE_MBIT)
     );
     assert!(after > 0.5 * both, "the same connection goes on: {after}");
-    // More than the better of the two carries. On a busy machine TCP does not find so much.
+    // More than the better of the two paths carries. On a busy machine TCP does not reach that.
     let plan = ProbePlan { payload_bytes: 1200, packets_per_second: 3800.0, ..probe_plan(4) };
     let outcome = Probe::start(&client, &hub, &plan).unwrap().finish().unwrap();
     let carried = 8e-6 * (outcome.sent - outcome.lost()) as f64 * 1200.0 / 4.0;
@@ -232,7 +232,7 @@ fn copies_over_both_translated_uplinks_survive_a_cut_and_both_rebinding() {
     assert_small_gap("both translations forgotten", &rebound);
 }
 
-/// DHCP gives an uplink another address; then either end starts again.
+/// DHCP gives an uplink another address; then either end restarts.
 #[test]
 fn translated_uplinks_are_found_again_after_another_address_and_restarts() {
     let Some(_turn) = common::daemons() else { return };
@@ -241,7 +241,7 @@ fn translated_uplinks_are_found_again_after_another_address_and_restarts() {
         let client = &bed.hosts()[CLIENT];
         client.ip("addr add 10.77.1.77/24 dev l1").unwrap();
         client.ip("addr del 10.77.1.1/24 dev l1").unwrap();
-        // Linux takes the routes of a first address with it, and may take the second, too.
+        // Linux removes the routes of a first address with it, and may remove the second, too.
         let _ = client.ip("addr add 10.77.1.77/24 dev l1");
         client.ip("route replace 10.77.5.0/24 via 10.77.1.2 dev l1 metric 10").unwrap();
     });
@@ -264,8 +264,8 @@ fn translated_uplinks_are_found_again_after_another_address_and_restarts() {
     }
 }
 
-/// Each end has another number for a path: neither has keys for it, and both say why; the path on
-/// which they agree carries.
+/// The ends use different numbers for a path: neither has keys for it, and both report why; the
+/// path on which they agree carries packets.
 #[test]
 fn other_numbers_of_a_path_at_both_ends_are_named_and_cost_that_path_alone() {
     let Some(_turn) = common::daemons_beside() else { return };

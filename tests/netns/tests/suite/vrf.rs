@@ -1,5 +1,5 @@
-//! Routing tables of their own: a link whose routes are in one, by a VRF where Linux has such
-//! devices, and a tunnel in a VRF.
+//! Separate routing tables: a link whose routes are in one, by a VRF if Linux supports it, and a
+//! tunnel in a VRF.
 
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn plan(udp: &[usize]) -> LinePlan {
     plan
 }
 
-/// Makes a VRF; `false` where Linux has none.
+/// Creates a VRF; `false` if Linux does not support it.
 fn make_vrf(host: &Namespace) -> bool {
     host.ip(&format!("link add blue type vrf table {TABLE}")).is_ok_and(|_| {
         host.ip("link set blue up").unwrap();
@@ -36,7 +36,7 @@ fn make_vrf(host: &Namespace) -> bool {
     })
 }
 
-/// Runs recodectl on a host; its exit code and all that it says, in one line.
+/// Runs recodectl on a host; returns its exit code and its output in one line.
 fn recodectl(host: &Namespace, daemon: &Daemon, arguments: &str) -> (i32, String) {
     let mut command = host.command(binary("recodectl"));
     command.arg("--socket").arg(daemon.socket()).args(arguments.split(' '));
@@ -45,7 +45,7 @@ fn recodectl(host: &Namespace, daemon: &Daemon, arguments: &str) -> (i32, String
     (status.code().unwrap_or(-1), text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Runs recodectl until it ends as it should, and says what it should.
+/// Runs recodectl until it returns the wanted exit code and output.
 fn wait_for(host: &Namespace, daemon: &Daemon, arguments: &str, wanted: (i32, &str)) {
     let begun = Instant::now();
     loop {
@@ -57,8 +57,8 @@ fn wait_for(host: &Namespace, daemon: &Daemon, arguments: &str, wanted: (i32, &s
     }
 }
 
-/// Where the source's link has its routes apart from all others, only what is bound to its
-/// interface goes there: sockets of the daemon of either kind, and the probes of `doctor`.
+/// If the source's link has separate routes, only sockets bound to its interface use them: sockets
+/// of the daemon of either kind, and the probes of `doctor`.
 #[test]
 fn link_with_routes_of_its_own_is_used_by_both_kinds_of_sockets() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -86,8 +86,8 @@ fn link_with_routes_of_its_own_is_used_by_both_kinds_of_sockets() {
     }
 }
 
-/// The tunnel of the source is put into a VRF while it runs, and stays in it with its addresses
-/// whatever becomes of the daemon's processes; what is routed there never leaves in the clear.
+/// The tunnel of the source is moved into a VRF while it runs, and stays there with its addresses
+/// across replacements of the daemon's processes; packets routed there never leave in the clear.
 #[test]
 fn tunnel_in_a_vrf_carries_what_is_routed_there_and_stays_in_it() {
     let Some(_turn) = common::daemons_beside() else { return };

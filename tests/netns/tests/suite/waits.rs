@@ -1,6 +1,6 @@
-//! Links whose interface, address or port is not there at the start: the daemon serves the rest,
-//! reports what it waits for, and takes the link into use when it comes, without a lost packet on
-//! the others.
+//! Links whose interface, address or port is missing at the start: the daemon serves the rest,
+//! reports the missing resource, and uses the link once it appears, without a lost packet on the
+//! others.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn start(bed: &Bed) -> (Daemon, Daemon) {
     let far = Daemon::start(bed, 1, &plan()).unwrap();
     let with_spare = |socket: &str| {
         let text = plan().config(0, socket);
-        // Keys of [daemon] come first.
+        // Keys of [daemon] precede the rest.
         format!("{text}{SPARE}")
     };
     let near = Daemon::start_as(bed, 0, &plan(), with_spare).unwrap();
@@ -74,7 +74,8 @@ fn missing_interface_is_waited_for_and_taken_into_use_without_a_lost_packet_else
     let said = output(&mut near.control(&["doctor"])).unwrap().stdout;
     assert!(said.contains("waiting: interface wan0 is missing"), "{said}");
 
-    // It comes without an address, gets one, another one, goes and comes with another index.
+    // The interface appears without an address, gets one, then another one, disappears and
+    // reappears with another index.
     let process = near.dataplane_pid().unwrap();
     let stream = ProbePlan {
         to: ([10, 99, 0, 2], 9_000).into(),

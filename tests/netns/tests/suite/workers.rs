@@ -1,5 +1,5 @@
-//! One flow over several workers at every host: each takes its part, connections stay in order, and
-//! nothing is taken for lost that another queue received.
+//! One flow over several workers at every host: each does its share, connections stay in order, and
+//! packets received on another queue do not count as lost.
 
 use crate::common;
 use recoded_netns::{Daemon, LinePlan, Loss};
@@ -12,19 +12,19 @@ const RATE_MBIT: f64 = 100.0;
 /// Workers of every daemon, and queues of every interface.
 const WORKERS: u32 = 2;
 
-/// Shards of each flow: the most there may be. Linux spreads them over queues by a hash of
-/// addresses and ports that differs from boot to boot and is not fair to neighbouring ports: a
-/// queue was seen with one or two of them.
+/// Shards of each flow: the maximum. Linux spreads them over queues by a hash of addresses and
+/// ports that differs from boot to boot and is unfair to neighbouring ports: a queue was seen with
+/// one or two of them.
 const SHARDS: u8 = 16;
 
-/// Connections: enough that a fair hash leaves no worker with less than a quarter of them, but for
+/// Connections: enough that a fair hash leaves no worker with less than a quarter of them, except
 /// once in 30,000 runs.
 const CONNECTIONS: usize = 64;
 
 /// Packets of each.
 const PACKETS: u32 = 400;
 
-/// What a connection carries: its number and that of the packet.
+/// Payload of a packet: the numbers of its connection and of itself.
 fn payload(connection: u32, number: u32) -> Vec<u8> {
     let mut bytes = vec![0; 500];
     bytes[..4].copy_from_slice(&connection.to_be_bytes());
@@ -32,7 +32,7 @@ fn payload(connection: u32, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Numbers of the packets that came, by connection, in the order in which they came.
+/// Numbers of the received packets by connection, in order of arrival.
 fn receive(socket: &UdpSocket) -> HashMap<u32, Vec<u32>> {
     let mut came: HashMap<u32, Vec<u32>> = HashMap::new();
     let mut buffer = [0; 2048];
@@ -83,7 +83,7 @@ fn connections_spread_over_workers_and_each_stays_in_order() {
         let took: Vec<u64> = state.workers.iter().map(|worker| worker.received).collect();
         let all: u64 = took.iter().sum();
         println!("{}: {took:?} packets by worker, drops {:?}", daemon.name(), state.drops);
-        // The source takes only feedback, of which each shard sends as much as it needs.
+        // The source receives only feedback, and each shard sends as much of it as it needs.
         let least = if state.flows.iter().any(|flow| flow.role == "source") { 1 } else { all / 40 };
         assert!(took.iter().all(|&took| took >= least), "{}: {took:?}", daemon.name());
         for flow in &state.flows {

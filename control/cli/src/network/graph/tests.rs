@@ -2,7 +2,7 @@ use super::*;
 use crate::fixed;
 use recoded_api::v1::HopLoss;
 
-/// Nodes in the order of their letters; the link of edge n has addresses 10.0.n.1 and .2.
+/// Nodes in alphabetical order; the link of edge n has addresses 10.0.n.1 and .2.
 fn network(edges: &[&str], ways: &str, receivers: usize) -> Network {
     let mut names: Vec<&str> = edges.iter().flat_map(|edge| edge.split('-')).collect();
     names.sort_unstable();

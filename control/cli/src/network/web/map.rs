@@ -1,19 +1,19 @@
-//! What the page shows: nodes, links and flows of a network, by what its boxes say. No I/O.
+//! Content of the page: nodes, links and flows of a network, from the reports of its boxes. No I/O.
 
 use crate::flows::wire_ratio;
 use recoded_api::v1::{Flow, State};
 use recoded_network::{Network, Path};
 use serde::Serialize;
 
-/// What is known of a box.
+/// State of a box.
 pub enum Seen {
-    /// Nothing yet, or it is none of those that `--only` names.
+    /// Not known yet, or not among the boxes that `--only` names.
     NotAsked,
-    /// It does not answer, and why.
+    /// It does not answer; the reason.
     NoAnswer(String),
-    /// No daemon runs there that could be asked, and why.
+    /// No daemon answers there; the reason.
     NoDaemon(String),
-    /// What its daemon says.
+    /// Its daemon's state.
     Up(Box<State>),
 }
 
@@ -67,18 +67,18 @@ struct Link {
     interfaces: [String; 2],
 }
 
-/// A flow on its way.
+/// A flow along one way.
 #[derive(Debug, PartialEq, Serialize)]
 struct Way {
     id: u32,
     /// Indices of nodes, source first.
     nodes: Vec<usize>,
-    /// At its source; null where that is not known.
+    /// State at its source; null if unknown.
     state: Option<String>,
     code: Option<String>,
     /// Delivered at the sink.
     goodput_mbit: Option<f64>,
-    /// Sent for each carried, and what theory needs.
+    /// Rate on the wire over goodput, and the theoretical minimum.
     ratio: Option<f64>,
     theory: Option<f64>,
     rank: Option<f64>,
@@ -88,13 +88,13 @@ struct Way {
 }
 
 impl Map {
-    /// Before any box was asked.
+    /// Before any box was queried.
     pub fn begin(network: &Network) -> Map {
         let seen: Vec<Seen> = network.nodes.iter().map(|_| Seen::NotAsked).collect();
         Map::of(network, &seen)
     }
 
-    /// By what is `seen` of each node, in their order.
+    /// Builds the map from the state of each node, in their order.
     pub fn of(network: &Network, seen: &[Seen]) -> Map {
         let nodes = network.nodes.iter().zip(seen).map(|(node, seen)| Node {
             name: node.name.clone(),
@@ -119,7 +119,7 @@ impl Map {
     }
 }
 
-/// Each way of a path, and back where it has one receiver.
+/// Each way of a path, and the return path if it has one receiver.
 fn ways(path: &Path, seen: &[Seen]) -> Vec<Way> {
     let there = path.ways.iter().map(|nodes| way(path.id, nodes.clone(), seen));
     let turned = path.ways.iter().filter(|_| path.receivers().len() == 1);
@@ -147,8 +147,8 @@ fn way(id: u32, nodes: Vec<usize>, seen: &[Seen]) -> Way {
     }
 }
 
-/// The loss of one link: as the node before it hears from the one behind it, else as the node
-/// behind it counts, else as the source was told.
+/// The loss of one link: as the next node reports it to the previous one, otherwise as the next
+/// node counts it, otherwise as reported to the source.
 fn loss(id: u32, nodes: &[usize], hop: usize, seen: &[Seen]) -> Option<f64> {
     let role = |place: usize| match place {
         0 => "source",
@@ -156,7 +156,7 @@ fn loss(id: u32, nodes: &[usize], hop: usize, seen: &[Seen]) -> Option<f64> {
         _ => "relay",
     };
     let flow = |place: usize| seen[nodes[place]].flow(id, role(place));
-    // Which of several neighbours it is, is not said.
+    // With several neighbours it is unknown which one this is.
     let heard = flow(hop).and_then(|flow| match flow.neighbours.as_slice() {
         [next] => next.loss,
         _ => None,
@@ -201,7 +201,7 @@ mod tests {
         };
         let hops = vec![HopLoss { hop: 0, loss: 0.2, burst_mean: 1.0, ..HopLoss::default() }];
         let sink = Flow { goodput_mbit: Some(48.0), hops, ..flow(1, "sink") };
-        // Of flow 2 only the relay answers with something, and not with its id alone.
+        // For flow 2, only the relay has more than its id.
         let seen = [
             up(vec![source]),
             Seen::NoDaemon("no daemon answers".into()),

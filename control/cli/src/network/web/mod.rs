@@ -1,4 +1,4 @@
-//! `web`: a page on this machine alone that shows the nodes and paths of a network, live.
+//! `web`: a page that shows the nodes and paths of a network live, on this machine only.
 //!
 //! ```text
 //!  thread: ssh, `recodectl --json show` on all boxes ─> Map ─> JSON ──┐ the newest one
@@ -6,9 +6,9 @@
 //!          GET /page.js   page.js, which asks for    GET /map.json <──┘
 //! ```
 //!
-//! Bounds: boxes are asked once after the other round has ended, whatever browsers ask; the server
-//! has those of `server`. It changes nothing, and serves loopback only: who may see it is who may
-//! connect to this machine's own ports, and `ssh -L` takes it elsewhere.
+//! Bounds: boxes are queried once after the previous round has ended, whatever browsers request;
+//! the server has those of `server`. It changes nothing, and serves loopback only: anyone who can
+//! connect to this machine's loopback ports can see it. `ssh -L` forwards it elsewhere.
 
 mod map;
 mod server;
@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Pause between two rounds over all boxes: each is a connection to each of them.
+/// Pause between two rounds: each round takes a connection to every box.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// The page cannot be served.
@@ -35,17 +35,17 @@ pub enum WebError {
          [::1] and a port, and take it elsewhere by ssh -L"
     )]
     NotLoopback(SocketAddr),
-    /// The port cannot be had.
+    /// The port is unavailable.
     #[error("cannot listen at {address} ({source}): give a free port with --listen, 0 for any")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What Linux said.
+        /// The error from Linux.
         source: std::io::Error,
     },
 }
 
-/// Serves the page until the process ends; prints where.
+/// Serves the page until the process ends; prints its address.
 pub fn run(boxes: Boxes, address: SocketAddr, json: bool) -> Result<(), crate::Failure> {
     if !address.ip().is_loopback() {
         return Err(WebError::NotLoopback(address).into());
@@ -85,7 +85,7 @@ fn text(map: &Map) -> Result<Arc<str>, crate::Failure> {
     Ok(serde_json::to_string(map)?.into())
 }
 
-/// Asks all boxes.
+/// Queries all boxes.
 fn look(boxes: &Boxes) -> Result<Map, crate::Failure> {
     let answers = boxes.ask(|place| place.ask(true, "show"))?;
     let mut seen: Vec<Seen> = boxes.network.nodes.iter().map(|_| Seen::NotAsked).collect();

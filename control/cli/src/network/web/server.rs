@@ -1,10 +1,10 @@
-//! The page and the newest map, by HTTP, to browsers on this machine.
+//! The page and the newest map over HTTP, for browsers on this machine.
 //!
-//! Requests must name loopback. Scripts of the page come from here alone (Content-Security-Policy),
-//! and nothing from the network is ever HTML.
+//! Requests must name loopback. The page runs scripts only from this server
+//! (Content-Security-Policy), and never interprets data from the network as HTML.
 //!
-//! Bounds: those of [`recoded::http`], with [`CLIENTS_MAX`] connections and requests of
-//! [`REQUEST_BYTES_MAX`] at most.
+//! Bounds: those of [`recoded::http`], with [`CLIENTS_MAX`] connections and requests of at most
+//! [`REQUEST_BYTES_MAX`].
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -18,10 +18,10 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-/// Connections at once: some windows of a browser, each with a few.
+/// Concurrent connections: some windows of a browser, each with a few.
 const CLIENTS_MAX: usize = 16;
 
-/// Longest head of a request; browsers send cookies of all that runs on this machine.
+/// Longest head of a request; browsers send the cookies of all services on this machine.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 const PAGE: &str = include_str!("page.html");
@@ -80,7 +80,7 @@ fn answered<'a>(request: &Request<Incoming>, map: &'a str) -> (StatusCode, &'sta
 mod tests {
     use super::*;
 
-    /// All that the page needs is in the program, and nothing makes text into HTML.
+    /// The program contains all assets of the page, and no script turns text into HTML.
     #[test]
     fn page_asks_for_nothing_from_elsewhere() {
         for asset in [PAGE, SCRIPT] {

@@ -1,12 +1,12 @@
-//! Which family a link has whose address is left to its interface, and that a file that leaves it
-//! out needs nothing of its host.
+//! Address family of links without a configured `local`, and independence of such a file from its
+//! host.
 
 use super::super::names::Found;
 use super::*;
 use crate::config::Config;
 use crate::config::tests::{HEAD, RELAY};
 
-/// A relay that leaves both its addresses to its interfaces.
+/// A relay without `local` on either link.
 fn bare() -> String {
     let text = format!("{HEAD}{RELAY}");
     text.replace("local = \"10.0.1.2\"\n", "").replace("local = \"10.0.2.1\"\n", "")

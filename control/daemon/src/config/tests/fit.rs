@@ -1,4 +1,4 @@
-//! Tunnels beside the generations, blocks and symbols that take their packets.
+//! Checks tunnels against the generations, blocks and symbols that carry their packets.
 
 use super::{HEAD, SOURCE};
 use crate::config::Config;
@@ -28,7 +28,7 @@ fn default_mtu_of_an_ipv6_tunnel_is_at_least_1280() {
     assert_eq!((mtu(600, V4, ""), mtu(600, V6, "")), (576, 1280), "packets span symbols");
 }
 
-/// Nothing was said before the tunnel got its address.
+/// No error was reported before the tunnel got its address.
 #[test]
 fn links_that_leave_less_than_the_least_mtu_are_refused_with_what_to_change() {
     let said = source(1300, V6, "", "code = \"window\"\n").expect_err("a symbol is too short");
@@ -63,14 +63,14 @@ fn tunnels_of_windows_fit_their_symbols() {
     assert!(errors.ends_with(said), "{errors}");
 }
 
-/// The cure for an IPv6 tunnel was an MTU that the next check refused.
+/// The fix for an IPv6 tunnel was an MTU that the next check refused.
 #[test]
 fn cure_of_a_window_is_no_mtu_below_the_least_of_the_tunnel() {
     let said = source(1300, V6, "mtu = 1400\n", "code = \"window\"\n").expect_err("too short");
     assert!(!said.contains("can give it mtu"), "{said}");
 }
 
-/// Every full-size packet was dropped without a word.
+/// Every full-size packet was silently dropped.
 #[test]
 fn generations_shorter_than_a_packet_of_the_tunnel_are_refused() {
     let rlnc =
@@ -81,7 +81,7 @@ fn generations_shorter_than_a_packet_of_the_tunnel_are_refused() {
                 length, but tunnel rec0 has mtu 1431: generation_size = 2 is the least that works";
     let said = rlnc("mtu = 1431\n", "generation_size = 1\n").expect_err("a byte too many");
     assert_eq!(said, format!("f:21: flow 1: generation_size = 1 does not fit: {rule}"));
-    // Without the key the flow's line is named: 16 symbols hold 256 bytes.
+    // Without the key the message names the flow's line: 16 symbols hold 256 bytes.
     let rule = "symbols of 16 bytes give a generation room for a packet of 254 bytes and its \
                 length, but tunnel rec0 has mtu 576, the least of an IPv4 tunnel: generation_size \
                 = 37 is the least that works";
@@ -106,7 +106,7 @@ fn blocks_shorter_than_a_packet_of_the_tunnel_are_refused() {
     assert!(bats("mtu = 9000\n", "block_symbols = 7\n").is_ok());
 }
 
-/// Longest packet that a source takes, as `ingress` of each code has it.
+/// Longest packet that a source takes, as in `ingress` of each code.
 fn longest(params: &FlowParams) -> usize {
     let held = match params.code {
         FlowCode::Rlnc => params.generation_size * params.symbol_bytes,
@@ -141,7 +141,7 @@ fn set(lines: &str, key: &str, number: usize) -> String {
 }
 
 proptest! {
-    /// Cures named values that the next check refused.
+    /// Suggested fixes had values that the next check refused.
     #[test]
     fn any_source_fits_its_tunnel_or_is_told_a_value_that_does(
         link_mtu in prop_oneof![100_u32..700, 1200_u32..1600, Just(9000)],

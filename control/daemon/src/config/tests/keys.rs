@@ -1,4 +1,4 @@
-//! The table of keys says what the parser does, and the annotated file what the table says.
+//! The table of keys matches the parser, and the annotated file matches the table.
 
 use super::parse;
 use crate::config::{Config, EngineChoice, code, daemon};
@@ -39,7 +39,7 @@ impl File {
         ])
     }
 
-    /// The file of a host that has keys, and so have its neighbours and the other end.
+    /// Gives keys to the host, to its neighbours and to the other end.
     fn with_keys(mut self, role: Role) -> File {
         let key = "\"3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=\"".to_owned();
         let file = "\"/etc/recoded/other.key\"";
@@ -57,7 +57,7 @@ impl File {
         self.with("flow", "edge_key", edge).with("daemon", "private_key", Some(file))
     }
 
-    /// The file with this key in the first section of that kind; without it for `None`.
+    /// The file with this key in the first section of that kind; removed for `None`.
     fn with(mut self, section: &str, key: &'static str, value: Option<&str>) -> File {
         let (_, keys) = self.0.iter_mut().find(|(kind, _)| *kind == section).expect("a section");
         keys.retain(|(name, _)| *name != key);
@@ -65,13 +65,13 @@ impl File {
         self
     }
 
-    /// The file in which `key` may have any of its values.
+    /// The file changed so that `key` may have any of its values.
     fn with_room_for(self, key: &str) -> File {
         match key {
             "memory" => return self,
             "hold_timeout_us" => self.with("flow", "generation_timeout_us", Some("1")),
             "redundancy" => self.with("flow", "redundancy_max", Some("32")),
-            // It is chosen where the code is.
+            // The code determines the field.
             "field" => self.with("flow", "code", Some("\"rlnc\"")),
             _ => self,
         }
@@ -95,7 +95,7 @@ fn all() -> impl Iterator<Item = (&'static str, &'static Key)> {
     keys.filter(|(_, key)| cfg!(feature = "bats") || key.code != Some("bats"))
 }
 
-/// Roles and codes that have the key. Keys of other sections stand beside any flow.
+/// Roles and codes that have the key. Keys of other sections combine with any flow.
 fn files(section: &str, key: &Key) -> Vec<File> {
     let roles = if key.roles.is_empty() { &Role::ALL } else { key.roles };
     let bare = |role: &Role| File::new(*role, key.code).with_room_for(key.name);
@@ -124,7 +124,7 @@ fn files(section: &str, key: &Key) -> Vec<File> {
     }
 }
 
-/// Values as TOML: the ends of ranges, and everything that can be listed.
+/// Valid values as TOML: the ends of ranges, and all that can be listed.
 fn good(values: &Values) -> Vec<String> {
     match values {
         Values::Words(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
@@ -136,7 +136,7 @@ fn good(values: &Values) -> Vec<String> {
     }
 }
 
-/// What is just not among them.
+/// Values just outside the range.
 fn bad(values: &Values) -> Vec<String> {
     match values {
         Values::Whole(least, most) => {
@@ -173,15 +173,15 @@ fn each_value_of_the_table_is_accepted_and_read_and_the_next_one_refused() {
                     DefaultValue::Is(default) if default == value => {
                         assert_eq!(Ok(with), without, "{section}: {name} = {value} by default");
                     }
-                    // One worker, which these files have, makes it one shard.
+                    // These files have one worker, so the default is one shard.
                     _ if *name == "shards" && value == "1" => assert_eq!(Ok(with), without),
-                    // It has no default where there is no key that it is about.
+                    // The key has no default without the key that it refers to.
                     _ if name.starts_with("edge_")
                         && ["false", "\"standard\""].contains(&value.as_str()) =>
                     {
                         assert_eq!(Ok(with), without)
                     }
-                    // It says what a private key means anyway.
+                    // A private key implies this value.
                     _ if *name == "auth" && value != "\"hop\"" => assert_eq!(Ok(with), without),
                     _ => assert_ne!(Ok(with), without, "{section}: {name} = {value} has no effect"),
                 }
@@ -247,7 +247,7 @@ fn keys_are_refused_where_the_table_does_not_have_them() {
     }
 }
 
-/// `recodectl show config` and `show flows` leave nothing out.
+/// `recodectl show config` and `show flows` are complete.
 #[test]
 fn configuration_in_force_and_parameters_have_the_keys_of_role_and_code() {
     let codes = ["rlnc", "window", "stream", "bats"].into_iter();
@@ -335,8 +335,8 @@ fn annotated_file_has_the_keys_of_the_table_and_their_defaults() {
     }
 }
 
-/// The comment above the first line of each key says who has it, whether it is live and what it
-/// takes.
+/// The comment above the first line of each key states its roles, whether it is live, and its
+/// values.
 #[test]
 fn annotated_file_says_who_has_a_key_and_what_it_takes() {
     let shown = annotated();
@@ -365,7 +365,7 @@ fn annotated_file_says_who_has_a_key_and_what_it_takes() {
     }
 }
 
-/// A sink sizes its batches by the default, whatever the source has.
+/// A sink sizes its batches by the default, independent of the source.
 #[test]
 fn redundancy_max_says_what_a_bats_sink_takes() {
     let sink = File::new(Role::Sink, None).parse().expect("valid").flows.remove(0).params;
@@ -378,7 +378,7 @@ fn redundancy_max_says_what_a_bats_sink_takes() {
     assert!(comment.contains(&said), "{comment}");
 }
 
-/// Words that are written as keys and counters are and are neither.
+/// Words that look like keys or counters but are neither.
 fn unknown_names(text: &str) -> Vec<String> {
     let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let words = text.split(|c| !is_part(c)).filter(|word| word.trim_matches('_').contains('_'));
@@ -388,7 +388,7 @@ fn unknown_names(text: &str) -> Vec<String> {
     words.filter(|word| !is_key(word) && !is_counter(word)).map(str::to_owned).collect()
 }
 
-/// The annotated file told of drops by a reason that no longer existed.
+/// The annotated file mentioned a drop reason that no longer existed.
 #[test]
 fn annotations_meanings_and_cures_name_only_keys_and_counters_that_exist() {
     assert_eq!(unknown_names("raise block_sise_max, or frames: `tx_full`"), ["block_sise_max"]);
@@ -474,14 +474,14 @@ fn neighbour_roams_on_links_with_udp_sockets_and_alone_with_its_key() {
     let twins = twins.with("neighbour", "address", Some("\"10.0.1.7\""));
     let said = twins.clone().parse().expect_err("which of them is it?");
     assert!(said.contains("10.0.1.7 on this link has the same key and path"), "{said}");
-    // Two paths to one key that roams, as two uplinks behind address translation are.
+    // Two paths to one key that roams, as with two uplinks behind NAT.
     let config = twins.with("neighbour", "path", Some("1")).parse().expect("two paths");
     let paths: Vec<u8> = config.neighbours.iter().map(|known| known.path).collect();
     assert_eq!(paths.iter().filter(|path| **path == 1).count(), 1, "{paths:?}");
     assert_eq!(parse(&config.to_toml()).expect("valid"), config);
     let said = file().with("neighbour", "path", Some("256")).parse().expect_err("eight bits");
     assert!(said.contains("0 to 255, the same at both ends"), "{said}");
-    // Any address of this host will do with UDP sockets.
+    // UDP sockets accept any address of this host.
     let any = file().with("link", "local", Some("\"0.0.0.0\"")).parse().expect("any address");
     assert!(any.links[0].local.is_unspecified());
 }

@@ -1,4 +1,4 @@
-//! Counters of faults that begin to rise.
+//! Detects fault counters that begin to rise.
 
 use crate::events::{Happened, Kind};
 use recoded_api::v1::State;
@@ -6,33 +6,33 @@ use recoded_counters::{Counter, Table, flow, link, tunnel, verdict, worker};
 use recoded_wire::steer::Verdict;
 use std::collections::BTreeMap;
 
-/// Looks without a rise after which another one is a beginning.
+/// Looks without a rise after which another rise is reported again.
 pub(super) const CALM: u64 = 60;
 
-/// Cures that begin so are of what happens now and then: so many of them in a look are worth a
-/// word.
+/// Prefix of the cure of counters that rise occasionally in normal operation; only many counts in a
+/// look are reported.
 const HARMLESS: &str = "Nothing";
 const HARMLESS_MOST: u64 = 100;
 
 type Counts = BTreeMap<String, u64>;
 
-/// When counters rose last, by what they are of.
+/// When counters last rose, by owner.
 #[derive(Debug, Default)]
 pub struct Drops {
     looks: u64,
     rose: BTreeMap<(String, &'static str), u64>,
-    /// What sockets counted until the last two looks, by link and receive queue.
+    /// Socket counters at the last two looks, by link and receive queue.
     queues: [Vec<Vec<Counts>>; 2],
 }
 
 impl Drops {
-    /// What sockets counted, by link and receive queue.
+    /// Records socket counters, by link and receive queue.
     pub fn note_queues(&mut self, queues: Vec<Vec<Counts>>) {
         self.queues.swap(0, 1);
         self.queues[1] = queues;
     }
 
-    /// Which counters begin to rise.
+    /// Reports counters that begin to rise.
     pub fn compare(&mut self, before: &State, now: &State, events: &mut Vec<Happened>) {
         self.looks += 1;
         let looks = self.looks;
@@ -68,8 +68,7 @@ impl Drops {
         }
     }
 
-    /// The receive queues of a link on which a counter rose, in words; empty where it is not one of
-    /// sockets.
+    /// Names the receive queues of a link whose counter rose; empty if it is not a socket counter.
     fn place(&self, link: usize, interface: &str, counter: &str) -> String {
         let [old, new] = self.queues.each_ref().map(|queues| queues.get(link));
         let (Some(old), Some(new)) = (old, new) else { return String::new() };
@@ -106,7 +105,7 @@ impl Drops {
     }
 }
 
-/// Addresses whose packets were dropped as no neighbour's.
+/// Source addresses whose packets were dropped because they are no neighbour's.
 fn senders(now: &State) -> String {
     let links = now.links.iter().filter(|link| !link.not_neighbours.is_empty());
     let links = links.map(|link| format!("{} on {}", link.not_neighbours.join(", "), link.name));

@@ -4,7 +4,7 @@ use crate::events::{Happened, Kind};
 use recoded_api::v1::{Flow, FlowNeighbour};
 use std::collections::BTreeMap;
 
-/// What changed of flows.
+/// Reports changes of flows.
 pub fn compare(old: &[Flow], new: &[Flow], events: &mut Vec<Happened>) {
     let mut before: BTreeMap<u64, &Flow> = old.iter().map(|flow| (flow.id, flow)).collect();
     for flow in new {
@@ -45,14 +45,13 @@ fn state(old: &Flow, new: &Flow, subject: &str, events: &mut Vec<Happened>) {
             (Kind::FlowWaiting, "waiting for the first report of a next hop")
         }
         (_, Some("waiting")) => (Kind::FlowWaiting, "waiting for the first packet"),
-        // Of another code, next hops do not report.
+        // Next hops report only with streams.
         _ => return,
     };
     events.push(Happened::new(kind, subject, text));
 }
 
-/// Code and sizes of a source; of a relay or sink the code alone, since each packet has a size of
-/// its own there.
+/// Code and sizes of a source. Of a relay or sink only the code, since packet sizes vary there.
 fn code(old: &Flow, new: &Flow, subject: &str, events: &mut Vec<Happened>) {
     let words = |flow: &Flow| {
         let Flow { code, field, generation_size, symbol_bytes, .. } = flow;

@@ -1,7 +1,7 @@
-//! What changed from one look at the state to the next, a second later.
+//! Detects changes between two looks at the state, a second apart.
 //!
-//! Sees what clients see, so an event and `recodectl show` agree. Keeps the state of the look
-//! before, and nothing that grows beyond what the configuration names.
+//! Uses the state that clients see, so an event and `recodectl show` agree. Keeps the previous
+//! state, and nothing that grows beyond the names in the configuration.
 
 mod drops;
 mod flows;
@@ -13,7 +13,7 @@ use rates::Rates;
 use recoded_api::v1::{Disagreement, Engine, Link, Neighbour, Session, State, Tunnel, Worker};
 use std::collections::BTreeMap;
 
-/// Compares the state with that of the look before.
+/// Compares the state with the previous one.
 #[derive(Debug, Default)]
 pub struct Watcher {
     before: Option<State>,
@@ -22,13 +22,13 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// What sockets of each link counted, in the order of the links, by receive queue: to be told
+    /// Records socket counters of each link, in the order of the links, by receive queue. Call it
     /// before the look at the state of the same moment.
     pub fn note_queues(&mut self, queues: &[Vec<BTreeMap<String, u64>>]) {
         self.drops.note_queues(queues.to_vec());
     }
 
-    /// What changed since the last look; of the first one, which links are not up.
+    /// Returns the changes since the last look; the first look reports links that are down.
     pub fn look(&mut self, state: State) -> Vec<Happened> {
         let mut events = Vec::new();
         for link in &state.links {
@@ -81,14 +81,14 @@ fn link(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
             state => Happened::new(Kind::LinkDown, &subject, format!("{interface} is {state}")),
         });
     }
-    // One that is gone has none.
+    // An interface that is gone has no MTU.
     if let Some(old) = old.filter(|old| old.mtu != *mtu && old.mtu > 0 && *mtu > 0) {
         let text = format!("MTU {mtu} of {interface}, before {}", old.mtu);
         events.push(Happened::new(Kind::MtuChanged, &subject, text));
     }
 }
 
-/// Panics that cost no more than what a worker had of open units.
+/// Reports panics, which cost only the worker's open units.
 fn worker(old: &Worker, new: &Worker, events: &mut Vec<Happened>) {
     if new.panics > old.panics {
         let text = "it panicked and was made anew: report it, with the lines of the log before";
@@ -96,7 +96,7 @@ fn worker(old: &Worker, new: &Worker, events: &mut Vec<Happened>) {
     }
 }
 
-/// What neighbours refuse of what this node says, and this node of theirs.
+/// Parameters that neighbours reject from this node, and this node from them.
 fn disagreements(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
     let all = |link: Option<&Link>| {
         let neighbours = link.map_or(&[][..], |link| &link.neighbours);
@@ -128,10 +128,10 @@ fn disagreements(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
     }
 }
 
-/// Seconds by which two clocks may differ: as `recodectl doctor` has it.
+/// Tolerated clock difference in seconds, as in `recodectl doctor`.
 const CLOCK_SECONDS: u64 = 30;
 
-/// Neighbours whose clock is wrong, or this node's is.
+/// Neighbours whose clock differs from this node's.
 fn clocks(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
     let differs = |it: &Neighbour| it.clock_ahead_seconds.unsigned_abs() > CLOCK_SECONDS;
     for now in &new.neighbours {
@@ -157,7 +157,7 @@ fn clocks(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
     }
 }
 
-/// Neighbours that roam and are somewhere else now.
+/// Neighbours that roam and have moved.
 fn moves(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
     for now in &new.neighbours {
         let was = old.and_then(|old| old.neighbours.iter().find(|it| it.address == now.address));

@@ -1,34 +1,32 @@
-//! Rates at which next hops may be sent to: told when one has changed by more than half, and stays
-//! so.
+//! Send rates of next hops: reported if one has changed by more than half, and stays so.
 
 use crate::events::{Happened, Kind};
 use recoded_api::v1::{Flow, FlowNeighbour};
 use std::collections::BTreeMap;
 
-/// Looks that a rate must differ for: an estimate that is probed for goes up and down within a
-/// second or two.
+/// Looks that a rate must differ for: a probed estimate fluctuates for a second or two.
 const LOOKS: u32 = 5;
 
-/// What was told last, by flow and next hop.
+/// The last reported rates, by flow and next hop.
 #[derive(Debug, Default)]
 pub struct Rates(BTreeMap<(u64, String), Told>);
 
 #[derive(Debug)]
 struct Told {
     mbit: f64,
-    /// Looks since which it differs, and whether it is more.
+    /// Looks since which it differs, and whether it is higher.
     differs: u32,
     is_more: bool,
-    /// Looks until the first rate is taken.
+    /// Looks until the first rate is recorded.
     settling: u32,
 }
 
 impl Rates {
-    /// Which rates have changed.
+    /// Reports changed rates.
     pub fn look(&mut self, flows: &[Flow], events: &mut Vec<Happened>) {
         let mut known = std::mem::take(&mut self.0);
         for flow in flows {
-            // Without a report there is nothing but a guess.
+            // Without a report the rate is only a guess.
             let heard = flow.neighbours.iter().filter(|hop| hop.round_trip_us.is_some());
             for hop in heard.filter(|hop| !hop.silent) {
                 let key = (flow.id, hop.next_hop.clone());

@@ -55,7 +55,7 @@ fn state() -> State {
     }
 }
 
-/// What a change of the state is told as, and what taking it back is.
+/// Events of a state change, and of its reversal.
 fn there_and_back(change: impl FnOnce(&mut State)) -> [Vec<(String, String, String)>; 2] {
     let mut watcher = Watcher::default();
     assert_eq!(watcher.look(state()), [], "nothing is wrong at the start");
@@ -227,7 +227,7 @@ fn sessions_are_told_when_keys_come_change_go_or_are_refused() {
     watcher.look(keyed(1));
     assert_eq!(watcher.look(keyed(2))[0].kind, Kind::SessionRekeyed);
     assert_eq!(watcher.look(keyed(2)), []);
-    // Every ten seconds, which says nothing.
+    // Handshakes every ten seconds are not an event.
     let one_way = |handshakes| {
         let mut state = keyed(handshakes);
         state.sessions[0].one_way = true;
@@ -249,7 +249,7 @@ fn code_sizes_and_flows_that_come_and_go_are_told() {
     let [removed, added] = there_and_back(|state| drop(state.flows.pop()));
     assert_eq!(removed, told("flow_removed", "flow 2", "removed"));
     assert_eq!(added, told("flow_added", "flow 2", "added, as sink"));
-    // A sink learns its code by the first packet, which is no change, nor are sizes of packets.
+    // A sink learns its code from the first packet, which is no change; nor are packet sizes.
     let [learned, _] = there_and_back(|state| state.flows[1].code = "rlnc".into());
     assert_eq!(learned, []);
     let mut watcher = Watcher::default();
@@ -273,7 +273,7 @@ fn rate_is_told_when_it_stays_changed_by_more_than_half() {
         state
     };
     (0..10).for_each(|_| assert_eq!(watcher.look(at(90.0)), []));
-    // A moment is no change, nor is less than half.
+    // A short change is not reported, nor is one of less than half.
     (0..3).for_each(|_| assert_eq!(watcher.look(at(20.0)), []));
     (0..9).for_each(|_| assert_eq!(watcher.look(at(50.0)), []));
     let slow: Vec<_> = (0..9).flat_map(|_| watcher.look(at(20.0))).collect();
@@ -299,14 +299,14 @@ fn counter_that_begins_to_rise_is_told_once_until_it_was_calm() {
     assert_eq!((begins[0].kind, begins[0].about.as_str()), (Kind::DropsRising, "unknown_flow"));
     assert!(begins[0].text.starts_with("unknown_flow begins to rise, 12 in a second ("));
     assert_eq!(watcher.look(counted(30, 0)), [], "it goes on");
-    // A cure of "Nothing, if few" means that few are nothing.
+    // A cure of "Nothing, if few" ignores small counts.
     assert_eq!(watcher.look(counted(30, 50)), []);
     assert_eq!(watcher.look(counted(30, 500))[0].about, "seal_failed");
     (0..60).for_each(|_| assert_eq!(watcher.look(counted(30, 500)), []));
     assert_eq!(watcher.look(counted(31, 500)).len(), 1, "it begins anew");
 }
 
-/// Fault 13: the event names the queue, and its interface, that a worker does not keep up with.
+/// Fault 13: the event names the queue, and its interface, that a worker cannot keep up with.
 #[test]
 fn counter_of_sockets_that_begins_to_rise_names_queue_and_interface() {
     let mut watcher = Watcher::default();

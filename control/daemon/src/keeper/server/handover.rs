@@ -1,5 +1,5 @@
-//! A configuration that another supervisor takes over with, as it changes what a supervisor makes
-//! once: links, tunnels, workers.
+//! Handover to another supervisor, for a configuration that changes objects created only once:
+//! links, tunnels, workers.
 
 use super::{Keeper, Pending};
 use crate::check;
@@ -11,26 +11,26 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Of texts of the past in a record, which has room for two more texts of a megabyte.
+/// Limit on past texts in a record, which then has room for two more texts of a megabyte.
 const PAST_BYTES_MAX: usize = 2 << 20;
 
-/// What a supervisor leaves to the one that takes over.
+/// State that a supervisor leaves to its successor.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Handover {
-    /// What was in force before, and is again where that other one cannot start with the new one.
+    /// The previous configuration, which returns if the successor cannot start with the new one.
     pub before: String,
     /// Number of the new one in the history.
     pub number: u64,
-    /// What the history has before the new one, oldest first, where no disk keeps it.
+    /// The history before the new one, oldest first, if no disk keeps it.
     #[serde(default, rename = "history")]
     pub past: Vec<Entry>,
-    /// When the one before is back unless the new one is confirmed, in milliseconds since this host
-    /// started.
+    /// When the previous configuration returns unless the new one is confirmed, in milliseconds
+    /// since boot.
     pub deadline_millis: Option<u64>,
 }
 
 impl Keeper {
-    /// The same, of a supervisor that took over with another configuration.
+    /// Continues the history of a supervisor that handed over with another configuration.
     #[must_use]
     pub fn following(self, handover: &Handover) -> Keeper {
         self.history().continue_at(handover.number, &handover.past);
@@ -43,7 +43,7 @@ impl Keeper {
         self
     }
 
-    /// What another supervisor takes over with, and what it is to know of it; once for each time.
+    /// The configuration for the successor, and its record; returned once per handover.
     pub fn handover(&self) -> Option<(String, Handover)> {
         if !std::mem::take(&mut self.state().is_handed_over) {
             return None;
@@ -64,7 +64,7 @@ impl Keeper {
     }
 }
 
-/// What comes before the last entry, as far as it has a place in the record of what is left.
+/// The entries before the last, as far as they fit the record.
 fn newest(history: &History) -> Vec<Entry> {
     let mut room = PAST_BYTES_MAX;
     let fits = |entry: &&Entry| {
@@ -76,7 +76,7 @@ fn newest(history: &History) -> Vec<Entry> {
     past
 }
 
-/// Whether this host has a place for it; else why not. Interfaces that `in_force` has may be
+/// Whether this host can run it; otherwise the reason. Interfaces that `in_force` has may be
 /// missing.
 pub fn fits(config: &Config, in_force: Option<&Config>) -> Result<(), String> {
     let known = |link: &&Link| {
@@ -102,7 +102,7 @@ pub fn fits(config: &Config, in_force: Option<&Config>) -> Result<(), String> {
     }
 }
 
-/// Since this host started, which processes have in common.
+/// Time since boot, a clock that all processes share.
 pub fn uptime() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);

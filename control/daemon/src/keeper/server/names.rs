@@ -1,4 +1,4 @@
-//! Host names: what is known of them, and what becomes of it when the resolver says something else.
+//! Host names: their known addresses, and the reaction when the resolver returns others.
 
 use super::Keeper;
 use crate::config::Config;
@@ -8,11 +8,11 @@ use crate::config::names::Names;
 use crate::events::{Happened, Kind};
 use std::time::Duration;
 
-/// Time for which a change waits for the resolver.
+/// Time that a change waits for the resolver.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Keeper {
-    /// The same, with addresses of the host names in force.
+    /// Adds the addresses of the active host names.
     #[must_use]
     pub fn knowing(self, names: Names) -> Keeper {
         self.state().names = names;
@@ -24,7 +24,7 @@ impl Keeper {
         self.state().names.clone()
     }
 
-    /// Takes up what the resolver says of host names.
+    /// Adopts the resolver's results for host names.
     pub fn readdress(&self, found: Names) {
         let ((text, _), known) = (self.in_force(), self.names());
         let found = found.after(&known);
@@ -55,22 +55,22 @@ impl Keeper {
         }
     }
 
-    /// Whether another process is wanted, since a neighbour is somewhere else; true once for each
-    /// time.
+    /// Whether a neighbour's address changed, which requires another process; true once for each
+    /// change.
     pub fn is_readdressed(&self) -> bool {
         std::mem::take(&mut self.state().is_readdressed)
     }
 
-    /// Asks for the host names in a text that was read, for a bounded time.
+    /// Looks up the host names in a text that was read, for a bounded time.
     pub(super) fn look_up(&self, text: &str) -> Names {
         let known = self.names();
         let parse = |text: &str| Document::parse(&self.file, text);
-        // What cannot be parsed is refused by the check.
+        // The check refuses text that cannot be parsed.
         let (Ok(wanted), Ok(in_force)) = (parse(text), parse(&self.in_force().0)) else {
             return known;
         };
         let found = Names::look_up(&wanted, &known, PATIENCE);
-        // Those in force are kept until others are, and those that are refused are forgotten.
+        // Active names stay until others become active; refused ones are dropped.
         let mut kept = wanted.host_names();
         for name in found.unknown() {
             kept.remove(name);
@@ -81,8 +81,8 @@ impl Keeper {
     }
 }
 
-/// Refuses a configuration with a host name that was not `known` before and does not resolve: a
-/// start waits for names, but a change need not replace what works.
+/// Refuses a configuration with a host name that was not `known` before and does not resolve. A
+/// start waits for names, but a change need not replace a working configuration.
 pub(super) fn refuse_unknown(config: &Config, known: &Names) -> Result<(), String> {
     let is_new = |named: &&Named| !named.trouble.is_empty() && !known.has(&named.name);
     match config.named.iter().find(is_new) {

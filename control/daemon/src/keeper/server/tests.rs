@@ -13,7 +13,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// The number of what comes into force.
+    /// Applies a configuration; returns its number.
     fn bring(&self, coming: Coming, text: String, shown: String) -> Result<u64, ControlError> {
         let taken = self.runtime.block_on(self.client.in_force(coming, text, shown));
         taken.map(|taken| taken.number)
@@ -114,7 +114,7 @@ fn process_that_does_not_start_with_a_configuration_brings_back_the_one_before()
     assert_eq!(kept.keeper.in_force().0, other);
 }
 
-/// Another supervisor knows nothing but the record where no directory keeps the history.
+/// Another supervisor has only the record if no directory keeps the history.
 #[test]
 fn supervisor_that_takes_over_without_a_directory_can_undo() {
     let kept = kept();
@@ -124,7 +124,7 @@ fn supervisor_that_takes_over_without_a_directory_can_undo() {
     assert_eq!(kept.keeper.handover(), None, "nothing was handed over yet");
     let coming = by(Cause::Reload, None);
     assert_eq!(kept.bring(coming, other.clone(), other.clone()), Ok(2));
-    // What `By::Supervisor` does after it looked whether this host has the links.
+    // `By::Supervisor` does this after it has checked that this host has the links.
     kept.keeper.state().is_handed_over = true;
     let (text, handover) = kept.keeper.handover().unwrap();
     assert_eq!((text.as_str(), handover.number), (other.as_str(), 2));
@@ -188,7 +188,7 @@ fn file_is_written_whole_unless_another_changed_it() {
     assert_eq!(left.len(), 2, "file and state: {left:?}");
 }
 
-/// A file with metrics at a free port of loopback, and that address.
+/// A file with metrics at a free port on loopback, and that address.
 fn measured() -> (String, std::net::SocketAddr) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     (FILE.replacen("#metrics = \"127.0.0.1:9427\"", &format!("metrics = \"{free}\""), 1), free)

@@ -1,5 +1,5 @@
-//! What a source of batches sends beyond its plan: in the place of what the first hop lost, and for
-//! blocks that the sink asks for.
+//! Packets that a source of batches sends beyond its plan: replacements for losses of the first
+//! hop, and further batches that the sink requests.
 
 use crate::bats::plan::{FEW, most};
 use crate::bats::source::BatsSource;
@@ -16,30 +16,30 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::link::LinkReport;
 
 impl BatsSource {
-    /// What is known of the packets on their way to the next node.
+    /// State of the packets in flight to the next node.
     pub(crate) fn mender(&self) -> &Mender {
         &self.mender
     }
 
-    /// Whether the first hop makes up for its losses, soon enough for blocks to wait for it.
+    /// Whether the first hop recovers its losses, soon enough for blocks to wait for it.
     pub(super) fn is_mended<F, E>(&self, cx: &Context<'_, '_, F, E>) -> bool {
         cx.asks_to_mend() && self.mender.is_on(cx.io.now) && !self.mender.is_far()
     }
 
-    /// Tells the planner what may be waited for: reports of the first hop, answers to the sink.
+    /// Informs the planner about reports of the first hop and about answers to the sink: whether it
+    /// may wait for them.
     pub(super) fn tell_planner<F, E>(&mut self, cx: &Context<'_, '_, F, E>) {
         let hold = cx.params.hold_timeout_nanos;
         let is_late = self.mender.path_round_trip() > hold;
         self.planner.set_mended(self.is_mended(cx), is_late, cx.io.now);
     }
 
-    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
-    /// last call.
+    /// Updates the pace of the link, and returns the fates of packets reported since the last call.
     pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
         self.mender.settle(pace)
     }
 
-    /// Reads what the next node reports of the link to it, and sends what it lacks.
+    /// Reads the next node's report on the link to it, and sends the packets it lacks.
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -74,7 +74,7 @@ impl BatsSource {
         let batches = packets / batch_size;
         counters.repairs_refused += (wanted - batches * batch_size) as u64;
         if batches == 0 {
-            // A copy of the NACK may find some budget again.
+            // A later copy of the NACK may find budget.
             return;
         }
         block.repaired = nack.round.saturating_add(1);
@@ -83,9 +83,9 @@ impl BatsSource {
         counters.sent_repair += (batches * batch_size) as u64;
     }
 
-    /// Lets block `last` and those before it go: the sink is done with them.
+    /// Releases block `last` and earlier blocks: the sink is done with them.
     pub(super) fn forget(&mut self, last: u16, frames: &mut impl Frames) {
-        // Closed blocks are at most so many behind the next one; anything else is no honest wish.
+        // Closed blocks are at most this far behind the next one; any other number is invalid.
         let behind = self.number.wrapping_sub(last);
         if behind == 0 || usize::from(behind) > self.blocks.len() {
             return;

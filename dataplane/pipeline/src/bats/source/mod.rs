@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A block is sent when it is closed: as many batches as bring the sink its rank (`plan`), each
-//! formed by one fused multiply, straight into the frames it leaves in. One call computes a part of
-//! the precode, or forms a few batches only; a large block leaves over several. Batches of a group
-//! take turns packet by packet. Blocks are kept until the sink needs no more of them, to form
-//! further batches for it: the code is rateless.
+//! formed by one fused multiply, straight into the frames it is sent in. One call computes part of
+//! the precode, or forms only a few batches; a large block is sent over several calls. Batches of a
+//! group are interleaved packet by packet. Blocks are kept until the sink needs no more of them, to
+//! form further batches: the code is rateless.
 
 mod answers;
 
@@ -47,29 +47,30 @@ use recoded_wire::header::{Flags, PacketType};
 /// Packets formed per call, at least one batch: some tens of microseconds.
 const STEP_PACKETS: usize = 32;
 
-/// Most packets of a group of batches that take turns: they all lie in frames until it is whole.
+/// Most packets of a group of interleaved batches: they all occupy frames until the group is
+/// complete.
 const GROUP_PACKETS_MAX: usize = 1024;
 
-/// A source that found no frame looks again after this.
+/// Retry delay of a source that found no free frame.
 const RETRY_NANOS: Nanos = 100_000;
 
-/// After so long, more than any transmit ring takes, frames will not come by themselves: a block
-/// must go.
+/// After this time, longer than any transmit ring takes to drain, frames will not become free by
+/// themselves: a block must be evicted.
 const PATIENCE_NANOS: Nanos = 10_000_000;
 
-/// The sink says every 20 ms what it has heard of. A block that it has not heard of after this time
-/// gets one more batch, and again after twice as long, ...
+/// The sink reports every 20 ms which blocks it has seen. A block that it has not reported within
+/// this time gets one more batch, then another after twice the time, ...
 const PROBE_NANOS: Nanos = 30_000_000;
 
-/// ... so often.
+/// ... up to this many times.
 const PROBES: u8 = 3;
 
-/// A batch that waits for those it takes turns with.
+/// A batch that waits for the batches it is interleaved with.
 #[derive(Copy, Clone, Debug)]
 struct Formed {
     header: CodedHeader,
     word: BlockWord,
-    /// Its packets, in the group's list.
+    /// Index of its first packet in the group's list.
     first: usize,
     /// Their traffic class.
     class: u8,
@@ -83,22 +84,22 @@ pub(crate) struct BatsSource {
     number: u16,
     open: bool,
     opened: Nanos,
-    /// When the last packet came.
+    /// When the last packet arrived.
     touched: Nanos,
-    /// Symbols at which it is full.
+    /// Symbols of a full block.
     full: usize,
     packer: Packer,
     epoch: u8,
-    /// Number of the next batch, through all blocks.
+    /// Number of the next batch, counted across all blocks.
     serial: u32,
     former: Option<Former>,
     group: Vec<Formed>,
     packets: Vec<Span>,
-    /// Packets of each batch of the group that have left, once it is whole.
+    /// Packets of each batch of the group that have been sent, once the group is complete.
     left: Option<u16>,
-    /// No frame was free: look again then; since when that has been so.
+    /// No frame was free: when to retry, and since when frames have been missing.
     retry: Option<(Nanos, Nanos)>,
-    /// Probes sent for the newest block, and when the next one is due.
+    /// Number of probes sent for the newest block, and when the next one is due.
     probe: Option<(u8, Nanos)>,
     planner: BatchPlanner,
     repair_budget: RepairBudget,
@@ -116,7 +117,7 @@ impl BatsSource {
     ) -> BatsSource {
         BatsSource {
             blocks: blocks(params, bats),
-            // Random starts tell a restarted source from stragglers of its former life.
+            // A random start separates a restarted source from stragglers of its previous run.
             number: combiner.next_u32() as u16,
             open: false,
             opened: 0,
@@ -139,7 +140,7 @@ impl BatsSource {
         }
     }
 
-    /// Packs one IP packet. False when there is no room.
+    /// Packs one IP packet. Returns false when there is no room.
     fn pack(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -180,8 +181,8 @@ impl BatsSource {
         usize::from(number) % self.blocks.len()
     }
 
-    /// Begins a block whose first IP packet has a traffic class. False when its place holds one
-    /// that has not been sent yet.
+    /// Begins a block whose first IP packet has a traffic class. Returns false if its place holds a
+    /// block that has not been sent yet.
     fn begin(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, class: u8) -> bool {
         let params = cx.params;
         let index = self.index(self.number);
@@ -199,7 +200,7 @@ impl BatsSource {
         true
     }
 
-    /// Ends the open block, if any: from now on it is sent.
+    /// Ends the open block, if any, and makes it ready to send.
     pub(crate) fn close(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let params = cx.params;
         let FlowCode::Bats(bats) = &params.code else { return };
@@ -211,7 +212,7 @@ impl BatsSource {
         let block = &mut self.blocks[index];
         let symbols = block.symbols.len();
         if symbols == 0 {
-            // Only a packet that found no frame began it.
+            // It was begun only for a packet that found no frame.
             block.live = false;
             return;
         }
@@ -223,7 +224,7 @@ impl BatsSource {
         block.params.batch_size = self.planner.short(params, params.generation_size, symbols);
         let code = self.former.as_mut().and_then(|former| former.code(block));
         if !code.is_some_and(|code| block.begin_precode(code, cx.io.frames)) {
-            // Without frames for a precode there is a profile that needs none.
+            // Without frames for a precode, use a profile that needs none.
             block.params.profile = Profile::CyclicShift;
         }
         let size = block.params.batch_size;
@@ -237,8 +238,8 @@ impl BatsSource {
         self.probe = params.repair.then_some((0, cx.io.now + PROBE_NANOS));
     }
 
-    /// Keeps blocks of before a change, of which the sink may still ask for some: the newest first,
-    /// as far as there is room.
+    /// Keeps blocks from before a change, because the sink may still request more of them: the
+    /// newest first, as far as there is room.
     fn keep(&mut self, mut before: Vec<Block>, frames: &mut impl Frames) {
         let age = |block: &Block| self.number.wrapping_sub(block.number);
         before.sort_by_key(age);
@@ -257,7 +258,7 @@ impl BatsSource {
         }
     }
 
-    /// Block of which the next batch is to be formed: that of the group, else the oldest.
+    /// Block whose next batch is to be formed: that of the group, otherwise the oldest.
     fn sending(&self) -> Option<usize> {
         if let Some(begun) = self.group.first() {
             let index = self.index(begun.word.number);
@@ -269,18 +270,18 @@ impl BatsSource {
         numbers.map(|number| self.index(number)).find(|index| self.blocks[*index].due > 0)
     }
 
-    /// Forms some of what is due, and sends each group that is whole, at the pace of the link.
+    /// Forms some of the due batches, and sends each complete group, at the pace of the link.
     fn step(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         self.form_due(cx, false);
     }
 
-    /// The same; in a hurry whatever the pace.
+    /// Forms due batches and sends complete groups; if hurried, regardless of the pace.
     fn form_due(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, is_hurried: bool) {
         if self.retry.is_some_and(|(retry, _)| retry > cx.io.now) {
             return;
         }
         let mut formed = 0;
-        // The sink may have enough of the block whose group was begun.
+        // The sink may already have enough of the group's block.
         let is_whole = self.left.is_some() || self.sending().is_none();
         if is_whole && !self.send_group(cx, is_hurried) {
             return;
@@ -291,13 +292,13 @@ impl BatsSource {
             }
             let (block, kernel) = (&mut self.blocks[index], cx.io.combiner.kernel());
             if let Some(former) = self.former.as_mut().filter(|_| !block.is_precoded()) {
-                // The rest at the next call, and then its batches.
+                // The next call computes the rest, and then the batches.
                 former.precode(block, kernel, cx.io.frames);
                 break;
             }
             let size = self.blocks[index].params.batch_size;
             if !self.form(index, cx) {
-                // What was formed must not wait for what was not.
+                // Formed batches must not wait for unformed ones.
                 self.send_group(cx, true);
                 let since =
                     self.retry.filter(|_| formed == 0).map_or(cx.io.now, |(_, since)| since);
@@ -308,7 +309,7 @@ impl BatsSource {
                 return;
             }
             formed += size;
-            // A group is of one block: relays take the end of a block for that of its batches.
+            // A group covers one block: to relays, the end of a block ends its batches.
             let block = &self.blocks[index];
             let is_whole = self.group.len() >= usize::from(block.interleave) || block.due == 0;
             if is_whole && !self.send_group(cx, is_hurried) {
@@ -318,7 +319,8 @@ impl BatsSource {
         self.retry = None;
     }
 
-    /// Lets the oldest block go that has been sent, else the one at `index`, which cannot be.
+    /// Releases the oldest block already sent; failing that, the one at `index`, which cannot be
+    /// sent.
     fn make_room(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         if self.evict_oldest(cx) {
             return;
@@ -329,7 +331,7 @@ impl BatsSource {
         block.clear(cx.io.frames);
     }
 
-    /// Forms the next batch of a block. False when frames ran out.
+    /// Forms the next batch of a block. Returns false when frames ran out.
     fn form(&mut self, index: usize, cx: &mut Context<'_, '_, impl Frames, impl Egress>) -> bool {
         let block = &mut self.blocks[index];
         let Some(former) = &mut self.former else { return false };
@@ -482,7 +484,7 @@ impl Lifecycle for BatsSource {
         }
         self.planner.refresh(params.generation_size, cx.io);
         self.step(cx);
-        // Amid a block, what is padded to see whether it comes is too far from the packet before.
+        // Within a block, a padded path MTU probe would be too far from the packet before it.
         if !self.is_sending() {
             self.mender.tick(cx, (self.epoch, 0));
         }
@@ -547,7 +549,7 @@ impl Lifecycle for BatsSource {
     }
 }
 
-/// Empty blocks, as many as parameters say.
+/// Empty blocks, as many as the parameters require.
 fn blocks(params: &FlowParams, bats: &BatsParams) -> Vec<Block> {
     let room = match bats.profile {
         Profile::Precoded => SYMBOLS_MAX.min(bats.source_symbols + bats.source_symbols / 4 + 256),
@@ -556,7 +558,7 @@ fn blocks(params: &FlowParams, bats: &BatsParams) -> Vec<Block> {
     (0..params.blocks(bats)).map(|_| Block::new(room)).collect()
 }
 
-/// How a full block of `symbols` is coded.
+/// Code parameters of a full block of `symbols`.
 fn code_of(params: &FlowParams, bats: &BatsParams, symbols: usize) -> Params {
     Params {
         source_symbols: symbols,

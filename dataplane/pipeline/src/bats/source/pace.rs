@@ -1,5 +1,5 @@
-//! When blocks close and their batches leave: as fast as the link is, since a block that left at
-//! once would not fit the queue in front of a slow one.
+//! When blocks close and when their batches are sent: at the rate of the link, since a block sent
+//! at once would overflow the queue of a slow link.
 
 use crate::bats::source::{BatsSource, Formed};
 use crate::context::Context;
@@ -10,38 +10,39 @@ use recoded_wire::coded::{INDEX_BYTES, coding_offset, write_index};
 use recoded_wire::frames::Frames;
 use recoded_wire::header::Flags;
 
-/// A block is collected for at most so many flush timeouts.
+/// Longest time that a block collects packets, in flush timeouts.
 const FLUSH_AGE: Nanos = 32;
 
 impl BatsSource {
-    /// Whether a packet from the tunnel may come: not while batches wait for the link, since it
+    /// Whether a packet from the tunnel is accepted: not while batches wait for the link, since it
     /// would wait behind them.
     pub(crate) fn opens_at(&mut self, now: Nanos) -> Result<(), Option<Nanos>> {
         let leaves = if self.is_sending() { self.mender.leaves_at(now) } else { Ok(()) };
         let opens = leaves.and(self.mender.opens_at(now));
         if let Err(Some(at)) = opens {
-            // What waits in the tunnel until then does not pause.
+            // Packets that wait in the tunnel until then do not count as a pause.
             (self.opened, self.touched) = (self.opened.max(at), self.touched.max(at));
         }
         opens
     }
 
-    /// Whether packets of a closed block are still to leave.
+    /// Whether packets of a closed block remain to be sent.
     pub(super) fn is_sending(&self) -> bool {
         self.left.is_some() || self.sending().is_some()
     }
 
     /// When the open block is closed as it is: as soon as packets pause, and after a while even if
-    /// they do not. Blocks are large; what fills one steadily shall not be cut into short ones,
-    /// which cost more packets per symbol. One that would wait behind another gains nothing by it.
+    /// they do not. Blocks are large; a steady flow must not be cut into short blocks, which cost
+    /// more packets per symbol. A block that would wait behind another gains nothing from closing
+    /// early.
     pub(super) fn flush_due(&self, params: &FlowParams) -> Option<Nanos> {
         let pause = self.touched + params.flush_timeout_nanos;
         let latest = self.opened + params.flush_timeout_nanos * FLUSH_AGE;
         (self.open && !self.is_sending()).then_some(pause.min(latest))
     }
 
-    /// Sends the batches of the group, packet by packet in turns, as far as the pace of the link
-    /// allows now, or in a hurry all. False when some are left.
+    /// Sends the batches of the group, interleaved packet by packet, as far as the pace of the link
+    /// allows now; all of them if hurried. Returns false when some are left.
     pub(super) fn send_group(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -93,7 +94,7 @@ impl BatsSource {
         }
     }
 
-    /// Lets the packets of the group go that have not left.
+    /// Releases the unsent packets of the group.
     pub(super) fn release_group(&mut self, frames: &mut impl Frames) {
         let left = usize::from(self.left.take().unwrap_or(0));
         for Formed { header, first, .. } in self.group.drain(..) {

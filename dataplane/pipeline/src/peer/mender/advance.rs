@@ -1,18 +1,18 @@
-//! How many packets a hop sends in advance, where to wait for reports takes too long.
+//! Number of proactive packets of a hop where waiting for reports takes too long.
 
 use crate::report::HopLoss;
 
-/// Share of generations that may arrive incomplete there.
+/// Share of generations that may arrive incomplete on far hops.
 const FAR_TARGET: f64 = 1e-4;
 
-/// More loss is not planned for: the unit is asked for from end to end.
+/// Largest loss planned for: beyond it, the unit is requested end to end.
 pub(super) const LOSS_MAX: f64 = 0.5;
 
-/// Standard deviations of the packets that arrive that a share allows for.
+/// Margin of a share, in standard deviations of the number of packets that arrive.
 const DEVIATIONS: f64 = 2.6;
 
-/// Packets beyond its symbols with which a unit arrives whole, but for a few in a thousand: of n
-/// packets n (1 - e) arrive, with a variance of n e (1 - e) (2 B - 1) for bursts of B.
+/// Packets beyond its symbols that let all but a few units in a thousand arrive complete: n packets
+/// yield n (1 - e) arrivals, with a variance of n e (1 - e) (2 B - 1) for bursts of B.
 pub(super) fn ahead(HopLoss { loss, burst_mean, .. }: HopLoss, symbols: usize) -> f64 {
     let loss = loss.clamp(0.0, LOSS_MAX);
     let spread = DEVIATIONS * (loss * (2.0 * burst_mean.max(1.0) - 1.0)).sqrt();
@@ -21,15 +21,15 @@ pub(super) fn ahead(HopLoss { loss, burst_mean, .. }: HopLoss, symbols: usize) -
     root * root / (1.0 - loss) - symbols as f64
 }
 
-/// Packets beyond its symbols without which at most [`FAR_TARGET`] of all units arrive incomplete.
-/// Runs of losses come as a Poisson process, and how many are lost in each is geometric: so the
-/// losses have a Polya-Aeppli distribution.
+/// Fewest packets beyond its symbols with which at most [`FAR_TARGET`] of all units arrive
+/// incomplete. Loss runs form a Poisson process with geometric lengths, so the number of losses has
+/// a Polya-Aeppli distribution.
 pub(super) fn sure(loss: HopLoss, symbols: usize) -> u16 {
     let runs = loss.loss.clamp(0.0, LOSS_MAX) / loss.burst_mean.max(1.0);
     let further = 1.0 - 1.0 / loss.burst_mean.max(1.0);
     let most = 4 * symbols.max(1);
     let exceeds = |share: usize| {
-        // The chance of k losses follows from those of k - 1 and k - 2.
+        // The probability of k losses follows from those of k - 1 and k - 2.
         let mean = runs * (symbols + share) as f64;
         let (mut before, mut chance) = (0.0, (-mean).exp());
         let mut within = chance;

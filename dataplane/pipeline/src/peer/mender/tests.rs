@@ -17,8 +17,8 @@ fn tally_lacks_what_neither_came_nor_is_on_its_way() {
     assert_eq!(tally.sent, u16::MAX);
 }
 
-/// By the binomial distribution, 22 packets bring 16 at 10 % loss but for 0.44 %, 21 but for
-/// 1.4 %.
+/// By the binomial distribution, 22 packets deliver 16 at 10 % loss in all but 0.44 % of cases, 21
+/// in all but 1.4 %.
 #[test]
 fn share_leaves_a_few_units_in_a_thousand() {
     let loss = HopLoss { hop: 0, loss: 0.1, burst_mean: 1.0 };
@@ -28,15 +28,15 @@ fn share_leaves_a_few_units_in_a_thousand() {
     assert!(ahead(HopLoss { burst_mean: 8.0, ..loss }, 16) > 15.0);
 }
 
-/// Of 20 packets at 2 % loss more than four are lost by a chance of 3.7e-5, of 19 more than
-/// three by 4.1e-4 (binomial distribution).
+/// At 2 % loss, more than four of 20 packets are lost with probability 3.7e-5, more than three of
+/// 19 with 4.1e-4 (binomial distribution).
 #[test]
 fn sure_share_leaves_one_unit_in_ten_thousand() {
     let loss = HopLoss { hop: 0, loss: 0.02, burst_mean: 1.0 };
     assert_eq!(sure(loss, 16), 4);
     assert_eq!(sure(HopLoss { loss: 0.0, ..loss }, 16), 0);
     assert!(sure(HopLoss { loss: 1.0, ..loss }, 16) <= 64, "bounded");
-    // Blocks of packets, each of which loses a run by a chance and continues it by 7/8.
+    // Each packet of a block starts a loss run by chance, and a run continues with probability 7/8.
     let bursts = HopLoss { burst_mean: 8.0, ..loss };
     let share = usize::from(sure(bursts, 256));
     let mut random = ChaCha8Rng::seed_from_u64(7);

@@ -1,24 +1,24 @@
-//! How far a start keeps ahead of what arrives.
+//! How far the start phase runs ahead of the received rate.
 
 use super::FIRST;
 use crate::params::Nanos;
 
-/// Times what arrives that is sent where there is always more to send; and where there is not: a
-/// start of TCP comes in bursts, and ends where it is slowed down.
+/// Multiple of the received rate to send when data never runs out; and otherwise: TCP starts in
+/// bursts, and its start ends when it is slowed down.
 const START: f64 = 3.0;
 const AHEAD: f64 = 4.0;
 
-/// Where round trips are longer, less: what is too much fills a queue until that is heard of. This
-/// is about the longest that a start makes: at 50 ms, a start over 20 ms lost 100 to 680 packets in
-/// a queue of 25 ms, at 25 ms none to four, and carried as much.
+/// Over longer round trips the factor is lower: the excess fills a queue until reports arrive. This
+/// bounds that queue approximately: at 50 ms, a start over 20 ms lost 100 to 680 packets in a queue
+/// of 25 ms; at 25 ms it lost none to four, and carried as much.
 const AHEAD_NANOS: f64 = 25e6;
 pub(super) const AHEAD_LEAST: f64 = 2.0;
 
-/// The rate at which to go on where so much arrives, both in bytes per second.
+/// The next rate for a received rate, both in bytes per second.
 pub(super) fn of(carried: f64, is_limited: bool, round_trip: Nanos) -> f64 {
     let most = (1.0 + AHEAD_NANOS / round_trip.max(1) as f64).max(AHEAD_LEAST);
     let ahead = if is_limited { START } else { AHEAD };
-    // No less than a flow begins with anyway.
+    // No less than the initial rate of a flow.
     let least = (ahead * carried).min(FIRST);
     least.max(most.min(ahead) * carried)
 }

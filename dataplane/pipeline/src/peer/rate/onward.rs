@@ -1,5 +1,5 @@
-//! How fast a neighbour sends on what waits in it: what came to it, and how what waits there grew
-//! meanwhile.
+//! Forwarding rate of a neighbour with a backlog, from its arrival rate and the growth of the
+//! backlog.
 //!
 //! ```text
 //!  waiting time w, in comes i, out goes o:   dw/dt = i/o - 1   so   o = i / (1 + dw/dt)
@@ -7,30 +7,31 @@
 
 use crate::params::Nanos;
 
-/// Growth that is believed, in seconds a second: a report may say anything.
+/// Accepted growth, in seconds per second: a report may contain any value.
 const GROWTH: (f64, f64) = (-0.75, 4.0);
 
 /// Weight of a new value in the mean: one report sees a burst, or the gap behind it.
 const WEIGHT: f64 = 0.5;
 
-/// What waits says so where it is more than so many own queues: less is what bursts leave.
+/// A backlog is significant above this many own queues: bursts leave a smaller one.
 const LASTING: f64 = 4.0;
 
-/// A neighbour in which packets wait for longer sends nothing on: an outage behind it.
+/// A neighbour with a longer backlog forwards nothing: an outage behind it.
 pub(super) const STALLED_NANOS: Nanos = 900_000_000;
 
-/// What is known of it.
+/// The state of the estimate.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Onward {
-    /// What waited last, and when.
+    /// The last backlog, and its time.
     before: Option<(Nanos, Nanos)>,
     /// Bytes per second.
     mean: Option<f64>,
 }
 
 impl Onward {
-    /// Notes what waits now, beside a queue that is usual, and what arrived there since the last
-    /// time in bytes per second. What it sends on in bytes per second, as far as that shows.
+    /// Records the current backlog, the usual own queue, and the rate of arrivals there since the
+    /// last call in bytes per second. Returns the forwarding rate in bytes per second, if the
+    /// backlog is significant.
     pub fn note(&mut self, (waits, own): (Nanos, f64), arrived: f64, now: Nanos) -> Option<f64> {
         let (before, at) = self.before.replace((waits, now))?;
         let nanos = now.saturating_sub(at).max(1) as f64;
@@ -54,10 +55,10 @@ mod tests {
         let mut onward = Onward::default();
         let own = 4e6;
         assert_eq!(onward.note((20 * MILLI, own), 3e6, 10 * MILLI), None);
-        // Three times as much comes as leaves: what waits grows by 20 ms in 10 ms.
+        // Arrivals are three times the departures: the backlog grows by 20 ms in 10 ms.
         let known = onward.note((40 * MILLI, own), 3e6, 20 * MILLI).unwrap_or_default();
         assert!((known - 1e6).abs() < 1.0, "{known}");
-        // Half of it comes: what waits shrinks by 5 ms.
+        // Arrivals are half the departures: the backlog shrinks by 5 ms.
         let known = onward.note((35 * MILLI, own), 0.5e6, 30 * MILLI).unwrap_or_default();
         assert!((known - 1e6).abs() < 1.0, "{known}");
         assert_eq!(onward.note((10 * MILLI, own), 1e6, 40 * MILLI), None);

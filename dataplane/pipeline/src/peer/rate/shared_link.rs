@@ -1,5 +1,5 @@
-//! Tests of rates on one link that others use, too, packet by packet: a queue that everybody waits
-//! in, senders with always more to send, reports as neighbours send them.
+//! Packet-level tests of rates on a link shared with other flows: one common queue, senders that
+//! never run out of data, reports as neighbours send them.
 
 #[path = "../../../tests/pipeline/timed/tcp.rs"]
 mod tcp;
@@ -15,14 +15,15 @@ const QUEUE_MAX: Nanos = 25_000_000;
 const PACKET: usize = 1500;
 const REPORT_NANOS: Nanos = 500_000;
 
-/// The way without a queue is the fastest of so long.
+/// The base delay is the minimum over this period.
 const WAY_NANOS: Nanos = 5_000_000_000;
 
-/// How late a worker that sleeps is woken.
+/// Wakeup delay of a sleeping worker.
 const WAKE_NANOS: Nanos = 60_000;
 const BURST_NANOS: Nanos = 1_500_000;
 
-/// What a neighbour said last: packets and the time they came, and when the last one had left.
+/// The last report of a neighbour: packets received and the arrival time, and the send time of the
+/// last packet.
 #[derive(Copy, Clone, Default)]
 struct Report {
     at: Nanos,
@@ -31,19 +32,19 @@ struct Report {
     packets: u32,
 }
 
-/// This sender.
+/// A sender under test.
 struct Ours {
     rate: Rate,
     next: u32,
     free_at: Nanos,
     came: Report,
     reported_at: Nanos,
-    /// The report that the present sample begins with, and the least queue since.
+    /// The report at the start of the current sample, and the minimum queue since.
     from: Report,
     least: Nanos,
     round_trip: Option<Nanos>,
-    /// The fastest way of the present period and the one before, when that began, and the fastest
-    /// since a queue was accepted as part of it.
+    /// The minimum delay of the current and the previous period, when the current one began, and
+    /// the minimum since a queue was accepted as part of it.
     ways: (Nanos, Nanos),
     turned_at: Nanos,
     lately: Nanos,
@@ -66,7 +67,7 @@ impl Ours {
         }
     }
 
-    /// How long a packet waited that took so long, as far as it can know.
+    /// Queueing delay of a packet with this one-way delay, as far as the sender can know.
     fn queue(&mut self, took: Nanos, now: Nanos) -> Nanos {
         if now > self.turned_at + WAY_NANOS {
             (self.ways, self.turned_at) = ((took, self.ways.0), now);
@@ -113,13 +114,13 @@ enum Flow {
 enum What {
     /// A flow may send.
     Wake,
-    /// A packet came, which left at this time.
+    /// A packet arrived that was sent at this time.
     Came(u32, Nanos),
     Reported(Report),
     Acked(u64),
 }
 
-/// A link, and those who use it.
+/// A link and its flows.
 struct World {
     flows: Vec<Flow>,
     /// When each is woken next.
@@ -129,14 +130,14 @@ struct World {
     now: Nanos,
     serial: u64,
     events: BTreeMap<(Nanos, u64), (usize, What)>,
-    /// Packets of each that came; sum of what packets waited.
+    /// Packets of each flow received; sum of their queueing delays.
     came: Vec<u32>,
     waited: Nanos,
 }
 
 impl World {
-    /// A link with so long a way in each direction; each flow begins half a second after the one
-    /// before.
+    /// A link with this delay in each direction; each flow begins half a second after the previous
+    /// one.
     fn new(way: Nanos, names: &[&str]) -> World {
         let flow = |name: &&str| match *name {
             "ours" => Flow::Ours(Box::new(Ours::new())),
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// When a packet arrives that is sent now, if the queue has room.
+    /// Arrival time of a packet sent now, if the queue has room.
     fn send(&mut self) -> Option<Nanos> {
         let starts = self.free_at.max(self.now);
         let fits = starts - self.now <= QUEUE_MAX;
@@ -181,7 +182,7 @@ impl World {
         fits.then_some(self.free_at + self.way)
     }
 
-    /// Lets a flow send what it may.
+    /// Sends the packets that a flow may send now.
     fn turn(&mut self, index: usize) {
         loop {
             let opens = match &self.flows[index] {
@@ -260,8 +261,8 @@ impl World {
         }
     }
 
-    /// What part of the link each gets from one second to another, and how long packets of ours
-    /// wait on average.
+    /// Share of the link that each flow gets between two times in seconds, and the mean queueing
+    /// delay of the flows under test.
     fn parts(&mut self, seconds: (u64, u64)) -> (Vec<f64>, f64) {
         self.run(seconds.0 * 1_000_000_000);
         let (before, waited) = (self.came.clone(), self.waited);
@@ -276,7 +277,7 @@ impl World {
     }
 }
 
-/// Beside CUBIC and BBR it once got 0.29 and 0.2 of 10 ms, and less with TCP inside.
+/// Regression: against CUBIC and BBR, the share was 0.29 and 0.2 at 10 ms, less with TCP inside.
 #[test]
 fn beside_tcp_of_others_nobody_gets_less_than_half_of_a_fair_share_or_more_than_twice() {
     for (names, way) in [
@@ -300,8 +301,8 @@ fn beside_tcp_of_others_nobody_gets_less_than_half_of_a_fair_share_or_more_than_
     }
 }
 
-/// Who starts while the queue is full takes what that drops for what the link loses. It then sent
-/// ever more: after half a minute 22 times what the link carries, of which 95 % were lost.
+/// Regression: a sender that started into a full queue took its drops for loss of the link, and
+/// kept increasing: after half a minute, it sent 22 times the link rate, and 95 % was lost.
 #[test]
 fn a_start_into_a_full_queue_does_not_end_in_a_flood() {
     let mut world = World::new(20_000_000, &["bbr", "ours"]);

@@ -1,4 +1,4 @@
-//! A queue that stays: one that is never empty is emptied once, which shows whose it is.
+//! Standing queues: a queue that is never empty is drained once, which reveals its cause.
 //!
 //! ```text
 //!  stays ── less is sent ──┬── shorter: it was ours
@@ -6,9 +6,9 @@
 //!                          └── as long, and never changes: part of the way
 //! ```
 //!
-//! All senders of a node send less at the same moments ([`crate::peer::moments`]): several of
-//! them that share a link would else take each other for others. Beside others that were real not
-//! long ago, a contest begins without that.
+//! All senders of a node drain at the same moments ([`crate::peer::moments`]): otherwise several of
+//! them on one link would mistake each other for competing traffic. If competing flows were real
+//! recently, a contest begins without a drain.
 
 use crate::params::Nanos;
 use crate::peer::contest::{Contest, SHARE, Shared};
@@ -17,34 +17,35 @@ use crate::peer::rate::seen::Seen;
 use crate::peer::rate::{Rate, Verdict};
 use crate::peer::sample::SAMPLE_NANOS;
 
-/// A queue that was never empty for so long, and round trips, is emptied: twice as much of it
-/// within a round trip, at no less than this part of what arrives.
+/// A queue that was never empty for this long, and this many round trips, is drained: twice its
+/// length within a round trip, at no less than this fraction of the received rate.
 const FULL_NANOS: Nanos = 1_000_000_000;
 const FULL_ROUND_TRIPS: Nanos = 16;
 const DRAIN: f64 = 0.6;
 
-/// The same where others have more than their part, which take what is left to them.
+/// The same when others have more than their share, since they take any room left.
 const DRAIN_OTHERS: f64 = 0.7;
 
-/// So much sooner where the own part of the link is less than a contest aims at.
+/// The drain starts this many times sooner when the own share is below the target of a contest.
 const SOONER: Nanos = 4;
 
-/// Samples, and round trips, after which it should have become shorter; else it is not ours.
+/// Samples, or round trips, within which the queue should have shrunk; otherwise it is not due to
+/// this sender.
 const DRAINED: u32 = 3;
 
-/// It has become shorter when this part of it is left.
+/// The queue has shrunk when at most this fraction is left.
 const SHORTER: f64 = 0.75;
 
-/// Loss beyond the usual one that is that of a queue.
+/// Loss above the usual one that indicates an overflowing queue.
 const OVERFLOW: f64 = 0.03;
 
-/// Part of the own queue that is none.
+/// Fraction of the own queue below which it counts as empty.
 pub(super) const EMPTY: f64 = 0.2;
 
-/// So long after a contest, the next one goes on where that one ended.
+/// Within this time after a contest, the next one resumes from its rate.
 const RIVAL_NANOS: Nanos = 10_000_000_000;
 
-/// A queue that is being emptied: how long it was, since when, and the samples of that.
+/// A drain in progress: the queue at its start, its start time, and the samples since.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Drain {
     queue: f64,
@@ -52,7 +53,7 @@ pub(super) struct Drain {
     samples: u32,
 }
 
-/// The last contest: when it was, what was sent in it, and when the others were real last.
+/// The last contest: its time, its mean rate, and when the others were last real.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Rival {
     at: Nanos,
@@ -61,7 +62,7 @@ pub(super) struct Rival {
 }
 
 impl Rate {
-    /// There is no queue.
+    /// Records that the queue is empty.
     pub(super) fn was_empty(&mut self, now: Nanos) {
         (self.empty_at, self.empty_rate) = (now, self.most());
         self.since_empty = (f64::MAX, 0.0);
@@ -72,12 +73,12 @@ impl Rate {
         self.recent_loss.unwrap_or(0.0) > self.usual_loss.unwrap_or(0.0) + OVERFLOW
     }
 
-    /// Whether the queue is long, and others have more of the link than their part.
+    /// Whether the queue is long and others have more than their share of the link.
     fn is_of_others(&self, seen: &Seen) -> bool {
         seen.is_contested() && self.own.part(1.0) < SHARE
     }
 
-    /// What is to be done about a queue that stays; `None` where none does.
+    /// Handles a standing queue; `None` if there is none.
     pub(super) fn look_at_queue(&mut self, seen: &Seen, now: Nanos) -> Option<Verdict> {
         if let Some(contest) = self.contest.take() {
             if self.contend(contest, seen, now) {
@@ -104,21 +105,21 @@ impl Rate {
         if !moments::has_passed(before, now, stays) || !(seen.is_limited || is_of_others) {
             return None;
         }
-        // Without a look at the way itself, a queue that stays becomes part of it.
+        // Without probing the base delay, a standing queue would become part of it.
         self.drain = Some(Drain { queue: seen.queue, since: now, samples: 0 });
         let part = 2.0 * seen.queue / seen.round_trip.max(SAMPLE_NANOS) as f64;
         let is_alone = self.own.part(1.0) >= SHARE;
-        // The best of several senders is more than the link carries.
+        // The best sample of several senders exceeds the capacity.
         let carried = if is_alone { self.most() } else { self.capacity.min(self.most()) };
         let least = if is_of_others { DRAIN_OTHERS } else { DRAIN };
         self.set(carried * (1.0 - part).max(least));
         Some(Verdict::Fine)
     }
 
-    /// Whether a queue has become shorter since less is sent.
+    /// Continues a drain: checks whether the queue has shrunk at the lower rate.
     fn go_on_draining(&mut self, drain: Drain, seen: &Seen, now: Nanos) -> Verdict {
         let is_shorter = seen.queue < SHORTER * drain.queue;
-        // The samples of who sends little are far apart.
+        // At low rates, samples are far apart.
         let round_trips = Nanos::from(DRAINED).saturating_mul(seen.round_trip.max(SAMPLE_NANOS));
         let is_over = drain.samples + 1 >= DRAINED || now > drain.since.saturating_add(round_trips);
         if !is_shorter && !is_over {
@@ -135,22 +136,22 @@ impl Rate {
             self.set(self.most());
         }
         self.was_empty(now);
-        // A queue that overflows is shortened by sending less, in time.
+        // An overflowing queue will shrink as the rate falls.
         let is_fine = is_shorter || changes || self.overflows();
         if is_fine { Verdict::Fine } else { Verdict::NotOurs }
     }
 
-    /// Others fill the queue: from what was sent in the last contest, or a part of what was carried
-    /// before they did.
+    /// Begins a contest, since others fill the queue: at the rate of the last contest, or a share
+    /// of the rate carried before they did.
     fn begin_contest(&mut self, now: Nanos) {
         let before = self.rival.map_or(SHARE * self.empty_rate, |rival| rival.rate);
-        // What was sent in the last contest may have been for a link that carried more.
+        // The last contest may have been on a faster link.
         let rate = before.max(self.capacity).min(self.most().max(self.empty_rate));
         self.contest = Some(Contest::new(rate, now));
         self.set(rate);
     }
 
-    /// One step of a contest. False when it is over.
+    /// One step of a contest. Returns false when it is over.
     fn contend(&mut self, mut contest: Contest, seen: &Seen, now: Nanos) -> bool {
         let overflows = self.overflows();
         let shared = Shared {

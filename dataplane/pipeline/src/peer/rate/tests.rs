@@ -4,14 +4,14 @@ use crate::peer::sample::AROUND_BYTES;
 
 const ROUND_TRIP: Nanos = 20_000_000;
 
-/// A sample of 20 ms, of 60 bytes a packet.
+/// A sample of 20 ms with 60 bytes per packet.
 fn sample(packets: u32, queue: Nanos, backlog: Nanos, is_limited: bool) -> Sample {
     let (bytes, nanos) = (60 * packets, ROUND_TRIP);
     Sample { bytes, packets, sent: packets, nanos, took: nanos, queue, backlog, is_limited }
 }
 
-/// Acknowledgements of TCP: once, a pause of the machine brought their rate down to what they
-/// took at that time, and they, and what they acknowledged, stayed slow.
+/// Regression: with TCP acknowledgements only, a pause of the machine lowered their rate to that of
+/// the moment, and they and the data they acknowledged stayed slow.
 #[test]
 fn a_flow_that_sends_little_is_not_slowed_down_for_long() {
     let mut rate = Rate::new();
@@ -38,8 +38,8 @@ fn a_queue_of_others_is_no_reason_to_send_less() {
     assert!(rate.bytes_per_second() >= FIRST);
 }
 
-/// Over 100 ms, bursts of a start that left four times as fast as the link was lost a thousand
-/// packets of its queue, and TCP took what came late for congestion.
+/// Regression: over 100 ms, start bursts at four times the link rate overflowed its queue by a
+/// thousand packets, and TCP took the late arrivals for congestion.
 #[test]
 fn a_burst_that_arrives_slower_than_it_left_ends_the_start() {
     const LONG: Nanos = 100_000_000;
@@ -54,8 +54,7 @@ fn a_burst_that_arrives_slower_than_it_left_ends_the_start() {
     assert!((rate.bytes_per_second() / arrived - 1.0).abs() < 0.05, "{arrived}");
 }
 
-/// A start floods the queue: what that drops was once taken for what the link loses, and hid
-/// every later drop.
+/// Regression: queue drops during a start counted as loss of the link, and hid every later drop.
 #[test]
 fn what_a_link_loses_is_never_more_than_what_is_lost_with_a_queue() {
     let mut rate = Rate::new();
@@ -72,7 +71,7 @@ fn what_a_link_loses_is_never_more_than_what_is_lost_with_a_queue() {
     assert!(rate.usual_loss().unwrap() < 0.02, "{:?}", rate.usual_loss());
 }
 
-/// Reports come from the network: one that says that nothing came must not stop a hop for good.
+/// Reports come from the network: one that claims no arrivals must not stop a hop for good.
 #[test]
 fn a_hop_of_which_nothing_is_said_to_come_is_still_sent_to() {
     const LONG: Nanos = 100_000_000;
@@ -86,8 +85,8 @@ fn a_hop_of_which_nothing_is_said_to_come_is_still_sent_to() {
     }
 }
 
-/// Where nearly all was lost for a while, what our own pace dropped later was once taken for loss
-/// of a link that is twenty times faster: the rate stayed there, and nearly all was dropped.
+/// Regression: after a period of nearly total loss, drops by the local pace counted as loss of a
+/// link twenty times faster: the rate stayed there, and nearly everything was dropped.
 #[test]
 fn what_our_own_pace_drops_is_not_loss_of_a_faster_link() {
     const PACE: f64 = 7e6;

@@ -1,4 +1,4 @@
-//! A sink of units where paths meet: when each upstream has sent its last packet of a unit.
+//! A sink of units at which paths meet: when each upstream has sent its last packet of a unit.
 
 use crate::context::Context;
 use crate::egress::Egress;
@@ -9,9 +9,8 @@ use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::Frames;
 
 impl<U: Unit> UnitSink<U> {
-    /// Whether nothing more is planned for a unit after a packet of an upstream, of so many. A
-    /// repair that was not asked for, as sources send at rest, follows the plan of its own upstream
-    /// only.
+    /// Whether no more packets are planned for a unit after a packet of one upstream. An
+    /// unrequested repair, which sources send when idle, follows the plan of its own upstream only.
     pub(super) fn ends(
         &mut self,
         index: usize,
@@ -25,8 +24,8 @@ impl<U: Unit> UnitSink<U> {
         unit.is_complete() || unit.progress_mut().ends(from.0, from.1)
     }
 
-    /// Notes a planned packet of a unit from the present one of several upstreams. Those before
-    /// that it is done with, as the others are, close.
+    /// Notes a planned packet of a unit from the present one of several upstreams. Earlier units
+    /// close once all upstreams are done with them.
     pub(super) fn go_on<F: Frames, E: Egress>(&mut self, number: u32, cx: &Context<'_, '_, F, E>) {
         let (place, count) = (cx.upstream.place, upstreams(cx.params));
         if count == 1 {
@@ -47,7 +46,7 @@ impl<U: Unit> UnitSink<U> {
         }
     }
 
-    /// When a unit ends of which nothing more comes.
+    /// When a unit ends that receives nothing more.
     pub(super) fn ends_at(&self, progress: &Progress, params: &FlowParams) -> Nanos {
         let first = progress.first.unwrap_or(progress.touched);
         self.branches.ends_at(

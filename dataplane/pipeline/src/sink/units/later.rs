@@ -1,5 +1,5 @@
-//! Decoding that goes on in later calls, and the unit on trial: whichever is done later than with
-//! the packet that it came with.
+//! Decoding that continues in later calls, and the unit on trial: both finish later than the packet
+//! that started them.
 
 use crate::arrival::Fate;
 use crate::collected::PacketView;
@@ -12,7 +12,8 @@ use crate::sink::units::UnitSink;
 use recoded_wire::frames::{Frames, Span};
 
 impl<U: Unit> UnitSink<U> {
-    /// Goes on with the first unit whose decoding is not done. When to go on, if one is left.
+    /// Continues with the first unit whose decoding is unfinished. Returns when to continue, if one
+    /// is left.
     pub(super) fn decode_busy(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -26,14 +27,14 @@ impl<U: Unit> UnitSink<U> {
         self.busy().map(|_| cx.io.now)
     }
 
-    /// The first unit held whose decoding is not done.
+    /// The first unit held whose decoding is unfinished.
     pub(super) fn busy(&self) -> Option<usize> {
         let (next, _) = self.range?;
         let numbers = (0..self.held_span() / U::STEP).map(|n| next.wrapping_add(n * U::STEP));
         numbers.map(|number| self.index(number)).find(|index| self.units[*index].is_busy())
     }
 
-    /// Takes in a packet of a unit out of range; see [`crate::sink::trial`].
+    /// Adds a packet of a unit out of range; see [`crate::sink::trial`].
     pub(super) fn try_unit(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -58,8 +59,8 @@ impl<U: Unit> UnitSink<U> {
         Fate::Consumed
     }
 
-    /// Goes on decoding the unit on trial, and resynchronises to it if it has proven itself. When
-    /// to look again.
+    /// Continues decoding the unit on trial, and resynchronises to it if it has proven itself.
+    /// Returns when to check again.
     pub(super) fn judge(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
@@ -78,8 +79,8 @@ impl<U: Unit> UnitSink<U> {
         None
     }
 
-    /// When a trial that has succeeded may take over: at once where it lies within the table, else
-    /// when nothing in range has come for a while.
+    /// When a successful trial may take over: at once if it lies within the table, otherwise when
+    /// nothing in range has arrived for a while.
     fn takes_over_at(&self, params: &FlowParams, frames: &impl Frames) -> Option<Nanos> {
         let (number, (_, newest)) = (self.trial.number()?, self.range?);
         let ahead = number.wrapping_sub(newest);
@@ -97,7 +98,7 @@ impl<U: Unit> UnitSink<U> {
         let epoch = self.trial.unit.epoch().unwrap_or(self.epoch);
         let is_finished = self.is_finished(next, (number, epoch), cx.io.now);
         if is_finished || number.wrapping_sub(next) < self.held_span() {
-            // The units before it have come after all.
+            // The units before it have arrived after all.
             self.trial.clear(cx.io.frames);
             return;
         }

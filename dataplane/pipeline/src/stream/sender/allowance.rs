@@ -1,19 +1,19 @@
-//! How much may leave: the most packets in flight, and when the next one leaves.
+//! Transmission limits: the most packets in flight, and when the next one may leave.
 
 use super::Sender;
 use crate::params::Nanos;
 
-/// Packets beyond those that the rate sends while a round trip and a queue last.
+/// Packets allowed beyond those that the rate sends during a round trip and a queue.
 const SPARE_PACKETS: f64 = 32.0;
 
 /// Delay of reports in addition to the round trip.
 const REPORT_NANOS: Nanos = 2_000_000;
 
-/// A round trip that is not known yet may take as long.
+/// Assumed round trip until it is known.
 const UNKNOWN_NANOS: Nanos = 600_000_000;
 
 impl Sender {
-    /// Most packets on the way.
+    /// Most packets in flight.
     pub(super) fn window(&self) -> usize {
         let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
         let nanos = 2 * self.rate.target(round_trip) + round_trip + round_trip / 4 + REPORT_NANOS;

@@ -1,5 +1,5 @@
-//! One next hop as one of several paths to a receiver: how soon what it gets arrives, and whether
-//! anything does.
+//! One next hop as one of several paths to a receiver: how soon symbols arrive over it, and whether
+//! it delivers any.
 
 use super::{KEEPALIVE_SILENT_NANOS, KEEPALIVES_OFTEN, Sender};
 use crate::params::Nanos;
@@ -8,29 +8,28 @@ use crate::segmentation::Comparison;
 use crate::stream::store::Store;
 use crate::time::earlier;
 
-/// A path is in doubt when nothing was heard of it for so long, and of what was sent to it so long,
-/// and a round trip and a quarter, before: reports follow packets within a millisecond.
+/// A path is in doubt after this long without a report on packets that are older by a round trip
+/// and a quarter: reports follow packets within a millisecond.
 const DOUBT_NANOS: Nanos = 25_000_000;
 
-/// A round trip that is not known yet may be so long.
+/// Assumed round trip until it is known.
 const UNKNOWN_NANOS: Nanos = 300_000_000;
 
-/// What waits for longer in a neighbour does not arrive: its next hop is silent.
+/// With a longer backlog at the neighbour, nothing arrives: its next hop is silent.
 const STUCK_NANOS: Nanos = 500_000_000;
 
-/// A path in doubt is asked this often, for half a minute.
+/// Interval of keepalives on a path in doubt, for half a minute.
 const ASK_NANOS: Nanos = 50_000_000;
 
 impl Sender {
-    /// Takes in the pace of the link, and returns the fates of packets that were reported since the
-    /// last call.
+    /// Applies the pace of the link, and returns the outcomes of packets reported since the last
+    /// call.
     pub(crate) fn settle(&mut self, pace: Option<f64>) -> Comparison {
         self.rate.limit(pace);
         std::mem::take(&mut self.sent.comparison)
     }
 
-    /// How long what is queued now waits until it leaves: without end where the neighbour is
-    /// silent.
+    /// Queueing delay of a symbol queued now; unlimited if the neighbour is silent.
     pub(crate) fn backlog(&self, symbol_bytes: usize, now: Nanos) -> Nanos {
         let is_known = self.round_trip.is_some() || self.liveness.silence() > UNKNOWN_NANOS;
         if is_known && self.liveness.silence() > self.patience_with_silence() {
@@ -41,39 +40,40 @@ impl Sender {
         queued + if waiting > 0 { self.free_at.saturating_sub(now) } else { 0 }
     }
 
-    /// How long what is queued now waits until it leaves, as long as symbols were lately.
+    /// Queueing delay of a symbol queued now, at the recent mean size.
     pub(crate) fn waits(&self, now: Nanos) -> Nanos {
         self.backlog(self.mean_bytes, now)
     }
 
-    /// How long a symbol takes to the receiver if it is queued now.
+    /// Time for a symbol queued now to reach the receiver.
     pub(crate) fn arrives_after(&self, now: Nanos) -> Nanos {
         let waits = self.waits(now).saturating_add(self.waits_there);
         waits.saturating_add(self.path_round_trip() / 2)
     }
 
-    /// Whether what it got may never arrive: neither it nor what lies behind it answers.
+    /// Whether its symbols may never arrive, since the neighbour or the nodes behind it do not
+    /// answer.
     pub(crate) fn is_in_doubt(&self, now: Nanos) -> bool {
         self.is_stuck_behind() || self.doubted_at().is_some_and(|at| at <= now)
     }
 
-    /// When its first hop comes into doubt if nothing is heard of it.
+    /// When the first hop comes into doubt if no report arrives.
     pub(crate) fn doubted_at(&self) -> Option<Nanos> {
         let round_trip = self.round_trip.unwrap_or(UNKNOWN_NANOS);
         let patience = DOUBT_NANOS + round_trip + round_trip / 4;
-        // Where reports come all the time, the first that is missing is one on what left a round
-        // trip before the last of them.
+        // With continuous reports, the first one missing covers packets sent a round trip before
+        // the last one.
         let overdue = self.sent.oldest_at().filter(|_| self.round_trip.is_some());
         let overdue = overdue.map(|at| (at + patience).max(self.heard_at + DOUBT_NANOS));
         earlier(self.liveness.reaches(patience), overdue)
     }
 
-    /// Whether it is what lies behind the neighbour that does not answer.
+    /// Whether the nodes behind the neighbour do not answer.
     pub(crate) fn is_stuck_behind(&self) -> bool {
         self.waits_there > STUCK_NANOS
     }
 
-    /// When the oldest symbol that waits to be sent was heard of.
+    /// When the oldest waiting symbol was first seen.
     pub(crate) fn waits_since(&self, store: &Store) -> Option<Nanos> {
         let waiting = self.again.iter().map(|(number, _)| *number);
         let mut waiting = waiting.chain(self.fresh.iter().copied());
@@ -82,27 +82,27 @@ impl Sender {
         waiting.find(is_missing).map(|number| store.heard_at(number))
     }
 
-    /// The bit of the store that says what it has.
+    /// Its bit in the store.
     pub(crate) fn receiver(&self) -> usize {
         self.receiver
     }
 
-    /// Goes on asking a path in doubt. Its neighbour may answer: what is asked for is whether
-    /// anything goes on behind it.
+    /// Keeps sending keepalives on a path in doubt. Even if its neighbour answers, they show
+    /// whether it forwards.
     pub(crate) fn ask_anew(&mut self, now: Nanos) {
         let is_over_soon = self.keepalive.count <= KEEPALIVES_OFTEN;
         let at = now + if is_over_soon { ASK_NANOS } else { KEEPALIVE_SILENT_NANOS.1 };
         self.keepalive.due = earlier(self.keepalive.due, Some(at));
     }
 
-    /// Lets go of what waits; others send it.
+    /// Drops its queues; other paths send the symbols.
     pub(crate) fn hand_over(&mut self) {
         self.fresh.clear();
         self.again.clear();
         self.open.clear();
     }
 
-    /// Lets go of everything that waits.
+    /// Drops its queues and stops keepalives.
     pub(crate) fn clear(&mut self) {
         self.hand_over();
         self.keepalive.due = None;

@@ -1,12 +1,12 @@
-//! Probes of the sizes that a hop carries. They have a clock of their own: packets that vanish
-//! bring the rate down to almost nothing, and at that a jumbo probe takes a third of a second.
+//! Path MTU probes of a hop. They are paced separately: vanishing packets reduce the rate to almost
+//! nothing, and a jumbo probe would then take a third of a second.
 
 use super::Sender;
 use crate::params::Nanos;
 use crate::peer::sample::AROUND_BYTES;
 
 impl Sender {
-    /// Bytes of the probe that leaves now, if one is due.
+    /// Bytes of the probe to send now, if one is due.
     pub(super) fn probe(&mut self, now: Nanos) -> Option<u16> {
         if self.probes_at > now {
             return None;
@@ -16,7 +16,7 @@ impl Sender {
         Some(bytes)
     }
 
-    /// When the next one is due.
+    /// When the next probe is due.
     pub(super) fn probe_due(&self) -> Option<Nanos> {
         let due = self.sent.sizes().due(self.round_trip())?;
         Some(due.max(self.probes_at))

@@ -27,7 +27,7 @@ pub const UP: PeerId = PeerId(1);
 const FRAMES: usize = 4096;
 const TICKS_MAX: usize = 1000;
 
-/// What a pipeline emitted.
+/// Outputs of a pipeline.
 #[derive(Default)]
 pub struct Outputs {
     pub sent: Vec<(PeerId, Span, u16)>,
@@ -54,14 +54,14 @@ pub struct Node {
     pub delivered: Vec<Vec<u8>>,
     /// Those of the ends of a sealed or tagged flow.
     pub keys: Option<Keys>,
-    /// Frames there are.
+    /// Number of frames.
     frames_total: usize,
-    /// Of the next packet that [`Node::receive_next`] takes.
+    /// Link sequence number of the next packet that [`Node::receive_next`] takes.
     link_sequence: u32,
 }
 
 impl Node {
-    /// Gives a node that holds nothing another number of frames.
+    /// Replaces the frames of a node that holds none.
     pub fn set_frames(&mut self, count: usize) {
         self.frames = HeapFrames::new(count, 2048);
         self.frames_total = count;
@@ -81,7 +81,7 @@ impl Node {
         }
     }
 
-    /// Runs `work`, then returns what left the node as (hop, UDP payload).
+    /// Runs `work`, then returns the packets that the node sent as (hop, UDP payload).
     pub fn run(
         &mut self,
         work: impl FnOnce(&mut Pipeline, &mut HeapFrames, &mut Outputs),
@@ -107,8 +107,7 @@ impl Node {
         })
     }
 
-    /// As [`Node::receive`], of a data packet that its neighbour sends next, whatever number it
-    /// has.
+    /// Like [`Node::receive`], for the next data packet of its neighbour, with any number.
     pub fn receive_next(&mut self, payload: &[u8], now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         let mut payload = payload.to_vec();
         if Header::parse(&payload).is_ok() && sender(&payload) == UP {
@@ -120,7 +119,7 @@ impl Node {
 
     pub fn tick(&mut self, now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         self.run(|pipeline, frames, outputs| {
-            // A deadline that has come asks to be called again.
+            // A deadline that has passed requires another call.
             for _ in 0..TICKS_MAX {
                 if pipeline.tick(frames, outputs, now).is_none_or(|deadline| deadline > now) {
                     return;
@@ -129,7 +128,7 @@ impl Node {
         })
     }
 
-    /// As [`Node::tick`], but once, whatever deadline it returns.
+    /// Like [`Node::tick`], but once, regardless of the deadline it returns.
     pub fn tick_once(&mut self, now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         self.run(|pipeline, frames, outputs| {
             pipeline.tick(frames, outputs, now);
@@ -154,7 +153,7 @@ impl Node {
         self.pipeline.report().packets
     }
 
-    /// Frames that are still held after everything was let go: must be none.
+    /// Frames still held after everything was released: must be none.
     pub fn leaked(&mut self) -> usize {
         self.pipeline.release(&mut self.frames);
         self.frames_total - self.frames.free()
@@ -182,7 +181,7 @@ pub fn header(packet_type: PacketType, flags: u8, link_sequence: u32) -> Header 
     }
 }
 
-/// The header of a packet of a generation or batch of `size`, of which as many are planned.
+/// The header of a packet of a generation or batch of `size`, with as many packets planned.
 pub fn coded(common: Header, generation: u32, size: u16) -> CodedHeader {
     CodedHeader { common, size, full_log2: 4, planned: size, generation }
 }
@@ -220,7 +219,7 @@ pub fn window(params: &mut FlowParams) {
     params.field = FieldOrder::TwoFiftySix;
 }
 
-/// What a link, or a relay that lies, makes of a packet of a sender.
+/// Effect of a link, or of a lying relay, on a packet of a sender.
 pub type Tamper = Box<dyn FnMut(usize, Vec<u8>) -> Vec<Vec<u8>>>;
 
 /// Source, relays, sink, and the links between them.
@@ -228,13 +227,13 @@ pub struct Line {
     pub nodes: Vec<Node>,
     pub now: Nanos,
     pub loss: f64,
-    /// Losses on the way back.
+    /// Losses on the return path.
     pub loss_up: f64,
     /// Mean run of losses; up to 1, losses are independent.
     pub burst_mean: f64,
-    /// What is to arrive in the place of a packet that goes towards the sink, by its sender.
+    /// Replacement for a packet that travels towards the sink, by its sender.
     pub tamper: Option<Tamper>,
-    /// Links (by sender and direction) that are in a bad spell.
+    /// Links (by sender and direction) in the bad state.
     bad: std::collections::BTreeSet<(usize, bool)>,
     random: ChaCha8Rng,
 }
@@ -285,7 +284,7 @@ impl Line {
         is_bad
     }
 
-    /// Carries packets that left node `from` until none is under way, in order.
+    /// Carries packets sent by node `from` until none is in flight, in order.
     pub fn carry(&mut self, from: usize, packets: Vec<(PeerId, Vec<u8>)>) {
         let mut queue: std::collections::VecDeque<(usize, PeerId, Vec<u8>)> =
             packets.into_iter().map(|(hop, bytes)| (from, hop, bytes)).collect();
@@ -308,7 +307,7 @@ impl Line {
         }
     }
 
-    /// Sends an IP packet in at the source.
+    /// Passes an IP packet into the source.
     pub fn send(&mut self, packet: &[u8]) {
         let out = self.nodes[0].ingress(packet, self.now);
         self.carry(0, out);
@@ -325,12 +324,12 @@ impl Line {
         }
     }
 
-    /// What the sink delivered.
+    /// Packets that the sink delivered.
     pub fn delivered(&self) -> &[Vec<u8>] {
         &self.nodes[self.nodes.len() - 1].delivered
     }
 
-    /// Checks what must hold at the end of any run.
+    /// Checks invariants at the end of any run.
     pub fn check(&mut self) {
         for node in &mut self.nodes {
             let packets = node.packets();
@@ -351,8 +350,8 @@ pub fn ip_packet(bytes: usize, number: u32) -> Vec<u8> {
     packet
 }
 
-/// Sends packets of mixed sizes and checks that all arrive in order, but for `missing_max`, within
-/// `settle_millis` after the last.
+/// Sends packets of mixed sizes and checks that all arrive in order, except up to `missing_max`,
+/// within `settle_millis` after the last.
 pub fn transfer(line: &mut Line, count: u32, missing_max: usize, settle_millis: u64) {
     let size = |number: u32| 24 + (number as usize * 37) % 500;
     for number in 0..count {

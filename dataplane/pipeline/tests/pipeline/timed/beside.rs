@@ -1,17 +1,17 @@
-//! Who shares a link of a line: other lines, and TCP of others, which ends there; and TCP inside
-//! the tunnel.
+//! Competing traffic: other lines that share a link, TCP flows that share one and end there, and
+//! TCP inside the tunnel.
 
 use super::tcp::Tcp;
 use super::{FLOW, Line, Nanos, ShardId, WAKE_NANOS, What};
 use std::collections::VecDeque;
 
-/// Packets that wait in front of the tunnel at most.
+/// Most packets that wait in front of the tunnel.
 const WAITING_MAX: usize = 500;
 
-/// UDP payload of as many bytes on the link as a full packet of TCP has.
+/// UDP payload that gives as many bytes on the link as a full packet of TCP.
 const PACKET_BYTES: usize = 1472;
 
-/// One of them: on a link, or inside.
+/// One TCP flow: on a link, or inside.
 pub struct Beside {
     hop: Option<usize>,
     tcp: Tcp,
@@ -19,7 +19,7 @@ pub struct Beside {
     is_over: bool,
 }
 
-/// Lets time pass for several lines, so that those that share links meet there.
+/// Lets time pass for several lines, so that those that share links interact.
 pub fn run_beside(lines: &mut [Line], nanos: Nanos) {
     /// Less than a packet takes on any link that is shared in a test.
     const TURN_NANOS: Nanos = 50_000;
@@ -29,19 +29,19 @@ pub fn run_beside(lines: &mut [Line], nanos: Nanos) {
 }
 
 impl Line {
-    /// A link is one with that of another line, which is to run beside this one.
+    /// Makes a link the same as that of another line, which must run together with this one.
     pub fn share(&mut self, hop: usize, (other, of_other): (&Line, usize)) {
         self.down[hop].share(&other.down[of_other]);
         self.up[hop].share(&other.up[of_other]);
     }
 
-    /// From now on a stream of TCP shares a link towards the sink; its place among them.
+    /// From now on a TCP flow shares a link towards the sink; returns its index.
     pub fn beside(&mut self, hop: usize, control: &str) -> usize {
         self.add(Some(hop), control)
     }
 
-    /// From the start on a stream of TCP is all that enters. Acknowledgements take as long as the
-    /// links, and none is lost.
+    /// From the start a TCP flow is all that enters. Acknowledgements take as long as the links,
+    /// and none is lost.
     pub fn inside(&mut self, control: &str) {
         self.pause();
         self.waiting = Some(VecDeque::with_capacity(WAITING_MAX));
@@ -55,7 +55,7 @@ impl Line {
         self.beside.len() - 1
     }
 
-    /// A packet of the stream inside came.
+    /// Notes that a packet of the flow inside arrived.
     pub(super) fn came_inside(&mut self, number: u32) {
         if let Some(index) = self.inside {
             let back: Nanos = self.up.iter().map(|channel| channel.link.delay).sum();
@@ -74,17 +74,17 @@ impl Line {
         self.ingress(self.now);
     }
 
-    /// From now on none of them sends anything.
+    /// Ends all of them: none sends from now on.
     pub fn end_beside(&mut self) {
         self.beside.iter_mut().for_each(|beside| beside.is_over = true);
     }
 
-    /// Packets of one of them that came.
+    /// Packets of one of them that arrived.
     pub fn came_beside(&self, index: usize) -> u64 {
         self.beside[index].tcp.delivered
     }
 
-    /// Lets the source take what waits, as far as it does.
+    /// Lets the source take waiting packets, as far as it accepts them.
     pub(super) fn take_waiting(&mut self) {
         let id = ShardId { flow: FLOW, shard: 0 };
         while self.waiting.as_ref().is_some_and(|waiting| !waiting.is_empty())

@@ -1,4 +1,4 @@
-//! The ends of sealed and tagged flows, by the library that the dataplane uses.
+//! The ends of sealed and tagged flows, with the library that the dataplane uses.
 
 use recoded_pipeline::egress::{self, Unsealed, Untagged};
 use recoded_pipeline::params::{FlowParams, ShardId};
@@ -8,7 +8,7 @@ use recoded_secure::{
 };
 use std::collections::BTreeMap;
 
-/// What an egress does by its keys, which are `None` at a node without any.
+/// An egress operation by its keys, which are `None` at a node without any.
 macro_rules! by_keys {
     ($self:ident => $keys:expr) => {
         fn seal(&mut $self, shard: ShardId, packet: &[u8], out: &mut [u8]) -> Result<(), Unsealed> {
@@ -63,7 +63,7 @@ macro_rules! by_keys {
 
 pub(crate) use by_keys;
 
-/// Packets that may be late, as many as any code here holds.
+/// Packets that may be late, the most that any code here holds.
 const WINDOW_PACKETS: usize = 1 << 16;
 
 /// Keys of one direction, at either end.
@@ -74,12 +74,12 @@ pub struct Keys {
     /// Packets sealed, and opened.
     pub sealed: u64,
     pub opened: u64,
-    /// Whether symbols under keys that are not here are of a session before this one.
+    /// Whether symbols under unknown keys belong to an earlier session.
     is_fresh: bool,
     tags: Tags,
 }
 
-/// Keys of tags: of all epochs that there are, the newest last.
+/// Keys of tags: of all existing epochs, the newest last.
 struct Tags {
     strength: Strength,
     columns: usize,
@@ -105,7 +105,7 @@ impl Keys {
         Keys::of_columns(number, Strength::Standard.columns())
     }
 
-    /// Those of a relay, which holds so many columns of the tags.
+    /// Keys of a relay, which holds `columns` columns of the tags.
     pub fn of_columns(number: u8, columns: usize) -> Keys {
         let (sealers, openers) = (BTreeMap::new(), BTreeMap::new());
         let tags = Tags::new(number, Strength::Standard, columns);
@@ -113,7 +113,7 @@ impl Keys {
         Keys { secret, sealers, openers, sealed: 0, opened: 0, is_fresh: false, tags }
     }
 
-    /// Of the tags of a strict flow: all columns, or as many as a relay had.
+    /// Keys for the tags of a strict flow: all columns, or as many as a relay had.
     pub fn strict(self) -> Keys {
         let Tags { columns, .. } = self.tags;
         let all = columns == Strength::Standard.columns();
@@ -122,12 +122,12 @@ impl Keys {
         Keys { tags, ..self }
     }
 
-    /// The same where a flow is strict.
+    /// Keys for a flow with these parameters: strict ones if it is strict.
     pub fn of(self, params: &FlowParams) -> Keys {
         if params.strict { self.strict() } else { self }
     }
 
-    /// Those of an end that restarted: of its tags, the next key only.
+    /// Keys of an end that restarted: of its tags, only the next key.
     pub fn restarted(number: u8) -> Keys {
         let mut keys = Keys::new(number);
         keys.renew();
@@ -135,7 +135,7 @@ impl Keys {
         Keys { is_fresh: true, ..keys }
     }
 
-    /// A new key of tags, which units are tagged with from now on.
+    /// Adds a new key of tags, which units are tagged with from now on.
     pub fn renew(&mut self) {
         let Tags { strength, columns, keys, .. } = &mut self.tags;
         keys.push(tag_key(self.secret[0], keys.len() as u8, (*strength, *columns)));

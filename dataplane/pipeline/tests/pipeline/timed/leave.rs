@@ -1,4 +1,4 @@
-//! Packets that leave a node at once, as one call of its worker sends them.
+//! Packets that a node sends at once, as in one call of its worker.
 
 use super::wires::{DOWN, UP, Wire};
 use super::{KEEPALIVE_BYTES, Line, PeerId, What};
@@ -6,7 +6,7 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Header;
 
 impl Line {
-    /// Packets that leave for a neighbour at once.
+    /// Sends packets to a neighbour at once.
     pub(super) fn leave(&mut self, index: usize, peer: PeerId, sent: &[(PeerId, Span)]) {
         let Wire { hop, is_up, to: node, from } = self.wires[&(index, peer)];
         let mut payloads = Vec::with_capacity(sent.len());

@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Bytes around a UDP payload on a link.
 const AROUND_BYTES: usize = 42;
 
-/// What leaves as one message: segments, and bytes.
+/// Limits of one message: segments, and bytes.
 const SEGMENTS_MAX: usize = 64;
 const RUN_BYTES_MAX: usize = 65_000;
 
@@ -18,19 +18,19 @@ const RUN_BYTES_MAX: usize = 65_000;
 pub struct Link {
     /// Bits per second, Ethernet headers included.
     pub rate: f64,
-    /// Most that a packet waits.
+    /// Maximum queueing delay of a packet.
     pub queue: Nanos,
     pub delay: Nanos,
     /// Share of packets lost, and how many in a row on average.
     pub loss: f64,
     pub burst: f64,
-    /// Share of packets that come late, and by how much; share that comes twice.
+    /// Share of packets that come late, and by how much; share that is duplicated.
     pub reordered: (f64, Nanos),
     pub duplicated: f64,
     /// Longest UDP payload that it carries.
     pub bytes_max: usize,
-    /// Whether packets of equal size that leave at once are one packet to its queue, as segments
-    /// of UDP are to netem and fq: they are dropped together, and arrive together.
+    /// Whether packets of equal size sent at once are one packet to its queue, as segments of UDP
+    /// are to netem and fq: they are dropped together, and arrive together.
     pub whole: bool,
 }
 
@@ -56,7 +56,7 @@ impl Link {
     }
 }
 
-/// What happens on it.
+/// State and counters of the link.
 pub struct Channel {
     pub link: Link,
     free_at: Rc<Cell<Nanos>>,
@@ -66,7 +66,7 @@ pub struct Channel {
     pub bytes: u64,
     pub overflowed: u64,
     pub longest: Nanos,
-    /// Bytes that left at once: when, how many, and the most.
+    /// Bytes sent at once: when, how many, and the most.
     at_once: (Nanos, u64),
     pub most_at_once: u64,
 }
@@ -87,7 +87,7 @@ impl Channel {
         }
     }
 
-    /// From now on it has its queue in common with another one.
+    /// From now on it shares its queue with another one.
     pub fn share(&mut self, other: &Channel) {
         self.free_at = Rc::clone(&other.free_at);
     }
@@ -96,7 +96,8 @@ impl Channel {
         f64::from(self.random.next_u32()) < share * 4_294_967_296.0
     }
 
-    /// When the copies of each packet arrive that are sent now, one after the other.
+    /// When the copies of each packet arrive, if packets of these sizes are sent now, one after the
+    /// other.
     pub fn send_all(&mut self, bytes: &[usize], now: Nanos) -> Vec<Vec<Nanos>> {
         if !self.link.whole {
             return bytes.iter().map(|bytes| self.send(*bytes, now)).collect();

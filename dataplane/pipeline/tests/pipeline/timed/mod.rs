@@ -30,13 +30,13 @@ pub const MILLI: Nanos = 1_000_000;
 pub const SECOND: Nanos = 1_000_000_000;
 
 const FLOW: u32 = 7;
-/// That of acknowledgements, the other way.
+/// Flow of acknowledgements, in the opposite direction.
 const BACK: u32 = 8;
 
-/// Bytes of an IP packet of a flow beside a load.
+/// Bytes of an IP packet of a sparse flow next to a load.
 const SPARSE_BYTES: usize = 228;
 
-/// How late a worker that sleeps is woken, and what it needs for a packet.
+/// Wake-up delay of a sleeping worker, and its time per packet.
 const WAKE_NANOS: Nanos = 60_000;
 
 enum What {
@@ -49,7 +49,7 @@ enum What {
         node: usize,
     },
     Ingress,
-    /// TCP of others: an acknowledgement, or a timer.
+    /// Competing TCP: an acknowledgement, or a timer.
     Beside {
         index: usize,
         acked: Option<u64>,
@@ -86,7 +86,7 @@ struct Node {
     wakes_at: Option<Nanos>,
     params: FlowParams,
     back: Option<FlowParams>,
-    /// Until then its worker does not run.
+    /// Until then its worker is stalled.
     stalled_until: Nanos,
 }
 
@@ -97,12 +97,12 @@ impl Node {
     }
 }
 
-/// What enters the source.
+/// Traffic that enters the source.
 #[derive(Copy, Clone, Debug)]
 pub struct Load {
     /// Bytes of an IP packet.
     pub bytes: usize,
-    /// Packets a second; `None`: as many as the source takes.
+    /// Packets per second; `None`: as many as the source takes.
     pub rate: Option<f64>,
     /// Whether they are of one TCP flow.
     pub ordered: bool,
@@ -111,15 +111,15 @@ pub struct Load {
 /// A delivered packet.
 #[derive(Copy, Clone, Debug)]
 pub struct Delivered {
-    /// Where.
+    /// The node that delivered it.
     pub node: usize,
     pub number: u32,
     pub at: Nanos,
-    /// Since it entered.
+    /// Delay since it entered.
     pub took: Nanos,
 }
 
-/// What a link, or a relay that lies, makes of a packet of a sender.
+/// Change that a link, or a lying relay, makes to a packet of a sender.
 type Tamper = Box<dyn FnMut(usize, &mut Vec<u8>)>;
 
 /// The line, or several that part at the source and meet at the sink, or any graph.
@@ -128,13 +128,14 @@ pub struct Line {
     wires: Wires,
     down: Vec<Channel>,
     up: Vec<Channel>,
-    /// What is to come, by time and the order in which it was made.
+    /// Pending events, by time and creation order.
     queue: BTreeMap<(Nanos, u64), What>,
     serial: u64,
     pub now: Nanos,
     pub load: Load,
     entered: Vec<Nanos>,
-    /// Packets that wait for the source to take them, as in a tunnel; `None`: it has to at once.
+    /// Packets that wait for the source to take them, as in a tunnel; `None`: it takes them at
+    /// once.
     waiting: Option<VecDeque<u32>>,
     ingress_at: Option<Nanos>,
     pub delivered: Vec<Delivered>,
@@ -143,15 +144,15 @@ pub struct Line {
     /// Link sequence number of the newest packet that was sent to each node, by the first neighbour
     /// that it sends to.
     newest_back: Vec<u32>,
-    /// Delivered packets for each acknowledgement that goes back, in a flow of its own.
+    /// Delivered packets per acknowledgement, which returns in a flow of its own.
     acknowledged: Option<usize>,
     seed: u64,
-    /// One in so many packets is a short datagram of a flow of its own; 0: none.
+    /// One in this many packets is a short datagram of a flow of its own; 0: none.
     pub sparse: u32,
-    /// What becomes of a packet that a node sends towards the sink, by the node: where it lies.
+    /// Changes to packets that a node sends towards the sink, by the node, if it lies.
     pub tamper: Option<Tamper>,
     beside: Vec<beside::Beside>,
-    /// Which of them is inside.
+    /// Index of the one that is inside.
     inside: Option<usize>,
 }
 
@@ -167,18 +168,18 @@ fn params_of(flow: u32, role: Role, next_hops: Vec<PeerId>) -> FlowParams {
 }
 
 impl Line {
-    /// A line over these links; the way back has the same ones.
+    /// A line over these links; the return path has the same ones.
     pub fn new(links: &[Link], load: Load, seed: u64) -> Line {
         Line::with(links, load, seed, |_| ())
     }
 
-    /// As [`Line::new`]; `change` edits the parameters of every node.
+    /// Like [`Line::new`]; `change` edits the parameters of every node.
     pub fn with(links: &[Link], load: Load, seed: u64, change: impl Fn(&mut FlowParams)) -> Line {
         Line::paths(&[links], load, seed, change)
     }
 
     /// Lines from one source to one sink, with the links of the first, then those of the second,
-    /// and so on; nodes, too.
+    /// and so on; nodes are numbered likewise.
     pub fn paths(
         paths: &[&[Link]],
         load: Load,
@@ -192,8 +193,8 @@ impl Line {
         Line::graph(&links, load, seed, |_, params| change(params))
     }
 
-    /// A graph of links, each from a node to one with a higher number. The source is node 0; those
-    /// that no link leaves are sinks.
+    /// A graph of links, each from a node to one with a higher number. The source is node 0; nodes
+    /// without outgoing links are sinks.
     pub fn graph(
         links: &[((usize, usize), Link)],
         load: Load,
@@ -269,7 +270,7 @@ impl Line {
         line
     }
 
-    /// From now on the sink acknowledges every so many packets, as TCP does, in a flow back.
+    /// From now on the sink acknowledges every `packets` packets, as TCP does, in a return flow.
     pub fn acknowledge(&mut self, packets: usize) {
         let hops = self.nodes.len() - 1;
         let tunnel = TunnelId(0);
@@ -303,12 +304,12 @@ impl Line {
         (self.down[hop].link, self.up[hop].link) = (link, link);
     }
 
-    /// Changes the way back of a link.
+    /// Changes the return direction of a link.
     pub fn set_back(&mut self, hop: usize, link: Link) {
         self.up[hop].link = link;
     }
 
-    /// Nothing enters any more, and what is under way arrives.
+    /// Stops traffic from entering, and lets packets in flight arrive.
     pub fn stop(&mut self, nanos: Nanos) {
         self.load.rate = Some(1e-9);
         self.ingress_at = Some(Nanos::MAX);
@@ -353,12 +354,12 @@ impl Line {
         self.down[hop].bytes
     }
 
-    /// The longest that a packet waited before a link since the last call.
+    /// The longest queueing delay of a packet before a link since the last call.
     pub fn longest_wait(&mut self, hop: usize) -> Nanos {
         std::mem::take(&mut self.down[hop].longest)
     }
 
-    /// The most bytes that left at once over a link since the last call, headers included.
+    /// The most bytes sent at once over a link since the last call, headers included.
     pub fn most_at_once(&mut self, hop: usize) -> u64 {
         std::mem::take(&mut self.down[hop].most_at_once)
     }
@@ -371,13 +372,12 @@ impl Line {
         self.nodes[index].pipeline.report().flows[0].clone()
     }
 
-    /// Packets that entered.
-    /// Fates of the packets that a node received.
+    /// Outcomes of the packets that a node received.
     pub fn packets(&self, index: usize) -> PacketCounters {
         self.nodes[index].pipeline.report().packets
     }
 
-    /// How often a node wanted other keys of a neighbour.
+    /// How often a node requested new keys for a neighbour.
     pub fn distrusted(&self, index: usize) -> usize {
         self.nodes[index].outputs.distrusted
     }
@@ -435,7 +435,7 @@ impl Line {
         }
     }
 
-    /// The newest symbol that left the source, as it was sent.
+    /// The newest symbol of the source, as it was sent.
     pub fn newest(&self) -> &[u8] {
         &self.newest
     }
@@ -451,7 +451,7 @@ impl Line {
         self.newest_back[node]
     }
 
-    /// A forged packet comes to a node, from the neighbour that sends such packets.
+    /// Injects a forged packet into a node, from the neighbour that sends such packets.
     pub fn inject(&mut self, node: usize, payload: &[u8]) {
         let Ok(header) = Header::parse(payload) else { return };
         let is_up = matches!(header.packet_type, PacketType::Feedback | PacketType::Link);
@@ -517,7 +517,7 @@ impl Line {
         self.sparse > 0 && number.is_multiple_of(self.sparse)
     }
 
-    /// Timers, and what comes of everything.
+    /// Runs the timers of a node, and distributes its outputs.
     fn turn(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         let due = node.pipeline.tick(&mut node.frames, &mut node.outputs, self.now);
@@ -560,7 +560,7 @@ impl Line {
         (packets * self.load.bytes) as f64 / ((self.now - since) as f64 / 1e9)
     }
 
-    /// The longest time since then in which nothing was delivered.
+    /// The longest time without a delivery since a time.
     pub fn longest_gap(&self, since: Nanos) -> Nanos {
         let recent = self.delivered.iter().map(|packet| packet.at).filter(|at| *at >= since);
         let ends = [since].into_iter().chain(recent).chain([self.now]);
@@ -568,7 +568,7 @@ impl Line {
         ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
     }
 
-    /// Share of deliveries since a time that took no longer than returned.
+    /// Delay that the share `share` of deliveries since a time did not exceed.
     pub fn delay(&self, since: Nanos, share: f64) -> Nanos {
         let recent = self.delivered.iter().filter(|packet| packet.at >= since);
         let mut took: Vec<Nanos> = recent.map(|packet| packet.took).collect();
@@ -577,7 +577,7 @@ impl Line {
     }
 }
 
-/// One of TCP, without data.
+/// A TCP acknowledgement, without data.
 fn acknowledgement() -> [u8; 52] {
     let mut packet = [0; 52];
     (packet[0], packet[3], packet[9]) = (0x45, 52, 6);

@@ -1,11 +1,11 @@
-//! What waits in the socket of an application that reads as fast as it can.
+//! Packets that wait in the socket of an application that reads as fast as it can.
 
 use super::Line;
 use recoded_pipeline::params::Nanos;
 
 impl Line {
-    /// The most packets delivered since a time that wait in a socket, of which the application
-    /// reads so many each millisecond.
+    /// The most packets delivered since a time that wait in a socket, if the application reads
+    /// `reads` of them each millisecond.
     pub fn most_waiting(&self, since: Nanos, reads: f64) -> f64 {
         let (mut waiting, mut most, mut at) = (0.0f64, 0.0f64, 0);
         for packet in self.delivered.iter().filter(|packet| packet.at > since) {

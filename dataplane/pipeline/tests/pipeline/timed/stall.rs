@@ -1,9 +1,9 @@
-//! Workers that do not run for a while, as where other programs have the processors.
+//! Workers that are stalled for a while, as when other programs occupy the processors.
 
 use super::{Line, Nanos, What};
 
 impl Line {
-    /// The worker of a node does not run for so long: what comes, and what is due, waits.
+    /// Stalls the worker of a node: arrivals, and due timers, wait.
     pub fn stall(&mut self, node: usize, nanos: Nanos) {
         self.nodes[node].stalled_until = self.now + nanos;
     }
@@ -13,7 +13,7 @@ impl Line {
         self.nodes.len()
     }
 
-    /// What happens now, unless that has to wait for a worker, in the order in which it came.
+    /// The event, unless it has to wait for a stalled worker, in order of arrival.
     pub(super) fn unless_stalled(&mut self, what: What) -> Option<What> {
         let index = match what {
             What::Arrive { node, .. } | What::Wake { node } => node,

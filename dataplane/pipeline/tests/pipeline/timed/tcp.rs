@@ -1,22 +1,22 @@
-//! TCP with always more to send, packet by packet: windows and pacing by CUBIC ([RFC 9438], with
-//! HyStart) and by BBR of version 1 as Linux has it, without its detection of policers.
+//! Greedy TCP, packet by packet: windows and pacing by CUBIC ([RFC 9438], with HyStart) and by BBR
+//! version 1 as in Linux, without its detection of policers.
 //!
-//! A packet is taken for lost when a later one is acknowledged; what is lost is sent again as the
-//! next packet. Windows count packets.
+//! A packet is considered lost when a later one is acknowledged, and is retransmitted as the next
+//! packet. Windows count packets.
 //!
 //! [RFC 9438]: https://www.rfc-editor.org/rfc/rfc9438
 
 use super::Nanos;
 use std::collections::VecDeque;
 
-/// When nothing is acknowledged for so long, all that is on its way is lost.
+/// Without an acknowledgement for this time, all packets in flight are lost.
 const TIMEOUT_NANOS: Nanos = 400_000_000;
 
-/// A sender that is woken late catches up with so much.
+/// Backlog that a sender that is woken late catches up with.
 const BURST_NANOS: Nanos = 1_000_000;
 
-/// A packet on its way: its number, when it left, packets delivered by then, when the last of those
-/// was acknowledged, and when that one had left.
+/// A packet in flight: its number, when it was sent, packets delivered by then, when the last of
+/// those was acknowledged, and when that one had been sent.
 #[derive(Copy, Clone)]
 struct Flight {
     number: u64,
@@ -26,16 +26,16 @@ struct Flight {
     first_at: Nanos,
 }
 
-/// What an acknowledgement says; rates in packets per second.
+/// Contents of an acknowledgement; rates in packets per second.
 struct Ack {
     now: Nanos,
     round_trip: Nanos,
     rate: f64,
-    /// Packets delivered by now, and when the packet left.
+    /// Packets delivered by now, and when the packet was sent.
     delivered: u64,
     delivered_before: u64,
     lost: u64,
-    /// Whether this is the first loss of a round trip, and whether one is being made up for.
+    /// Whether this is the first loss of a round trip, and whether loss recovery is in progress.
     is_congestion: bool,
     is_recovering: bool,
     on_the_way: f64,
@@ -44,9 +44,9 @@ struct Ack {
 trait Control {
     fn acked(&mut self, ack: &Ack);
     fn timed_out(&mut self);
-    /// Most packets on the way.
+    /// Congestion window in packets.
     fn window(&self) -> f64;
-    /// Packets per second; `None`: as acknowledgements come.
+    /// Pacing rate in packets per second; `None`: paced by acknowledgements.
     fn pace(&self) -> Option<f64>;
 }
 
@@ -64,7 +64,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// By the name that Linux gives the congestion control.
+    /// By the Linux name of the congestion control.
     pub fn new(control: &str) -> Tcp {
         let control: Box<dyn Control> = match control {
             "cubic" => Box::new(Cubic::new()),
@@ -83,7 +83,7 @@ impl Tcp {
         }
     }
 
-    /// Whether a packet may leave now; otherwise when, if that is known.
+    /// Whether a packet may be sent now; otherwise when, if that is known.
     pub fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
         match self.flight.front() {
             Some(_) if self.flight.len() as f64 >= self.control.window() => Err(None),
@@ -92,7 +92,7 @@ impl Tcp {
         }
     }
 
-    /// When to look whether anything is acknowledged any more.
+    /// When to check for a timeout.
     pub fn times_out_at(&self) -> Option<Nanos> {
         self.flight.back().map(|last| last.at.max(self.delivered_at) + TIMEOUT_NANOS)
     }
@@ -104,7 +104,7 @@ impl Tcp {
         }
     }
 
-    /// A packet leaves; its number.
+    /// Sends a packet; returns its number.
     pub fn send(&mut self, now: Nanos) -> u64 {
         if self.flight.is_empty() {
             (self.first_at, self.delivered_at) = (now, now);
@@ -162,7 +162,7 @@ struct Cubic {
     epoch: Option<(Nanos, f64, f64)>,
     estimate: f64,
     least: Nanos,
-    /// Of the present round: packets delivered at its end, the least round trip, samples.
+    /// Of the present round: packets delivered at its end, the minimum round trip, samples.
     round: (u64, Nanos, u32),
 }
 
@@ -182,7 +182,7 @@ impl Cubic {
         }
     }
 
-    /// A start ends when a round takes longer than the way.
+    /// Slow start ends when a round takes longer than the minimum.
     fn hystart(&mut self, ack: &Ack) {
         if ack.delivered_before >= self.round.0 {
             self.round = (ack.delivered, Nanos::MAX, 0);
@@ -253,7 +253,7 @@ enum Mode {
 
 struct Bbr {
     mode: Mode,
-    /// The most by rounds, packets per second, the newest last.
+    /// The maximum by rounds, packets per second, the newest last.
     most: VecDeque<f64>,
     round_at: u64,
     is_round: bool,
@@ -263,7 +263,7 @@ struct Bbr {
     window: f64,
     /// The window before a loss or a probe of the round trip.
     before: f64,
-    /// The round that a loss begins: packets on the way are conserved.
+    /// The round that a loss begins: packets in flight are conserved.
     conserved_until: Option<u64>,
     was_recovering: bool,
 }
@@ -274,9 +274,9 @@ impl Bbr {
     const ROUNDS: usize = 10;
     const LEAST_NANOS: Nanos = 10_000_000_000;
     const PROBE_NANOS: Nanos = 200_000_000;
-    /// What Linux adds to the window, in seconds: three bursts of a millisecond, and what comes of
-    /// acknowledgements that come together. With this it gets 0.85 of a link of 10 ms beside CUBIC,
-    /// as in the bed; with half of that, a half.
+    /// Headroom that Linux adds to the window, in seconds: three bursts of a millisecond, and the
+    /// effect of aggregated acknowledgements. With this it gets 0.85 of a link of 10 ms against
+    /// CUBIC, as in the test bed; with half of that, a half.
     const BURSTS: f64 = 6e-3;
 
     fn new() -> Bbr {
@@ -299,7 +299,7 @@ impl Bbr {
         self.most.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Packets on the way at a gain.
+    /// Packets in flight at a gain.
     fn on_the_way(&self, gain: f64) -> f64 {
         gain * self.rate() * self.least.0.min(Self::PROBE_NANOS) as f64 * 1e-9
     }
@@ -327,7 +327,7 @@ impl Bbr {
     }
 
     fn begin_cycle(&mut self, now: Nanos) {
-        // Linux begins anywhere but in the second phase.
+        // Linux begins in any phase except the second.
         self.mode = Mode::Cycle { phase: 2 + (now / 1000 % 6) as usize, since: now };
     }
 
@@ -397,7 +397,7 @@ impl Control for Bbr {
         if self.is_round {
             self.round_at = ack.delivered;
         }
-        // While the round trip is probed, rates are those of an application that has no more.
+        // While the round trip is probed, rates are application-limited.
         if self.is_round && !matches!(self.mode, Mode::RoundTrip { .. }) {
             self.most.push_back(0.0);
             if self.most.len() > Self::ROUNDS {

@@ -1,4 +1,4 @@
-//! Which nodes links join, and how each node numbers its neighbours.
+//! Nodes joined by links, and how each node numbers its neighbours.
 
 use super::PeerId;
 use std::collections::BTreeMap;
@@ -10,19 +10,20 @@ pub const DOWN: PeerId = PeerId(1);
 /// The second neighbour that it receives from.
 const FURTHER: u16 = 11;
 
-/// Where a packet to a neighbour goes.
+/// Destination of a packet to a neighbour.
 #[derive(Copy, Clone)]
 pub struct Wire {
     /// The link.
     pub hop: usize,
-    /// Whether it goes against the direction of data.
+    /// Whether it is opposite to the direction of data.
     pub is_up: bool,
     pub to: usize,
-    /// Who sends it, as the receiver numbers its neighbours.
+    /// The sender, as the receiver numbers its neighbours.
     pub from: PeerId,
 }
 
-/// Both directions of all links, by who sends over them, and to whom as it numbers its neighbours.
+/// Both directions of all links, by the sending node, and the receiver as the sender numbers its
+/// neighbours.
 pub type Wires = BTreeMap<(usize, PeerId), Wire>;
 
 /// The links between these nodes, each from one to another.
@@ -40,7 +41,7 @@ pub fn wires(edges: &[(usize, usize)]) -> Wires {
     wires
 }
 
-/// Edges of lines from one source to one sink, the last node, with so many links each.
+/// Edges of lines from one source to one sink, the last node, with these numbers of links.
 pub fn lines(links: &[usize]) -> Vec<(usize, usize)> {
     let sink = links.iter().sum::<usize>() + 1 - links.len();
     let (mut edges, mut relay) = (Vec::new(), 1);

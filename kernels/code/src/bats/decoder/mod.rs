@@ -8,11 +8,11 @@
 //!                 Solver: payload work, by whole batches, once
 //! ```
 //!
-//! Each of these goes on where it ended when a call may do no more ([`Effort`]). Packets that come
-//! in the middle of a plan wait until it is made.
+//! Each of these continues in a later call after the effort of one runs out ([`Effort`]). Packets
+//! that arrive during planning wait until the plan is made.
 //!
-//! Payloads never come here: the caller keeps innovative ones by slot and multiplies where they lie
-//! ([`Payloads`]).
+//! Payloads never enter the decoder: the caller keeps innovative ones by slot and multiplies them
+//! in place ([`Payloads`]).
 
 mod effort;
 mod received;
@@ -27,22 +27,22 @@ use received::Received;
 use solver::Solver;
 use system::{State, System};
 
-/// Batches that plans that fail may look at for each innovative packet: a plan looks at all batches
-/// that the block has by then, some hundred times.
+/// Batches that failing plans may examine for each innovative packet: a plan examines all batches
+/// received for the block, some hundred times.
 ///
-/// With as many batches as symbols this is 64 plans per block. A plan that fails then takes 2 to 5
-/// ms for 4096 symbols, 40 to 60 us per packet of the block. With more, forged blocks that never
-/// succeed take a core. With fewer, blocks that need more packets than planning expected decode
+/// With as many batches as symbols this is 64 plans per block. A failing plan then takes 2 to 5 ms
+/// for 4096 symbols, 40 to 60 us per packet of the block. With more, forged blocks that never
+/// succeed occupy a core. With fewer, blocks that need more packets than planning expected decode
 /// later than they could: 4096 symbols in batches of four take some 150 plans.
 const BATCHES_PER_PACKET: usize = 64;
 
-/// The next plan after one that failed waits for at least this part of the block.
+/// The next plan after a failed one waits for at least this part of the block.
 const RETRY_PART: usize = 1024;
 
-/// What drawing a batch costs, in operations on rows of coefficients.
+/// Cost of drawing a batch, in operations on rows of coefficients.
 const BATCH_ROWS: usize = 128;
 
-/// What a packet was good for.
+/// The result of inserting a packet.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Gain {
     /// It raised the rank of its batch. The caller keeps the payload as
@@ -51,20 +51,20 @@ pub enum Gain {
         /// Number among the innovative packets of the block, from 0.
         slot: u32,
     },
-    /// It said nothing new, or all symbols are decoded.
+    /// It brought no new information, or all symbols are decoded.
     Redundant,
 }
 
-/// Why a packet was not taken in.
+/// The reason why a packet was rejected.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Rejected {
-    /// The block has as many batches as were provided for.
+    /// The block already has the maximum number of batches.
     #[error("{max} batches are held already")]
     TooManyBatches {
-        /// As many as there is room for.
+        /// The maximum.
         max: usize,
     },
-    /// The coding vector is not that of a batch of this block.
+    /// The coding vector does not fit a batch of this block.
     #[error("a coding vector of {elements} elements, not {batch_size}")]
     VectorLength {
         /// Elements of the vector.
@@ -82,20 +82,20 @@ pub struct Decoder {
     system: System,
     solver: Solver,
     ldpc: usize,
-    /// Rank below which planning is not tried.
+    /// Planning waits for this rank.
     plan_from: usize,
-    /// Plans of this block that were tried, and the batches that they looked at in all.
+    /// Plans tried for this block, and the total of batches that they examined.
     plans: usize,
     batches_planned: usize,
-    /// Batches and slots that the system knows: those behind them wait for a plan to be made.
+    /// Batches and slots known to the system: later ones wait until a plan is made.
     known_batches: usize,
     known_slots: usize,
-    /// Whether the last call did not do all that it could have.
+    /// Whether the last call left work undone.
     is_cut: bool,
 }
 
 impl Decoder {
-    /// A decoder for blocks within `limits`. It takes all its memory here, in proportion to
+    /// A decoder for blocks within `limits`. It allocates all its memory here, in proportion to
     /// `source_symbols_max * (inactive_max + batch_size_max)`; see [`Decoder::memory_bytes`].
     #[must_use]
     pub fn new(limits: Limits) -> Self {
@@ -116,7 +116,7 @@ impl Decoder {
         }
     }
 
-    /// Forgets everything and starts a block.
+    /// Clears the decoder and starts a block.
     ///
     /// # Errors
     /// The parameters describe no code, or exceed the limits; nothing changes then.
@@ -127,7 +127,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The same with a code that is not one of the built-in ones.
+    /// The same with a custom code.
     ///
     /// # Errors
     /// The code exceeds the limits; nothing changes then.
@@ -159,7 +159,7 @@ impl Decoder {
         (self.known_batches, self.known_slots, self.is_cut) = (0, 0, false);
     }
 
-    /// Bytes that a decoder for these limits takes. What is never used is never resident.
+    /// Bytes that a decoder for these limits allocates. Unused parts are never resident.
     #[must_use]
     pub fn memory_bytes(limits: Limits) -> usize {
         let limits = limits.clamped();
@@ -172,7 +172,7 @@ impl Decoder {
         self.code.params()
     }
 
-    /// Takes in the coding vector of a packet of batch `batch_id`: elements of GF(256), one for
+    /// Processes the coding vector of a packet of batch `batch_id`: elements of GF(256), one for
     /// each coded symbol of the batch.
     ///
     /// # Errors
@@ -194,12 +194,12 @@ impl Decoder {
         Ok(slot.map_or(Gain::Redundant, |slot| Gain::Innovative { slot }))
     }
 
-    /// Whether the system knows all packets that were taken in before.
+    /// Whether the system knows all earlier packets.
     fn has_all(&self) -> bool {
         self.known_slots == self.received.total()
     }
 
-    /// Tells the system of packets that it does not know of yet, unless a plan is being made.
+    /// Passes unknown packets to the system, unless a plan is being made.
     fn absorb(&mut self, effort: &mut Effort) {
         if self.system.is_planning() {
             return;
@@ -223,7 +223,7 @@ impl Decoder {
         }
     }
 
-    /// Tells the system of the first `count` batches.
+    /// Passes the first `count` batches to the system.
     fn add_batches(&mut self, count: usize, effort: &mut Effort) {
         for batch in self.known_batches..count {
             self.system.add_batch(&self.code, self.received.id(batch), batch as u16);
@@ -232,11 +232,12 @@ impl Decoder {
         self.known_batches = self.known_batches.max(count);
     }
 
-    /// Decodes as far as what was received allows, and calls `decoded` for every source symbol that
-    /// becomes known. Cheap when there is nothing to do: call it after every packet, or after many.
+    /// Decodes as far as the received packets allow, and calls `decoded` for every source symbol
+    /// that becomes known. Cheap when there is nothing to do: call it after every packet, or after
+    /// many.
     ///
     /// # Errors
-    /// Those of `payloads`; a later call goes on where this one ended.
+    /// Those of `payloads`; a later call continues where this one ended.
     pub fn advance<P: Payloads>(
         &mut self,
         payloads: &mut P,
@@ -245,12 +246,12 @@ impl Decoder {
         self.advance_by(Effort::UNLIMITED, payloads, decoded)
     }
 
-    /// The same with so much effort at most; [`Decoder::is_cut`] tells whether there may be more to
-    /// do at once. With batches of 16 no part takes more than some 1000 products of symbols; with
-    /// 128 the elimination of a batch takes up to 30 MB of coefficients.
+    /// The same within a limited effort; [`Decoder::is_cut`] shows whether more work is left. With
+    /// batches of 16 no part takes more than some 1000 products of symbols; with 128 the
+    /// elimination of a batch takes up to 30 MB of coefficients.
     ///
     /// # Errors
-    /// Those of `payloads`; a later call goes on where this one ended.
+    /// Those of `payloads`; a later call continues where this one ended.
     pub fn advance_by<P: Payloads>(
         &mut self,
         mut effort: Effort,
@@ -287,7 +288,7 @@ impl Decoder {
             {
                 self.plan(effort);
             }
-            // What came meanwhile may be what lacked.
+            // Packets that arrived meanwhile may complete the rank.
             if effort.is_spent() || self.system.is_determined() || self.has_all() {
                 break;
             }
@@ -299,7 +300,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Works off what follows from packets alone, until nothing does.
+    /// Peels until nothing more follows from packets only.
     fn peel<P: Payloads>(
         &mut self,
         effort: &mut Effort,
@@ -318,7 +319,7 @@ impl Decoder {
         }
     }
 
-    /// Source symbols that follow from what was received, by whatever means, were the block to end
+    /// Source symbols that the received packets determine, by whatever means, if the block ended
     /// here. (Only [`Decoder::advance`] with enough of them computes any.)
     pub fn decodable(&mut self) -> usize {
         let effort = &mut Effort::UNLIMITED.clone();
@@ -329,11 +330,11 @@ impl Decoder {
         self.system.decodable(self.code.params().source_symbols)
     }
 
-    /// Works out the decoding of all symbols. With too many inactive symbols it has to wait for
-    /// more batches: it is tried again when as many packets have come as one batch has, or later if
-    /// it was tried too often. A rank of all source symbols is always tried.
+    /// Plans the decoding of all symbols. With too many inactive symbols it has to wait for more
+    /// batches: it is retried after as many packets as one batch has, or later after too many
+    /// attempts. A rank of all source symbols is always tried.
     fn plan(&mut self, effort: &mut Effort) {
-        // What it is made of: packets that come meanwhile wait.
+        // The basis of the plan: packets that arrive meanwhile wait.
         let rank = self.known_slots;
         if !self.system.is_planning() {
             if self.limits.inactive_max == 0 || rank < self.plan_from {
@@ -350,8 +351,8 @@ impl Decoder {
         }
     }
 
-    /// Attempts to work out the decoding of this block so far, each of which takes time in
-    /// proportion to the block.
+    /// Attempts to plan the decoding of this block so far. Each takes time in proportion to the
+    /// block.
     #[must_use]
     pub const fn plans(&self) -> usize {
         self.plans
@@ -385,13 +386,13 @@ impl Decoder {
         self.received.total()
     }
 
-    /// Batches of which a packet came.
+    /// Batches with at least one received packet.
     #[must_use]
     pub fn batches(&self) -> usize {
         self.received.batches()
     }
 
-    /// Rank of one batch; 0 if no packet of it came.
+    /// Rank of one batch; 0 without a packet of it.
     #[must_use]
     pub fn batch_rank(&self, batch_id: u16) -> usize {
         self.received.batch_of(batch_id).map_or(0, |batch| self.received.rank(batch))
@@ -403,7 +404,8 @@ impl Decoder {
         self.system.inactive().len()
     }
 
-    /// How many innovative packets still seem to lack: at least one until everything is determined.
+    /// Estimated number of innovative packets still missing: at least one until everything is
+    /// determined.
     #[must_use]
     pub fn missing(&self) -> usize {
         if self.is_determined() {
@@ -412,7 +414,7 @@ impl Decoder {
         let hdpc = self.code.precode().map_or(0, |precode| precode.hdpc());
         let unknown = self.received.total() - self.known_slots;
         match self.system.is_planning() {
-            // It was begun because none seemed to lack.
+            // Planning began because none seemed to be missing.
             true => 1,
             false => self.system.missing(hdpc).saturating_sub(unknown).max(1),
         }

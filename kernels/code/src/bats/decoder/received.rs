@@ -1,4 +1,4 @@
-//! The packets of a block by batch: their coding vectors, and which of them raise a rank.
+//! The packets of a block by batch: their coding vectors, and those that raise a rank.
 
 use recoded_gf::{Kernel, inverse};
 
@@ -18,7 +18,7 @@ pub(super) struct Received {
     ranks: Vec<u16>,
     /// Per batch `batch_size_max` entries: the slots of its innovative packets.
     slots: Vec<u32>,
-    /// Per slot `batch_size_max` bytes: its coding vector as it came.
+    /// Per slot `batch_size_max` bytes: its coding vector as received.
     vectors: Vec<u8>,
     /// The same, reduced by the earlier ones of the batch.
     echelon: Vec<u8>,
@@ -49,7 +49,7 @@ impl Received {
         }
     }
 
-    /// Bytes that it takes for these limits, but for constant ones.
+    /// Bytes allocated for these limits, without constant ones.
     pub(super) fn memory_bytes(limits: Limits) -> usize {
         let slots = limits.batches_max * limits.batch_size_max;
         limits.batches_max * 8 + slots * (2 * limits.batch_size_max + 7)
@@ -71,7 +71,7 @@ impl Received {
         self.leading.len()
     }
 
-    /// Batches that a packet of came.
+    /// Batches with at least one packet.
     pub(super) fn batches(&self) -> usize {
         self.ids.len()
     }
@@ -104,7 +104,7 @@ impl Received {
         &self.vectors[slot as usize * self.batch_size..][..self.batch_size]
     }
 
-    /// Finds the batch, or begins it. Tells whether it is a new one.
+    /// Finds the batch, or begins it. Returns whether it is new.
     pub(super) fn open(&mut self, id: u16) -> Result<(usize, bool), Rejected> {
         let place = match self.ids.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(place) => return Ok((usize::from(self.ids[place].1), false)),
@@ -120,7 +120,7 @@ impl Received {
         Ok((batch, true))
     }
 
-    /// Takes in a coding vector; its slot if it raised the rank of the batch.
+    /// Processes a coding vector; returns its slot if it raised the rank of the batch.
     pub(super) fn insert(&mut self, batch: usize, vector: &[u8]) -> Option<u32> {
         let size = self.batch_size;
         let fresh = &mut self.fresh[..size];

@@ -1,4 +1,4 @@
-//! Payload work, by whole groups: what the steps of the system say, done to bytes.
+//! Payload work, by whole groups: applies the steps of the system to bytes.
 //!
 //! ```text
 //!  peeled steps      symbols = packets + symbols, at once
@@ -21,30 +21,30 @@ use crate::bats::payloads::{Operand, Payloads};
 use std::ops::Range;
 
 /// Sources and destinations of one call to [`Payloads::combine`], which is one part of the work:
-/// products take longer with fewer at a time, and a call may end only between parts.
+/// smaller products are less efficient, and a call may end only between parts.
 const SOURCES_MAX: usize = 64;
 const GROUP: usize = 16;
 
-/// What is worked on: the system, its code, and the packets.
+/// The operands: the system, its code, and the packets.
 type Of<'a> = (&'a System, &'a Code, &'a Received);
 
-/// Where the work stands.
+/// Progress of the work.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Stage {
     /// Steps followed so far.
     Following(usize),
     Constraints(usize),
     Inactive(usize),
-    /// Steps gone back over.
+    /// Steps completed backwards.
     Back(usize),
     Done,
 }
 
 pub(super) struct Solver {
     stage: Stage,
-    /// Parts done of what the stage names.
+    /// Finished parts of the stage.
     part: usize,
-    /// Steps that need not be gone back over.
+    /// Steps that need no backward pass.
     peeled: usize,
     sources: Vec<Operand>,
     picked: Vec<u16>,
@@ -53,10 +53,10 @@ pub(super) struct Solver {
     solution: Vec<u8>,
 }
 
-/// What a combination takes of the symbols of a step.
+/// The symbols of a step that a combination includes.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum With {
-    /// All but inactive symbols, which count as zero.
+    /// All except inactive symbols, which count as zero.
     Settled,
     All,
 }
@@ -93,7 +93,7 @@ impl Solver {
         system.is_planned() || self.stage == Stage::Following(system.peeled())
     }
 
-    /// Follows the steps made by peeling, as far as the effort goes.
+    /// Follows the steps made by peeling, within the effort.
     pub(super) fn follow<P: Payloads>(
         &mut self,
         (system, code, received): Of<'_>,
@@ -116,7 +116,7 @@ impl Solver {
         Ok(())
     }
 
-    /// Does what is left once everything is determined, as far as the effort goes.
+    /// Does the remaining work once everything is determined, within the effort.
     pub(super) fn finish<P: Payloads>(
         &mut self,
         of: Of<'_>,
@@ -131,7 +131,7 @@ impl Solver {
         Ok(())
     }
 
-    /// Does what the stage names, and says what follows; `None` when the effort ended before.
+    /// Does one part of the stage, and returns the next stage; `None` if the effort ended first.
     fn go_on<P: Payloads>(
         &mut self,
         (system, code, received): Of<'_>,
@@ -186,7 +186,7 @@ impl Solver {
         }))
     }
 
-    /// Computes the symbols that a step resolves. Whether that is done.
+    /// Computes the symbols that a step resolves. Returns whether that is done.
     fn resolve<P: Payloads>(
         &mut self,
         system: &System,
@@ -204,7 +204,8 @@ impl Solver {
     }
 
     /// Brings the symbols that a step resolves to their final values, the cheaper way: by adding
-    /// what depends on inactive symbols, or by computing them anew. Whether that is done.
+    /// the part that depends on inactive symbols, or by recomputing them. Returns whether that is
+    /// done.
     fn complete<P: Payloads>(
         &mut self,
         system: &System,
@@ -239,7 +240,7 @@ impl Solver {
         Ok(true)
     }
 
-    /// Notes a part done. False when the effort ended and more parts follow.
+    /// Counts a finished part. False if the effort ended and more parts follow.
     fn next_part(&mut self, parts: Parts, effort: &mut Effort) -> bool {
         let (from, to) = parts.of(self.part);
         self.part += 1;
@@ -247,8 +248,8 @@ impl Solver {
         !effort.is_spent() || self.part >= parts.count()
     }
 
-    /// Computes what is left of the constraints from `index` on that belong to one step, and
-    /// returns the next one.
+    /// Computes the residuals of the constraints from `index` on that belong to one step, and
+    /// returns the next index.
     fn constrain<P: Payloads>(
         &mut self,
         (system, code, received): Of<'_>,
@@ -283,7 +284,7 @@ impl Solver {
         }
     }
 
-    /// Whether it is done.
+    /// Returns whether it is done.
     fn constrain_hdpc<P: Payloads>(
         &mut self,
         system: &System,
@@ -360,8 +361,8 @@ impl Solver {
         Ok(Some(end))
     }
 
-    /// `destinations[i]` = row `row_of(i)` of a step, of what is listed in `sources`: packets and
-    /// other symbols of its group. Whether that is done.
+    /// `destinations[i]` = row `row_of(i)` of a step, over the packets and other symbols of its
+    /// group listed in `sources`. Returns whether that is done.
     fn combine<P: Payloads>(
         &mut self,
         system: &System,
@@ -393,7 +394,7 @@ impl Solver {
         Ok(true)
     }
 
-    /// Lists what a step combines, and where in its matrix rows the coefficients are.
+    /// Lists the operands of a step, and the places of their coefficients in its matrix rows.
     fn list_sources(&mut self, system: &System, received: &Received, step: &Step, with: With) {
         self.sources.clear();
         self.picked.clear();
@@ -435,7 +436,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Parts for each group of destinations: one where there is nothing to add up.
+    /// Parts for each group of destinations: one if there is nothing to add up.
     fn per_group(self) -> usize {
         self.sources.div_ceil(SOURCES_MAX).max(1)
     }

@@ -1,4 +1,4 @@
-//! The tables computed independently of this code, the chain run forwards, and exhaustion.
+//! Tables computed independently of this code, the chain run forwards, and exhaustive search.
 
 use super::*;
 use FieldOrder::{Sixteen, TwoFiftySix};
@@ -92,7 +92,7 @@ fn gains_are_those_of_the_chain_run_forwards() {
                         assert!(packets == 1 || gain(packets) <= gain(packets - 1));
                         sum += gain(packets);
                         let expected = forward(field, hop, rank, packets, recoding);
-                        // Within a stretch of equal gains the sum is on the envelope above.
+                        // Within a run of equal gains the sum lies on the envelope above.
                         let pooled = packets < length && gain(packets + 1) == gain(packets);
                         assert!(
                             sum > expected - 1e-6 && (pooled || sum < expected + 1e-6),
@@ -127,7 +127,8 @@ fn budget_is_spent_and_no_exchange_of_packets_gains() {
                     if packets == 0 { 1.0 } else { at(packets) - at(packets - 1) }
                 };
                 let seen = || (1..=12).filter(|&rank| ranks[rank] > 0.0);
-                // The worst packet that is sent for sure gains as much as the best that is not.
+                // The worst packet that is sent with certainty gains as much as the best that is
+                // not.
                 let sent = seen().map(|rank| gain(rank, table.packets(rank, u32::MAX)));
                 let unsent = seen().map(|rank| gain(rank, table.packets(rank, u32::MAX) + 1));
                 let worst = sent.fold(f64::INFINITY, f64::min);

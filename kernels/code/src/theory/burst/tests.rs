@@ -86,11 +86,11 @@ fn expected_rank_by_burst_and_depth_matches_table_and_simulation() {
             );
             println!("{case}");
             let table_error = error * ((STRETCH * STRETCHES) as f64 / 6000.0).sqrt();
-            // 3.5 errors, as there are 48 values; those of burst 8 come from one channel on which
-            // 90.5 % arrived instead of 90 %, and lie 3 errors off together.
+            // 3.5 standard errors, as there are 48 values; those of burst 8 come from one channel
+            // with 90.5 % arrivals instead of 90 %, and are off by 3 errors together.
             let tolerance = f64::max(0.01, 3.5 * table_error);
             assert!((computed - f64::from(listed) / 1000.0).abs() <= tolerance, "{case}");
-            // 0.001 for redundant combinations over GF(256), which the simulation does not have.
+            // 0.001 for redundant combinations over GF(256), which the simulation lacks.
             assert!((computed - simulated).abs() <= 4.5 * error + 0.001, "{case}");
         }
     }
@@ -124,7 +124,7 @@ fn interleaving_nonsense_keeps_its_loss() {
 
 #[test]
 fn depth_is_twice_the_burst_within_delay_and_limit() {
-    // 12 us are 1500 bytes at 1 Gbit/s; 16 batches of 16 packets are 3.072 ms.
+    // 1500 bytes at 1 Gbit/s take 12 us; 16 batches of 16 packets take 3.072 ms.
     let depth =
         |burst, budget_micros: u64| interleave_depth(burst, 16, 12_000, budget_micros * 1000, 64);
     assert_eq!(depth(8.0, 10_000), 16);

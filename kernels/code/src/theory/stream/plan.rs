@@ -1,9 +1,10 @@
-//! How many combinations a hop sends before anything is known to be lost, and of how many symbols.
+//! Plans proactive redundancy: the number of combinations a hop sends in advance, and their span of
+//! symbols.
 //!
-//! What a hop loses it can send again a round trip later. Where that is soon enough, it does that
-//! alone; where it is not, combinations of the newest symbols make losses good in advance. Their
-//! share is a little above what the losses themselves take: with `x` above, the losses that are not
-//! made good yet are a walk with drift `x`, whose 99 % quantile is
+//! A hop can retransmit losses a round trip later. If that is soon enough, it does only that;
+//! otherwise, combinations of the newest symbols compensate losses in advance. Their share is
+//! slightly above the loss: with an excess of `x`, the uncompensated losses are a walk with drift
+//! `x`, whose 99 % quantile is
 //!
 //! ```text
 //!  T = (1.4 + 0.45 h) V ln(100) / (2 x^2 lambda)      V = e (1 - e) (2 B - 1) (1 + rho)
@@ -14,62 +15,63 @@
 
 use crate::theory::LossModel;
 
-/// Hops that a path is taken to have.
+/// Assumed hops of a path.
 const HOPS: u32 = 4;
 
-/// Fewer symbols a second are of people who talk or type.
+/// Symbols per second below which a flow is treated as sparse: people talk or type.
 const SPARSE: f64 = 1500.0;
 
-/// What losses may add to the time of the way: where traffic is sparse or grows, and elsewhere
-/// beside two round trips.
+/// Delay that losses may add to the one-way time: for sparse or growing traffic, and otherwise in
+/// addition to two round trips.
 const SPARSE_SECONDS: f64 = 0.015;
 const BULK_SECONDS: f64 = 0.010;
 
-/// What losses may add where a flow is interactive, whatever its traffic.
+/// Delay that losses may add to an interactive flow, whatever its traffic.
 const INTERACTIVE_SECONDS: f64 = 0.008;
 
-/// Packets of an interactive flow that go over several ways at once and are further apart are
-/// protected each by itself: what comes with the next one is late. Of those that are lost, so many
-/// may also lose all of that.
+/// Packets of an interactive flow that take several paths at once and are further apart than this
+/// are protected singly: repair data in the next packet would be late. The second constant bounds
+/// the share of packets lost together with all their repair data.
 const ALONE_SECONDS: f64 = 0.003;
 const ALONE_LOST: f64 = 0.005;
 
-/// Most that is planned with.
+/// Largest delay budget in plans.
 const BUDGET_MAX_SECONDS: f64 = 0.04;
 
-/// What lies above the losses, where traffic is not sparse: at least, and at most beside a part of
-/// the losses, which vary by more where they are more.
+/// Share of combinations above the losses, where traffic is not sparse: the minimum, and the
+/// maximum before a part of the losses is added, as larger losses vary more.
 const ABOVE: (f64, f64) = (0.03, 0.05);
 const ABOVE_LOSS: f64 = 0.05;
 
-/// Most combinations for a symbol, and where a flow is interactive.
+/// Most combinations for a symbol, and the same for an interactive flow.
 const SHARE_MAX: f64 = 1.0;
 const INTERACTIVE_SHARE_MAX: f64 = 2.0;
 
 /// Symbols of a combination.
 const SYMBOLS: (f64, f64) = (8.0, 512.0);
 
-/// Combinations that a symbol is part of, at least. Where losses are rare, the walk takes few
-/// symbols; but two losses next to each other take two combinations that have both: with 12 symbols
-/// and a share of 0.11, one packet in a hundred was sent again, over 100 ms.
+/// Least number of combinations that cover a symbol. With rare losses, the walk spans few symbols;
+/// but two adjacent losses need two combinations that cover both: with 12 symbols and a share of
+/// 0.11, one packet in a hundred was retransmitted, over 100 ms.
 const COVERED: f64 = 8.0;
 
-/// Combinations of so many times fewer symbols than outlast the walk are as good. Of fewer still,
-/// they fall behind what is missing, and symbols are sent again that were worth a combination each:
-/// over four hops that lose 10 % in bursts of 8, at 100 ms, 99 of 100 packets took 534 ms with them
-/// and 305 ms without.
+/// Combinations may span this many times fewer symbols than outlast the walk without a penalty.
+/// With even fewer, they fall behind the missing symbols, and symbols are retransmitted that were
+/// worth a combination each: over four hops that lose 10 % in bursts of 8, at 100 ms, 99 of 100
+/// packets took 534 ms with them and 305 ms without.
 const OUTLIVED: f64 = 2.0;
 
-/// What a report takes beside the round trip, and a keepalive behind the last of sparse packets.
+/// Time of a report in addition to the round trip, and of a keepalive behind the last of sparse
+/// packets.
 const REPORT_SECONDS: f64 = 0.001;
 
-/// Share of repairs that may take longer than planned with.
+/// Share of repairs that may take longer than planned.
 const LATE: f64 = 0.02;
 
-/// ln(100): what one in a hundred exceeds.
+/// ln(100): exceeded by one in a hundred.
 const QUANTILE: f64 = 4.605;
 
-/// What the traffic of a stream is worth.
+/// The trade-off between packets and delay for a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub enum StreamProfile {
     /// Few packets for bulk, more for sparse traffic.
@@ -90,7 +92,7 @@ impl StreamProfile {
     }
 }
 
-/// What a hop sends in advance.
+/// Proactive redundancy of a hop.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Plan {
     /// Combinations for a symbol.
@@ -103,8 +105,8 @@ impl Plan {
     /// No combinations.
     pub const NONE: Self = Self { rho: 0.0, symbols: SYMBOLS.0 as usize };
 
-    /// For a hop that loses so much and carries `rate` symbols a second; its round trip in seconds.
-    /// Traffic that grows is protected as if it were sparse: whatever it takes.
+    /// Plans for a hop with this loss and `rate` symbols per second; its round trip in seconds.
+    /// Growing traffic is protected as if it were sparse, at any cost.
     #[must_use]
     pub fn new(
         LossModel { loss, burst_mean }: LossModel,
@@ -116,7 +118,7 @@ impl Plan {
             return Self::NONE;
         }
         let loss = loss.min(0.5);
-        // Losses in a row that come by themselves are none in bursts.
+        // Runs of independent losses are not bursts.
         let burst = (burst_mean * (1.0 - loss)).max(1.0);
         let is_interactive = profile == StreamProfile::Interactive;
         let is_urgent = is_interactive || is_growing || rate < SPARSE;
@@ -157,9 +159,9 @@ impl Plan {
         Self { rho, symbols: symbols.clamp(least, SYMBOLS.1) as usize }
     }
 
-    /// The same where an interactive flow of `rate` symbols a second sends a copy over each of
-    /// several ways: what is far apart, and lost on the way that is ahead, comes sooner by a copy
-    /// of its own than over another way.
+    /// The same for an interactive flow of `rate` symbols per second that sends a copy over each of
+    /// several paths: a widely spaced symbol lost on the fastest path arrives sooner by a copy of
+    /// its own than over another path.
     #[must_use]
     pub fn for_copies(self, loss: LossModel, rate: f64, profile: StreamProfile) -> Self {
         let is_far_apart = rate * ALONE_SECONDS < 1.0;
@@ -170,17 +172,17 @@ impl Plan {
     }
 }
 
-/// Combinations that follow each packet at once, so that all of them are lost seldom enough.
+/// Combinations that follow each packet at once, so that all of them are rarely lost.
 fn alone(loss: f64) -> f64 {
     let copies = (ALONE_LOST.ln() / loss.ln()).ceil();
     (copies - 1.0).clamp(1.0, INTERACTIVE_SHARE_MAX)
 }
 
-/// Seconds that sending again takes over all hops, but for a few.
+/// Seconds that retransmission takes over all hops, for most symbols.
 fn repaired(loss: f64, rate: f64, round_trip: f64) -> f64 {
     let turn = round_trip + REPORT_SECONDS;
     let at_once = (rate * turn).max(1.0);
-    // Losses of one symbol on its way: negative binomial.
+    // Losses of one symbol over the path: negative binomial.
     let hops = f64::from(HOPS);
     let mut chance = (1.0 - loss).powi(HOPS as i32);
     let mut beyond = 1.0;
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!(planned(0.1, 8.0, 25_000.0, 0.011).0, 0.0);
     }
 
-    /// Combinations of 512 symbols do not reach over bursts of 8, of which 10 % is lost.
+    /// Combinations of 512 symbols do not span bursts of 8 at a loss of 10 %.
     #[test]
     fn bursts_that_outlast_combinations_are_left_to_sending_again() {
         assert_eq!(planned(0.1, 8.0, 9600.0, 0.1).0, 0.0);
@@ -235,7 +237,7 @@ mod tests {
         assert!(planned(0.3, 1.0, 9600.0, 0.1).0 > 0.0);
     }
 
-    /// Cubic's start once ended early where packets of its bursts were sent again.
+    /// Cubic's slow start once ended early because packets of its bursts were retransmitted.
     #[test]
     fn traffic_that_grows_is_protected_by_more() {
         let loss = LossModel { loss: 0.1, burst_mean: 1.0 / 0.9 };
@@ -257,8 +259,8 @@ mod tests {
         assert_eq!((voice, symbols), (SHARE_MAX, 8));
     }
 
-    /// Each rate takes more than it does otherwise, and the sparser it is the more; what a round
-    /// trip mends soon enough is left to that.
+    /// Each rate takes more than otherwise, and sparser rates take most; a loss that a round trip
+    /// repairs soon enough is left to retransmission.
     #[test]
     fn interactive_flows_are_protected_by_more_at_any_rate() {
         let loss = LossModel { loss: 0.1, burst_mean: 1.0 / 0.9 };
@@ -274,7 +276,8 @@ mod tests {
         assert_eq!(share(50.0, 0.02, Interactive), INTERACTIVE_SHARE_MAX);
     }
 
-    /// With the packet one or two, by what the hop loses, and as many as ever where it loses most.
+    /// One or two combinations with the packet, by the hop's loss; at the highest loss the usual
+    /// maximum.
     #[test]
     fn copies_of_packets_that_are_far_apart_are_protected_alone() {
         for (loss, copies) in [(0.001, 1.0), (0.05, 1.0), (0.1, 2.0), (0.17, 2.0), (0.4, 2.0)] {

@@ -1,5 +1,5 @@
-//! What is known by hand. `dataplane/pipeline/tests/pipeline/stream_theory.rs` holds the pipeline
-//! against theory.
+//! Results known by hand. `dataplane/pipeline/tests/pipeline/stream_theory.rs` compares the
+//! pipeline with theory.
 
 use super::StreamProfile::Balanced;
 use super::{Delay, Plan, StreamHop, delays};
@@ -43,7 +43,7 @@ fn turns_of_all_hops_are_a_negative_binomial_number() {
     assert!((0.3..0.31).contains(&path.quantile(0.99)), "{}", path.quantile(0.99));
 }
 
-/// Over a long round trip bursts are over when a symbol is sent again; over a short one they may
+/// Over a long round trip bursts are over when a symbol is retransmitted; over a short one they may
 /// not be, and then fewer are lost at first.
 #[test]
 fn bursts_outlast_short_round_trips_only() {
@@ -53,7 +53,7 @@ fn bursts_outlast_short_round_trips_only() {
     assert!((0.901..0.94).contains(&at_once(0.000_5)), "{}", at_once(0.000_5));
 }
 
-/// Before a symbol that waits for one before it there is always one: the wait in order is longer,
+/// A symbol that waits for an earlier one always has one before it: the wait in order is longer,
 /// and no longer than the longest.
 #[test]
 fn order_takes_longer() {

@@ -17,22 +17,22 @@ use super::model::{ADAPTERS, BEAT_BYTES, Inputs, Outputs, PORTS};
 pub struct ChannelModel {
     /// Pseudo channels with sources: adapter `a` reads from channel `a` modulo this.
     pub channels: usize,
-    /// Clocks from a read's address to its first beat where an adapter has a channel of its own.
+    /// Clocks from a read's address to its first beat if an adapter has its own channel.
     pub aligned_latency: u64,
-    /// The same where adapters share one.
+    /// The same if adapters share one.
     pub shared_latency: u64,
     /// Beats that a channel reads in 8 clocks.
     pub beats_per_8: u32,
     /// Clocks from the last beat of a buffer to its acknowledgement.
     pub write_latency: u64,
-    /// Part of the clocks, for each port, in which nothing moves.
+    /// Idle part of the clocks, for each port.
     pub back_pressure: f64,
-    /// Seed of all that is drawn.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
 impl Default for ChannelModel {
-    /// What the paper says of its card: at most 90 clocks within a switch, at least 110 beyond it,
+    /// The paper's figures for its card: at most 90 clocks within a switch, at least 110 beyond it,
     /// and, from the card's documentation, 14.4 GB/s for each channel: 12 beats in 8 clocks.
     fn default() -> Self {
         Self {
@@ -47,14 +47,14 @@ impl Default for ChannelModel {
     }
 }
 
-/// A read that is under way.
+/// A read in progress.
 struct Burst {
     at: usize,
     beats: u8,
     first: u64,
 }
 
-/// Bytes, and what is on its way from and to them.
+/// The memory, and its transfers in flight.
 pub(super) struct Memory {
     model: ChannelModel,
     adapters: usize,
@@ -65,7 +65,7 @@ pub(super) struct Memory {
     credits: [u32; ADAPTERS],
     acknowledgements: [Option<u64>; PORTS],
     random: SmallRng,
-    /// Beats that have moved, either way.
+    /// Beats transferred, either way.
     pub beats: u64,
 }
 
@@ -93,7 +93,7 @@ impl Memory {
         self.model.back_pressure == 0.0 || !self.random.random_bool(self.model.back_pressure)
     }
 
-    /// What the memory says in this clock.
+    /// Drives the memory's outputs in this clock.
     pub fn drive(&mut self, cycle: u64, inputs: &mut Inputs) {
         (inputs.request_ready, inputs.beat_valid, inputs.write_ready) = (0, 0, 0);
         inputs.acknowledged = 0;
@@ -131,7 +131,7 @@ impl Memory {
         }
     }
 
-    /// What the unit said in it.
+    /// Processes the unit's outputs in this clock.
     pub fn settle(&mut self, cycle: u64, inputs: &Inputs, outputs: &Outputs) {
         let asked = outputs.request_valid & inputs.request_ready;
         for adapter in (0..ADAPTERS).filter(|adapter| asked >> adapter & 1 == 1) {
@@ -153,7 +153,7 @@ impl Memory {
         }
     }
 
-    /// Ends the simulation when it is asked for what is not there.
+    /// Ends the simulation on an access outside the memory.
     fn place(&self, address: u64, beats: usize) -> usize {
         let at = address.checked_sub(self.base).map(|at| at as usize);
         let end = at.and_then(|at| at.checked_add(beats * BEAT_BYTES));

@@ -1,7 +1,7 @@
-//! The unit of the paper whose card this one is compared with, as compiled by Verilator from
-//! `rtl/seed`, with a memory that is a model: "Towards High-Performance Network Coding: FPGA
+//! The unit of the paper whose card is compared with this one, as compiled by Verilator from
+//! `rtl/seed`, with a model of its memory: "Towards High-Performance Network Coding: FPGA
 //! Acceleration With Bounded-value Generators". It encodes batches of cyclic-shift BATS and does
-//! nothing else; no engine of ours uses it.
+//! nothing else; no engine of Recoded uses it.
 
 mod memory;
 mod model;
@@ -18,7 +18,7 @@ pub const SYMBOLS: usize = 256;
 /// Coded packets of a batch.
 pub const BATCH_SIZE: usize = 16;
 
-/// Which compute unit makes which batch.
+/// Assignment of batches to compute units.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Policy {
     /// Unit `u` of `n` makes batches `u`, `u + n`, and so on.
@@ -26,11 +26,11 @@ pub enum Policy {
     /// The paper's algorithm 4, taken literally: rows of the base graph are dealt out, and after
     /// each round of them in the opposite order.
     Mirrored = 1,
-    /// Of the next 32 batches, a unit that is free takes the one with the highest degree.
+    /// A free unit takes the batch with the highest degree among the next 32.
     LongestFirst = 2,
 }
 
-/// How a unit is built and what it is to do.
+/// Configuration and memory of a unit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Setup {
     /// Width of coefficients: 2, 3, 4 or 8.
@@ -41,27 +41,27 @@ pub struct Setup {
     pub adapters: usize,
     /// Ports that write, 1 or 2, shared in the same way.
     pub ports: usize,
-    /// Who makes what.
+    /// The assignment of batches.
     pub policy: Policy,
-    /// The memory before it.
+    /// Its memory.
     pub memory: ChannelModel,
 }
 
-/// What was made, and what it took.
+/// The encoded batches, and their cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encoded {
     /// Coded packets of all batches, one after the other.
     pub coded: Vec<u8>,
     /// Clocks from the end of reset until memory had acknowledged the last batch.
     pub cycles: u64,
-    /// Clocks, of all compute units together, in which the array had work.
+    /// Clocks of all compute units while the array had work.
     pub busy: u64,
-    /// Clocks in which it waited for a bank of results, as the port was taken. Otherwise it waited
-    /// for packets, or had none left.
+    /// Clocks of waiting for a bank of results, as the port was busy. Otherwise it waited for
+    /// packets, or had none left.
     pub waits_for_output: u64,
 }
 
-/// Why nothing was made.
+/// The reason why nothing was encoded.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SeedError {
     /// No such unit can be simulated.
@@ -73,18 +73,18 @@ pub enum SeedError {
     /// A block cannot be read.
     #[error("a block is 256 packets of 1 to 65,535 whole beats of {BEAT_BYTES} bytes")]
     Block,
-    /// Neither reads nor writes for a long time.
+    /// No reads or writes for a long time.
     #[error("nothing has moved for {CLOCKS_MAX} clocks, after {0}")]
     Stuck(u64),
-    /// A batch was handed out twice, or one was never.
+    /// A batch was assigned twice, or never.
     #[error("the scheduler does not hand out every batch once")]
     Schedule,
 }
 
-/// Lets the unit make the first batches of a block of [`SYMBOLS`] packets.
+/// Makes the unit encode the first batches of a block of [`SYMBOLS`] packets.
 ///
 /// # Errors
-/// [`SeedError`] says what is wrong with the setup or the block, or that the unit came to a halt.
+/// [`SeedError`] describes the fault of the setup or the block, or reports that the unit stalled.
 pub fn encode(setup: &Setup, block: &[u8], batches: u16) -> Result<Encoded, SeedError> {
     let packet_bytes = block.len() / SYMBOLS;
     let packet_beats = u16::try_from(packet_bytes / BEAT_BYTES).map_err(|_| SeedError::Block)?;

@@ -1,17 +1,17 @@
-//! The simulated unit, a clock at a time: the other side of `sim/seed.cpp`.
+//! The simulated unit, a clock at a time: the counterpart of `sim/seed.cpp`.
 
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
 
-/// Read ports that there are, used or not.
+/// Existing read ports, used or not.
 pub const ADAPTERS: usize = 8;
-/// Write ports that there are.
+/// Existing write ports.
 pub const PORTS: usize = 2;
-/// What a port moves in a clock.
+/// Bytes that a port moves in a clock.
 pub const BEAT_BYTES: usize = 32;
 
-/// What a unit is to do, as in `sim/seed.cpp`. Does not change but while it is reset.
+/// The task of a unit, as in `sim/seed.cpp`. Changes only during a reset.
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Order {
@@ -25,7 +25,7 @@ pub struct Order {
     pub policy: u8,
 }
 
-/// What goes into it in one clock; sets are a bit for each port.
+/// Its inputs in one clock; sets are a bit for each port.
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Inputs {
@@ -37,7 +37,7 @@ pub struct Inputs {
     pub acknowledged: u8,
 }
 
-/// What comes out of it in the same clock.
+/// Its outputs in the same clock.
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Outputs {
@@ -57,23 +57,23 @@ pub struct Outputs {
 pub struct Model(NonNull<Opaque>);
 
 impl Model {
-    /// A unit with coefficients of so many bits, to be reset for a few clocks; `None` where there
-    /// is none of that width.
+    /// A unit with coefficients of this width, to be reset for a few clocks; `None` if there is
+    /// none of that width.
     pub fn new(bits: u8) -> Option<Self> {
         // SAFETY: takes a number, whatever it is.
         NonNull::new(unsafe { recoded_fpga_seed_new(bits.into()) }).map(Self)
     }
 
-    /// Tells it what to do when its reset ends.
+    /// Sets its task, which begins when its reset ends.
     pub fn order(&mut self, order: &Order) {
-        // SAFETY: the simulation is alive and ours alone; the structure is that of the shim.
+        // SAFETY: the simulation is alive and exclusively owned; the structure is that of the shim.
         unsafe { recoded_fpga_seed_order(self.0.as_ptr(), order) }
     }
 
     /// One clock.
     pub fn step(&mut self, inputs: &Inputs, outputs: &mut Outputs) {
-        // SAFETY: the simulation is alive and ours alone; both structures are those of the shim,
-        // and any bytes are valid for them.
+        // SAFETY: the simulation is alive and exclusively owned; both structures are those of the
+        // shim, and any bytes are valid for them.
         unsafe { recoded_fpga_seed_step(self.0.as_ptr(), inputs, outputs) }
     }
 }
@@ -85,7 +85,7 @@ impl Drop for Model {
     }
 }
 
-/// Clocks that a schedule takes, 0 if it is none; of each batch, unit and row.
+/// Clocks of a schedule, 0 if it is invalid; unit and row of each batch.
 pub fn makespan(
     units_log2: u32,
     policy: u32,
@@ -94,7 +94,7 @@ pub fn makespan(
 ) -> (u64, Vec<(u8, u8)>) {
     let mut units = vec![0; batches.into()];
     let mut rows = vec![0; batches.into()];
-    // SAFETY: reads 8 numbers, and writes as many bytes to both as there are batches.
+    // SAFETY: reads 8 numbers, and writes one byte per batch to both.
     let clocks = unsafe {
         recoded_fpga_makespan(
             units_log2,

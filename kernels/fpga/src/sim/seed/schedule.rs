@@ -1,23 +1,23 @@
-//! The unit's scheduler alone: who would make which batch, and how long all would take, if nothing
-//! but the array took time.
+//! The unit's scheduler by itself: the assignment of batches, and the total time if only the array
+//! took time.
 
 use super::model::makespan;
 use super::{Policy, SeedError};
 
-/// What the scheduler did.
+/// The scheduler's result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// Of each batch, its compute unit and its row of the base graph.
+    /// The compute unit and row of the base graph of each batch.
     pub batches: Vec<(u8, u8)>,
     /// Clocks until the last batch was done.
     pub clocks: u64,
 }
 
-/// Lets the simulated scheduler hand out `batches` to `units`, 1, 2, 4 or 8, each of which takes
+/// Makes the simulated scheduler assign `batches` to `units`, 1, 2, 4 or 8; each takes
 /// `clocks[row]` for a batch.
 ///
 /// # Errors
-/// There are not so many units, or the scheduler hands out something twice or nothing any more.
+/// The number of units is unsupported, or the scheduler assigns something twice or stalls.
 pub fn schedule(
     units: usize,
     policy: Policy,

@@ -1,4 +1,4 @@
-//! What VFIO is asked, and the only calls of it that the compiler cannot check.
+//! The VFIO requests, and the only calls of them that the compiler cannot check.
 
 #![allow(unsafe_code)]
 
@@ -8,13 +8,13 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// A request, with the numbers that are passed by value. Others have an argument in memory that
-/// begins with its own size, if it is a structure.
+/// A request, with the numbers that are passed by value. Others have an argument in memory; a
+/// structure begins with its own size.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     /// Of the container: 0.
     GetApiVersion,
-    /// Of the container: 1 when it has this kind of IOMMU.
+    /// Of the container: 1 if it supports this kind of IOMMU.
     CheckExtension(u32),
     /// Of the container.
     SetIommu(u32),
@@ -48,7 +48,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Its number after [`VFIO_BASE`], what is passed by value, and the bytes of its argument.
+    /// Its number after [`VFIO_BASE`], the value argument, and the bytes of its memory argument.
     const fn parts(self) -> (u32, u32, usize) {
         match self {
             Self::GetApiVersion => (0, 0, 0),
@@ -78,37 +78,37 @@ impl Request {
     }
 }
 
-/// What is asked of Linux: all that files and pipes cannot stand for.
+/// Linux's interface: the requests that files and pipes cannot replace.
 pub trait Linux: Send {
     /// Opens a file for reading and writing.
     ///
     /// # Errors
-    /// What Linux says.
+    /// Linux's error.
     fn open(&mut self, path: &Path) -> io::Result<OwnedFd>;
 
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// What Linux says.
+    /// Linux's error.
     fn read_link(&mut self, path: &Path) -> io::Result<PathBuf>;
 
-    /// The name of what is in a folder.
+    /// The name of the entry of a folder.
     ///
     /// # Errors
-    /// What Linux says, or that nothing is in it.
+    /// Linux's error, or an empty folder.
     fn entry(&mut self, folder: &Path) -> io::Result<OsString>;
 
     /// The device of a group.
     ///
     /// # Errors
-    /// What Linux says.
+    /// Linux's error.
     fn device(&mut self, group: BorrowedFd<'_>, address: &str) -> io::Result<OwnedFd>;
 
-    /// Any other request. `argument` is read and written, as long as
-    /// [`Request::argument_bytes`] says.
+    /// Any other request. `argument` is read and written; its length is
+    /// [`Request::argument_bytes`].
     ///
     /// # Errors
-    /// What Linux says.
+    /// Linux's error.
     fn call(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -117,7 +117,7 @@ pub trait Linux: Send {
     ) -> io::Result<i32>;
 }
 
-/// The one that runs here.
+/// The running Linux.
 #[derive(Copy, Clone, Debug)]
 pub struct Kernel;
 
@@ -144,7 +144,7 @@ impl Linux for Kernel {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: Linux has just opened it for us.
+        // SAFETY: Linux has just opened it for this process.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
@@ -162,11 +162,11 @@ impl Linux for Kernel {
             "{request:?}: the argument says its size"
         );
         let result = if bytes == 0 {
-            // SAFETY: these requests touch no memory of ours.
+            // SAFETY: these requests touch no memory of this process.
             unsafe { libc::ioctl(fd.as_raw_fd(), number(offset), libc::c_ulong::from(value)) }
         } else {
             // SAFETY: Linux reads and writes as many bytes as the argument says at its start, or
-            // four, and it has as many. What memory the arguments name is mapped, and stays so
+            // four, and it has that many. Memory named in the arguments is mapped, and stays so
             // until it is unmapped or its space closed: see `Vfio`.
             unsafe { libc::ioctl(fd.as_raw_fd(), number(offset), argument.as_mut_ptr()) }
         };
@@ -189,7 +189,7 @@ const GROUP_GET_DEVICE_FD: u32 = 6;
 mod tests {
     use super::*;
 
-    /// As `linux/vfio.h` has them.
+    /// As defined in `linux/vfio.h`.
     #[test]
     fn numbers_are_those_of_linux() {
         let of = |request: Request| number(request.parts().0) as u64;
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(number(GROUP_GET_DEVICE_FD) as u64, 0x3B6A);
     }
 
-    /// A file that is no VFIO device refuses, without harm.
+    /// A file that is no VFIO device refuses harmlessly.
     #[test]
     fn other_files_refuse() {
         let null = Kernel.open(Path::new("/dev/null")).expect("it is there");

@@ -1,6 +1,6 @@
 //! A card behind Linux's VFIO driver: registers in a mapped BAR, memory of the host that the card
-//! reads and writes through the IOMMU. The bitstream has to let the engine's AXI master reach PCIe,
-//! by addresses as the IOMMU knows them.
+//! reads and writes through the IOMMU. The bitstream must let the engine's AXI master reach PCIe,
+//! by IOMMU addresses.
 //!
 //! ```text
 //!  /dev/iommu               iommufd: a space of DMA addresses
@@ -12,12 +12,12 @@
 //!  device: BAR 0: 4 KiB of registers; configuration space: bus master; an eventfd
 //! ```
 //!
-//! Memory of bundles is mapped where it lies, for the card to read sources from and to write
+//! Memory of bundles is mapped in place, for the card to read sources from and to write
 //! destinations to (`arenas`); the rings and coefficients have memory of their own.
 //!
 //! Nothing here has run on a card: the tests put memfds, an eventfd and a model of the card behind
-//! it, and [`Linux`] answers what no file can. In virtual machines of `tests/lab` it opens another
-//! device behind an emulated IOMMU, by the container.
+//! it, and [`Linux`] covers the calls that no file can. In virtual machines of `tests/lab` it opens
+//! another device behind an emulated IOMMU, by the container.
 
 mod calls;
 mod space;
@@ -40,15 +40,15 @@ use super::window::Window;
 use super::xdma::wait_readable;
 use super::{MemoryError, Transport};
 
-/// Why a card cannot be had through VFIO.
+/// The reason why a card cannot be used through VFIO.
 #[derive(Debug, thiserror::Error)]
 pub enum VfioError {
-    /// Something that is opened or asked for.
+    /// A failed open or request.
     #[error("{what}: {error}")]
     Call {
-        /// What was attempted.
+        /// The failed action.
         what: &'static str,
-        /// What Linux says.
+        /// Linux's error.
         error: io::Error,
     },
     /// No IOMMU group.
@@ -57,24 +57,24 @@ pub enum VfioError {
         /// The device.
         address: String,
     },
-    /// Not the interface that this is written for.
+    /// The VFIO interface is unsupported.
     #[error("VFIO of version {version} without a type 1 IOMMU is not supported")]
     Version {
-        /// Of the interface.
+        /// Version of the interface.
         version: i32,
     },
-    /// Another driver has a device of the group.
+    /// Another driver owns a device of the group.
     #[error("group {group} is not viable: bind all of its devices to vfio-pci")]
     NotViable {
         /// Number of the group.
         group: u32,
     },
-    /// Not the register page.
+    /// BAR 0 is no register page.
     #[error("BAR 0 of {bytes} bytes, flags {flags:#x}, cannot be mapped as a register page")]
     Bar {
         /// Its size.
         bytes: u64,
-        /// What may be done with it.
+        /// Its access flags.
         flags: u32,
     },
 }
@@ -83,7 +83,7 @@ pub enum VfioError {
 pub struct Vfio<L: Linux + 'static = Kernel> {
     registers: Mapping,
     interrupt: Option<File>,
-    // In the order in which they must be closed: the card stops writing when its device is.
+    // In closing order: the card stops writing when its device is closed.
     device: File,
     arenas: Arenas<Dma<L>>,
     memory: Vec<(u64, Mapping)>,
@@ -92,7 +92,7 @@ pub struct Vfio<L: Linux + 'static = Kernel> {
     begun: Instant,
 }
 
-/// The DMA addresses of one card, and who maps them.
+/// The DMA addresses of one card, and their mapper.
 struct Dma<L> {
     linux: L,
     space: Space,
@@ -128,7 +128,7 @@ impl<L: Linux + 'static> Vfio<L> {
     /// See [`VfioError`].
     pub fn open_with(mut linux: L, address: &str) -> Result<Self, VfioError> {
         let (device, space) = Space::open(&mut linux, address)?;
-        // Not every device can be reset; the engine resets itself, too.
+        // Not every device can be reset; the engine also resets itself.
         let _ = linux.call(device.as_fd(), Request::DeviceReset, &mut []);
         let registers = registers(&mut linux, &device)?;
         make_bus_master(&mut linux, &device)?;
@@ -145,7 +145,7 @@ impl<L: Linux + 'static> Vfio<L> {
         })
     }
 
-    /// The pages at `address`, and how far in it is.
+    /// The pages at `address`, and the offset in them.
     fn find(&self, address: u64, bytes: usize) -> Result<(&Mapping, usize), MemoryError> {
         let within = |(start, pages): &&(u64, Mapping)| {
             let offset = address.checked_sub(*start);
@@ -220,8 +220,8 @@ impl<L: Linux + 'static> Transport for Vfio<L> {
 }
 
 impl<L: Linux + 'static> Drop for Vfio<L> {
-    /// A card that still writes must not find memory of something else: it is reset, and its DMA
-    /// ends, before the pages are unmapped. Closing the files does the same once more.
+    /// A card that still writes must not find other memory: it is reset, and its DMA ends, before
+    /// the pages are unmapped. Closing the files does the same once more.
     fn drop(&mut self) {
         let device = self.device.as_fd();
         self.arenas.with(|dma| {
@@ -238,7 +238,7 @@ fn call(what: &'static str) -> impl FnOnce(io::Error) -> VfioError {
     move |error| VfioError::Call { what, error }
 }
 
-/// Size, flags and place in the device's file of a region.
+/// Size, flags and offset in the device's file of a region.
 fn region(linux: &mut impl Linux, device: &File, index: u32) -> io::Result<(u64, u32, u64)> {
     let mut info = words([32, 0, index, 0, 0, 0, 0, 0]);
     linux.call(device.as_fd(), Request::DeviceGetRegionInfo, &mut info)?;
@@ -255,7 +255,7 @@ fn registers(linux: &mut impl Linux, device: &File) -> Result<Mapping, VfioError
     Mapping::of(device, offset, REGISTER_BYTES).map_err(call("mapping BAR 0"))
 }
 
-/// Lets the card answer at its BARs, and begin reads and writes of its own.
+/// Lets the card respond at its BARs, and start reads and writes of its own.
 fn make_bus_master(linux: &mut impl Linux, device: &File) -> Result<(), VfioError> {
     let (_, _, offset) =
         region(linux, device, CONFIGURATION).map_err(call("configuration space"))?;
@@ -266,7 +266,7 @@ fn make_bus_master(linux: &mut impl Linux, device: &File) -> Result<(), VfioErro
     device.write_all_at(&command.to_le_bytes(), place).map_err(call("making it a bus master"))
 }
 
-/// An eventfd that interrupts raise; `None` where the card has none, and is polled.
+/// An eventfd raised by interrupts; `None` if the card has none and is polled.
 fn interrupt(linux: &mut impl Linux, device: &File) -> Option<File> {
     for index in [IRQ_MSIX, IRQ_MSI] {
         let mut info = words([16, 0, index, 0]);
@@ -285,7 +285,7 @@ fn interrupt(linux: &mut impl Linux, device: &File) -> Option<File> {
     None
 }
 
-/// Words as Linux has them in memory: VFIO exists on little-endian machines for us.
+/// Words in Linux's memory layout: VFIO is supported on little-endian machines only.
 fn words<const N: usize>(values: [u32; N]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
@@ -313,13 +313,13 @@ const PCI_BUS_MASTER: u16 = 4;
 
 const REGISTER_BYTES: usize = 4096;
 
-/// Addresses that the card uses for the host's memory: above what x86 reserves for interrupts, and
-/// below the 39 bits that the smallest IOMMUs have.
+/// Addresses of the host's memory for the card: above the range that x86 reserves for interrupts,
+/// and below the 39 bits of the smallest IOMMUs.
 const DMA_FIRST: u64 = 1 << 32;
 const DMA_END: u64 = 1 << 38;
 
 /// The largest page of the machines that Linux runs on, which the IOMMU maps as a whole.
 const PAGE_BYTES_MAX: usize = 1 << 16;
 
-/// Between two looks at a card that does not interrupt.
+/// Interval between polls of a card that does not interrupt.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);

@@ -1,5 +1,5 @@
-//! What a device is opened through, and the DMA addresses that it has: iommufd where Linux has it
-//! for the device, otherwise the container of its group.
+//! The access to a device, and its DMA addresses: iommufd if Linux offers it for the device,
+//! otherwise the container of its group.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// The device at `address` and its space. Closing the device must come first.
+    /// The device at `address` and its space. The device must be closed first.
     ///
     /// # Errors
     /// See [`VfioError`].
@@ -81,11 +81,11 @@ impl Space {
         Ok((File::from(device), Self::Container { container, _group: group }))
     }
 
-    /// Lets the card read, or read and write, `bytes` of our memory at `here` by the address
-    /// `there`.
+    /// Lets the card read, or read and write, `bytes` of this process's memory at `here` by the
+    /// address `there`.
     ///
     /// # Errors
-    /// What Linux says.
+    /// Linux's error.
     pub fn map(
         &self,
         linux: &mut impl Linux,
@@ -112,10 +112,10 @@ impl Space {
         .map(|_| ())
     }
 
-    /// Ends what [`Self::map`] began.
+    /// Ends a mapping by [`Self::map`].
     ///
     /// # Errors
-    /// What Linux says.
+    /// Linux's error.
     pub fn unmap(&self, linux: &mut impl Linux, there: u64, bytes: u64) -> io::Result<()> {
         let (fd, request, second) = match self {
             Self::Container { container, .. } => (container, Request::UnmapDma, 0),
@@ -127,7 +127,7 @@ impl Space {
     }
 }
 
-/// The device's own file and iommufd, where there are both and they may be opened.
+/// The device's own file and iommufd, if both exist and may be opened.
 fn character_device(linux: &mut impl Linux, address: &str) -> Option<(OwnedFd, OwnedFd)> {
     let folder = PathBuf::from(format!("/sys/bus/pci/devices/{address}/vfio-dev"));
     let name = linux.entry(&folder).ok()?;
@@ -135,7 +135,7 @@ fn character_device(linux: &mut impl Linux, address: &str) -> Option<(OwnedFd, O
     Some((device, linux.open(Path::new(IOMMUFD)).ok()?))
 }
 
-/// Why a group cannot be opened: Linux lets one program have it at a time.
+/// The reason why a group cannot be opened: Linux lets one program have it at a time.
 fn cause_of_no_group(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ResourceBusy => "VFIO group (has another program opened it?)",

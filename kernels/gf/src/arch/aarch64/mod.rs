@@ -1,5 +1,5 @@
-//! Levels of 64-bit ARM processors, all of which have NEON. Unaligned loads and stores throughout:
-//! packets start where packets start.
+//! Levels of 64-bit ARM processors, which all have NEON. Unaligned loads and stores throughout:
+//! packets start at arbitrary addresses.
 
 mod register;
 

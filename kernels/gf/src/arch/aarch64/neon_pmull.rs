@@ -55,8 +55,8 @@ struct Factor {
     polynomial: Vector,
 }
 
-/// Elements that are multiplied together: all of them, or the even and the odd ones where products
-/// need the room between.
+/// Elements multiplied together: all of them, or the even and the odd ones separately if products
+/// need the room in between.
 #[derive(Copy, Clone)]
 struct Split {
     even: Vector,
@@ -147,7 +147,7 @@ fn finish<const W: usize>(tables: &Tables, sum: Sum) -> Vector {
     reduced::<W>(polynomial(tables), sum)
 }
 
-/// The elements that the products are modulo the field's polynomial.
+/// Reduces the products modulo the field's polynomial.
 #[target_feature(enable = "neon")]
 #[inline]
 fn reduced<const W: usize>(polynomial: Vector, sum: Sum) -> Vector {

@@ -1,5 +1,4 @@
-//! `pmull`: of 64-bit words, which CPUs with the AES instructions have, or of bytes, which all
-//! have.
+//! `pmull`: on 64-bit words, for CPUs with the AES instructions, or on bytes, for all.
 
 use core::arch::aarch64::{
     poly8x8_t, uint8x16_t, vand_u8, vcombine_u8, vcreate_p8, vcreate_u8, vdupq_n_u8, veor_u8,
@@ -63,8 +62,8 @@ fn sum_by_bytes(key: &[u8], message: &[u8]) -> u128 {
 }
 
 /// Products of bytes at the same places, and of bytes that lie 1 to 4 places apart, each moved to
-/// where it belongs (Câmara, Gouvêa, López and Dahab, *Fast software polynomial multiplication on
-/// ARM processors using the NEON engine*, 2013).
+/// its place (Câmara, Gouvêa, López and Dahab, *Fast software polynomial multiplication on ARM
+/// processors using the NEON engine*, 2013).
 #[target_feature(enable = "neon")]
 #[inline]
 fn product(a: u64, b: u64) -> uint8x16_t {

@@ -1,4 +1,4 @@
-//! Ways to add up carry-less products, and the call through their function pointers: see
+//! Methods to add up carry-less products, and the call through their function pointers: see
 //! [`crate::CarryLess`], which checks lengths.
 
 mod portable;
@@ -9,7 +9,7 @@ mod aarch64;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
-/// Ways compiled into this build, slowest first.
+/// Methods compiled into this build, slowest first.
 pub(crate) static WAYS: &[Way] = &[
     portable::WAY,
     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
@@ -22,27 +22,27 @@ pub(crate) static WAYS: &[Way] = &[
     x86_64::AVX512,
 ];
 
-/// One way. `sum` may only be called when `is_available` has returned true.
+/// One method. `sum` may only be called when `is_available` has returned true.
 pub(crate) struct Way {
     pub name: &'static str,
     is_available: fn() -> bool,
-    /// Of a message, and of a key as long as its whole blocks of 16 bytes.
+    /// Sum over a message and a key as long as its whole blocks of 16 bytes.
     sum: unsafe fn(key: &[u8], message: &[u8]) -> u128,
 }
 
 impl Way {
-    /// The way, if this CPU has it.
+    /// The method, if this CPU has it.
     pub fn detect(&'static self) -> Option<Available> {
         (self.is_available)().then_some(Available(self))
     }
 }
 
-/// A way that was detected on this CPU.
+/// A method that was detected on this CPU.
 #[derive(Copy, Clone)]
 pub(crate) struct Available(&'static Way);
 
 impl Available {
-    /// What every CPU has.
+    /// The method that every CPU has.
     pub const PORTABLE: Self = Self(&WAYS[0]);
 
     pub fn way(self) -> &'static Way {

@@ -17,7 +17,7 @@ fn sum(key: &[u8], message: &[u8]) -> u128 {
 
 fn product(a: u64, b: u64) -> u128 {
     let low = low_half(a, b);
-    // Of factors that are turned round, the product is, too, and one bit shorter.
+    // The product of bit-reversed factors is bit-reversed, too, and one bit shorter.
     let high = low_half(a.reverse_bits(), b.reverse_bits()).reverse_bits() >> 1;
     u128::from(high) << 64 | u128::from(low)
 }

@@ -1,5 +1,5 @@
-//! Sums of the bytes of registers, of several at once: each step halves what is left of all of
-//! them, so that few steps serve many, and nothing goes through memory.
+//! Sums of the bytes of registers, of several at once: each step halves the remaining width of all
+//! of them, so that few steps serve many, and nothing goes through memory.
 //!
 //! ```text
 //!  8 registers -> 16 bytes each -> 8 bytes, 4 registers -> 4 bytes, 2 registers -> 1 byte each
@@ -45,7 +45,7 @@ pub fn fold_products<const C: usize>(tables: &'static Tables, sums: [__m128i; C]
     let back = _mm_set1_epi64x(tables.from_11b.cast_signed());
     let bytes = _mm_gf2p8affine_epi64_epi8::<0>(bytes, back);
     let mut all = [0; AT_ONCE];
-    // SAFETY: eight bytes are written, as many as there are.
+    // SAFETY: eight bytes are written, the size of the array.
     unsafe { _mm_storel_epi64(all.as_mut_ptr().cast(), bytes) };
     core::array::from_fn(|c| all[c])
 }

@@ -1,5 +1,5 @@
-//! Levels of x86-64 processors. Unaligned loads and stores throughout: packets start where packets
-//! start.
+//! Levels of x86-64 processors. Unaligned loads and stores throughout: packets start at arbitrary
+//! addresses.
 
 mod product;
 mod register;

@@ -1,4 +1,4 @@
-//! The primitives of `fused.rs` that depend on the width of a register only.
+//! The primitives of `fused.rs` that depend only on the width of a register.
 
 /// `Vector`, `load`, `store`, `zero`, `xor` and `and`.
 macro_rules! register {

@@ -1,9 +1,9 @@
-//! The matrix product of symbols that one register holds.
+//! The matrix product of symbols that fit one register.
 //!
 //! Such a product uses a coefficient once before it needs the next one. By `affine` that costs two
-//! loads, the second of which waits for the first: the coefficient, then its bit matrix.
-//! `vgf2p8mulb` multiplies by the coefficient itself, but modulo 0x11B, so everything goes to that
-//! field and the sums come back (`Tables::to_11b`):
+//! dependent loads: the coefficient, then its bit matrix. `vgf2p8mulb` multiplies by the
+//! coefficient itself, but modulo 0x11B, so all operands are mapped to that field and the sums are
+//! mapped back (`Tables::to_11b`):
 //!
 //! ```text
 //!  coefficients  a register of them at a time  --to_11b-->  bytes, each loaded into all of a
@@ -12,9 +12,9 @@
 //!  sums          one register a destination    --from_11b--> destinations
 //! ```
 //!
-//! All coefficients go there first, so that what waits for them waits once.
+//! All coefficients are mapped first, so that the loop waits for them once.
 
-/// Destinations of a strip, whose sums stay in registers; for fewer it does not pay.
+/// Destinations of a strip, whose sums stay in registers; fewer are not worthwhile.
 pub const SHORT_STRIP: usize = 8;
 
 /// Coefficients of one product.
@@ -26,7 +26,7 @@ macro_rules! short_symbols {
         $features:tt, splat: $splat:ident, byte: $byte:ident, affine: $affine:ident,
         multiply: $multiply:ident
     ) => {
-        /// `matmul` of slices of at most `VECTOR` bytes; false, with nothing done, where that is
+        /// `matmul` of slices of at most `VECTOR` bytes; does nothing and returns false if that is
         /// not faster.
         #[target_feature(enable = $features)]
         pub fn matmul_short(
@@ -55,7 +55,7 @@ macro_rules! short_symbols {
                 room.write(bytes);
             }
             let factors = factors.as_ptr().cast::<u8>();
-            // SAFETY: the loop wrote whole registers, of which the first bytes belong to the
+            // SAFETY: the loop wrote whole registers, and their first bytes belong to the
             // coefficients; there is room for all of them.
             let factors = unsafe { core::slice::from_raw_parts(factors, coefficients.len()) };
             let bytes = destinations.first().map_or(0, |destination| destination.len());
@@ -76,7 +76,7 @@ macro_rules! short_symbols {
             true
         }
 
-        /// A strip of destinations, the first of which belongs to `row`, in the other field.
+        /// A strip of destinations in the other field; the first belongs to `row`.
         #[target_feature(enable = $features)]
         #[inline]
         fn short_strip(

@@ -1,5 +1,5 @@
 //! Two interfaces that carry IP packets without an Ethernet header, and a cable between them: TUN
-//! devices, as a raw-IP modem or a userspace VPN has them.
+//! devices, as used by a raw-IP modem or a userspace VPN.
 //!
 //! ```text
 //!  namespace a: wan0 <- device -> thread -> device -> wan0 :namespace b
@@ -16,7 +16,7 @@ use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 /// Name of the interface at both ends.
 pub const NAME: &str = "wan0";
-/// Its MTU: that of PPP over Ethernet, so that none was guessed.
+/// Its MTU: that of PPP over Ethernet, so that the value is not a default.
 pub const MTU: u16 = 1492;
 
 /// Longest packet of a device.

@@ -1,4 +1,4 @@
-//! Working off one group: elimination over its unknown symbols.
+//! Processing one group: elimination over its unknown symbols.
 
 use crate::bats::code::Code;
 use crate::bats::decoder::effort::Effort;
@@ -7,9 +7,9 @@ use crate::bats::decoder::system::{Group, Origin, State, Step, System, TooManyIn
 use recoded_gf::inverse;
 
 impl System {
-    /// Eliminates a group's unknown symbols and appends its step; where symbols are inactive,
-    /// [`System::depend`] follows. Without `may_inactivate` a group
-    /// that does not determine all of them is left alone: `Ok(false)`.
+    /// Eliminates a group's unknown symbols and appends its step; if symbols are inactive,
+    /// [`System::depend`] follows. Without `may_inactivate`, a group that does not determine all of
+    /// them is left unchanged: `Ok(false)`.
     pub(super) fn work_off(
         &mut self,
         group: usize,
@@ -45,8 +45,8 @@ impl System {
         Ok(true)
     }
 
-    /// Puts the symbols of a group into `work.order`: unknown ones first, of these the ones that
-    /// few other groups hold, so that those which many hold become inactive.
+    /// Puts the symbols of a group into `work.order`: unknown ones first, and among these the ones
+    /// in few other groups, so that symbols in many groups become inactive.
     fn order_columns(&mut self, group: usize) {
         let Group { first_edge, degree, .. } = self.groups[group];
         let edges = &self.edges[first_edge as usize..][..usize::from(degree)];
@@ -63,7 +63,7 @@ impl System {
     }
 
     /// Loads the equations of a group into `work.rows`: coefficients of its symbols in
-    /// `work.order`, then the unit matrix. Returns how many there are.
+    /// `work.order`, then the unit matrix. Returns their number.
     fn load(&mut self, group: usize, code: &Code, received: &Received) -> usize {
         let Group { origin, degree, rank, .. } = self.groups[group];
         let (degree, rank) = (usize::from(degree), usize::from(rank));
@@ -96,7 +96,7 @@ impl System {
         for row in 0..rank {
             rows[row * stride + degree + row] = 1;
         }
-        // Symbols from here on, no longer places in the group.
+        // Symbols from here on, instead of places in the group.
         let edges = &self.edges[self.groups[group].first_edge as usize..];
         for column in order.iter_mut() {
             *column = edges[usize::from(*column)].symbol;
@@ -126,7 +126,7 @@ impl System {
             let leading = place * stride..(place + 1) * stride;
             fresh.copy_from_slice(&rows[leading.clone()]);
             self.kernel.mul(fresh, inverse(fresh[column]).unwrap_or(1));
-            // Clears the column everywhere, the leading row with it, which is then put back.
+            // Clears the column everywhere, including the leading row, which is then restored.
             self.kernel.eliminate(rows, stride, column, fresh);
             rows[leading].copy_from_slice(fresh);
             pivots.push(column as u16);
@@ -160,7 +160,7 @@ impl System {
     }
 
     /// Computes how the symbols that a step resolves depend on inactive ones, from the `first` of
-    /// them on. The one to go on with, if any is left.
+    /// them on. Returns the next one, if any is left.
     pub(super) fn depend(
         &mut self,
         step: &Step,
@@ -188,7 +188,7 @@ impl System {
     }
 }
 
-/// The coded symbol that an uncoded packet is.
+/// The index of the coded symbol that an uncoded packet carries.
 fn coded_symbol(vector: &[u8]) -> Option<usize> {
     let nth = vector.iter().position(|&element| element != 0)?;
     let is_unit = vector[nth] == 1 && vector[nth + 1..].iter().all(|&element| element == 0);

@@ -1,8 +1,8 @@
-//! Peeling and inactivation on coefficients: which symbol follows from which packets and symbols.
+//! Peeling and inactivation on coefficients: derives each symbol from packets and other symbols.
 //!
-//! Equations come in *groups*: a batch with the rank it has, or one LDPC row. A group is worked off
-//! once, by elimination over those of its symbols that are still unknown. Its *step* says what the
-//! symbols that it resolves are combinations of; rows that are left over are constraints.
+//! Equations come in *groups*: a batch with its present rank, or one LDPC row. A group is processed
+//! once, by elimination over those of its symbols that are still unknown. Its *step* describes the
+//! symbols that it resolves as combinations; left-over rows are constraints.
 //!
 //! ```text
 //!  peeling       a group whose rank covers its unknown symbols resolves them: they are known
@@ -29,11 +29,11 @@ use room::Room;
 /// Most columns of a step's matrix: symbols and packets of one batch.
 pub(super) const COLUMNS_MAX: usize = DEGREE_MAX + BATCH_SIZE_MAX;
 
-/// What is known of an intermediate symbol.
+/// State of an intermediate symbol.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
     Unknown,
-    /// Follows from packets alone.
+    /// Follows from packets only.
     Known,
     /// Follows from packets and inactive symbols.
     Resolved,
@@ -41,7 +41,7 @@ pub(super) enum State {
     Inactive(u16),
 }
 
-/// Where the equations of a group come from.
+/// The source of a group's equations.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     Ldpc(u16),
@@ -56,7 +56,7 @@ struct Group {
     rank: u16,
     /// Symbols whose state is unknown.
     unknown: u16,
-    /// Rank at which peeling it failed because rows were dependent.
+    /// Rank at which peeling failed because rows were dependent.
     failed_at: u16,
     is_done: bool,
 }
@@ -78,14 +78,14 @@ struct Edge {
 
 const NO_EDGE: u32 = u32::MAX;
 
-/// What a group was worked off to.
+/// The result of processing a group.
 ///
 /// The matrix has one row for each pivot and one for each constraint, and `degree - pivots +
 /// equations` columns: coefficients of the other symbols of the group, then of its packets.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Step {
     pub origin: Origin,
-    /// Packets of the batch that take part: a range of its slots.
+    /// Packets of the batch in the step: a range of its slots.
     pub first_slot: u16,
     pub equations: u16,
     /// Symbols of the group in `columns`: the resolved ones first.
@@ -105,7 +105,7 @@ impl Step {
     }
 }
 
-/// A row that ties inactive symbols.
+/// A row that constrains inactive symbols.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Constraint {
     /// Row of a step's matrix.
@@ -114,7 +114,7 @@ pub(super) enum Constraint {
     Hdpc(u16),
 }
 
-/// No way to go on with the memory there is.
+/// Too many inactive symbols for the available memory.
 pub(super) struct TooManyInactive;
 
 pub(super) struct System {
@@ -126,18 +126,18 @@ pub(super) struct System {
     settled: usize,
     groups: Vec<Group>,
     edges: Vec<Edge>,
-    /// Per symbol: its first edge, and in how many groups it is that are not done.
+    /// Per symbol: its first edge, and the number of unfinished groups that hold it.
     heads: Vec<u32>,
     weights: Vec<u16>,
     steps: Vec<Step>,
     columns: Vec<u16>,
     matrices: Vec<u8>,
-    /// Steps made by peeling alone.
+    /// Steps made by peeling only.
     peeled: usize,
-    /// Whether some group may have become one that peeling can work off.
+    /// Whether peeling may be able to process some group.
     may_peel: bool,
     is_planned: bool,
-    /// A plan that is being made: how far it has come.
+    /// Progress of a plan in preparation.
     planning: Option<Planning>,
     /// The inactive symbols.
     inactive: Vec<u16>,
@@ -155,7 +155,7 @@ struct Work {
     fresh: Vec<u8>,
     keys: Vec<u64>,
     order: Vec<u16>,
-    /// Columns that lead a row, and those that do not, ascending.
+    /// Columns that lead a row, and the others, ascending.
     pivots: Vec<u16>,
     others: Vec<u16>,
     gathered: Vec<u8>,
@@ -202,7 +202,7 @@ impl System {
         }
     }
 
-    /// Bytes that a system for these limits takes, but for constant ones.
+    /// Bytes that a system for these limits allocates, without constant ones.
     pub(super) fn memory_bytes(limits: Limits) -> usize {
         Room::of(limits).bytes(limits)
     }
@@ -246,7 +246,7 @@ impl System {
         self.is_planned
     }
 
-    /// Whether a plan was begun and is not made yet.
+    /// Whether a plan was begun and is not finished yet.
     pub(super) fn is_planning(&self) -> bool {
         self.planning.is_some()
     }
@@ -267,7 +267,7 @@ impl System {
         self.steps.len()
     }
 
-    /// Steps made by peeling alone, the first ones.
+    /// Steps made by peeling only, the first ones.
     pub(super) fn peeled(&self) -> usize {
         self.peeled
     }
@@ -293,7 +293,7 @@ impl System {
         debug_assert!(found.is_some(), "a determined symbol has a solution");
     }
 
-    /// Symbols among the first `source_symbols` that follow from what was received, once planned.
+    /// Symbols among the first `source_symbols` that the received packets determine, once planned.
     pub(super) fn decodable(&self, source_symbols: usize) -> usize {
         let is_tied = |number: usize| self.elimination.is_decoded(number);
         let follows = |symbol: &usize| match self.states[*symbol] {
@@ -308,14 +308,14 @@ impl System {
         (0..source_symbols).filter(follows).count()
     }
 
-    /// Whether every symbol follows from what was received.
+    /// Whether the received packets determine every symbol.
     pub(super) fn is_determined(&self) -> bool {
         let is_tied = self.inactive.is_empty() || self.elimination.is_complete();
         let is_settled = self.settled + self.inactive.len() == self.symbols;
         is_settled && is_tied && !self.is_planning()
     }
 
-    /// Degrees of freedom that seem to lack: exact once planned.
+    /// Estimate of the missing degrees of freedom: exact once planned.
     pub(super) fn missing(&self, hdpc: usize) -> usize {
         if self.is_planned {
             return self.inactive.len() - self.elimination_rank();
@@ -325,7 +325,7 @@ impl System {
         (self.symbols - self.settled).saturating_sub(covered + hdpc)
     }
 
-    /// Whether so many equations are certainly too few: told without looking at groups.
+    /// Whether this number of equations is certainly too small, without looking at groups.
     pub(super) fn is_far(&self, equations: usize) -> bool {
         self.symbols > self.settled + equations
     }
@@ -338,8 +338,8 @@ impl System {
         self.groups.iter().filter(|group| !group.is_done)
     }
 
-    /// Notes a batch that a packet of came. Its group has the number of the batch plus that of the
-    /// LDPC rows.
+    /// Adds a batch whose first packet arrived. Its group has the number of the batch plus that of
+    /// the LDPC rows.
     pub(super) fn add_batch(&mut self, code: &Code, id: u16, batch: u16) {
         let mut contents = std::mem::take(&mut self.work.batch);
         code.batch(id, &mut contents);
@@ -367,13 +367,13 @@ impl System {
         self.groups.push(group);
     }
 
-    /// Notes that the rank of a group rose.
+    /// Records that the rank of a group rose.
     pub(super) fn raise(&mut self, group: usize) {
         self.groups[group].rank += 1;
         self.may_peel |= self.groups[group].is_covered();
     }
 
-    /// Works off a group that peeling can, if there is one. True if it did.
+    /// Processes a group by peeling, if there is one. True if it did.
     pub(super) fn peel(&mut self, code: &Code, received: &Received, effort: &mut Effort) -> bool {
         if !self.may_peel {
             return false;
@@ -394,7 +394,7 @@ impl System {
         false
     }
 
-    /// Gives an unknown symbol its state.
+    /// Sets the state of an unknown symbol.
     fn settle(&mut self, symbol: u16, state: State) {
         self.states[usize::from(symbol)] = state;
         self.settled += usize::from(!matches!(state, State::Inactive(_)));

@@ -1,4 +1,4 @@
-//! Inactivation: a decoding of all symbols, and the constraints that decide it.
+//! Inactivation: a decoding of all symbols, and the constraints that determine it.
 
 use crate::bats::code::Code;
 use crate::bats::decoder::effort::Effort;
@@ -7,19 +7,19 @@ use crate::bats::decoder::system::{
     Constraint, Edge, Group, Origin, State, Step, System, TooManyInactive, Work,
 };
 
-/// Symbols whose dependence is cleared at a time: a megabyte at most.
+/// Symbols whose dependence is cleared at a time: at most a megabyte.
 const CLEARED: usize = 1024;
 
-/// What comes next of a plan.
+/// The next step of a plan.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Planning {
     /// Clear the dependence of the symbols from here on.
     Clear(usize),
-    /// Work off a group.
+    /// Process a group.
     Group,
-    /// Dependence of what the last step resolves, from this symbol of it on.
+    /// Dependence of the symbols that the last step resolves, from this one on.
     Depend(usize),
-    /// Inactivate what no group resolves.
+    /// Inactivate the symbols that no group resolves.
     Rest,
     /// Constraints of a step, from a row on.
     Step(usize, usize),
@@ -28,8 +28,8 @@ pub(super) enum Planning {
 }
 
 impl System {
-    /// Works off every group, inactivating what must be, and collects the constraints, as far as
-    /// the effort goes. On failure everything is as before.
+    /// Processes every group, inactivating symbols where necessary, and collects the constraints,
+    /// within the effort. On failure everything is unchanged.
     pub(in crate::bats::decoder) fn plan(
         &mut self,
         code: &Code,
@@ -57,7 +57,7 @@ impl System {
         }
     }
 
-    /// Does what comes next, and says what follows.
+    /// Does one step, and returns the next.
     fn plan_next(
         &mut self,
         now: Planning,
@@ -153,7 +153,7 @@ impl System {
         self.inactive.clear();
     }
 
-    /// The group to work off next: that which leaves the fewest symbols inactive; groups without
+    /// The next group to process: the one that leaves the fewest symbols inactive; groups without
     /// unknown symbols last.
     fn best_group(&self) -> Option<usize> {
         let open = self.groups.iter().enumerate();
@@ -175,7 +175,7 @@ impl System {
         best.map(|(index, _)| index)
     }
 
-    /// Takes a packet of a batch in after planning: a constraint if it says anything new.
+    /// Adds a packet of a batch after planning: a constraint if it is innovative.
     pub(in crate::bats::decoder) fn constrain_by_packet(
         &mut self,
         code: &Code,
@@ -215,8 +215,8 @@ impl System {
         }
     }
 
-    /// Makes constraints of the left-over rows of a step, from the first or `row` on. The one to go
-    /// on with, if any is left.
+    /// Makes constraints of the left-over rows of a step, from the first or `row` on. Returns the
+    /// next one, if any is left.
     fn constrain_by_step(
         &mut self,
         index: usize,

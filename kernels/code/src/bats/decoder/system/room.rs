@@ -5,7 +5,7 @@ use crate::bats::decoder::system::{Edge, Group, State, Step};
 use crate::bats::params::Limits;
 use crate::bats::precode::Precode;
 
-/// How much of everything blocks within some limits can need.
+/// The most memory that blocks within some limits can need, by kind.
 pub(super) struct Room {
     pub symbols: usize,
     pub degree: usize,

@@ -5,8 +5,8 @@
 //! their products of 32.
 //!
 //! A single source is bound by loads and stores instead and uses ymm registers, which are faster
-//! there (Zen 4: 113 against 94 GB/s at 1500 bytes). So are narrow registers for what is short:
-//! coding vectors. Each width has its file.
+//! there (Zen 4: 113 against 94 GB/s at 1500 bytes). So are narrow registers for short coding
+//! vectors. Each width has its file.
 
 mod xmm;
 mod ymm;
