@@ -383,7 +383,7 @@ impl Loaded {
         if preference == ModePreference::Generic {
             NOT_TRIED.clone_into(&mut reason);
         } else {
-            match attach(program, (interface, index), XdpMode::Native) {
+            match attach(program, (interface, index), XdpMode::Native, netlink) {
                 Ok(link) => {
                     return Ok(held(place, (ebpf, link), (XdpMode::Native, reason)));
                 }
@@ -397,7 +397,7 @@ impl Loaded {
                 }
             }
         }
-        match attach(program, (interface, index), XdpMode::Generic) {
+        match attach(program, (interface, index), XdpMode::Generic, netlink) {
             Ok(link) => Ok(held(place, (ebpf, link), (XdpMode::Generic, reason))),
             Err(error) if is_taken(&error) => Err(foreign(interface, netlink)),
             Err(error) => Err(refused(interface, &error)),
@@ -469,8 +469,10 @@ fn attach(
     program: &mut Xdp,
     (interface, index): (&str, u32),
     mode: XdpMode,
+    netlink: &Netlink,
 ) -> Result<Option<BpfLink>, ProgramError> {
-    let end = Instant::now() + TAKEN_RETRY;
+    let began = Instant::now();
+    let mut patience = TAKEN_RETRY;
     let flag = match mode {
         XdpMode::Native => aya::programs::XdpMode::Driver,
         XdpMode::Generic => aya::programs::XdpMode::Skb,
@@ -485,8 +487,15 @@ fn attach(
                     Err(_) => Err(ProgramError::NotAttached),
                 };
             }
-            Err(error) if is_taken(&error) && Instant::now() < end => {
+            Err(error) if is_taken(&error) && began.elapsed() < patience => {
                 std::thread::sleep(TAKEN_PAUSE);
+            }
+            Err(error) if is_taken(&error) && patience == TAKEN_RETRY => {
+                let is_own = |id| program_name(id).as_deref() == Some(PROGRAM);
+                if !attached(interface, netlink).is_none_or(is_own) {
+                    return Err(error);
+                }
+                patience = KILLED_RETRY;
             }
             Err(error) => return Err(error),
         }
@@ -499,7 +508,7 @@ fn is_taken(error: &ProgramError) -> bool {
 
 /// Names the program that blocks this one, as far as Linux reports it.
 fn foreign(interface: &str, netlink: &Netlink) -> StartError {
-    let id = netlink.interface(interface).ok().and_then(|interface| interface.program);
+    let id = attached(interface, netlink);
     let program = match id {
         Some(id) => match program_name(id) {
             Some(name) => format!("id {id}, name `{name}`"),
@@ -509,6 +518,11 @@ fn foreign(interface: &str, netlink: &Netlink) -> StartError {
     };
     let cure = id.map_or(Owner::Unknown, Owner::of).cure(interface);
     StartError::ForeignProgram { interface: interface.to_owned(), program, cure }
+}
+
+/// Id of the XDP program on an interface.
+fn attached(interface: &str, netlink: &Netlink) -> Option<u32> {
+    netlink.interface(interface).ok().and_then(|interface| interface.program)
 }
 
 fn program_name(id: u32) -> Option<String> {
@@ -554,6 +568,9 @@ const EPERM: i32 = 1;
 const EBUSY: i32 = 16;
 /// A program is attached in the other mode.
 const EEXIST: i32 = 17;
-/// Linux needs some tens of milliseconds to clean up after a killed process, more under load.
+/// Time for another program to leave the interface.
 const TAKEN_RETRY: Duration = Duration::from_millis(500);
+/// The same for a program of a killed dataplane process: Linux takes some tens of milliseconds to
+/// clean up after it, seconds on a busy machine. Giving up earlier leaves the node without packets.
+const KILLED_RETRY: Duration = Duration::from_secs(5);
 const TAKEN_PAUSE: Duration = Duration::from_millis(1);

@@ -1,16 +1,20 @@
 //! One network namespace: commands and sockets in it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::BedError;
 use crate::process;
+
+/// Time from the fork of a child process until it has closed the sockets of this one.
+const FORK: Duration = Duration::from_secs(2);
 
 /// A network namespace. A [`crate::Bed`] removes its own; others belong to the caller.
 #[derive(Clone, Debug)]
@@ -85,15 +89,27 @@ impl Namespace {
         Ok(text.trim().to_owned())
     }
 
-    /// A UDP socket of this namespace, usable from any thread.
+    /// A UDP socket of this namespace, usable from any thread. A closed socket of the same address
+    /// may live on for a moment in a child process that another test has forked.
     ///
     /// # Errors
     /// If the namespace is gone or the address cannot be bound.
     pub fn udp_socket(&self, local: SocketAddr) -> Result<UdpSocket, BedError> {
-        self.inside(|| {
-            UdpSocket::bind(local)
-                .map_err(BedError::system(format!("UDP socket {local} in {}", self.name)))
-        })?
+        let failed = BedError::system(format!("UDP socket {local} in {}", self.name));
+        let began = Instant::now();
+        let bound = self.inside(|| {
+            loop {
+                match UdpSocket::bind(local) {
+                    Err(error)
+                        if error.kind() == ErrorKind::AddrInUse && began.elapsed() < FORK =>
+                    {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    bound => break bound,
+                }
+            }
+        })?;
+        bound.map_err(failed)
     }
 
     /// Runs `work` on a new thread inside this namespace. A separate thread, because a thread might

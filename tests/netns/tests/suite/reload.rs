@@ -191,7 +191,7 @@ fn reload_that_needs_another_process_costs_a_gap_and_no_connection() {
     let begun = Instant::now();
     let (code, said) = recodectl(relay, "reload");
     assert_eq!(code, DONE, "{said}\n{}", relay.log());
-    assert!(said.contains("in another process"), "{said}");
+    assert!(said.contains("in a new process"), "{said}");
     println!("done after {:?}", begun.elapsed());
     assert_ne!(relay.dataplane_pid().unwrap(), before);
     let outcome = stream.finish().unwrap();
