@@ -4,7 +4,7 @@
 //! Bounds: [`Bounds::clients`] connections, one request each. The head of a request must arrive
 //! within [`HEAD_TIMEOUT`] and be no longer than [`Bounds::request_bytes`]; the exchange must end
 //! within [`CLIENT_TIMEOUT`]. When all connections are taken, a new one replaces the oldest that
-//! has not sent its request yet, so that silent clients lock nobody out.
+//! has not sent its request yet, so that silent clients do not lock others out.
 //!
 //! Pages of other sites must not read responses. Browsers prevent that unless the site's name
 //! resolves to this machine (DNS rebinding), so a request must have one `Host`, which [`Names`]

@@ -85,8 +85,7 @@ pub enum Forgery {
     Nacks,
     /// A data packet: any size, plan and symbol length.
     Data,
-    /// Consecutive data packets that are consistent with one another, like those of a restarted
-    /// source.
+    /// Consecutive, consistent data packets, like those of a restarted source.
     OutOfRange,
     /// As `OutOfRange`, with numbers that advance in strides.
     Walk,

@@ -33,8 +33,7 @@ pub enum Weather {
     /// Up to a quarter of the packets is lost from end to end, with matching memory and timeouts:
     /// everything must be delivered, through parameter changes and restarts of relays too.
     Fair,
-    /// Fair, except for a moment: an end restarts or a link falls silent. Packets that enter later
-    /// must be delivered.
+    /// Fair, except for a moment: an end restarts or a link falls silent. Later packets must arrive.
     Squall,
     /// Any loss, any timeout, too little memory, overflowing queues: only order and integrity are
     /// promised.
@@ -290,8 +289,7 @@ impl Draft {
         if !self.is_bounded() {
             self.roughen(&mut params);
         }
-        // Relays that close generations which the source still fills would send a full plan for a
-        // part.
+        // Relays that close generations early would send a full plan for a part.
         let fills = 2 * params.flush_timeout_nanos + self.trip_nanos;
         if self.is_bounded() {
             params.generation_timeout_nanos = params.generation_timeout_nanos.max(fills);

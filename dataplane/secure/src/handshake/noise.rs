@@ -97,7 +97,7 @@ fn builder<'a>(
 }
 
 /// The secrets of both directions. The hash of the handshake is not secret, and is the salt; the
-/// keys that Noise splits off are known to nobody else.
+/// keys that Noise splits off are known only to the two peers.
 pub(super) fn split(state: &mut HandshakeState) -> Split {
     let is_initiator = state.is_initiator();
     let (there, back) = state.dangerously_get_raw_split();

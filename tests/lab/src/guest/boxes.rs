@@ -25,8 +25,8 @@ const FIRST_PING_PATIENCE: Duration = Duration::from_secs(30);
 /// Pings after the first: none may be lost.
 const PINGS: u32 = 5;
 
-/// Bytes of TCP in each direction: some two hundred packets. More show no more, and take most of the
-/// time of a case.
+/// Bytes of TCP in each direction: some two hundred packets. More bytes take most of the time of a
+/// case and show no more.
 const TCP_BYTES: usize = 300_000;
 
 /// Bytes of TCP in each direction that are load: enough packets to compare losses.
