@@ -33,7 +33,7 @@ pub enum Weather {
     /// Up to a quarter of the packets is lost from end to end, with matching memory and timeouts:
     /// everything must be delivered, through parameter changes and restarts of relays too.
     Fair,
-    /// Fair, except for a moment: an end restarts or a link falls silent. Later packets must arrive.
+    /// Fair, except for a moment: an end restarts or a link falls silent. Later packets arrive.
     Squall,
     /// Any loss, any timeout, too little memory, overflowing queues: only order and integrity are
     /// promised.

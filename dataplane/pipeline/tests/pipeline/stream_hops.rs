@@ -40,11 +40,11 @@ fn delivered(sink: &mut Node, order: impl IntoIterator<Item = (u32, u16)>) -> Ve
         let packet = ip_packet(40, number);
         sink.receive(&symbol((number, after), link as u32, &packet), MILLI);
     }
-    sink.delivered.iter().map(number_of).collect()
+    sink.delivered.iter().map(|packet| number_of(packet)).collect()
 }
 
 /// The number that [`ip_packet`] wrote.
-fn number_of(packet: &Vec<u8>) -> u32 {
+fn number_of(packet: &[u8]) -> u32 {
     u32::from_be_bytes(packet[20..24].try_into().unwrap())
 }
 
@@ -113,7 +113,7 @@ fn symbols_are_known_after_an_outage_that_lost_half_a_window() {
     for (link, number) in (160..).zip(100..108) {
         sink.receive(&symbol((number, 0), link, &ip_packet(40, number)), 1001 * MILLI);
     }
-    let again: Vec<u32> = sink.delivered[count..].iter().map(number_of).collect();
+    let again: Vec<u32> = sink.delivered[count..].iter().map(|packet| number_of(packet)).collect();
     assert_eq!(again, []);
 }
 
@@ -126,7 +126,7 @@ fn packet_that_waits_is_delivered_after_an_outage_of_any_length() {
     for (link, number) in (900..).zip(90_000..90_004) {
         sink.receive(&symbol((number, 0), link, &ip_packet(40, number)), 1000 * MILLI);
     }
-    let all: Vec<u32> = sink.delivered.iter().map(number_of).collect();
+    let all: Vec<u32> = sink.delivered.iter().map(|packet| number_of(packet)).collect();
     assert!(all.contains(&102) && all.contains(&90_003), "{all:?}");
 }
 
