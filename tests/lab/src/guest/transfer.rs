@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -153,11 +153,17 @@ fn receive(listener: &TcpListener) -> std::io::Result<Vec<u8>> {
     Ok(received)
 }
 
+/// Returns once the receiver has everything: a socket closed before would be an orphan, which boxes
+/// of the lab abandon after one retransmission (`tcp_orphan_retries`).
 fn send(address: SocketAddr, bytes: usize) -> std::io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, STALL)?;
     stream.set_write_timeout(Some(STALL))?;
+    stream.set_read_timeout(Some(STALL))?;
     let content: Vec<u8> = (0..bytes).map(pattern).collect();
-    stream.write_all(&content)
+    stream.write_all(&content)?;
+    stream.shutdown(Shutdown::Write)?;
+    // It sends nothing, and closes at the end.
+    stream.read(&mut [0]).map(|_| ())
 }
 
 /// A byte that differs from its neighbours and from those at round distances.
