@@ -468,8 +468,9 @@ const QUEUE_PLACES: u32 = 1000;
 const PLACE_SECONDS: f64 = 40e-6;
 /// Packets of 1 KiB in 64 KiB; Linux leaves no more bytes to be split.
 const SEGMENTS_MAX: u32 = 64;
-/// Linux removes the interfaces of a killed process within milliseconds.
-const RELEASE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Linux removes the interfaces of a killed process within milliseconds, on a busy machine within
+/// a second or two.
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(2500);
 const RELEASE_PAUSE: Duration = Duration::from_millis(1);
 /// TUNSETIFF: the name is a TUN interface of another process.
 const EBUSY: i32 = 16;
