@@ -57,7 +57,8 @@ counters! {
         rx_no_keys: Packets => "Nothing, while a node starts. Else give both nodes the public key of \
             the other one, and compare their clocks.",
         /// Of these, dropped because their tag is wrong: damaged or forged.
-        rx_wrong_tag: Packets => "Look for other programs that send to this port, or for a device that damages packets.",
+        rx_wrong_tag: Packets => "Look for other programs that send to this port, or for a device \
+            that damages packets.",
         /// Of these, dropped because they came before, or far too late.
         rx_copies: Packets => "Nothing, if few. Else look for what duplicates or records packets.",
         /// Of these, from addresses that are no neighbour's, and with the tag of one that roams.

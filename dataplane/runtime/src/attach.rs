@@ -570,7 +570,8 @@ const EBUSY: i32 = 16;
 const EEXIST: i32 = 17;
 /// Time for another program to leave the interface.
 const TAKEN_RETRY: Duration = Duration::from_millis(500);
-/// The same for a program of a killed dataplane process: Linux takes some tens of milliseconds to
-/// clean up after it, seconds on a busy machine. Giving up earlier leaves the node without packets.
-const KILLED_RETRY: Duration = Duration::from_secs(5);
+/// The same for programs and queues of a killed dataplane process: Linux takes some tens of
+/// milliseconds to clean up after it, seconds on a busy machine. Giving up earlier leaves the node
+/// without packets, or rolls a reload back.
+pub(crate) const KILLED_RETRY: Duration = Duration::from_secs(5);
 const TAKEN_PAUSE: Duration = Duration::from_millis(1);

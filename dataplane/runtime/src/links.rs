@@ -383,7 +383,7 @@ fn say_icmp(
     let words = match kind {
         icmp::Kind::NoPort => format!("port {port} unreachable: start recoded there"),
         icmp::Kind::Unreachable => "unreachable: look for routes and firewalls".to_owned(),
-        icmp::Kind::TooLarge => "packets are too large for a link of the path".to_owned(),
+        icmp::Kind::TooLarge => "packets are too large for a link on the path".to_owned(),
     };
     tracing::warn!("link {}: ICMP says of {neighbour}: {words}", node.topology.links[link].name);
 }

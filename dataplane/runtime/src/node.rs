@@ -400,7 +400,10 @@ impl Node {
         });
         let hops: Vec<HopReport> = hops.collect();
         let links = links.zip(not_neighbours).map(|((link, state), refused)| {
-            self.report_link((link, state), &parts, &hops, refused)
+            let mut report = self.report_link(link, state, &parts, &hops);
+            let all = report.not_neighbours.into_iter().chain(refused).collect::<BTreeSet<_>>();
+            report.not_neighbours = all.into_iter().take(NOT_NEIGHBOURS_MAX).collect();
+            report
         });
         let tunnels = self.shared.tunnels.get();
         let tunnels = tunnels.iter().enumerate().map(|(index, tunnel)| {
@@ -427,12 +430,11 @@ impl Node {
 
     fn report_link(
         &self,
-        (link, state): (usize, &LinkState),
+        link: usize,
+        LinkState { interface, local, mode, status, served, waits, .. }: &LinkState,
         parts: &[WorkerPart],
         hops: &[HopReport],
-        refused: Vec<IpAddr>,
     ) -> LinkReport {
-        let LinkState { interface, local, mode, status, served, waits, .. } = state;
         let config = &self.topology.links[link];
         let queues = match config.backend {
             Backend::Udp => self.topology.workers,
@@ -441,7 +443,7 @@ impl Node {
         let mut counters = LinkCounters::default();
         let mut statistics = SocketStatistics::default();
         let mut by_queue = vec![SocketStatistics::default(); queues];
-        let mut not_neighbours: BTreeSet<IpAddr> = refused.into_iter().collect();
+        let mut not_neighbours = BTreeSet::new();
         for part in parts {
             let LinkPart { counters: of_worker, sockets, not_neighbour } = &part.links[link];
             counters += of_worker;
@@ -468,7 +470,7 @@ impl Node {
             reason: joined([mode.reason()].into_iter().chain(unused)),
             queues,
             hops: hops.map(|(_, report)| report.clone()).collect(),
-            not_neighbours: not_neighbours.into_iter().take(NOT_NEIGHBOURS_MAX).collect(),
+            not_neighbours,
             counters,
             statistics,
             by_queue,

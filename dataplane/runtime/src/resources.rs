@@ -5,7 +5,7 @@
 //! then belong to another process ([`crate::privileged`]), and sockets are opened once. No thread
 //! is started here, so that whatever confines this thread confines them all.
 
-use crate::attach::Attachment;
+use crate::attach::{Attachment, KILLED_RETRY};
 use crate::capabilities::{TUNNEL_CAPABILITY, missing_capabilities};
 use crate::choice::{self, CONFIGURED, settled};
 use crate::error::StartError;
@@ -23,9 +23,10 @@ use crate::sockets::{Refused, WorkerResources, enter_sockets, open_workers, queu
 use crate::topology::{Backend, LinkConfig, Topology};
 use crate::tunnel::{self, Tunnel, TunnelPlan, Tunnels};
 use crate::wake::Waker;
-use recoded_xsk::{ActiveMode, FrameSize, Queues, SocketMode};
+use recoded_xsk::{ActiveMode, FrameSize, Queues, SocketMode, XskError};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Everything open, nothing running. Dropping it closes everything.
 ///
@@ -199,13 +200,14 @@ struct Opened {
 
 impl Opening<'_> {
     /// Opens the sockets of all links found. With `waits_for_ports`, a link whose port is taken
-    /// becomes one that waits.
+    /// becomes one that waits. Queues may still be those of a process that was just killed.
     fn open_sockets(
         &self,
         found: &mut [Found],
         reserve: &mut Reserve,
         waits_for_ports: bool,
     ) -> Result<Opened, StartError> {
+        let began = Instant::now();
         loop {
             let links = found.iter().map(|it| it.interface.is_some()).enumerate();
             let queues = links.map(|(link, is_present)| {
@@ -221,6 +223,9 @@ impl Opening<'_> {
                     let waits = error.to_string();
                     found[link] = Found { waits, is_auto, ..Found::default() };
                 }
+                // An attempt takes a moment by itself.
+                Err(Refused { error: StartError::Socket(XskError::Busy { .. }), .. })
+                    if began.elapsed() < KILLED_RETRY => {}
                 opened => {
                     let (workers, modes) = opened.map_err(|refused| refused.error)?;
                     return Ok(Opened { workers, modes, queues, usable });

@@ -20,10 +20,8 @@ use crate::{
 };
 
 /// How long binding to a busy queue is retried. Linux tears sockets down asynchronously, so the
-/// queue of a process that just ended stays busy for tens of milliseconds, and for more than half a
-/// second on a busy machine. Giving up earlier rolls a reload back; a worker that waits for 3 s or
-/// more is taken to be unresponsive.
-const BUSY_RETRY: Duration = Duration::from_millis(2500);
+/// queue of a process that just ended stays busy for a moment (tens of milliseconds under load).
+const BUSY_RETRY: Duration = Duration::from_millis(500);
 
 /// Pause between two attempts: traffic is interrupted for that long, and an attempt costs
 /// microseconds.

@@ -235,7 +235,8 @@ impl Keeper {
         drop(state);
         let number = self.history().add(Cause::Unconfirmed, &pending.before);
         let text = format!(
-            "the change was not confirmed: rolled back to the previous configuration, as number {number}"
+            "the change was not confirmed: rolled back to the previous configuration, as number \
+             {number}"
         );
         self.note(Kind::ConfigUndone, text);
         true

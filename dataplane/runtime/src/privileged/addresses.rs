@@ -46,7 +46,7 @@ impl TunnelAddresses {
         if changed.is_err()
             && let Err(error) = held.set(&before, |_, _| true)
         {
-            tracing::error!(%error, "addresses of tunnels changed");
+            tracing::error!(%error, "cannot restore the addresses of tunnels");
         }
         changed
     }
