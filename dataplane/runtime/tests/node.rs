@@ -7,7 +7,7 @@ use recoded_counters::tunnel::QueueDrop;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_runtime::report::TunnelStatus;
 use recoded_runtime::{Idle, Interface, Resources, Runtime, SnapshotError, StartError, Topology};
-use recoded_xsk::ModePreference;
+use recoded_xsk::{ModePreference, Socket, Umem, XdpMode};
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -252,6 +252,52 @@ fn node_starts_at_once_after_its_predecessor_was_killed() {
         assert!(next.is_ok(), "{:?}", next.err());
         assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     });
+}
+
+/// A start soon after a process was killed: on a busy machine Linux frees its program, its queues
+/// and its tunnel one by one, after more than half a second.
+#[test]
+fn start_waits_for_what_a_killed_process_still_holds() {
+    let Some(bed) = Bed::new() else { return };
+    let topology = topology("10.7.0.1", "10.7.0.2", "10.99.0.1");
+    let hold_all = || -> Box<dyn Send> { Box::new(Resources::open(&topology).unwrap()) };
+    let hold_queue = || -> Box<dyn Send> {
+        let mut umem = Umem::new(topology.frames_per_worker).unwrap();
+        let copies = ModePreference::Generic;
+        let socket = Socket::open(&mut umem, "eth0", 0, copies, XdpMode::Generic).unwrap();
+        Box::new((socket, umem))
+    };
+    let hold_tunnel = || -> Box<dyn Send> {
+        ip("tuntap add mode tun name rec0");
+        Box::new(Deleted("rec0"))
+    };
+    let holders: [(&str, Hold<'_>); 3] =
+        [("program", &hold_all), ("queue", &hold_queue), ("tunnel", &hold_tunnel)];
+    for (what, hold) in holders {
+        inside(&bed.left, || {
+            let held = hold();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(1500));
+                    drop(held);
+                });
+                let next = Resources::open(&topology);
+                assert!(next.is_ok(), "{what}: {:?}", next.err());
+            });
+        });
+    }
+}
+
+/// Takes something, until its value is dropped.
+type Hold<'a> = &'a (dyn Fn() -> Box<dyn Send> + Sync);
+
+/// An interface that is deleted with this.
+struct Deleted(&'static str);
+
+impl Drop for Deleted {
+    fn drop(&mut self) {
+        ip(&format!("link delete {}", self.0));
+    }
 }
 
 #[test]
