@@ -22,9 +22,9 @@ use std::process::{Command, Output};
 pub enum What {
     /// Prepare this host for a configuration: interfaces, receive queues, modules
     ///
-    /// Says what is not as the configuration needs it, and the command that mends it; --apply runs
-    /// these, as root. What only people can decide, such as addresses and programs of other owners,
-    /// is said and left. Exit code 5 while something keeps packets from arriving.
+    /// Lists settings that do not fit the configuration, each with the command that corrects it;
+    /// --apply runs these commands, as root. Settings that need a decision, such as addresses and
+    /// programs of other owners, are only reported. Exit code 5 while packets cannot arrive.
     Host(Options),
 }
 
@@ -34,10 +34,10 @@ pub struct Options {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = "/etc/recoded/recoded.toml")]
     config: PathBuf,
-    /// Only say what would be run; the default
+    /// Only print the commands; the default
     #[arg(long, conflicts_with = "apply")]
     dry_run: bool,
-    /// Run it
+    /// Run the commands
     #[arg(long)]
     apply: bool,
 }

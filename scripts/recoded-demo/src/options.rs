@@ -142,7 +142,7 @@ pub enum Code {
     Bats,
     /// A sliding window (RFC 8681), forwarded by relays
     Window,
-    /// A stream whose losses every hop mends, at the rate that it finds there
+    /// A stream; every hop repairs its own losses, at the rate that it measures
     Stream,
 }
 

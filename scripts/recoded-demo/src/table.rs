@@ -75,7 +75,7 @@ pub fn protection(findings: &Findings) -> String {
 
 fn hops(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
     let sending = match findings.code {
-        "stream" => "hop mends its own losses",
+        "stream" => "hop repairs its own losses",
         _ => "host sends one packet per symbol",
     };
     writeln!(f, "  What is left after each hop, when every {sending}:\n")?;
