@@ -220,7 +220,9 @@ fn link_details(links: &[Link]) -> String {
             text.push_str(&sentence("trouble", &trouble));
         }
         text.push_str(&wrapped("neighbours", &or_none(neighbours.chain(moved).collect())));
-        text.push_str(&wrapped("not neighbours", &or_none(link.not_neighbours.clone())));
+        if !link.not_neighbours.is_empty() {
+            text.push_str(&wrapped("dropped from", &link.not_neighbours));
+        }
         let bytes = [("received", link.received_bytes), ("sent", link.sent_bytes)];
         text.push_str(&wrapped("bytes", &bytes.map(|(name, bytes)| named(name, bytes))));
         text.push_str(&wrapped("faults", &or_none(nonzero(&link.faults))));
