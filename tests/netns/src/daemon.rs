@@ -37,6 +37,8 @@ pub struct Daemon {
     process: Background,
     /// The process that handles packets when its supervisor was killed.
     left: Option<u32>,
+    /// The same while the next supervisor has not ended it: it still answers.
+    replaced: Option<u32>,
 }
 
 impl Daemon {
@@ -97,6 +99,7 @@ impl Daemon {
             is_unprivileged,
             process,
             left: None,
+            replaced: None,
         };
         daemon.wait_until_it_answers()?;
         Ok(daemon)
@@ -288,18 +291,19 @@ impl Daemon {
     pub fn start_supervisor(&mut self) -> Result<(), BedError> {
         let how = (&self.environment[..], self.is_unprivileged);
         self.process = spawn(&self.host, &self.config, &self.log, how)?;
-        self.left = None;
+        self.replaced = self.left.take();
         Ok(())
     }
 
-    /// Waits until it answers.
+    /// Waits until it answers, and no longer a process that the supervisor before it had left.
     ///
     /// # Errors
     /// When it ends or stays silent; then with the end of its log.
     pub fn wait_until_it_answers(&mut self) -> Result<(), BedError> {
         let deadline = Instant::now() + START_PATIENCE;
         while self.process.is_running() && Instant::now() < deadline {
-            if self.socket.exists() && self.show().is_ok() {
+            self.replaced = self.replaced.filter(|pid| process::runs(*pid));
+            if self.replaced.is_none() && self.socket.exists() && self.show().is_ok() {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -154,6 +154,12 @@ impl Drop for Background {
     }
 }
 
+/// Whether there is a process with this id that has not ended.
+pub fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with('Z'))
+}
+
 /// Processor time that a process has used so far.
 ///
 /// # Errors

@@ -10,18 +10,27 @@
 //! ```
 //! Veth pairs live inside the namespaces and are removed with them.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::BedError;
 use crate::process;
 
 /// Prefix of every namespace and folder of a bed.
 const MARK: &str = "rcd-";
+
+/// Where `ip netns` keeps the namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// Killed processes are gone within this time, on a busy machine too.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether a signal has started the clean-up.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -64,9 +73,7 @@ pub(crate) fn remove(prefix: &str) {
         .into_iter()
         .filter(|name| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('-')))
         .collect();
-    for name in &names {
-        kill_all(name);
-    }
+    kill_all(&names);
     for name in &names {
         // It is fine if the namespace is already gone.
         let _ = process::output(Command::new("ip").args(["netns", "del", name]));
@@ -144,12 +151,7 @@ fn prefix_of(namespace: &str) -> Option<String> {
 }
 
 fn folders() -> Vec<String> {
-    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
+    names_in(std::env::temp_dir())
         .filter(|name| name.starts_with(MARK))
         .filter(|name| directory(name).join("owner").exists())
         .collect()
@@ -178,26 +180,42 @@ fn start_time(pid: u32) -> Option<u64> {
 }
 
 fn namespaces() -> Vec<String> {
-    let Ok(entries) = fs::read_dir("/run/netns") else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.starts_with(MARK))
-        .collect()
+    names_in(NAMESPACES).filter(|name| name.starts_with(MARK)).collect()
 }
 
-fn kill_all(namespace: &str) {
-    let Ok(pids) = process::run(Command::new("ip").args(["netns", "pids", namespace])) else {
-        return;
-    };
-    for pid in pids.split_whitespace().filter_map(|word| word.parse().ok()) {
-        if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-            // It is fine if the process is already gone.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+/// Kills the processes in these namespaces, and those that they start meanwhile, until none is
+/// left.
+fn kill_all(namespaces: &[String]) {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
+    let ours: Vec<(u64, u64)> =
+        namespaces.iter().filter_map(|name| identity(&Path::new(NAMESPACES).join(name))).collect();
+    let deadline = Instant::now() + END_PATIENCE;
+    while !ours.is_empty() && Instant::now() < deadline {
+        // A process that has ended and was not waited for is in no namespace.
+        let inside = |pid: &i32| {
+            identity(&PathBuf::from(format!("/proc/{pid}/ns/net")))
+                .is_some_and(|it| ours.contains(&it))
+        };
+        let found: Vec<Pid> = names_in("/proc")
+            .filter_map(|name| name.parse().ok())
+            .filter(inside)
+            .filter_map(Pid::from_raw)
+            .collect();
+        if found.is_empty() {
+            return;
         }
+        for pid in found {
+            // It is fine if the process is already gone.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The names of the files in a folder; none if it does not exist.
+fn names_in(folder: impl AsRef<Path>) -> impl Iterator<Item = String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
 }
 
 #[cfg(test)]

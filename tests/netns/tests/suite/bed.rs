@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common;
 use recoded_netns::traffic::{
@@ -102,10 +102,16 @@ fn dropped_bed_leaves_no_namespace_process_or_file() {
     let sleeper = process::Background::start(command.arg("60"), &folder.join("log")).unwrap();
     let pid = sleeper.pid();
     sleeper.leave();
+    // Before that it is `ip`, which enters the namespace.
+    let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while name() != "sleep\n" {
+        assert!(Instant::now() < deadline, "{}", name());
+        std::thread::sleep(Duration::from_millis(5));
+    }
     drop(bed);
     let names = process::run(Command::new("ip").args(["netns", "list"])).unwrap();
     assert!(!names.contains(&prefix), "{names}");
     assert!(!folder.exists());
-    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    assert!(!process::runs(pid));
 }

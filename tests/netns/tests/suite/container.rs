@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::processes::{RATE_MBIT, SERVER, assert_same_file, is_running};
+use crate::processes::{RATE_MBIT, SERVER, assert_same_file};
 use recoded_api::client::Client;
 use recoded_api::v1::State;
-use recoded_netns::process::Background;
+use recoded_netns::process::{self, Background};
 use recoded_netns::traffic::{Fetch, WebServer, write_random_file};
 use recoded_netns::{AuthPlan, Bed, CodePlan, LinePlan, Loss, binary};
 use rustix::process::{Pid, Signal, kill_process};
@@ -66,7 +66,7 @@ impl Container {
         while begun.elapsed() < Duration::from_secs(30) {
             let state = Client::connect(&self.socket).and_then(|mut client| client.state());
             if let Ok(state) = state
-                && !before.is_some_and(is_running)
+                && !before.is_some_and(process::runs)
                 && state.sessions.iter().filter(|it| it.age_seconds.is_some()).count() >= sessions
             {
                 return state;

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::common;
-use crate::processes::{is_running, wait_for_another};
-use recoded_netns::process::run;
+use crate::processes::wait_for_another;
+use recoded_netns::process::{self, run};
 use recoded_netns::{Bed, Daemon, LinePlan, Loss};
 use rustix::process::Signal;
 
@@ -101,7 +101,7 @@ fn supervisor_that_dies_after_a_full_disk_is_followed_by_one_that_takes_over() {
     daemon.start_supervisor().unwrap();
     // The process that was left answers until it is replaced.
     common::wait_for("a process of the new supervisor", &daemon, || {
-        daemon.dataplane_pid().is_ok_and(|pid| pid != third) && !is_running(third)
+        daemon.dataplane_pid().is_ok_and(|pid| pid != third) && !process::runs(third)
     });
     daemon.wait_until_it_answers().unwrap();
 }
@@ -129,7 +129,7 @@ fn printed_cure_of_a_program_that_is_in_the_way_works() {
         assert!(said.contains(&format!("`{cure}`")), "{said}");
     }
     run(Command::new("sh").args(["-c", &cure])).unwrap();
-    common::wait_for("the end of the process", &daemon, || !is_running(left));
+    common::wait_for("the end of the process", &daemon, || !process::runs(left));
     // Its tunnel outlives it, as it should where a supervisor follows.
     daemon.start_supervisor().unwrap();
     let said = wait_for_end(&bed, "an interface named `rec0`");

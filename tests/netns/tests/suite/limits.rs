@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::common;
-use crate::processes::{RATE_MBIT, is_running, line, probe, program, wait_for_another};
+use crate::processes::{RATE_MBIT, line, probe, program, wait_for_another};
 use recoded_api::client::Client;
-use recoded_netns::process::Background;
+use recoded_netns::process::{self, Background};
 use recoded_netns::{AuthPlan, CodePlan, Daemon, FlowPlan, LinePlan, Loss, binary};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -112,11 +112,11 @@ fn capabilities_of_the_unit_are_all_that_af_xdp_and_a_takeover_take() {
 
     let before = dataplane();
     process.kill();
-    assert!(before.is_some_and(is_running), "it goes on without a supervisor");
+    assert!(before.is_some_and(process::runs), "it goes on without a supervisor");
     let mut process = start(&place("again.log"));
     let seen = wait(&mut process, before);
     let said = fs::read_to_string(place("again.log")).unwrap();
-    assert!(seen.is_some() && !before.is_some_and(is_running), "{said}");
+    assert!(seen.is_some() && !before.is_some_and(process::runs), "{said}");
     assert!(process.terminate(Duration::from_secs(10)), "{said}");
 }
 

@@ -11,7 +11,9 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use recoded_netns::probe::{Probe, ProbePlan};
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
-use recoded_netns::{AuthPlan, Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss, Namespace};
+use recoded_netns::{
+    AuthPlan, Bed, CodePlan, Daemon, FlowPlan, LinePlan, Loss, Namespace, process,
+};
 use rustix::process::Signal;
 
 pub const RATE_MBIT: f64 = 100.0;
@@ -55,16 +57,11 @@ pub fn program(host: &Namespace, interface: &str) -> String {
     after.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-pub fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    !stat.is_empty() && !stat.contains(") Z ")
-}
-
 /// Waits until another process handles packets and the daemon answers.
 pub fn wait_for_another(daemon: &mut Daemon, before: u32) -> Duration {
     let begun = Instant::now();
     // A standby is a child of the daemon, too.
-    while is_running(before)
+    while process::runs(before)
         || daemon.dataplane_pid().is_ok_and(|pid| pid == before)
         || daemon.dataplane_pid().is_err()
     {
@@ -189,7 +186,7 @@ fn process_that_stands_by_takes_over_and_another_takes_its_place() {
     wait_for_another(relay, runs);
     let [runs, waits] = both(relay);
     assert!(relay.stop(), "{}", relay.log());
-    assert!(!is_running(runs) && !is_running(waits), "one lives on");
+    assert!(!process::runs(runs) && !process::runs(waits), "one lives on");
 }
 
 /// Prints the phases of the newest start of a process, with their times.

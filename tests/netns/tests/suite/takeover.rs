@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::processes::{
-    RATE_MBIT, SERVER, assert_same_file, is_running, line, line_with, probe, program, tunnel,
-    wait_for_another,
+    RATE_MBIT, SERVER, assert_same_file, line, line_with, probe, program, tunnel, wait_for_another,
 };
 use recoded_netns::clear::ClearText;
-use recoded_netns::process::output;
+use recoded_netns::process::{self, output};
 use recoded_netns::traffic::{Fetch, WebServer, write_random_file};
 use recoded_netns::{AuthPlan, Bed, Daemon, Loss};
 use rustix::process::Signal;
@@ -89,12 +88,12 @@ fn supervisor_killed_under_traffic_leaves_packets_flowing_and_the_next_takes_ove
         let before = daemon.dataplane_pid().unwrap();
         daemon.kill_supervisor();
         std::thread::sleep(Duration::from_millis(500));
-        assert!(is_running(before), "it died with its supervisor:\n{}", daemon.log());
+        assert!(process::runs(before), "it died with its supervisor:\n{}", daemon.log());
         assert!(daemon.show().is_ok(), "it answers");
         daemon.start_supervisor().unwrap();
         let took = wait_for_another(daemon, before);
         println!("taken over after {took:?}");
-        assert!(!is_running(before), "there are two");
+        assert!(!process::runs(before), "there are two");
     });
     for daemon in &mut daemons {
         assert!(daemon.log().contains("the supervisor is gone"), "{}", daemon.log());
@@ -132,7 +131,7 @@ fn upgrade_under_traffic_keeps_tunnels_routes_and_live_changes() {
         let took = wait_for_another(daemon, before);
         println!("taken over after {took:?}");
         assert_eq!(daemon.pid(), supervisor);
-        assert!(!is_running(before), "there are two");
+        assert!(!process::runs(before), "there are two");
         // Its programs replaced the previous ones without an interruption.
         let held = programs_held(supervisor);
         assert!(held.keys().eq(holding.keys()), "{holding:?} became {held:?}");
