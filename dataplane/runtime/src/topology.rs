@@ -214,7 +214,7 @@ pub struct Topology {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum TopologyError {
     /// Too few or too many workers.
-    #[error("workers = {0}: must be 1 to {XSKS_MAX}, one per receive queue")]
+    #[error("workers = {0}: must be 1 to {XSKS_MAX}")]
     Workers(usize),
     /// Fewer cores than workers.
     #[error("cores lists {cores} cores for {workers} workers: list one core per worker")]

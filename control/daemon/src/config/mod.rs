@@ -93,7 +93,7 @@ pub struct Config {
 pub struct Daemon {
     /// Control socket.
     pub socket: PathBuf,
-    /// Workers, one per receive queue.
+    /// Workers; each polls the receive queues that it owns.
     pub workers: usize,
     /// Core of each worker, when pinned.
     pub cores: Option<Vec<usize>>,

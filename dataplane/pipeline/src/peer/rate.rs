@@ -60,9 +60,9 @@ const GAIN: f64 = 0.25;
 const GAIN_MOST: f64 = 0.5;
 const GAIN_LEAST: f64 = 0.03;
 
-/// Most doublings of the gain by consecutive calm rounds, and its limit: a quarter faster per round
-/// at long round trips.
+/// Most doublings of the gain by consecutive calm rounds; [`GAIN_MOST`] limits the result.
 const GAIN_STEPS_MAX: u32 = 5;
+/// The longer the round trip, the smaller the gain: any excess stays queued for two of them.
 const GAIN_ROUND_TRIP_NANOS: f64 = 8e6;
 
 /// Consecutive calm rounds after which the link counts as faster than when it last had a queue.
