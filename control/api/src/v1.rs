@@ -26,7 +26,7 @@ pub struct State {
     pub kernel: String,
     /// Links, in configuration order.
     pub links: Vec<Link>,
-    /// Workers, one per queue.
+    /// Workers; each polls the receive queues that it owns.
     pub workers: Vec<Worker>,
     /// Flows, in configuration order, summed over workers.
     pub flows: Vec<Flow>,

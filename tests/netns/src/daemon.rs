@@ -244,14 +244,15 @@ impl Daemon {
         command
     }
 
-    /// SIGKILL of both processes.
+    /// SIGKILL of both processes, and of one that is being replaced.
     pub fn kill(&mut self) {
-        let dataplane = self.dataplane_pid();
+        let dataplane = self.dataplane_pid().ok();
         self.process.kill();
         self.left = None;
-        let pid = dataplane.ok().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        if let Some(pid) = pid {
-            end(pid);
+        for pid in dataplane.into_iter().chain(self.replaced.take()) {
+            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                end(pid);
+            }
         }
     }
 

@@ -79,7 +79,7 @@ pub fn daemon(section: &Section, frame_size: FrameSize, errors: &mut Vec<ConfigE
     });
     let (private_key, auth) = super::auth::daemon(&mut reader);
     let queues = u64::from(XSKS_MAX);
-    let workers = reader.integer("workers", 1..=queues, "there are 1 to 64, one per queue");
+    let workers = reader.integer("workers", 1..=queues, "there are 1 to 64");
     let workers = usize::try_from(workers.unwrap_or(1)).unwrap_or(1);
     let frames =
         reader.integer("frames", FRAMES_MIN..=FRAMES_MAX, "a worker has 1024 to 1048576 frames");

@@ -456,7 +456,7 @@ const BAD_STRUCTURES: [(&str, &str, &str); 28] = [
     (
         "[[flow]]\n",
         "[daemon]\nworkers = 0\n[[flow]]\n",
-        "13: daemon: workers = 0 is out of range: there are 1 to 64, one per queue",
+        "13: daemon: workers = 0 is out of range: there are 1 to 64",
     ),
     (
         "[[flow]]\n",
