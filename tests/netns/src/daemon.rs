@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use recoded_api::client::Client;
 use recoded_api::v1::State;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process::{self, Background};
 use crate::{AuthPlan, Bed, BedError, LinePlan, Namespace};
@@ -168,22 +167,16 @@ impl Daemon {
         if let Some(left) = self.left {
             return Ok(left);
         }
-        self.children()?.first().copied().ok_or_else(|| BedError::Output {
+        self.children().first().copied().ok_or_else(|| BedError::Output {
             program: "proc(5)".into(),
             detail: format!("{} has no dataplane process", self.name),
         })
     }
 
     /// Child processes of the supervisor, oldest first: the active dataplane process and the
-    /// standby.
-    ///
-    /// # Errors
-    /// When the supervisor is gone.
-    pub fn children(&self) -> Result<Vec<u32>, BedError> {
-        let pid = self.pid();
-        let path = PathBuf::from(format!("/proc/{pid}/task/{pid}/children"));
-        let children = fs::read_to_string(&path).map_err(BedError::file(&path))?;
-        Ok(children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect())
+    /// standby. None when the supervisor is gone.
+    pub fn children(&self) -> Vec<u32> {
+        process::children(self.pid())
     }
 
     /// Sends a signal to the dataplane process.
@@ -249,11 +242,7 @@ impl Daemon {
         let dataplane = self.dataplane_pid().ok();
         self.process.kill();
         self.left = None;
-        for pid in dataplane.into_iter().chain(self.replaced.take()) {
-            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-                end(pid);
-            }
-        }
+        dataplane.into_iter().chain(self.replaced.take()).for_each(process::end);
     }
 
     /// SIGKILL of the supervisor; the process that handles packets is left.
@@ -354,15 +343,6 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// Kills a process that is not a child of this one and waits until it is gone.
-fn end(pid: Pid) {
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    if pidfd_send_signal(&handle, Signal::KILL).is_ok() {
-        let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
-        let _ = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
 }
 

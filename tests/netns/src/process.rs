@@ -4,6 +4,8 @@
 //! Children get a process group of their own, so that Ctrl-C in the terminal reaches only this
 //! process, which does the clean-up ([`crate::sweep`]).
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -114,11 +116,8 @@ impl Background {
         let Some(child) = self.child.as_mut() else {
             return true;
         };
-        let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        if let Some(pid) = pid {
-            // Fails only if it has exited already.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
+        // Fails only if it has exited already.
+        let _ = kill_process(Pid::from_child(child), Signal::TERM);
         self.wait(patience).unwrap_or(false)
     }
 
@@ -147,10 +146,34 @@ impl Background {
 /// Supervisors stop their children only in an orderly exit.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Killed processes are gone within this time, on a busy machine too.
+const KILL_PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+
 impl Drop for Background {
     fn drop(&mut self) {
-        self.terminate(END_PATIENCE);
+        if self.terminate(END_PATIENCE) {
+            return;
+        }
+        // Its children do not end with it.
+        let children = children(self.pid());
         self.kill();
+        children.into_iter().for_each(end);
+    }
+}
+
+/// Child processes of the main thread, oldest first; none if it has ended.
+pub fn children(pid: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.unwrap_or_default();
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Kills a process that is not a child of this one and waits until it is gone.
+pub fn end(pid: u32) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if pidfd_send_signal(&handle, Signal::KILL).is_ok() {
+        let _ = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&KILL_PATIENCE));
     }
 }
 
@@ -205,4 +228,30 @@ pub fn tail(text: &str) -> String {
 
 fn program(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A supervisor that does not stop in time was killed, and the process that it had started ran
+    /// on.
+    #[test]
+    fn program_that_does_not_end_takes_its_children_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' TERM; sleep 600 & wait"]);
+        let program = Background::start(&mut command, &folder.path().join("log")).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let child = loop {
+            if let Some(child) = children(program.pid()).first() {
+                break *child;
+            }
+            assert!(Instant::now() < deadline, "it starts none");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert!(runs(child));
+        drop(program);
+        assert!(!runs(child));
+    }
 }

@@ -53,7 +53,7 @@ impl Container {
 
     /// The daemon, by its number outside.
     fn daemon(&self) -> u32 {
-        children(self.holder.pid())[0]
+        process::children(self.holder.pid())[0]
     }
 
     fn said(&self) -> String {
@@ -75,12 +75,6 @@ impl Container {
         }
         panic!("{}", self.said());
     }
-}
-
-fn children(process: u32) -> Vec<u32> {
-    let path = format!("/proc/{process}/task/{process}/children");
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
 fn signal(process: u32, signal: Signal) {
@@ -117,7 +111,7 @@ fn boxes_that_are_containers_carry_packets_replace_processes_and_end_in_order() 
     };
     download();
     for (it, sessions) in boxes.iter().zip(sessions) {
-        let before = children(it.daemon())[0];
+        let before = process::children(it.daemon())[0];
         signal(before, Signal::KILL);
         it.runs(Some(before), sessions);
     }

@@ -173,7 +173,7 @@ fn memory_limit_of_its_group_costs_a_running_daemon_no_packet() {
     let (bed, daemons) = line();
     // Wait until stages are open, the source knows the losses, and a standby process holds its
     // frames.
-    while daemons[1].children().unwrap().len() < 2 {
+    while daemons[1].children().len() < 2 {
         probe(&bed, 1).finish().unwrap();
     }
     std::thread::sleep(Duration::from_millis(500));
@@ -251,11 +251,11 @@ fn with_bad_program(good: &[u8]) -> Vec<u8> {
 }
 
 /// A process that outlives its supervisor, but not its test.
-struct Left(i32);
+struct Left(u32);
 
 impl Drop for Left {
     fn drop(&mut self) {
-        let _ = Pid::from_raw(self.0).map(|pid| kill_process(pid, Signal::KILL));
+        process::end(self.0);
     }
 }
 
@@ -292,9 +292,7 @@ fn new_xdp_program_that_linux_refuses_ends_its_supervisor_and_no_packet_is_lost(
     };
     let mut supervisor = start();
     wait("it does not run", &mut || said().contains(" runs: workers "));
-    let children = format!("/proc/{0}/task/{0}/children", supervisor.pid());
-    let children = fs::read_to_string(children).unwrap();
-    let dataplane = Left(children.split_whitespace().next().unwrap().parse().unwrap());
+    let dataplane = Left(process::children(supervisor.pid())[0]);
     let before = program(&bed.hosts()[1], "east");
     put(&own, &with_bad_program(&good));
     kill_process(Pid::from_raw(supervisor.pid() as i32).unwrap(), Signal::USR2).unwrap();
