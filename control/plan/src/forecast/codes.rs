@@ -12,7 +12,7 @@
 
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
 use recoded_code::theory::burst::interleave_depth;
-use recoded_code::theory::stream::{Plan, StreamHop, StreamProfile, delays};
+use recoded_code::theory::stream::{Plan, StreamHop, StreamProfile, Traffic, delays};
 use recoded_code::theory::window::WindowCode;
 use recoded_code::theory::{LossModel, Recoding, plan};
 use recoded_gf::FieldOrder;
@@ -157,7 +157,7 @@ fn stream_hop(hop: &Hop) -> StreamHop {
 /// Whether waiting for reports takes too long, by the dataplane's rule.
 fn is_slow(hop: &Hop) -> bool {
     let rate = symbols_per_second(hop);
-    Plan::new(hop.loss, (rate, false), hop.round_trip, StreamProfile::Balanced).rho > 0.0
+    Plan::new(hop.loss, Traffic::steady(rate), hop.round_trip, StreamProfile::Balanced).rho > 0.0
 }
 
 fn mended(hop: &Hop) -> f64 {

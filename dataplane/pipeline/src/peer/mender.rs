@@ -37,7 +37,7 @@ use crate::table::Table;
 use crate::time::earlier;
 use advance::{LOSS_MAX, ahead, sure};
 use recoded_code::theory::LossModel;
-use recoded_code::theory::stream::{Plan, StreamProfile};
+use recoded_code::theory::stream::{Plan, StreamProfile, Traffic};
 use recoded_wire::feedback::{HopReport, SizeReport};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
@@ -273,7 +273,8 @@ impl Mender {
         (pace.planned_at, pace.symbols) = (now, 0);
         let loss = self.sent.loss(None);
         let loss = LossModel { loss: loss.loss, burst_mean: loss.burst_mean };
-        self.is_slow = Plan::new(loss, (pace.rate, false), way, StreamProfile::Balanced).rho > 0.0;
+        self.is_slow =
+            Plan::new(loss, Traffic::steady(pace.rate), way, StreamProfile::Balanced).rho > 0.0;
     }
 
     /// Whether waiting for reports takes too long.
@@ -295,7 +296,8 @@ impl Mender {
     /// loss.
     pub(crate) fn is_path_slow(&self, path: LossModel) -> bool {
         let round_trip = self.path_round_trip() as f64 * 1e-9;
-        Plan::new(path, (self.pace.rate, false), round_trip, StreamProfile::Balanced).rho > 0.0
+        Plan::new(path, Traffic::steady(self.pace.rate), round_trip, StreamProfile::Balanced).rho
+            > 0.0
     }
 
     /// Proactive packets for a generation or batch of this many symbols. For a generation, enough

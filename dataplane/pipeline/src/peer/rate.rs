@@ -76,6 +76,15 @@ const LAGGING: u32 = 3;
 /// Weight of a sample in the recent mean.
 const RECENT_WEIGHT: f64 = 0.1;
 
+/// A first start that loses more than this sends at most [`ahead::AHEAD`] times what arrives: a
+/// link slower than [`FIRST`] drops bursts that leave at that rate, and its queue is empty between
+/// them. Half of it slows starts over lossy links, twice of it wastes a third of a link of
+/// 2 Mbit/s.
+const START_LOSS: f64 = 0.03;
+
+/// The minimum rate of such a start, in bytes per second: what arrives may be a ping.
+const FIRST_LOSSY: f64 = 1.25e6;
+
 /// Samples per period.
 const PERIOD: u32 = 6;
 
@@ -103,8 +112,10 @@ pub(crate) struct Rate {
     first: f64,
     first_least: f64,
     headroom: Headroom,
-    /// Fraction lost when there is no queue.
+    /// Fraction lost when there is no queue, and whether two consecutive steps without a queue
+    /// measured it: drops of a start in a queue are no loss of the link.
     usual_loss: Option<f64>,
+    is_loss_known: bool,
     round: Round,
     /// The capacity by the newest step.
     capacity: f64,
@@ -177,6 +188,7 @@ impl Rate {
             first_least: LEAST,
             headroom: Headroom::new(FIRST),
             usual_loss: None,
+            is_loss_known: false,
             round: Round::default(),
             capacity: 0.0,
             most: [0.0; 2],
@@ -219,6 +231,11 @@ impl Rate {
     /// Fraction lost when there is no queue, once known.
     pub(crate) fn usual_loss(&self) -> Option<f64> {
         self.usual_loss
+    }
+
+    /// Whether any arrival has been reported.
+    pub(crate) fn has_sample(&self) -> bool {
+        self.usual_loss.is_some()
     }
 
     /// Transmission time of this many bytes.
@@ -328,7 +345,7 @@ impl Rate {
 
     /// Processes a sample; takes one step per round trip.
     pub(crate) fn sample(&mut self, sample: &Sample, round_trip: Nanos, now: Nanos) -> Verdict {
-        let usual = *self.usual_loss.get_or_insert(sample.loss());
+        let usual = self.learn_loss(sample, round_trip);
         let carried = carried_of(sample, usual);
         self.most[0] = self.most[0].max(carried);
         let all = self.round.add(sample, carried);
@@ -358,6 +375,34 @@ impl Rate {
         self.step((&all, limited), round_trip, now)
     }
 
+    /// Slows a first start that loses packets. A start after an outage has a measured rate, and the
+    /// losses of that outage.
+    pub(crate) fn slow_lossy_start(&mut self, sample: &Sample) {
+        let is_first = self.phase == Phase::Startup && self.first_least <= LEAST;
+        let most_lost = START_LOSS + 2.0 * deviation(START_LOSS, sample.sent);
+        if is_first && sample.loss() > most_lost {
+            self.before_doubt.get_or_insert(self.bytes_per_second);
+            let most = (ahead::AHEAD * self.most()).max(FIRST_LOSSY);
+            self.set(self.bytes_per_second.min(most));
+        }
+    }
+
+    /// Updates the loss of the link from a sample until it is known; returns the loss by which the
+    /// carried rate exceeds the received rate.
+    fn learn_loss(&mut self, sample: &Sample, round_trip: Nanos) -> f64 {
+        let loss = sample.loss();
+        let usual = self.usual_loss.get_or_insert(loss);
+        if self.is_loss_known {
+            return *usual;
+        }
+        if *usual > start_loss::most(loss, sample.sent) {
+            *usual = loss;
+        }
+        let usual = *usual;
+        let is_calm = !sample.is_stretched() && 2 * sample.queue < self.target(round_trip);
+        if is_calm { usual } else { 0.0 }
+    }
+
     /// Takes a step from the merged samples of a round trip, and the link rate when data never ran
     /// out.
     fn step(
@@ -379,7 +424,9 @@ impl Rate {
         if is_calm && was_calm || is_less {
             *usual += LOSS_WEIGHT * (loss - *usual);
         }
-        self.capacity = limited.unwrap_or(received / (1.0 - *usual).max(0.05));
+        self.is_loss_known |= is_calm && was_calm;
+        let known = if self.is_loss_known || is_calm { *usual } else { 0.0 };
+        self.capacity = limited.unwrap_or(received / (1.0 - known).max(0.05));
         // When little was sent, arrivals are only a lower bound of the capacity.
         if sample.is_limited || queue > target {
             self.samples += 1;
@@ -521,6 +568,7 @@ impl Rate {
             self.phase = Phase::Steady;
             self.set(before.sent);
             self.usual_loss = Some((1.0 - before.received / before.sent).max(0.0));
+            self.is_loss_known = true;
         }
         self.policed.is_quiet(now)
     }
@@ -536,6 +584,7 @@ mod onward;
 mod seen;
 #[cfg(test)]
 mod shared_link;
+mod start_loss;
 mod stays;
 #[cfg(test)]
 mod tests;

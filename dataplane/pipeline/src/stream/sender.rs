@@ -261,7 +261,7 @@ impl Sender {
             return Some(Next::Probe(bytes));
         }
         if let Err(at) = self.opens_at(now) {
-            self.is_full |= at.is_none();
+            self.is_full |= at.is_none() && self.rate.has_sample();
             self.expire(store, now);
             return self.due_keepalive(now);
         }
@@ -378,7 +378,7 @@ impl Sender {
                 if matches!(what, Next::Symbol { is_repair: false, .. }) {
                     let way = self.least.0.min(self.least.1);
                     let way = if way == Nanos::MAX { 0 } else { way };
-                    self.share.earn(self.loss(), way, now);
+                    self.share.earn(self.loss(), way, takes, now);
                 }
                 self.ask_soon(now);
             }
@@ -507,10 +507,11 @@ impl Sender {
         }
         self.least.0 = self.least.0.min(heard.round_trip);
         self.rate.queue(heard.waited, mean);
-        if let Some(sample) = heard.sample
-            && self.rate.sample(&sample, mean, now) == Verdict::NotOurs
-        {
-            self.sent.accept_queue();
+        if let Some(sample) = heard.sample {
+            if self.rate.sample(&sample, mean, now) == Verdict::NotOurs {
+                self.sent.accept_queue();
+            }
+            self.rate.slow_lossy_start(&sample);
         }
         self.rate.heard();
         let has_all = report.missing.places().is_empty();

@@ -4,7 +4,7 @@
 use crate::params::Nanos;
 use crate::report::{HopLoss, Planned};
 use recoded_code::theory::LossModel;
-use recoded_code::theory::stream::{Plan, StreamProfile};
+use recoded_code::theory::stream::{Plan, StreamProfile, Traffic};
 
 /// Planning interval.
 const PLAN_NANOS: Nanos = 100_000_000;
@@ -36,9 +36,10 @@ pub(crate) struct Share {
     pub(crate) has_copies: bool,
     plan: Plan,
     credit: f64,
-    /// Symbols per second, and symbols since the last plan.
+    /// Symbols per second, and symbols since the last plan with the time that the link took.
     rate: f64,
     sent: u32,
+    taken: Nanos,
     planned_at: Nanos,
     planned: Planned,
     /// When the gap since the last symbol counts as a pause; `None` once a combination was sent.
@@ -54,6 +55,7 @@ impl Share {
             credit: 0.0,
             rate: 0.0,
             sent: 0,
+            taken: 0,
             planned_at: 0,
             planned: Planned::default(),
             pause_at: None,
@@ -77,9 +79,10 @@ impl Share {
         Planned { symbols_per_second: self.rate, ..self.planned }
     }
 
-    /// Records a first transmission over a hop with this loss.
-    pub(crate) fn earn(&mut self, loss: HopLoss, round_trip: Nanos, now: Nanos) {
+    /// Records a first transmission over a hop with this loss, which takes the link for `takes`.
+    pub(crate) fn earn(&mut self, loss: HopLoss, round_trip: Nanos, takes: Nanos, now: Nanos) {
         self.sent += 1;
+        self.taken += takes;
         let since = now.saturating_sub(self.planned_at);
         if since >= PLAN_NANOS {
             if since >= IDLE_NANOS {
@@ -88,9 +91,11 @@ impl Share {
             let rate = f64::from(self.sent) * 1e9 / since as f64;
             let is_growing = rate > GROWING * self.rate;
             self.rate += RATE_WEIGHT * (rate - self.rate);
-            (self.planned_at, self.sent) = (now, 0);
+            let share = self.taken as f64 / since as f64;
+            (self.planned_at, self.sent, self.taken) = (now, 0, 0);
             let HopLoss { loss, burst_mean, .. } = loss;
-            let (loss, traffic) = (LossModel { loss, burst_mean }, (self.rate, is_growing));
+            let loss = LossModel { loss, burst_mean };
+            let traffic = Traffic { rate: self.rate, is_growing, share };
             self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
             if self.has_copies {
                 self.plan = self.plan.for_copies(loss, self.rate, self.profile);

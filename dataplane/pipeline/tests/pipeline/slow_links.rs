@@ -45,6 +45,59 @@ fn rate_mbit(line: &Line) -> f64 {
     line.flow(0).next_hops[0].bytes_per_second * 8e-6
 }
 
+/// A start at the initial rate, 100 Mbit/s, overflows the queue of a slow link. Its drops were once
+/// mistaken for loss of the link: the rate stayed at 17 to 150 Mbit/s, nine of ten packets were
+/// dropped, and a combination with each symbol took half of what was left.
+#[test]
+fn start_over_a_slow_link_finds_its_rate() {
+    let links =
+        [(2.0, 20, 0.0), (2.0, 240, 0.0), (2.0, 240, 0.1), (10.0, 20, 0.0), (10.0, 240, 0.0)];
+    for (mbit, queue, loss) in links {
+        let link = Link { whole: false, loss, ..slow(mbit, queue) };
+        let mut line = Line::new(&[link], GREEDY, 1);
+        let share = share(&mut line, 0);
+        let rate = rate_mbit(&line);
+        let (sent, _, full) = line.sent(0);
+        line.run(2 * SECOND);
+        let (later, _, dropped) = line.sent(0);
+        let dropped = (dropped - full) as f64 / (later - sent) as f64;
+        println!("{mbit} Mbit/s, {queue} ms: {share:.2}, rate {rate:.1}, {dropped:.3} dropped");
+        assert!(share > 0.9 && dropped < 0.1, "{share} of the link, {dropped} dropped");
+        assert!((0.5..1.3).contains(&(rate / mbit)), "{rate} Mbit/s");
+    }
+}
+
+/// TCP inside pauses: the initial rate once stayed forever, each of its bursts overflowed the
+/// queue, and repair packets took the rest of the link.
+#[test]
+fn tcp_inside_carries_nearly_what_plain_tcp_does_over_a_slow_link() {
+    for (mbit, queue) in [(2.0, 20), (2.0, 240), (10.0, 20), (10.0, 240)] {
+        for control in ["cubic", "bbr"] {
+            let link = slow(mbit, queue);
+            let mut plain = Line::new(&[link], GREEDY, 1);
+            plain.pause();
+            let rival = plain.beside(0, control);
+            plain.run(2 * SECOND);
+            let before = plain.came_beside(rival);
+            plain.run(4 * SECOND);
+            let came = (plain.came_beside(rival) - before) as f64;
+            let outside = came * TCP_BYTES / (link.rate / 8.0 * 4.0);
+            let mut line = Line::new(&[link], GREEDY, 1);
+            line.inside(control);
+            let inside = share(&mut line, 0);
+            let (sent, _, full) = line.sent(0);
+            let dropped = full as f64 / sent as f64;
+            println!(
+                "{control}, {mbit} Mbit/s, {queue} ms: {inside:.2} inside, {outside:.2} outside, \
+                 {dropped:.3} dropped"
+            );
+            let (least, most) = if control == "cubic" { (0.85, 0.4) } else { (0.6, 0.6) };
+            assert!(inside > least * outside, "{inside} inside, {outside} outside");
+            assert!(dropped < most, "{dropped} dropped");
+        }
+    }
+}
+
 /// A worker that was woken late was once mistaken for one with nothing to send, whose rate never
 /// rises: a hop of 2 Mbit/s stayed at 0.35 of that without a queue.
 #[test]

@@ -33,7 +33,7 @@
 
 mod plan;
 
-pub use plan::{Plan, StreamProfile};
+pub use plan::{Plan, StreamProfile, Traffic};
 
 use super::LossModel;
 use super::chain::Channel;
@@ -104,7 +104,7 @@ impl StreamHop {
     /// A hop that sends the combinations of a [`Plan`].
     #[must_use]
     pub fn planned(loss: LossModel, round_trip: f64, rate: f64, profile: StreamProfile) -> Self {
-        let plan = Plan::new(loss, (rate, false), round_trip, profile);
+        let plan = Plan::new(loss, Traffic::steady(rate), round_trip, profile);
         Self::new(loss, round_trip, rate, plan.rho)
     }
 

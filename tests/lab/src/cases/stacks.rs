@@ -99,7 +99,7 @@ const CASES: [Case; 18] = [
     },
     Case {
         name: "netem-rate",
-        shows: "20 ms and 10 Mbit/s by netem: round trips agree, and the netns bed does as netem",
+        shows: "20 ms and 10 Mbit/s by netem: round trips and TCP inside agree with plain, the bed too",
         run: netem_rate,
     },
     Case {

@@ -7,11 +7,14 @@ use crate::common;
 use recoded_netns::probe::{Probe, ProbePlan};
 use recoded_netns::stream::Stream;
 use recoded_netns::traffic::{Fetch, WebServer, sha256, write_random_file};
-use recoded_netns::{CodePlan, Daemon, LinePlan, Loss};
+use recoded_netns::{
+    Bed, BedConfig, CodePlan, Daemon, DirectionConfig, LinePlan, LinkConfig, Loss,
+};
 
 const SERVER: [u8; 4] = [10, 99, 0, 1];
 const CLIENT: [u8; 4] = [10, 99, 0, 2];
 const RATE_MBIT: f64 = 100.0;
+const SLOW_MBIT: f64 = 2.0;
 
 /// Neither the rate nor the loss of the links is configured.
 #[test]
@@ -75,4 +78,32 @@ fn datagrams_beside_a_greedy_stream_are_not_dropped_by_the_queue_that_slows_it_d
     assert!(queued.is_some_and(|packets| packets > 1000), "{tunnel:?}");
     assert!(delay.is_some_and(|packets| packets > 0), "{tunnel:?}");
     assert_eq!(probe.lost(), 0);
+}
+
+/// A start at 100 Mbit/s overflows the queue of an uplink of 2 Mbit/s. Its drops were once mistaken
+/// for loss of the link, and nine of ten packets were dropped from then on.
+#[test]
+fn download_over_an_uplink_of_2_mbit_keeps_to_its_rate() {
+    let Some(_turn) = common::daemons_beside() else { return };
+    let (delay, queue) = (Duration::from_millis(20), Duration::from_millis(40));
+    let uplink =
+        DirectionConfig { delay, queue, ..DirectionConfig::new(Loss::independent(0.0), SLOW_MBIT) };
+    let bed = Bed::build(&BedConfig::uniform(1, LinkConfig::both(uplink))).unwrap();
+    let file = bed.directory().join("file");
+    write_random_file(&file, 2 << 20).unwrap();
+    let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
+    let mut plan = LinePlan::protected(1);
+    plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
+    let _daemons = Daemon::start_line(&bed, &plan).unwrap();
+    let copy = bed.directory().join("copy");
+    let limit = Duration::from_secs(60);
+    let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
+    let download = fetch.finish().unwrap();
+    let share = download.mbit() / SLOW_MBIT;
+    let link = bed.counters().unwrap()[0].eastward;
+    let dropped = bed.queue_drops().unwrap() as f64 / link.seen as f64;
+    println!("{share:.2} of the link, {dropped:.3} dropped");
+    assert!(download.complete, "{download:?}");
+    assert_eq!(sha256(&file).unwrap(), sha256(&copy).unwrap());
+    assert!(share > 0.6 && dropped < 0.3, "{share} of the link, {dropped} dropped");
 }

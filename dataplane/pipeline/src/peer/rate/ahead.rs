@@ -6,7 +6,7 @@ use crate::params::Nanos;
 /// Multiple of the received rate to send when data never runs out; and otherwise: TCP starts in
 /// bursts, and its start ends when it is slowed down.
 const START: f64 = 3.0;
-const AHEAD: f64 = 4.0;
+pub(super) const AHEAD: f64 = 4.0;
 
 /// Over longer round trips the factor is lower: the excess fills a queue until reports arrive. This
 /// bounds that queue approximately: at 50 ms, a start over 20 ms lost 100 to 680 packets in a queue

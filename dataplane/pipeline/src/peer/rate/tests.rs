@@ -97,6 +97,7 @@ fn what_our_own_pace_drops_is_not_loss_of_a_faster_link() {
     };
     let mut rate = Rate::new();
     rate.usual_loss = Some(0.98);
+    rate.is_loss_known = true;
     for now in 1..500 {
         rate.limit(Some(PACE));
         let paced = carried(rate.bytes_per_second(), PACE);
@@ -110,4 +111,54 @@ fn what_our_own_pace_drops_is_not_loss_of_a_faster_link() {
         rate.sample(&all, ROUND_TRIP, now * ROUND_TRIP);
     }
     assert!(rate.bytes_per_second() > PACE_PARTS * PACE, "there is no pace any more");
+}
+
+/// A start overflows the queue of a slow link. Its drops were once mistaken for loss of the link,
+/// which then appeared ten times as fast.
+#[test]
+fn drops_of_a_start_are_no_loss_of_a_faster_link() {
+    let flooded = Sample { sent: 1000, ..sample(100, 19_000_000, 0, true) };
+    let arrived = flooded.received();
+    let mut rate = Rate::new();
+    rate.sample(&flooded, ROUND_TRIP, ROUND_TRIP);
+    let next = rate.bytes_per_second();
+    assert!(next < 1.3 * arrived, "{next} where {arrived} arrived");
+}
+
+/// Bursts of a flow with pauses find an empty queue, but not room for all packets.
+#[test]
+fn start_whose_bursts_are_dropped_stays_near_the_received_rate() {
+    let bursts = Sample { sent: 100, ..sample(50, 0, 0, false) };
+    let mut rate = Rate::new();
+    rate.sample(&bursts, ROUND_TRIP, ROUND_TRIP);
+    let ahead = ahead::AHEAD * 2.0 * bursts.received();
+    let next = rate.bytes_per_second();
+    assert!((FIRST_LOSSY..=ahead).contains(&next), "{next}");
+    let mut rate = Rate::new();
+    rate.sample(&sample(100, 0, 0, false), ROUND_TRIP, ROUND_TRIP);
+    assert!(rate.bytes_per_second() >= FIRST, "nothing is lost");
+}
+
+/// The least loss of any sample is zero: a lossy link that is rarely calm was once left without
+/// redundancy, and its rate did not rise when the gain was below the loss.
+#[test]
+fn loss_of_a_rarely_calm_link_is_not_the_least_of_its_samples() {
+    let queued = Sample { sent: 1000, ..sample(980, 9_000_000, 0, true) };
+    let mut rate = Rate::new();
+    for now in 1..50 {
+        rate.sample(&queued, ROUND_TRIP, now * ROUND_TRIP);
+        rate.sample(&sample(50, 9_000_000, 0, true), ROUND_TRIP, now * ROUND_TRIP);
+    }
+    assert!(rate.usual_loss().unwrap() > 0.005, "{:?}", rate.usual_loss());
+}
+
+/// Redundancy for the drops of a start once took half of a slow link for seconds.
+#[test]
+fn redundancy_forgets_drops_of_a_start_once_a_sample_refutes_them() {
+    let flooded = Sample { sent: 1000, took: ROUND_TRIP / 4, ..sample(200, 9_000_000, 0, true) };
+    let mut rate = Rate::new();
+    rate.sample(&flooded, ROUND_TRIP, ROUND_TRIP);
+    assert_eq!(rate.usual_loss(), Some(0.8));
+    rate.sample(&sample(32, 9_000_000, 0, true), ROUND_TRIP, 2 * ROUND_TRIP);
+    assert_eq!(rate.usual_loss(), Some(0.0));
 }

@@ -43,6 +43,10 @@ const BUDGET_MAX_SECONDS: f64 = 0.04;
 const ABOVE: (f64, f64) = (0.03, 0.05);
 const ABOVE_LOSS: f64 = 0.05;
 
+/// Part of the link that symbols and combinations take together at most, where sparse traffic is
+/// protected by more than its losses take: TCP that finds the rest grows into it.
+const FILLED: f64 = 0.9;
+
 /// Most combinations for a symbol, and the same for an interactive flow.
 const SHARE_MAX: f64 = 1.0;
 const INTERACTIVE_SHARE_MAX: f64 = 2.0;
@@ -92,6 +96,30 @@ impl StreamProfile {
     }
 }
 
+/// Symbols that a hop sends for the first time.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Traffic {
+    /// Symbols per second.
+    pub rate: f64,
+    /// Whether more are expected: a start of TCP, which ends when packets are late.
+    pub is_growing: bool,
+    /// Part of the link that they take.
+    pub share: f64,
+}
+
+impl Traffic {
+    /// Traffic of a constant rate, in symbols per second, over a link with room for any redundancy.
+    #[must_use]
+    pub const fn steady(rate: f64) -> Self {
+        Self { rate, is_growing: false, share: 0.0 }
+    }
+
+    /// Combinations for a symbol that the link has room for.
+    fn room(self) -> f64 {
+        (FILLED / self.share.max(f64::EPSILON) - 1.0).max(0.0)
+    }
+}
+
 /// Proactive redundancy of a hop.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Plan {
@@ -105,15 +133,17 @@ impl Plan {
     /// No combinations.
     pub const NONE: Self = Self { rho: 0.0, symbols: SYMBOLS.0 as usize };
 
-    /// Plans for a hop with this loss and `rate` symbols per second; its round trip in seconds.
-    /// Growing traffic is protected as if it were sparse, at any cost.
+    /// Plans for a hop with this loss and traffic; its round trip in seconds. Growing traffic is
+    /// protected as if it were sparse, at any cost. Sparse traffic gets no more than the link has
+    /// room for: packets that wait for a full link are late anyway.
     #[must_use]
     pub fn new(
         LossModel { loss, burst_mean }: LossModel,
-        (rate, is_growing): (f64, bool),
+        traffic: Traffic,
         round_trip: f64,
         profile: StreamProfile,
     ) -> Self {
+        let rate = traffic.rate;
         if loss < 1e-4 || rate <= 0.0 {
             return Self::NONE;
         }
@@ -121,10 +151,14 @@ impl Plan {
         // Runs of independent losses are not bursts.
         let burst = (burst_mean * (1.0 - loss)).max(1.0);
         let is_interactive = profile == StreamProfile::Interactive;
-        let is_urgent = is_interactive || is_growing || rate < SPARSE;
+        // Fewer combinations than that fall behind the losses.
+        let has_room = traffic.room() * (1.0 - loss) >= loss + ABOVE.0;
+        let is_sparse = rate < SPARSE && has_room;
+        let is_urgent = is_interactive || traffic.is_growing || is_sparse;
         let (soon, most) = match is_urgent {
             _ if is_interactive => (INTERACTIVE_SECONDS, INTERACTIVE_SHARE_MAX),
-            true => (SPARSE_SECONDS, SHARE_MAX),
+            _ if traffic.is_growing => (SPARSE_SECONDS, SHARE_MAX),
+            true => (SPARSE_SECONDS, SHARE_MAX.min(traffic.room())),
             false => (2.0 * round_trip + BULK_SECONDS, SHARE_MAX),
         };
         let repaired = repaired(loss, rate, round_trip);
@@ -203,7 +237,7 @@ mod tests {
     fn planned(loss: f64, burst: f64, rate: f64, round_trip: f64) -> (f64, usize) {
         let burst_mean = if burst > 1.0 { burst } else { 1.0 / (1.0 - loss) };
         let loss = LossModel { loss, burst_mean };
-        let Plan { rho, symbols } = Plan::new(loss, (rate, false), round_trip, Balanced);
+        let Plan { rho, symbols } = Plan::new(loss, Traffic::steady(rate), round_trip, Balanced);
         (rho, symbols)
     }
 
@@ -241,7 +275,8 @@ mod tests {
     #[test]
     fn traffic_that_grows_is_protected_by_more() {
         let loss = LossModel { loss: 0.1, burst_mean: 1.0 / 0.9 };
-        let rho = |is_growing| Plan::new(loss, (4000.0, is_growing), 0.02, Balanced).rho;
+        let traffic = |is_growing| Traffic { is_growing, ..Traffic::steady(4000.0) };
+        let rho = |is_growing| Plan::new(loss, traffic(is_growing), 0.02, Balanced).rho;
         assert!(rho(true) > 1.15 * rho(false), "{} {}", rho(true), rho(false));
     }
 
@@ -259,13 +294,36 @@ mod tests {
         assert_eq!((voice, symbols), (SHARE_MAX, 8));
     }
 
+    /// A greedy flow over 2 Mbit/s once sent a combination with each symbol, which took half of the
+    /// link: it has as few packets as sparse traffic.
+    #[test]
+    fn sparse_packets_that_fill_a_slow_link_leave_it_no_combinations() {
+        let loss = LossModel { loss: 0.1, burst_mean: 1.0 / 0.9 };
+        let rho = |share| {
+            let traffic = Traffic { share, ..Traffic::steady(190.0) };
+            Plan::new(loss, traffic, 0.02, Balanced).rho
+        };
+        let most = rho(0.0);
+        assert!(most > 0.5 && rho(0.3) == most, "{most} with room");
+        let half = rho(0.7);
+        assert!((0.2..0.3).contains(&half), "{half} where the rest of the link is less");
+        assert_eq!(rho(1.0), 0.0);
+        // A flow that takes what is left ends there.
+        let mut share = 1.0 / (1.0 + most);
+        for _ in 0..20 {
+            share = 1.0 / (1.0 + rho(share));
+        }
+        assert_eq!(share, 1.0);
+    }
+
     /// Each rate takes more than otherwise, and sparser rates take most; a loss that a round trip
     /// repairs soon enough is left to retransmission.
     #[test]
     fn interactive_flows_are_protected_by_more_at_any_rate() {
         let loss = LossModel { loss: 0.1, burst_mean: 1.0 / 0.9 };
-        let share =
-            |rate, round_trip, profile| Plan::new(loss, (rate, false), round_trip, profile).rho;
+        let share = |rate, round_trip, profile| {
+            Plan::new(loss, Traffic::steady(rate), round_trip, profile).rho
+        };
         let mut before = INTERACTIVE_SHARE_MAX;
         for rate in [50.0, 250.0, 1000.0, 5000.0, 25_000.0] {
             let (balanced, rho) = (share(rate, 0.02, Balanced), share(rate, 0.02, Interactive));
@@ -283,10 +341,11 @@ mod tests {
         for (loss, copies) in [(0.001, 1.0), (0.05, 1.0), (0.1, 2.0), (0.17, 2.0), (0.4, 2.0)] {
             let model = LossModel { loss, burst_mean: 1.0 / (1.0 - loss) };
             let plan = |rate, profile| {
-                Plan::new(model, (rate, false), 0.04, profile).for_copies(model, rate, profile)
+                Plan::new(model, Traffic::steady(rate), 0.04, profile)
+                    .for_copies(model, rate, profile)
             };
             assert_eq!(plan(250.0, Interactive).rho, copies, "{loss}");
-            let before = |rate, profile| Plan::new(model, (rate, false), 0.04, profile);
+            let before = |rate, profile| Plan::new(model, Traffic::steady(rate), 0.04, profile);
             assert_eq!(plan(4000.0, Interactive), before(4000.0, Interactive), "close together");
             assert_eq!(plan(250.0, Balanced), before(250.0, Balanced), "no hurry");
             assert!(loss > 0.17 || loss.powf(1.0 + copies) <= ALONE_LOST, "{loss}");

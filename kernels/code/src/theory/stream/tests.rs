@@ -2,7 +2,7 @@
 //! pipeline with theory.
 
 use super::StreamProfile::Balanced;
-use super::{Delay, Plan, StreamHop, delays};
+use super::{Delay, Plan, StreamHop, Traffic, delays};
 use crate::theory::LossModel;
 
 const LOSSES: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
@@ -22,7 +22,7 @@ fn sending_again_takes_what_the_losses_take_whatever_the_bursts() {
 fn combinations_above_the_losses_are_all_that_is_added() {
     for loss in LOSSES {
         let model = LossModel::independent(loss);
-        let rho = Plan::new(model, (9600.0, false), 0.1, Balanced).rho;
+        let rho = Plan::new(model, Traffic::steady(9600.0), 0.1, Balanced).rho;
         assert!(rho > loss / (1.0 - loss));
         let packets = StreamHop::planned(model, 0.1, 9600.0, Balanced).packets();
         assert!((packets - 1.0 - rho).abs() < 1e-6, "{packets} at {loss}");
@@ -87,6 +87,6 @@ fn nonsense_has_an_answer() {
         let model = LossModel { loss: odd, burst_mean: odd };
         let hop = StreamHop::new(model, odd.min(0.1), odd, odd);
         assert!(hop.packets().is_finite(), "{hop:?}");
-        assert!(Plan::new(model, (odd, false), odd, Balanced).rho.is_finite());
+        assert!(Plan::new(model, Traffic::steady(odd), odd, Balanced).rho.is_finite());
     }
 }
