@@ -76,8 +76,8 @@ const LAGGING: u32 = 3;
 /// Weight of a sample in the recent mean.
 const RECENT_WEIGHT: f64 = 0.1;
 
-/// A first start that loses more than this sends at most [`ahead::AHEAD`] times what arrives: a
-/// link slower than [`FIRST`] drops bursts that leave at that rate, and its queue is empty between
+/// A first start that loses more than this sends at most [`ahead::AHEAD`] times what the link
+/// carried: a link slower than [`FIRST`] drops bursts that leave at that rate, and its queue is empty between
 /// them. Half of it slows starts over lossy links, twice of it wastes a third of a link of
 /// 2 Mbit/s.
 const START_LOSS: f64 = 0.03;
@@ -228,7 +228,8 @@ impl Rate {
         self.bytes_per_second
     }
 
-    /// Fraction lost when there is no queue, once known.
+    /// Fraction lost when there is no queue; until that is measured, at most the loss of the first
+    /// sample.
     pub(crate) fn usual_loss(&self) -> Option<f64> {
         self.usual_loss
     }
@@ -395,9 +396,7 @@ impl Rate {
         if self.is_loss_known {
             return *usual;
         }
-        if *usual > start_loss::most(loss, sample.sent) {
-            *usual = loss;
-        }
+        *usual = usual.min(start_loss::most(loss, sample.sent));
         let usual = *usual;
         let is_calm = !sample.is_stretched() && 2 * sample.queue < self.target(round_trip);
         if is_calm { usual } else { 0.0 }
