@@ -8,7 +8,7 @@
 //! | label | context | bytes | for |
 //! |---|---|---|---|
 //! | `hop tag` | lane, 2 bytes | 16 | SipHash of a lane |
-//! | `hop digest` | column, 1 byte | 16 | AES-128, column of the digest |
+//! | `hop digest` | - | 16 | AES-128 of the digest |
 //! | `envelope` | suite, 1 byte | 32 | AEAD; AES-128-GCM takes the first 16 |
 //! | `column` | column, 1 byte | 32 | seed of a column of homomorphic tags |
 //! | `factors`, `masks` | - | 16 | AES-128, from the seed of a column (PRK with an empty salt) |

@@ -243,7 +243,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The items of a feedback packet; stops at the first malformed one. Unknown kinds are skipped.
+/// The items of a feedback packet, up to one beyond its end. Unknown and short ones are skipped.
 pub fn items(payload: &[u8]) -> impl Iterator<Item = Item<'_>> + '_ {
     let mut rest = payload.get(FEEDBACK_BYTES..).unwrap_or(&[]);
     core::iter::from_fn(move || {
