@@ -77,9 +77,9 @@ const LAGGING: u32 = 3;
 const RECENT_WEIGHT: f64 = 0.1;
 
 /// A first start that loses more than this sends at most [`ahead::AHEAD`] times what the link
-/// carried: a link slower than [`FIRST`] drops bursts that leave at that rate, and its queue is empty between
-/// them. Half of it slows starts over lossy links, twice of it wastes a third of a link of
-/// 2 Mbit/s.
+/// carried: a link slower than [`FIRST`] drops bursts that leave at that rate, and its queue is
+/// empty between them. Half of it slows starts over lossy links, twice of it wastes a third of a
+/// link of 2 Mbit/s.
 const START_LOSS: f64 = 0.03;
 
 /// The minimum rate of such a start, in bytes per second: what arrives may be a ping.

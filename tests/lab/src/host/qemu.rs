@@ -13,9 +13,9 @@ use crate::nic::{netdev, port};
 /// Image of the disk, which lives as long as the machine.
 const DISK: &str = "disk";
 
-/// Processors from which on one thread emulates all of them. With a thread for each, one boot in six
-/// with four processors ends in an oops (`int3`) or stalls: Linux changes its code while another
-/// processor runs a copy translated before.
+/// Processors from which on one thread emulates all of them. With a thread for each, one boot in
+/// six with four processors ends in an oops (`int3`) or stalls: Linux changes its code while
+/// another processor runs a copy translated before.
 const ONE_THREAD_FROM: u32 = 3;
 
 /// Which of two machines.

@@ -135,8 +135,8 @@ impl Plan {
 
     /// Plans for a hop with this loss and traffic; its round trip in seconds. Growing traffic is
     /// protected as if it were sparse, at any cost. Sparse traffic gets no more than the link has
-    /// room for: packets that wait for a full link are late anyway. An interactive flow is protected
-    /// whether or not the link has room.
+    /// room for: packets that wait for a full link are late anyway. An interactive flow is
+    /// protected whether or not the link has room.
     #[must_use]
     pub fn new(
         LossModel { loss, burst_mean }: LossModel,
