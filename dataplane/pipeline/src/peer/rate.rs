@@ -396,7 +396,9 @@ impl Rate {
         if self.is_loss_known {
             return *usual;
         }
-        *usual = usual.min(start_loss::most(loss, sample.sent));
+        if *usual > start_loss::most(loss, sample.sent) {
+            *usual = loss;
+        }
         let usual = *usual;
         let is_calm = !sample.is_stretched() && 2 * sample.queue < self.target(round_trip);
         if is_calm { usual } else { 0.0 }

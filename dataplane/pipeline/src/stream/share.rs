@@ -9,7 +9,7 @@ use recoded_code::theory::stream::{Plan, StreamProfile, Traffic};
 /// Planning interval.
 const PLAN_NANOS: Nanos = 100_000_000;
 
-/// Weight of an interval in the symbol rate, and in the part of the link that symbols take.
+/// Weight of an interval in the symbol rate.
 const RATE_WEIGHT: f64 = 0.3;
 
 /// After this long without a symbol, the estimate restarts.
@@ -40,8 +40,6 @@ pub(crate) struct Share {
     rate: f64,
     sent: u32,
     taken: Nanos,
-    /// Mean part of the link that they take.
-    taken_share: f64,
     planned_at: Nanos,
     planned: Planned,
     /// When the gap since the last symbol counts as a pause; `None` once a combination was sent.
@@ -58,7 +56,6 @@ impl Share {
             rate: 0.0,
             sent: 0,
             taken: 0,
-            taken_share: 0.0,
             planned_at: 0,
             planned: Planned::default(),
             pause_at: None,
@@ -89,17 +86,16 @@ impl Share {
         let since = now.saturating_sub(self.planned_at);
         if since >= PLAN_NANOS {
             if since >= IDLE_NANOS {
-                (self.rate, self.taken_share) = (0.0, 0.0);
+                self.rate = 0.0;
             }
             let rate = f64::from(self.sent) * 1e9 / since as f64;
             let is_growing = rate > GROWING * self.rate;
             self.rate += RATE_WEIGHT * (rate - self.rate);
             let share = self.taken as f64 / since as f64;
-            self.taken_share += RATE_WEIGHT * (share - self.taken_share);
             (self.planned_at, self.sent, self.taken) = (now, 0, 0);
             let HopLoss { loss, burst_mean, .. } = loss;
             let loss = LossModel { loss, burst_mean };
-            let traffic = Traffic { rate: self.rate, is_growing, share: self.taken_share };
+            let traffic = Traffic { rate: self.rate, is_growing, share };
             self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
             if self.has_copies {
                 self.plan = self.plan.for_copies(loss, self.rate, self.profile);

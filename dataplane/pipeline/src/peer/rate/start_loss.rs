@@ -1,14 +1,12 @@
-//! The loss that later samples leave of the loss measured at a start.
+//! Whether a later sample refutes the loss measured at a start.
 //!
 //! A start at the initial rate overflows the queue of a slower link. If those drops counted as loss
-//! of the link, the link would appear faster, and redundancy would take half of it. A sample that
-//! lost less bounds the loss of the link; it does not replace it, since few packets of a lossy link
-//! may all arrive.
+//! of the link, the link would appear faster, and redundancy would take half of it.
 
 use super::deviation;
 
-/// Standard deviations above the loss of a sample within which the loss of the link lies. With one,
-/// 32 packets that all arrived would halve a correct value of 6 %.
+/// Standard deviations above the loss of a sample within which the loss of the link lies. With two,
+/// one sample in forty would refute a correct value.
 const DEVIATIONS: f64 = 3.0;
 
 /// The highest loss of the link that is consistent with this loss among so many packets.

@@ -160,8 +160,5 @@ fn redundancy_forgets_drops_of_a_start_once_a_sample_refutes_them() {
     rate.sample(&flooded, ROUND_TRIP, ROUND_TRIP);
     assert_eq!(rate.usual_loss(), Some(0.8));
     rate.sample(&sample(32, 9_000_000, 0, true), ROUND_TRIP, 2 * ROUND_TRIP);
-    let few = rate.usual_loss().unwrap();
-    assert!((0.05..0.1).contains(&few), "{few}: no more than 32 packets show");
-    rate.sample(&sample(1000, 9_000_000, 0, true), ROUND_TRIP, 3 * ROUND_TRIP);
-    assert!(rate.usual_loss().unwrap() < 0.01, "{:?}", rate.usual_loss());
+    assert_eq!(rate.usual_loss(), Some(0.0));
 }
