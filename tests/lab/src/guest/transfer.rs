@@ -156,14 +156,14 @@ pub fn tcp(from: &Namespace, to: &Namespace, at: &str, bytes: usize) -> Result<D
 /// When one is not returned as it was.
 pub fn datagrams(from: &Node, to: &Node) -> Result<(), LabError> {
     let wrong = |error: io::Error| LabError::Wrong(format!("datagrams to {}: {error}", to.inside));
-    let open = |port| -> io::Result<UdpSocket> {
+    let open = |port| {
         let socket = UdpSocket::bind((if port == 0 { from.inside } else { to.inside }, port))?;
         socket.set_read_timeout(Some(STALL))?;
         Ok(socket)
     };
     let mirror = to.namespace.inside(|| open(PORT))?.map_err(wrong)?;
-    let open_all = || (0..FLOWS).map(|_| open(0)).collect::<io::Result<Vec<_>>>();
-    let flows = from.namespace.inside(open_all)?.map_err(wrong)?;
+    let opened = from.namespace.inside(|| (0..FLOWS).map(|_| open(0)).collect());
+    let flows: Vec<UdpSocket> = opened?.map_err(wrong)?;
     for round in 0..ROUNDS {
         exchange(&flows, &mirror, round, to.inside).map_err(wrong)?;
     }
