@@ -8,7 +8,6 @@ mod hardware;
 mod iommu;
 mod kernels;
 mod nics;
-mod queues;
 mod small;
 mod stacks;
 mod trial;
@@ -64,7 +63,6 @@ pub struct Machine {
 /// Every machine.
 pub static MACHINES: &[Machine] = &[
     nics::MACHINE,
-    queues::MACHINE,
     kernels::V5_10,
     kernels::V6_1,
     kernels::V6_12,

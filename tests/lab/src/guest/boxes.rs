@@ -155,18 +155,6 @@ impl Boxes {
         Ok(())
     }
 
-    /// Datagrams of several flows through the tunnel, in both directions.
-    ///
-    /// # Errors
-    /// When one is not returned as it was.
-    pub fn carry_datagrams(&self) -> Result<(), LabError> {
-        let [a, b] = &self.nodes;
-        for (from, to) in [(a, b), (b, a)] {
-            transfer::datagrams(from, to).map_err(|error| self.told(error))?;
-        }
-        Ok(())
-    }
-
     /// Sends TCP in both directions, whether or not it arrives.
     pub fn load(&self) {
         let [a, b] = &self.nodes;

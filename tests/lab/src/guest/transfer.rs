@@ -1,24 +1,19 @@
 //! Traffic through the tunnel: pings, and TCP with all bytes compared.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use recoded_netns::{Namespace, process};
 
-use super::{Node, tool};
+use super::tool;
 use crate::LabError;
 
 /// Port of the listener.
 const PORT: u16 = 5201;
-
-/// Flows of datagrams, rounds with one datagram of each, and bytes of a datagram.
-const FLOWS: usize = 16;
-const ROUNDS: usize = 25;
-const DATAGRAM_BYTES: usize = 1000;
 
 /// Timeout of a read or write.
 const STALL: Duration = Duration::from_secs(20);
@@ -150,48 +145,7 @@ pub fn tcp(from: &Namespace, to: &Namespace, at: &str, bytes: usize) -> Result<D
     Ok(began.elapsed())
 }
 
-/// Sends datagrams of several flows to a box that returns each, all of a round at once.
-///
-/// # Errors
-/// When one is not returned as it was.
-pub fn datagrams(from: &Node, to: &Node) -> Result<(), LabError> {
-    let wrong = |error: io::Error| LabError::Wrong(format!("datagrams to {}: {error}", to.inside));
-    let open = |port| {
-        let socket = UdpSocket::bind((if port == 0 { from.inside } else { to.inside }, port))?;
-        socket.set_read_timeout(Some(STALL))?;
-        Ok(socket)
-    };
-    let mirror = to.namespace.inside(|| open(PORT))?.map_err(wrong)?;
-    let opened = from.namespace.inside(|| (0..FLOWS).map(|_| open(0)).collect());
-    let flows: Vec<UdpSocket> = opened?.map_err(wrong)?;
-    for round in 0..ROUNDS {
-        exchange(&flows, &mirror, round, to.inside).map_err(wrong)?;
-    }
-    Ok(())
-}
-
-/// A datagram of each flow, there and back.
-fn exchange(flows: &[UdpSocket], mirror: &UdpSocket, round: usize, to: &str) -> io::Result<()> {
-    let content =
-        |flow: usize| -> Vec<u8> { (flow + round..).map(pattern).take(DATAGRAM_BYTES).collect() };
-    for (flow, socket) in flows.iter().enumerate() {
-        socket.send_to(&content(flow), (to, PORT))?;
-    }
-    let mut buffer = [0; 2 * DATAGRAM_BYTES];
-    for _ in flows {
-        let (bytes, sender) = mirror.recv_from(&mut buffer)?;
-        mirror.send_to(&buffer[..bytes], sender)?;
-    }
-    for (flow, socket) in flows.iter().enumerate() {
-        let bytes = socket.recv(&mut buffer)?;
-        if buffer[..bytes] != content(flow) {
-            return Err(io::Error::other(format!("round {round}: another one came back")));
-        }
-    }
-    Ok(())
-}
-
-fn receive(listener: &TcpListener) -> io::Result<Vec<u8>> {
+fn receive(listener: &TcpListener) -> std::io::Result<Vec<u8>> {
     let (mut stream, _) = listener.accept()?;
     stream.set_read_timeout(Some(STALL))?;
     let mut received = Vec::new();
@@ -201,7 +155,7 @@ fn receive(listener: &TcpListener) -> io::Result<Vec<u8>> {
 
 /// Returns once the receiver has everything: a socket closed before would be an orphan, which boxes
 /// of the lab abandon after one retransmission (`tcp_orphan_retries`).
-fn send(address: SocketAddr, bytes: usize) -> io::Result<()> {
+fn send(address: SocketAddr, bytes: usize) -> std::io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, STALL)?;
     stream.set_write_timeout(Some(STALL))?;
     stream.set_read_timeout(Some(STALL))?;

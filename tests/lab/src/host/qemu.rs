@@ -13,11 +13,6 @@ use crate::nic::{netdev, port};
 /// Image of the disk, which lives as long as the machine.
 const DISK: &str = "disk";
 
-/// Processors from which on one thread emulates all of them. With a thread for each, one boot in
-/// six with four processors ends in an oops (`int3`) or stalls: Linux changes its code while
-/// another processor runs a copy translated before.
-const ONE_THREAD_FROM: u32 = 3;
-
 /// Which of two machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
@@ -112,8 +107,7 @@ fn command(tools: &Path, machine: &Machine, role: Role, folder: &Path) -> Comman
     for data in ["qemu", "seabios"] {
         command.arg("-L").arg(tools.join("usr/share").join(data));
     }
-    let threads = if machine.processors < ONE_THREAD_FROM { "multi" } else { "single" };
-    command.args(["-machine", "q35", "-accel", &format!("tcg,thread={threads}"), "-cpu", "max"]);
+    command.args(["-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max"]);
     command.args(["-smp", &machine.processors.to_string(), "-m", &machine.memory_mib.to_string()]);
     command.args(["-nodefaults", "-display", "none", "-no-reboot", "-qmp", "stdio"]);
     command
