@@ -26,8 +26,8 @@ const DOWNLOADS: usize = 4;
 /// Shards of each flow: the most there may be.
 const SHARDS: u8 = 16;
 
-/// Queues of several that receive packets at least: on some boots of Linux, half of eight receive
-/// none, whatever runs.
+/// Least number of queues that receive packets once a relay has eight. On some machines it is four,
+/// although packets of all shards arrive; packets on any but the first queue were lost once.
 const USED: usize = 2;
 
 /// The web server through the tunnel.
@@ -168,7 +168,7 @@ fn every_queue_is_served_whatever_the_number_of_workers() {
             }
         }
         let received = queues_that_received(&bed.hosts()[1], "west");
-        assert!(received >= queues.min(USED), "{received} of {queues} queues received anything");
+        assert!(received > queues / 2, "{received} of {queues} queues received anything");
     }
 }
 
