@@ -97,6 +97,9 @@ impl Flags {
     pub const MENDED: u8 = 0x04;
     /// In a stream: its symbols are spread over several paths. Set where the paths part.
     pub const PATHS: u8 = 0x04;
+    /// In a stream: no hop waits for reports; redundancy is what the packet announces. Set by the
+    /// source, for paths without a return path.
+    pub const OPEN_LOOP: u8 = 0x10;
     /// In a handshake: between source and sink of the flow; relays forward it.
     pub const EDGE: u8 = 0x80;
     /// Mask of the field code: 0, 1, 2, 3 for orders 2, 4, 16, 256.

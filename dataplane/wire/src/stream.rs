@@ -43,9 +43,14 @@ pub struct StreamHeader {
     /// Binary logarithm of the symbols that nodes keep in this epoch; [`STREAM_LOG2_NONE`] in a
     /// keepalive of a flow that is not a stream.
     pub window_log2: u8,
-    /// Sum of the round trips of the hops travelled, in units of 1/4 ms; saturates. Hop-mutable.
+    /// Sum of the round trips of the hops travelled, in units of 1/4 ms; saturates. Hop-mutable. In
+    /// an open loop, which measures none: combinations per symbol, in units of
+    /// 1/[`OPEN_LOOP_UNITS`].
     pub round_trips: u16,
 }
+
+/// One combination per symbol, in the units of packets of an open loop.
+pub const OPEN_LOOP_UNITS: u16 = 256;
 
 /// Round trips in units of [`ROUND_TRIPS_UNIT_NANOS`], rounded up; saturates.
 pub fn round_trip_units(nanos: u64) -> u16 {
@@ -65,7 +70,25 @@ impl StreamHeader {
 
     /// Sum of the round trips of the hops travelled, in nanoseconds.
     pub fn round_trips_nanos(&self) -> u64 {
-        u64::from(self.round_trips) * ROUND_TRIPS_UNIT_NANOS
+        match self.open_loop() {
+            Some(_) => 0,
+            None => u64::from(self.round_trips) * ROUND_TRIPS_UNIT_NANOS,
+        }
+    }
+
+    /// Combinations per symbol of an open loop, in units of 1/[`OPEN_LOOP_UNITS`]; `None` if hops
+    /// expect reports.
+    pub fn open_loop(&self) -> Option<u16> {
+        self.common.flags.has(Flags::OPEN_LOOP).then_some(self.round_trips)
+    }
+
+    /// This header in an open loop with this many combinations per symbol, in units of
+    /// 1/[`OPEN_LOOP_UNITS`].
+    #[must_use]
+    pub fn with_open_loop(self, combinations: u16) -> StreamHeader {
+        let flags = self.common.flags.with(Flags::OPEN_LOOP, true);
+        let common = Header { flags, ..self.common };
+        StreamHeader { common, round_trips: combinations, ..self }
     }
 
     /// This header with one more round trip.
@@ -163,7 +186,7 @@ pub fn parse_stream(payload: &[u8]) -> Result<StreamPacket, HeaderError> {
     let carries = common.flags.has(Flags::SYSTEMATIC);
     let flags = common.flags.0;
     let allowed = if carries { Flags::SYSTEMATIC | Flags::REPAIR } else { Flags::END };
-    if flags & !(allowed | Flags::INTERACTIVE | Flags::PATHS) != 0 {
+    if flags & !(allowed | Flags::INTERACTIVE | Flags::PATHS | Flags::OPEN_LOOP) != 0 {
         return Err(HeaderError::Flags(flags));
     }
     let window_log2 = payload[13];
@@ -303,8 +326,13 @@ mod tests {
         header.write(&mut bytes);
         assert_eq!(parse_stream(&bytes), Ok(StreamPacket { header, body }), "of another code");
         bytes[13] = 6;
+        let open_loop =
+            StreamHeader { window_log2: 6, ..header }.with_open_loop(OPEN_LOOP_UNITS / 4);
+        open_loop.write(&mut bytes);
+        let parsed = parse_stream(&bytes).map(|packet| packet.header);
+        assert_eq!(parsed.map(|it| (it.open_loop(), it.round_trips_nanos())), Ok((Some(64), 0)));
         let both = Flags::SYSTEMATIC | Flags::END;
-        for flags in [both, Flags::REPAIR, Flags::RECODED] {
+        for flags in [both, Flags::REPAIR, Flags::FIELD] {
             bytes[1] = flags;
             assert_eq!(parse_stream(&bytes), Err(HeaderError::Flags(flags)));
         }

@@ -8,6 +8,7 @@ use crate::params::{Nanos, Role};
 use crate::stream::reach::{self, Kept, Reach};
 use crate::stream::store::Store;
 use recoded_wire::frames::{Frames, Span};
+use recoded_wire::header::serial_before;
 use recoded_wire::stream::{STREAM_BYTES, StreamSymbol};
 use std::collections::VecDeque;
 
@@ -136,11 +137,17 @@ impl Delivery {
         self.waiting.push_back(Waiting { number, until });
     }
 
-    /// Delivers symbols that have waited long enough.
-    pub(crate) fn release_due(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
+    /// Delivers symbols that have waited long enough, or wait for one before `oldest`, which will
+    /// not arrive.
+    pub(crate) fn release_due(
+        &mut self,
+        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
+        oldest: Option<u32>,
+    ) {
         while let Some(waiting) = self.waiting.front() {
-            let is_over =
-                waiting.until <= cx.io.now || self.store.is_done(waiting.number, DELIVERED);
+            let is_over = waiting.until <= cx.io.now
+                || self.store.is_done(waiting.number, DELIVERED)
+                || oldest.is_some_and(|oldest| serial_before(self.awaited(waiting.number), oldest));
             if !is_over {
                 break;
             }
@@ -165,6 +172,12 @@ impl Delivery {
         if let Some(waiting) = self.waiting.pop_front() {
             self.deliver(cx, waiting.number);
         }
+    }
+
+    /// The number that a waiting symbol waits for.
+    fn awaited(&self, number: u32) -> u32 {
+        let after = self.store.get(number).map_or(0, |symbol| symbol.after);
+        number.wrapping_sub(u32::from(after))
     }
 
     /// Whether a symbol need not wait for the one `after` numbers before it.

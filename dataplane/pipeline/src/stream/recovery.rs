@@ -62,6 +62,8 @@ pub(crate) struct Recovery {
     since: u32,
     /// When the last combination arrived, if symbols are stored.
     active_at: Option<Nanos>,
+    /// Whether combinations are certain to follow, and nothing else recovers the first symbols.
+    is_open_loop: bool,
     far: u8,
     had: Had,
     /// Places before the first one that are requested.
@@ -79,6 +81,7 @@ impl Recovery {
             symbol_bytes,
             since: 0,
             active_at: None,
+            is_open_loop: false,
             far: 0,
             had: Had::new(),
             before: 0,
@@ -113,6 +116,11 @@ impl Recovery {
         None
     }
 
+    /// Stores symbols from the first one on, or only while combinations arrive.
+    pub(crate) fn set_open_loop(&mut self, is_open_loop: bool) {
+        self.is_open_loop = is_open_loop;
+    }
+
     /// Processes a symbol.
     pub(crate) fn symbol(
         &mut self,
@@ -127,7 +135,12 @@ impl Recovery {
         self.had.set(place);
         if self.active_at.is_none_or(|at| at + IDLE_NANOS < now) {
             self.active_at = None;
-            return;
+            if !self.is_open_loop {
+                return;
+            }
+            self.since = place;
+            self.equations.begin(place);
+            self.active_at = Some(now);
         }
         self.equations.hear(place.wrapping_add(1));
         self.equations.insert(place, |out| {

@@ -19,7 +19,9 @@ use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, items, withdraw_n
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Flags;
 use recoded_wire::link::{LinkReport, Missing};
-use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
+use recoded_wire::stream::{
+    COMBINATION_BYTES, OPEN_LOOP_UNITS, STREAM_BYTES, StreamBody, StreamSymbol,
+};
 
 /// Interval of reports passed on from several receivers without requests: that of a single
 /// receiver.
@@ -56,6 +58,7 @@ impl StreamRelay {
                 round_trips: 0,
                 profile: code.profile,
                 has_paths: false,
+                open_loop: None,
             },
             sampled_at: 0,
         }
@@ -121,7 +124,13 @@ impl StreamRelay {
             round_trips: header.round_trips,
             profile: StreamParams::announced(&header).profile,
             has_paths: header.common.flags.has(Flags::PATHS),
+            open_loop: header.open_loop().map(|units| {
+                let combinations = f64::from(units) / f64::from(OPEN_LOOP_UNITS);
+                combinations.min(cx.params.redundancy_max - 1.0)
+            }),
         };
+        let recovery = self.recoveries.of(cx.upstream.place);
+        recovery.set_open_loop(header.open_loop().is_some());
         let bytes = cx.io.frames.bytes(*payload);
         let is_repair = header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {

@@ -2,6 +2,7 @@
 
 mod allowance;
 mod lag;
+mod open_loop;
 mod path;
 mod probes;
 
@@ -285,6 +286,9 @@ impl Sender {
                 let place = self.next_place;
                 self.placed[place as usize % PLACES].0 = number;
                 self.next_place = place.wrapping_add(1);
+                if self.is_open_loop() {
+                    store.set_done(number, self.receiver);
+                }
                 return Some(Next::Symbol { number, place, is_repair: false });
             }
         }
@@ -351,6 +355,9 @@ impl Sender {
             Next::Keepalive => Carried::Nothing,
             Next::Probe(_) => Carried::Probe,
         };
+        if self.is_open_loop() {
+            return self.left_in_open_loop(what, now);
+        }
         let is_unanswered = self.liveness.is_asked();
         self.liveness.sent(now);
         if self.sent.on_their_way() == 0 {
@@ -458,6 +465,9 @@ impl Sender {
         mut came: impl FnMut(u32),
         now: Nanos,
     ) {
+        if self.is_open_loop() {
+            return;
+        }
         // Other paths have taken over the symbols that are not forwarded.
         let is_lost_behind = self.is_path && self.is_stuck_behind();
         let Self { receiver, sent, open, given_up, .. } = self;

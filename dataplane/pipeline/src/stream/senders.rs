@@ -19,8 +19,8 @@ use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};
 use recoded_wire::link::LinkReport;
 use recoded_wire::stream::{
-    COMBINATION_BYTES, Combination, KEEPALIVE_BYTES, STREAM_BYTES, StreamHeader, StreamSymbol,
-    write_combination, write_symbol,
+    COMBINATION_BYTES, Combination, KEEPALIVE_BYTES, OPEN_LOOP_UNITS, STREAM_BYTES, StreamHeader,
+    StreamSymbol, write_combination, write_symbol,
 };
 
 /// Most packets that one call sends to one hop: it blocks all other flows.
@@ -40,6 +40,8 @@ pub(crate) struct Outgoing {
     pub profile: StreamProfile,
     /// Whether the stream is spread over several paths.
     pub has_paths: bool,
+    /// Combinations per symbol of an open loop; `None` if next hops report.
+    pub open_loop: Option<f64>,
 }
 
 /// Outcome of a request of the sink.
@@ -285,6 +287,7 @@ impl Senders {
         let floor = floor(cx.params);
         for (_, sender) in &mut self.hops {
             sender.protect(outgoing.profile, lag);
+            sender.set_open_loop(outgoing.open_loop);
             sender.set_floor(floor);
             for _ in 0..PER_CALL {
                 let Some(frame) = cx.io.frames.take() else {
@@ -365,7 +368,7 @@ fn write<F: Frames, E: Egress>(
     (sender, next, span): (&Sender, Next, Span),
     outgoing: &Outgoing,
 ) -> (Span, u8) {
-    let Outgoing { epoch, window_log2, hop_index, round_trips, profile, has_paths } = *outgoing;
+    let Outgoing { epoch, window_log2, hop_index, profile, .. } = *outgoing;
     let flags = match next {
         Next::Keepalive | Next::Probe(_) => Flags(Flags::END),
         Next::Combination(_) => Flags(0),
@@ -373,11 +376,15 @@ fn write<F: Frames, E: Egress>(
     };
     let flags = flags.with(Flags::INTERACTIVE, profile == StreamProfile::Interactive);
     let parts = cx.params.spread != Spread::Every && cx.hops.len() > 1;
-    let flags = flags.with(Flags::PATHS, has_paths || parts);
+    let flags = flags.with(Flags::PATHS, outgoing.has_paths || parts);
     let mut common = cx.header(PacketType::Stream, flags, epoch);
     common.hop_index = hop_index;
-    let header =
-        StreamHeader { common, window_log2, round_trips }.with_round_trip(sender.round_trip());
+    let header = StreamHeader { common, window_log2, round_trips: outgoing.round_trips };
+    let header = match outgoing.open_loop {
+        // Saturates.
+        Some(rho) => header.with_open_loop((rho * f64::from(OPEN_LOOP_UNITS)).round() as u16),
+        None => header.with_round_trip(sender.round_trip()),
+    };
     match next {
         Next::Keepalive => {
             let payload = payload_of(span, KEEPALIVE_BYTES);

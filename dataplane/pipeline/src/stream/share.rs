@@ -24,6 +24,9 @@ const GROWING: f64 = 1.5;
 const PAUSE_NANOS: Nanos = 2_000_000;
 const PAUSE_DISTANCES: f64 = 2.0;
 
+/// Combinations that may be due at once.
+const CREDIT_MAX: f64 = 2.0;
+
 /// Longest wait for combinations in addition to a round trip: retransmissions sent before the last
 /// combination arrives are often unnecessary, one in a hundred over 20 ms.
 const SPAN_MAX_NANOS: f64 = 60e6;
@@ -34,6 +37,8 @@ pub(crate) struct Share {
     pub(crate) profile: StreamProfile,
     /// Whether each of several next hops receives everything.
     pub(crate) has_copies: bool,
+    /// Combinations per symbol of an open loop; `None` where reports measure the loss.
+    open_loop: Option<f64>,
     plan: Plan,
     credit: f64,
     /// Symbols per second, and symbols since the last plan with the time that the link took.
@@ -51,6 +56,7 @@ impl Share {
         Self {
             profile: StreamProfile::Balanced,
             has_copies: false,
+            open_loop: None,
             plan: Plan::NONE,
             credit: 0.0,
             rate: 0.0,
@@ -60,6 +66,18 @@ impl Share {
             planned: Planned::default(),
             pause_at: None,
         }
+    }
+
+    /// Combinations per symbol of an open loop.
+    pub(crate) fn open_loop(&self) -> Option<f64> {
+        self.open_loop
+    }
+
+    /// Sets the combinations per symbol of an open loop, or returns to measured losses.
+    pub(crate) fn set_open_loop(&mut self, combinations: Option<f64>) {
+        self.open_loop = combinations;
+        self.plan = combinations.map_or(Plan::NONE, Plan::open_loop);
+        self.credit = 0.0;
     }
 
     /// Most symbols per combination.
@@ -93,19 +111,27 @@ impl Share {
             self.rate += RATE_WEIGHT * (rate - self.rate);
             let share = self.taken as f64 / since as f64;
             (self.planned_at, self.sent, self.taken) = (now, 0, 0);
-            let HopLoss { loss, burst_mean, .. } = loss;
-            let loss = LossModel { loss, burst_mean };
-            let traffic = Traffic { rate: self.rate, is_growing, share };
-            self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
-            if self.has_copies {
-                self.plan = self.plan.for_copies(loss, self.rate, self.profile);
+            if self.open_loop.is_none() {
+                let HopLoss { loss, burst_mean, .. } = loss;
+                let loss = LossModel { loss, burst_mean };
+                let traffic = Traffic { rate: self.rate, is_growing, share };
+                self.plan = Plan::new(loss, traffic, round_trip as f64 * 1e-9, self.profile);
+                if self.has_copies {
+                    self.plan = self.plan.for_copies(loss, self.rate, self.profile);
+                }
             }
         }
         self.planned.symbols += 1;
         self.planned.combinations += self.plan.rho;
-        self.credit = (self.credit + self.plan.rho).min(2.0);
+        let most = self.open_loop.map_or(CREDIT_MAX, |combinations| combinations + 1.0);
+        self.credit = (self.credit + self.plan.rho).min(most);
         let distance = (PAUSE_DISTANCES * 1e9 / self.rate.max(1.0)) as Nanos;
-        self.pause_at = (self.plan.rho > 0.0).then_some(now + PAUSE_NANOS.max(distance));
+        let is_protected = match self.open_loop {
+            // A combination before a pause is an advance on the next symbols.
+            Some(_) => self.credit > 0.0,
+            None => self.plan.rho > 0.0,
+        };
+        self.pause_at = is_protected.then_some(now + PAUSE_NANOS.max(distance));
     }
 
     /// When a combination is due.
@@ -116,9 +142,13 @@ impl Share {
 
     /// Records a combination sent.
     pub(crate) fn spend(&mut self) {
-        // Before a pause, part of the combination was not planned.
-        self.planned.combinations += (1.0 - self.credit).max(0.0);
-        self.credit = (self.credit - 1.0).max(0.0);
+        if self.open_loop.is_some() {
+            self.credit -= 1.0;
+        } else {
+            // Before a pause, part of the combination was not planned.
+            self.planned.combinations += (1.0 - self.credit).max(0.0);
+            self.credit = (self.credit - 1.0).max(0.0);
+        }
         self.pause_at = None;
     }
 }

@@ -24,7 +24,9 @@ use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
 use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
 use recoded_wire::link::Missing;
-use recoded_wire::stream::{COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamSymbol};
+use recoded_wire::stream::{
+    COMBINATION_BYTES, STREAM_BYTES, StreamBody, StreamPacket, StreamSymbol,
+};
 
 /// How long a symbol may wait beyond the configured time, in round trips of all hops, which recover
 /// it one after the other.
@@ -32,6 +34,12 @@ const ROUND_TRIPS: Nanos = 3;
 
 /// Longest wait of a symbol.
 const HOLD_MAX_NANOS: Nanos = 4_000_000_000;
+
+/// In an open loop, a missing symbol is abandoned once this many combinations' worth of newer ones
+/// were sent: an older one is in no combination, and the equations of one may need the next. At
+/// least as many symbols may be reordered.
+const OPEN_LOOP_SPANS: u32 = 2;
+const OPEN_LOOP_SYMBOLS_MIN: u16 = 32;
 
 /// Numbers scanned for a request.
 const LOOK: u32 = 2048;
@@ -48,6 +56,8 @@ pub(crate) struct StreamSink {
     round: u8,
     /// Sum of the round trips of all hops, by upstream.
     round_trips: [Nanos; UPSTREAMS_MAX],
+    /// Symbols of a combination of an open loop, where nothing can be requested.
+    open_loop: Option<u16>,
 }
 
 impl StreamSink {
@@ -61,6 +71,7 @@ impl StreamSink {
             ask_at: None,
             round: 0,
             round_trips: [0; UPSTREAMS_MAX],
+            open_loop: None,
         }
     }
 
@@ -96,6 +107,24 @@ impl StreamSink {
         (params.hold_timeout_nanos + ROUND_TRIPS * self.round_trips()).min(HOLD_MAX_NANOS)
     }
 
+    /// In an open loop: the oldest number that combinations may still recover, since later ones
+    /// cover newer symbols only.
+    fn oldest_recoverable(&self) -> Option<u32> {
+        let symbols = self.open_loop?.max(OPEN_LOOP_SYMBOLS_MIN);
+        let span = OPEN_LOOP_SPANS * u32::from(symbols);
+        Some(self.delivery.store().end().wrapping_sub(span))
+    }
+
+    /// Learns from a packet whether the path has no return path.
+    fn follow_open_loop(&mut self, packet: &StreamPacket) {
+        let is_open = packet.header.open_loop().is_some();
+        self.open_loop = match packet.body {
+            _ if !is_open => None,
+            StreamBody::Combination(combination) => Some(combination.count),
+            _ => Some(self.open_loop.unwrap_or(0)),
+        };
+    }
+
     /// How long the hops may take to recover a symbol before the sink requests it.
     fn mending(&self, params: &FlowParams) -> Nanos {
         (params.generation_timeout_nanos + 2 * self.round_trips()).min(HOLD_MAX_NANOS)
@@ -113,7 +142,8 @@ impl StreamSink {
     /// Delivers symbols that have waited long enough, and counts those that are lost.
     fn settle(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
         let now = cx.io.now;
-        self.delivery.release_due(cx);
+        let oldest = self.oldest_recoverable();
+        self.delivery.release_due(cx, oldest);
         let store = self.delivery.store();
         let hold = self.hold(cx.params);
         if !store.covers(self.settled) && serial_before(self.settled, store.start()) {
@@ -124,7 +154,8 @@ impl StreamSink {
         }
         while serial_before(self.settled, store.end()) {
             let is_known = store.is_known(self.settled);
-            if !is_known && store.heard_at(self.settled) + hold > now {
+            let is_awaited = oldest.is_none_or(|oldest| !serial_before(self.settled, oldest));
+            if !is_known && is_awaited && store.heard_at(self.settled) + hold > now {
                 break;
             }
             cx.counters.generations += 1;
@@ -134,7 +165,8 @@ impl StreamSink {
             self.round = 0;
         }
         let is_missing = serial_before(self.settled, store.end());
-        let asks = is_missing && cx.params.repair && self.round < ROUNDS;
+        let is_answered = cx.params.repair && self.open_loop.is_none();
+        let asks = is_missing && is_answered && self.round < ROUNDS;
         let due = asks.then(|| store.heard_at(self.settled) + self.mending(cx.params));
         self.ask_at = match (due, self.ask_at) {
             (Some(due), Some(at)) => Some(due.max(at)),
@@ -235,6 +267,8 @@ impl SinkCode for StreamSink {
         self.incoming.arrived_stream(packet);
         let upstream = cx.upstream.place;
         self.round_trips[upstream % UPSTREAMS_MAX] = packet.header.round_trips_nanos();
+        self.follow_open_loop(packet);
+        self.recoveries.of(upstream).set_open_loop(self.open_loop.is_some());
         let is_repair = packet.header.common.flags.has(Flags::REPAIR);
         let is_news = match packet.body {
             StreamBody::Keepalive => return Fate::Consumed,

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::edge::sealed::envelope_of;
 use crate::egress::Egress;
 use crate::layout::SEALING_BYTES;
-use crate::params::{FlowCode, FlowParams, Nanos, PeerId, StreamParams, StreamProfile};
+use crate::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, StreamParams, StreamProfile};
 use crate::peer::path_size::PathSize;
 use crate::plan::Plan;
 use crate::report::{DropReason, FlowReport, HopLoss};
@@ -82,14 +82,24 @@ impl StreamSource {
             + Order::memory_bytes()
     }
 
-    fn outgoing(&self) -> Outgoing {
-        let Self { epoch, window_log2, profile, .. } = *self;
-        let has_paths = false;
-        Outgoing { epoch, window_log2, hop_index: 0, round_trips: 0, profile, has_paths }
+    fn outgoing(&self, params: &FlowParams) -> Outgoing {
+        let open_loop = match params.redundancy {
+            Redundancy::Fixed(factor) => Some((factor - 1.0).max(0.0)),
+            Redundancy::Auto => None,
+        };
+        Outgoing {
+            epoch: self.epoch,
+            window_log2: self.window_log2,
+            hop_index: 0,
+            round_trips: 0,
+            profile: self.profile,
+            has_paths: false,
+            open_loop,
+        }
     }
 
     fn pump(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        let outgoing = self.outgoing();
+        let outgoing = self.outgoing(cx.params);
         self.senders.pump(cx, &mut self.store, &outgoing);
     }
 

@@ -27,6 +27,7 @@ mod line;
 mod mended;
 mod mtu_flaps;
 mod offload;
+mod open_loop;
 mod opening;
 mod paced;
 mod path_mtu;

@@ -24,6 +24,9 @@ impl Sender {
 
     /// Whether a packet may leave now; otherwise when, if that is known.
     pub(crate) fn opens_at(&self, now: Nanos) -> Result<(), Option<Nanos>> {
+        if self.is_open_loop() {
+            return Ok(());
+        }
         if self.sent.on_their_way() >= self.window() {
             return Err(None);
         }

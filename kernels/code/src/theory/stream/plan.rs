@@ -54,6 +54,9 @@ const INTERACTIVE_SHARE_MAX: f64 = 2.0;
 /// Symbols of a combination.
 const SYMBOLS: (f64, f64) = (8.0, 512.0);
 
+/// Fewest symbols of a combination in an open loop, where they have to outlast bursts by themselves.
+const OPEN_LOOP_SYMBOLS: f64 = 64.0;
+
 /// Least number of combinations that cover a symbol. With rare losses, the walk spans few symbols;
 /// but two adjacent losses need two combinations that cover both: with 12 symbols and a share of
 /// 0.11, one packet in a hundred was retransmitted, over 100 ms.
@@ -132,6 +135,13 @@ pub struct Plan {
 impl Plan {
     /// No combinations.
     pub const NONE: Self = Self { rho: 0.0, symbols: SYMBOLS.0 as usize };
+
+    /// A fixed number of combinations per symbol, whatever is lost.
+    #[must_use]
+    pub fn open_loop(rho: f64) -> Self {
+        let symbols = (COVERED / rho.max(f64::EPSILON)).clamp(OPEN_LOOP_SYMBOLS, SYMBOLS.1);
+        Self { rho, symbols: symbols as usize }
+    }
 
     /// Plans for a hop with this loss and traffic; its round trip in seconds. Growing traffic is
     /// protected as if it were sparse, at any cost. Sparse traffic gets no more than the link has

@@ -1,0 +1,34 @@
+//! A hop without reports: symbols leave at once, with a fixed number of combinations, and count as
+//! done when sent. Nothing is paced, probed or retransmitted.
+
+use super::{Keepalive, Next, PLACES, Sender};
+use crate::params::Nanos;
+use crate::peer::liveness::Liveness;
+
+impl Sender {
+    /// Whether it sends without reports.
+    pub(super) fn is_open_loop(&self) -> bool {
+        self.share.open_loop().is_some()
+    }
+
+    /// Sends this many combinations per symbol without reports, or returns to reports.
+    pub(crate) fn set_open_loop(&mut self, combinations: Option<f64>) {
+        if self.share.open_loop() == combinations {
+            return;
+        }
+        self.share.set_open_loop(combinations);
+        // No report on packets in flight is expected any more.
+        self.again.clear();
+        self.open.clear();
+        self.sent.forget();
+        (self.keepalive, self.liveness) = (Keepalive::default(), Liveness::default());
+    }
+
+    /// Records a packet sent without reports.
+    pub(super) fn left_in_open_loop(&mut self, sent: Next, now: Nanos) {
+        if let Next::Symbol { place, .. } = sent {
+            self.placed[place as usize % PLACES].1 = now;
+            self.share.earn(self.loss(), 0, 0, now);
+        }
+    }
+}
