@@ -19,6 +19,15 @@ const MENDED_NANOS: Nanos = 5_000_000;
 /// Shortest time between two copies of a request, also its initial value.
 const INTERVAL_NANOS: Nanos = 4_000_000;
 
+/// When the units of a sink request their missing symbols.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct RequestTiming {
+    /// Time between two copies of a request.
+    pub interval: Nanos,
+    /// Time from the end of a unit to its first request.
+    pub patience: Nanos,
+}
+
 /// Request state of a sink.
 #[derive(Debug)]
 pub(crate) struct Requests {
@@ -70,10 +79,11 @@ impl Requests {
         2 * self.late.nanos()
     }
 
-    /// Time between two copies of a request, and from the end of a unit to the first request.
-    pub(crate) fn timing(&mut self, now: Nanos) -> (Nanos, Nanos) {
+    /// When units request their missing symbols now.
+    pub(crate) fn timing(&mut self, now: Nanos) -> RequestTiming {
         let patience = self.late.patience(now).max(MENDED_NANOS);
-        (self.interval, if self.is_mended { patience } else { 0 })
+        let patience = if self.is_mended { patience } else { 0 };
+        RequestTiming { interval: self.interval, patience }
     }
 
     /// Time until which a copy of a request waits for an answer.

@@ -7,6 +7,7 @@ use crate::io::Io;
 use crate::params::{FlowParams, Nanos, ShardId, UPSTREAMS_MAX};
 use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowCounters};
+use crate::sink::requests::RequestTiming;
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::feedback::Item;
 use recoded_wire::frames::{Frames, Span};
@@ -172,9 +173,8 @@ impl Progress {
         self.asks < REQUEST_COPIES * ROUNDS
     }
 
-    /// Whether a request may be sent now, given the interval between requests and the wait after
-    /// the unit's end.
-    pub(crate) fn may_ask(&self, now: Nanos, timing: (Nanos, Nanos)) -> bool {
+    /// Whether a request may be sent now.
+    pub(crate) fn may_ask(&self, now: Nanos, timing: RequestTiming) -> bool {
         self.closed.is_some() && self.asks_at(timing).is_some_and(|at| at <= now)
     }
 
@@ -190,7 +190,8 @@ impl Progress {
     }
 
     /// When it may request more again, if it is not decoded: see [`Progress::may_ask`].
-    pub(crate) fn asks_at(&self, (interval, patience): (Nanos, Nanos)) -> Option<Nanos> {
+    pub(crate) fn asks_at(&self, timing: RequestTiming) -> Option<Nanos> {
+        let RequestTiming { interval, patience } = timing;
         let closed = self.closed.unwrap_or(self.touched);
         let at = if self.asks == 0 { closed + patience } else { self.asked_at + interval };
         (!self.decoded && self.has_requests()).then_some(at)
