@@ -149,10 +149,9 @@ impl Pipeline {
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        datagram: impl Into<Datagram>,
+        datagram: Datagram,
         now: Nanos,
     ) {
-        let datagram = datagram.into();
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         if io.frames.scarce() {
             self.shards.relieve(&mut io);
@@ -173,7 +172,8 @@ impl Pipeline {
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        (shard, packet): (ShardId, &[u8]),
+        shard: ShardId,
+        packet: &[u8],
         now: Nanos,
     ) {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
@@ -350,9 +350,9 @@ pub struct Datagram {
     pub traffic_class: u8,
 }
 
-impl From<(Option<PeerId>, Span)> for Datagram {
+impl Datagram {
     /// A packet of the best-effort class.
-    fn from((peer, payload): (Option<PeerId>, Span)) -> Datagram {
+    pub fn best_effort(peer: Option<PeerId>, payload: Span) -> Datagram {
         Datagram { peer, payload, traffic_class: 0 }
     }
 }
