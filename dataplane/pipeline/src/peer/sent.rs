@@ -498,7 +498,7 @@ mod tests {
         hop_index: 0,
     };
 
-    /// A report whose newest packet is `latest`, and arrived then; all packets arrived.
+    /// A report that all packets up to `latest` arrived, the newest at `arrived_micros`.
     fn report(latest: u32, arrived_micros: u32) -> LinkReport {
         LinkReport {
             header: HEADER,

@@ -4,7 +4,7 @@
 use crate::params::Nanos;
 use crate::peer::lateness::Lateness;
 use crate::peer::repair::{ROUNDS, RepairBudget};
-use crate::sink::unit::REQUEST_COPIES;
+use crate::sink::unit::{REQUEST_COPIES, RequestTiming};
 
 /// Long-run share of reports with NACKs per arriving packet. One in ten packets lost, on hops that
 /// do not recover it, takes some hundredths.
@@ -18,15 +18,6 @@ const MENDED_NANOS: Nanos = 5_000_000;
 
 /// Shortest time between two copies of a request, also its initial value.
 const INTERVAL_NANOS: Nanos = 4_000_000;
-
-/// When the units of a sink request their missing symbols.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct RequestTiming {
-    /// Time between two copies of a request.
-    pub interval: Nanos,
-    /// Time from the end of a unit to its first request.
-    pub patience: Nanos,
-}
 
 /// Request state of a sink.
 #[derive(Debug)]

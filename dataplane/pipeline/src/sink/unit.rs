@@ -7,7 +7,6 @@ use crate::io::Io;
 use crate::params::{FlowParams, Nanos, ShardId, UPSTREAMS_MAX};
 use crate::peer::repair::ROUNDS;
 use crate::report::{DropReason, FlowCounters};
-use crate::sink::requests::RequestTiming;
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::feedback::Item;
 use recoded_wire::frames::{Frames, Span};
@@ -115,6 +114,15 @@ pub(crate) trait Unit {
     fn block_ack(_number: u32) -> Option<Item<'static>> {
         None
     }
+}
+
+/// When the units of a sink request their missing symbols.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct RequestTiming {
+    /// Time between two copies of a request.
+    pub interval: Nanos,
+    /// Time from the end of a unit to its first request.
+    pub patience: Nanos,
 }
 
 /// Lifecycle of a unit at a sink.
