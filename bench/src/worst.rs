@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
@@ -21,6 +20,7 @@ use recoded_pipeline::params::{
     ShardId, Snapshot, TunnelId, WindowParams,
 };
 use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Writer};
 use recoded_wire::frames::{FrameId, Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
@@ -222,12 +222,13 @@ impl Node {
         let started = Instant::now();
         let now = match input {
             Input::Ip(packet, now) => {
-                pipeline.ingress(frames, outputs, (SHARD, packet), *now);
+                pipeline.ingress(frames, outputs, SHARD, packet, *now);
                 *now
             }
             Input::Payload(peer, _, now) => {
                 if let Some(span) = span {
-                    pipeline.receive(frames, outputs, (Some(*peer), span), *now);
+                    let datagram = Datagram::best_effort(Some(*peer), span);
+                    pipeline.receive(frames, outputs, datagram, *now);
                 }
                 *now
             }

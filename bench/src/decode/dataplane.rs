@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use recoded_gf::{FieldOrder, Kernel};
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, TunnelId};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::{CODED_BYTES, CodedHeader, PackedCoding, log2_ceil, parse_coded};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
@@ -97,7 +97,7 @@ pub fn generation(n: usize, bytes: usize) -> Result<Generation, BenchError> {
     let (mut outputs, mut symbols, mut packets) = (Outputs::default(), Vec::new(), Vec::new());
     while symbols.len() < n && packets.len() < n * bytes {
         let packet = ip_packet(packets.len());
-        pipeline.ingress(&mut frames, &mut outputs, (SHARD, &packet), 0);
+        pipeline.ingress(&mut frames, &mut outputs, SHARD, &packet, 0);
         packets.push(packet);
         for span in outputs.sent.drain(..) {
             // Until the generation is complete, no packet is of another.
@@ -169,7 +169,8 @@ impl Sink {
         for &span in arriving.iter() {
             // The pipeline consumes one reference; the other keeps the packet.
             frames.retain(span.frame);
-            pipeline.receive(frames, outputs, (Some(UPSTREAM), span), self.now);
+            let datagram = Datagram::best_effort(Some(UPSTREAM), span);
+            pipeline.receive(frames, outputs, datagram, self.now);
         }
         // A generation's packets are delivered in portions, as time passes.
         let mut before = u64::MAX;

@@ -14,9 +14,9 @@ use std::hint::black_box;
 use rand::rngs::SmallRng;
 use recoded_code::window::combination;
 use recoded_gf::{Field, Kernel};
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, Snapshot, StreamParams, TunnelId};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::stream::{
@@ -229,7 +229,8 @@ impl Sink {
             *link_sequence = link_sequence.wrapping_add(1);
             // The pipeline consumes one reference; the other keeps the packet.
             frames.retain(span.frame);
-            pipeline.receive(frames, outputs, (Some(UPSTREAM), span), self.now);
+            let datagram = Datagram::best_effort(Some(UPSTREAM), span);
+            pipeline.receive(frames, outputs, datagram, self.now);
         };
         for (number, span) in &self.symbols {
             write_symbol(&header_of(*first | number), frames.bytes_mut(*span));

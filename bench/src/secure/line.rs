@@ -5,12 +5,12 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{self, Egress, Outer, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_secure::{
     Formed, HEADER_BYTES, HopDigest, HopReceiver, HopSender, Kind, Opener, PACKETS_MAX, SUBSET_MIN,
     Sealer, Secrets, Space, Strength, Suite, TRAILER_BYTES, TagKey, TaggedUnit, UnitMasks,
@@ -240,7 +240,7 @@ impl Line {
     fn carry(&mut self, packet: &[u8]) {
         self.now += PACKET_NANOS;
         let Self { nodes, ends, frames, now, .. } = self;
-        nodes[0].ingress(frames, &mut ends[0], (SHARD, packet), *now);
+        nodes[0].ingress(frames, &mut ends[0], SHARD, packet, *now);
         self.travel(0);
         for node in 0..3 {
             self.nodes[node].tick(&mut self.frames, &mut self.ends[node], self.now);
@@ -262,7 +262,7 @@ impl Line {
                 hops[from][usize::from(is_down)].cross(frames.bytes_mut(tagged), port);
             }
             let to = if is_down { from + 1 } else { from - 1 };
-            let datagram = (Some(if is_down { UP } else { DOWN }), span);
+            let datagram = Datagram::best_effort(Some(if is_down { UP } else { DOWN }), span);
             nodes[to].receive(frames, &mut ends[to], datagram, *now);
             leave(&mut ends[to], to, on_the_way);
         }

@@ -4,12 +4,12 @@
 use std::hint::black_box;
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Outer, Unsealed};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowParams, Nanos, PeerId, Redundancy, Role, ShardId, Snapshot, TunnelId,
 };
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_secure::{HEADER_BYTES, Opener, PACKETS_MAX, Sealer, Suite};
 use recoded_wire::frames::{Frames, Span};
 
@@ -126,10 +126,10 @@ impl Path {
     fn carry(&mut self, packet: &[u8]) {
         let Self { source, sink, frames, outputs, arriving, now } = self;
         *now += PACKET_NANOS;
-        source.ingress(frames, outputs, (SHARD, packet), *now);
+        source.ingress(frames, outputs, SHARD, packet, *now);
         arriving.append(&mut outputs.sent);
         for span in arriving.drain(..) {
-            sink.receive(frames, outputs, (Some(PEER), span), *now);
+            sink.receive(frames, outputs, Datagram::best_effort(Some(PEER), span), *now);
         }
         sink.tick(frames, outputs, *now);
         // Reports to the source.

@@ -34,15 +34,14 @@ impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
     /// sequence number.
     pub(crate) fn send_to(&mut self, place: usize, payload: Span, traffic_class: u8) -> u32 {
         let class = self.marked(traffic_class);
-        self.hops.send_to(place, self.io.frames, self.io.egress, (payload, class))
+        self.hops.send_to(place, self.io.frames, self.io.egress, payload, class)
     }
 
     /// Sends a packet, whose header is written, to the next hops, with a pending congestion mark if
     /// there is one.
     pub(crate) fn send(&mut self, payload: Span, traffic_class: u8) {
         let class = self.marked(traffic_class);
-        self.counters.send_failed +=
-            self.hops.send(self.io.frames, self.io.egress, (payload, class));
+        self.counters.send_failed += self.hops.send(self.io.frames, self.io.egress, payload, class);
     }
 }
 

@@ -149,17 +149,16 @@ impl Pipeline {
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        datagram: impl Into<Datagram>,
+        datagram: Datagram,
         now: Nanos,
     ) {
-        let datagram = datagram.into();
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
         if io.frames.scarce() {
             self.shards.relieve(&mut io);
         }
         let fate = {
             let vector = &mut self.vector;
-            dispatch(&mut self.shards, &mut io, vector, (datagram, false))
+            dispatch(&mut self.shards, &mut io, vector, datagram, false)
         };
         self.shards.packets.received += 1;
         fate.count(&mut self.shards.packets);
@@ -173,7 +172,8 @@ impl Pipeline {
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        (shard, packet): (ShardId, &[u8]),
+        shard: ShardId,
+        packet: &[u8],
         now: Nanos,
     ) {
         let mut io = Io { frames, egress, combiner: &mut self.combiner, now };
@@ -350,9 +350,9 @@ pub struct Datagram {
     pub traffic_class: u8,
 }
 
-impl From<(Option<PeerId>, Span)> for Datagram {
+impl Datagram {
     /// A packet of the best-effort class.
-    fn from((peer, payload): (Option<PeerId>, Span)) -> Datagram {
+    pub fn best_effort(peer: Option<PeerId>, payload: Span) -> Datagram {
         Datagram { peer, payload, traffic_class: 0 }
     }
 }
@@ -369,7 +369,7 @@ fn resume(
         let Some(waiting) = shards.next_waiting(shard) else { return };
         let Waiting { origin: Origin { peer, traffic_class }, payload, is_noted, .. } = waiting;
         let datagram = Datagram { peer: Some(peer), payload, traffic_class };
-        let fate = dispatch(shards, io, vector, (datagram, is_noted));
+        let fate = dispatch(shards, io, vector, datagram, is_noted);
         fate.count(&mut shards.packets);
         io.frames.release(payload.frame);
     }
@@ -380,8 +380,10 @@ fn dispatch(
     shards: &mut Shards,
     io: &mut Io<'_, impl Frames, impl Egress>,
     vector: &mut [u8; SIZE_MAX],
-    (Datagram { peer, payload, traffic_class }, is_noted): (Datagram, bool),
+    datagram: Datagram,
+    is_noted: bool,
 ) -> Fate {
+    let Datagram { peer, payload, traffic_class } = datagram;
     let packet = match parse(io.frames.bytes(payload)) {
         Ok(packet) => packet,
         Err(error) => return Fate::Dropped(reason(error)),
@@ -417,7 +419,7 @@ fn dispatch(
         }
         Packet::Link(report) => {
             return match shards.at(place) {
-                Some(shard) => shard.receive_link(io, (peer, payload), &report),
+                Some(shard) => shard.receive_link(io, peer, payload, &report),
                 None => Fate::Dropped(DropReason::Opening),
             };
         }
@@ -432,7 +434,8 @@ fn dispatch(
             None => return Fate::Dropped(DropReason::Malformed),
         },
     };
-    shards.receive(io, (place, origin), (&Arrival { payload, traffic_class, data }, is_noted))
+    let arrival = Arrival { payload, traffic_class, data };
+    shards.receive(io, place, origin, &arrival, is_noted)
 }
 
 fn reason(error: HeaderError) -> DropReason {

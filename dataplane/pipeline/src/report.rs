@@ -73,9 +73,10 @@ pub struct Branch {
 impl Branch {
     /// Of two shards: the mean share, weighted by the number of shards joined so far.
     fn join(self, other: Self, shards: f64) -> Self {
-        let mean = |(one, other): (f64, f64)| (one * shards + other) / (shards + 1.0);
+        let both = self.share.zip(other.share);
+        let mean = both.map(|(one, other)| (one * shards + other) / (shards + 1.0));
         Self {
-            share: self.share.zip(other.share).map(mean).or(self.share).or(other.share),
+            share: mean.or(self.share).or(other.share),
             is_in_doubt: self.is_in_doubt | other.is_in_doubt,
             waits_since: earlier(self.waits_since, other.waits_since),
         }

@@ -225,9 +225,9 @@ impl Shard {
         };
         let is_symbol = matches!(&arrival.data, Data::Stream(packet) if packet.symbol().is_some());
         if arrival.data.is_mended() && matches!(fate, Fate::Consumed | Fate::Forwarded) {
-            let what = (usize::from(arrival.payload.len), !is_symbol);
+            let bytes = usize::from(arrival.payload.len);
             let upstream = self.upstreams.present_mut();
-            upstream.track(arrival.data.header(), what, io.now);
+            upstream.track(arrival.data.header(), bytes, !is_symbol, io.now);
             if matches!(arrival.data, Data::Stream(_)) && !is_symbol {
                 upstream.asked();
             }
@@ -244,8 +244,8 @@ impl Shard {
 
     /// A keepalive of a hop of generations or batches requests a link report and nothing more.
     fn answer_keepalive(&mut self, arrival: &Arrival<'_>, now: Nanos) -> Fate {
-        let what = (usize::from(arrival.payload.len), true);
-        self.upstreams.present_mut().track(arrival.data.header(), what, now);
+        let bytes = usize::from(arrival.payload.len);
+        self.upstreams.present_mut().track(arrival.data.header(), bytes, true, now);
         self.wake(now);
         Fate::Consumed
     }
@@ -383,7 +383,8 @@ impl Shard {
     pub(crate) fn receive_link(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (peer, payload): (PeerId, Span),
+        peer: PeerId,
+        payload: Span,
         report: &LinkReport,
     ) -> Fate {
         if let Err(reason) = self.hops.heard(peer, &report.header, io.now) {
@@ -397,7 +398,7 @@ impl Shard {
                 State::StreamSource(source) => source.hear_link(&mut cx, about),
                 State::StreamRelay(relay) => relay.hear_link(&mut cx, about),
                 State::Relay(relay) => {
-                    relay.hear_link(&mut cx, (report, payload));
+                    relay.hear_link(&mut cx, report, payload);
                     Ok(())
                 }
                 State::WindowSource(source) => {
@@ -405,12 +406,12 @@ impl Shard {
                     Ok(())
                 }
                 State::RlncSource(source) => {
-                    source.hear_link(&mut cx, (report, payload));
+                    source.hear_link(&mut cx, report, payload);
                     Ok(())
                 }
                 #[cfg(feature = "bats")]
                 State::BatsSource(source) => {
-                    source.hear_link(&mut cx, (report, payload));
+                    source.hear_link(&mut cx, report, payload);
                     Ok(())
                 }
                 _ => Err(DropReason::WrongCode),

@@ -215,13 +215,16 @@ impl Shards {
         }
     }
 
-    /// Handles a data packet of a shard; see [`Shards::place`].
+    /// Handles a data packet of a shard; see [`Shards::place`]. `is_noted` is whether the shard has
+    /// already noted its link sequence number.
     #[inline]
     pub(crate) fn receive(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (place, origin): (Place, Origin),
-        (arrival, is_noted): (&Arrival<'_>, bool),
+        place: Place,
+        origin: Origin,
+        arrival: &Arrival<'_>,
+        is_noted: bool,
     ) -> Fate {
         let Place { id, index } = place;
         let Some(index) = index else {
@@ -235,7 +238,7 @@ impl Shards {
             return match tags::verify(io, settings, arrival) {
                 Ok(admitted) => {
                     let arrival = admitted.payload.as_ref().unwrap_or(arrival);
-                    self.open_for(io, (place, origin), arrival, DropReason::Oversize)
+                    self.open_for(io, place, origin, arrival, DropReason::Oversize)
                 }
                 Err(reason) => Fate::Dropped(reason),
             };
@@ -251,7 +254,7 @@ impl Shards {
         let arrival = verified.as_ref().unwrap_or(arrival);
         match shard.take(io, arrival) {
             Fate::Dropped(reason @ (DropReason::Oversize | DropReason::WrongCode)) => {
-                self.open_for(io, (Place { id, index: Some(index) }, origin), arrival, reason)
+                self.open_for(io, place, origin, arrival, reason)
             }
             fate => fate,
         }
@@ -262,11 +265,13 @@ impl Shards {
     fn open_for(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (Place { id, index }, origin): (Place, Origin),
+        place: Place,
+        origin: Origin,
         arrival: &Arrival<'_>,
         refusal: DropReason,
     ) -> Fate {
-        match self.ask(io, (id, origin.peer), &arrival.data) {
+        let Place { id, index } = place;
+        match self.ask(io, id, origin.peer, &arrival.data) {
             Ok(true) => {}
             Ok(false) => return Fate::Dropped(refusal),
             Err(DropReason::Opening) => {
@@ -294,7 +299,8 @@ impl Shards {
     fn ask(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (shard, peer): (ShardId, PeerId),
+        shard: ShardId,
+        peer: PeerId,
         data: &Data<'_>,
     ) -> Result<bool, DropReason> {
         let Some(settings) = self.settings(shard.flow) else { return Err(DropReason::UnknownFlow) };

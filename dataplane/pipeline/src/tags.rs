@@ -108,7 +108,9 @@ pub(crate) fn verify_stream(
 pub(crate) fn tag<F: Frames, E: Egress>(
     cx: &mut Context<'_, '_, F, E>,
     key: u8,
-    (header, block, index): (&CodedHeader, Option<&Block>, usize),
+    header: &CodedHeader,
+    block: Option<&Block>,
+    index: usize,
     symbol: Span,
 ) {
     let unit = unit_of(header, block, symbol.len);

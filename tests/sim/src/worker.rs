@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::hash::Hasher;
 
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{
     Answer, Egress, Formed, HandOver, Origin, Outer, TaggedUnit, Unsealed, Untagged,
 };
@@ -12,6 +11,7 @@ use recoded_pipeline::params::{
     FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
 };
 use recoded_pipeline::report::{FlowReport, Report};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::feedback::{Item, items};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType};
@@ -227,7 +227,7 @@ impl Worker {
             Err(_) => {}
         }
         self.call((crew, now, results), |pipeline, frames, outside| {
-            pipeline.receive(frames, outside, (Some(peer), span), now);
+            pipeline.receive(frames, outside, Datagram::best_effort(Some(peer), span), now);
         })
     }
 
@@ -239,7 +239,7 @@ impl Worker {
     ) -> Result<(), Violation> {
         self.observed.ingress += 1;
         self.call((crew, now, results), |pipeline, frames, outside| {
-            pipeline.ingress(frames, outside, (shard, packet), now);
+            pipeline.ingress(frames, outside, shard, packet, now);
         })
     }
 

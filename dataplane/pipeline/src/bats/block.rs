@@ -65,7 +65,7 @@ impl Block {
     }
 
     /// Begins block `number` in this entry, which must hold nothing.
-    pub(crate) fn open(&mut self, (number, epoch): (u16, u8), params: &FlowParams, class: u8) {
+    pub(crate) fn open(&mut self, number: u16, epoch: u8, params: &FlowParams, class: u8) {
         debug_assert!(self.symbols.is_empty());
         (self.number, self.epoch, self.field, self.live) = (number, epoch, params.field, true);
         self.class = class;
@@ -197,7 +197,7 @@ impl Former {
     }
 
     /// Forms batch `id` of `block` and appends its symbols to `formed`. Each has a frame of its own
-    /// with room in front for a tag of the given number of bytes. Returns false, with nothing
+    /// with room in front for a tag of `tag_bytes`. Returns false, with nothing
     /// appended, when frames ran out.
     pub(crate) fn form(
         &mut self,
@@ -205,7 +205,8 @@ impl Former {
         id: u16,
         kernel: &Kernel,
         frames: &mut impl Frames,
-        (formed, tag_bytes): (&mut Vec<Span>, usize),
+        formed: &mut Vec<Span>,
+        tag_bytes: usize,
     ) -> bool {
         if self.code.reset(block.params).is_err() {
             return false;

@@ -53,7 +53,9 @@ impl KeptBatches {
     pub(crate) fn keep(
         &mut self,
         frames: &mut impl Frames,
-        (header, word, class): (CodedHeader, BlockWord, u8),
+        header: CodedHeader,
+        word: BlockWord,
+        class: u8,
         symbols: &[Span],
     ) {
         let Some(field) = FieldOrder::from_code(header.common.flags.field_code()) else { return };
@@ -87,7 +89,8 @@ impl KeptBatches {
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         mender: &mut Mender,
-        (report, payload): (&LinkReport, Span),
+        report: &LinkReport,
+        payload: Span,
     ) {
         let bytes = cx.io.frames.bytes(payload);
         mender.hear((report, bytes), cx.io.now, &mut self.batches);
@@ -176,8 +179,7 @@ impl Batch {
         };
         let header = self.header.with(Flags::SYSTEMATIC, false).with(Flags::END, true);
         let (first, bytes) = (cx.hops.next_number(), sources.packet_bytes());
-        let (sent, failed) =
-            cx.hops.send_combinations(cx.io, &sources, header, (count, self.class));
+        let (sent, failed) = cx.hops.send_combinations(cx.io, &sources, header, count, self.class);
         cx.counters.send_failed += failed;
         self.tally.add(sent);
         if let Some(first) = first {

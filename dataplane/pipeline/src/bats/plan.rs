@@ -265,7 +265,8 @@ impl BatchPlanner {
         &mut self,
         params: &FlowParams,
         size: usize,
-        (sent, got): (usize, usize),
+        sent: usize,
+        got: usize,
         missing: usize,
     ) -> usize {
         let Rank { mean, variance } = self.rank(size);

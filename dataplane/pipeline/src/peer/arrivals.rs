@@ -107,7 +107,7 @@ impl Arrivals {
 
     /// Records a packet of `bytes` whose number is new, and whether the neighbour waits for a
     /// report on it.
-    pub(crate) fn note(&mut self, number: u32, (bytes, is_asked): (usize, bool), now: Nanos) {
+    pub(crate) fn note(&mut self, number: u32, bytes: usize, is_asked: bool, now: Nanos) {
         let next = *self.next.get_or_insert_with(|| {
             self.from = number;
             number
@@ -205,7 +205,9 @@ impl Arrivals {
     pub(crate) fn report(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (shard, upstream, epoch): (ShardId, PeerId, u8),
+        shard: ShardId,
+        upstream: PeerId,
+        epoch: u8,
         onward: Onward,
         link_sequence: &mut u32,
     ) {

@@ -26,6 +26,19 @@ struct Branch {
     heard_at: Nanos,
 }
 
+/// The packets of one unit from all upstreams.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct UnitArrivals {
+    /// Upstreams that sent their last packet of it, one bit each.
+    pub ended: u8,
+    /// Number of upstreams.
+    pub upstreams: usize,
+    /// Arrival time of its first packet.
+    pub first: Nanos,
+    /// Arrival time of its newest packet.
+    pub newest: Nanos,
+}
+
 /// All upstreams, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Branches {
@@ -47,7 +60,8 @@ impl Branches {
         &mut self,
         place: usize,
         unit: u32,
-        (restart, now): (u32, Nanos),
+        restart: u32,
+        now: Nanos,
     ) -> Option<u32> {
         let place = place % UPSTREAMS_MAX;
         let new = Branch { newest: unit, packets: 1, before: unit, heard_at: now };
@@ -70,23 +84,19 @@ impl Branches {
         (branch.before != before).then_some(branch.before)
     }
 
-    /// When a unit without packets since `touched` ends: after one silence, and at most `most`
-    /// after its first packet. It ends after two silences, counted from the upstream's last packet,
-    /// if an upstream that is still heard has not ended it (a set bit in `ended` means it has).
-    pub(crate) fn ends_at(
-        &self,
-        (ended, upstreams): (u8, usize),
-        (first, touched): (Nanos, Nanos),
-        (silence, most): (Nanos, Nanos),
-    ) -> Nanos {
+    /// When a unit ends that receives nothing more: after one silence, and at most `most` after its
+    /// first packet. It ends after two silences, counted from the upstream's last packet, if an
+    /// upstream that is still heard has not ended it.
+    pub(crate) fn ends_at(&self, unit: &UnitArrivals, silence: Nanos, most: Nanos) -> Nanos {
+        let UnitArrivals { ended, upstreams, first, newest } = *unit;
         let is_pending = |place: &usize| upstreams > 1 && ended & (1 << place) == 0;
         let heard = (0..upstreams.min(UPSTREAMS_MAX)).filter(is_pending);
         let heard = heard.filter_map(|place| self.all[place].map(|branch| branch.heard_at)).max();
-        let Some(heard) = heard.filter(|heard| heard + most > touched) else {
-            return touched + silence;
+        let Some(heard) = heard.filter(|heard| heard + most > newest) else {
+            return newest + silence;
         };
-        let end = touched.max(heard) + SILENCES * silence;
-        end.min(first + most).max(touched + silence)
+        let end = newest.max(heard) + SILENCES * silence;
+        end.min(first + most).max(newest + silence)
     }
 }
 
@@ -94,37 +104,38 @@ impl Branches {
 mod tests {
     use super::*;
 
-    const LIVES: (u32, Nanos) = (1 << 16, 0);
+    const RESTART: u32 = 1 << 16;
 
     #[test]
     fn upstream_is_done_with_what_comes_before_three_packets_of_the_next() {
         let mut branches = Branches::default();
-        let told: Vec<_> = [7, 7, 8, 7, 8, 8, 8].map(|unit| branches.note(1, unit, LIVES)).to_vec();
+        let mut note = |place, unit| branches.note(place, unit, RESTART, 0);
+        let told = [7, 7, 8, 7, 8, 8, 8].map(|unit| note(1, unit));
         assert_eq!(told, [None, None, None, None, None, Some(8), None]);
         // Units of one packet each: all before the last two.
-        let told: Vec<_> = [9, 10, 11].map(|unit| branches.note(1, unit, LIVES)).to_vec();
+        let told = [9, 10, 11].map(|unit| note(1, unit));
         assert_eq!(told, [None, Some(9), Some(10)]);
-        assert_eq!(branches.note(0, 3, LIVES), None, "another upstream");
+        assert_eq!(note(0, 3), None, "another upstream");
         // The source restarted, and its numbers wrap around.
         let far = u32::MAX - (1 << 20);
-        let told = [far, u32::MAX, 0, 0, 0].map(|unit| branches.note(1, unit, LIVES));
+        let told = [far, u32::MAX, 0, 0, 0].map(|unit| note(1, unit));
         assert_eq!(told, [None, None, None, None, Some(0)], "lives are not compared");
     }
 
     #[test]
     fn unit_waits_for_the_upstream_whose_part_is_pending() {
         let mut branches = Branches::default();
-        branches.note(0, 5, (1 << 16, 100));
-        branches.note(1, 4, (1 << 16, 140));
+        branches.note(0, 5, RESTART, 100);
+        branches.note(1, 4, RESTART, 140);
         branches.hear(1, 150);
-        let ends_at =
-            |ended, upstreams| branches.ends_at((ended, upstreams), (60, 110), (20, 1000));
+        let unit = |ended, upstreams| UnitArrivals { ended, upstreams, first: 60, newest: 110 };
+        let ends_at = |ended, upstreams| branches.ends_at(&unit(ended, upstreams), 20, 1000);
         assert_eq!(ends_at(0b00, 2), 190, "the source pauses");
         assert_eq!(ends_at(0b01, 2), 190, "the other one still brings the unit before");
         assert_eq!(ends_at(0b10, 2), 150);
         assert_eq!((ends_at(0b01, 1), ends_at(0b11, 2)), (130, 130));
-        assert_eq!(branches.ends_at((0b01, 2), (60, 110), (20, 100)), 160, "not for ever");
-        let later = branches.ends_at((0b01, 2), (2000, 2100), (20, 1000));
-        assert_eq!(later, 2120, "it is gone");
+        assert_eq!(branches.ends_at(&unit(0b01, 2), 20, 100), 160, "not for ever");
+        let later = UnitArrivals { first: 2000, newest: 2100, ..unit(0b01, 2) };
+        assert_eq!(branches.ends_at(&later, 20, 1000), 2120, "it is gone");
     }
 }

@@ -115,9 +115,9 @@ impl Upstream {
 
     /// Records a packet of a code with per-hop retransmission, already passed to
     /// [`Upstream::arrived`]: its bytes, and whether the neighbour waits for a report on it.
-    pub(crate) fn track(&mut self, header: &Header, what: (usize, bool), now: Nanos) {
+    pub(crate) fn track(&mut self, header: &Header, bytes: usize, is_asked: bool, now: Nanos) {
         if !self.was_useless {
-            self.arrivals.note(header.link_sequence, what, now);
+            self.arrivals.note(header.link_sequence, bytes, is_asked, now);
         }
     }
 
@@ -145,8 +145,8 @@ impl Upstream {
         onward: Onward,
     ) {
         let Some(peer) = self.peer else { return };
-        let about = (shard, peer, self.epoch());
-        self.arrivals.report(io, about, onward, self.reporter.numbers());
+        let epoch = self.epoch();
+        self.arrivals.report(io, shard, peer, epoch, onward, self.reporter.numbers());
     }
 
     /// Hop index of arriving packets: the number of links before the incoming one.

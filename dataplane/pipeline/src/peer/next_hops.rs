@@ -103,13 +103,14 @@ impl NextHops {
         &mut self,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        (payload, traffic_class): (Span, u8),
+        payload: Span,
+        traffic_class: u8,
     ) -> u64 {
         let outer = Outer { source_port: self.source_port, traffic_class };
         if self.takes_turns {
             let place = self.turn % self.hops.len();
             self.turn = place + 1;
-            self.send_to(place, frames, egress, (payload, traffic_class));
+            self.send_to(place, frames, egress, payload, traffic_class);
             return 0;
         }
         let mut failed = 0;
@@ -167,7 +168,8 @@ impl NextHops {
         place: usize,
         frames: &mut impl Frames,
         egress: &mut impl Egress,
-        (payload, traffic_class): (Span, u8),
+        payload: Span,
+        traffic_class: u8,
     ) -> u32 {
         let hop = &mut self.hops[place];
         let number = next(&mut hop.next);
@@ -185,7 +187,8 @@ impl NextHops {
         io: &mut Io<'_, impl Frames, impl Egress>,
         sources: &Sources<'_>,
         mut header: CodedHeader,
-        (count, traffic_class): (usize, u8),
+        count: usize,
+        traffic_class: u8,
     ) -> (u64, u64) {
         let ends = header.common.flags.has(Flags::END);
         header.common.packet_type = sources.packet_type();
@@ -205,7 +208,7 @@ impl NextHops {
                 if let Some(block) = &sources.block {
                     block.write(bytes);
                 }
-                failed += self.send(io.frames, io.egress, (payload, traffic_class));
+                failed += self.send(io.frames, io.egress, payload, traffic_class);
                 sent += 1;
             }
         }

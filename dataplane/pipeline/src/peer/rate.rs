@@ -373,7 +373,7 @@ impl Rate {
         let filled = limited.filter(|_| all.is_limited);
         let known = self.known().min(self.bytes_per_second);
         self.headroom.round(filled, sample.queue as f64, known, round_trip);
-        self.step((&all, limited), round_trip, now)
+        self.step(&all, limited, round_trip, now)
     }
 
     /// Slows a first start that loses packets. A start after an outage has a measured rate, and the
@@ -408,7 +408,8 @@ impl Rate {
     /// out.
     fn step(
         &mut self,
-        (sample, limited): (&Sample, Option<f64>),
+        sample: &Sample,
+        limited: Option<f64>,
         round_trip: Nanos,
         now: Nanos,
     ) -> Verdict {
@@ -459,7 +460,7 @@ impl Rate {
             }
             let fast = if is_limited { self.most() } else { self.capacity };
             let own = if self.passes { own / 4.0 } else { own };
-            let onward = self.onward.note((sample.backlog, own), received, now);
+            let onward = self.onward.note(sample.backlog, own, received, now);
             let kept = (1.0 - self.usual_loss.unwrap_or(0.0)).max(0.05);
             let onward = onward.filter(|_| is_limited).map(|onward| onward / kept);
             self.ceiling = onward.or(self.ceiling);

@@ -238,11 +238,11 @@ impl Sent {
         mut resolve: impl FnMut(Carried, Outcome),
     ) -> Option<Heard> {
         let on_their_way = self.next.wrapping_sub(self.base);
-        let horizon = self.horizon(report, (now, round_trip));
+        let horizon = self.horizon(report, now, round_trip);
         let resolved = horizon.wrapping_sub(self.base);
         let is_old = resolved > on_their_way;
         if !is_old {
-            self.resolve((report, payload), (horizon, now), &mut resolve);
+            self.resolve(report, payload, horizon, now, &mut resolve);
         }
         // The newest packet may have been resolved before; it must still be in the ring.
         let age = self.next.wrapping_sub(report.latest).wrapping_sub(1) as usize;
@@ -256,16 +256,16 @@ impl Sent {
         let held = u64::from(report.held) * 1000;
         let round_trip_now = now.saturating_sub(sent_at).saturating_sub(held);
         let waited = self.way.queue(report.arrived, sent_at, now);
-        let backlog = report.backlog_nanos();
-        let at = Reported { report: *report, pauses, sent_at };
-        let sample = self.meter.note(at, (waited + backlog, backlog), round_trip);
+        let queue = waited + report.backlog_nanos();
+        let at = Reported { report: *report, pauses, sent_at, queue };
+        let sample = self.meter.note(at, round_trip);
         Some(Heard { round_trip: round_trip_now, waited, sample })
     }
 
     /// The horizon up to which a report is accepted. If a neighbour was led to expect numbers not
     /// yet sent, missing packets may still be in flight: then only those that should have arrived
     /// by now.
-    fn horizon(&self, report: &LinkReport, (now, round_trip): (Nanos, Nanos)) -> u32 {
+    fn horizon(&self, report: &LinkReport, now: Nanos, round_trip: Nanos) -> u32 {
         let ahead = report.horizon.wrapping_sub(self.next) as usize;
         if !(1..self.entries.len()).contains(&ahead) {
             return report.horizon;
@@ -280,8 +280,10 @@ impl Sent {
 
     fn resolve(
         &mut self,
-        (report, payload): (&LinkReport, &[u8]),
-        (horizon, now): (u32, Nanos),
+        report: &LinkReport,
+        payload: &[u8],
+        horizon: u32,
+        now: Nanos,
         resolve: &mut impl FnMut(Carried, Outcome),
     ) {
         let mut gaps = [LinkGap { first: 0, count: 0 }; LINK_GAPS_MAX];
@@ -374,6 +376,8 @@ struct Reported {
     report: LinkReport,
     pauses: u32,
     sent_at: Nanos,
+    /// Queueing delay of that packet, and backlog of the neighbour.
+    queue: Nanos,
 }
 
 /// The interval from one report to later ones.
@@ -390,8 +394,9 @@ impl Span {
         Self { from, least: (Nanos::MAX, Nanos::MAX) }
     }
 
-    fn see(&mut self, (queue, backlog): (Nanos, Nanos)) {
-        self.least = (self.least.0.min(queue), self.least.1.min(backlog));
+    fn see(&mut self, at: &Reported) {
+        let (queue, backlog) = self.least;
+        self.least = (queue.min(at.queue), backlog.min(at.report.backlog_nanos()));
     }
 
     /// The arrivals up to a report, if they span at least `least`.
@@ -428,8 +433,8 @@ struct Meter {
 }
 
 impl Meter {
-    /// Processes a report, with the queue and the backlog that it shows.
-    fn note(&mut self, at: Reported, seen: (Nanos, Nanos), round_trip: Nanos) -> Option<Sample> {
+    /// Processes a report.
+    fn note(&mut self, at: Reported, round_trip: Nanos) -> Option<Sample> {
         let before = self.newest.replace(at);
         let (Some(whole), Some(run), Some(before)) = (&mut self.whole, &mut self.run, before)
         else {
@@ -449,8 +454,8 @@ impl Meter {
                 return sample;
             }
         }
-        whole.see(seen);
-        run.see(seen);
+        whole.see(&at);
+        run.see(&at);
         let sample = run
             .sample(&at, SAMPLE_NANOS.max(round_trip.min(SAMPLE_RUN_NANOS)))
             .or_else(|| whole.sample(&at, SAMPLE_NANOS.max(round_trip.min(SAMPLE_MAX_NANOS))));
@@ -493,6 +498,23 @@ mod tests {
         hop_index: 0,
     };
 
+    /// A report that all packets up to `latest` arrived, the newest at `arrived_micros`.
+    fn report(latest: u32, arrived_micros: u32) -> LinkReport {
+        LinkReport {
+            header: HEADER,
+            from: 0,
+            horizon: latest + 1,
+            latest,
+            arrived: arrived_micros,
+            held: 0,
+            backlog: 0,
+            beyond: 0,
+            bytes: 100,
+            packets: latest + 1,
+            missing: Missing::default(),
+        }
+    }
+
     /// Regression: packets in flight were dropped when a packet of another code came in between.
     #[test]
     fn packets_of_other_codes_between_are_passed_over() {
@@ -500,21 +522,7 @@ mod tests {
         for (number, symbol) in [(10, 1), (11, 2), (14, 3)] {
             sent.note(number, (Carried::Symbol { number: symbol, place: 0 }, 100), 0);
         }
-        let (from, horizon, latest) = (10, 15, 14);
-        let (arrived, held, backlog, bytes, packets) = (1, 0, 0, 100, 2);
-        let report = LinkReport {
-            header: HEADER,
-            from,
-            horizon,
-            latest,
-            arrived,
-            held,
-            backlog,
-            beyond: 0,
-            bytes,
-            packets,
-            missing: Missing::default(),
-        };
+        let report = LinkReport { from: 10, packets: 2, ..report(14, 1) };
         let mut payload = [0; LINK_BYTES + 4];
         write_link(&report, [LinkGap { first: 11, count: 3 }].into_iter(), &mut payload);
         let mut outcomes = Vec::new();
@@ -533,19 +541,6 @@ mod tests {
     #[test]
     fn a_packet_that_left_at_an_unknown_time_says_nothing_of_the_way() {
         let mut sent = Sent::new(64);
-        let report = |latest: u32, arrived| LinkReport {
-            header: HEADER,
-            from: 0,
-            horizon: latest + 1,
-            latest,
-            arrived,
-            held: 0,
-            backlog: 0,
-            beyond: 0,
-            bytes: 100,
-            packets: latest + 1,
-            missing: Missing::default(),
-        };
         let hear = |sent: &mut Sent, report: LinkReport, now| {
             let mut payload = [0; LINK_BYTES];
             write_link(&report, [].into_iter(), &mut payload);
@@ -568,23 +563,17 @@ mod tests {
     fn what_comes_between_two_pauses_is_a_sample_by_itself() {
         let at = |packets: u32, arrived_ms: u32, sent_ms: u64, pauses: u32| Reported {
             report: LinkReport {
-                header: HEADER,
-                from: 0,
                 horizon: packets,
-                latest: packets,
-                arrived: 1000 * arrived_ms,
-                held: 0,
-                backlog: 0,
-                beyond: 0,
                 bytes: 1000 * packets,
                 packets,
-                missing: Missing::default(),
+                ..report(packets, 1000 * arrived_ms)
             },
             pauses,
             sent_at: sent_ms * 1_000_000,
+            queue: 0,
         };
         let mut meter = Meter::default();
-        let mut note = |reported| meter.note(reported, (0, 0), 100_000_000);
+        let mut note = |reported| meter.note(reported, 100_000_000);
         assert_eq!(note(at(0, 80, 75, 0)), None);
         // A burst of 200 packets sent within 5 ms and received within 15 ms.
         assert_eq!(note(at(10, 100, 95, 1)), None);

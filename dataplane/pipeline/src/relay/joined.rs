@@ -6,6 +6,7 @@ use crate::collected::{Collected, PacketView};
 use crate::context::Context;
 use crate::egress::Egress;
 use crate::params::{FlowParams, Nanos, UPSTREAMS_MAX};
+use crate::peer::branches::UnitArrivals;
 use crate::relay::{Relay, plan_within};
 use recoded_wire::coded::{CodedHeader, PLANNED_MAX};
 use recoded_wire::frames::Frames;
@@ -22,8 +23,9 @@ impl Relay {
         if cx.params.further_upstreams.is_empty() {
             return;
         }
-        let (place, about) = (cx.upstream.place, (RESTART_DISTANCE, cx.io.now));
-        let Some(before) = self.branches.note(place, generation, about) else { return };
+        let (place, now) = (cx.upstream.place, cx.io.now);
+        let before = self.branches.note(place, generation, RESTART_DISTANCE, now);
+        let Some(before) = before else { return };
         let mut from = 0;
         while let Some(index) = self.generations.next_held(from) {
             from = index + 1;
@@ -50,11 +52,13 @@ impl Relay {
 
     /// When a generation closes that receives nothing more.
     pub(super) fn ends_at(&self, collected: &Collected, params: &FlowParams) -> Nanos {
-        self.branches.ends_at(
-            (collected.ended, params.further_upstreams.len() + 1),
-            (collected.first, collected.touched),
-            (params.generation_timeout_nanos, params.hold_timeout_nanos),
-        )
+        let unit = UnitArrivals {
+            ended: collected.ended,
+            upstreams: params.further_upstreams.len() + 1,
+            first: collected.first,
+            newest: collected.touched,
+        };
+        self.branches.ends_at(&unit, params.generation_timeout_nanos, params.hold_timeout_nanos)
     }
 }
 
@@ -76,7 +80,8 @@ impl Collected {
         &mut self,
         params: &FlowParams,
         header: &CodedHeader,
-        (view, place): (&PacketView, usize),
+        view: &PacketView,
+        place: usize,
     ) -> bool {
         let place = place % UPSTREAMS_MAX;
         let is_batch = view.block.is_some();

@@ -48,7 +48,8 @@ impl Relay {
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (report, payload): (&LinkReport, Span),
+        report: &LinkReport,
+        payload: Span,
     ) {
         let Self { mender, generations, kept, .. } = self;
         let about = (report, cx.io.frames.bytes(payload));

@@ -130,7 +130,7 @@ impl Relay {
             Place::Held(index) => index,
             Place::New(index) => {
                 let block = view.block.as_ref();
-                self.open(index, cx, (header.generation, block))
+                self.open(index, cx, header.generation, block)
             }
             Place::Elsewhere => {
                 cx.counters.sent_repair += u64::from(is_repair);
@@ -160,11 +160,11 @@ impl Relay {
         }
         self.branches.hear(cx.upstream.place, cx.io.now);
         if is_repair {
-            return self.repair((index, accepted), cx, arrival, header);
+            return self.repair(index, accepted, cx, arrival, header);
         }
         self.go_on(cx, header.generation);
         let collected = &mut self.generations[index];
-        let ends = collected.hear_plan(params, &header, (view, cx.upstream.place));
+        let ends = collected.hear_plan(params, &header, view, cx.upstream.place);
         let is_mended = self.is_mended(index, cx.io.now);
         let collected = &self.generations[index];
         let cut_through = accepted == Accepted::Innovative
@@ -244,7 +244,8 @@ impl Relay {
         &mut self,
         index: usize,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (generation, block): (u32, Option<&Block>),
+        generation: u32,
+        block: Option<&Block>,
     ) -> usize {
         let is_newest = self.newest.is_none_or(|newest| serial_before(newest, generation));
         let number = block.map(|block| block.number);
@@ -377,12 +378,8 @@ impl Relay {
             generation: collected.generation,
         };
         let (first, bytes) = (cx.hops.next_number(), sources.packet_bytes());
-        let (sent, failed) = cx.hops.send_combinations(
-            cx.io,
-            &sources,
-            header,
-            (usize::from(count), collected.class),
-        );
+        let (sent, failed) =
+            cx.hops.send_combinations(cx.io, &sources, header, usize::from(count), collected.class);
         cx.counters.send_failed += failed;
         let collected = &mut self.generations[index];
         if !is_repair || collected.is_mended {
@@ -449,7 +446,8 @@ impl Relay {
     /// combination has the better chance.
     fn repair(
         &mut self,
-        (index, accepted): (usize, Accepted),
+        index: usize,
+        accepted: Accepted,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
         arrival: &Arrival<'_>,
         header: CodedHeader,

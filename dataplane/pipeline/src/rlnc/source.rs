@@ -219,11 +219,11 @@ impl RlncSource {
         let generation = &self.generations[self.open_index()];
         let class = generation.class;
         let flags = Flags(Flags::SYSTEMATIC).with(Flags::END, ends);
-        let header = generation.header(cx, flags, (size, planned));
+        let header = generation.header(cx, flags, size, planned);
         let number = generation.number;
         let symbol = generation.symbols[index];
         if let Some(key) = generation.tag_key {
-            tags::tag(cx, key, (&header, None, index), symbol);
+            tags::tag(cx, key, &header, None, index, symbol);
         }
         let payload = payload_of(symbol, coding_offset(false) + INDEX_BYTES);
         cx.io.frames.retain(payload.frame);
@@ -233,7 +233,7 @@ impl RlncSource {
         cx.counters.sent_systematic += 1;
         let first = cx.hops.next_number();
         cx.send(payload, class);
-        self.left(cx, (number, usize::from(payload.len)), (first, 1));
+        self.left(cx, number, usize::from(payload.len), first, 1);
     }
 
     /// Whether the next node reports the packets that it lacks.
@@ -241,12 +241,15 @@ impl RlncSource {
         cx.asks_to_mend() && self.mender.is_on(cx.io.now)
     }
 
-    /// Notes packets of a generation that were sent.
+    /// Notes `count` packets of a generation that were sent, of `bytes` each. `first` is the link
+    /// sequence number of the first, if there is one next hop.
     fn left<F, E>(
         &mut self,
         cx: &Context<'_, '_, F, E>,
-        (number, bytes): (u32, usize),
-        (first, count): (Option<u32>, u64),
+        number: u32,
+        bytes: usize,
+        first: Option<u32>,
+        count: u64,
     ) {
         let index = self.generations.index(number);
         self.generations[index].tally.add(count);
@@ -264,7 +267,8 @@ impl RlncSource {
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (report, payload): (&LinkReport, Span),
+        report: &LinkReport,
+        payload: Span,
     ) {
         let Self { mender, generations, .. } = self;
         mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, generations);
@@ -315,13 +319,13 @@ impl RlncSource {
             vectors: None,
         };
         let kind = if plan.is_some() { Flags::END } else { Flags::REPAIR };
-        let header = generation.header(cx, Flags(kind), (size, plan.unwrap_or(0)));
+        let header = generation.header(cx, Flags(kind), size, plan.unwrap_or(0));
         let (number, first) = (generation.number, cx.hops.next_number());
         let bytes = sources.packet_bytes();
         let (sent, failed) =
-            cx.hops.send_combinations(cx.io, &sources, header, (count, generation.class));
+            cx.hops.send_combinations(cx.io, &sources, header, count, generation.class);
         cx.counters.send_failed += failed;
-        self.left(cx, (number, bytes), (first, sent));
+        self.left(cx, number, bytes, first, sent);
         sent
     }
 
@@ -555,7 +559,8 @@ impl Generation {
         &self,
         cx: &Context<'_, '_, F, E>,
         flags: Flags,
-        (size, planned): (usize, u16),
+        size: usize,
+        planned: u16,
     ) -> CodedHeader {
         let is_mended = cx.asks_to_mend();
         let flags = flags.with(self.field.code(), true).with(Flags::MENDED, is_mended);

@@ -82,8 +82,8 @@ impl Shard {
             State::StreamSink(sink) => sink.give_up(place, &symbol),
             _ => return,
         }
-        let what = (usize::from(arrival.payload.len), false);
-        self.upstreams.present_mut().track(arrival.data.header(), what, now);
+        let bytes = usize::from(arrival.payload.len);
+        self.upstreams.present_mut().track(arrival.data.header(), bytes, false, now);
         self.wake(now);
     }
 }

@@ -30,7 +30,7 @@ impl<U: Unit> UnitSink<U> {
         let Role::Sink { tunnel, .. } = params.role else { return };
         while let Some((next, _)) = self.range.filter(|_| self.holds()) {
             let index = self.index(next);
-            self.deliver(index, (tunnel, is_paced), cx);
+            self.deliver(index, tunnel, is_paced, cx);
             if is_paced && self.pace.due().is_some() {
                 return;
             }
@@ -54,7 +54,8 @@ impl<U: Unit> UnitSink<U> {
     fn deliver(
         &mut self,
         index: usize,
-        (tunnel, is_paced): (TunnelId, bool),
+        tunnel: TunnelId,
+        is_paced: bool,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) {
         let unit = &self.units[index];

@@ -4,7 +4,7 @@
 use crate::params::Nanos;
 use crate::peer::lateness::Lateness;
 use crate::peer::repair::{ROUNDS, RepairBudget};
-use crate::sink::unit::REQUEST_COPIES;
+use crate::sink::unit::{REQUEST_COPIES, RequestTiming};
 
 /// Long-run share of reports with NACKs per arriving packet. One in ten packets lost, on hops that
 /// do not recover it, takes some hundredths.
@@ -70,10 +70,11 @@ impl Requests {
         2 * self.late.nanos()
     }
 
-    /// Time between two copies of a request, and from the end of a unit to the first request.
-    pub(crate) fn timing(&mut self, now: Nanos) -> (Nanos, Nanos) {
+    /// When units request their missing symbols now.
+    pub(crate) fn timing(&mut self, now: Nanos) -> RequestTiming {
         let patience = self.late.patience(now).max(MENDED_NANOS);
-        (self.interval, if self.is_mended { patience } else { 0 })
+        let patience = if self.is_mended { patience } else { 0 };
+        RequestTiming { interval: self.interval, patience }
     }
 
     /// Time until which a copy of a request waits for an answer.

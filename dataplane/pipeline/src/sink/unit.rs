@@ -116,6 +116,15 @@ pub(crate) trait Unit {
     }
 }
 
+/// When the units of a sink request their missing symbols.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct RequestTiming {
+    /// Time between two copies of a request.
+    pub interval: Nanos,
+    /// Time from the end of a unit to its first request.
+    pub patience: Nanos,
+}
+
 /// Lifecycle of a unit at a sink.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Progress {
@@ -172,9 +181,8 @@ impl Progress {
         self.asks < REQUEST_COPIES * ROUNDS
     }
 
-    /// Whether a request may be sent now, given the interval between requests and the wait after
-    /// the unit's end.
-    pub(crate) fn may_ask(&self, now: Nanos, timing: (Nanos, Nanos)) -> bool {
+    /// Whether a request may be sent now.
+    pub(crate) fn may_ask(&self, now: Nanos, timing: RequestTiming) -> bool {
         self.closed.is_some() && self.asks_at(timing).is_some_and(|at| at <= now)
     }
 
@@ -190,7 +198,8 @@ impl Progress {
     }
 
     /// When it may request more again, if it is not decoded: see [`Progress::may_ask`].
-    pub(crate) fn asks_at(&self, (interval, patience): (Nanos, Nanos)) -> Option<Nanos> {
+    pub(crate) fn asks_at(&self, timing: RequestTiming) -> Option<Nanos> {
+        let RequestTiming { interval, patience } = timing;
         let closed = self.closed.unwrap_or(self.touched);
         let at = if self.asks == 0 { closed + patience } else { self.asked_at + interval };
         (!self.decoded && self.has_requests()).then_some(at)

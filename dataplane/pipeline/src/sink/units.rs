@@ -29,7 +29,7 @@ use crate::sink::SinkCode;
 use crate::sink::pace::Pace;
 use crate::sink::requests::Requests;
 use crate::sink::trial::Trial;
-use crate::sink::unit::{Progress, Unit};
+use crate::sink::unit::{Progress, RequestTiming, Unit};
 use crate::time::earlier;
 use joined::upstreams;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, Nack};
@@ -125,7 +125,7 @@ impl<U: Unit> UnitSink<U> {
         }
         // Numbers neither a little ahead nor a little behind are far away, on either side: serial
         // comparison is undefined for numbers half the space apart.
-        if self.is_finished(next, (number, epoch), cx.io.now) {
+        if self.is_finished(next, number, epoch, cx.io.now) {
             return Place::Finished;
         }
         let ahead = number.wrapping_sub(newest);
@@ -139,7 +139,7 @@ impl<U: Unit> UnitSink<U> {
 
     /// Whether a unit of `epoch` that is not held was delivered or abandoned: it lies before
     /// `next`.
-    fn is_finished(&self, next: u32, (number, epoch): (u32, u8), now: Nanos) -> bool {
+    fn is_finished(&self, next: u32, number: u32, epoch: u8, now: Nanos) -> bool {
         let behind = next.wrapping_sub(number);
         let is_of_this_life = self.epoch.wrapping_sub(epoch).cast_signed().unsigned_abs() < EPOCHS
             && now < self.admitted_at + STRAGGLE_NANOS;
@@ -334,7 +334,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
                 cx.counters.redundant += 1;
                 return Fate::Consumed;
             }
-            Place::Elsewhere => return self.try_unit(cx, (number, told), (payload, view)),
+            Place::Elsewhere => return self.try_unit(cx, number, told, payload, view),
         }
         (self.epoch, self.admitted_at) = (header.common.epoch, cx.io.now);
         self.requests.arrived(header.is_mended());
@@ -369,7 +369,7 @@ impl<U: Unit> SinkCode for UnitSink<U> {
         if !header.is_repair() {
             self.go_on(number, cx);
         }
-        if self.ends(index, header, (cx.upstream.place, upstreams(params))) {
+        if self.ends(index, header, cx.upstream.place, upstreams(params)) {
             self.close(index, cx.io.now);
         }
         self.pump(cx);
@@ -424,7 +424,8 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
                 // Frames may have run out the last time.
                 self.decode(index, cx);
             }
-            let timing = if is_crowded && number == next { (timing.0, 0) } else { timing };
+            let patience = if is_crowded && number == next { 0 } else { timing.patience };
+            let timing = RequestTiming { patience, ..timing };
             let unit = &mut self.units[index];
             let may_ask = params.repair && !unit.is_complete() && !unit.is_busy();
             let has_place = has_budget && count < asks.len();
@@ -433,7 +434,7 @@ impl<U: Unit> Lifecycle for UnitSink<U> {
                 count += 1;
             }
             let asks_at = unit.progress().asks_at(timing).filter(|_| may_ask);
-            let least = if has_budget { 0 } else { cx.io.now + timing.0 };
+            let least = if has_budget { 0 } else { cx.io.now + timing.interval };
             deadline = earlier(deadline, asks_at.map(|at| at.max(least)));
         }
         self.urgent = false;

@@ -2,13 +2,13 @@
 
 use crate::common::keys::Keys;
 use crate::common::{DOWN, SHARD, UP, ip_packet, params};
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::FlowCounters;
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, Span};
 
 /// Preallocated room for all outputs of one call.
@@ -87,7 +87,8 @@ fn carry(from: &mut Host, up: Option<&mut Host>, down: Option<&mut Host>, clock:
             && let Some(copy) = to.frames.receive(from.frames.bytes(span))
         {
             let peer = Some(if hop == DOWN { UP } else { DOWN });
-            to.pipeline.receive(&mut to.frames, &mut to.wire, (peer, copy), clock.now);
+            let datagram = Datagram::best_effort(peer, copy);
+            to.pipeline.receive(&mut to.frames, &mut to.wire, datagram, clock.now);
         }
         from.frames.release(span.frame);
     }
@@ -158,7 +159,7 @@ fn carries(code: FlowCode, sealed: bool) -> FlowCounters {
         for _ in 0..rounds {
             clock.now += 100_000;
             let (frames, wire) = (&mut source.frames, &mut source.wire);
-            source.pipeline.ingress(frames, wire, (SHARD, &packet), clock.now);
+            source.pipeline.ingress(frames, wire, SHARD, &packet, clock.now);
             carry(&mut source, None, Some(&mut relay), &mut clock);
             carry(&mut relay, Some(&mut source), Some(&mut sink), &mut clock);
             carry(&mut sink, Some(&mut relay), None, &mut clock);

@@ -115,7 +115,7 @@ fn run(codes: [FlowCode; 2], secret: u8) -> Seen {
             let (id, packet) = (ShardId { flow, shard: 0 }, packet(flow, number, secret));
             let now = line.now;
             let out = line.nodes[0].run(|pipeline, frames, outputs| {
-                pipeline.ingress(frames, outputs, (id, &packet), now);
+                pipeline.ingress(frames, outputs, id, &packet, now);
             });
             line.carry(0, out);
         }

@@ -4,12 +4,12 @@
 
 use crate::common;
 use crate::common::{DOWN, Line, Node, SHARD, UP, coded, header, ip_packet, params};
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowCode, FlowParams, HOPS_MAX, PeerId, Role, Snapshot, TunnelId};
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_pipeline::report::DropReason;
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::{Coded, CodedHeader, PLANNED_MAX, write_index};
 use recoded_wire::feedback::{FeedbackHeader, HopReport, Item, Nack, Writer, items};
 use recoded_wire::frames::{Frames, Span};
@@ -441,8 +441,9 @@ fn feedback_draws_no_plan_on_the_packet_path_and_few_elsewhere() {
             let items: Vec<Item<'_>> =
                 (0..117).map(|item| hop(0, ((number + item) % 60) as f32 / 100.0)).collect();
             let span = frames.receive(&feedback(0, number, &items)).unwrap();
-            pipeline.receive(&mut frames, &mut questions, (Some(DOWN), span), now);
-            pipeline.ingress(&mut frames, &mut questions, (SHARD, &ip_packet(100, number)), now);
+            let datagram = Datagram::best_effort(Some(DOWN), span);
+            pipeline.receive(&mut frames, &mut questions, datagram, now);
+            pipeline.ingress(&mut frames, &mut questions, SHARD, &ip_packet(100, number), now);
             pipeline.tick(&mut frames, &mut questions, now);
             if let Some(request) = questions.asked.last().filter(|_| number % 100 == 50) {
                 pipeline.planned(maker.make(request));

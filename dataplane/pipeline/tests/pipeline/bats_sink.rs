@@ -4,6 +4,7 @@ use crate::common::*;
 use recoded_code::bats::{Batch, Code, Operand, Params, Profile, Rows};
 use recoded_code::vector;
 use recoded_gf::{FieldOrder, Kernel};
+use recoded_pipeline::Datagram;
 use recoded_pipeline::params::{FlowParams, Role, TunnelId};
 use recoded_pipeline::report::DropReason;
 use recoded_wire::coded::{Block, CODED_BYTES, CodedHeader, coding_offset, vector_bytes};
@@ -273,7 +274,7 @@ fn block_gives_way_when_frames_run_out() {
     let span = node.frames.receive(&last).expect("a frame");
     let hoard: Vec<_> = std::iter::from_fn(|| node.frames.take()).collect();
     node.run(|pipeline, frames, outputs| {
-        pipeline.receive(frames, outputs, (Some(UP), span), 2 * MILLI);
+        pipeline.receive(frames, outputs, Datagram::best_effort(Some(UP), span), 2 * MILLI);
     });
     assert_eq!(node.flow().counters.generations_evicted, 1);
     hoard.into_iter().for_each(|frame| node.frames.release(frame));

@@ -103,8 +103,7 @@ fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
             let now = u64::from(number) * 1_000_000;
             let packet = marked_packet(number, CLASS);
             let (out, _) = run(&mut source, |node, link| {
-                let packet = (SHARD, &packet[..]);
-                node.pipeline.ingress(&mut node.frames, link, packet, now);
+                node.pipeline.ingress(&mut node.frames, link, SHARD, &packet, now);
                 node.pipeline.tick(&mut node.frames, link, now);
             });
             // Keepalives, sent while a window has no reports, carry nothing.
@@ -153,8 +152,8 @@ fn packets_that_are_not_ecn_capable_stay_so() {
     for number in 0..100 {
         let packet = marked_packet(number, 0xB8);
         let (out, _) = run(&mut source, |node, link| {
-            let packet = (SHARD, &packet[..]);
-            node.pipeline.ingress(&mut node.frames, link, packet, u64::from(number) * 1000);
+            let now = u64::from(number) * 1000;
+            node.pipeline.ingress(&mut node.frames, link, SHARD, &packet, now);
         });
         for (class, bytes) in out {
             assert_eq!(class, 0xB8);
@@ -187,8 +186,7 @@ fn streams_have_the_class_of_what_they_carry_sealed_and_tagged_or_not() {
             let now = u64::from(number) * 1_000_000;
             let packet = marked_packet(number, CLASS);
             let (mut out, _) = run(&mut source, |node, link| {
-                let packet = (SHARD, &packet[..]);
-                node.pipeline.ingress(&mut node.frames, link, packet, now);
+                node.pipeline.ingress(&mut node.frames, link, SHARD, &packet, now);
                 node.pipeline.tick(&mut node.frames, link, now);
             });
             while let Some((_, report)) = back.pop_front_if(|(at, _)| *at <= now) {

@@ -3,12 +3,12 @@
 
 use crate::common;
 use crate::common::{DOWN, UP, bats, coded, params};
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::OpenRequest;
 use recoded_pipeline::params::{FlowParams, PeerId, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::{DropReason, FlowCounters, Report};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::{
     BLOCK_BYTES, BLOCK_SYMBOLS_MAX, Block, CODED_BYTES, CodedHeader, SIZE_MAX,
 };
@@ -80,7 +80,8 @@ fn hosts() -> [Host; 2] {
 impl Host {
     fn receive(&mut self, packet: &[u8], now: u64) {
         let span = self.frames.receive(packet).expect("a free frame");
-        self.pipeline.receive(&mut self.frames, &mut self.sent, (Some(UP), span), now);
+        let datagram = Datagram::best_effort(Some(UP), span);
+        self.pipeline.receive(&mut self.frames, &mut self.sent, datagram, now);
         self.pipeline.tick(&mut self.frames, &mut self.sent, now);
         self.packets += 1;
         for span in self.sent.spans.drain(..) {

@@ -3,13 +3,13 @@
 //! time.
 
 use crate::common::{SHARD, UP, ip_packet, params};
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, PeerId, Profile, Redundancy, Role, Snapshot,
     TunnelId,
 };
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{FrameId, Frames, Span};
 
 const SYMBOL_BYTES: usize = 1300;
@@ -149,7 +149,7 @@ fn no_call_at_source_or_sink_of_large_blocks_multiplies_more_than_its_part() {
                 let Some(span) = (nth % 7 != 0).then(|| sink.frames.frames.receive(&packet)) else {
                     continue;
                 };
-                let datagram = (Some(UP), span.expect("a frame"));
+                let datagram = Datagram::best_effort(Some(UP), span.expect("a frame"));
                 sink.call(|pipeline, frames, outputs| {
                     pipeline.receive(frames, outputs, datagram, now);
                 });
@@ -161,7 +161,7 @@ fn no_call_at_source_or_sink_of_large_blocks_multiplies_more_than_its_part() {
         for number in 0..count {
             let (packet, now) = (ip_packet(SYMBOL_BYTES - 2, number), u64::from(number) * 40_000);
             source.call(|pipeline, frames, outputs| {
-                pipeline.ingress(frames, outputs, (SHARD, &packet), now);
+                pipeline.ingress(frames, outputs, SHARD, &packet, now);
             });
             source.tick(false, now);
             carry(&mut source, now);

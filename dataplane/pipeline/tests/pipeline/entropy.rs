@@ -2,6 +2,7 @@
 //! nothing, and they are not multiplied.
 
 use crate::common::{DOWN, Node, UP, ip_packet, params};
+use recoded_pipeline::Datagram;
 use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, Role, StreamParams, TunnelId};
 use recoded_wire::header::{Header, PacketType, write_link_sequence};
 
@@ -22,8 +23,9 @@ fn stream(role: Role) -> Node {
 
 fn receive(node: &mut Node, peer: PeerId, payload: &[u8], now: u64) -> Vec<(PeerId, Vec<u8>)> {
     let span = node.frames.receive(payload).expect("a frame");
-    let packets =
-        node.run(|pipeline, frames, out| pipeline.receive(frames, out, (Some(peer), span), now));
+    let packets = node.run(|pipeline, frames, out| {
+        pipeline.receive(frames, out, Datagram::best_effort(Some(peer), span), now)
+    });
     [packets, node.tick(now)].concat()
 }
 

@@ -4,13 +4,13 @@
 use crate::common;
 use crate::common::{DOWN, Node, SHARD, UP, params};
 use recoded_gf::FieldOrder;
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, PeerId, Recoding, Role, ShardId, Snapshot, TunnelId, WindowParams,
 };
 use recoded_pipeline::report::FlowReport;
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, Span};
 
 /// Packets that a pipeline sent, and the last byte of a frame that it used.
@@ -68,12 +68,13 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
         let packet = common::ip_packet(1400, 7);
         for round in 0..2 * generation_size as u64 {
             let (frames, reach) = (&mut from.frames, &mut from.reach);
-            from.pipeline.ingress(frames, reach, (SHARD, &packet), round * 1000);
+            from.pipeline.ingress(frames, reach, SHARD, &packet, round * 1000);
         }
         for (hop, span) in std::mem::take(&mut from.reach.sent) {
             assert_eq!(hop, DOWN);
             let payload = to.frames.receive(from.frames.bytes(span)).expect("a frame");
-            to.pipeline.receive(&mut to.frames, &mut to.reach, (Some(UP), payload), 1_000_000);
+            let datagram = Datagram::best_effort(Some(UP), payload);
+            to.pipeline.receive(&mut to.frames, &mut to.reach, datagram, 1_000_000);
             from.frames.release(span.frame);
         }
         assert!(to.reach.sent.len() >= generation_size, "{} sent", to.reach.sent.len());
@@ -146,7 +147,7 @@ fn the_flow_that_takes_the_frames_gives_them_back() {
         for (number, flow) in (0..).zip(packets) {
             let packet = common::ip_packet(190, number);
             let now = u64::from(number) * 10_000;
-            pipeline.ingress(&mut frames, &mut reach, (ShardId { flow, shard: 0 }, &packet), now);
+            pipeline.ingress(&mut frames, &mut reach, ShardId { flow, shard: 0 }, &packet, now);
             pipeline.tick(&mut frames, &mut reach, now);
             reach.sent.drain(..).for_each(|(_, span)| frames.release(span.frame));
             least = least.min(frames.free());

@@ -2,11 +2,11 @@
 
 use crate::common::{SHARD, UP, ip_packet, params};
 use recoded_gf::Kernel;
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Outer, Product, ProductInputs, Ticket};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{FlowParams, PeerId, Redundancy, Role, Snapshot, TunnelId};
 use recoded_pipeline::report::FlowCounters;
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, Span};
 
 const SIZE: usize = 32;
@@ -144,7 +144,7 @@ fn transfer(accelerator: Accelerator, count: u32) -> (Vec<Vec<u8>>, FlowCounters
         now += 10_000;
         let packet = ip_packet(150, number);
         let (frames, outputs) = (&mut source.frames, &mut source.outputs);
-        source.pipeline.ingress(frames, outputs, (SHARD, &packet), now);
+        source.pipeline.ingress(frames, outputs, SHARD, &packet, now);
         for span in source.outputs.sent.drain(..) {
             packets += 1;
             let copy = sink.frames.receive(source.frames.bytes(span)).expect("a frame");
@@ -152,7 +152,8 @@ fn transfer(accelerator: Accelerator, count: u32) -> (Vec<Vec<u8>>, FlowCounters
             if packets % 16 < 5 {
                 sink.frames.release(copy.frame);
             } else {
-                sink.pipeline.receive(&mut sink.frames, &mut sink.outputs, (Some(UP), copy), now);
+                let datagram = Datagram::best_effort(Some(UP), copy);
+                sink.pipeline.receive(&mut sink.frames, &mut sink.outputs, datagram, now);
             }
             sink.solve(now);
         }

@@ -3,12 +3,12 @@
 
 use crate::common;
 use crate::common::{DOWN, Node, SHARD, UP, ip_packet, params};
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{FlowParams, PeerId, Role, ShardId, Share, Snapshot, TunnelId};
 use recoded_pipeline::report::{DropReason, Report};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES};
 use recoded_wire::frames::{Frames, Span};
 
@@ -74,7 +74,8 @@ impl Host {
 
     fn receive(&mut self, peer: Option<PeerId>, packet: &[u8], now: u64) {
         let span = self.frames.receive(packet).expect("a frame");
-        self.pipeline.receive(&mut self.frames, &mut self.desk, (peer, span), now);
+        let datagram = Datagram::best_effort(peer, span);
+        self.pipeline.receive(&mut self.frames, &mut self.desk, datagram, now);
         self.settle(now);
     }
 
@@ -340,8 +341,8 @@ fn totals_of_a_flow_stay_when_its_shards_go() {
     relay.end();
     // A source that is changed to fewer shards.
     let mut source = Host::new(FlowParams { shards: 2, ..params(SOURCE) });
-    let packet = (ShardId { shard: 1, ..SHARD }, &ip_packet(150, 1)[..]);
-    source.pipeline.ingress(&mut source.frames, &mut source.desk, packet, MILLI);
+    let (shard, packet) = (ShardId { shard: 1, ..SHARD }, ip_packet(150, 1));
+    source.pipeline.ingress(&mut source.frames, &mut source.desk, shard, &packet, MILLI);
     let fewer = Snapshot { edition: 2, flows: vec![params(SOURCE)] };
     source.pipeline.apply(&fewer, &mut source.frames, &mut source.desk, 2 * MILLI);
     assert_eq!(total(&source.pipeline.report()), (0, 1));

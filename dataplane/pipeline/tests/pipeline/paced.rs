@@ -49,7 +49,7 @@ struct Seen {
     delays: [Nanos; 2],
 }
 
-fn see(line: &mut Line, (hops, place): (usize, usize), link: Link) -> Seen {
+fn see(line: &mut Line, hops: usize, place: usize, link: Link) -> Seen {
     let overflowed = |line: &Line| -> u64 { (0..hops).map(|hop| line.sent(hop).2).sum() };
     let (since, before, sent) = (line.now, overflowed(line), line.sent(place).0);
     line.run(2 * SECOND);
@@ -75,7 +75,7 @@ fn a_link_that_becomes_slower_and_faster_again_is_followed() {
             for changed in [link, slow, link] {
                 line.set(place, changed);
                 line.run(2 * SECOND);
-                let Seen { share, dropped, delays } = see(&mut line, (3, place), changed);
+                let Seen { share, dropped, delays } = see(&mut line, 3, place, changed);
                 println!(
                     "{name}, link {place} at {} Mbit/s: {share:.3} of the limit, {dropped:.4} found \
                      a full queue, {delays:?} ms",
@@ -105,7 +105,7 @@ fn a_path_is_filled_and_no_more_where_no_node_is_told_its_rate() {
         for (name, code, _) in CODES {
             let mut line = Line::with(&vec![link; hops], GREEDY, 1, code);
             line.run(2 * SECOND + 20 * link.delay);
-            let Seen { share, dropped, delays } = see(&mut line, (hops, 0), link);
+            let Seen { share, dropped, delays } = see(&mut line, hops, 0, link);
             println!(
                 "{name}, {hops} hops of {loss}, {delay} ms: {share:.3} of the limit, {dropped:.4} \
                  found a full queue, {delays:?} ms"
@@ -136,7 +136,7 @@ fn a_stream_of_tcp_inside_fills_the_path() {
             let mut line = Line::with(&vec![link; hops], load, 1, code);
             line.inside(control);
             line.run(2 * SECOND + 20 * hops as Nanos * link.delay);
-            let Seen { share, dropped, delays } = see(&mut line, (hops, 0), link);
+            let Seen { share, dropped, delays } = see(&mut line, hops, 0, link);
             println!(
                 "{name}, {control} over {hops} hops of {loss}, {delay} ms: {share:.3} of the \
                  limit, {dropped:.4} found a full queue, {delays:?} ms"

@@ -37,7 +37,7 @@ fn follow(line: &mut Line, nanos: u64) -> usize {
 }
 
 /// Share of packets that entered before a time and were delivered since another.
-fn delivered(line: &Line, (since, until): (usize, usize)) -> f64 {
+fn delivered(line: &Line, since: usize, until: usize) -> f64 {
     let range = since as u32..until as u32;
     let arrived = line.delivered.iter().filter(|packet| range.contains(&packet.number)).count();
     arrived as f64 / range.len() as f64
@@ -66,7 +66,7 @@ fn packets_arrive_soon_where_the_path_is_narrower_than_its_ends() {
             assert!(is_close, "{} bytes", line.load.bytes);
             let until = line.entered();
             line.stop(SECOND);
-            let share = delivered(&line, (since, until));
+            let share = delivered(&line, since, until);
             let counted = counters(&line);
             let probes: u64 = counted.iter().map(|it| it.sent_probe).sum();
             println!("{delay} ms, {loss}, hop {narrow}, {rate}: {share}, {probes} probes");
@@ -92,7 +92,7 @@ fn units_follow(code: fn(&mut FlowParams)) {
         line.run(9 * SECOND);
         let until = line.entered();
         line.stop(SECOND);
-        let share = delivered(&line, (since, until));
+        let share = delivered(&line, since, until);
         let (source, at) = (line.flow(0), line.flow(narrow));
         let probes: u64 = (0..2).map(|node| line.flow(node).counters.sent_probe).sum();
         println!(
@@ -155,7 +155,7 @@ fn forged_sizes_end_no_flow_of_generations() {
     }
     let until = line.entered();
     line.stop(SECOND);
-    let share = delivered(&line, (since, until));
+    let share = delivered(&line, since, until);
     println!("{share} arrives, symbols of {least} bytes");
     assert!(share >= 0.95, "{share}");
     // The minimum MTU of a tunnel, 576, leaves more.
@@ -178,7 +178,7 @@ fn limit_that_falls_and_rises_while_traffic_runs_is_followed() {
         assert!(changes <= 1, "{changes} changes of the tunnel");
         assert!((NARROW - OVERHEAD - 16..=NARROW - OVERHEAD).contains(&line.load.bytes));
         line.run(300 * MILLI);
-        let share = delivered(&line, (since, line.entered() - 1000));
+        let share = delivered(&line, since, line.entered() - 1000);
         assert!(share > 0.999, "{share}");
         line.set(1, link);
         follow(&mut line, 10 * SECOND);
@@ -203,7 +203,7 @@ fn packets_that_stay_too_large_are_given_up_at_once() {
     line.run(SECOND);
     let until = line.entered();
     line.stop(SECOND);
-    assert_eq!(delivered(&line, (since, until)), 1.0);
+    assert_eq!(delivered(&line, since, until), 1.0);
 }
 
 /// An envelope is part of the symbol, and so of the packet length that the source reports. Symbols
@@ -226,7 +226,7 @@ fn longest_packet_of_a_sealed_stream_leaves_room_for_its_envelope() {
         line.run(SECOND);
         let until = line.entered();
         line.stop(SECOND);
-        let share = delivered(&line, (since, until));
+        let share = delivered(&line, since, until);
         assert!(share > 0.99, "sealed {sealed}: {share} of the packets arrive");
         line.load.bytes
     };
@@ -263,7 +263,7 @@ fn packets_of_windows_arrive_soon_where_the_path_is_narrower_than_its_ends() {
             assert!(is_close, "{} bytes", line.load.bytes);
             let until = line.entered();
             line.stop(SECOND);
-            let share = delivered(&line, (since, until));
+            let share = delivered(&line, since, until);
             let counted = counters(&line);
             let probes: u64 = counted.iter().map(|it| it.sent_probe).sum();
             println!("{delay} ms, {loss}, hop {narrow}, {rate}: {share}, {probes} probes");
@@ -300,7 +300,7 @@ fn limit_far_below_jumbo_packets_is_found_within_half_a_second() {
             line.run(SECOND);
             let until = line.entered();
             line.stop(SECOND);
-            assert_eq!(delivered(&line, (since, until)), 1.0);
+            assert_eq!(delivered(&line, since, until), 1.0);
         }
     }
 }

@@ -440,7 +440,7 @@ fn shards_are_sealed_each_by_itself() {
         let now = line.now;
         let packet = packet(number, UDP);
         let out = line.nodes[0].run(|pipeline, frames, outputs| {
-            pipeline.ingress(frames, outputs, (shard, &packet), now);
+            pipeline.ingress(frames, outputs, shard, &packet, now);
         });
         line.carry(0, out);
         line.pass(u64::from(number % 4 == 0));

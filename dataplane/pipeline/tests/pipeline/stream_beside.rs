@@ -78,10 +78,10 @@ fn streams_that_share_links_with_each_other_share_alike() {
             let mut line = Line::new(&[link; 3], load, seed * 100 + number as u64);
             line.wait_for_source();
             if sink > 0 {
-                line.share(0, (&lines[source * SIDE], 0));
+                line.share(0, &lines[source * SIDE], 0);
             }
             if source > 0 {
-                line.share(2, (&lines[sink], 2));
+                line.share(2, &lines[sink], 2);
             }
             lines.push(line);
         }

@@ -21,7 +21,7 @@ fn stream(role: Role) -> FlowParams {
 }
 
 /// A symbol that arrives under a link sequence number, and is to follow the one `after` before it.
-fn symbol((number, after): (u32, u16), link: u32, packet: &[u8]) -> Vec<u8> {
+fn symbol(number: u32, after: u16, link: u32, packet: &[u8]) -> Vec<u8> {
     // Another epoch has symbols of another length.
     let common = header(PacketType::Stream, Flags::SYSTEMATIC, link);
     let common = Header { epoch: u8::from(packet.len() > 400), ..common };
@@ -38,7 +38,7 @@ fn symbol((number, after): (u32, u16), link: u32, packet: &[u8]) -> Vec<u8> {
 fn delivered(sink: &mut Node, order: impl IntoIterator<Item = (u32, u16)>) -> Vec<u32> {
     for (link, (number, after)) in order.into_iter().enumerate() {
         let packet = ip_packet(40, number);
-        sink.receive(&symbol((number, after), link as u32, &packet), MILLI);
+        sink.receive(&symbol(number, after, link as u32, &packet), MILLI);
     }
     sink.delivered.iter().map(|packet| number_of(packet)).collect()
 }
@@ -100,7 +100,7 @@ fn sink_after_an_outage() -> Node {
     let before = delivered(&mut sink, (100..108).map(|number| (number, 0)).chain([(109, 1)]));
     assert_eq!(before, Vec::from_iter(100..108));
     for (link, number) in (150..).zip(142..146) {
-        sink.receive(&symbol((number, 0), link, &ip_packet(40, number)), 1000 * MILLI);
+        sink.receive(&symbol(number, 0, link, &ip_packet(40, number)), 1000 * MILLI);
     }
     sink
 }
@@ -111,7 +111,7 @@ fn symbols_are_known_after_an_outage_that_lost_half_a_window() {
     let mut sink = sink_after_an_outage();
     let count = sink.delivered.len();
     for (link, number) in (160..).zip(100..108) {
-        sink.receive(&symbol((number, 0), link, &ip_packet(40, number)), 1001 * MILLI);
+        sink.receive(&symbol(number, 0, link, &ip_packet(40, number)), 1001 * MILLI);
     }
     let again: Vec<u32> = sink.delivered[count..].iter().map(|packet| number_of(packet)).collect();
     assert_eq!(again, []);
@@ -124,7 +124,7 @@ fn packet_that_waits_is_delivered_after_an_outage_of_any_length() {
     let mut sink = Node::new(stream(SINK), 1);
     delivered(&mut sink, [(100, 0), (102, 1)]);
     for (link, number) in (900..).zip(90_000..90_004) {
-        sink.receive(&symbol((number, 0), link, &ip_packet(40, number)), 1000 * MILLI);
+        sink.receive(&symbol(number, 0, link, &ip_packet(40, number)), 1000 * MILLI);
     }
     let all: Vec<u32> = sink.delivered.iter().map(|packet| number_of(packet)).collect();
     assert!(all.contains(&102) && all.contains(&90_003), "{all:?}");
@@ -137,10 +137,10 @@ fn relay_sends_again_what_was_lost_before_an_outage() {
     let packet = ip_packet(40, 0);
     let mut sent = Vec::new();
     for (link, number) in (0..).zip(100..108) {
-        sent.extend(relay.receive(&symbol((number, 0), link, &packet), MILLI));
+        sent.extend(relay.receive(&symbol(number, 0, link, &packet), MILLI));
     }
     for (link, number) in (150..).zip(142..146) {
-        relay.receive(&symbol((number, 0), link, &packet), 1000 * MILLI);
+        relay.receive(&symbol(number, 0, link, &packet), 1000 * MILLI);
     }
     let sent: Vec<Vec<u8>> = sent.into_iter().map(|(_, bytes)| bytes).collect();
     let again = relay.receive(&all_lost(&sent), 1010 * MILLI);
@@ -168,7 +168,7 @@ fn a_symbol_that_is_not_kept_is_not_acknowledged() {
     let mut relay = Node::new(stream(RELAY), 1);
     let packet = ip_packet(40, 0);
     for (link, number) in [(7, 100), (8, 5000), (9, 101)] {
-        relay.receive(&symbol((number, 0), link, &packet), MILLI);
+        relay.receive(&symbol(number, 0, link, &packet), MILLI);
     }
     assert_eq!(relay.packets().dropped[DropReason::Stray as usize], 1);
     assert_eq!(gaps(&mut relay, 6 * MILLI), [LinkGap { first: 8, count: 1 }]);
@@ -181,12 +181,12 @@ fn a_link_sequence_number_far_ahead_moves_no_report() {
     let mut relay = Node::new(stream(RELAY), 1);
     let packet = ip_packet(40, 0);
     for (link, number) in [(7, 100), (6000, 101), (8, 102)] {
-        relay.receive(&symbol((number, 0), link, &packet), MILLI);
+        relay.receive(&symbol(number, 0, link, &packet), MILLI);
     }
     assert_eq!(gaps(&mut relay, 6 * MILLI), []);
     // Three in a row are a blackout.
     for (link, number) in [(6001, 103), (6002, 104), (6003, 105)] {
-        relay.receive(&symbol((number, 0), link, &packet), 7 * MILLI);
+        relay.receive(&symbol(number, 0, link, &packet), 7 * MILLI);
     }
     assert_eq!(gaps(&mut relay, 12 * MILLI)[0].first, 9);
 }
@@ -247,12 +247,12 @@ fn a_node_that_is_told_of_longer_symbols_keeps_them_apart() {
     for role in [RELAY, SINK] {
         let before = stream(role.clone());
         let mut node = Node::new(before.clone(), 1);
-        let mut out = node.receive(&symbol((127, 0), 0, &ip_packet(400, 127)), MILLI);
+        let mut out = node.receive(&symbol(127, 0, 0, &ip_packet(400, 127)), MILLI);
         let after = FlowParams { symbol_bytes: 800, ..before };
         node.apply(&Snapshot { edition: 2, flows: vec![after] }, MILLI);
         for number in 128..200 {
             let (packet, now) = (ip_packet(800, number), u64::from(number) * MILLI);
-            out.extend(node.receive(&symbol((number, 0), number - 127, &packet), now));
+            out.extend(node.receive(&symbol(number, 0, number - 127, &packet), now));
             out.extend(node.tick(now));
         }
         let passed: Vec<Vec<u8>> = match role {
@@ -297,7 +297,7 @@ fn a_source_tries_a_silent_hop_again() {
 fn only_what_could_not_leave_for_want_of_a_frame_is_counted() {
     let mut relay = Node::new(stream(RELAY), 1);
     let came = |number, link, relay: &mut Node| {
-        relay.receive(&symbol((number, 0), link, &ip_packet(40, number)), MILLI).len()
+        relay.receive(&symbol(number, 0, link, &ip_packet(40, number)), MILLI).len()
     };
     assert_eq!(came(100, 0, &mut relay), 1);
     // One is left for received packets.

@@ -61,11 +61,11 @@ impl Case {
         let sent_before = sent(&line);
         line.run(seconds * SECOND);
         let symbols = (line.flow(0).counters.source_symbols - before) as f64;
-        let of_hop = |(after, before): (u64, u64)| (after - before) as f64 / symbols;
+        let sent_after = sent(&line).into_iter().zip(sent_before);
         let way = self.hops as u64 * (link.delay + ON_LINK_NANOS);
         let recent = line.delivered.iter().filter(|packet| packet.at >= since);
         Measured {
-            packets: sent(&line).into_iter().zip(sent_before).map(of_hop).collect(),
+            packets: sent_after.map(|(after, before)| (after - before) as f64 / symbols).collect(),
             late: recent.map(|packet| (packet.took as f64 - way as f64) / 1e9).collect(),
         }
     }

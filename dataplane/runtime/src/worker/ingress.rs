@@ -113,7 +113,7 @@ impl Worker {
         };
         let Some((queue, packet)) = taken else { return false };
         let shard = ShardId { flow, shard: (queue % shards) as u8 };
-        self.pipeline.ingress(&mut self.umem, &mut self.outbox, (shard, packet), now);
+        self.pipeline.ingress(&mut self.umem, &mut self.outbox, shard, packet, now);
         true
     }
 

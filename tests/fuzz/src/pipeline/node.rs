@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Answer, Egress, HandOver, Origin, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
@@ -12,6 +11,7 @@ use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot, TunnelId,
 };
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Header, PacketType, write_link_sequence};
 use recoded_wire::shard::SHARDS_MAX;
@@ -197,7 +197,7 @@ impl Node {
         let Some(span) = self.workers[worker].frames.receive(packet) else { return };
         self.workers[worker].received += 1;
         self.call(worker, |pipeline, frames, sent| {
-            pipeline.receive(frames, sent, (peer, span), now);
+            pipeline.receive(frames, sent, Datagram::best_effort(peer, span), now);
         });
     }
 
@@ -210,7 +210,7 @@ impl Node {
         let worker = Share { worker: 0, workers: self.workers.len() }.owner(shard);
         let shard = ShardId { flow: FLOW, shard };
         self.call(worker, |pipeline, frames, sent| {
-            pipeline.ingress(frames, sent, (shard, packet), now);
+            pipeline.ingress(frames, sent, shard, packet, now);
         });
     }
 

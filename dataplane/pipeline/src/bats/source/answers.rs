@@ -43,9 +43,10 @@ impl BatsSource {
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        about: (&LinkReport, Span),
+        report: &LinkReport,
+        payload: Span,
     ) {
-        self.kept.hear(cx, &mut self.mender, about);
+        self.kept.hear(cx, &mut self.mender, report, payload);
     }
 
     /// Answers a NACK with further batches of the block, once per round.
@@ -64,9 +65,9 @@ impl BatsSource {
         }
         let Params { source_symbols, batch_size, .. } = block.params;
         let missing = usize::from(nack.missing).min(source_symbols);
-        let so_far = (usize::from(block.batches), source_symbols - missing);
+        let (sent, got) = (usize::from(block.batches), source_symbols - missing);
         let wanted = || {
-            let wanted = self.planner.further(params, batch_size, so_far, missing);
+            let wanted = self.planner.further(params, batch_size, sent, got, missing);
             let wanted = wanted.min(most(params, batch_size, source_symbols).max(FEW));
             wanted.min(usize::from(u16::MAX - block.batches)) * batch_size
         };

@@ -191,7 +191,7 @@ impl BatsSource {
             return false;
         }
         block.clear(cx.io.frames);
-        block.open((self.number, self.epoch), params, class::outer(class));
+        block.open(self.number, self.epoch, params, class::outer(class));
         self.open = true;
         (self.opened, self.touched) = (cx.io.now, cx.io.now);
         self.packer.written = 0;
@@ -338,8 +338,8 @@ impl BatsSource {
         let first = self.packets.len();
         let kernel = cx.io.combiner.kernel();
         let tag_bytes = cx.params.tag_bytes();
-        let formed = (&mut self.packets, tag_bytes);
-        if !former.form(block, block.batches, kernel, cx.io.frames, formed) {
+        let formed = &mut self.packets;
+        if !former.form(block, block.batches, kernel, cx.io.frames, formed, tag_bytes) {
             return false;
         }
         let size = block.params.batch_size as u16;
@@ -354,7 +354,7 @@ impl BatsSource {
             let key = cx.io.egress.tag_key(cx.shard);
             for (index, symbol) in self.packets[first..].iter().enumerate() {
                 match key {
-                    Some(key) => tags::tag(cx, key, (&header, Some(&word), index), *symbol),
+                    Some(key) => tags::tag(cx, key, &header, Some(&word), index, *symbol),
                     None => tags::leave_out(cx, *symbol),
                 }
             }

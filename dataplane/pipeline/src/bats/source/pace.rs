@@ -51,7 +51,7 @@ impl BatsSource {
         if self.left.is_none() && self.is_mended(cx) {
             for Formed { header, word, first, class } in &self.group {
                 let symbols = &self.packets[*first..][..usize::from(header.size)];
-                self.kept.keep(cx.io.frames, (*header, *word, *class), symbols);
+                self.kept.keep(cx.io.frames, *header, *word, *class, symbols);
             }
         }
         let longest = self.group.iter().map(|formed| formed.header.size).max().unwrap_or(0);

@@ -32,7 +32,7 @@ impl Onward {
     /// Records the current backlog, the usual own queue, and the rate of arrivals there since the
     /// last call in bytes per second. Returns the forwarding rate in bytes per second, if the
     /// backlog is significant.
-    pub fn note(&mut self, (waits, own): (Nanos, f64), arrived: f64, now: Nanos) -> Option<f64> {
+    pub fn note(&mut self, waits: Nanos, own: f64, arrived: f64, now: Nanos) -> Option<f64> {
         let (before, at) = self.before.replace((waits, now))?;
         let nanos = now.saturating_sub(at).max(1) as f64;
         let growth = (waits as f64 - before as f64) / nanos;
@@ -54,22 +54,22 @@ mod tests {
     fn neighbour_sends_on_what_came_without_what_stays() {
         let mut onward = Onward::default();
         let own = 4e6;
-        assert_eq!(onward.note((20 * MILLI, own), 3e6, 10 * MILLI), None);
+        assert_eq!(onward.note(20 * MILLI, own, 3e6, 10 * MILLI), None);
         // Arrivals are three times the departures: the backlog grows by 20 ms in 10 ms.
-        let known = onward.note((40 * MILLI, own), 3e6, 20 * MILLI).unwrap_or_default();
+        let known = onward.note(40 * MILLI, own, 3e6, 20 * MILLI).unwrap_or_default();
         assert!((known - 1e6).abs() < 1.0, "{known}");
         // Arrivals are half the departures: the backlog shrinks by 5 ms.
-        let known = onward.note((35 * MILLI, own), 0.5e6, 30 * MILLI).unwrap_or_default();
+        let known = onward.note(35 * MILLI, own, 0.5e6, 30 * MILLI).unwrap_or_default();
         assert!((known - 1e6).abs() < 1.0, "{known}");
-        assert_eq!(onward.note((10 * MILLI, own), 1e6, 40 * MILLI), None);
-        assert_eq!(onward.note((Nanos::MAX, own), 1e6, 50 * MILLI), None);
+        assert_eq!(onward.note(10 * MILLI, own, 1e6, 40 * MILLI), None);
+        assert_eq!(onward.note(Nanos::MAX, own, 1e6, 50 * MILLI), None);
     }
 
     #[test]
     fn reports_that_jump_are_believed_as_far_as_links_differ() {
         let mut onward = Onward::default();
         for (turn, waits) in [800, 0, 800, 100, 0, 800].into_iter().enumerate() {
-            let known = onward.note((waits * MILLI, 4e6), 1e6, turn as Nanos);
+            let known = onward.note(waits * MILLI, 4e6, 1e6, turn as Nanos);
             assert!(known.is_none_or(|known| (2e5..=4e6).contains(&known)), "{known:?}");
         }
     }

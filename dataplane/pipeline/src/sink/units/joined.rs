@@ -3,25 +3,27 @@
 use crate::context::Context;
 use crate::egress::Egress;
 use crate::params::{FlowParams, Nanos};
+use crate::peer::branches::UnitArrivals;
 use crate::sink::unit::{Progress, Unit};
 use crate::sink::units::UnitSink;
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::Frames;
 
 impl<U: Unit> UnitSink<U> {
-    /// Whether no more packets are planned for a unit after a packet of one upstream. An
+    /// Whether no more packets are planned for a unit after a packet of the upstream at `place`. An
     /// unrequested repair, which sources send when idle, follows the plan of its own upstream only.
     pub(super) fn ends(
         &mut self,
         index: usize,
         header: &CodedHeader,
-        from: (usize, usize),
+        place: usize,
+        upstreams: usize,
     ) -> bool {
         let unit = &mut self.units[index];
         if unit.progress().decoded || !unit.ends_with(header) {
             return unit.progress().decoded;
         }
-        unit.is_complete() || unit.progress_mut().ends(from.0, from.1)
+        unit.is_complete() || unit.progress_mut().ends(place, upstreams)
     }
 
     /// Notes a planned packet of a unit from the present one of several upstreams. Earlier units
@@ -31,8 +33,8 @@ impl<U: Unit> UnitSink<U> {
         if count == 1 {
             return;
         }
-        let about = (U::RESTART, cx.io.now);
-        let Some(before) = self.branches.note(place, number, about) else { return };
+        let before = self.branches.note(place, number, U::RESTART, cx.io.now);
+        let Some(before) = before else { return };
         let Some((next, _)) = self.range else { return };
         let span = before.wrapping_sub(next);
         if span.cast_signed() <= 0 || span > self.held_span() {
@@ -48,12 +50,13 @@ impl<U: Unit> UnitSink<U> {
 
     /// When a unit ends that receives nothing more.
     pub(super) fn ends_at(&self, progress: &Progress, params: &FlowParams) -> Nanos {
-        let first = progress.first.unwrap_or(progress.touched);
-        self.branches.ends_at(
-            (progress.ended, upstreams(params)),
-            (first, progress.touched),
-            (params.generation_timeout_nanos, params.hold_timeout_nanos),
-        )
+        let unit = UnitArrivals {
+            ended: progress.ended,
+            upstreams: upstreams(params),
+            first: progress.first.unwrap_or(progress.touched),
+            newest: progress.touched,
+        };
+        self.branches.ends_at(&unit, params.generation_timeout_nanos, params.hold_timeout_nanos)
     }
 }
 

@@ -38,8 +38,10 @@ impl<U: Unit> UnitSink<U> {
     pub(super) fn try_unit(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (number, told): (u32, U::Told),
-        (payload, view): (Span, &PacketView),
+        number: u32,
+        told: U::Told,
+        payload: Span,
+        view: &PacketView,
     ) -> Fate {
         if !self.trial.begin(number, cx.io.frames, cx.io.now) {
             return Fate::Dropped(DropReason::Stray);
@@ -96,7 +98,7 @@ impl<U: Unit> UnitSink<U> {
             return;
         };
         let epoch = self.trial.unit.epoch().unwrap_or(self.epoch);
-        let is_finished = self.is_finished(next, (number, epoch), cx.io.now);
+        let is_finished = self.is_finished(next, number, epoch, cx.io.now);
         if is_finished || number.wrapping_sub(next) < self.held_span() {
             // The units before it have arrived after all.
             self.trial.clear(cx.io.frames);

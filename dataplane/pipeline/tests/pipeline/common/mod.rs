@@ -6,7 +6,6 @@ use keys::{Keys, by_keys};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_gf::FieldOrder;
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
@@ -16,6 +15,7 @@ use recoded_pipeline::params::{
     WindowParams,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, Header, PacketType, write_link_sequence};
@@ -103,7 +103,7 @@ impl Node {
         let Some(span) = self.frames.receive(payload) else { return Vec::new() };
         let peer = Some(sender(payload));
         self.run(|pipeline, frames, outputs| {
-            pipeline.receive(frames, outputs, (peer, span), now);
+            pipeline.receive(frames, outputs, Datagram::best_effort(peer, span), now);
         })
     }
 
@@ -137,7 +137,7 @@ impl Node {
 
     pub fn ingress(&mut self, packet: &[u8], now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         self.run(|pipeline, frames, outputs| {
-            pipeline.ingress(frames, outputs, (SHARD, packet), now);
+            pipeline.ingress(frames, outputs, SHARD, packet, now);
         })
     }
 

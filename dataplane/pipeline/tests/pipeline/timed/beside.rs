@@ -30,7 +30,7 @@ pub fn run_beside(lines: &mut [Line], nanos: Nanos) {
 
 impl Line {
     /// Makes a link the same as that of another line, which must run together with this one.
-    pub fn share(&mut self, hop: usize, (other, of_other): (&Line, usize)) {
+    pub fn share(&mut self, hop: usize, other: &Line, of_other: usize) {
         self.down[hop].share(&other.down[of_other]);
         self.up[hop].share(&other.up[of_other]);
     }

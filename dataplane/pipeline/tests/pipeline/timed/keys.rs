@@ -89,12 +89,12 @@ struct Tags {
 
 impl Tags {
     fn new(number: u8, strength: Strength, columns: usize) -> Self {
-        let keys = vec![tag_key(number, 0, (strength, columns))];
+        let keys = vec![tag_key(number, 0, strength, columns)];
         Self { strength, columns, masks: UnitMasks::new(&keys[0], 256), keys }
     }
 }
 
-fn tag_key(number: u8, epoch: u8, (strength, columns): (Strength, usize)) -> TagKey {
+fn tag_key(number: u8, epoch: u8, strength: Strength, columns: usize) -> TagKey {
     let seeds = Secrets::extract(&[epoch], &[number; 32]).column_seeds(strength);
     TagKey::new(strength, &seeds[seeds.len() - columns..], 9216).expect("a key")
 }
@@ -138,7 +138,7 @@ impl Keys {
     /// Adds a new key of tags, which units are tagged with from now on.
     pub fn renew(&mut self) {
         let Tags { strength, columns, keys, .. } = &mut self.tags;
-        keys.push(tag_key(self.secret[0], keys.len() as u8, (*strength, *columns)));
+        keys.push(tag_key(self.secret[0], keys.len() as u8, *strength, *columns));
     }
 
     pub fn tag_key(&self) -> u8 {

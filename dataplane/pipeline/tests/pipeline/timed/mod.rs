@@ -13,13 +13,13 @@ mod wires;
 use keys::{Keys, by_keys};
 use link::Channel;
 pub use link::Link;
-use recoded_pipeline::Pipeline;
 use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
+use recoded_pipeline::{Datagram, Pipeline};
 use recoded_wire::frames::Span;
 use recoded_wire::header::{Header, PacketType};
 use recoded_wire::stream::KEEPALIVE_BYTES;
@@ -239,10 +239,13 @@ impl Line {
                 stalled_until: 0,
             }
         };
-        let channel = |(index, link): (usize, &(_, Link)), way: u64| {
-            Channel::new(link.1, seed << 16 | (index as u64) << 1 | way)
+        let channel = |index: usize, link: Link, way: u64| {
+            Channel::new(link, seed << 16 | (index as u64) << 1 | way)
         };
-        let channels = |way| links.iter().enumerate().map(|at| channel(at, way)).collect();
+        let channels = |way| {
+            let links = links.iter().enumerate();
+            links.map(|(index, (_, link))| channel(index, *link, way)).collect()
+        };
         let mut line = Line {
             nodes: (0..=last).map(node).collect(),
             wires: Wires::new(),
@@ -424,7 +427,7 @@ impl Line {
     fn arrive(&mut self, index: usize, peer: PeerId, payload: &[u8]) {
         let node = &mut self.nodes[index];
         if let Some(span) = node.frames.receive(payload) {
-            let datagram = (Some(peer), span);
+            let datagram = Datagram::best_effort(Some(peer), span);
             node.pipeline.receive(&mut node.frames, &mut node.outputs, datagram, self.now);
         }
         self.turn(index);
@@ -509,7 +512,7 @@ impl Line {
         packet[20..24].fill(9);
         packet[24..28].copy_from_slice(&number.to_be_bytes());
         let node = &mut self.nodes[0];
-        node.pipeline.ingress(&mut node.frames, &mut node.outputs, (id, &packet), self.now);
+        node.pipeline.ingress(&mut node.frames, &mut node.outputs, id, &packet, self.now);
     }
 
     /// Whether a packet is one of the short datagrams.
@@ -541,8 +544,8 @@ impl Line {
             if self.acknowledged.is_some_and(|packets| self.delivered.len().is_multiple_of(packets))
             {
                 let node = &mut self.nodes[index];
-                let what = (ShardId { flow: BACK, shard: 0 }, &acknowledgement()[..]);
-                node.pipeline.ingress(&mut node.frames, &mut node.outputs, what, self.now);
+                let (id, packet) = (ShardId { flow: BACK, shard: 0 }, acknowledgement());
+                node.pipeline.ingress(&mut node.frames, &mut node.outputs, id, &packet, self.now);
             }
         }
         let sent = std::mem::take(&mut self.nodes[index].outputs.sent);
