@@ -4,12 +4,11 @@ use crate::arrival::Data;
 use crate::collected::PacketView;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
-use crate::params::{FlowCode, FlowParams, Role, Sizes, StreamParams, WindowParams};
+use crate::params::{FlowCode, FlowParams, Role, Sizes, StreamParams};
 #[cfg(feature = "bats")]
 use crate::plan::recode::BATCH_SIZE_MAX;
 #[cfg(feature = "bats")]
 use recoded_code::bats::SOURCE_SYMBOLS_MAX;
-use recoded_code::window::ENCODING_WINDOW_MAX;
 use recoded_gf::FieldOrder;
 #[cfg(feature = "bats")]
 use recoded_wire::coded::Block;
@@ -21,9 +20,6 @@ pub const SIZE_MIN: usize = 16;
 
 /// Logarithm of the largest size.
 const FULL_LOG2_MAX: u8 = 8;
-
-/// Smallest window that tables are allocated for, in symbols.
-pub const WINDOW_MIN: usize = 64;
 
 impl FlowParams {
     /// Sizes of a stage of this relay or sink that accepts a packet, and everything that one of the
@@ -74,7 +70,6 @@ fn is_sent(sizes: &Sizes) -> bool {
 pub(crate) fn symbol_bytes(data: &Data<'_>) -> usize {
     usize::from(match data {
         Data::Coded { view, .. } => view.symbol_bytes,
-        Data::Window(packet) => packet.symbol_bytes,
         Data::Stream(packet) => packet.symbol().map_or(0, |symbol| symbol.bytes),
     })
 }
@@ -102,17 +97,6 @@ pub(crate) fn announced(data: &Data<'_>) -> Sizes {
             }),
             symbol_bytes: symbol_bytes(data),
         },
-        Data::Window(packet) => {
-            let window_symbols = usize::from(packet.window_symbols).next_power_of_two();
-            let window_symbols = window_symbols.clamp(WINDOW_MIN, ENCODING_WINDOW_MAX);
-            let field = FieldOrder::from_code(packet.header.flags.field_code());
-            Sizes {
-                code: FlowCode::Window(WindowParams { window_symbols, ..WindowParams::ANNOUNCED }),
-                field: field.unwrap_or(FieldOrder::TwoFiftySix),
-                generation_size: SIZE_MIN,
-                symbol_bytes: symbol_bytes(data),
-            }
-        }
         Data::Stream(packet) => Sizes {
             code: FlowCode::Stream(StreamParams::announced(&packet.header)),
             field: FieldOrder::TwoFiftySix,
@@ -139,10 +123,6 @@ fn larger(sizes: Sizes, other: Sizes) -> Sizes {
         (FlowCode::Bats(new), FlowCode::Bats(old)) => {
             let source_symbols = new.source_symbols.max(old.source_symbols);
             FlowCode::Bats(BatsParams { source_symbols, ..new })
-        }
-        (FlowCode::Window(new), FlowCode::Window(old)) => {
-            let window_symbols = new.window_symbols.max(old.window_symbols);
-            FlowCode::Window(WindowParams { window_symbols, ..new })
         }
         (FlowCode::Stream(new), FlowCode::Stream(old)) => FlowCode::Stream(StreamParams {
             window_symbols: new.window_symbols.max(old.window_symbols),

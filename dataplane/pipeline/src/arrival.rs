@@ -6,7 +6,6 @@ use recoded_wire::coded::CodedHeader;
 use recoded_wire::frames::Span;
 use recoded_wire::header::Header;
 use recoded_wire::stream::StreamPacket;
-use recoded_wire::window::WindowPacket;
 
 /// A generation number this far behind the newest is a source that restarted, not a straggler.
 pub(crate) const RESTART_DISTANCE: u32 = 1 << 16;
@@ -30,8 +29,6 @@ pub(crate) struct Arrival<'a> {
 pub(crate) enum Data<'a> {
     /// A symbol of a generation or of a batch.
     Coded { header: CodedHeader, view: PacketView<'a> },
-    /// A packet of a window flow.
-    Window(WindowPacket),
     /// A packet of a stream.
     Stream(StreamPacket),
 }
@@ -46,7 +43,6 @@ impl Data<'_> {
     pub(crate) fn is_mended(&self) -> bool {
         match self {
             Data::Coded { header, .. } => header.is_mended(),
-            Data::Window(packet) => packet.is_mended(),
             Data::Stream(_) => true,
         }
     }
@@ -55,7 +51,6 @@ impl Data<'_> {
     pub(crate) fn header(&self) -> &Header {
         match self {
             Data::Coded { header, .. } => &header.common,
-            Data::Window(packet) => &packet.header,
             Data::Stream(packet) => &packet.header.common,
         }
     }

@@ -1,7 +1,7 @@
 //! Memory of a flow: an estimate from its parameters only, so that a configuration can be refused
 //! before anything is allocated.
 //!
-//! Tables are allocated when a flow is created, for the largest generations, blocks or windows that
+//! Tables are allocated when a flow is created, for the largest generations, blocks or streams that
 //! it accepts, and never grow. So the estimate is the sum of their sizes: never below the allocated
 //! memory, and at most half as much again. Frames are not included: they belong to a worker,
 //! whatever its flows hold.
@@ -11,17 +11,15 @@ use crate::bats::{kept::KeptBatches, received};
 use crate::collected::Collected;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
-use crate::params::{FlowCode, FlowParams, Role, WindowParams};
+use crate::params::{FlowCode, FlowParams, Role};
 use crate::peer::mender::Mender;
 use crate::relay::mended::mended_packets;
+
 #[cfg(feature = "bats")]
 use crate::sink::unit::Progress;
 use crate::stream::relay::StreamRelay;
 use crate::stream::sink::StreamSink;
 use crate::stream::source::StreamSource;
-use crate::window::kept::{KeptPackets, kept_packets};
-use crate::window::late::GivenUp;
-use crate::window::sink::decoding_symbols;
 #[cfg(feature = "bats")]
 use recoded_code::bats::Decoder;
 use recoded_wire::coded::SIZE_MAX;
@@ -39,8 +37,6 @@ impl FlowParams {
             (Role::Source { .. }, FlowCode::Bats(bats)) => bats_source(self, bats),
             #[cfg(feature = "bats")]
             (Role::Sink { .. }, FlowCode::Bats(bats)) => bats_sink(self, bats),
-            (Role::Source { .. }, FlowCode::Window(code)) => window_source(self, code),
-            (Role::Sink { .. }, FlowCode::Window(code)) => window_sink(self, code),
             (Role::Source { .. }, FlowCode::Stream(code)) => StreamSource::memory_bytes(self, code),
             (Role::Sink { .. }, FlowCode::Stream(code)) => StreamSink::memory_bytes(self, code),
         };
@@ -56,9 +52,8 @@ fn source(params: &FlowParams) -> usize {
 fn relay(params: &FlowParams) -> usize {
     let size = params.generation_size;
     let generation = collected(size) + size * size;
-    let mender = Mender::memory_bytes(kept_packets(params));
-    let kept = KeptPackets::memory_bytes(kept_packets(params));
-    params.generations.max(1) * (generation + size_of::<usize>()) + ADAPTIVE_BYTES + mender + kept
+    let mender = Mender::memory_bytes(mended_packets(params));
+    params.generations.max(1) * (generation + size_of::<usize>()) + ADAPTIVE_BYTES + mender
 }
 
 fn sink(params: &FlowParams) -> usize {
@@ -98,19 +93,6 @@ fn bats_sink(params: &FlowParams, bats: &BatsParams) -> usize {
     let decoder = Decoder::memory_bytes(limits) / 8 * 9;
     let block = size_of::<Progress>() + decoder + spans + DECODER_BYTES;
     (params.blocks(bats) + TRIAL) * block + DELIVERY_BYTES
-}
-
-fn window_source(params: &FlowParams, code: &WindowParams) -> usize {
-    let slots = code.window_symbols.next_power_of_two();
-    let packets = kept_packets(params);
-    let mended = Mender::memory_bytes(packets) + KeptPackets::memory_bytes(packets);
-    slots * params.symbol_bytes + code.window_symbols + mended
-}
-
-fn window_sink(params: &FlowParams, code: &WindowParams) -> usize {
-    // A slot has a symbol, a row of coefficients and a few words.
-    let slots = decoding_symbols(code).next_power_of_two();
-    slots * (params.symbol_bytes + slots + 32) + GivenUp::memory_bytes() + DELIVERY_BYTES
 }
 
 /// Any flow: counters, histograms, plans, reports. Measured: 10 to 20 KiB.

@@ -4,13 +4,12 @@
 use crate::collected::PacketView;
 #[cfg(feature = "bats")]
 use crate::params::BatsParams;
-use crate::params::{FlowCode, Nanos, StreamParams, WindowParams};
+use crate::params::{FlowCode, Nanos, StreamParams};
 use crate::rank::RankHistogram;
 use crate::report::FlowReport;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{Block, CodedHeader};
 use recoded_wire::stream::StreamPacket;
-use recoded_wire::window::WindowPacket;
 
 /// Consecutive out-of-range packets required before resynchronising: a single one may be forged, or
 /// a straggler of a source that has since restarted.
@@ -21,10 +20,10 @@ const OUT_OF_RANGE_PACKETS: u8 = 3;
 struct Newest {
     epoch: u8,
     field: FieldOrder,
-    /// Size of its generation or batch; 1 for a window.
+    /// Size of its generation or batch; 1 for a stream.
     size: usize,
     symbol_bytes: usize,
-    /// Code of a window or a stream.
+    /// The code, if it is a stream.
     code: Option<FlowCode>,
 }
 
@@ -96,20 +95,6 @@ impl Incoming {
             seen >= OUT_OF_RANGE_PACKETS && now >= self.in_range_at.saturating_add(silence);
         self.out_of_range = (!follows).then_some((first, seen));
         follows.then_some(first)
-    }
-
-    /// Notes an arrival of a window flow.
-    pub(crate) fn arrived_window(&mut self, packet: &WindowPacket) {
-        // Two bits name a field.
-        let field = FieldOrder::from_code(packet.header.flags.field_code());
-        let (epoch, symbol_bytes) = (packet.header.epoch, usize::from(packet.symbol_bytes));
-        let code = FlowCode::Window(WindowParams {
-            window_symbols: usize::from(packet.window_symbols),
-            ..WindowParams::ANNOUNCED
-        });
-        let newest = |field| Newest { epoch, field, size: 1, symbol_bytes, code: Some(code) };
-        self.newest = field.map(newest);
-        self.block = None;
     }
 
     /// Notes an arrival of a stream.

@@ -49,8 +49,6 @@ mod rlnc;
 #[cfg(feature = "bats")]
 mod bats;
 
-mod window;
-
 mod stream;
 
 mod incoming;
@@ -427,7 +425,6 @@ fn dispatch(
         Packet::Handshake(_) | Packet::Announcement(_) => {
             return Fate::Dropped(DropReason::Malformed);
         }
-        Packet::Window(packet) => Data::Window(packet),
         Packet::Stream(packet) => Data::Stream(packet),
         Packet::Coded(coded) => match PacketView::new(payload, &coded, vector) {
             Some(view) => Data::Coded { header: coded.header, view },

@@ -12,7 +12,7 @@
 //! Sizes are rounded up, so that a flow whose sizes vary makes one or two requests; a stage that
 //! grows never shrinks. Whatever a packet contains, a shard has at most one request outstanding.
 
-pub use crate::announced_sizes::{SIZE_MIN, WINDOW_MIN};
+pub use crate::announced_sizes::SIZE_MIN;
 use crate::combine::Combiner;
 pub use crate::params::Sizes;
 use crate::params::{FlowParams, ShardId};

@@ -14,9 +14,7 @@ pub use crate::time::Nanos;
 pub use recoded_code::theory::stream::StreamProfile;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{INDEX_BYTES, coding_offset, vector_bytes};
-use recoded_wire::header::HEADER_BYTES;
 use recoded_wire::stream::STREAM_OVERHEAD_BYTES;
-use recoded_wire::window::{ADU_HEADER_BYTES, WINDOW_BYTES};
 
 /// A shard of a flow; see `recoded_wire::shard`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -137,8 +135,6 @@ pub enum FlowCode {
     /// BATS: an outer code over a block of source symbols, recoded within batches.
     #[cfg(feature = "bats")]
     Bats(BatsParams),
-    /// Sliding window (RFC 8681) between the edges; relays forward.
-    Window(WindowParams),
     /// Sliding window with per-hop retransmission.
     Stream(StreamParams),
 }
@@ -146,7 +142,7 @@ pub enum FlowCode {
 /// Code and sizes, as announced by packets.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Sizes {
-    /// The code, with the size of its windows or blocks.
+    /// The code, with the size of its window or blocks.
     pub code: FlowCode,
     /// Field of the coefficients.
     pub field: FieldOrder,
@@ -154,23 +150,6 @@ pub struct Sizes {
     pub generation_size: usize,
     /// Bytes of the longest symbol.
     pub symbol_bytes: usize,
-}
-
-/// Sliding window code of RFC 8681; `field` 2 is its FEC Encoding ID 9, 256 is ID 10. A symbol
-/// holds one IP packet and three bytes.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct WindowParams {
-    /// Source: symbols of an encoding window, 1 to 4095. Sink: the longest one it expects; it keeps
-    /// twice as many symbols for decoding.
-    pub window_symbols: usize,
-    /// Source: density threshold DT, 0 to 15: (DT + 1) / 16 of the coefficients are not zero. 15 is
-    /// for field 256: over field 2 it makes all repair packets of one window equal.
-    pub density: u8,
-}
-
-impl WindowParams {
-    /// The code as packets announce it to a relay or sink, without the size of its windows.
-    pub(crate) const ANNOUNCED: WindowParams = WindowParams { window_symbols: 0, density: 15 };
 }
 
 /// A stream. A symbol holds one IP packet.
@@ -212,7 +191,6 @@ impl FlowCode {
             FlowCode::Rlnc => "rlnc",
             #[cfg(feature = "bats")]
             FlowCode::Bats(_) => "bats",
-            FlowCode::Window(_) => "window",
             FlowCode::Stream(_) => "stream",
         }
     }
@@ -235,7 +213,6 @@ impl FlowCode {
             FlowCode::Rlnc => coding_offset(false) + vector,
             #[cfg(feature = "bats")]
             FlowCode::Bats(_) => coding_offset(true) + vector,
-            FlowCode::Window(_) => HEADER_BYTES + WINDOW_BYTES,
             FlowCode::Stream(_) => STREAM_OVERHEAD_BYTES,
         }
     }
@@ -243,7 +220,6 @@ impl FlowCode {
     /// Framing bytes per IP packet in the symbols of a source, sealed or not.
     fn framing_bytes(&self) -> usize {
         match self {
-            FlowCode::Window(_) => ADU_HEADER_BYTES,
             FlowCode::Stream(_) => 0,
             _ => LENGTH_BYTES,
         }
@@ -308,7 +284,7 @@ pub struct FlowParams {
     /// [`Egress`](crate::egress::Egress) has. A sealed flow neither sends nor delivers plaintext
     /// packets; an unsealed one does not deliver sealed packets.
     pub sealed: bool,
-    /// Symbols, except those of windows, have tags that survive recoding, under the keys that
+    /// Symbols have tags that survive recoding, under the keys that
     /// [`Egress`](crate::egress::Egress) has. Source: writes them. Sink: rejects symbols with a
     /// wrong one. Relay: rejects them too if it has part of the keys.
     pub tagged: bool,
@@ -400,14 +376,6 @@ impl FlowParams {
 
     /// Bytes of a symbol that its tag takes.
     pub fn tag_bytes(&self) -> usize {
-        match self.code {
-            FlowCode::Window(_) => 0,
-            _ => self.tag_bytes_of_units(),
-        }
-    }
-
-    /// The same, assuming a code whose symbols have tags.
-    pub fn tag_bytes_of_units(&self) -> usize {
         match (self.tagged, self.strict) {
             (false, _) => 0,
             (true, false) => TAG_BYTES,

@@ -80,7 +80,6 @@ fn settle(state: &mut State, peer: PeerId, pace: Option<f64>) -> Comparison {
         State::StreamSource(source) => source.settle(peer, pace),
         State::StreamRelay(relay) => relay.settle(peer, pace),
         State::Relay(relay) => relay.mender.settle(pace),
-        State::WindowSource(source) => source.settle(pace),
         State::RlncSource(source) => source.settle(pace),
         #[cfg(feature = "bats")]
         State::BatsSource(source) => source.settle(pace),
@@ -399,10 +398,6 @@ impl Shard {
                 State::StreamRelay(relay) => relay.hear_link(&mut cx, about),
                 State::Relay(relay) => {
                     relay.hear_link(&mut cx, report, payload);
-                    Ok(())
-                }
-                State::WindowSource(source) => {
-                    source.hear_link(&mut cx, (report, payload));
                     Ok(())
                 }
                 State::RlncSource(source) => {

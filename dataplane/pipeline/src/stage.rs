@@ -20,8 +20,6 @@ use crate::stage_memory::Rent;
 use crate::stream::relay::StreamRelay;
 use crate::stream::sink::StreamSink;
 use crate::stream::source::StreamSource;
-use crate::window::sink::WindowSink;
-use crate::window::source::WindowSource;
 
 /// A stage that accepted a packet this recently is in use: no packet arrives later than this.
 pub(crate) const IN_USE_NANOS: Nanos = 2_000_000_000;
@@ -31,14 +29,12 @@ pub(crate) enum State {
     RlncSource(Box<RlncSource>),
     #[cfg(feature = "bats")]
     BatsSource(Box<BatsSource>),
-    WindowSource(Box<WindowSource>),
     StreamSource(Box<StreamSource>),
     StreamRelay(Box<StreamRelay>),
     Relay(Box<Relay>),
     RlncSink(Box<UnitSink<Generation>>),
     #[cfg(feature = "bats")]
     BatsSink(Box<UnitSink<ReceivedBlock>>),
-    WindowSink(Box<WindowSink>),
     StreamSink(Box<StreamSink>),
 }
 
@@ -49,14 +45,12 @@ macro_rules! each {
             State::RlncSource($role) => $result,
             #[cfg(feature = "bats")]
             State::BatsSource($role) => $result,
-            State::WindowSource($role) => $result,
             State::StreamSource($role) => $result,
             State::StreamRelay($role) => $result,
             State::Relay($role) => $result,
             State::RlncSink($role) => $result,
             #[cfg(feature = "bats")]
             State::BatsSink($role) => $result,
-            State::WindowSink($role) => $result,
             State::StreamSink($role) => $result,
         }
     };
@@ -69,7 +63,6 @@ macro_rules! source {
             State::RlncSource($source) => $result,
             #[cfg(feature = "bats")]
             State::BatsSource($source) => $result,
-            State::WindowSource($source) => $result,
             State::StreamSource($source) => $result,
             _ => $otherwise,
         }
@@ -83,7 +76,6 @@ macro_rules! sink {
             State::RlncSink($sink) => $result,
             #[cfg(feature = "bats")]
             State::BatsSink($sink) => $result,
-            State::WindowSink($sink) => $result,
             State::StreamSink($sink) => $result,
             _ => $otherwise,
         }
@@ -99,9 +91,6 @@ impl State {
             #[cfg(feature = "bats")]
             (Role::Source { .. }, FlowCode::Bats(code)) => {
                 Self::BatsSource(Box::new(BatsSource::new(shard, params, code, combiner)))
-            }
-            (Role::Source { .. }, FlowCode::Window(code)) => {
-                Self::WindowSource(Box::new(WindowSource::new(shard, params, *code, combiner)))
             }
             (Role::Source { .. }, FlowCode::Stream(code)) => {
                 Self::StreamSource(Box::new(StreamSource::new(params, *code, combiner)))
@@ -119,9 +108,6 @@ impl State {
             #[cfg(feature = "bats")]
             (Role::Sink { .. }, FlowCode::Bats(code)) => {
                 Self::BatsSink(Box::new(UnitSink::new(ReceivedBlock::table(params, code))))
-            }
-            (Role::Sink { .. }, FlowCode::Window(code)) => {
-                Self::WindowSink(Box::new(WindowSink::new(params, code)))
             }
         }
     }
@@ -157,11 +143,6 @@ impl Stage {
             (Data::Stream(packet), FlowCode::Stream(code)) => {
                 let fits = packet.header.window_symbols() <= code.window_symbols;
                 (fits, 0, packet.symbol().map_or(0, |symbol| symbol.bytes))
-            }
-            (Data::Window(packet), _) if is_relay => (true, 0, packet.symbol_bytes),
-            (Data::Window(packet), FlowCode::Window(code)) => {
-                let window_symbols = usize::from(packet.window_symbols);
-                (window_symbols <= code.window_symbols.next_multiple_of(16), 0, packet.symbol_bytes)
             }
             (Data::Coded { view, .. }, _) if is_relay => (true, full_size(view), view.symbol_bytes),
             (Data::Coded { view, .. }, FlowCode::Rlnc) if view.block.is_none() => {

@@ -91,7 +91,7 @@ pub(crate) fn verify_stream(
     if !settings.tagged {
         return Ok(false);
     }
-    if tagged.len() <= settings.tag_bytes_of_units() {
+    if tagged.len() <= settings.tag_bytes() {
         return Err(DropReason::WrongSymbolTag);
     }
     let (unit, index) = stream_unit(shard, symbol);
@@ -173,7 +173,7 @@ pub(crate) fn verify<'a>(
     if !is_sink {
         return Ok(as_it_came(true));
     }
-    let tag_bytes = settings.tag_bytes_of_units();
+    let tag_bytes = settings.tag_bytes();
     let bytes = usize::from(view.symbol_bytes).saturating_sub(tag_bytes);
     let payload = view.symbol.slice(tag_bytes, bytes).filter(|_| bytes > 0);
     let symbol = payload.ok_or(DropReason::WrongSymbolTag)?;

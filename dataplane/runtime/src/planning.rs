@@ -21,7 +21,7 @@ const QUEUE: usize = 64;
 /// Rest after a plan, as a multiple of the time it took.
 const REST: u32 = 4;
 
-/// Longest rest, after the plan of a window of thousands of symbols.
+/// Longest rest, after the plan of a block of thousands of symbols.
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// A worker's side.

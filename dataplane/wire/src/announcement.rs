@@ -62,9 +62,7 @@ impl Announcement {
 /// The bit of a code in [`Announcement::codes`].
 pub const fn code_bit(code: PacketType) -> u8 {
     match code {
-        PacketType::Bats | PacketType::Generation | PacketType::Window | PacketType::Stream => {
-            1 << code as u8
-        }
+        PacketType::Bats | PacketType::Generation | PacketType::Stream => 1 << code as u8,
         _ => 0,
     }
 }

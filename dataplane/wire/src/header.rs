@@ -25,7 +25,7 @@ pub(crate) const SHARD_OFFSET: usize = 3;
 /// Byte offset of the link sequence number.
 const LINK_SEQUENCE_OFFSET: usize = 8;
 
-/// Contents of a packet.
+/// Contents of a packet. Number 3 is reserved.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum PacketType {
@@ -33,8 +33,6 @@ pub enum PacketType {
     Bats = 1,
     /// A packet of an RLNC generation.
     Generation = 2,
-    /// A packet of a sliding window.
-    Window = 3,
     /// Reports and NACKs, travelling from sink to source.
     Feedback = 4,
     /// A packet of a stream.
@@ -49,10 +47,9 @@ pub enum PacketType {
 
 impl PacketType {
     /// Every type.
-    pub const ALL: [PacketType; 8] = [
+    pub const ALL: [PacketType; 7] = [
         PacketType::Bats,
         PacketType::Generation,
-        PacketType::Window,
         PacketType::Feedback,
         PacketType::Stream,
         PacketType::Link,
@@ -66,7 +63,6 @@ impl PacketType {
         Some(match nibble {
             1 => PacketType::Bats,
             2 => PacketType::Generation,
-            3 => PacketType::Window,
             4 => PacketType::Feedback,
             5 => PacketType::Stream,
             6 => PacketType::Link,

@@ -22,8 +22,6 @@ pub mod header;
 
 pub mod coded;
 
-pub mod window;
-
 pub mod stream;
 
 pub mod feedback;

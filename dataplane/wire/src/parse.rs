@@ -7,15 +7,12 @@ use crate::handshake::parse_handshake;
 use crate::header::{Header, HeaderError, PacketType};
 use crate::link::{LinkReport, parse_link};
 use crate::stream::{StreamPacket, parse_stream};
-use crate::window::{WindowPacket, parse_window};
 
 /// A packet of any type. All values are within the range of their fields.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Packet<'a> {
     /// A packet of a generation or of a batch.
     Coded(Coded<'a>),
-    /// A packet of a window.
-    Window(WindowPacket),
     /// Feedback, whose items are read by [`crate::feedback::items`].
     Feedback(FeedbackHeader),
     /// A packet of a stream.
@@ -36,7 +33,6 @@ pub enum Packet<'a> {
 pub fn parse(payload: &[u8]) -> Result<Packet<'_>, HeaderError> {
     match Header::parse(payload)?.packet_type {
         PacketType::Bats | PacketType::Generation => parse_coded(payload).map(Packet::Coded),
-        PacketType::Window => parse_window(payload).map(Packet::Window),
         PacketType::Feedback => FeedbackHeader::parse(payload).map(Packet::Feedback),
         PacketType::Stream => parse_stream(payload).map(Packet::Stream),
         PacketType::Link => parse_link(payload).map(Packet::Link),
@@ -52,7 +48,6 @@ impl Packet<'_> {
     pub fn header(&self) -> &Header {
         match self {
             Packet::Coded(coded) => &coded.header.common,
-            Packet::Window(packet) => &packet.header,
             Packet::Feedback(header) => &header.common,
             Packet::Stream(packet) => &packet.header.common,
             Packet::Link(report) => &report.header,

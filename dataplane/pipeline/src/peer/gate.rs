@@ -1,8 +1,8 @@
 //! Pacing of a hop whose packets leave as they are formed: when a source forms more, and what delay
 //! a relay reports upstream.
 //!
-//! Symbols of a stream wait in the sender until the link is free. Packets of generations, batches
-//! and windows leave at once, at a relay as they arrive. So the source keeps the pace:
+//! Symbols of a stream wait in the sender until the link is free. Packets of generations and
+//! batches leave at once, at a relay as they arrive. So the source keeps the pace:
 //!
 //! ```text
 //!  source |##### packets that left #####| free_at: nothing is taken from the tunnel, and no batch

@@ -110,8 +110,6 @@ pub(crate) struct Mender {
     keepalives: u32,
     /// Link sequence number of the first packet since the last report or keepalive.
     asked: Option<u32>,
-    /// Replacements since then, while large packets may be vanishing.
-    doubted: u32,
     pace: Pace,
     is_slow: bool,
     /// Loss of the link as reported by the next node. It excludes redundant packets, which reports
@@ -147,7 +145,6 @@ impl Mender {
             keepalive_at: None,
             keepalives: 0,
             asked: None,
-            doubted: 0,
             pace: Pace::default(),
             is_slow: false,
             link: None,
@@ -171,25 +168,15 @@ impl Mender {
     /// Records `count` packets of a unit, each of this many bytes, sent under consecutive link
     /// sequence numbers.
     pub(crate) fn left(&mut self, (unit, bytes): (u32, usize), numbers: (u32, u64), now: Nanos) {
-        self.left_with((Carried::Unit(unit), bytes), numbers, now);
-    }
-
-    /// Like [`Mender::left`], for packets with another content.
-    pub(crate) fn left_with(
-        &mut self,
-        (carried, bytes): (Carried, usize),
-        (first, count): (u32, u64),
-        now: Nanos,
-    ) {
+        let (first, count) = numbers;
         self.begun_at.get_or_insert(now);
         for number in (0..count).map(|place| first.wrapping_add(place as u32)) {
             self.gate.spend(bytes, &mut self.sent, now);
-            self.sent.note(number, (carried, bytes), now);
+            self.sent.note(number, (Carried::Unit(unit), bytes), now);
         }
         let unheard = first.wrapping_sub(*self.asked.get_or_insert(first));
-        // Generations and batches work without a return path if there never was one.
-        let asks = matches!(carried, Carried::Source(_)) || self.round_trip.is_some();
-        if asks && unheard >= UNHEARD && !self.is_on(now) {
+        // They work without a return path if there never was one.
+        if self.round_trip.is_some() && unheard >= UNHEARD && !self.is_on(now) {
             // All packets in flight may be too large for the link.
             (self.asked, self.keepalive_at) = (Some(first), Some(now));
             return;
@@ -207,27 +194,18 @@ impl Mender {
         now: Nanos,
         units: &mut Table<T>,
     ) {
-        self.hear_each(about, now, |carried, outcome| {
+        let resolve = |carried, outcome| {
             if let Carried::Unit(unit) = carried {
                 note(units, unit, outcome);
             }
-        });
-    }
-
-    /// Processes a report of the next node, and passes the outcome of each packet to `resolve`.
-    pub(crate) fn hear_each(
-        &mut self,
-        about: (&LinkReport, &[u8]),
-        now: Nanos,
-        resolve: impl FnMut(Carried, Outcome),
-    ) {
+        };
         let round_trip = self.round_trip.unwrap_or(0);
         let was_on = self.is_on(now);
         let heard = self.sent.hear(about, (now, round_trip), resolve);
         let Some(heard) = heard else { return };
         self.path.age(now);
         self.beyond = about.0.beyond_nanos();
-        (self.asked, self.doubted) = (None, 0);
+        self.asked = None;
         if !was_on && self.round_trip.is_some() {
             self.gate.begin_again();
         }
@@ -292,14 +270,6 @@ impl Mender {
         self.least.0.min(self.least.1)
     }
 
-    /// Whether waiting for reports would take too long if the path were a single hop with this
-    /// loss.
-    pub(crate) fn is_path_slow(&self, path: LossModel) -> bool {
-        let round_trip = self.path_round_trip() as f64 * 1e-9;
-        Plan::new(path, Traffic::steady(self.pace.rate), round_trip, StreamProfile::Balanced).rho
-            > 0.0
-    }
-
     /// Proactive packets for a generation or batch of this many symbols. For a generation, enough
     /// that it seldom waits, or never if the hop is far. For a batch, enough on average, since a
     /// block tolerates missing rank.
@@ -342,26 +312,6 @@ impl Mender {
             self.ask_for_more(now);
         }
         granted
-    }
-
-    /// Whether pacing allows one replacement now; otherwise it may be sent later.
-    pub(crate) fn may_mend(&mut self, now: Nanos) -> bool {
-        let may_leave = self.gate.mends(1) > 0;
-        if !may_leave {
-            self.ask_for_more(now);
-        }
-        may_leave
-    }
-
-    /// Whether one replacement may be sent. While large packets may be vanishing, only a few may,
-    /// so that probes are not lost among them.
-    pub(crate) fn spend_one(&mut self, counters: &mut FlowCounters) -> bool {
-        let is_doubted = self.sent.sizes().due(self.round_trip.unwrap_or(0)).is_some();
-        self.doubted += u32::from(is_doubted);
-        let is_granted = self.doubted <= UNHEARD && self.budget.spend(1) > 0;
-        self.gate.spend_mends(1);
-        counters.repairs_refused += u64::from(!is_granted);
-        is_granted
     }
 
     /// Whether the pace of the link allows more from the tunnel; otherwise when it will. A next
@@ -438,13 +388,6 @@ impl Mender {
     /// The largest UDP payload that the link carries, if larger ones do not arrive.
     pub(crate) fn limit(&self) -> Option<u16> {
         self.sent.sizes().limit()
-    }
-
-    /// Whether a packet about to be sent is too large for the link.
-    pub(crate) fn refuses(&mut self, bytes: usize) -> bool {
-        let bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
-        self.sent.sizes_mut().wish(bytes);
-        self.sent.sizes().exceeds(bytes)
     }
 
     /// Sends a keepalive of `epoch` if one is due: it reveals losses at the tail.

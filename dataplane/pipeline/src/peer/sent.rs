@@ -36,8 +36,6 @@ pub(crate) enum Carried {
     Combination { first: u32, count: u16 },
     /// A packet of a generation or batch.
     Unit(u32),
-    /// A source packet of a window flow, by its ESI.
-    Source(u32),
     /// Padding, to probe whether packets of its size arrive.
     Probe,
 }

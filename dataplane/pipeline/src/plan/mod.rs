@@ -13,8 +13,6 @@ pub(crate) mod generation;
 
 pub(crate) mod recode;
 
-pub(crate) mod window;
-
 use crate::params::{HOPS_MAX, ShardId};
 use crate::report::HopLoss;
 use recode::{BATCH_SIZE_MAX, PACKETS_MAX};
@@ -49,7 +47,6 @@ pub(crate) enum Basis {
     Generations(generation::Basis),
     #[cfg(feature = "bats")]
     Batches(batch::Basis),
-    Window(window::Basis),
     Recoding(recode::Basis),
 }
 
@@ -60,7 +57,6 @@ pub(crate) enum Plan {
     Generations(generation::Plan),
     #[cfg(feature = "bats")]
     Batches(batch::Plan),
-    Window(window::Plan),
     Recoding(recode::Plan),
 }
 
@@ -82,13 +78,12 @@ impl PlanMaker {
         Self { adaptive: Adaptive::new(BATCH_SIZE_MAX, PACKETS_MAX) }
     }
 
-    /// Makes a plan: microseconds for generations of 16, seconds for windows of thousands.
+    /// Makes a plan: microseconds for generations of 16, seconds for blocks of thousands.
     pub fn make(&mut self, request: &PlanRequest) -> PlanReply {
         let plan = match &request.basis {
             Basis::Generations(basis) => Plan::Generations(generation::plan(basis)),
             #[cfg(feature = "bats")]
             Basis::Batches(basis) => Plan::Batches(batch::plan(basis)),
-            Basis::Window(basis) => Plan::Window(window::plan(basis)),
             Basis::Recoding(basis) => Plan::Recoding(recode::plan(&mut self.adaptive, basis)),
         };
         PlanReply { shard: request.shard, plan }

@@ -4,8 +4,7 @@
 use crate::context::Context;
 use crate::egress::Egress;
 use crate::params::{FlowParams, Nanos, Recoding};
-use crate::peer::mender::{Mender, note};
-use crate::peer::sent::Carried;
+use crate::peer::mender::Mender;
 use crate::relay::{Relay, plan_within};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::link::LinkReport;
@@ -51,19 +50,13 @@ impl Relay {
         report: &LinkReport,
         payload: Span,
     ) {
-        let Self { mender, generations, kept, .. } = self;
-        let about = (report, cx.io.frames.bytes(payload));
-        mender.hear_each(about, cx.io.now, |carried, outcome| match carried {
-            Carried::Unit(unit) => note(generations, unit, outcome),
-            Carried::Source(esi) => kept.note(esi, outcome),
-            _ => {}
-        });
+        let Self { mender, generations, .. } = self;
+        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, generations);
         self.mend_all(cx);
     }
 
     /// Sends the packets that the next node lacks, as far as pacing allows.
     pub(super) fn mend_all(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
-        self.kept.mend(cx, &mut self.mender);
         let mut from = 0;
         while let Some(index) = self.generations.next_held(from) {
             from = index + 1;

@@ -35,11 +35,11 @@ use crate::peer::mender::Mender;
 use crate::peer::repair::RepairBudget;
 use crate::plan::Plan;
 use crate::relay::adaptive::AdaptivePlan;
+use crate::relay::mended::mended_packets;
 use crate::report::{DropReason, FlowReport};
 use crate::role::Lifecycle;
 use crate::table::Table;
 use crate::time::earlier;
-use crate::window::kept::{KeptPackets, kept_packets};
 use recoded_wire::coded::{Block, CodedHeader, PLANNED_MAX};
 use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
@@ -57,8 +57,6 @@ pub(crate) struct Relay {
     onward: f64,
     branches: Branches,
     pub(crate) mender: Mender,
-    /// Packets of a window flow.
-    pub(crate) kept: KeptPackets,
     /// Closed batches with pending packets, by place in the table, and when to flush them.
     deferred: Vec<usize>,
     flush_at: Option<Nanos>,
@@ -95,8 +93,7 @@ impl Relay {
             repair_budget: RepairBudget::new(),
             onward: 0.0,
             branches: Branches::default(),
-            mender: Mender::new(kept_packets(params)),
-            kept: KeptPackets::new(kept_packets(params)),
+            mender: Mender::new(mended_packets(params)),
             deferred: Vec::with_capacity(params.generations.max(1)),
             flush_at: None,
         }
@@ -110,7 +107,6 @@ impl Relay {
     ) -> Fate {
         match &arrival.data {
             Data::Coded { header, view } => self.collect(cx, arrival, *header, view),
-            Data::Window(packet) => self.pass(cx, arrival, packet),
             Data::Stream(_) => Fate::Dropped(DropReason::WrongCode),
         }
     }
@@ -520,7 +516,7 @@ impl Lifecycle for Relay {
     }
 
     fn held(&self) -> usize {
-        self.generations.held() + self.kept.held()
+        self.generations.held()
     }
 
     fn drain(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>) {
@@ -534,7 +530,7 @@ impl Lifecycle for Relay {
         if let Some(index) = oldest {
             self.evict(index, cx);
         }
-        oldest.is_some() || self.kept.evict_oldest(cx.io.frames)
+        oldest.is_some()
     }
 
     fn release(&mut self, frames: &mut impl Frames) {
@@ -542,7 +538,6 @@ impl Lifecycle for Relay {
             self.generations[index].clear(frames);
             self.generations.free(index);
         }
-        self.kept.release(frames);
         self.deferred.clear();
         self.flush_at = None;
     }

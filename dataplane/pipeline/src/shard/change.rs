@@ -130,7 +130,6 @@ fn announces_more(before: &FlowParams, params: &FlowParams) -> bool {
         FlowCode::Rlnc => 0,
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => bats.source_symbols,
-        FlowCode::Window(window) => window.window_symbols,
         FlowCode::Stream(stream) => stream.window_symbols,
     };
     params.generation_size > before.generation_size || symbols(params) > symbols(before)

@@ -21,7 +21,6 @@ impl State {
             State::RlncSource(source) => Some(source.mender()),
             #[cfg(feature = "bats")]
             State::BatsSource(source) => Some(source.mender()),
-            State::WindowSource(source) => Some(source.mender()),
             State::Relay(relay) => Some(relay.mender()),
             _ => None,
         }

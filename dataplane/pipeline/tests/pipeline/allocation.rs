@@ -5,7 +5,7 @@ use crate::common::{DOWN, SHARD, UP, ip_packet, params};
 use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId, WindowParams,
+    FlowCode, FlowParams, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
 };
 use recoded_pipeline::report::FlowCounters;
 use recoded_pipeline::{Datagram, Pipeline};
@@ -115,13 +115,6 @@ fn blocks_from_source_to_sink_and_back_allocate_nothing() {
         let counters = allocates_nothing(FlowCode::Bats(BatsParams { profile, ..bats }));
         assert!(counters.sent_repair > 0, "nothing was repaired");
     }
-}
-
-#[test]
-fn windows_from_source_to_sink_and_back_allocate_nothing() {
-    let code = FlowCode::Window(WindowParams { window_symbols: 100, density: 15 });
-    let counters = allocates_nothing(code);
-    assert!(counters.decode_delay_nanos > 0, "nothing was recovered");
 }
 
 #[test]

@@ -27,11 +27,7 @@ const STEP_NANOS: Nanos = 250_000;
 const LOST: usize = 9;
 
 fn params(flow: u32, role: Role, code: FlowCode) -> FlowParams {
-    let mut params = FlowParams { id: flow, ..common::params(role) };
-    if matches!(code, FlowCode::Window(_)) {
-        common::window(&mut params);
-    }
-    FlowParams { code, symbol_bytes: 620, ..params }
+    FlowParams { id: flow, code, symbol_bytes: 620, ..common::params(role) }
 }
 
 /// An IP packet of a flow, whose payload depends on a secret.

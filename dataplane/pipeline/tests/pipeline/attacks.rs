@@ -2,11 +2,12 @@
 //! knows flow id, port and destination; an *informed* one the present generation number and epoch
 //! as well.
 
+#[cfg(feature = "bats")]
 use crate::common;
 use crate::common::{DOWN, Line, Node, SHARD, UP, coded, header, ip_packet, params};
 use recoded_pipeline::egress::{Answer, Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
-use recoded_pipeline::params::{FlowCode, FlowParams, HOPS_MAX, PeerId, Role, Snapshot, TunnelId};
+use recoded_pipeline::params::{FlowParams, HOPS_MAX, PeerId, Role, Snapshot, TunnelId};
 use recoded_pipeline::plan::{PlanMaker, PlanRequest};
 use recoded_pipeline::report::DropReason;
 use recoded_pipeline::{Datagram, Pipeline};
@@ -17,7 +18,6 @@ use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::{LINK_BYTES, LinkReport, Missing, write_link};
 use recoded_wire::parse::{Packet, parse};
 use recoded_wire::stream::{KEEPALIVE_BYTES, STREAM_LOG2_NONE, StreamHeader};
-use recoded_wire::window::{WindowPacket, parse_window, write_header};
 
 const MILLI: u64 = 1_000_000;
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
@@ -41,13 +41,10 @@ fn hop(hop: u8, loss: f32) -> Item<'static> {
     Item::Hop(HopReport { hop, loss, burst_mean: 1.0 })
 }
 
-/// Every code that a source may have.
+/// The codes of units.
 fn codes() -> Vec<FlowParams> {
-    let mut window = params(SOURCE);
-    common::window(&mut window);
     vec![
         params(SOURCE),
-        window,
         #[cfg(feature = "bats")]
         FlowParams { code: common::bats(40), ..params(SOURCE) },
     ]
@@ -204,29 +201,6 @@ fn bursts_that_walk_the_window_end_nothing() {
     assert!(share >= 0.95, "{share} of the packets arrive");
 }
 
-/// Windows, too, follow only confirmed packets.
-#[test]
-fn a_window_does_not_follow_forged_symbols() {
-    let window = |params: &mut FlowParams| {
-        common::window(params);
-        params.symbol_bytes = 400;
-    };
-    let share = under_attack(1, window, |number, first| {
-        let first = parse_window(first).unwrap();
-        let esi = first.first.wrapping_add(number.wrapping_mul(0x9E37_79B1) | 1 << 12);
-        (0..3).map(|step| window_source(&first, esi + step)).collect()
-    });
-    assert!(share >= 0.95, "{share} of the packets arrive");
-}
-
-fn window_source(template: &WindowPacket, esi: u32) -> Vec<u8> {
-    let mut bytes = vec![0x45; 120];
-    let WindowPacket { header, symbol_bytes, window_symbols, .. } = template;
-    write_header(header, *symbol_bytes, *window_symbols, &mut bytes);
-    bytes[116..].copy_from_slice(&esi.to_be_bytes());
-    bytes
-}
-
 /// Blind packets of the generation that a flow had just finished, after two seconds of silence,
 /// once went into a table entry that was no longer in use: frames leaked, and the next unit there
 /// crashed the daemon.
@@ -274,7 +248,7 @@ fn a_relay_sends_in_proportion_to_the_rank_it_received() {
 /// Forty forged requests once kept a source busy for ten seconds.
 #[test]
 fn forged_repair_requests_are_answered_within_a_budget() {
-    for (params, unit) in codes().into_iter().zip(["generation", "window", "block"]) {
+    for (params, unit) in codes().into_iter().zip(["generation", "block"]) {
         let mut node = Node::new(params, 1);
         let mut data = Vec::new();
         for number in 0..2000 {
@@ -285,7 +259,6 @@ fn forged_repair_requests_are_answered_within_a_budget() {
         let names = |bytes: &[u8]| match parse(bytes).unwrap() {
             Packet::Coded(Coded { block: Some(block), .. }) => u32::from(block.number),
             Packet::Coded(coded) => coded.header.generation,
-            Packet::Window(packet) => packet.first,
             Packet::Stream(packet) => packet.symbol().map_or(0, |symbol| symbol.number),
             other => unreachable!("a source sends none: {other:?}"),
         };
@@ -331,7 +304,7 @@ fn nothing_came(next: u32, number: u32, now: u64) -> Vec<u8> {
 /// A node that reports every packet lost gets each of them once more, and a reserve.
 #[test]
 fn forged_link_reports_are_answered_within_a_budget() {
-    for params in codes().into_iter().filter(|params| !matches!(params.code, FlowCode::Window(_))) {
+    for params in codes() {
         let mut node = Node::new(params, 1);
         let (mut sent, mut answers) = (0, 0);
         for number in 0..4000u32 {

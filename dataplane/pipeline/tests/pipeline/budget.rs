@@ -6,7 +6,7 @@ use recoded_pipeline::open::{OpenRequest, Opener, Sizes};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Role, Snapshot, StreamParams, TunnelId, WindowParams,
+    FlowCode, FlowParams, PeerId, Role, Snapshot, StreamParams, TunnelId,
 };
 
 const SOURCE: Role = Role::Source { tunnel: TunnelId(0) };
@@ -92,18 +92,6 @@ fn blocks_take_what_is_said() {
                     let role = role.clone();
                     check(&FlowParams { code, generation_size, generations, ..params(role) });
                 }
-            }
-        }
-    }
-}
-
-#[test]
-fn windows_take_what_is_said() {
-    for role in [SOURCE, SINK] {
-        for window_symbols in [1, 64, 100, 256, 1000, 4095] {
-            let code = FlowCode::Window(WindowParams { window_symbols, density: 15 });
-            for symbol_bytes in [16, 1428] {
-                check(&FlowParams { code, symbol_bytes, ..params(role.clone()) });
             }
         }
     }

@@ -44,7 +44,7 @@ fn assert_delivered(line: &mut Line) {
 #[test]
 fn three_codes_in_turn_lose_nothing_and_the_last_one_comes() {
     let changes: Vec<FlowParams> =
-        codes()[..3].iter().map(|code| FlowParams { code: *code, ..params(SOURCE) }).collect();
+        codes().into_iter().map(|code| FlowParams { code, ..params(SOURCE) }).collect();
     let last = (PACKETS - 1) / BETWEEN;
     let asked = changes[last as usize % changes.len()].code.name();
     let mut line = change_in_turn(0.1, &changes);

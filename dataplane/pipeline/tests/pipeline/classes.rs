@@ -7,7 +7,7 @@ use crate::common::{DOWN, Node, SHARD, UP, ip_packet, params};
 use recoded_pipeline::Datagram;
 use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Role, ShardId, StreamParams, TunnelId, WindowParams,
+    FlowCode, FlowParams, PeerId, Role, ShardId, StreamParams, TunnelId,
 };
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::stream::KEEPALIVE_BYTES;
@@ -88,7 +88,6 @@ fn receive(node: &mut Node, bytes: &[u8], class: u8, now: u64) -> (Sent, Deliver
 fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
     let codes = [
         FlowCode::Rlnc,
-        FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
         #[cfg(feature = "bats")]
         common::bats(40),
     ];
@@ -106,7 +105,7 @@ fn coded_packets_have_the_class_of_what_they_carry_and_marks_are_delivered() {
                 node.pipeline.ingress(&mut node.frames, link, SHARD, &packet, now);
                 node.pipeline.tick(&mut node.frames, link, now);
             });
-            // Keepalives, sent while a window has no reports, carry nothing.
+            // Keepalives carry nothing.
             for (class, bytes) in out.into_iter().filter(|out| out.1.len() > KEEPALIVE_BYTES) {
                 sent += 1;
                 assert_eq!(class, CLASS, "{}", code.name());

@@ -7,7 +7,7 @@ use recoded_gf::FieldOrder;
 use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::params::{
-    FlowCode, FlowParams, PeerId, Recoding, Role, ShardId, Snapshot, TunnelId, WindowParams,
+    FlowCode, FlowParams, PeerId, Recoding, Role, ShardId, Snapshot, TunnelId,
 };
 use recoded_pipeline::report::FlowReport;
 use recoded_pipeline::{Datagram, Pipeline};
@@ -86,10 +86,9 @@ fn packets_formed_for_the_largest_generation_end_where_the_bound_says() {
 /// ones.
 #[test]
 fn flows_go_on_after_their_frames_were_taken_away() {
-    let window = WindowParams { window_symbols: 32, density: 15 };
     let codes = [
         FlowCode::Rlnc,
-        FlowCode::Window(window),
+        common::stream(),
         #[cfg(feature = "bats")]
         common::bats(48),
     ];

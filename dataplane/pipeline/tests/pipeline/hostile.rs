@@ -9,7 +9,6 @@ use recoded_pipeline::report::DropReason;
 use recoded_wire::coded::{Block, CodedHeader, coding_offset, vector_bytes, write_index};
 use recoded_wire::feedback::FeedbackHeader;
 use recoded_wire::header::{Flags, Header, PacketType};
-use recoded_wire::window::write_header;
 
 fn role(kind: u8) -> Role {
     match kind {
@@ -28,7 +27,6 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
             let meant = match kind {
                 PacketType::Generation => !0x0C,
                 PacketType::Bats => !(0x0C | Flags::REPAIR),
-                PacketType::Window => Flags::SYSTEMATIC | Flags::FIELD,
                 PacketType::Stream => Flags::SYSTEMATIC | Flags::END | Flags::REPAIR,
                 PacketType::Feedback
                 | PacketType::Link
@@ -51,9 +49,6 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
             let coding = coding_offset(kind == PacketType::Bats) + vector;
             let mut bytes: Vec<u8> =
                 noise.iter().copied().cycle().take(coding + symbol % 3 + 30).collect();
-            if kind == PacketType::Window {
-                return window_packet(common, &noise);
-            }
             if kind == PacketType::Feedback {
                 FeedbackHeader { common, node: 9, number: generation }.write(&mut bytes);
                 return bytes;
@@ -78,36 +73,6 @@ fn plausible() -> impl Strategy<Value = Vec<u8>> {
             bytes
         },
     )
-}
-
-/// A packet of a window flow, mostly one that is consistent with others.
-fn window_packet(header: Header, noise: &[u8; 32]) -> Vec<u8> {
-    let symbol_bytes = if noise[2] < 220 { 30 } else { u16::from(noise[2]) };
-    let esi = match noise[3] % 16 {
-        0 => u32::from_be_bytes([noise[4], noise[5], noise[6], noise[7]]),
-        1 => u32::from(noise[4]) * 1000,
-        _ => 100 + u32::from(noise[4] % 100),
-    };
-    let is_source = header.flags.has(Flags::SYSTEMATIC);
-    let field = if noise[8] < 240 { 3 } else { 0 };
-    let header = Header {
-        flags: Flags(header.flags.0 & !Flags::FIELD | field),
-        epoch: if noise[9] < 220 { 0 } else { noise[9] },
-        ..header
-    };
-    let mut bytes = vec![0; 16];
-    write_header(&header, symbol_bytes, 64, &mut bytes);
-    if is_source {
-        let adu = noise.iter().cycle().take(usize::from(noise[11]) % usize::from(symbol_bytes));
-        bytes.extend(adu);
-        bytes.extend(esi.to_be_bytes());
-    } else {
-        let symbols = if noise[12] < 200 { noise[12] % 40 } else { noise[12] };
-        bytes.extend([noise[13], noise[14], noise[15] & 0xF0, symbols]);
-        bytes.extend(esi.to_be_bytes());
-        bytes.extend(noise.iter().cycle().take(usize::from(symbol_bytes)));
-    }
-    bytes
 }
 
 fn input() -> impl Strategy<Value = Vec<u8>> {
@@ -136,7 +101,7 @@ proptest! {
             0 => {}
             #[cfg(feature = "bats")]
             1 => params.code = common::bats(40),
-            _ => common::window(&mut params),
+            _ => params.code = common::stream(),
         }
         params.generations = generations;
         params.sealed = sealed;
@@ -228,34 +193,4 @@ fn a_flood_of_generations_holds_no_more_than_the_table() {
     }
     assert!(node.flow().held <= 64);
     assert_eq!(node.leaked(), 0);
-}
-
-#[test]
-fn a_flood_of_window_packets_holds_no_frame_and_ends_in_reasons() {
-    let mut random = 1u32;
-    let mut noise = || {
-        std::array::from_fn(|_| {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (random >> 24) as u8
-        })
-    };
-    for kind in [1, 2] {
-        let mut params = params(role(kind));
-        common::window(&mut params);
-        let mut node = Node::new(params, 4);
-        let free = node.frames.free();
-        for number in 0..30_000u64 {
-            let noise: [u8; 32] = noise();
-            let flags = Flags(noise[1] & Flags::SYSTEMATIC);
-            let header = header(PacketType::Window, flags.0, number as u32);
-            node.receive(&window_packet(header, &noise), number * 1000);
-            node.tick(number * 1000);
-            assert_eq!(node.frames.free(), free);
-        }
-        let packets = node.packets();
-        let ends = packets.forwarded + packets.consumed + packets.dropped.iter().sum::<u64>();
-        assert_eq!((packets.received, ends), (30_000, 30_000));
-        assert!(packets.dropped[DropReason::Malformed as usize] > 0, "{packets:?}");
-        assert!(packets.dropped[DropReason::Mismatch as usize] > 0 || kind == 1, "{packets:?}");
-    }
 }

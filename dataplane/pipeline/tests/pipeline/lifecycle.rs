@@ -2,14 +2,14 @@
 //! number is used twice.
 
 use crate::common;
-use crate::common::{Line, Node, UP, coded, header, ip_packet, params, window};
+use crate::common::{Line, Node, UP, coded, header, ip_packet, params, stream};
 use recoded_pipeline::egress::{Egress, Outer};
 use recoded_pipeline::open::Rent;
 use recoded_pipeline::params::{FlowParams, PeerId, Redundancy, Role, Snapshot, TunnelId};
 use recoded_wire::coded::{CODED_BYTES, INDEX_BYTES, write_index};
 use recoded_wire::frames::Span;
 use recoded_wire::header::{Flags, Header, PacketType};
-use recoded_wire::window::{WindowPacket, parse_window};
+use recoded_wire::stream::parse_stream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,11 +19,9 @@ const SINK: Role = Role::Sink { tunnel: TunnelId(0), upstream: UP };
 
 /// Parameters of every code.
 fn codes() -> Vec<FlowParams> {
-    let mut windows = params(SOURCE);
-    window(&mut windows);
     vec![
         params(SOURCE),
-        windows,
+        FlowParams { code: stream(), ..params(SOURCE) },
         #[cfg(feature = "bats")]
         FlowParams { code: common::bats(64), ..params(SOURCE) },
     ]
@@ -54,7 +52,7 @@ fn what_is_open_leaves_before_a_shutdown() {
 /// incomplete units before requesting the rest.
 #[test]
 fn what_was_incomplete_before_a_standstill_is_asked_for_after_it() {
-    for flow in codes().into_iter().filter(|flow| flow.code.name() != "window") {
+    for flow in codes().into_iter().filter(|flow| flow.code != stream()) {
         let mut line = Line::new(1, 0.0, 7, |params| {
             (params.code, params.redundancy) = (flow.code, Redundancy::Fixed(1.0));
         });
@@ -103,12 +101,7 @@ fn a_number_is_not_used_again_for_other_symbols() {
 #[test]
 fn a_pipeline_made_anew_goes_on_and_what_was_counted_stays() {
     for code in common::codes() {
-        let change = |params: &mut FlowParams| {
-            params.code = code;
-            if code.name() == "window" {
-                window(params);
-            }
-        };
+        let change = |params: &mut FlowParams| params.code = code;
         let mut line = Line::new(2, 0.0, 8, change);
         let roles = [SOURCE, Role::Relay { upstream: UP }, SINK];
         let mut sent = 0;
@@ -242,36 +235,12 @@ fn what_a_source_replaced_is_counted_or_goes_at_once() {
     }
 }
 
-/// A source that returned to its window once coded over earlier symbols, which sinks no longer had.
+/// A stage for other packets once made another one abandon at once the symbols it waited for.
 #[test]
-fn an_epoch_of_a_window_begins_empty() {
-    let mut windows = params(SOURCE);
-    window(&mut windows);
-    windows.redundancy = Redundancy::Fixed(2.0);
-    let mut source = Node::new(windows.clone(), 8);
-    for number in 0..100 {
-        source.ingress(&ip_packet(150, number), MILLI);
-    }
-    source.apply(&snapshot(2, params(SOURCE)), 2 * MILLI);
-    source.ingress(&ip_packet(150, 100), 3 * MILLI);
-    source.apply(&snapshot(3, windows), 4 * MILLI);
-    let sent: Vec<_> =
-        (0..30).flat_map(|n| source.ingress(&ip_packet(150, n), 5 * MILLI)).collect();
-    let packets: Vec<WindowPacket> = sent.iter().map(|(_, it)| parse_window(it).unwrap()).collect();
-    let first = packets.iter().find(|packet| packet.is_source()).unwrap().first;
-    let repairs: Vec<_> = packets.iter().filter(|packet| !packet.is_source()).collect();
-    assert!(repairs.len() >= 20, "{} repairs", repairs.len());
-    assert!(repairs.iter().all(|repair| repair.first >= first), "{first}: {repairs:?}");
-    assert_eq!(source.leaked(), 0);
-}
-
-/// A stage for other packets once made a window abandon at once the symbols it waited for.
-#[test]
-fn a_window_goes_on_waiting_while_other_stages_are_made() {
+fn a_stream_goes_on_waiting_while_other_stages_are_made() {
     let change = |role| {
         let mut params = params(role);
-        window(&mut params);
-        params.redundancy = Redundancy::Fixed(1.5);
+        (params.code, params.redundancy) = (stream(), Redundancy::Fixed(1.5));
         params
     };
     let (mut source, mut sink) = (Node::new(change(SOURCE), 9), Node::new(change(SINK), 10));
@@ -280,7 +249,7 @@ fn a_window_goes_on_waiting_while_other_stages_are_made() {
         let now = u64::from(number) * 10_000;
         sent.extend(source.ingress(&ip_packet(150, number), now).into_iter().map(|(_, it)| it));
     }
-    let is_source = |packet: &Vec<u8>| parse_window(packet).unwrap().is_source();
+    let is_source = |packet: &Vec<u8>| parse_stream(packet).unwrap().symbol().is_some();
     // The first of two consecutive source packets: the second one refers to it.
     let lost = sent.windows(2).position(|pair| pair.iter().all(is_source)).unwrap();
     let lost = lost + usize::from(lost == 0) * 3;
@@ -299,6 +268,8 @@ fn a_window_goes_on_waiting_while_other_stages_are_made() {
         }
     }
     let expected: Vec<_> = (0..40).map(|number| ip_packet(150, number)).collect();
+    // Datagrams are delivered as they arrive.
+    sink.delivered.sort_by_key(|packet| packet[20..24].to_vec());
     assert!(sink.delivered == expected, "{} of 40", sink.delivered.len());
     assert_eq!((source.leaked(), sink.leaked()), (0, 0));
 }

@@ -46,5 +46,3 @@ mod stream_tags;
 mod stream_theory;
 mod tags;
 mod tree;
-mod window;
-mod window_mended;

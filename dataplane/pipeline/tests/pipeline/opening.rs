@@ -153,12 +153,12 @@ fn packets_wait_for_their_stage_and_none_is_lost() {
     sink.end();
 }
 
-/// A window once continued with memory for smaller symbols, and dropped all larger ones.
+/// A stage once continued with memory for smaller symbols, and dropped all larger ones.
 #[test]
-fn symbols_that_may_be_larger_get_another_window() {
+fn symbols_that_may_be_larger_get_another_stage() {
     let of = |role, symbol_bytes| {
         let mut params = params(role);
-        common::window(&mut params);
+        params.code = common::stream();
         FlowParams { symbol_bytes, ..params }
     };
     let mut source = Node::new(of(SOURCE, 160), 3);
@@ -185,11 +185,10 @@ fn symbols_that_may_be_larger_get_another_window() {
 /// the other waited again, and was taken out of the queue at once.
 #[test]
 fn packets_that_wait_for_two_stages_take_their_turns() {
-    let mut windows = params(SOURCE);
-    common::window(&mut windows);
+    let other = FlowParams { code: common::stream(), ..params(SOURCE) };
     let mut source = Node::new(params(SOURCE), 3);
     let packets = stream(&mut source, 0..40);
-    source.apply(&Snapshot { edition: 2, flows: vec![windows] }, 110 * MILLI);
+    source.apply(&Snapshot { edition: 2, flows: vec![other] }, 110 * MILLI);
     let other = stream(&mut source, 40..41);
     let mut sink = Host::new(params(SINK));
     let mut opener = Opener::new(1);

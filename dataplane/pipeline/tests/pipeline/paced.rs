@@ -1,10 +1,10 @@
-//! Generations, batches and windows at the pace of the slowest link: sources take from their tunnel
+//! Generations and batches at the pace of the slowest link: sources take from their tunnel
 //! as much as the path carries, without a configured rate, while links become slower and faster.
 
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, WindowParams};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos};
 
 /// Greedy datagrams.
 const GREEDY: Load = Load { bytes: 1300, rate: None, ordered: false };
@@ -14,10 +14,6 @@ type Code = fn(&mut FlowParams);
 fn rlnc(params: &mut FlowParams) {
     params.code = FlowCode::Rlnc;
     params.generations = 256;
-}
-
-fn window(params: &mut FlowParams) {
-    params.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
 }
 
 #[cfg(feature = "bats")]
@@ -34,7 +30,6 @@ fn bats(params: &mut FlowParams) {
 /// Codes, and the least share of a link that they fill while it becomes slower and faster.
 const CODES: &[(&str, Code, f64)] = &[
     ("rlnc", rlnc, 0.5),
-    ("window", window, 0.8),
     #[cfg(feature = "bats")]
     ("bats", bats, 0.6),
 ];

@@ -5,7 +5,7 @@
 use crate::timed::{Line, Link, Load, MILLI, SECOND};
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, StreamParams, WindowParams};
+use recoded_pipeline::params::{FlowCode, FlowParams, StreamParams};
 use recoded_pipeline::report::FlowCounters;
 use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, Writer};
 use recoded_wire::header::{Flags, Header, PacketType};
@@ -235,43 +235,6 @@ fn longest_packet_of_a_sealed_stream_leaves_room_for_its_envelope() {
     // The search begins at the smallest packet, which has an envelope, too, and ends within a
     // class.
     assert!((clear - sealed).abs_diff(SEALING) <= 8, "{clear} and {sealed}");
-}
-
-fn window(params: &mut FlowParams) {
-    params.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
-}
-
-/// Windows follow as streams do, if hops recover their losses; repair packets have the largest size
-/// and none is sent there.
-#[test]
-fn packets_of_windows_arrive_soon_where_the_path_is_narrower_than_its_ends() {
-    const WINDOW_OVERHEAD: usize = 20;
-    for (delay, loss) in [(0, 0.0), (1, 0.1), (10, 0.02)] {
-        for (narrow, rate) in [(0, 500.0), (1, 500.0), (1, 5000.0)] {
-            let link = Link::new(loss, delay);
-            let mut links = [link; 2];
-            links[narrow].bytes_max = NARROW;
-            // A keepalive by itself opens nothing at the next node: a TCP handshake does.
-            let mut line = Line::with(&links, Load { bytes: 60, ..load(rate) }, 3, window);
-            line.run(50 * MILLI + 4 * delay * MILLI);
-            follow(&mut line, SECOND + 20 * delay * MILLI);
-            assert!(line.load.bytes <= NARROW - WINDOW_OVERHEAD, "{} bytes", line.load.bytes);
-            let since = line.entered();
-            let changes = follow(&mut line, 4 * SECOND);
-            assert!(changes <= 2, "{changes} changes of the tunnel");
-            let is_close = line.load.bytes + WINDOW_OVERHEAD + 24 >= NARROW;
-            assert!(is_close, "{} bytes", line.load.bytes);
-            let until = line.entered();
-            line.stop(SECOND);
-            let share = delivered(&line, since, until);
-            let counted = counters(&line);
-            let probes: u64 = counted.iter().map(|it| it.sent_probe).sum();
-            println!("{delay} ms, {loss}, hop {narrow}, {rate}: {share}, {probes} probes");
-            assert!(share > 0.99, "{share}");
-            assert!(probes < 300, "{probes} probes");
-            assert!(counted[narrow].too_large > 0 && counted[1 - narrow].too_large == 0);
-        }
-    }
 }
 
 /// Jumbo ends around a link of MTU 1500. The first packets are all too large, so that almost

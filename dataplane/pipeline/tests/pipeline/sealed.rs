@@ -25,9 +25,6 @@ const UDP: u8 = 17;
 /// Parameters of a sealed flow of a code; a plan adapts to a fifth lost on each of three hops.
 fn sealed(code: FlowCode) -> impl Fn(&mut FlowParams) {
     move |params| {
-        if matches!(code, FlowCode::Window(_)) {
-            common::window(params);
-        }
         *params = FlowParams { code, symbol_bytes: 620, sealed: true, ..params.clone() };
     }
 }
@@ -228,7 +225,6 @@ fn relay_that_lies_has_no_wrong_byte_delivered_and_is_counted() {
             assert!(!pollutes || refused > 0, "{}, {lie:?}: nothing was counted", code.name());
             // Each symbol of these codes is a packet: delivered, or refused and counted.
             let decoded = match code {
-                FlowCode::Window(_) => Some(counters.generations_complete),
                 FlowCode::Stream(_) => Some(counters.source_symbols),
                 _ => None,
             };

@@ -1,6 +1,7 @@
 //! Tagged flows: a changed symbol is dropped by the next node with keys before it is combined or
 //! decoded, and the remaining ones arrive.
 
+#[cfg(feature = "bats")]
 use crate::common;
 use crate::common::keys::Keys;
 use crate::common::{DOWN, Line, Node, UP, ip_packet, params};
@@ -379,21 +380,6 @@ fn source_without_keys_sends_nothing() {
         line.nodes[0].keys = Some(Keys::new(1));
         assert_eq!(transfer(&mut line, 100..200).len(), 100);
     }
-}
-
-/// The code without tags is unchanged.
-#[test]
-fn windows_have_no_tags() {
-    let sent = [false, true].map(|is_tagged| {
-        let mut line = Line::new(2, 0.02, 9, |params| {
-            common::window(params);
-            params.tagged = is_tagged;
-        });
-        assert!(transfer(&mut line, 0..400).len() >= 395);
-        assert_eq!(refused(sink(&line)), 0);
-        line.nodes[0].flow().counters
-    });
-    assert_eq!(sent[0], sent[1]);
 }
 
 /// The longest packet that fits a unit arrives; one a byte longer does not enter.

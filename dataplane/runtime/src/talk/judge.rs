@@ -4,13 +4,12 @@ use super::{Passing, Sizes, Surroundings};
 use recoded_pipeline::open;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, StreamParams, WindowParams};
+use recoded_pipeline::params::{FlowCode, FlowParams, PeerId, StreamParams};
 use recoded_wire::announcement::{Entry, Refusal, code_bit};
 use recoded_wire::header::PacketType;
 
 /// The codes that this program was built with.
 pub(super) const CODES: u8 = code_bit(PacketType::Generation)
-    | code_bit(PacketType::Window)
     | code_bit(PacketType::Stream)
     | if cfg!(feature = "bats") { code_bit(PacketType::Bats) } else { 0 };
 
@@ -20,7 +19,6 @@ pub(super) fn packets_of(flow: &FlowParams) -> Passing {
         FlowCode::Rlnc => PacketType::Generation,
         #[cfg(feature = "bats")]
         FlowCode::Bats(_) => PacketType::Bats,
-        FlowCode::Window(_) => PacketType::Window,
         FlowCode::Stream(_) => PacketType::Stream,
     };
     let bytes = flow.code.header_bytes(flow.generation_size, flow.field) + flow.symbol_bytes;
@@ -34,10 +32,9 @@ fn sizes_of(flow: &FlowParams) -> Sizes {
         FlowCode::Rlnc => 1,
         #[cfg(feature = "bats")]
         FlowCode::Bats(code) => code.source_symbols,
-        FlowCode::Window(code) => code.window_symbols,
         FlowCode::Stream(code) => code.window_symbols,
     };
-    let has_generations = !matches!(flow.code, FlowCode::Window(_) | FlowCode::Stream(_));
+    let has_generations = !matches!(flow.code, FlowCode::Stream(_));
     let size = if has_generations { flow.generation_size } else { 1 };
     let headers = flow.code.header_bytes(flow.generation_size, flow.field);
     Sizes {
@@ -113,9 +110,6 @@ fn too_much(
             generator_bits: 8,
             interleave: Interleave::Auto,
         }),
-        PacketType::Window => {
-            FlowCode::Window(WindowParams { window_symbols: symbols, density: 15 })
-        }
         PacketType::Stream => FlowCode::Stream(StreamParams::new(symbols)),
         _ => return None,
     };
@@ -240,7 +234,6 @@ fn memory_words(flow: u32, mebibytes: u16, who: &str, is_ours: bool) -> (String,
 fn name(code: PacketType) -> &'static str {
     match code {
         PacketType::Bats => "bats",
-        PacketType::Window => "window",
         PacketType::Stream => "stream",
         _ => "rlnc",
     }

@@ -5,14 +5,12 @@ pub use crate::timed::keys;
 use keys::{Keys, by_keys};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use recoded_gf::FieldOrder;
 use recoded_pipeline::egress::{Egress, Formed, Outer, TaggedUnit, Unsealed, Untagged};
 use recoded_pipeline::memory::HeapFrames;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
 use recoded_pipeline::params::{
     FlowCode, FlowParams, Nanos, PeerId, Role, ShardId, Snapshot, StreamParams, TunnelId,
-    WindowParams,
 };
 use recoded_pipeline::report::{FlowReport, PacketCounters};
 use recoded_pipeline::{Datagram, Pipeline};
@@ -128,13 +126,6 @@ impl Node {
         })
     }
 
-    /// Like [`Node::tick`], but once, regardless of the deadline it returns.
-    pub fn tick_once(&mut self, now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
-        self.run(|pipeline, frames, outputs| {
-            pipeline.tick(frames, outputs, now);
-        })
-    }
-
     pub fn ingress(&mut self, packet: &[u8], now: Nanos) -> Vec<(PeerId, Vec<u8>)> {
         self.run(|pipeline, frames, outputs| {
             pipeline.ingress(frames, outputs, SHARD, packet, now);
@@ -206,17 +197,15 @@ pub fn bats(source_symbols: usize) -> FlowCode {
 pub fn codes() -> Vec<FlowCode> {
     vec![
         FlowCode::Rlnc,
-        FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
-        FlowCode::Stream(StreamParams::new(1024)),
+        stream(),
         #[cfg(feature = "bats")]
         bats(40),
     ]
 }
 
-/// Makes `params` those of a window flow over GF(256).
-pub fn window(params: &mut FlowParams) {
-    params.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
-    params.field = FieldOrder::TwoFiftySix;
+/// A stream of a window that packets of tests do not fill.
+pub fn stream() -> FlowCode {
+    FlowCode::Stream(StreamParams::new(1024))
 }
 
 /// Effect of a link, or of a lying relay, on a packet of a sender.
