@@ -5,6 +5,7 @@ use crate::egress::Egress;
 use crate::io::Io;
 use crate::params::{FlowParams, Redundancy, ShardId};
 use crate::peer::Upstream;
+use crate::peer::mender::HopContext;
 use crate::peer::next_hops::NextHops;
 use crate::report::FlowCounters;
 use recoded_wire::frames::{Frames, Span};
@@ -45,7 +46,13 @@ impl<F: Frames, E: Egress> Context<'_, '_, F, E> {
     }
 }
 
-impl<F, E> Context<'_, '_, F, E> {
+impl<'io, F, E> Context<'_, 'io, F, E> {
+    /// The part of it that keepalives of this epoch need, after `hop_index` hops.
+    pub(crate) fn hop(&mut self, epoch: u8, hop_index: u8) -> HopContext<'_, 'io, F, E> {
+        let Self { shard, hops, counters, io, .. } = self;
+        HopContext { shard: *shard, epoch, hop_index, hops, counters, io }
+    }
+
     /// Whether a source requests that the hops of a flow recover their own losses. It does not if
     /// the operator fixed the number of packets, if there is no return path, or with several next
     /// hops, since each lacks other packets.

@@ -22,11 +22,12 @@
 //! Without reports, as on a path without a return path, it is off, and the hop sends as many
 //! packets as the source plans for it.
 
-use crate::context::Context;
 use crate::egress::Egress;
+use crate::io::Io;
 use crate::layout::{payload_of, symbol_offset};
-use crate::params::{Nanos, PeerId};
+use crate::params::{Nanos, PeerId, ShardId};
 use crate::peer::gate::Gate;
+use crate::peer::next_hops::NextHops;
 use crate::peer::path_size::PathSize;
 use crate::peer::repair::RepairBudget;
 use crate::peer::sent::{Carried, Outcome, Sent};
@@ -40,7 +41,7 @@ use recoded_code::theory::LossModel;
 use recoded_code::theory::stream::{Plan, StreamProfile, Traffic};
 use recoded_wire::feedback::{HopReport, SizeReport};
 use recoded_wire::frames::{Frames, Span};
-use recoded_wire::header::{Flags, PacketType};
+use recoded_wire::header::{Flags, Header, PacketType};
 use recoded_wire::link::LinkReport;
 use recoded_wire::stream::{KEEPALIVE_BYTES, STREAM_LOG2_NONE, StreamHeader};
 
@@ -89,6 +90,17 @@ const FAR_NANOS: Nanos = 160_000_000;
 /// Planning interval of the proactive share, and the weight of one interval in the symbol rate.
 const PLAN_NANOS: Nanos = 100_000_000;
 const RATE_WEIGHT: f64 = 0.3;
+
+/// The hop of a flow that keepalives and probes are sent on.
+pub(crate) struct HopContext<'a, 'io, F, E> {
+    pub shard: ShardId,
+    pub epoch: u8,
+    /// Hops travelled.
+    pub hop_index: u8,
+    pub hops: &'a mut NextHops,
+    pub counters: &'a mut FlowCounters,
+    pub io: &'a mut Io<'io, F, E>,
+}
 
 /// Loss recovery of one hop.
 #[derive(Debug)]
@@ -391,16 +403,12 @@ impl Mender {
     }
 
     /// Sends a keepalive of `epoch` if one is due: it reveals losses at the tail.
-    pub(crate) fn tick(
-        &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (epoch, hop_index): (u8, u8),
-    ) {
-        self.probe(cx, (epoch, hop_index));
-        if self.keepalive_at.is_none_or(|due| due > cx.io.now) {
+    pub(crate) fn tick(&mut self, hop: &mut HopContext<'_, '_, impl Frames, impl Egress>) {
+        self.probe(hop);
+        if self.keepalive_at.is_none_or(|due| due > hop.io.now) {
             return;
         }
-        if cx.hops.next_number().is_none() {
+        if hop.hops.next_number().is_none() {
             self.keepalive_at = None;
             return;
         }
@@ -413,49 +421,56 @@ impl Mender {
         let shift = self.keepalives.min(KEEPALIVES).saturating_sub(KEEPALIVES_SOON);
         let pause = (self.round_trip.unwrap_or(0) * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
         // Before the first report, one suffices: further packets are followed by another.
-        self.keepalive_at = self.round_trip.map(|_| cx.io.now + pause.min(KEEPALIVE_MAX_NANOS));
-        let is_sent = self.send_padded(cx, (epoch, hop_index), (Carried::Nothing, 0));
-        cx.counters.sent_keepalive += u64::from(is_sent);
+        self.keepalive_at = self.round_trip.map(|_| hop.io.now + pause.min(KEEPALIVE_MAX_NANOS));
+        let is_sent = self.send_padded(hop, Carried::Nothing, 0);
+        hop.counters.sent_keepalive += u64::from(is_sent);
     }
 
     /// Sends a probe of the largest packet size that arrives, if one is due.
-    fn probe(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, about: (u8, u8)) {
+    fn probe(&mut self, hop: &mut HopContext<'_, '_, impl Frames, impl Egress>) {
         let round_trip = self.round_trip.unwrap_or(0);
-        if cx.hops.next_number().is_none() {
+        if hop.hops.next_number().is_none() {
             return;
         }
-        let Some(bytes) = self.sent.probe(round_trip, cx.io.now) else { return };
+        let Some(bytes) = self.sent.probe(round_trip, hop.io.now) else { return };
         // Later packets reveal whether it arrived.
-        let asks_at = cx.io.now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS);
+        let asks_at = hop.io.now + (round_trip / 4).max(KEEPALIVE_MIN_NANOS);
         self.keepalive_at.get_or_insert(asks_at);
-        let is_sent = self.send_padded(cx, about, (Carried::Probe, usize::from(bytes)));
-        cx.counters.sent_probe += u64::from(is_sent);
+        let is_sent = self.send_padded(hop, Carried::Probe, usize::from(bytes));
+        hop.counters.sent_probe += u64::from(is_sent);
     }
 
     /// Sends a keepalive padded to this many bytes, or unpadded if it is larger. Returns false, and
     /// counts it, when no frame is free.
     fn send_padded(
         &mut self,
-        cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (epoch, hop_index): (u8, u8),
-        (carried, bytes): (Carried, usize),
+        hop: &mut HopContext<'_, '_, impl Frames, impl Egress>,
+        carried: Carried,
+        bytes: usize,
     ) -> bool {
-        let Some(frame) = cx.io.frames.take() else {
-            cx.counters.send_failed += 1;
+        let Some(frame) = hop.io.frames.take() else {
+            hop.counters.send_failed += 1;
             return false;
         };
-        let mut common = cx.header(PacketType::Stream, Flags(Flags::END), epoch);
-        common.hop_index = hop_index;
+        let common = Header {
+            packet_type: PacketType::Stream,
+            flags: Flags(Flags::END),
+            epoch: hop.epoch,
+            shard: hop.shard.shard,
+            flow: hop.shard.flow,
+            link_sequence: 0,
+            hop_index: hop.hop_index,
+        };
         let header = StreamHeader { common, window_log2: STREAM_LOG2_NONE, round_trips: 0 };
         let offset = symbol_offset(KEEPALIVE_BYTES);
-        let room = cx.io.frames.frame_bytes().saturating_sub(offset);
+        let room = hop.io.frames.frame_bytes().saturating_sub(offset);
         let len = bytes.saturating_sub(KEEPALIVE_BYTES).min(room) as u16;
         let payload = payload_of(Span { frame, offset: offset as u16, len }, KEEPALIVE_BYTES);
-        let out = cx.io.frames.bytes_mut(payload);
+        let out = hop.io.frames.bytes_mut(payload);
         out.fill(0);
         header.write(out);
-        let number = cx.send_to(0, payload, 0);
-        self.sent.note(number, (carried, bytes), cx.io.now);
+        let number = hop.hops.send_to(0, hop.io.frames, hop.io.egress, payload, 0);
+        self.sent.note(number, (carried, bytes), hop.io.now);
         true
     }
 

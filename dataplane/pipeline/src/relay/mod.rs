@@ -505,8 +505,8 @@ impl Lifecycle for Relay {
         if cx.upstream.reporter.due().is_some_and(|due| due <= cx.io.now) {
             self.report_loss(cx);
         }
-        let about = (cx.upstream.epoch(), cx.upstream.hop_index().saturating_add(1));
-        self.mender.tick(cx, about);
+        let hop_index = cx.upstream.hop_index().saturating_add(1);
+        self.mender.tick(&mut cx.hop(cx.upstream.epoch(), hop_index));
         self.mender.earlier(earlier(deadline, self.flush_at))
     }
 

@@ -492,7 +492,7 @@ impl Lifecycle for RlncSource {
             self.tail = (probes + 1 < TAIL_PROBES).then_some((probes + 1, cx.io.now + pause));
         }
         self.planner.refresh(params, cx.io);
-        self.mender.tick(cx, (self.epoch, 0));
+        self.mender.tick(&mut cx.hop(self.epoch, 0));
         self.wake(params, cx.io.now)
     }
 

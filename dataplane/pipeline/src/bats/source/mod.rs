@@ -486,7 +486,7 @@ impl Lifecycle for BatsSource {
         self.step(cx);
         // Within a block, a padded path MTU probe would be too far from the packet before it.
         if !self.is_sending() {
-            self.mender.tick(cx, (self.epoch, 0));
+            self.mender.tick(&mut cx.hop(self.epoch, 0));
         }
         self.wake(params, cx.io.now)
     }
