@@ -56,7 +56,7 @@ fn carried(measured: &[(Case, Measured)]) -> Panel {
     let mut series = vec![
         line("limit", Style::Context, |_| 1.0 - LOSS),
         line("forwarding", Style::Line, |hops| (1.0 - LOSS).powi(hops as i32)),
-        line("recoding, nothing sent again", Style::Line, |hops| ranks[hops - 1]),
+        line("recoding, no retransmission", Style::Line, |hops| ranks[hops - 1]),
     ];
     for round_trip in ROUND_TRIPS_MILLIS {
         let expected = 1.0 / hop_of(round_trip).packets();
