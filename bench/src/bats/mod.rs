@@ -32,9 +32,9 @@ use rows::Row;
 ///
 /// Blocks of several shapes, on one core, by the thread's own processor time. Encoding forms every
 /// batch from the start (choice of symbols and coefficients) and multiplies; rates are of coded
-/// symbols. The ceiling is the rate at which the core's product instruction alone does the code's
-/// products. Decoding takes packets as they come after four hops that lose 10 % and recode, redundant
-/// ones included, from the first to the last symbol; rates are of source symbols. The crate raptorq
+/// symbols. The ceiling is the rate of the core's product instruction for the products of the code.
+/// Decoding takes packets as they come after four hops that lose 10 % and recode, redundant ones
+/// included, from the first to the last symbol; rates are of source symbols. The crate raptorq
 /// encodes as many repair symbols, and decodes what the same loss leaves it: source symbols and
 /// repair symbols, or repair symbols alone. Every block is checked before anything is timed.
 ///

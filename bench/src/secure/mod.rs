@@ -36,8 +36,8 @@ use work::Work;
 /// together.
 ///
 /// With `--attack` a legitimate flow over a relay with keys is measured instead, alone and under
-/// 100,000 hostile packets or 50,000 handshakes a second; needs root, and `recoded` in the folder of
-/// this program.
+/// 100,000 hostile packets or 50,000 handshakes a second; needs root, and `recoded` in the folder
+/// of this program.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- secure --quick

@@ -97,7 +97,7 @@ counters! {
     /// What went wrong with a worker itself.
     #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
     WorkerCounters {
-        /// Times that it panicked and was made anew: units that were open are lost.
+        /// Times that it panicked and was restarted: open units are lost.
         panics: Events => "Report it, with the lines of the log before.",
     }
 }
