@@ -32,9 +32,9 @@ use crate::machine::Machine;
 /// Count the clocks of the simulated FPGA card and of the paper's
 ///
 /// Recoded's engine multiplies matrices of many sizes and lengths, from the card's own memory and
-/// over PCIe; the paper's unit does the paper's experiments A to J. Both are simulated by the clock;
-/// rates assume 300 MHz. Only the break-even and the clocks simulated per second depend on this
-/// machine.
+/// over PCIe; the paper's unit does the paper's experiments A to J. Both are simulated clock by
+/// clock; rates assume 300 MHz. Only the break-even and the clocks simulated per second depend on
+/// this machine.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench --features fpga-sim -- fpga --quick

@@ -22,7 +22,7 @@ reasons! {
         /// No flow of this id here.
         UnknownFlow = "unknown_flow" => "Configure the flow, or correct next_hops of the node before \
             this one.",
-        /// Its sender is no neighbour of ours by which such packets come.
+        /// Its sender is no neighbour that such packets are expected from.
         UnknownPeer = "unknown_peer" => "Correct upstream here or next_hops there: packets come from another \
             address. Else they are forged.",
         /// Nothing here handles its shard, code or sizes yet: memory for them is being allocated.
@@ -54,8 +54,8 @@ reasons! {
         /// Of a generation or block far from those in progress, which nothing has confirmed.
         Stray = "stray" => "Nothing, if the source was restarted. Else look for a second source with \
             the same flow id, or forged packets.",
-        /// Of a tagged flow, and not what honest nodes make of what the source sent: its payload,
-        /// vector, number or tag was changed on the way.
+        /// Of a tagged flow, and no valid combination of the source's symbols: its payload, vector,
+        /// number or tag was changed in transit.
         WrongSymbolTag = "wrong_symbol_tag" => "Look for the relay that changes packets: the \
             neighbours of this flow that count none lie before it. Run the same version at both ends.",
         /// Of a tagged flow, and there are no keys to verify it with.
