@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(ends_at(0b01, 2), 190, "the other one still brings the unit before");
         assert_eq!(ends_at(0b10, 2), 150);
         assert_eq!((ends_at(0b01, 1), ends_at(0b11, 2)), (130, 130));
-        assert_eq!(branches.ends_at((0b01, 2), (60, 110), (20, 100)), 160, "not for ever");
+        assert_eq!(branches.ends_at((0b01, 2), (60, 110), (20, 100)), 160, "the wait is bounded");
         let later = branches.ends_at((0b01, 2), (2000, 2100), (20, 1000));
         assert_eq!(later, 2120, "it is gone");
     }

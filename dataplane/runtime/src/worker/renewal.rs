@@ -2,7 +2,7 @@
 //! dropped.
 //!
 //! ```text
-//!  panic in a turn -> the stack is unwound -> sources, pipeline, outbox anew -> frames back
+//!  panic in a turn -> the stack is unwound -> new sources, pipeline, outbox -> frames back
 //!    -> adopts the snapshot as at its start -> next turn
 //! ```
 //!

@@ -266,7 +266,7 @@ fn beside_hostile_packets(auth: Option<AuthPlan>, thousands: u32) -> Vec<(String
             (beside, hostile.join().unwrap())
         });
         let rate = f64::from(sent) / time.as_secs_f64();
-        println!("{quiet} of {GOOD_PACKETS} alone, {beside} beside {rate:.0} packets/s");
+        println!("{quiet} of {GOOD_PACKETS} alone, {beside} under {rate:.0} hostile packets/s");
         // A lower rate proves nothing.
         if rate > 900.0 * f64::from(thousands) {
             best = best.max(f64::from(beside) / f64::from(quiet));
