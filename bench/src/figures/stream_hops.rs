@@ -103,7 +103,7 @@ fn late(round_trip: u64, measured: &[&(Case, Measured)]) -> Panel {
         x: hops_axis(),
         y: Axis::log("p99 beyond the way, ms", ticks),
         series: vec![
-            line("sending again alone", Style::Context, |hops| {
+            line("retransmission alone", Style::Context, |hops| {
                 millis(again[hops - 1].quantile(0.99))
             }),
             line(&name, Style::Line, |hops| millis(planned[hops - 1].quantile(0.99))),

@@ -174,8 +174,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help, versions and errors, all of which clap reports as errors: as JSON if `--json` is
-/// given, even if the rest of the line is wrong.
+/// Prints help, versions and errors, which are all errors to clap: as JSON if `--json` is given,
+/// even if the rest of the line is wrong.
 fn wrong_command_line(error: &clap::Error) -> ExitCode {
     let is_json = std::env::args_os().any(|word| word == "--json");
     if !error.use_stderr() || !is_json {

@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// Reads the configuration file again; with `diff` only to compare. With `confirm_seconds` the
-    /// one before is back after this time, unless [`Client::confirm`] is called.
+    /// daemon rolls back after this time, unless [`Client::confirm`] is called.
     pub fn reload(
         &mut self,
         diff: bool,

@@ -298,7 +298,7 @@ fn counter_that_begins_to_rise_is_told_once_until_it_was_calm() {
     assert_eq!(begins.len(), 1, "{begins:?}");
     assert_eq!((begins[0].kind, begins[0].about.as_str()), (Kind::DropsRising, "unknown_flow"));
     assert!(begins[0].text.starts_with("unknown_flow begins to rise, 12 in a second ("));
-    assert_eq!(watcher.look(counted(30, 0)), [], "it goes on");
+    assert_eq!(watcher.look(counted(30, 0)), [], "the rise continues");
     // A cure of "Nothing, if few" ignores small counts.
     assert_eq!(watcher.look(counted(30, 50)), []);
     assert_eq!(watcher.look(counted(30, 500))[0].about, "seal_failed");
