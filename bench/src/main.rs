@@ -47,7 +47,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Benchmarks of Recoded, each beside its rivals in the same run
+/// Benchmarks of Recoded, each with its rivals in the same run
 #[derive(Parser)]
 #[command(name = "bench", version)]
 struct Cli {

@@ -138,7 +138,7 @@ enum : uint8_t {
 #define RECODED_SIZE_MAX 1024
 
 // X(kernel, threads, unit_rows, unit_bytes, units_per_block, shared_bytes): how to launch
-// `recoded_<kernel>`. `shared_bytes` is dynamic shared memory; above 48 KiB the host has to ask for
+// `recoded_<kernel>`. `shared_bytes` is dynamic shared memory; above 48 KiB the host has to request
 // it (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES).
 //
 // destinations = coefficients * sources:

@@ -14,7 +14,7 @@ const PARAMETERS: &str = "RECODED_FPGA_PARAMETERS";
 /// (`sim/seed.cpp`). One of all experiments, the others for the widths alone.
 const SEEDS: [(u8, u8); 4] = [(2, 8), (3, 1), (4, 1), (8, 1)];
 
-/// In the order in which they are linked: what both have of Verilator is in the second.
+/// In link order: Verilator's parts, which both need, are in the second.
 const LIBRARIES: [&str; 2] = [SEED, ENGINE];
 const SEED: &str = "recoded_fpga_seed";
 const ENGINE: &str = "recoded_fpga_engine";

@@ -28,13 +28,13 @@ use crate::progress;
 use block::Shape;
 use rows::Row;
 
-/// Measure encoding and decoding of BATS blocks beside the core's limit and RaptorQ
+/// Measure encoding and decoding of BATS blocks against the core's limit and RaptorQ
 ///
 /// Blocks of several shapes, on one core, by the thread's own processor time. Encoding forms every
-/// batch anew (which symbols, which coefficients) and multiplies; rates are of coded symbols, and
-/// the ceiling is what the core's instruction for products allows for as many products as the code
-/// needs. Decoding takes packets as they come after four hops that lose 10 % and recode, redundant
-/// ones included, from the first to the last symbol; rates are of source symbols. The crate raptorq
+/// batch from the start (choice of symbols and coefficients) and multiplies; rates are of coded
+/// symbols. The ceiling is the rate of the core's product instruction for the products of the code.
+/// Decoding takes packets as they come after four hops that lose 10 % and recode, redundant ones
+/// included, from the first to the last symbol; rates are of source symbols. The crate raptorq
 /// encodes as many repair symbols, and decodes what the same loss leaves it: source symbols and
 /// repair symbols, or repair symbols alone. Every block is checked before anything is timed.
 ///
@@ -59,13 +59,13 @@ pub struct Options {
     /// Milliseconds that each sample lasts at least
     #[arg(long, default_value_t = 4.0, value_parser = millis)]
     millis: f64,
-    /// Blocks of so many source symbols only [default: a table of block shapes]
+    /// Only blocks of this many source symbols [default: a table of block shapes]
     #[arg(long, value_parser = clap::value_parser!(u16).range(16..=4096))]
     symbols: Option<u16>,
-    /// Batches of so many coded symbols only
+    /// Only batches of this many coded symbols
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=128))]
     batch_size: Option<u16>,
-    /// Symbols of so many bytes only
+    /// Only symbols of this many bytes
     #[arg(long, value_parser = clap::value_parser!(u16).range(64..=9000))]
     bytes: Option<u16>,
     /// Core to run on [default: the last that may be used]

@@ -22,7 +22,7 @@ pub fn tables(rows: &[Measured]) -> String {
 
 fn everybody(rows: &[Measured]) -> Vec<String> {
     let mut lines = headed(
-        "| job | code (mean degree) | who | Gbit/s, median | best | ours to it (8 of 10 rounds) |",
+        "| job | code (mean degree) | who | Gbit/s, median | best | Recoded / it (8 of 10 rounds) |",
         "|---|---|---|---:|---:|---:|",
     );
     for row in rows.iter().filter(|row| row.shape == Shape::TARGET) {

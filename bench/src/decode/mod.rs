@@ -31,7 +31,7 @@ use crate::machine::Machine;
 use dataplane::Delivery;
 use stream::Window;
 
-/// Measure the dataplane's decoder beside the kernels' own decoding
+/// Measure the dataplane's decoder against the kernels' own decoding
 ///
 /// Generations that arrive as coded packets only, none lost and none redundant, GF(256): the most
 /// work per packet that a sink can have. Three do it in turns on one core, by the thread's own

@@ -1,7 +1,7 @@
 //! A hop of a stream: combining at the relay, decoding at the sink.
 //!
 //! ```text
-//!  n symbols, of which one in eight is lost, then as many combinations of all n
+//!  n symbols with one in eight lost, then as many combinations of all n
 //!    sink:    Pipeline::receive per packet: headers, store, equations, delivery
 //!    kernels: invert, matmul for n symbols that are all coded
 //!  one combination of n symbols

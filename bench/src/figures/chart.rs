@@ -204,7 +204,7 @@ fn legend(page: &mut Page, left: f64, figure: &Figure, names: &[(&str, Style)]) 
     }
     let series = || figure.panels.iter().flat_map(|panel| &panel.series);
     if series().any(|series| series.style == Style::Crosses) {
-        entry(page, "ours, Monte Carlo", &|page, y| page.cross((middle, y), GREY));
+        entry(page, "Recoded, Monte Carlo", &|page, y| page.cross((middle, y), GREY));
     }
     let lines = || series().filter(|series| series.style != Style::Bars);
     let references = || lines().flat_map(|s| &s.points).flat_map(|point| &point.references);

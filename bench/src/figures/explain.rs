@@ -48,8 +48,8 @@ const KNOWN: [Known; 4] = [
                deals symbols to batches in two rounds over the block, so that in no batch more than 11 \
                symbols are in that batch alone. Shifting a base graph, as the paper describes it, leaves up \
                to 15 of 203 symbols to one batch (26 of 229), which then has to bring as much rank, and \
-               brings 12.4. At 192 symbols the base graph was chosen so that it does not happen. Our own, \
-               higher degrees have it nowhere: series \"structured, our degrees\".",
+               brings 12.4. At 192 symbols the base graph was chosen so that it does not happen. With \
+               Recoded's higher degrees it never happens: series \"structured, Recoded's degrees\".",
     },
     Known {
         figure: "burst-interleaving",

@@ -118,7 +118,7 @@ pub struct Point {
     pub x: f64,
     /// How much.
     pub ours: f64,
-    /// Standard error of `ours`; 0 if exact.
+    /// Standard error of the number; 0 if exact.
     pub standard_error: f64,
     /// Values to compare it with.
     pub references: Vec<Reference>,
@@ -148,7 +148,7 @@ impl Point {
     }
 }
 
-/// A number to compare `ours` with.
+/// A number to compare the result with.
 #[derive(Clone)]
 pub struct Reference {
     /// Whose.
@@ -157,7 +157,7 @@ pub struct Reference {
     pub value: f64,
     /// Its own standard error, where it is an estimate itself.
     pub standard_error: f64,
-    /// Expected relation of `ours` to it.
+    /// Expected relation of the result to it.
     pub relation: Relation,
     /// Allowed deviation regardless of the errors.
     pub margin: f64,
@@ -204,7 +204,7 @@ impl Reference {
         Reference { margin, ..self }
     }
 
-    /// A lower bound on `ours`.
+    /// A lower bound on the result.
     pub fn at_least(self) -> Reference {
         Reference { relation: Relation::AtLeast, ..self }
     }
@@ -238,7 +238,7 @@ pub enum From {
     Target,
 }
 
-/// Expected relation of `ours` to a reference.
+/// Expected relation of a result to a reference.
 #[derive(Copy, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Relation {

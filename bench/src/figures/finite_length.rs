@@ -31,7 +31,7 @@ pub fn compute(work: Work) -> Result<Figure, BenchError> {
     Ok(Figure {
         name: NAME,
         title: "Blocks of finite length".into(),
-        source: "independent simulation; targets of ours",
+        source: "independent simulation; Recoded's own targets",
         about: format!(
             "{runs} runs; batches of {BATCH_SIZE}, {HOPS} hops, {} % loss per hop; first three: \
              {BATCHES} batches",
@@ -136,9 +136,9 @@ impl Graph {
         match self {
             Graph::Structured => "structured, paper's degrees",
             Graph::Optimal => "random, optimal degrees",
-            Graph::Family => "random, our optimal degrees",
+            Graph::Family => "random, Recoded's optimal degrees",
             Graph::SameDegrees => "random, paper's degrees",
-            Graph::Ours => "structured, our degrees",
+            Graph::Ours => "structured, Recoded's degrees",
         }
     }
 }

@@ -50,9 +50,9 @@ use work::Work;
 /// Regenerate the papers' figures and the tables of theory, and judge every number
 ///
 /// Writes an SVG, a CSV and a JSON file per figure; of all figures, also an index. Every number
-/// that has a reference (printed in the paper, computed by an independent program, or by our own
-/// theory) gets a verdict: within one point of a hundred or three standard errors, or not, and then
-/// why, where that is known. Numbers without a known reason make the command fail.
+/// that has a reference (printed in the paper, or computed by an independent program or Recoded's
+/// own theory) gets a verdict: within 1 percentage point or three standard errors, or not, and then
+/// why, where that is known. Deviations without a known reason make the command fail.
 ///
 /// Random numbers depend on the seed alone, not on the number of cores.
 #[derive(clap::Args)]

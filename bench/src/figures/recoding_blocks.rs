@@ -71,7 +71,7 @@ fn code(is_paper: bool) -> Result<Code, ParamsError> {
 fn panel(loss: usize, measure: usize, means: &[Mean]) -> Panel {
     let mut series = Vec::new();
     for (way, &recodes) in [true, false].iter().enumerate() {
-        for (degrees, name) in ["paper's degrees", "our degrees"].into_iter().enumerate() {
+        for (degrees, name) in ["paper's degrees", "Recoded's degrees"].into_iter().enumerate() {
             let first = ((loss * 2 + way) * 2 + degrees) * LISTED.len();
             let points = LISTED.iter().enumerate().map(|(place, &hops)| {
                 let mean = &means[(first + place) * MEASURES + measure];

@@ -114,7 +114,7 @@ impl Variant {
 
     fn name(&self) -> String {
         match (self.is_paper, self.bits) {
-            (false, _) => "whole field, our degrees".into(),
+            (false, _) => "whole field, Recoded's degrees".into(),
             (_, 8) => FULL.into(),
             (_, 1) => "1 bit".into(),
             (_, bits) => format!("{bits} bits"),

@@ -80,7 +80,7 @@ fn figure(
     ];
     let mut ratio = vec![bars("paper, look-up tables", [Some(PAPER_RATIO), None])];
     for ((kernel, rates), value) in kernels.iter().zip(rates).zip(ratios) {
-        let name = format!("ours, kernel {}", kernel.name());
+        let name = format!("Recoded, kernel {}", kernel.name());
         let points = rates.iter().zip(PAPER_RATES).enumerate().map(|(place, (rate, paper))| {
             Point::exact(place as f64, *rate).against(Reference::paper(paper).at_least())
         });

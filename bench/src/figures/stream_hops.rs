@@ -56,7 +56,7 @@ fn carried(measured: &[(Case, Measured)]) -> Panel {
     let mut series = vec![
         line("limit", Style::Context, |_| 1.0 - LOSS),
         line("forwarding", Style::Line, |hops| (1.0 - LOSS).powi(hops as i32)),
-        line("recoding, nothing sent again", Style::Line, |hops| ranks[hops - 1]),
+        line("recoding, no retransmission", Style::Line, |hops| ranks[hops - 1]),
     ];
     for round_trip in ROUND_TRIPS_MILLIS {
         let expected = 1.0 / hop_of(round_trip).packets();
@@ -103,7 +103,7 @@ fn late(round_trip: u64, measured: &[&(Case, Measured)]) -> Panel {
         x: hops_axis(),
         y: Axis::log("p99 beyond the way, ms", ticks),
         series: vec![
-            line("sending again alone", Style::Context, |hops| {
+            line("retransmission alone", Style::Context, |hops| {
                 millis(again[hops - 1].quantile(0.99))
             }),
             line(&name, Style::Line, |hops| millis(planned[hops - 1].quantile(0.99))),

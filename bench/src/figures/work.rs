@@ -25,9 +25,9 @@ impl Work {
         ((full as f64 * self.share).round() as usize).max(RUNS_MIN)
     }
 
-    /// Standard errors by which a number may deviate. In a published figure few numbers have errors
-    /// above one point. With few runs all do, and one in several hundred deviates by three errors
-    /// by chance.
+    /// Allowed deviation of a number, in standard errors. In a published figure few numbers have
+    /// errors above one point. With few runs all do, and one in several hundred deviates by three
+    /// errors by chance.
     pub fn errors_allowed(&self) -> f64 {
         if self.share < 1.0 { 4.5 } else { 3.0 }
     }

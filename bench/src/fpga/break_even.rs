@@ -1,5 +1,5 @@
-//! Number of concurrent jobs from which the card, over PCIe, is faster than one core of this
-//! machine.
+//! Break-even point: the number of concurrent jobs that makes the card, over PCIe, faster than one
+//! core of this machine.
 
 use recoded_gf::Kernel;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub struct BreakEven {
     pub core_nanos_per_job: f64,
     /// Jobs submitted at once, and nanoseconds from the doorbell to the last completion.
     pub card_nanos: Vec<(u64, f64)>,
-    /// The smallest measured number of jobs for which the card is faster.
+    /// The smallest measured number of jobs that the card does faster than the core.
     pub jobs: Option<u64>,
 }
 

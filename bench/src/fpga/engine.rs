@@ -21,7 +21,7 @@ pub struct Row {
     pub jobs: u64,
     pub cycles_per_job: f64,
     pub gbit_per_second: f64,
-    /// Clocks per job in which the tile stalled.
+    /// Clocks per job that the tile stalled.
     pub stalled_for_tables: f64,
     pub stalled_for_input: f64,
     pub stalled_for_output: f64,

@@ -40,7 +40,7 @@ fn experiments(report: &Report) -> Panel {
 
 fn sizes(report: &Report) -> Panel {
     let rows = &report.luts_per_product;
-    let names = ["ours", "8 bits", "4 bits", "3 bits", "2 bits"];
+    let names = ["Recoded", "8 bits", "4 bits", "3 bits", "2 bits"];
     let point =
         |(index, row): (usize, &super::size::Row)| Point::exact(index as f64, row.luts_per_product);
     let points = rows.iter().enumerate().map(point).collect();
@@ -63,7 +63,7 @@ fn rates(report: &Report, memory: &str) -> Panel {
         }
     }
     Panel {
-        title: format!("Our engine, {memory}"),
+        title: format!("Recoded's engine, {memory}"),
         x: Axis::log("bytes of a row", &[64.0, 256.0, 1024.0, 4096.0, 16384.0]),
         y: Axis::linear("Gbit/s", &[0.0, 40.0, 80.0, 120.0, 160.0]),
         series,

@@ -1,8 +1,8 @@
 //! `bench fpga`: the FPGA card, simulated clock by clock, compared with the paper's unit.
 //!
 //! ```text
-//!  engine      our engine: clocks of jobs by size, length, memory; what it waits for
-//!  break_even  jobs at once from which it beats one core, over PCIe
+//!  engine      Recoded's engine: clocks of jobs by size, length, memory; causes of stalls
+//!  break_even  concurrent jobs needed to beat one core, over PCIe
 //!  seed        the paper's unit: its ten experiments, and three schedules
 //!  size        LUTs per multiply-add, from the synthesis counts
 //! ```
@@ -29,12 +29,12 @@ use crate::figures::chart::draw;
 use crate::kernels::{thread_seconds, write, writing};
 use crate::machine::Machine;
 
-/// Count the clocks of the simulated FPGA card, beside the paper's
+/// Count the clocks of the simulated FPGA card and of the paper's
 ///
-/// Our engine multiplies matrices of many sizes and lengths, from the card's own memory and over
-/// PCIe; the paper's unit does the paper's experiments A to J. Both are simulated clock by clock;
-/// rates assume 300 MHz. Only the break-even and the clocks simulated per second depend on this
-/// machine.
+/// Recoded's engine multiplies matrices of many sizes and lengths, from the card's own memory and
+/// over PCIe; the paper's unit does the paper's experiments A to J. Both are simulated clock by
+/// clock; rates assume 300 MHz. Only the break-even and the clocks simulated per second depend on
+/// this machine.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench --features fpga-sim -- fpga --quick

@@ -23,7 +23,7 @@ pub struct Row {
     pub gbit_per_second: f64,
     /// Rate on a card that the paper reports.
     pub paper_gbit_per_second: Option<f64>,
-    /// Shares of the time in which the arrays worked, or waited for the port. In the rest they
+    /// Shares of the time that the arrays were busy, or waited for the port. For the rest they
     /// waited for packets or for the end.
     pub busy: f64,
     pub waits_for_output: f64,

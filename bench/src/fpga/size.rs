@@ -17,7 +17,7 @@ pub struct Row {
 
 /// Name in the table, prefix of the blocks' names in the counts, products per clock.
 const ARRAYS: [(&str, &str, &str, u32); 5] = [
-    ("ours, any coefficient", ENGINE, "engine.u_tile", 1024),
+    ("Recoded, any coefficient", ENGINE, "engine.u_tile", 1024),
     ("the paper's, 8 bits", SEED, "systolic_tile_8", 64),
     ("the paper's, 4 bits", SEED, "systolic_tile_4", 64),
     ("the paper's, 3 bits", SEED, "systolic_tile_3", 64),

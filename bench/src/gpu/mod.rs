@@ -34,13 +34,13 @@ use crate::progress;
 use bed::Bed;
 use scale::{FULL, QUICK, Scale, TINY};
 
-/// Measure a CUDA card beside all cores of this machine, from copies to whole jobs
+/// Measure a CUDA card against all cores of this machine, from copies to whole jobs
 ///
 /// First the card itself (copies, instructions, launches), then encoding and decoding by every
 /// technique, a streaming server whose segments stay on the card, CPU and card together,
-/// Reed-Solomon stripes, and single jobs, which show from which size on the card is faster. CPU and
-/// card work in turns, in the same run, and whatever the card makes is compared with what the CPU
-/// makes before it is timed.
+/// Reed-Solomon stripes, and single jobs, which show the break-even size of the card. CPU and card
+/// work in turns, in the same run. Before a job is timed, the card's result is compared with the
+/// CPU's.
 ///
 /// Where there is no card that works it says so and why, and measures the CPU.
 #[derive(clap::Args)]
@@ -74,7 +74,7 @@ pub struct Findings {
     pub machine: Machine,
     /// The card, or the reason why there is none.
     pub card: Result<card::Card, String>,
-    /// Sizes from which the card is faster.
+    /// Break-even sizes of the card.
     pub break_even: Vec<single::BreakEven>,
     /// All numbers and errors.
     pub bed: Bed,

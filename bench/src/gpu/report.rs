@@ -68,8 +68,8 @@ fn card_table(findings: &Findings) -> String {
         let _ = writeln!(text, "| copies {direction}, pinned, GB/s each way | {rate} |");
     }
     for (name, key) in [
-        ("launches follow each other after, us", "launch_interval_seconds"),
-        ("launch until its end is seen, us", "launch_latency_seconds"),
+        ("interval of consecutive launches, us", "launch_interval_seconds"),
+        ("latency of a launch, us", "launch_latency_seconds"),
     ] {
         let value = card.described[key].as_f64().map_or(NONE.into(), |s| format!("{:.1}", s * 1e6));
         let _ = writeln!(text, "| {name} | {value} |");

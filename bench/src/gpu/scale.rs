@@ -9,7 +9,7 @@ pub struct Scale {
     pub name: &'static str,
     /// Source symbols of a segment.
     pub sizes: &'static [usize],
-    /// Sizes for which every technique is measured; at other sizes only the best ones are.
+    /// Sizes where every technique is measured; at other sizes only the best ones are.
     pub ladder_sizes: &'static [usize],
     /// Bytes of a symbol.
     pub symbols: &'static [usize],
@@ -23,7 +23,7 @@ pub struct Scale {
     pub data_buffers: &'static [usize],
     /// Bytes of a buffer: the last size is that of the tables.
     pub buffers: &'static [usize],
-    /// Bytes of segments for which CPU and card are compared one by one.
+    /// Sizes of the single segments that compare CPU and card, in bytes.
     pub jobs: &'static [usize],
     /// Bytes of the copies that measure the bus.
     pub copies: &'static [usize],

@@ -125,7 +125,7 @@ fn by_card(bed: &mut Bed, place: Place, large: &Large) -> Result<(), BenchError>
         bed.rows.sample_with(place, COPYING, large.results() / seconds, Some(share));
     }
     if !together.has_device() {
-        bed.troubles.push("the card was given up while it worked beside the CPU".into());
+        bed.troubles.push("the device was closed while it shared the work with the CPU".into());
     }
     drop(together);
     bed.open();

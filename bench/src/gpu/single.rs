@@ -21,14 +21,14 @@ pub const DISPATCHER: &str = "dispatcher";
 /// Target of the dispatcher, as a share of the better of CPU and card.
 pub const DISPATCHER_MIN: f64 = 0.95;
 
-/// Smallest segment, in bytes, for which the card is faster.
+/// Break-even size: the smallest segment, in bytes, where the card is faster than the CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct BreakEven {
     /// Source symbols.
     pub n: usize,
     /// Cores of the CPU.
     pub cores: usize,
-    /// Measured: the smallest size from which on the card was always faster.
+    /// Measured: the card was faster at this size and at all larger ones.
     pub measured: Option<usize>,
     /// Computed by the dispatcher's formula from the rates measured here.
     pub model: Option<u64>,

@@ -41,13 +41,13 @@ use report::Report;
 use rivals::Rivals;
 use rows::{Section, Setting};
 
-/// Measure the field kernels beside the core's limits and other libraries
+/// Measure the field kernels against the core's limits and other libraries
 ///
 /// First what the core can do at most: products of a byte and a constant per second, loads, stores.
 /// Then every job (multiply-add, the benchmark of the paper that libmoepgf comes from, encoding,
-/// decoding, recoding, inversion) is done by our levels and by the rivals, in turns, round after
-/// round, on one core, by the thread's own processor time. Results of ours are checked against the
-/// naive kernel before anything is timed, those of rivals where they can be compared.
+/// decoding, recoding, inversion) is done by Recoded's levels and by the rivals, in turns, round
+/// after round, on one core, by the thread's own processor time. Recoded's results are checked
+/// against the naive kernel before anything is timed, those of rivals where they can be compared.
 ///
 /// Rivals in C are used when they are installed: apt install libisal2 libgf-complete1.
 #[derive(clap::Args)]
@@ -74,7 +74,7 @@ pub struct Options {
     /// Only these rows
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Section::ALL)]
     rows: Vec<Section>,
-    /// Measure this ISA-L too, beside the installed one
+    /// Measure this ISA-L too, in addition to the installed one
     #[arg(long, value_name = "FILE")]
     isal: Option<PathBuf>,
     /// Core to run on [default: the last that may be used]

@@ -224,6 +224,6 @@ const NOTE: &str = "\
 The paper's library was not measured in this run: its figures are older, from the same machine class.
 Coded Gbit/s: coded (or recovered) payload bits per second, unless the heading says otherwise. The
 ceiling is what the core's instruction for products (for a multiply-add, its stores) allows at this
-length, where a length counts as the whole vectors that hold it; it is measured beside each row, in
+length, where a length counts as the whole vectors that hold it; it is measured with each row, in
 the same rounds, and fractions and ratios are medians of the rounds' own. Rivals do the same job.
 Structured codes do a related one: their coefficients are fixed, so they cannot be recoded.";

@@ -28,12 +28,12 @@ use contender::{CONTENDERS, Contender};
 use report::{Line, Report, Series};
 use sample::Setup;
 
-/// Measure TCP and datagrams over lossy lines with delay, ours beside Linux and split TCP
+/// Compare Recoded with Linux and split TCP: TCP and datagrams over lossy lines with delay
 ///
 /// Hosts in a line in network namespaces, joined by emulated links, of 300 Mbit/s unless a name
 /// says otherwise. Measured in turns on the same line: Linux forwarding with cubic and with BBR,
-/// split TCP with BBR on every hop, and recoded with each code. Of each: a TCP stream and a probe
-/// of small datagrams beside it, packets that each link saw per symbol, processor time; on some
+/// split TCP with BBR on every hop, and recoded with each code. Of each: a TCP stream with a probe
+/// of small datagrams, packets that each link saw per symbol, processor time; on some
 /// lines also datagrams by themselves: sparse, voice, and 100 Mbit/s into a default socket buffer.
 /// Everything runs on the cores of this machine, links and ends included.
 ///

@@ -271,7 +271,7 @@ fn describe(case: &Case) -> String {
         text += &format!(", the first link at {rate} Mbit/s for the second third of the time");
     }
     if let Some(control) = case.beside {
-        text += &format!(", a TCP stream of others with {control} beside");
+        text += &format!(", with a competing plain TCP stream ({control})");
     }
     if case.twins {
         text += ", shared by two lines of hosts with a stream each";

@@ -19,7 +19,7 @@ use crate::relay::xdp::Attached;
 pub enum Case {
     /// The recoding relay.
     Relay,
-    /// The same with UDP sockets in the place of AF_XDP.
+    /// The same with UDP sockets instead of AF_XDP.
     RelayUdp,
     /// AF_XDP in, AF_XDP out, nothing between: what the relay would cost without recoding.
     Bounce,

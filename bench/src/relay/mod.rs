@@ -39,9 +39,9 @@ use placement::Cores;
 use report::{Report, Series};
 use sample::{Sample, Setting};
 
-/// Measure the recoding relay beside its rivals, in packets per second
+/// Measure the recoding relay and its rivals, in packets per second
 ///
-/// Coded packets (generations of 16 symbols over GF(16), one packet in ten lost on the way) run
+/// Coded packets (generations of 16 symbols over GF(16), one packet in ten already lost) run
 /// through a host in a network namespace. Five ways through that host are measured in turns: the
 /// recoding relay (innovative packets cut through, lost ones replaced by recoded ones), the same
 /// with UDP sockets, a bare AF_XDP bounce through the same socket module, Linux's ip_forward, and

@@ -28,16 +28,16 @@ use work::Work;
 /// Measure what tags and encryption cost per packet
 ///
 /// Tags of hops, verification of homomorphic tags by 4, 8 and 16 columns, envelopes from end to
-/// end, alone and in the pipeline of a source and a sink; beside them AES-GMAC, AEGIS, SipHash,
+/// end, alone and in the pipeline of a source and a sink. For comparison: AES-GMAC, AEGIS, SipHash,
 /// BLAKE3, ChaCha20-Poly1305 and boringtun, in turns in the same run, by the thread's own processor
 /// time.
 ///
 /// A relay's tag in, tag out and verification by its 4 of 8 columns should take less than 160 ns
 /// together.
 ///
-/// With `--attack` a good flow over a relay with keys is measured instead, alone and beside 100,000
-/// hostile packets a second or 50,000 handshakes; needs root, and `recoded` in the folder of this
-/// program.
+/// With `--attack` a legitimate flow over a relay with keys is measured instead, alone and under
+/// 100,000 hostile packets or 50,000 handshakes a second; needs root, and `recoded` in the folder
+/// of this program.
 #[derive(clap::Args)]
 #[command(after_long_help = "Examples:
   cargo run --release -p bench -- secure --quick
@@ -62,10 +62,10 @@ pub struct Options {
     /// Core to run on [default: the last that may be used]
     #[arg(long, value_name = "CORE")]
     core: Option<usize>,
-    /// Only rows of which the name has this in it
+    /// Only rows with this text in their names
     #[arg(long, value_name = "TEXT")]
     rows: Option<String>,
-    /// A good flow beside hostile packets, instead of all of this
+    /// A legitimate flow under attack, instead of the costs per packet
     #[arg(long, conflicts_with_all = ["rounds", "millis", "bytes", "core", "rows"])]
     attack: bool,
 }

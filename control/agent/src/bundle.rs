@@ -52,7 +52,7 @@ pub enum BundleError {
     Form(&'static str),
     /// The signature does not match text and key.
     #[error(
-        "the signature is wrong: it was changed on the way, or signed with another key than \
+        "the signature is wrong: it was changed in transit, or signed with another key than \
          public_key"
     )]
     Signature,

@@ -174,8 +174,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and versions, which clap takes for errors, and errors: as JSON where that is asked for,
-/// however wrong the rest is.
+/// Prints help, versions and errors, which are all errors to clap: as JSON if `--json` is given,
+/// even if the rest of the line is wrong.
 fn wrong_command_line(error: &clap::Error) -> ExitCode {
     let is_json = std::env::args_os().any(|word| word == "--json");
     if !error.use_stderr() || !is_json {

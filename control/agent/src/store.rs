@@ -2,7 +2,7 @@
 //! in progress.
 //!
 //! ```text
-//!  STATE/good.bundle   in force, or it was when the agent confirmed it
+//!  STATE/good.bundle   active, or it was when the agent confirmed it
 //!  STATE/memory.json   newest version and its digest; what is half done
 //!  STATE/before.toml   the daemon's file before what is half done
 //! ```

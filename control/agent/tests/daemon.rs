@@ -102,7 +102,7 @@ fn real_daemon_goes_over_and_back_and_its_process_stays() {
     // Another process takes over, and the change is confirmed when that one runs with it.
     assert_eq!(step(&relay(&socket, port, "frames = 8192")), "");
     assert!(real.config().contains("frames = 8192\n"));
-    until("the other process is told of", || real.events("process_started") == 2);
+    until("the new process is reported", || real.events("process_started") == 2);
     assert_eq!(real.events("config_confirmed"), 2);
     let history = real.client().history().expect("history");
     assert_eq!(history.confirm_seconds_left, None);

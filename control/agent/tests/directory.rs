@@ -170,7 +170,7 @@ fn bundle_does_not_wait_longer_because_its_source_was_away() {
     assert!(refusal(&mut agent).contains("the source could not be reached"));
     let pause = agent.again_pause().expect("it waits");
     come_back();
-    until("it is tried again", || {
+    until("the agent retries", || {
         agent.step();
         away.exists()
     });

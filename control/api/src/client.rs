@@ -29,7 +29,7 @@ pub trait ControlProxy {
     async fn get_state(
         &mut self,
     ) -> zlink::Result<impl Stream<Item = zlink::Result<Result<State, ControlError>>>>;
-    /// The configuration in force.
+    /// The active configuration.
     async fn get_config(&mut self) -> zlink::Result<Result<Config, ControlError>>;
     /// Changes parameters of a flow.
     async fn set_flow(
@@ -55,7 +55,7 @@ pub trait ControlProxy {
     async fn confirm(&mut self) -> zlink::Result<Result<Confirmed, ControlError>>;
     /// Goes back.
     async fn undo(&mut self, number: Option<i64>) -> zlink::Result<Result<Reloaded, ControlError>>;
-    /// What was in force.
+    /// Present and past configurations.
     async fn get_history(&mut self) -> zlink::Result<Result<History, ControlError>>;
     /// What happened.
     async fn get_events(&mut self, after: i64) -> zlink::Result<Result<Events, ControlError>>;
@@ -181,7 +181,7 @@ impl Client {
         call(&self.runtime, &self.path, whole_state(&mut self.connection))
     }
 
-    /// The configuration in force, as TOML.
+    /// The active configuration, as TOML.
     pub fn config(&mut self) -> Result<String, ClientError> {
         Ok(call(&self.runtime, &self.path, self.connection.get_config())?.toml)
     }
@@ -210,7 +210,7 @@ impl Client {
     }
 
     /// Reads the configuration file again; with `diff` only to compare. With `confirm_seconds` the
-    /// one before is back after this time, unless [`Client::confirm`] is called.
+    /// daemon rolls back after this time, unless [`Client::confirm`] is called.
     pub fn reload(
         &mut self,
         diff: bool,
@@ -225,13 +225,13 @@ impl Client {
         call(&self.runtime, &self.path, self.connection.confirm())
     }
 
-    /// Goes back to the configuration of this number, or to the one before.
+    /// Goes back to the configuration of this number, or to the previous one.
     pub fn undo(&mut self, number: Option<u64>) -> Result<Reloaded, ClientError> {
         let number = number.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
         call(&self.runtime, &self.path, self.connection.undo(number))
     }
 
-    /// The configurations that were in force.
+    /// The present and past configurations.
     pub fn history(&mut self) -> Result<History, ClientError> {
         call(&self.runtime, &self.path, self.connection.get_history())
     }

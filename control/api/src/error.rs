@@ -1,4 +1,4 @@
-//! Why the daemon did not do what it was asked.
+//! Reasons of the daemon to refuse a request.
 
 use crate::exit;
 use std::fmt;
@@ -21,7 +21,7 @@ pub enum ControlError {
         /// Key, value and rule.
         reason: String,
     },
-    /// Published, but not every worker took it up in time. The last good edition is in force.
+    /// Published, but not every worker took it up in time. The last good edition stays active.
     NotAdopted {
         /// Edition that was given up.
         edition: u64,

@@ -1,11 +1,10 @@
 //! The contract between `recoded` and everything that controls it.
 //!
-//! Place: beside the packet path, never on it. This leaf crate holds the keys of the configuration,
+//! Place: off the packet path. This leaf crate holds the keys of the configuration,
 //! the types that cross the control socket, the errors and exit codes that scripts may rely on, the
 //! service that a daemon implements and the client that talks to it. On the wire it is Varlink:
 //! JSON objects, each ended by a NUL byte, over a Unix stream socket; `org.recoded.control.varlink`
-//! in this folder is the contract, and a test compares it with what the service describes itself
-//! as.
+//! in this folder is the contract, and a test compares it with the service's own description.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! A state in several replies, none of them long.
 //!
-//! zlink's buffer grows by 256 bytes and a reply is written anew each time: what a reply costs
-//! grows with the square of its length. A hundred flows are 290 kB.
+//! zlink's buffer grows by 256 bytes at a time, and each time the reply is serialised from the
+//! start: its cost grows with the square of its length. A hundred flows are 290 kB.
 //!
 //! ```text
 //!  whole ─> all but flows, sessions, configuration | 4 flows | 4 flows | .. | sessions | text ..

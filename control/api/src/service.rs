@@ -26,7 +26,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ControlError>> + 
 /// Answer of a [`Backend::set`].
 pub type SetFuture<'a> = Answer<'a, Adopted>;
 
-/// What stands behind the control socket.
+/// The implementation of the control socket's methods.
 pub trait Backend {
     /// Which daemon this is.
     fn version(&self) -> Version;
@@ -34,7 +34,7 @@ pub trait Backend {
     /// Everything it knows.
     fn state(&self) -> State;
 
-    /// The configuration in force, as TOML.
+    /// The active configuration, as TOML.
     fn config(&self) -> String;
 
     /// Changes parameters of a flow: all of them or none. Values are written as in the
@@ -47,17 +47,17 @@ pub trait Backend {
     /// Changes parameters of a flow, and the configuration file as well: both or neither.
     fn save(&mut self, flow: i64, changes: BTreeMap<String, String>) -> SetFuture<'_>;
 
-    /// Reads the configuration file again and says what it changes; changes it unless `diff`. In
-    /// `confirm_seconds` the one before is back, unless the change is confirmed.
+    /// Reads the configuration file again, reports the changes and applies them unless `diff`.
+    /// After `confirm_seconds` it rolls back to the previous one, unless the change is confirmed.
     fn reload(&mut self, diff: bool, confirm_seconds: Option<u64>) -> Answer<'_, Reloaded>;
 
     /// Confirms the last change.
     fn confirm(&mut self) -> Answer<'_, Confirmed>;
 
-    /// Goes back to the configuration of this number in the history, or to the one before.
+    /// Goes back to the configuration of this number in the history, or to the previous one.
     fn undo(&mut self, number: Option<u64>) -> Answer<'_, Reloaded>;
 
-    /// The configurations that were in force.
+    /// The present and past configurations.
     fn history(&self) -> Answer<'_, History>;
 
     /// What happened after the event of this number.
@@ -67,7 +67,7 @@ pub trait Backend {
 /// The configuration, as a reply.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, Type)]
 pub struct Config {
-    /// The configuration in force, as TOML with every key written out.
+    /// The active configuration, as TOML with every key written out.
     pub toml: String,
 }
 
@@ -100,9 +100,9 @@ impl Service {
         self.backend.version()
     }
 
-    /// Everything the daemon knows: links, workers, flows, tunnels, counters, configuration. Who
-    /// asks for more gets it in several replies: what is not a list or the configuration is in the
-    /// first one, flows, sessions and the configuration are to be put together.
+    /// The whole state: links, workers, flows, tunnels, counters, configuration. With `more` it
+    /// comes in several replies. The first one has everything except flows, sessions and the
+    /// configuration; the client concatenates these from the replies.
     #[zlink(more)]
     async fn get_state(&self, more: bool) -> impl Stream<Item = Reply<State>> + Unpin {
         let state = self.backend.state();
@@ -115,7 +115,7 @@ impl Service {
         futures_util::stream::iter(replies.collect::<Vec<_>>())
     }
 
-    /// The configuration in force.
+    /// The active configuration.
     async fn get_config(&self) -> Config {
         Config { toml: self.backend.config() }
     }
@@ -145,9 +145,9 @@ impl Service {
         self.backend.save(flow, changes).await
     }
 
-    /// Reads the configuration file again, checks it whole, and says what it changes. Unless diff
-    /// is true, it is then in force, all of it or nothing; with confirm_seconds the one before is
-    /// back after this time, unless Confirm is called.
+    /// Reads the configuration file again, checks all of it, and reports the changes. Unless diff
+    /// is true, they are then applied, all or none; with confirm_seconds the daemon rolls back to
+    /// the previous configuration after this time, unless Confirm is called.
     async fn reload(
         &mut self,
         diff: bool,
@@ -163,14 +163,14 @@ impl Service {
         self.backend.confirm().await
     }
 
-    /// Goes back to the configuration of this number in the history, or to the one before the
-    /// present one. The file stays as it is.
+    /// Goes back to the configuration of this number in the history, or to the previous one. The
+    /// file stays as it is.
     async fn undo(&mut self, number: Option<i64>) -> Result<Reloaded, ControlError> {
         let number = number.map(|number| u64::try_from(number).unwrap_or(0));
         self.backend.undo(number).await
     }
 
-    /// The configurations that were in force, oldest first; the last one is in force.
+    /// Past configurations, oldest first, and the active one at the end.
     async fn get_history(&self) -> Result<History, ControlError> {
         self.backend.history().await
     }

@@ -2,7 +2,7 @@
 //! that derive `CustomType` are parts of them and have names in the interface description.
 //!
 //! Counters count from the daemon's start and never go down. They come by name:
-//! `dataplane/counters` says which there are and what they mean. Sizes are bytes, losses are shares
+//! `dataplane/counters` lists them with their meanings. Sizes are bytes, losses are shares
 //! from 0 to 1. Keys are stable: they may gain siblings, they never change or disappear.
 
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub use neighbours::{Disagreement, FlowNeighbour, FlowUpstream, Neighbour};
 pub struct State {
     /// Version of the daemon.
     pub version: String,
-    /// Edition of the configuration that was published last; 1 is what the file said.
+    /// Edition of the configuration that was published last; 1 is that of the file at the start.
     pub edition: u64,
     /// Seconds since the daemon started.
     pub uptime_seconds: u64,
@@ -41,7 +41,7 @@ pub struct State {
     /// Sessions with neighbours and with other ends of flows that have keys.
     #[serde(default)]
     pub sessions: Vec<Session>,
-    /// The configuration in force, as TOML with every key written out.
+    /// The active configuration, as TOML with every key written out.
     pub config: String,
 }
 
@@ -54,7 +54,7 @@ pub struct Session {
     pub key: String,
     /// Seconds since the keys in use were agreed on; null while there are none.
     pub age_seconds: Option<f64>,
-    /// Handshakes that were finished; with one_way epochs that were told.
+    /// Handshakes that were finished; with one_way, epochs announced.
     pub handshakes: u64,
     /// Messages that were refused.
     pub refused: u64,
@@ -82,11 +82,11 @@ pub struct Engine {
     pub taken: u64,
     /// Of these, solved by the accelerator.
     pub offloaded: u64,
-    /// Bytes that went there and back for them.
+    /// Bytes copied to the accelerator and back for them.
     pub offloaded_bytes: u64,
     /// Offered and left to the worker, by reason.
     pub declined: BTreeMap<String, u64>,
-    /// Taken and done again by the CPU, by what the accelerator did wrong.
+    /// Taken and done again by the CPU, by the accelerator's fault.
     pub redone: BTreeMap<String, u64>,
     /// Bundles, by why they were closed.
     pub bundles: BTreeMap<String, u64>,
@@ -179,7 +179,7 @@ pub struct Worker {
     pub handed_over: u64,
     /// Of these, dropped.
     pub dropped: u64,
-    /// How often it panicked and was made anew.
+    /// Number of panics, each followed by a restart.
     #[serde(default)]
     pub panics: u64,
 }
@@ -255,8 +255,8 @@ pub struct Flow {
     /// Mean rank of those over their size, where there are any.
     pub rank_ratio: Option<f64>,
     /// Residual loss: share of generations or blocks, or of the symbols of a stream or window, that
-    /// were given up at the sink since its daemon started. Source: as its sink told last, which
-    /// begins anew after 2^32 of them.
+    /// were given up at the sink since its daemon started. Source: from the sink's latest report;
+    /// it restarts after 2^32 of them.
     #[serde(default)]
     pub residual_loss: Option<f64>,
     /// Source: what theory expects `rank_ratio` to be at the sink, from the losses that the hops
@@ -335,7 +335,7 @@ pub struct Parameters {
     /// BATS: how batches combine source symbols: cyclic-shift, precoded or baseline.
     #[serde(default)]
     pub profile: Option<String>,
-    /// BATS: bits of the coefficients with which they do.
+    /// BATS: bits of the coefficients of these combinations.
     #[serde(default)]
     pub generator_bits: Option<u64>,
     /// BATS: "auto", or batches whose packets take turns.
@@ -372,7 +372,7 @@ pub struct Parameters {
     /// Whether the packets for a batch of a BATS flow follow its rank.
     #[serde(default)]
     pub adaptive: Option<bool>,
-    /// Whether missing packets are asked for, or answered.
+    /// Whether the sink requests missing packets, or the source answers requests.
     pub repair: Option<bool>,
 }
 
@@ -385,7 +385,7 @@ pub struct HopLoss {
     pub loss: f64,
     /// Mean run of consecutive losses, at least 1.
     pub burst_mean: f64,
-    /// Source: share of what it sends, repairs included, that theory expects behind this hop: mean
+    /// Source: share of its packets, repairs included, that theory expects behind this hop: mean
     /// rank over the size of a generation or batch; 1 where hops make up for their losses. Null
     /// where theory has no value, as for windows.
     #[serde(default)]
@@ -453,7 +453,7 @@ pub struct Version {
     pub interface: String,
     /// Field arithmetic in use, by instruction set.
     pub kernel: String,
-    /// Edition of the configuration in force.
+    /// Edition of the active configuration.
     pub edition: u64,
 }
 
@@ -473,15 +473,15 @@ pub struct Adopted {
 pub struct Reloaded {
     /// Each change, in the order of the file.
     pub changes: Vec<Change>,
-    /// Whether it is in force; otherwise it was only compared.
+    /// Whether the changes were applied; otherwise they were only listed.
     pub applied: bool,
     /// Whether another dataplane process takes over now; connections to this one end.
     pub replaces: bool,
-    /// Edition in force in this process.
+    /// Active edition in this process.
     pub edition: u64,
-    /// Number of the configuration in force in the history.
+    /// Number of the active configuration in the history.
     pub number: u64,
-    /// Seconds until the one before is back, unless this one is confirmed.
+    /// Seconds until the rollback to the previous one, unless this one is confirmed.
     pub confirm_seconds: Option<u64>,
 }
 
@@ -490,17 +490,17 @@ pub struct Reloaded {
 pub struct Change {
     /// Section, key, and values before and after.
     pub what: String,
-    /// Line in the file; null for what is no longer in it.
+    /// Line in the file; null for a removed key or section.
     pub line: Option<u64>,
-    /// live: no packet is lost. flow: that flow begins anew. gap: another dataplane process takes
+    /// live: no packet is lost. flow: that flow restarts. gap: another dataplane process takes
     /// over. restart: a running daemon cannot do it.
     pub cost: String,
 }
 
-/// The configurations that were in force.
+/// The present and past configurations.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
 pub struct History {
-    /// Oldest first; the last one is in force.
+    /// Oldest first; the last one is active.
     pub entries: Vec<HistoryEntry>,
     /// Where they are kept; null when in memory only.
     pub directory: Option<String>,
@@ -510,7 +510,7 @@ pub struct History {
     pub confirm_seconds_left: Option<u64>,
 }
 
-/// A configuration that was in force.
+/// A configuration of the history.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct HistoryEntry {
     /// Its number.
@@ -527,16 +527,16 @@ pub struct HistoryEntry {
 /// A change was confirmed.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
 pub struct Confirmed {
-    /// Number of the configuration that stays in force.
+    /// Number of the confirmed configuration.
     pub number: u64,
 }
 
-/// What happened lately.
+/// Recent events.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, Type)]
 pub struct Events {
-    /// Those after the number that was asked for, oldest first, as far as they are kept.
+    /// Those after the requested number, oldest first, as far as they are kept.
     pub events: Vec<Event>,
-    /// Number of the newest; ask for what comes after it. 0 when there was none.
+    /// Number of the newest; the next request continues after it. 0 when there was none.
     pub newest: u64,
     /// When the daemon began to count, in milliseconds since 1970. Another value means that another
     /// daemon counts, from 1 on.

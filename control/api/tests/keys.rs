@@ -1,4 +1,4 @@
-//! The tables of keys hold: whole sentences, the README and the interface say what they say.
+//! The tables of keys hold: whole sentences, equal to those of the README and the interface.
 //! `RECODED_WRITE_KEYS=1 cargo test -p recoded-api` rewrites the README's tables.
 
 #![forbid(unsafe_code)]

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use zlink::varlink_service::Proxy;
 
-/// A daemon that knows one flow and refuses what it is told to refuse.
+/// A daemon with one flow that refuses changes on demand.
 struct Fake;
 
 impl Backend for Fake {
@@ -179,7 +179,7 @@ fn interface_description_served_equals_the_contract_file() {
         let mut connection = zlink::tokio::unix::connect(&path).await.expect("connect");
         let name = INTERFACE.try_into().expect("a valid name");
         let description = connection.get_interface_description(name).await.expect("answer");
-        let description = description.expect("our interface is known");
+        let description = description.expect("the interface is known");
         description.as_raw().expect("text").to_owned()
     });
     assert!(
@@ -206,7 +206,7 @@ fn raw_request_gets_a_nul_terminated_json_reply() {
     assert_eq!(reply["parameters"]["product"], "recoded");
 }
 
-/// Tools that know nothing of parts get one reply; those that ask for more get the end marked.
+/// Tools without support for parts get one reply; those that set `more` get the end marked.
 #[test]
 fn state_is_one_reply_or_as_many_as_are_asked_for() {
     let folder = tempfile::tempdir().expect("folder");

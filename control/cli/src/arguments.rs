@@ -368,7 +368,7 @@ fn configuration_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| rule.to_owned())
 }
 
-/// Seconds in which all boxes must be well: less than a few would take every change back.
+/// Time limit for all boxes to become healthy; a few seconds would roll back every change.
 fn apply_seconds(text: &str) -> Result<u64, String> {
     let seconds = durations::confirm_seconds(text)?;
     let rule = || "write a time of 10s to 24h, such as 60s or 5m".to_owned();

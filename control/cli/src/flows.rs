@@ -114,10 +114,10 @@ pub fn rates(flow: &Flow) -> Option<String> {
     let Some(wire) = flow.wire_mbit else { return Some(format!("{goodput:.1} Mbit/s")) };
     let ratio = wire_ratio(flow).map(|ratio| format!("{ratio:.2}x"));
     let theory = flow.overhead_theory.map(|theory| format!("theory {theory:.2}"));
-    let beside: Vec<String> = ratio.into_iter().chain(theory).collect();
-    let beside =
-        if beside.is_empty() { String::new() } else { format!(" ({})", beside.join("; ")) };
-    Some(format!("{goodput:.1} Mbit/s, {wire:.1} on the wire{beside}"))
+    let ratios: Vec<String> = ratio.into_iter().chain(theory).collect();
+    let ratios =
+        if ratios.is_empty() { String::new() } else { format!(" ({})", ratios.join("; ")) };
+    Some(format!("{goodput:.1} Mbit/s, {wire:.1} on the wire{ratios}"))
 }
 
 /// The highest loss of a hop.

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// A part of what a daemon knows.
+/// A part of a daemon's state.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Show {
     /// Flows: parameters, losses, ranks, counters; next hops of streams: rate, delay, loss

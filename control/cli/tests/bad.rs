@@ -56,7 +56,7 @@ fn daemon_that_hangs_or_speaks_nonsense_is_named() {
             let words = said(&output);
             assert_eq!(output.status.code(), Some(code), "{words}");
             assert!(words.contains(cause), "{words}");
-            assert!(output.stdout.is_empty(), "nothing is shown beside an error");
+            assert!(output.stdout.is_empty(), "an error leaves standard output empty");
         })
     });
     looks.into_iter().for_each(|look| look.join().expect("as it should be"));

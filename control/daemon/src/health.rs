@@ -139,7 +139,7 @@ mod tests {
         assert!(silent >= HANG_MAX && silent < HANG_MAX + HANG, "{excused:?}");
         health.hears(News::Beat);
         let after = hangs_after(&mut health, begun + silent);
-        assert!(after <= HANG + 3 * LOOK, "it was heard: {after:?}");
+        assert!(after <= HANG + 3 * LOOK, "the beat counts: {after:?}");
     }
 
     /// All processes of a box are suspended for a minute (a paused container, a closed laptop):

@@ -184,8 +184,8 @@ fn refusal(request: &Request<Incoming>, bounds: &Bounds) -> Option<Response<Full
         return None;
     }
     let text = match bounds.names {
-        Names::Loopback => "ask for 127.0.0.1, [::1] or localhost\n",
-        Names::Host(_) => "ask by address, or by the name of this host\n",
+        Names::Loopback => "use 127.0.0.1, [::1] or localhost as host\n",
+        Names::Host(_) => "use an address or the name of this host\n",
     };
     Some(plain(StatusCode::FORBIDDEN, text))
 }

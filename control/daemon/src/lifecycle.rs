@@ -4,8 +4,8 @@
 //! ```text
 //!  supervisor -- Frames: to be mapped at once --------------------------------------> dataplane
 //!             <- Ready --------------------------------------------------------------------
-//!             -- Start: configuration, control socket, channels to what is privileged and to who
-//!                keeps configurations, and to who hears of events ------------------------>
+//!             -- Start: configuration, control socket, channels to the privileged service, the
+//!                keeper of configurations and the log of events ------------------------->
 //!             <- Started, Beat (four a second) --------------------------------------------
 //!             <- Stuck: a thread does not answer ------------------------------------------
 //!             -- Looked: what threads do is in the log, or they wait for a core --------->

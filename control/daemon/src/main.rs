@@ -45,8 +45,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::prelude::*;
 
-/// Time for which a start waits for the resolver: what it does not know by then is waited for
-/// while the rest is served. A resolver that works answers within a second.
+/// Longest wait for the resolver at startup. The daemon then starts with the names that are known
+/// and resolves the others in the background. A working resolver answers within a second.
 const NAMES_PATIENCE: Duration = Duration::from_secs(3);
 /// Exit code when something on this host is in the way.
 const EXIT_FAILED: u8 = 1;

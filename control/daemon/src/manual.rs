@@ -39,8 +39,8 @@ fn page(text: &mut Vec<u8>) -> io::Result<()> {
     }
     more.control("SH", ["SEE ALSO"]);
     more.text([roman(
-        "recodectl(1), recoded.toml(5), recoded-counters(7): every reason for which a",
+        "recodectl(1), recoded.toml(5), recoded-counters(7): every reason for a dropped",
     )]);
-    more.text([roman("packet is dropped, with its cure")]);
+    more.text([roman("packet, with its cure")]);
     more.to_writer(text)
 }

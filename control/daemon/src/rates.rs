@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(of(1), rate(Some(0.0), Some(3 * SECOND)));
         assert_eq!(of(2), Rate::default());
         rates.sample(&seen(5 * SECOND, &[(1, 7, 1)]));
-        assert_eq!(of(1), rate(None, Some(5 * SECOND)), "it began anew");
+        assert_eq!(of(1), rate(None, Some(5 * SECOND)), "its counters restarted");
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn socket_of_a_live_daemon_is_refused_and_of_a_dead_one_replaced() {
     assert!(!path.exists());
 
     std::fs::write(&path, "a file").expect("write");
-    let error = claim(&path, false).map(|_| ()).expect_err("not ours to remove");
+    let error = claim(&path, false).map(|_| ()).expect_err("a regular file stays");
     assert!(error.to_string().contains("exists and is not a socket: remove it"), "{error}");
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "a file");
 }

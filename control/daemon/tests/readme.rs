@@ -30,7 +30,7 @@ fn one_box_by_hand_is_a_whole_configuration_of_12_lines() {
     assert_eq!((links.len(), tunnels.len(), flows.len()), (1, 1, 2));
     assert!(matches!(flows[0].params.role, Role::Source { .. }));
     assert!(matches!(flows[1].params.role, Role::Sink { .. }));
-    assert!(!flows[0].written.code, "nothing is said of codes, sizes or rates");
+    assert!(!flows[0].written.code, "codes, sizes and rates are left to Recoded");
 }
 
 #[test]
@@ -44,5 +44,5 @@ fn three_boxes_by_hand_are_whole_configurations() {
         .map(parse)
         .collect();
     let flows: Vec<usize> = boxes.iter().map(|config| config.flows.len()).collect();
-    assert_eq!(flows, [2, 2, 2], "two ends and a relay, there and back");
+    assert_eq!(flows, [2, 2, 2], "two ends and a relay, in both directions");
 }

@@ -70,7 +70,7 @@ fn live_changes_are_one_snapshot_and_a_diff_is_none() {
     assert_eq!(causes, ["start", "reload", "undo"]);
 }
 
-/// A new process numbers neighbours in the order in which flows name them.
+/// A new process numbers neighbours in the order that flows name them.
 #[test]
 fn neighbours_keep_their_numbers_when_flows_change_places() {
     let served = Served::start();

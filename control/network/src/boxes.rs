@@ -4,7 +4,7 @@
 //!  [[link]] ends of a node, one per interface -> link       name: that of the interface
 //!  paths that begin or end there              -> tunnel     rec0, rec1 in the order of paths
 //!  nodes before and after it on paths         -> neighbour  their addresses and keys
-//!  paths over it, there and back              -> flow       source, relay or sink
+//!  paths over it, in both directions          -> flow       source, relay or sink
 //! ```
 
 use crate::model::{Auth, End, Extra, Link, Network, Path, Place};

@@ -27,9 +27,9 @@ const TUNNEL_RULE: &str = "write the addresses of the tunnel at both ends, first
                            such as [\"10.99.0.1/24\", \"10.99.0.2/24\"]; with several receivers \
                            one for each, in the order in which ways come to them; an \
                            end may have a list of addresses, IPv4 and IPv6";
-const WAYS_RULE: &str = "it lists ways, each of which lists its nodes from source to receiver: \
+const WAYS_RULE: &str = "it lists ways, and each way lists its nodes from source to receiver: \
                          [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]";
-const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the way back has the next one";
+const ID_RULE: &str = "it is a whole number from 0 to 4294967294; the return path has the next one";
 
 /// The nodes that follow a node on these ways.
 pub(crate) fn after(ways: &[Vec<usize>], node: usize) -> Vec<usize> {
@@ -299,7 +299,7 @@ fn together(ways: &[Vec<usize>]) -> Option<&'static str> {
     if ways.windows(2).any(|pair| source(&pair[0]) != source(&pair[1])) {
         Some("all begin at one node, the source")
     } else if receivers(ways).iter().any(|to| ways.iter().any(|way| inside(way, *to))) {
-        Some("none goes on where another one ends: a receiver passes nothing on")
+        Some("none continues where another one ends: a receiver forwards nothing")
     } else if (1..ways.len()).any(|at| ways[..at].contains(&ways[at])) {
         Some("each is written once")
     } else {

@@ -392,13 +392,13 @@ fn ways_that_do_not_fit_together_are_refused() {
     };
     for (ways, said) in [
         ("[]", "ways = [] is wrong: it lists ways"),
-        ("[[\"a\"]]", "each of which lists its nodes"),
-        ("\"a\"", "each of which lists its nodes"),
+        ("[[\"a\"]]", "each way lists its nodes"),
+        ("\"a\"", "each way lists its nodes"),
         ("[[\"a\", \"x\"]]", "there is no node x"),
         ("[[\"a\", \"d\"]]", "a and d have no link"),
         ("[[\"a\", \"b\", \"a\", \"c\"]]", "it comes to a twice"),
         ("[[\"a\", \"b\", \"d\"], [\"b\", \"d\"]]", "all begin at one node, the source"),
-        ("[[\"a\", \"b\"], [\"a\", \"b\", \"d\"]]", "none goes on where another one ends"),
+        ("[[\"a\", \"b\"], [\"a\", \"b\", \"d\"]]", "none continues where another one ends"),
         ("[[\"a\", \"b\", \"d\"], [\"a\", \"b\", \"e\"]]", "tunnel = "),
         ("[[\"a\", \"b\", \"d\"], [\"a\", \"b\", \"d\"]]", "each is written once"),
         (
@@ -470,7 +470,7 @@ fn every_mistake_is_named_by_line_and_cure() {
             whole.clone() + &path("via = [\"b\"]\nid = 2").replace("10.9", "10.8"),
             "flow id 2 is taken by path a -> c",
         ),
-        (changed("via =", "id = 4294967295\nvia ="), "the way back has the next one"),
+        (changed("via =", "id = 4294967295\nvia ="), "the return path has the next one"),
         (changed("via =", "code = \"magic\"\nvia ="), "recoded on a would refuse it: flow 1: code"),
         (changed("via =", "mtu = 100\nvia ="), "recoded on a would refuse it: tunnel rec0: mtu"),
         (changed("via =", "field = 7\nvia ="), "field"),

@@ -1,9 +1,9 @@
 //! Forecasts the goodput of a path: plain TCP, TCP split at every relay, and the codes of Recoded.
 //!
 //! ```text
-//!  hops measured ─┬─> forecast/tcp.rs    formulas of TCP, fitted to what was measured
+//!  hops measured ─┬─> forecast/tcp.rs    formulas of TCP, fitted to measurements
 //!                 └─> forecast/codes.rs  packets per symbol by recoded_code::theory,
-//!                                        times what of that was reached at such round trips
+//!                                        times the share reached at such round trips
 //! ```
 //!
 //! All values are goodputs of one TCP connection over ten seconds, on processors that keep up.

@@ -32,7 +32,7 @@ reasons! {
         Cost = "cost",
         /// It would be back too late.
         Late = "late",
-        /// All slots are filled or on their way.
+        /// All slots are filled or in flight.
         Full = "full",
     }
 }
@@ -74,8 +74,8 @@ reasons! {
 }
 
 counters! {
-    /// A reading of all counters. `offered_jobs` is the sum of `declined` and `taken_jobs`; what
-    /// was taken is done by the device or redone, or still on its way.
+    /// A reading of all counters. `offered_jobs` is the sum of `declined` and `taken_jobs`; each
+    /// job taken is done by the device, redone, or still in flight.
     #[derive(Clone, PartialEq, Eq, Default, Debug)]
     EngineCounters {
         /// Jobs that workers offered.

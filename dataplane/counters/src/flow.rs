@@ -19,7 +19,7 @@ counters! {
         delivered_packets: Packets,
         /// Bytes of those packets.
         delivered_bytes: Bytes,
-        /// Of these, marked as having met congestion on the way (ECN).
+        /// Of these, marked by ECN as having met congestion.
         delivered_marked: Packets,
         /// Coded packets received for this flow.
         received: Packets,
@@ -50,8 +50,8 @@ counters! {
         /// Source and relay of a stream: IP packets given up, too large for the next hop to get.
         too_large: Packets => "Nothing, if few: senders learn of a smaller MTU by the tunnel's. Else \
             raise the MTU of the path.",
-        /// Source and relay of a stream: IP packets not sent to a next hop in time: it is gone, or
-        /// slower than what comes; with several receivers by lag_timeout_us.
+        /// Source and relay of a stream: IP packets not sent to a next hop in time, because it is
+        /// gone or too slow; with several receivers, within lag_timeout_us.
         lagged: Packets => "Find out why that link is slow, or take its receiver out of next_hops; \
             raise lag_timeout_us where it is slow only for moments.",
         /// Packets that could not be formed or copied because no frame was free.
@@ -88,7 +88,7 @@ counters! {
         tag_failed: Symbols => "Nothing, if few: keys have changed. Else look for what keeps the \
             other end from answering.",
         /// Source of a tagged stream: IP packets encoded again under new keys, because the sink
-        /// restarted and lost those of before.
+        /// restarted and lost the previous keys.
         encoded_again: Packets,
         /// Relay and sink of a tagged flow: packets whose symbols were verified.
         tag_verified: Packets,
@@ -96,16 +96,16 @@ counters! {
         /// dropped, because the tags of their symbols were wrong.
         tag_refused: Packets => "Look for a relay that changes packets: this neighbour, or one \
             before it.",
-        /// Relay and sink of a tagged flow: times that a neighbour sent so many symbols with wrong
-        /// tags (`wrong_tags_max`) that its keys were changed and, where others bring the flow, it
-        /// is not heard for a while.
+        /// Relay and sink of a tagged flow: times that a neighbour sent too many symbols with wrong
+        /// tags (`wrong_tags_max`). It is rekeyed and, if other neighbours bring the flow, ignored
+        /// for a while.
         quarantines: Events => "Look for the relay that changes packets: this neighbour, or one \
             before it.",
         /// Sink of a sealed flow: packets dropped, because there were no keys to decrypt them with.
         unseal_no_keys: Packets => "Nothing, if few: keys come with the first handshake. Else look \
             for keys that differ at the ends.",
-        /// Sink of a sealed flow: packets dropped, because they were changed on the way, or came
-        /// before.
+        /// Sink of a sealed flow: packets dropped, because they were changed in transit or
+        /// replayed.
         unseal_refused: Packets => "Look for a relay that changes packets, or for one that replays \
             them.",
         /// Sink of a sealed flow: IP packets dropped, because they were in the clear.

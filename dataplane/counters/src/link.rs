@@ -9,8 +9,8 @@ pub const TABLE: Table = Table {
 };
 
 reasons! {
-    /// Why a packet from a socket has no UDP payload that we can read. The XDP program lets none of
-    /// these through.
+    /// Why a packet from a socket has no readable UDP payload. The XDP program lets none of these
+    /// through.
     Unparsed: Packets {
         /// Packets received that are not IP.
         NotIp = "rx_unparsed_not_ip" => "Look for another XDP program on the interface.",
@@ -48,7 +48,7 @@ counters! {
         /// Of these, messages of handshakes that nothing came of: wrong keys, copies, forgeries, or
         /// more than are looked at.
         rx_handshakes_refused: Packets => "Nothing, if few. Else compare the keys of both nodes with \
-            recodectl pubkey; if they are right, look for what else sends to our port.",
+            recodectl pubkey; if they are right, look for other senders to this port.",
         /// Of these, announcements of neighbours: version, clock, and which flows they share with
         /// this node.
         rx_announcements: Packets,
@@ -92,7 +92,7 @@ counters! {
             the NIC segments wrongly, update its driver. Single packets cost CPU time only.",
     }
     by {
-        /// Of the packets taken from the sockets, without a UDP payload that we can read, by
+        /// Of the packets taken from the sockets, those without a readable UDP payload, by
         /// [`Unparsed`].
         rx_unparsed: Unparsed,
     }
@@ -124,16 +124,16 @@ counters! {
 }
 
 counters! {
-    /// ICMP errors about packets that left on the link, by what they quote. Anyone can forge them.
+    /// ICMP errors that quote a packet which left on the link. Anyone can forge them.
     #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
     IcmpErrors {
-        /// ICMP errors heard: no program takes packets to our port at the neighbour.
+        /// ICMP errors received: no program listens on the port of Recoded at the neighbour.
         rx_icmp_no_port: Events => "Start recoded there, and compare port.",
-        /// ICMP errors heard: a neighbour, or its network, cannot be reached, or a firewall on the
-        /// way forbids it.
-        rx_icmp_unreachable: Events => "Look for routes and firewalls on the way to the neighbours \
-            of the link; the log says which.",
-        /// ICMP errors heard: packets are too large for a link of the path.
+        /// ICMP errors received: a neighbour or its network is unreachable, or a firewall on the
+        /// path blocks packets.
+        rx_icmp_unreachable: Events => "Check routes and firewalls on the path to the neighbours of \
+            the link; the log names them.",
+        /// ICMP errors received: packets are too large for a link of the path.
         rx_icmp_too_large: Events => "Nothing for streams, which follow the path. Else raise the MTU \
             there, or lower symbol_bytes at the source of the flow.",
     }

@@ -22,7 +22,7 @@ reasons! {
         /// No flow of this id here.
         UnknownFlow = "unknown_flow" => "Configure the flow, or correct next_hops of the node before \
             this one.",
-        /// Its sender is no neighbour of ours by which such packets come.
+        /// Its sender is no neighbour that such packets are expected from.
         UnknownPeer = "unknown_peer" => "Correct upstream here or next_hops there: packets come from another \
             address. Else they are forged.",
         /// Nothing here handles its shard, code or sizes yet: memory for them is being allocated.
@@ -54,8 +54,8 @@ reasons! {
         /// Of a generation or block far from those in progress, which nothing has confirmed.
         Stray = "stray" => "Nothing, if the source was restarted. Else look for a second source with \
             the same flow id, or forged packets.",
-        /// Of a tagged flow, and not what honest nodes make of what the source sent: its payload,
-        /// vector, number or tag was changed on the way.
+        /// Of a tagged flow, and no valid combination of the source's symbols: its payload, vector,
+        /// number or tag was changed in transit.
         WrongSymbolTag = "wrong_symbol_tag" => "Look for the relay that changes packets: the \
             neighbours of this flow that count none lie before it. Run the same version at both ends.",
         /// Of a tagged flow, and there are no keys to verify it with.
@@ -97,7 +97,7 @@ counters! {
     /// What went wrong with a worker itself.
     #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
     WorkerCounters {
-        /// Times that it panicked and was made anew: units that were open are lost.
+        /// Times that it panicked and was restarted: open units are lost.
         panics: Events => "Report it, with the lines of the log before.",
     }
 }

@@ -1,5 +1,5 @@
-//! The tables hold: every counter is documented, somebody counts it, and the README says what they
-//! say. `RECODED_WRITE_COUNTERS=1 cargo test -p recoded-counters` rewrites the README's tables.
+//! The tables hold: every counter is documented and counted, and the README's tables equal them.
+//! `RECODED_WRITE_COUNTERS=1 cargo test -p recoded-counters` rewrites the README's tables.
 
 #![forbid(unsafe_code)]
 

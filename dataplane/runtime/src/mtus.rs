@@ -41,7 +41,7 @@ impl Mtus {
                     tunnel = name,
                     mtu,
                     "the path carries packets of {bytes} bytes at most, which is less than the \
-                     least MTU of a tunnel: longer ones are lost until the MTU on the way is raised"
+                     least MTU of a tunnel: longer ones are lost until the MTU of the path is raised"
                 ),
                 (Ok(()), Some((_, flow))) => tracing::warn!(
                     flow,

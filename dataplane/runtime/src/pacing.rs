@@ -185,7 +185,7 @@ mod tests {
             assert!(accepted(&pacer, 1500, now) < 40 * 256);
             assert!(pacer.opens_at() < now + longest, "{} at {rate_mbit}", pacer.opens_at() - now);
             assert!(!pacer.spend(1500, now), "nothing accumulates");
-            assert!(pacer.spend(1500, pacer.opens_at()), "and the link goes on");
+            assert!(pacer.spend(1500, pacer.opens_at()), "and the link continues");
         }
     }
 

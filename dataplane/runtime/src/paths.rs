@@ -151,7 +151,7 @@ fn log_too_narrow(topology: &Topology, flows: &[Flow], change: Change) {
         flow,
         neighbour,
         "IP packets of {lost} bytes do not arrive, those of {came} do, and no tunnel has so small \
-         an MTU: full packets are lost until the MTU on the way is {needed} bytes or more"
+         an MTU: full packets are lost until the MTU of the path is {needed} bytes or more"
     );
 }
 

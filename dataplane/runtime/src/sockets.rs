@@ -63,7 +63,7 @@ pub(crate) fn queues_of(topology: &Topology, link: usize, netlink: &Netlink) -> 
         Ok(queues) => {
             if queues.receive > XSKS_MAX {
                 tracing::warn!(
-                    "link {}: {} receives on {} queues, of which {XSKS_MAX} are served",
+                    "link {}: {} has {} receive queues, more than the {XSKS_MAX} that are served",
                     config.name,
                     config.interface,
                     queues.receive

@@ -42,7 +42,7 @@ fn interface_that_is_made_again_is_used_again_and_no_worker_spins_meanwhile() {
         wait_until("the hop is resolved", || nodes.iter().all(|node| resolved(node)));
         assert_eq!(exchange(&bed, "10.99.0.1", "10.99.0.2", 50), 50, "round {round}");
         let link = sender.report().links[0].clone();
-        assert!(link.counters.tx_packets >= sent, "counters go on");
+        assert!(link.counters.tx_packets >= sent, "counters keep their values");
         assert_eq!((&link.xdp_mode[..], &link.socket_mode[..]), ("native", "copy"), "{link:?}");
     }
     assert_eq!(ip(&format!("-n {} -o link show rec0", bed.left)), tunnel, "the tunnel stayed");

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum KeyError {
     /// The text is not 32 bytes in base64.
-    #[error("a key is 32 bytes in base64: 44 characters, the last of which is `=`")]
+    #[error("a key is 32 bytes in base64: 44 characters that end in `=`")]
     Text,
     /// A public key that gives the same secret with every private key.
     #[error("this is no public key: it lies in the small subgroup of Curve25519")]

@@ -12,8 +12,8 @@
 //!                    |                  `--> UnitMasks, per worker
 //!                    `--> Sealer, Opener           end to end: AEAD per source packet
 //!  Grant: some ColumnSeeds for a relay --> RelayColumns --> TagKey of these columns
-//!  Ring: the epochs of keys that are valid while packets are on the way
-//!  Association: a Session and the Ring of what it gives, HopKeys or EdgeKeys for all workers;
+//!  Ring: the epochs of keys that are valid while packets are in flight
+//!  Association: a Session and the Ring of its keys, HopKeys or EdgeKeys for all workers;
 //!  OneWayKeys: the same of openings; GroupSender, GroupReceiver: of a flow to several sinks
 //! ```
 

@@ -2,7 +2,7 @@
 //! hello, and when to suspect that the peer has lost its keys or this node's address.
 //!
 //! ```text
-//!  heard 3 packets, sent none for 0.5 s -----------------> hello: the peer sees that it is heard
+//!  heard 3 packets, sent none for 0.5 s -----------------> hello: the peer knows they arrive
 //!  sent 8 packets in 1.5 s and two round trips, heard none -> handshake, and a new ARP query
 //! ```
 //!

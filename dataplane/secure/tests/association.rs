@@ -296,7 +296,7 @@ fn an_end_that_sends_much_and_hears_nothing_begins_a_handshake_within_two_second
         if tick % 5 == 0 {
             let turn = source.poll(now, 1, &chance.entropy(), &mut out).unwrap();
             if turn.send > 0 && begins.is_none() {
-                assert!(turn.is_silent, "its address is asked for, too");
+                assert!(turn.is_silent, "its address is requested, too");
                 begins = Some(now / MILLI);
             }
         }

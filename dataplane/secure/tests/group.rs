@@ -126,7 +126,7 @@ fn sink_that_left_reads_nothing_a_second_later_and_the_others_lose_nothing() {
 fn epoch_that_was_told_to_who_left_is_never_used() {
     let mut net = Net::new(6);
     (0..10_500).for_each(|milli| drop(net.step(milli, 0)));
-    assert_eq!(net.sinks[1].epochs(), 2, "the second one is told, and not yet used");
+    assert_eq!(net.sinks[1].epochs(), 2, "the second one is announced, and not yet used");
     net.source.set_sinks(10_500 * MILLI, [2, 4].map(public).to_vec());
     for milli in 10_500..30_000 {
         let opened = net.step(milli, 0).expect("keys");

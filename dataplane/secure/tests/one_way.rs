@@ -170,7 +170,7 @@ fn change_of_keys_loses_nothing_though_openings_are_lost() {
         match source.packet(milli) {
             Some(packet) if milli % 100 == 0 => late.push_back((milli + 9000, packet)),
             Some(packet) if milli > 100 => {
-                sink.takes(&packet).expect("its keys were told");
+                sink.takes(&packet).expect("its keys are known");
                 assert_eq!(sink.takes(&packet), Err(Refused::Replayed));
                 taken += 1;
             }
@@ -216,7 +216,7 @@ fn restarts_of_either_side_take_nothing_that_was_recorded() {
     let (taken, ..) = play(&mut source, &mut sink, (15_000, 15_400, 1 << 60));
     assert!(taken.iter().all(|(_, it)| *it == Err(Refused::UnknownKey)), "its epoch is over");
     let (taken, openings, packets) = play(&mut source, &mut sink, (15_400, 40_000, 1 << 60));
-    let first = taken.iter().find(|(_, it)| it.is_ok()).expect("it is heard again").0;
+    let first = taken.iter().find(|(_, it)| it.is_ok()).expect("its packets are accepted again").0;
     assert!(first * MILLI <= 15_000 * MILLI + ONE_WAY_EPOCH_NANOS, "{first} ms");
     // The clock of the sender went back to 1970: its stored state counts.
     let mut source = source.restarted(1, 2, &mut chance);
@@ -260,7 +260,7 @@ fn edges_seal_one_way_and_keep_keys_of_units() {
         let Some(epoch) = source.ring().sending() else { continue };
         let mut envelope = [5; 60];
         epoch.keys.seal(&mut envelope, b"flow").expect("keys to send with");
-        open_edge(&mut sink.ring().clone(), &mut envelope, b"flow").expect("its keys were told");
+        open_edge(&mut sink.ring().clone(), &mut envelope, b"flow").expect("its keys are known");
         assert!(sink.ring().sending().is_none(), "a sink seals nothing");
     }
     numbers.dedup();

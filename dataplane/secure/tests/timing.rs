@@ -69,10 +69,10 @@ fn assert_constant(name: &str, check: &dyn Fn(usize) -> bool, right: &[u8], wron
         let early = [0, 1].map(|which: usize| {
             move || assert!(!check(black_box(which)) && !is_equal_early(right, &wrong[which]))
         });
-        let ours = difference([&plain[0], &plain[1]], &mut random).abs();
+        let constant = difference([&plain[0], &plain[1]], &mut random).abs();
         let naive = difference([&early[0], &early[1]], &mut random).abs();
-        println!("{name}: {ours:.2} ns, with a comparison that ends early {naive:.2} ns");
-        if ours < SEEN * naive {
+        println!("{name}: {constant:.2} ns, with a comparison that ends early {naive:.2} ns");
+        if constant < SEEN * naive {
             return;
         }
     }

@@ -2,7 +2,7 @@
 //! space.
 //!
 //! ```text
-//!  frame -> find_udp -> our port and address? -> length, version, type -> neighbour? -> flow?
+//!  frame -> find_udp -> own port and address? -> length, version, type -> neighbour? -> flow?
 //!              |                 |                          |                  |         |
 //!            pass              pass                       drop               drop      drop
 //!
@@ -11,12 +11,12 @@
 //!      drop
 //! ```
 //!
-//! The rule: a packet that is not UDP to our port **passes** to Linux unchanged (ARP and neighbour
-//! discovery included: without them no next hop resolves), and so does what another host is to get.
-//! UDP to our address and port belongs to the dataplane; if it cannot be a coded packet of a
-//! neighbour and a configured flow it is **dropped** here, so that a flood at our port costs a few
-//! dozen instructions a packet and never reaches a socket, a worker, connection tracking or the
-//! ICMP port-unreachable generator.
+//! The rule: a packet that is not UDP to the port of Recoded **passes** to Linux unchanged (ARP and
+//! neighbour discovery included: without them no next hop resolves), and so do packets to another
+//! host. UDP to this node's address and port belongs to the dataplane. If it cannot be a coded
+//! packet of a neighbour and a configured flow it is **dropped** here, so that a flood at the port
+//! costs a few dozen instructions a packet and never reaches a socket, a worker, connection
+//! tracking or the ICMP port-unreachable generator.
 //!
 //! Every packet gets exactly one [`Verdict`], and each verdict is one counter in [`MAP_VERDICTS`].
 
@@ -27,7 +27,7 @@ use crate::packet::{AddressWords, NotUdp, PacketBytes, find_udp};
 pub const MAP_XSKS: &str = "XSKS";
 /// Entries of [`MAP_XSKS`]: the highest receive queue index that can be served, plus one.
 pub const XSKS_MAX: u32 = 64;
-/// Hash map, flow id (`u32`, host order) -> `u32` (reserved, write 1): the flows we accept.
+/// Hash map, flow id (`u32`, host order) -> `u32` (reserved, write 1): the configured flows.
 pub const MAP_FLOWS: &str = "FLOWS";
 /// Entries of [`MAP_FLOWS`]: flows per interface.
 pub const FLOWS_MAX: u32 = 1024;
@@ -42,10 +42,10 @@ pub const MAP_VERDICTS: &str = "VERDICTS";
 pub const MAP_NOT_NEIGHBOURS: &str = "NOT_NEIGHBOURS";
 /// Name of the program in its object.
 pub const PROGRAM: &str = "recoded";
-/// Constant of the program that the loader overrides: our UDP destination port, `u16`, host order.
+/// Constant of the program that the loader overrides: UDP port of Recoded, `u16`, host order.
 pub const GLOBAL_PORT: &str = "PORT";
-/// Constant of the program that the loader overrides: our address, [`AddressWords`]. Until then
-/// packets of every address to every address are taken, and [`MAP_NEIGHBOURS`] is not asked.
+/// Constant of the program that the loader overrides: this node's address, [`AddressWords`]. Until
+/// then packets of every address to every address are taken, without [`MAP_NEIGHBOURS`].
 pub const GLOBAL_LOCAL: &str = "LOCAL";
 
 /// What happens to a packet.
@@ -132,7 +132,7 @@ verdicts! {
         PassNotUdp = "pass_not_udp", Pass;
         /// UDP to another port.
         PassOtherPort = "pass_other_port", Pass;
-        /// UDP to our port of another host: it only passes through.
+        /// UDP to Recoded's port of another host, which this host forwards.
         PassOtherAddress = "pass_other_address", Pass;
         /// IPv6 with an extension header.
         PassExtension = "pass_extension", Pass;
@@ -142,24 +142,24 @@ verdicts! {
         PassTruncated = "pass_truncated", Pass;
         /// An IP header that contradicts itself.
         PassMalformed = "pass_malformed", Pass;
-        /// Our port, but a wrong length field, or fewer bytes than a coded header has.
-        DropTruncated = "drop_truncated", Drop => "Nothing, if few: recodectl doctor of \
-            a neighbour asks so. Else look for what else sends to our port.";
-        /// Our port, but not version 2 of the wire format.
-        DropVersion = "drop_version", Drop => "Run the same version on all nodes; else look for what \
-            else sends to our port.";
-        /// Our port, but a packet type that does not exist.
-        DropType = "drop_type", Drop => "Run the same version on all nodes; else look for what else \
-            sends to our port.";
-        /// Our port and a coded header, but from an address that is no neighbour on this interface.
+        /// To Recoded's port, but a wrong length field, or fewer bytes than a coded header has.
+        DropTruncated = "drop_truncated", Drop => "Nothing, if few: recodectl doctor of a \
+            neighbour sends such packets. Else look for other senders to this port.";
+        /// To Recoded's port, but not version 2 of the wire format.
+        DropVersion = "drop_version", Drop => "Run the same version on all nodes; else look for \
+            other senders to this port.";
+        /// To Recoded's port, but of a packet type that does not exist.
+        DropType = "drop_type", Drop => "Run the same version on all nodes; else look for other \
+            senders to this port.";
+        /// A coded header, but from an address that is no neighbour on this interface.
         DropNotNeighbour = "drop_not_neighbour", Drop => "recodectl show links names \
             the last addresses. If one should be a neighbour, give it in next_hops, upstream or \
-            [[neighbour]]; else look for what sends to our port.";
-        /// Our port and a coded header, but of a flow that is not configured.
+            [[neighbour]]; else look for the sender.";
+        /// A coded header from a neighbour, but of a flow that is not configured.
         DropUnknownFlow = "drop_unknown_flow", Drop => "Configure the flow, or correct next_hops of \
             the node before this one.";
         // Dropped and not passed: Linux has no listener for it either and would answer with ICMP
-        // errors, and a loss is what the code is there to repair.
+        // errors, while the code repairs losses.
         /// A coded packet of a configured flow on a queue without a socket: the daemon is starting,
         /// stopping or gone, or the interface has just got more queues, or has more than 64.
         DropNoSocket = "drop_no_socket", Drop => "Nothing, while the daemon starts or stops, and \
@@ -189,7 +189,7 @@ const ANNOUNCEMENT: u8 = VERSION << 4 | PacketType::Announcement as u8;
 const HANDSHAKE: u8 = VERSION << 4 | PacketType::Handshake as u8;
 
 /// Decides about a packet up to the question whether a socket waits for it: [`Verdict::Redirected`]
-/// means "ours", and becomes [`Verdict::DropNoSocket`] when the redirect finds none.
+/// means "for Recoded", and becomes [`Verdict::DropNoSocket`] when the redirect finds none.
 #[inline(always)]
 pub fn decide<P: PacketBytes + ?Sized>(packet: &P, tables: &impl Tables) -> Verdict {
     let udp = match find_udp(packet) {
@@ -213,8 +213,8 @@ pub fn decide<P: PacketBytes + ?Sized>(packet: &P, tables: &impl Tables) -> Verd
     decide_payload(packet, payload, is_neighbour, |flow| tables.is_known(flow))
 }
 
-/// The same of a UDP payload of at least [`HEADER_BYTES`] to our address and port: what sockets
-/// without an XDP program in front of them ask. Each question is asked at most once.
+/// The same of a UDP payload of at least [`HEADER_BYTES`] to this node's address and port, for
+/// sockets without an XDP program in front of them. Calls each closure at most once.
 #[inline(always)]
 pub fn decide_payload<P: PacketBytes + ?Sized>(
     packet: &P,
@@ -251,7 +251,7 @@ fn is_of_no_flow<P: PacketBytes + ?Sized>(packet: &P, payload: usize) -> bool {
     }
 }
 
-/// Why the bytes at `payload` are no coded header of ours. The verifier requires each value read,
+/// Why the bytes at `payload` are no coded header. The verifier requires each value read,
 /// checked and used in turn.
 #[inline(always)]
 fn check_coded<P: PacketBytes + ?Sized>(packet: &P, payload: usize) -> Option<Verdict> {

@@ -416,7 +416,7 @@ impl Frames for Umem {
     #[inline]
     fn bytes_mut(&mut self, span: Span) -> &mut [u8] {
         let start = self.pointer(span);
-        assert!(self.ledger.is_writable(span.frame.0), "{span:?} is written but not ours alone");
+        assert!(self.ledger.is_writable(span.frame.0), "{span:?} is written but shared");
         // SAFETY: as in `bytes`; moreover the frame is in no transmit ring, so Linux does not read
         // it either, and `self` is borrowed exclusively.
         unsafe { slice::from_raw_parts_mut(start, usize::from(span.len)) }
@@ -436,10 +436,7 @@ impl Frames for Umem {
         let mut exclusive = [const { MaybeUninit::<&mut [u8]>::uninit() }; GATHER_MAX];
         for (place, &span) in exclusive.iter_mut().zip(destinations) {
             let start = self.pointer(span);
-            assert!(
-                self.ledger.is_writable(span.frame.0),
-                "{span:?} is written but not ours alone"
-            );
+            assert!(self.ledger.is_writable(span.frame.0), "{span:?} is written but shared");
             // SAFETY: as in `bytes_mut`. `check_disjoint` made sure that no two of these views and
             // none of the shared ones lie in one frame, and `self` is borrowed exclusively by the
             // caller.

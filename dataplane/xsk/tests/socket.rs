@@ -29,7 +29,7 @@ fn open(umem: &mut Umem, interface: &str) -> Socket {
     let opened = Socket::open(umem, interface, 0, ModePreference::Auto, XdpMode::Native);
     let (socket, mode, reason) = opened.expect("socket opens");
     assert_eq!(mode, SocketMode::Copy, "veth copies");
-    assert!(reason.starts_with("zero copy: "), "the reason is told: {reason}");
+    assert!(reason.starts_with("zero copy: "), "the reason is given: {reason}");
     socket
 }
 

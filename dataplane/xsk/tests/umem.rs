@@ -88,7 +88,7 @@ fn umem_broken_invariants_panic() {
     let freed = panics(|| _ = umem.bytes(other));
     assert!(freed.contains("is read but not held"), "{freed}");
     let freed = panics(|| umem.with_disjoint(&[first], &[other], |_, _| ()));
-    assert!(freed.contains("is written but not ours alone"), "{freed}");
+    assert!(freed.contains("is written but shared"), "{freed}");
 }
 
 #[test]

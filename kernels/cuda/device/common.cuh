@@ -75,7 +75,7 @@ struct Copies {
     // Ends a group.
     __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 
-    // Until at most the last LEFT groups are on their way.
+    // Until at most the last LEFT groups are in flight.
     template <int LEFT> __device__ __forceinline__ void wait() {
         asm volatile("cp.async.wait_group %0;" : : "n"(LEFT) : "memory");
     }

@@ -177,9 +177,9 @@ __device__ __forceinline__ void apply_panel(uint32_t (&sums)[ROWS], const Worksp
     for (uint32_t i = 0; i < ROWS; i++) sums[i] = restore_order(sums[i]);
 }
 
-// Brings WORDS words of all rows up to date, from word `strip` on, but for those of the panel: each
-// thread has one word of every so many groups of rows. Pivot rows are replaced last, as all others
-// need them.
+// Brings WORDS words of all rows up to date, from word `strip` on, but for those of the panel: a
+// thread has one word of each of its groups of rows, at equal distances. Pivot rows are replaced
+// last, as all others need them.
 template <uint32_t WORDS>
 __device__ __forceinline__ void update_strip(const Workspace &space, const Matrix &matrix, uint32_t begin,
                                              uint32_t width, uint32_t strip) {

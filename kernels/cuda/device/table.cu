@@ -6,7 +6,7 @@
 //   2  one test for a coefficient of zero instead of four
 //   3  the logarithm of zero is 0, so that a test needs no compare
 //   4  powers by the read-only path, the texture cache of today, instead of shared memory
-//   5  powers as words, in so many copies that no two threads of a warp share a bank. The paper had
+//   5  powers as words, in enough copies that no two threads of a warp share a bank. The paper had
 //      room for 8 copies and about 3 threads a bank; here are 32, so that it never waits.
 //
 // Steps 3 to 5 shift logarithms by 1, so that their sums are 2 too large.

@@ -11,7 +11,7 @@
 // sources, panel after panel is added to the destinations.
 //
 //   from the arena     sources of a tile, while the tile before it is multiplied
-//   to registers       all sources of a panel at once, transposed on the way; then there is room
+//   to registers       all sources of a panel at once, transposed by the copy; then there is room
 //                      for the next tile
 //   products           16 rows by half a tile after the other, up to 4 products of 32 sources each
 //   parities           of one half, while the other one is multiplied; by shared memory to rows

@@ -1,5 +1,5 @@
-// The kernels by name, and what Rust is told of job.h, so that a test can compare its mirror with
-// it.
+// The kernels by name, and the values of job.h for Rust, so that a test can compare its mirror with
+// them.
 #include "../device/recoded.cu"
 #include "broken.cu"
 

@@ -9,7 +9,7 @@
 //!   compiler  kernels for single matrices, by NVRTC
 //!  bare     a card without an engine, for tests and first runs
 //!   choice    which technique does a bundle
-//!   plan      what a card is told to do with a bundle; no device, no unsafe
+//!   plan      the commands to a card for a bundle; no device, no unsafe
 //!   driver    the driver's objects; everything unsafe
 //!  job      the mirror of job.h
 //!  limits   what a technique can reach on a card

@@ -85,7 +85,7 @@ fn family_is_what_the_optimiser_finds() {
         let kept = theta(&problem, &committed).expect("a well-formed problem") / found.theta;
         assert!((kept - 1.0).abs() < 1e-4, "size {size}: {kept} of the optimum");
         let distance = distance(&committed, &found.distribution);
-        assert!(distance < 0.05, "size {size}: distance {distance} from what is found");
+        assert!(distance < 0.05, "size {size}: distance {distance} from the optimum found");
         let mean = degrees::mean(degrees::family(size));
         assert!((mean / found.mean_degree - 1.0).abs() < 1e-3, "size {size}: mean degree {mean}");
     }

@@ -1,8 +1,8 @@
-// Asks for the coefficients of every pass, in the order of the passes, and keeps a few tiles.
+// Requests the coefficients of every pass, in the order of the passes, and keeps a few tiles.
 //
 // Memory holds them in tile order, so that a tile is 256 consecutive bytes (with tiles of 16 x 16):
 // for each NT destinations, for each KT sources, column by column. The host fills tiles with zeros,
-// which also makes sources beyond the last one harmless. A job of one tile asks for it once,
+// which also makes sources beyond the last one harmless. A job of one tile requests it once,
 // other jobs once for each chunk.
 module coefficients
   import engine_pkg::*;
@@ -28,7 +28,7 @@ module coefficients
 );
   localparam int BEATS = KT * NT / 64;
   // Beats in flight or kept: a tile takes 64 clocks or so to become tables, so that two tiles
-  // wait while others are on their way.
+  // wait while others are in flight.
   localparam int DEPTH = 32;
 
   logic [5:0] reserved;

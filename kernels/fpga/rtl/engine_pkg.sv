@@ -6,7 +6,7 @@ package engine_pkg;
   localparam int SLOT_BITS = $clog2(SLOTS);
   // The most beats of each row that are gathered and computed at once: a chunk.
   localparam int CHUNK_BEATS = 16;
-  // The input store is a ring of so many units; a unit is one beat of as many rows as the tile
+  // The input store is a ring of units; a unit is one beat of as many rows as the tile
   // takes. A chunk takes at most half, so that one is gathered while another is computed.
   localparam int UNITS = 128;
   localparam int UNIT_BITS = $clog2(UNITS);

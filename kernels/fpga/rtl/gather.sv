@@ -1,4 +1,4 @@
-// Asks for the source rows of each chunk when the input store has room for all of them.
+// Requests the source rows of each chunk when the input store has room for all of them.
 module gather
   import engine_pkg::*;
 #(
@@ -10,7 +10,7 @@ module gather
   output logic          row_ready,
   input  row_t          row,
   input  logic [5:0]    k_tiles,
-  // A chunk of so many units has been computed.
+  // A chunk of this many units has been computed.
   input  logic          release_valid,
   input  logic [7:0]    release_units,
   output logic          request_valid,

@@ -73,8 +73,8 @@ module jobs
     end
   end
 
-  // As many beats as leave half of the input store to the next chunk, a power of two; then so few
-  // that all chunks of the job are about as long: a short one would wait for a long one's writes.
+  // As many beats as leave half of the input store to the next chunk, a power of two; then reduced
+  // until all chunks of the job are about as long: a short one would wait for a long one's writes.
   job_t new_job;
   logic [5:0] k_tiles;
   logic [2:0] beats_log2;
@@ -149,7 +149,7 @@ module jobs
     job[PASSES].n_tiles = whole[PASSES].n_tiles;
   end
 
-  // Asks for lists, of one job after another. A job that has none does not overtake.
+  // Requests lists, of one job after another. A job that has none does not overtake.
   job_t list_job;
   assign list_job = slots[list_slot];
   logic at_destinations, has_lists, is_last_list, passes;

@@ -137,7 +137,7 @@ module passes
     end
   end
 
-  // Words on their way: read, turned, through the tile in four clocks.
+  // Words in flight: read, turned, through the tile in four clocks.
   localparam int CLOCKS = 6;
   typedef struct packed {
     logic               valid;

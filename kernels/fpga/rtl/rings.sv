@@ -1,6 +1,6 @@
 // The two rings in host memory: fetches descriptors, says where completions go.
 //
-// Heads and tails count for ever, modulo 2^32; their low bits are places in a ring.
+// Heads and tails count without end, modulo 2^32; their low bits are places in a ring.
 module rings
   import engine_pkg::*;
   import layout_pkg::*;

@@ -76,7 +76,7 @@ module table_generator
     end
   end
 
-  // On their way: sums, packed elements, leaves.
+  // In flight: sums, packed elements, leaves.
   typedef struct packed {
     logic                  valid;
     logic [GROUP_BITS-1:0] group;
@@ -96,7 +96,7 @@ module table_generator
         ^ (coefficients[2*NT*8 +: NT*8] & {NT*8{step[2]}})
         ^ (coefficients[3*NT*8 +: NT*8] & {NT*8{step[3]}});
 
-  // A coefficient stands in the place of each element of a byte.
+  // A coefficient replaces each element of a byte.
   logic [7:0][NT-1:0] planes, packed_planes, packed_now;
   always_comb begin
     for (int j = 0; j < NT / 8; j++) begin

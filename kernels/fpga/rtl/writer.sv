@@ -57,7 +57,7 @@ module writer
   logic bursts_empty, beats_empty, waiting_empty;
   logic has_burst_room, has_beat_room;
   assign has_burst_room = 32'(burst_count) < BURSTS && 32'(waiting_count) < UNACKNOWLEDGED;
-  // Three may be on their way.
+  // Three may be in flight.
   assign has_beat_room = 32'(beat_count) <= BEATS - 4;
 
   // The row at hand.

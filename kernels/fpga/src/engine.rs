@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  submit   a free lane: the card is given the addresses of sources and destinations, and
-//!           coefficients in the order in which it reads them; descriptors wait their turn, as many
-//!           in the ring as it takes
+//!           coefficients in the card's order; descriptors wait their turn, as many in the ring as
+//!           it takes
 //!  poll     completions come in the order of the descriptors; a lane that waits for none gives its
 //!           bundle back
 //! ```

@@ -4,12 +4,12 @@
 //! ```text
 //!  Card        which card, and opening it
 //!  FpgaEngine  bundles in, bundles out: an engine for `recoded-offload`
-//!    plan        what a card is asked to do for a bundle; no card
-//!    tiles       coefficients in the order in which the card reads them
+//!    plan        the commands to a card for a bundle; no card
+//!    tiles       coefficients in the card's order
 //!  Driver      rings, doorbells, completions, resets; bounded in time
 //!    layout      registers, descriptors, completions: the one table, also of `rtl/layout_pkg.sv`
 //!  Transport   the way to the card
-//!    xdma, vfio  real cards, on none of which this has run
+//!    xdma, vfio  real cards; not yet run on any
 //!    sim         Simulation: the RTL and a model of its memory, in this process
 //! ```
 

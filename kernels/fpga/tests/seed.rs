@@ -124,8 +124,8 @@ const CLOCKS_PER_DEGREE: u32 = 10_000;
 fn longest_first_ends_soonest() {
     assert_eq!(makespan(8, Policy::InOrder, 32), 80);
     assert_eq!(makespan(8, Policy::Mirrored, 32), 90);
-    let ours = makespan(8, Policy::LongestFirst, 32);
-    assert!(ours <= 67, "{ours}, and 65 is ideal");
+    let longest_first = makespan(8, Policy::LongestFirst, 32);
+    assert!(longest_first <= 67, "{longest_first}, and 65 is ideal");
 }
 
 /// Whatever the policy and the number of batches, each is assigned once, in its row.

@@ -13,7 +13,7 @@ use crate::load::{Load, Meter};
 use crate::options::Options;
 use crate::protected::{self, TUNNEL};
 
-/// Time in which TCP and the stream find their rate, and duration of the measurement.
+/// Time for TCP and the stream to find their rate, and duration of the measurement.
 const SETTLE: Duration = Duration::from_millis(1500);
 const MEASURE: Duration = Duration::from_millis(2500);
 
@@ -109,6 +109,6 @@ mod tests {
         assert_eq!(carried(80.0, 0.0), 100.0);
         assert_eq!(carried(0.1, 0.0), RATE_MIN);
         let slow = Carried { goodput_mbit: 1.0, load: Load::default() };
-        assert_eq!(slow.rate_mbit(10.0, 6.0), 10.0, "never above what was asked for");
+        assert_eq!(slow.rate_mbit(10.0, 6.0), 10.0, "never above the requested rate");
     }
 }

@@ -499,7 +499,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// With the same faults, speed is not judged on a busy machine, but everything else is.
+    /// With the same faults, a busy machine excuses the speed and nothing more.
     #[test]
     fn judge_forgives_a_busy_machine_its_speed_and_nothing_else() {
         type Fault = fn(&mut Findings);

@@ -136,7 +136,7 @@ fn paths(seconds: u64) -> Result<Found, BedError> {
         let text = format!("{} answer, and both paths carry", daemons.len());
         Ok::<_, BedError>(((bed, daemons), text))
     })?;
-    let title = "Recoded: TCP with BBR over both, of which one is cut";
+    let title = "Recoded: TCP with BBR over both paths; one is cut";
     let (outcome, busy) = progress.step(title, |_| {
         let meter = Meter::start(&daemons);
         let outcome = both(&mut bed, end)?;
@@ -167,7 +167,7 @@ fn paths(seconds: u64) -> Result<Found, BedError> {
                 &busy,
             ),
             criterion_of_speed(
-                "TCP goes on when a path dies",
+                "TCP continues when a path dies",
                 format!("{left:.1} Mbit/s, {stall:.0} ms without a byte"),
                 left > 0.25 * SLOW.carries_mbit() && stall < 2000.0,
                 &busy,

@@ -14,7 +14,7 @@ const REORDER_BY: Duration = Duration::from_millis(3);
 const RATE_MBIT: f64 = 300.0;
 
 /// Sends real traffic over a line of lossy links, once forwarded by Linux and once recoded at every
-/// relay, and prints both beside theory. Everything runs in network namespaces of this machine and
+/// relay, and compares both with theory. Everything runs in network namespaces of this machine and
 /// is removed at the end. Needs root.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "recoded-demo", version)]
@@ -41,7 +41,7 @@ pub struct Options {
     /// One-way delay of each link in milliseconds, 0 to 600
     #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = millis)]
     pub delay: f64,
-    /// Up to so many milliseconds more for each packet, in the same order, 0 to 600
+    /// Random extra delay of up to this many milliseconds, without reordering, 0 to 600
     #[arg(long, default_value_t = 0.0, value_name = "MS", value_parser = millis)]
     pub jitter: f64,
     /// Packets that each link delivers 3 ms late, so that others overtake them, in percent, 0 to 50

@@ -162,7 +162,7 @@ fn fixed(options: &Options, hop: LossModel) -> Vec<f64> {
 struct Ranks {
     /// Packets sent, or symbols of a stream, at the source.
     sent: u64,
-    /// Sum of the ranks with which full-size generations closed. At sinks that decode BATS blocks,
+    /// Sum of the final ranks of full-size generations. At sinks that decode BATS blocks,
     /// innovative packets: a block that is decoded before its last batch has ended counts that
     /// batch in no histogram. For a window, packets received; for a stream, symbols.
     rank_sum: u64,

@@ -84,7 +84,7 @@ fn mutated(rng: &mut ChaCha8Rng, files: &[(PathBuf, Vec<u8>)]) -> Vec<u8> {
         match below(rng, 6) {
             0 => bytes.truncate(at),
             1 => {
-                // Goes on as another file does.
+                // Continues as another file does.
                 let other = &files[below(rng, files.len())].1;
                 bytes.truncate(at);
                 bytes.extend_from_slice(&other[below(rng, other.len() + 1)..]);

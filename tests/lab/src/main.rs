@@ -11,12 +11,12 @@ use recoded_lab::{LabError, first_process, guest};
 /// Real kernels and NIC drivers in virtual machines, with two boxes in each. Needs no root.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Names of cases, or what they begin with: igb is every case of igb
+    /// Names of cases, or prefixes of them: igb selects every case of igb
     cases: Vec<String>,
     /// Every case
     #[arg(long)]
     all: bool,
-    /// Fetch QEMU and kernels anew, and run nothing
+    /// Fetch QEMU and all kernels again, and run nothing
     #[arg(long)]
     fetch: bool,
     /// Fetch what is missing of these, and run nothing

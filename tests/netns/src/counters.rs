@@ -16,7 +16,7 @@ pub struct DirectionCounters {
     /// Packets that found the queue full. Untimed links report this only through
     /// [`crate::Bed::queue_drops`], and there these packets have passed the loss before.
     pub queue_drops: u64,
-    /// Packets for which the emulator had no memory, or that Linux refused.
+    /// Packets dropped because the emulator had no memory, or Linux refused them.
     pub refused: u64,
     /// Packets that left twice.
     pub duplicated: u64,

@@ -164,7 +164,7 @@ pub(crate) fn unit(code: &FlowCode, size: usize) -> usize {
     }
 }
 
-/// Longest IP packet for symbols of `symbol_bytes`, `unit` of which are coded together.
+/// Longest IP packet for symbols of `symbol_bytes`, coded `unit` at a time.
 pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> usize {
     match code {
         FlowCode::Window(_) => symbol_bytes - ADU_HEADER_BYTES,
@@ -173,7 +173,7 @@ pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> us
     }
 }
 
-/// The first packet from which delivery can be promised, and the number of packets that may still
+/// The first packet with promised delivery, and the number of later packets that may still
 /// be missing. One unit in ten thousand is not delivered, so the `fitting` packets of one unit may
 /// be missing; a stream promises all. A window sends no NACKs, so losses are final in two cases:
 /// before its redundancy matches the links' losses and has filled the window again, and when they

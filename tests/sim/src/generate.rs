@@ -125,7 +125,7 @@ impl Draft {
         draft
     }
 
-    /// Longest IP packet for which every generation, block or symbol has room.
+    /// Longest IP packet that fits into every generation, block or symbol.
     fn capacity(&self) -> usize {
         let unit = |shape: &Shape| code::unit(&shape.code, shape.size);
         let capacity =
@@ -513,8 +513,8 @@ impl Draft {
         }
     }
 
-    /// An end restarts, or a link falls silent for a while. Returns the time from which packets
-    /// must arrive again.
+    /// An end restarts, or a link falls silent for a while. Returns the period after it, when
+    /// packets must arrive again.
     fn squall(&mut self, scenario: &mut Scenario, end: Nanos) -> Option<Range<Nanos>> {
         let at = self.random.among(0..=end / 2);
         let quiet = self.random.among(0..=end / 4);

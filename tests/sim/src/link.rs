@@ -88,7 +88,7 @@ pub struct LinkCounters {
     pub duplicated: u64,
     /// Packets altered.
     pub corrupted: u64,
-    /// Packets of which only payload was altered.
+    /// Packets with altered payload and intact headers.
     pub polluted: u64,
     /// Time from hand-over to arrival.
     pub delays: Delays,

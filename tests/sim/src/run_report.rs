@@ -8,7 +8,7 @@ use crate::delay::Delays;
 use crate::link::LinkCounters;
 use crate::scenario::Scenario;
 
-/// The result of a run in which every invariant held.
+/// The result of a run that violated no invariant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunReport {
     /// Fingerprint of all events in order: equal for equal scenarios.

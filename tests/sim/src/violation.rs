@@ -103,7 +103,7 @@ pub enum Violation {
         room: usize,
     },
     /// Timers fire repeatedly without time passing.
-    #[error("node {node} asks to be called again at once, for ever, at {at} ns")]
+    #[error("node {node} requests immediate calls without end, at {at} ns")]
     Spin {
         /// Node, 0 for the source.
         node: usize,

@@ -4,7 +4,7 @@ use recoded_pipeline::params::Role;
 use recoded_pipeline::report::DropReason;
 use recoded_sim::{Code, Link, Promise, RunReport, Scenario, Traffic, run};
 
-/// A run over three hops in which packets of the first relay are sometimes altered.
+/// A run over three hops; some packets of the first relay are altered.
 fn polluted(code: Code, sealed: bool) -> RunReport {
     altered(code, sealed, |_| false)
 }

@@ -19,7 +19,7 @@ use crate::symbols;
 /// The document.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Document {
-    /// The salt of the secret from which all keys but those of handshakes and openings are derived.
+    /// The salt of the secret. All keys but those of handshakes and openings derive from that.
     pub salt: Hex,
     /// That secret.
     pub secret: Hex,

@@ -100,7 +100,7 @@ impl Steering {
             after[index] != before[index]
         });
         let verdict = moved.next().expect("no counter moved");
-        assert_eq!(moved.next(), None, "a second counter moved beside {}", verdict.name());
+        assert_eq!(moved.next(), None, "a second counter moved in addition to {}", verdict.name());
         let expected = match verdict.action() {
             Action::Drop => XDP_DROP,
             Action::Pass => XDP_PASS,

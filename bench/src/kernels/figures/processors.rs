@@ -72,9 +72,9 @@ fn bars(rows: &[&Row], place: &str) -> Vec<Bar> {
         let rows = of_field(rows, field);
         mean(rows.iter().filter_map(|row| row.fastest(Role::Ours)).map(Contestant::median))
     });
-    let name = "paper's library, measured earlier on the same machine class as ours".to_owned();
+    let name = "paper's library, measured earlier on a machine of the same class".to_owned();
     let library = Bar { name, colour: "#555a66", rates: older };
-    let ours = Bar { name: format!("ours: {place}"), colour: "#b3261e", rates: ours };
+    let ours = Bar { name: format!("Recoded: {place}"), colour: "#b3261e", rates: ours };
     paper.chain([library, ours]).collect()
 }
 

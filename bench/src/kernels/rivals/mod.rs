@@ -1,6 +1,5 @@
-//! Rival libraries: which are available, in which version, and how each does a job. Every result
-//! that can be checked is checked before timing; a rival with a wrong result is left out of the
-//! row.
+//! Rival libraries: availability, versions, and how each does a job. Every result that can be
+//! checked is checked before timing; a rival with a wrong result is left out of the row.
 
 pub mod gf_complete;
 pub mod isal;

@@ -18,7 +18,7 @@ pub enum Section {
     Madd,
     /// The paper's benchmark: 16 packets into one.
     Paper,
-    /// Levels that are forced, beside the paper's library at the same level.
+    /// Forced levels, compared with the paper's library at the same level.
     Forced,
     /// As many coded symbols as source symbols.
     Encode,

@@ -51,7 +51,7 @@ impl Member {
     }
 
     pub fn thaw(&self) {
-        kill_process(self.pid(), Signal::CONT).expect("it goes on");
+        kill_process(self.pid(), Signal::CONT).expect("it continues");
     }
 
     fn status(&self) -> Option<serde_json::Value> {

@@ -73,7 +73,7 @@ impl Backend for Simulated {
     }
 
     fn state(&self) -> State {
-        panic!("the agent does not ask for it")
+        panic!("the agent never requests the state")
     }
 
     fn config(&self) -> String {

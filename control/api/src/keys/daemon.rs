@@ -13,8 +13,8 @@ pub const DAEMON: Table = Table {
             name: "socket",
             values: Other("an absolute path of at most 107 bytes", r#""/run/other.sock""#),
             default: Is(r#""/run/recoded/recoded.sock""#),
-            meaning: "Unix socket on which recodectl finds the daemon; change it to run several \
-                daemons on one host.",
+            meaning: "Unix socket of the daemon, to which recodectl connects; change it to run \
+                several daemons on one host.",
             ..KEY
         },
         Key {
@@ -184,18 +184,20 @@ pub const LINK: Table = Table {
             default: Depends(
                 "the interface's address of its neighbours' subnet, or of their family",
             ),
-            meaning: "This host's address on the link: the source of what it sends. 0.0.0.0 or :: \
-                leaves it to Linux and takes UDP sockets. Write it where several suit.",
+            meaning: "This host's address on the link: the source address of its packets. 0.0.0.0 \
+                or :: leaves the choice to Linux and requires UDP sockets. Set it if several \
+                addresses suit.",
             ..KEY
         },
         Key {
             name: "backend",
             values: Words(&["auto", "xdp", "udp"]),
             default: Is(r#""auto""#),
-            meaning: "What carries its packets: xdp, AF_XDP sockets behind an XDP program; udp, UDP \
-                sockets, which need no privilege; auto, the first where it can be had, and the \
-                second elsewhere and where it is faster: on interfaces without an Ethernet header, \
-                beside a tunnel, on interfaces without hardware or without native XDP. recodectl show says which, and why.",
+            meaning: "Sockets of the link. xdp: AF_XDP sockets behind an XDP program. udp: UDP \
+                sockets, which need no privilege. auto: xdp where it is available, but udp where \
+                that is faster: at nodes with a tunnel, on interfaces without an Ethernet header, \
+                without hardware or without native XDP. recodectl show reports the choice and its \
+                reason.",
             ..KEY
         },
         Key {
@@ -203,8 +205,8 @@ pub const LINK: Table = Table {
             values: Number(0.001, 1e6),
             unit: "Mbit/s",
             default: Depends("as fast as the interface takes packets"),
-            meaning: "Pace of what is sent, Ethernet headers included; set it a little below the \
-                rate of whatever is slowest on the way.",
+            meaning: "Pacing rate of outgoing packets, Ethernet headers included; set it a little \
+                below the rate of the bottleneck.",
             ..KEY
         },
     ],
@@ -251,9 +253,10 @@ pub const NEIGHBOUR: Table = Table {
             name: "one_way",
             values: Truth,
             default: Is("false"),
-            meaning: "Whether keys come of preshared_key alone, which there must be, both sides \
-                alike: for links on which nothing comes back, so that no handshake ends. Keys \
-                change every 10 s; what was recorded is readable to who learns preshared_key.",
+            meaning: "Whether keys are derived from preshared_key alone, which is then required; \
+                both sides must agree. For links without a return path, where no handshake can \
+                complete. Keys change every 10 s; an attacker who learns preshared_key can decrypt \
+                recorded traffic.",
             ..KEY
         },
         Key {

@@ -81,9 +81,9 @@ pub const FLOW: Table = Table {
             values: Whole(1_000, 10_000_000),
             unit: "microseconds",
             default: Is("500000"),
-            meaning: "Code stream, several receivers: a packet is sent to each for so long after \
-                it came, and four round trips. One that is slower or gone is left out, and delays no \
-                other; raise it where links are slow for moments.",
+            meaning: "Code stream, several receivers: a packet is sent to each receiver until this \
+                time and four round trips after its arrival. A receiver that is slower or gone \
+                misses the packet and delays no other; raise it where links stall briefly.",
             elsewhere: "a sink is where the flow ends",
             ..KEY
         },
@@ -115,8 +115,9 @@ pub const FLOW: Table = Table {
             roles: &[Source, Sink],
             values: Truth,
             default: Depends("keys come of handshakes"),
-            meaning: "Whether keys of the flow come of edge_preshared_key alone, which there must \
-                be, both ends alike: for paths without a way back, on which no handshake ends.",
+            meaning: "Whether keys of the flow are derived from edge_preshared_key alone, which is \
+                then required; both ends must agree. For paths without a return path, where no \
+                handshake can complete.",
             elsewhere: "a relay passes on what it cannot read",
             ..KEY
         },
@@ -140,12 +141,12 @@ pub const FLOW: Table = Table {
                 "a list of 1 to 64 public keys, as recodectl pubkey prints them",
                 r#"["hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="]"#,
             ),
-            default: Depends("edge_key says who the only sink is"),
-            meaning: "Public keys of the sinks of a flow that has several, in place of edge_key: \
-                each is told the keys of the flow, which this host draws every 10 s and when the \
-                list changes, so that who left reads nothing that is sent a second later. A change \
-                loses no packet of the others. With auth = \"full\" only; each sink has this host's \
-                key as edge_key, and edge_group = true.",
+            default: Depends("edge_key names the only sink"),
+            meaning: "Public keys of the sinks of a flow that has several, in place of edge_key. \
+                This host draws keys of the flow every 10 s and when the list changes, and sends \
+                them to each sink. A removed sink cannot decrypt packets sent more than a second \
+                later; the others lose no packet. With auth = \"full\" only; each sink has this \
+                host's key as edge_key, and edge_group = true.",
             elsewhere: "the source says who may read the flow",
             ..KEY
         },
@@ -167,10 +168,10 @@ pub const FLOW: Table = Table {
                 r#"["hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="]"#,
             ),
             default: Depends("no relay verifies symbols"),
-            meaning: "Public keys of relays, in the order in which packets pass them: each gets four \
-                of the columns of the symbols' tags, those in a row different ones, and drops \
-                what a relay before it spoiled before it mixes it with others. With auth = \"full\" \
-                only; each names the key of this host as source_key.",
+            meaning: "Public keys of relays, in the order of the path. Each gets four of the \
+                columns of the symbols' tags, consecutive relays different ones, and drops symbols \
+                that an earlier relay corrupted instead of mixing them with others. With auth = \
+                \"full\" only; each names the key of this host as source_key.",
             elsewhere: "the source has the keys that tags are made with",
             ..KEY
         },
@@ -277,8 +278,8 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Numbers(&[1, 2, 3, 4, 8]),
             default: Is("8"),
-            meaning: "Bits of the coefficients with which batches combine symbols; lower it where \
-                hardware does the arithmetic, for a few more packets.",
+            meaning: "Bits of the coefficients in batches; lower it where hardware does the \
+                arithmetic, for a few more packets.",
             ..KEY
         },
         Key {
@@ -385,9 +386,9 @@ pub const FLOW: Table = Table {
             values: Number(1.0, 32.0),
             unit: "packets per symbol",
             default: Is("4.0"),
-            meaning: "Most packets sent per symbol, whatever is asked or reported; raise it for \
-                losses above three quarters, except at a source of code bats: its sink is sure to \
-                take 4 and may drop packets beyond that.",
+            meaning: "Most packets sent per symbol, regardless of requests and reports; raise it \
+                for losses above three quarters, except at a source of code bats: its sink is sure \
+                to accept 4 and may drop packets beyond that.",
             ..KEY
         },
         Key {
@@ -429,8 +430,8 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Words(&["systematic", "random"]),
             default: Is(r#""systematic""#),
-            meaning: "Whether innovative packets go on at once or are combined when the generation \
-                closes; random hides the order in which packets came.",
+            meaning: "Whether innovative packets are forwarded at once or combined when the \
+                generation closes; random hides the order of arrival.",
             ..KEY
         },
         Key {
@@ -471,8 +472,9 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Truth,
             default: Is("true"),
-            meaning: "Whether the sink asks for what a generation lacks and the source answers; \
-                turn it off where the way back is dead or slow, which makes code auto rlnc.",
+            meaning: "Whether the sink requests the symbols that a generation lacks and the source \
+                answers; turn it off if the return path is missing or slow, which makes code auto \
+                rlnc.",
             ..KEY
         },
     ],

@@ -1,9 +1,9 @@
-//! Every key of the configuration, declared once: its name, who has it, what it takes, what holds
-//! without it, what it is for. What the daemon knows and refuses, what `recodectl set` offers, the
-//! tables in this folder's README and the check of the annotated configuration follow from that.
+//! Every key of the configuration, declared once: its name, roles, values, default and meaning. The
+//! checks of the daemon, the offers of `recodectl set`, the tables in this folder's README and the
+//! check of the annotated configuration follow from these rows.
 //!
-//! Place: beside the packet path, a list without behaviour. The daemon parses; its tests hold its
-//! parser to these rows.
+//! Place: off the packet path, a list without behaviour. The daemon parses; its tests compare its
+//! parser with these rows.
 
 mod daemon;
 mod flow;
@@ -21,7 +21,7 @@ pub const TABLES: [Table; 5] = [DAEMON, LINK, TUNNEL, NEIGHBOUR, FLOW];
 pub struct Table {
     /// `daemon`, `link`, `tunnel`, `neighbour` or `flow`.
     pub section: &'static str,
-    /// Its keys, in the order in which messages list them.
+    /// Its keys, in the order of messages that list them.
     pub keys: &'static [Key],
 }
 
@@ -44,7 +44,7 @@ pub struct Key {
     pub name: &'static str,
     /// Roles of a flow that have it; of other sections none.
     pub roles: &'static [Role],
-    /// The only code that has it, where the role is told the code.
+    /// The only code that has it, for roles that configure the code.
     pub code: Option<&'static str>,
     /// Whether flows of code auto have it, too, for where that is the code.
     pub is_auto: bool,
@@ -58,7 +58,7 @@ pub struct Key {
     pub default: DefaultValue,
     /// What it does and when to change it, in sentences.
     pub meaning: &'static str,
-    /// Why the other roles do not have it, where there is more to say than who has it.
+    /// Reason why the other roles lack it, if the list of roles does not explain it.
     pub elsewhere: &'static str,
 }
 
@@ -102,7 +102,7 @@ impl Role {
     /// Every role, in the order of the path.
     pub const ALL: [Role; 3] = [Role::Source, Role::Relay, Role::Sink];
 
-    /// Whether a flow of this role is told its code; the others see it by the packets.
+    /// Whether this role configures the code; the others learn it from the packets.
     pub fn has_code(self) -> bool {
         FLOW.find("code").is_some_and(|code| code.roles.contains(&self))
     }
@@ -126,7 +126,7 @@ impl Key {
         format!("{} {}", self.values.in_words(), self.unit).trim_end().to_owned()
     }
 
-    /// Who has it: `source and sink`, `source of code bats`; empty where everybody has.
+    /// The roles that have it: `source and sink`, `source of code bats`; empty if all have it.
     pub fn owners(&self) -> String {
         let names: Vec<&str> = self.roles.iter().map(|role| role.name()).collect();
         let roles = if self.roles == Role::ALL { String::new() } else { names.join(" and ") };

@@ -43,7 +43,7 @@ impl Values {
         }
     }
 
-    /// Whether there are values beside those that can be listed.
+    /// Whether it accepts more values than can be listed.
     pub fn is_open(&self) -> bool {
         match self {
             Values::Words(_) | Values::Numbers(_) | Values::Truth => false,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use zlink::introspect::CustomType;
 
-/// A next hop of a stream, by what it reports. What is not known before its first report is null.
+/// A next hop of a stream, from its reports. Values are null before the first report.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct FlowNeighbour {
     /// link:address.
@@ -32,8 +32,8 @@ pub struct FlowNeighbour {
     /// Path to one receiver: share of the newest symbols that went this way.
     #[serde(default)]
     pub share: Option<f64>,
-    /// Path to one receiver: whether others send what it had, since it does not answer, or nothing
-    /// goes on behind it.
+    /// Path to one receiver: whether its symbols moved to other paths, since it does not answer, or
+    /// nothing is forwarded behind it.
     #[serde(default)]
     pub in_doubt: bool,
     /// How long the oldest symbol has waited that is still to be sent to it; 0 when none waits.
@@ -71,7 +71,7 @@ pub struct Neighbour {
     /// Whether packets can be sent to it: with AF_XDP its Ethernet address is known, with UDP
     /// sockets Linux finds it.
     pub resolved: bool,
-    /// Version of the daemon there, by what it said last; empty when it said nothing.
+    /// Version of the daemon there, from its latest announcement; empty without one.
     #[serde(default)]
     pub version: String,
     /// Seconds since it said something of itself; null if it never did.
@@ -84,7 +84,7 @@ pub struct Neighbour {
     /// something.
     #[serde(default)]
     pub packet_bytes: Option<u64>,
-    /// The same of the neighbour's end, by what it said.
+    /// The same of the neighbour's end, from its announcement.
     #[serde(default)]
     pub packet_bytes_there: Option<u64>,
     /// On what the two do not agree.
@@ -92,7 +92,7 @@ pub struct Neighbour {
     pub disagreements: Vec<Disagreement>,
 }
 
-/// Something that one of two neighbours refuses of what the other one said.
+/// An announced value that one of two neighbours refuses.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, CustomType)]
 pub struct Disagreement {
     /// The flow.

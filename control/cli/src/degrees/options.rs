@@ -44,8 +44,8 @@ Where the file is text, empty lines and lines that start with # are skipped.
 
 Reading the result: theta is how many symbols each batch recovers as their number grows, efficiency
 how much of the received rank that is. 0.99 and above is usual; much less means that --max-degree is
-too small for --eta: the last symbols are reached by large degrees only. The mean degree is what the
-source computes per coded symbol. A distribution for worse lines than the flow's wastes some of the
-rank; one for better lines may not decode at all. No key of the configuration takes degrees: sources
-have them for their batch_size, made for ten hops that lose 10 % each, and this says what a line
-could gain by others.";
+too small for --eta: the last symbols are reached by large degrees only. The mean degree is the
+number of symbols that the source combines per coded symbol. A distribution for worse lines than the
+flow's wastes some of the rank; one for better lines may not decode at all. No key of the
+configuration takes degrees: sources have them for their batch_size, made for ten hops that lose
+10 % each. This command shows whether other degrees suit a line better.";

@@ -245,8 +245,8 @@ fn flow(state: &State, flow: &Flow, findings: &mut Vec<Finding>) {
     let subject = format!("flow {}", flow.id);
     for hop in &flow.neighbours {
         if hop.silent {
-            let heard = hop.heard_ago_seconds.map_or("it was never heard".to_owned(), |seconds| {
-                format!("it was heard {seconds:.0} s ago")
+            let heard = hop.heard_ago_seconds.map_or("no report so far".to_owned(), |seconds| {
+                format!("last report {seconds:.0} s ago")
             });
             findings.push(error(
                 &subject,

@@ -377,10 +377,10 @@ mod tests {
     #[test]
     fn version_of_a_neighbour_that_is_another_one_is_named() {
         let said = warned_of("9.9.9", 0);
-        let ours = fixed::state().version;
-        let cause = format!("10.0.1.1 runs recoded 9.9.9, this node {ours}");
+        let own = fixed::state().version;
+        let cause = format!("10.0.1.1 runs recoded 9.9.9, this node {own}");
         assert!(said.starts_with(&cause) && said.contains("the same version on both"), "{said}");
-        assert_eq!(warned_of(&ours, 0), "");
+        assert_eq!(warned_of(&own, 0), "");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Report {
     symbol_bytes: usize,
     /// Every engine of this build.
     engines: Vec<EngineReport>,
-    /// Generations from which a card is faster than all threads of the CPU.
+    /// Break-even points of a card and all threads of the CPU, by size of generation.
     break_even: Vec<BreakEven>,
 }
 

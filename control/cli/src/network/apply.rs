@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  1 status   what is wrong before; does a daemon run
-//!  2 stage    file beside the one in use, `recoded --check`   one refuses: taken away everywhere
+//!  2 stage    file next to the one in use, `recoded --check`  one refuses: taken away everywhere
 //!  3 commit   rename, `recodectl reload --confirm`            one refuses: all go back
 //!  4 settle   `doctor`, until none finds an error that was not there before
 //!  5 confirm  all                                             one does not: all go back

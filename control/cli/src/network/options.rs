@@ -67,9 +67,9 @@ A network of three boxes in a line, a - b - c, and a tunnel from a to c:
   tunnel = [\"10.99.0.1/24\", \"10.99.0.2/24\"]
 
 recodectl -f net.toml keys --save has every box make its private key, which never leaves it, and
-writes the public ones. A path is two flows, there and back. Instead of from, via and to it may
-have ways = [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]: several to one receiver, whose rates add
-up, or to several, which is one flow. It may have keys of flows, such as
+writes the public ones. A path is two flows, one in each direction. Instead of from, via and to it
+may have ways = [[\"a\", \"b\", \"d\"], [\"a\", \"c\", \"d\"]]: several to one receiver, whose rates
+add up, or to several, which is one flow. It may have keys of flows, such as
 code = \"rlnc\", which go to the roles that have them, and name, mtu and kill_switch of its
 tunnel. Above [nodes] may stand auth = \"full\", \"hop\" or \"none\", and config, private_key (paths
 on boxes) and sudo = true; below [daemon] what all boxes have, in daemon = { .. } of a node what it

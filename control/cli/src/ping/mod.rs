@@ -36,7 +36,7 @@ const HOST_RULE: &str = "write the address that the far end has in the tunnel, s
 /// Longest wait for a reply, and thus for a signal.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What `ping` is asked for.
+/// Options of `ping`.
 #[derive(Args, Debug)]
 pub struct Options {
     /// The far end: its address in the tunnel, or any host; with -f omit it to ping every path

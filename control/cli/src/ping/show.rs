@@ -71,14 +71,14 @@ pub fn text(report: &Report) -> String {
 
 fn cure(report: &Report) -> &'static str {
     match (&report.tunnel, report.figures.late) {
-        (_, 1..) => "answers come late: wait longer (-W), or see what fills the queues on the way",
+        (_, 1..) => "answers arrive late: wait longer (-W), or find the link whose queue is full",
         (Some(_), 0) => {
             "see recodectl doctor here and at the far end; that a flow leads back, too; and that \
              the far end's firewall lets ICMP echoes in"
         }
         (None, 0) => {
-            "see that the far end is up, that routes lead there and back (ip route get), and that \
-             firewalls let ICMP echoes through"
+            "check that the far end is up, that both ends have a route to each other (ip route \
+             get), and that firewalls let ICMP echoes through"
         }
     }
 }

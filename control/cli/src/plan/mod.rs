@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 const HOPS_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What `plan` is asked for.
+/// Options of `plan`.
 #[derive(Args)]
 pub struct Options {
     /// The far end, where `recodectl plan --listen` runs

@@ -138,8 +138,8 @@ fn reason(advice: &Advice) -> String {
         [best.mbit, best.left_mbit, mbit(Shape::Sum), single].map(decimals);
     match advice.why {
         Why::OneWay => format!(
-            "build {name}: there is no other way. `recodectl plan --hops` with the same files says \
-             what it brings beside TCP"
+            "build {name}: there is only one way. `recodectl plan --hops` with the same files \
+             compares it with TCP"
         ),
         Why::NotWorthIt => {
             "build nothing: there is one way, and plain TCP does as well on it".into()

@@ -54,8 +54,8 @@ pub fn events() -> Events {
         text: text.into(),
         ..Event::default()
     };
-    let silent = "east:10.0.2.2 does not answer, although packets are sent to it; it was heard 3 s \
-                  ago";
+    let silent =
+        "east:10.0.2.2 does not answer, although packets are sent to it; last report 3 s ago";
     let ended = "the dataplane process ended (signal: 9 (SIGKILL)) after 61000 ms; another starts \
                  in 0 ms, tunnels and XDP programs stay";
     let events = vec![

@@ -4,8 +4,8 @@
 //! ```text
 //!  rlnc, bats: | length 2 | IP packet ... | over the symbols of a generation or block
 //!  window:     | flow ID and length 3 | IP packet | in one symbol
-//!  sealed:     | 2 | envelope of 25 around the IP packet | in the place of the IP packet
-//!  tagged:     | tag 8 or 16 | payload | in the place of each symbol, but of windows
+//!  sealed:     | 2 | envelope of 25 around the IP packet | instead of the IP packet
+//!  tagged:     | tag 8 or 16 | payload | instead of each symbol, but of windows
 //! ```
 
 use super::code::CodeSettings;

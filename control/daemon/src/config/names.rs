@@ -172,8 +172,8 @@ impl Names {
                 if found.trouble.is_empty() { "nothing" } else { &found.trouble }
             ));
         }
-        let (other, ours) = if family == Some(true) { ("IPv6", "IPv4") } else { ("IPv4", "IPv6") };
-        Err(format!("it has {other} addresses only, and the link has {ours}"))
+        let (other, own) = if family == Some(true) { ("IPv6", "IPv4") } else { ("IPv4", "IPv6") };
+        Err(format!("it has {other} addresses only, and the link has {own}"))
     }
 }
 

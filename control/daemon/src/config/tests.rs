@@ -60,7 +60,7 @@ fn shortest_source_gets_the_documented_defaults() {
     let config = parse(&format!("{HEAD}{SOURCE}")).expect("valid");
     assert_eq!(config.daemon.frames, 16384);
     assert_eq!(config.daemon.port, 9426);
-    assert_eq!(config.daemon.metrics, None, "metrics are served only where that is asked for");
+    assert_eq!(config.daemon.metrics, None, "metrics are off by default");
     let flow = &config.flows[0];
     assert!(!flow.written.symbol_bytes && !flow.written.code);
     let expected = FlowParams {

@@ -229,9 +229,12 @@ mod tests {
         told.extend((0..20).flat_map(|minute| state.flush(hour + minute * MINUTE)));
         assert_eq!(told.last().map(|event| event.text.as_str()), Some("3599"));
         let left_out: u64 = told.iter().map(|event| event.left_out).sum();
-        assert_eq!(told.len() as u64 + left_out, 3600, "each is told or counted");
+        assert_eq!(told.len() as u64 + left_out, 3600, "each is reported or counted");
         let later = hour + 60 * MINUTE;
-        assert!(state.take(flap(0), (0, later)).is_some(), "after some calm it is told at once");
+        assert!(
+            state.take(flap(0), (0, later)).is_some(),
+            "after a calm hour it is reported at once"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!  dataplane process: Client                            supervisor: Keeper
 //!   reload ---- Read ------------------------------------> reads and checks the file
 //!   undo ------ Past ------------------------------------> history
-//!   changed --- InForce: the text of the next process ---> in force, history, confirmation
+//!   changed --- InForce: the text of the next process ---> active text, history, confirmation
 //!               by this process -------------------------> addresses of tunnels, metrics' listener
 //!               by another process, or supervisor -------> checks keys, and this host, too
 //!   set --save  Open, Prepare, Finish -------------------> the file, atomically

@@ -26,7 +26,7 @@ const RULES: [[&str; 6]; 11] = [
         "0s",
         "warning",
         "The process that sees packets was replaced",
-        "See the log of recoded: it says how the process before ended.",
+        "See the log of recoded for the end of the previous process.",
     ],
     [
         "NextHopSilent",
@@ -82,7 +82,7 @@ const RULES: [[&str; 6]; 11] = [
         "5m",
         "info",
         "The path carries smaller packets than the tunnel was configured for",
-        "Raise the MTU on the way, or lower mtu of the tunnel.",
+        "Raise the MTU of the path, or lower mtu of the tunnel.",
     ],
     [
         "ResidualLoss",

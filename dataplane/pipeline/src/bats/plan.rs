@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  hop reports ──► rank that a batch has at the sink, by a model ─┐
-//!  rank histogram of the sink ──► what the model leaves out ──────┴─► batches for so much rank
+//!  rank histogram of the sink ──► what the model leaves out ──────┴─► batches for that rank
 //! ```
 //!
 //! The code itself costs next to nothing: a block decodes once its rank exceeds its number of

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(ends_at(0b01, 2), 190, "the other one still brings the unit before");
         assert_eq!(ends_at(0b10, 2), 150);
         assert_eq!((ends_at(0b01, 1), ends_at(0b11, 2)), (130, 130));
-        assert_eq!(branches.ends_at(&unit(0b01, 2), 20, 100), 160, "not for ever");
+        assert_eq!(branches.ends_at(&unit(0b01, 2), 20, 100), 160, "the wait is bounded");
         let later = UnitArrivals { first: 2000, newest: 2100, ..unit(0b01, 2) };
         assert_eq!(branches.ends_at(&later, 20, 1000), 2120, "it is gone");
     }

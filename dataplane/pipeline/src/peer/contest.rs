@@ -46,7 +46,7 @@ const HOLD_ROUNDS: Nanos = 48;
 const FALLEN: f64 = 0.4;
 const APART_ROUNDS: u32 = 9;
 
-/// Round trips after a drain in which an overflow still dates from before it.
+/// Overflows within this many round trips after a drain were caused before it.
 const BEFORE_ROUNDS: u32 = 6;
 
 /// Consecutive round trips without a queue after which the others are gone.

@@ -7,8 +7,8 @@
 //! ```text
 //!  source |##### packets that left #####| free_at: nothing is taken from the tunnel, and no batch
 //!                                         formed, until shortly before that
-//!  relay  what packets wait in front of its link, and behind it, is told the neighbour before it,
-//!         as what waits here: so the queues of the whole path slow the source down
+//!  relay  reports the packets queued for its link and behind it to its upstream neighbour, as its
+//!         own queue: so the queues of the whole path slow the source down
 //! ```
 //!
 //! Pacing holds and drops nothing: a source that ignores it sends at an unchanged rate.

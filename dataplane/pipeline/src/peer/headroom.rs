@@ -5,7 +5,7 @@
 //! excess in flight may build a short queue, and no more:
 //!
 //! ```text
-//!  sent beyond and not heard of  +  queue that was heard of  <=  12 ms
+//!  unreported excess in flight  +  reported queue  <=  12 ms
 //! ```
 //!
 //! After consecutive filled round trips without a queue, the limit rises each time.
@@ -145,7 +145,7 @@ mod tests {
             headroom.queue(queue * 1e6);
             headroom.round(Some(KNOWN), queue * 1e6, KNOWN, TRIP);
             let more = milliseconds(sent_beyond(&mut headroom, 2.0 * KNOWN, KNOWN));
-            assert!(more + queue < 12.1, "{more} ms beside {queue} ms");
+            assert!(more + queue < 12.1, "{more} ms with a queue of {queue} ms");
         }
     }
 

@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(late.patience(6), 900_000);
         assert_eq!(late.patience(5 + FORGET_NANOS), 450_000);
         late.note(5_000_000, 6 + FORGET_NANOS);
-        assert_eq!(late.patience(6 + FORGET_NANOS), 1_000_000, "at most so much counts");
+        assert_eq!(late.patience(6 + FORGET_NANOS), 1_000_000, "the longest delay that counts");
         let mut now = 6 + FORGET_NANOS;
         while late.patience(now) > 0 {
             now += FORGET_NANOS;

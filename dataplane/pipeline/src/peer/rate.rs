@@ -388,8 +388,8 @@ impl Rate {
         }
     }
 
-    /// Updates the loss of the link from a sample until it is known; returns the loss by which the
-    /// carried rate exceeds the received rate.
+    /// Updates the loss of the link from a sample until it is known; returns the loss that accounts
+    /// for the difference of carried and received rate.
     fn learn_loss(&mut self, sample: &Sample, round_trip: Nanos) -> f64 {
         let loss = sample.loss();
         let usual = self.usual_loss.get_or_insert(loss);

@@ -1,7 +1,7 @@
 //! Number of packets that a relay sends for a batch, depending on the rank it holds.
 //!
 //! ```text
-//!  hop reports on their way upstream ─► loss of the outgoing link ─┐
+//!  hop reports that go upstream ──────► loss of the outgoing link ─┐
 //!  ranks of the batches that closed ───────────────────────────────┴─► RecodingTable
 //! ```
 //!

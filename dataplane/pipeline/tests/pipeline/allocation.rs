@@ -120,7 +120,7 @@ fn blocks_from_source_to_sink_and_back_allocate_nothing() {
 #[test]
 fn streams_from_source_to_sink_and_back_allocate_nothing() {
     let counters = allocates_nothing(FlowCode::Stream(StreamParams::new(1024)));
-    assert!(counters.decode_delay_nanos > 0, "nothing was sent again");
+    assert!(counters.decode_delay_nanos > 0, "there were no retransmissions");
 }
 
 #[test]

@@ -131,7 +131,7 @@ fn nothing_of_one_flow_is_in_what_another_sends_or_delivers() {
             assert!(first.0[0] != second.0[0], "{names:?}: the payloads were to differ");
             let is_whole = |bytes: &&Vec<u8>| bytes[0] == 0x45 && bytes[12] == FLOWS[1] as u8;
             let delivered = second.0[1].iter().filter(is_whole).count();
-            println!("{names:?}: {delivered} of {PACKETS} delivered beside it");
+            println!("{names:?}: {delivered} of {PACKETS} of the other flow delivered");
             assert!(delivered * 10 > PACKETS as usize * 9, "{names:?}: {delivered}");
         }
     }

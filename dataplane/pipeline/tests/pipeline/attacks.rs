@@ -316,9 +316,9 @@ fn forged_link_reports_are_answered_within_a_budget() {
             let next = Header::parse(newest).unwrap().link_sequence.wrapping_add(1);
             answers += node.receive(&nothing_came(next, number, now), now).len();
         }
-        println!("{answers} packets in the place of {sent}");
-        assert!(answers > 100, "{answers} packets in the place of lost ones");
-        assert!(answers <= 1100 + sent, "{answers} packets in the place of {sent}");
+        println!("{answers} retransmissions of {sent} packets");
+        assert!(answers > 100, "{answers} retransmissions of lost packets");
+        assert!(answers <= 1100 + sent, "{answers} retransmissions of {sent} packets");
         assert_eq!(node.leaked(), 0);
     }
 }

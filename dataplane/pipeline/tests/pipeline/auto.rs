@@ -72,10 +72,7 @@ fn a_stream_carries_what_the_best_code_does_on_every_line() {
         for (name, code) in others {
             let other = carried(&links, code);
             println!("{hops} hops of {:?}: {auto:.3}, {name} {other:.3}", (link.loss, link.delay));
-            assert!(
-                auto >= WITHIN * other,
-                "{auto} beside {other} with {name}: {hops} of {link:?}"
-            );
+            assert!(auto >= WITHIN * other, "auto {auto}, {name} {other}: {hops} of {link:?}");
         }
     }
 }

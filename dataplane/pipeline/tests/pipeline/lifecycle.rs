@@ -192,7 +192,7 @@ fn a_source_keeps_what_it_replaced_as_long_as_sinks_ask_for_it() {
             source.tick(now + 500 * MILLI);
             source.apply(&snapshot(edition, flow), now + 1000 * MILLI);
             let mut retire = |at| source.pipeline.retire(&mut source.frames, now + at * MILLI);
-            assert!(retire(2500).is_none(), "it may be asked still");
+            assert!(retire(2500).is_none(), "requests for it may still arrive");
             assert!(retire(3000).is_some() && retire(3000).is_none());
             assert_eq!(source.frames.free(), total, "nothing came since the change");
         }

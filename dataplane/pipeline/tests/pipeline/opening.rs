@@ -196,7 +196,7 @@ fn packets_that_wait_for_two_stages_take_their_turns() {
         sink.receive(Some(UP), packet, MILLI);
     }
     sink.open(&mut opener, 2 * MILLI);
-    assert_eq!(sink.desk.asked.len(), 1, "the other one's stage is asked for");
+    assert_eq!(sink.desk.asked.len(), 1, "the other one's stage is requested");
     for packet in &packets[1..] {
         sink.receive(Some(UP), packet, 3 * MILLI);
     }

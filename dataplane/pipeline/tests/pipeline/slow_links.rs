@@ -47,7 +47,7 @@ fn rate_mbit(line: &Line) -> f64 {
 
 /// A start at the initial rate, 100 Mbit/s, overflows the queue of a slow link. Its drops were once
 /// mistaken for loss of the link: the rate stayed at 17 to 150 Mbit/s, nine of ten packets were
-/// dropped, and a combination with each symbol took half of what was left.
+/// dropped, and a combination with each symbol took half of the rest.
 #[test]
 fn start_over_a_slow_link_finds_its_rate() {
     let links =

@@ -331,7 +331,7 @@ fn a_relay_that_restarts_costs_a_moment() {
         let before = line.delivered.len();
         line.run(SECOND);
         let delivered = (line.delivered.len() - before) as f64 / line.load.rate.unwrap();
-        assert!(delivered > 0.99, "{delivered} of what came in the second after");
+        assert!(delivered > 0.99, "{delivered} of the load of the next second");
     }
     assert_delivery(&line);
 }

@@ -38,9 +38,9 @@ fn none_starves_beside_tcp_of_others() {
                 line.go_on();
             }
             line.run(6 * SECOND);
-            let (ours, theirs) = parts(&mut line, &link, &rivals, 9 * SECOND);
-            println!("{control}, {delay} ms, first: {is_first}: {ours:.2} beside {theirs:.2}");
-            assert!(ours.min(theirs) > 0.25, "{ours} beside {theirs}");
+            let (own, theirs) = parts(&mut line, &link, &rivals, 9 * SECOND);
+            println!("{control}, {delay} ms, first: {is_first}: stream {own:.2}, TCP {theirs:.2}");
+            assert!(own.min(theirs) > 0.25, "stream {own}, TCP {theirs}");
         }
     }
 }
@@ -56,10 +56,10 @@ fn what_others_leave_is_taken() {
         line.end_beside();
         line.run(2 * SECOND);
         line.longest_wait(0);
-        let (ours, _) = parts(&mut line, &link, &rivals, 3 * SECOND);
+        let (own, _) = parts(&mut line, &link, &rivals, 3 * SECOND);
         let waits = line.longest_wait(0) / MILLI;
-        println!("after {control}: {ours:.2}, a queue of {waits} ms at most");
-        assert!(ours > 0.9 && waits < 20, "{ours}, {waits} ms");
+        println!("after {control}: {own:.2}, a queue of {waits} ms at most");
+        assert!(own > 0.9 && waits < 20, "{own}, {waits} ms");
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  snapshot ─► announcement to each neighbour: at once, 1, 2, 3 s later, then every 10 s
-//!  announcement of a neighbour ─► judge ─► refusals, which the next announcement tells it
+//!  announcement of a neighbour ─► judge ─► refusals, sent with the next announcement
 //! ```
 //!
 //! Announcements do not affect packets of flows: forged ones only change what operators read. On

@@ -2,7 +2,7 @@
 //! and rented servers. A worker has one on each such link.
 //!
 //! ```text
-//!  recvmsg, with UDP_GRO: up to 64 packets of one sender -> one frame each, those that are for us
+//!  recvmsg, with UDP_GRO: up to 64 packets of one sender -> one frame for each that is for Recoded
 //!  runs of packets of equal size to one neighbour -> a message each (UDP_SEGMENT) -> sendmmsg
 //! ```
 //!

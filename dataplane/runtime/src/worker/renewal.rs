@@ -2,7 +2,7 @@
 //! dropped.
 //!
 //! ```text
-//!  panic in a turn -> the stack is unwound -> sources, pipeline, outbox anew -> frames back
+//!  panic in a turn -> the stack is unwound -> new sources, pipeline, outbox -> frames back
 //!    -> adopts the snapshot as at its start -> next turn
 //! ```
 //!
@@ -54,8 +54,8 @@ impl Worker {
         self.adopt();
         self.publish();
         tracing::error!(
-            "worker {} panicked, and was made anew in {:.1} ms: units that were open are lost, all \
-             else goes on. Please report this, with the lines above",
+            "worker {} panicked and was restarted in {:.1} ms: open units are lost, everything \
+             else continues. Please report this, with the lines above",
             self.index,
             begun.elapsed().as_secs_f64() * 1e3,
         );

@@ -3,10 +3,10 @@
 //! section 5.3 and 5.4.4 to 5.4.7).
 //!
 //! ```text
-//! mac1   = BLAKE2s-128(BLAKE2s("recoded v2 mac1" || public key of who receives), message before)
+//! mac1   = BLAKE2s-128(BLAKE2s("recoded v2 mac1" || public key of the receiver), message before)
 //! mac2   = BLAKE2s-128(cookie, message and mac1), zeros without a cookie
 //! cookie = BLAKE2s-128(secret of 2 minutes, address)
-//! reply  = XChaCha20-Poly1305(BLAKE2s("recoded v2 cookie" || public key of who sends it), nonce,
+//! reply  = XChaCha20-Poly1305(BLAKE2s("recoded v2 cookie" || public key of the sender), nonce,
 //!          cookie, associated data: mac1 of the message it answers)
 //! ```
 

@@ -4,8 +4,8 @@
 //!                0        1          2             3               4
 //!  initiation    0x27     1          sender's id   path            noise, 105  mac1, 16  mac2, 16
 //!  response      0x27     2          path          receiver's id   noise, 50   mac1, 16  mac2, 16
-//!  cookie        0x27     3          bytes 2 and 3 of what it      nonce, 24   sealed cookie, 32
-//!                                    answers
+//!  cookie        0x27     3          bytes 2 and 3 of the          nonce, 24   sealed cookie, 32
+//!                                    message answered
 //!  opening       0x27     4          sender's id   profile         see one_way
 //!  grant         0x27     5          epochs        columns         see grant
 //!  telling       0x27     6          0             0               see group

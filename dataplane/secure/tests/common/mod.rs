@@ -236,7 +236,7 @@ impl Net {
             let before = self.nodes[side].accepted;
             self.arrive(now, side, packet);
             let accepted = self.nodes[side].accepted > before;
-            assert!(!accepted || number >= self.started[side], "traffic of before the start");
+            assert!(!accepted || number >= self.started[side], "traffic from before the start");
         }
         self.recorded = recorded;
     }

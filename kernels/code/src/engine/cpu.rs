@@ -315,8 +315,8 @@ impl Engine for CpuEngine {
 /// Bundles of [`CpuEngine`]: one in progress and one waiting, so that it never runs dry.
 const DEPTH: usize = 2;
 
-/// A share below this many products costs more to pass to another thread than to compute: about 3
-/// us.
+/// A share below this many products costs more to pass to another thread than to compute: about
+/// 3 us.
 const SHARE_PRODUCTS_MIN: usize = 1 << 19;
 
 /// Shares of the bytes end at cache lines, so that no two threads write the same.

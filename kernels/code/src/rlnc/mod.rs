@@ -48,7 +48,7 @@
 //!     sent.push((vector, symbol));
 //! }
 //!
-//! // A relay keeps what is innovative, and sends combinations of that.
+//! // A relay keeps innovative packets, and sends combinations of them.
 //! for _relay in 0..2 {
 //!     let mut recoder = Recoder::new(SIZE)?;
 //!     let mut held = Vec::new(); // payloads by slot

@@ -79,7 +79,7 @@ pub enum Rejected {
         esi: u32,
     },
     /// A source packet differs from the recovered bytes: one of the two was tampered with.
-    #[error("the ADU at ESI {esi} differs from what was recovered")]
+    #[error("the ADU at ESI {esi} differs from the recovered one")]
     Mismatch {
         /// The first ESI that differs.
         esi: u32,

@@ -1,4 +1,4 @@
-// What comes in comes out so many clocks later.
+// Delays its input by a number of clocks.
 module delay #(
   parameter int WIDTH = 8,
   parameter int CLOCKS = 1

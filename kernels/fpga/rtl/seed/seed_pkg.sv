@@ -39,7 +39,7 @@ package seed_pkg;
     LONGEST_FIRST
   } policy_t;
 
-  // What a unit is asked for. Counts of compute units, adapters and ports are powers of two.
+  // Parameters of a unit. Counts of compute units, adapters and ports are powers of two.
   typedef struct packed {
     logic [1:0]  units_log2;
     logic [1:0]  adapters_log2;

@@ -16,7 +16,7 @@ module tile_buffer
   output logic                                     chunk_valid,
   output chunk_t                                   chunk,
   input  logic                                     release_chunk,
-  // A word is there a clock after it was asked for.
+  // A word is valid a clock after its request.
   input  logic [$clog2(COLUMNS_MAX)-1:0]           column,
   input  logic [$clog2(BURST_BEATS*TILES_PER_BEAT)-1:0] tile,
   output word_t                                    word

@@ -137,7 +137,7 @@ mod tests {
         let pages = Mapping::anonymous(8192).expect("memory");
         pages.write(5000, &[7]);
         let start = pages.address() as usize;
-        populate(start, 8192).expect("they are ours");
+        populate(start, 8192).expect("the pages are mapped");
         let mut read = [0; 2];
         pages.read(4999, &mut read);
         assert_eq!(read, [0, 7]);

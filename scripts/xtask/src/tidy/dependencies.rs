@@ -242,7 +242,11 @@ pub fn check(packages: &[Package]) -> Vec<Finding> {
             let message = format!(
                 "`{}` must not depend on `{import}`; it may depend on: {}",
                 package.name,
-                if allowed.is_empty() { "none of our crates".into() } else { allowed.join(", ") }
+                if allowed.is_empty() {
+                    "no crate of the workspace".into()
+                } else {
+                    allowed.join(", ")
+                }
             );
             findings.push(Finding::new(&manifest, None, message));
         }

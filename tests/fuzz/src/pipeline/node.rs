@@ -291,7 +291,7 @@ impl Node {
                 return due;
             }
         }
-        panic!("the node asks to be called again at once, for ever");
+        panic!("the node requests immediate calls without end");
     }
 
     /// Packets sent by the node, as hops and UDP payloads.

@@ -86,7 +86,7 @@ fn unplug(guest: &Guest, nic: Nic, backend: Option<&'static str>) -> Result<Stri
     wait_for("the link to wait", &boxes, |boxes| Ok(boxes.nodes()[0].link()?.state == "waiting"))?;
     let waits = boxes.nodes()[0].link()?.waits;
     if waits.is_empty() {
-        return LabError::wrong("the link does not say what it waits for");
+        return LabError::wrong("the link gives no reason for waiting");
     }
     sleep(OUT);
     let add = command("device_add", nic.plug(number, 0));

@@ -404,7 +404,7 @@ impl Drop for Node {
         // Those of PPP.
         let end = format!("kill $(ip netns pids {})", self.namespace.name());
         let _ = process::output(Command::new("sh").args(["-c", &end]));
-        // A card returns to the namespace of the machine; everything else is removed.
+        // A card returns to the namespace of the machine; all other interfaces are removed.
         let _ = process::run(Command::new("ip").args(["netns", "delete", self.namespace.name()]));
     }
 }

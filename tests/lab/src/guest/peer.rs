@@ -19,7 +19,7 @@ use super::{Guest, pair, transfer};
 use crate::LabError;
 use crate::nic::{Nic, mac};
 
-/// Port on which the peer accepts commands.
+/// Port of the peer for commands.
 const PORT: u16 = 7000;
 
 /// Addresses for management: of the peer, and of the machine with cases.

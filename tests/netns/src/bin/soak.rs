@@ -15,7 +15,7 @@ use recoded_netns::sweep;
 #[derive(Parser)]
 #[command(name = "soak")]
 struct Arguments {
-    /// Seconds in which faults come
+    /// Seconds with faults
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..))]
     seconds: u64,
 

@@ -154,7 +154,7 @@ fn handshake(random: &mut Random, length: usize) -> Vec<u8> {
     packet
 }
 
-/// Asks for everything of a few generations.
+/// Requests every symbol of a few generations.
 fn nacks(random: &mut Random) -> Vec<u8> {
     let common = Header {
         packet_type: PacketType::Feedback,
@@ -259,17 +259,17 @@ fn beside_hostile_packets(auth: Option<AuthPlan>, thousands: u32) -> Vec<(String
     for _ in 0..TRIES {
         let quiet = ends.measure();
         let is_over = AtomicBool::new(false);
-        let (beside, (sent, time)) = std::thread::scope(|scope| {
+        let (attacked, (sent, time)) = std::thread::scope(|scope| {
             let hostile = scope.spawn(|| attack(&attackers, (&mut random, thousands), &is_over));
-            let beside = ends.measure();
+            let attacked = ends.measure();
             is_over.store(true, Ordering::Relaxed);
-            (beside, hostile.join().unwrap())
+            (attacked, hostile.join().unwrap())
         });
         let rate = f64::from(sent) / time.as_secs_f64();
-        println!("{quiet} of {GOOD_PACKETS} alone, {beside} beside {rate:.0} packets/s");
+        println!("{quiet} of {GOOD_PACKETS} alone, {attacked} under {rate:.0} hostile packets/s");
         // A lower rate proves nothing.
         if rate > 900.0 * f64::from(thousands) {
-            best = best.max(f64::from(beside) / f64::from(quiet));
+            best = best.max(f64::from(attacked) / f64::from(quiet));
         }
         if best >= KEPT {
             break;

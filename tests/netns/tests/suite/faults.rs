@@ -64,7 +64,7 @@ fn worker_that_panics_is_made_anew_under_traffic() {
             }
             let line = log
                 .lines()
-                .find(|line| line.contains("made anew"))
+                .find(|line| line.contains("panicked and was restarted"))
                 .unwrap_or_else(|| panic!("{log}"));
             println!(
                 "auth {with}, {workers} workers, {victim}: longest gap of UDP {:.0} ms, {} of {} came; {line}",

@@ -62,7 +62,7 @@ const UNIT: &str = include_str!("../../../../control/daemon/recoded.service");
 
 /// With no more capabilities than the unit leaves, the XDP program is verified and AF_XDP sockets
 /// are opened; without CAP_PERFMON, Linux refuses the program. The supervisor that follows a killed
-/// one finds the running dataplane process, for which it must see other processes.
+/// one finds the running dataplane process, so it must see other processes.
 #[test]
 fn capabilities_of_the_unit_are_all_that_af_xdp_and_a_takeover_take() {
     let Some(_turn) = common::daemons_beside() else { return };
@@ -112,7 +112,7 @@ fn capabilities_of_the_unit_are_all_that_af_xdp_and_a_takeover_take() {
 
     let before = dataplane();
     process.kill();
-    assert!(before.is_some_and(process::runs), "it goes on without a supervisor");
+    assert!(before.is_some_and(process::runs), "it keeps running without a supervisor");
     let mut process = start(&place("again.log"));
     let seen = wait(&mut process, before);
     let said = fs::read_to_string(place("again.log")).unwrap();

@@ -31,12 +31,12 @@ impl Line {
         Line::protected_by(CodePlan::Rlnc, 16, hops, loss, file_bytes)
     }
 
-    /// A line on which the daemon chooses the code.
+    /// A line whose code the daemon chooses.
     fn automatic(hops: usize, loss: f64, file_bytes: u64) -> Line {
         Line::protected_by(CodePlan::Auto, 256, hops, loss, file_bytes)
     }
 
-    /// A line on which `code` protects the file's direction; acknowledgements return in
+    /// A line that protects the file's direction with `code`; acknowledgements return in
     /// generations.
     fn protected_by(code: CodePlan, field: u16, hops: usize, loss: f64, file_bytes: u64) -> Line {
         let bed = common::bed(hops, Loss::independent(loss), RATE_MBIT);

@@ -83,7 +83,7 @@ fn symbols_of_generations_and_batches_become_shorter_behind_a_narrow_link() {
         let came = probe.finish().unwrap().rate_between(2000.0, 6000.0);
         let mbit = stream.finish().mbit_between(2.0, 6.0);
         let source = daemons[0].show().unwrap();
-        println!("{code:?}: {came} datagrams a second beside {mbit:.1} Mbit/s");
+        println!("{code:?}: {came} datagrams a second while TCP carries {mbit:.1} Mbit/s");
         assert!(came > 90.0 && mbit > LEAST_MBIT, "{came}, {mbit}\n{}", daemons[0].log());
         assert_eq!(source.tunnels[0].mtu, configured, "{}", daemons[0].log());
     }

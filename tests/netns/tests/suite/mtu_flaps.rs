@@ -171,7 +171,7 @@ fn path_that_is_too_narrow_for_any_tunnel_is_named() {
     let began = Instant::now();
     let needed = loop {
         let share = arrive(&bed);
-        assert!(began.elapsed() < Duration::from_secs(30), "nothing is said; {share} arrive");
+        assert!(began.elapsed() < Duration::from_secs(30), "no MTU is reported; {share} arrive");
         if let Some(needed) = said(&daemons[1]) {
             break needed;
         }

@@ -122,8 +122,7 @@ fn queues_that_received(host: &Namespace, interface: &str) -> usize {
         .count()
 }
 
-/// Packets for this daemon on queues without a socket, and packets for which there was no free
-/// frame.
+/// Packets for this daemon that arrived on queues without a socket, or found no free frame.
 fn lost_at_sockets(daemon: &Daemon) -> u64 {
     let state = daemon.show().unwrap();
     let starved: u64 = state.links.iter().map(|link| link.faults["rx_fill_ring_empty"]).sum();

@@ -227,7 +227,7 @@ fn sink_that_starts_again_accuses_nobody_of_symbols_of_the_session_before() {
         let [wrong, unknown] =
             ["wrong_symbol_tag", "no_symbol_keys"].map(|reason| state.drops[reason]);
         let refused: u64 = state.flows.iter().map(|flow| flow.count("tag_refused")).sum();
-        println!("restart {round}: {} lost, {unknown} symbols of before", outcome.lost());
+        println!("restart {round}: {} lost, {unknown} symbols with old keys", outcome.lost());
         assert_eq!((wrong, refused), (0, 0), "an honest relay is accused");
     }
     assert!(!daemons[2].log().contains("wrong tags"), "{}", daemons[2].log());

@@ -158,7 +158,7 @@ fn timed_link_loses_and_shapes_like_one_without_time() {
         let found: Vec<f64> = found.collect();
         println!("timed {timed}: {found:.2?} Mbit/s");
         let best = found.into_iter().find(|mbit| (mbit / rate - 1.0).abs() < 0.01);
-        rates.push(best.expect("one try in which no core came late"));
+        rates.push(best.expect("one try without a late core"));
     }
     // Over all draws; chance exceeds this once in 15,000 times.
     let sigma = three_sigma(0.1, losses[0].seen) / 3.0 * 2f64.sqrt();

@@ -79,7 +79,7 @@ fn butterfly_of_a_network_file_brings_all_to_both_receivers() {
     let links = bed.counters().unwrap();
     let seen = |link: usize| links[link].since(&before[link]).eastward.seen as f64;
     let (came, shared) = (seen(3) + seen(5), seen(6));
-    println!("{came} packets came to c, {shared} went on");
+    println!("{came} packets reached c, {shared} left it");
     assert!(shared < 0.96 * came, "{shared} of {came}");
 }
 

@@ -192,7 +192,7 @@ fn two_translated_uplinks_to_one_hub_address_add_up_and_outlive_rebinding() {
         "both {both:.1} of {:.1}, after {after:.1} Mbit/s, TCP stood for {gap:.2} s",
         SHARE * (DSL_MBIT + LTE_MBIT)
     );
-    assert!(after > 0.5 * both, "the same connection goes on: {after}");
+    assert!(after > 0.5 * both, "the same connection continues: {after}");
     // More than the better of the two paths carries. On a busy machine TCP does not reach that.
     let plan = ProbePlan { payload_bytes: 1200, packets_per_second: 3800.0, ..probe_plan(4) };
     let outcome = Probe::start(&client, &hub, &plan).unwrap().finish().unwrap();
@@ -265,7 +265,7 @@ fn translated_uplinks_are_found_again_after_another_address_and_restarts() {
 }
 
 /// The ends use different numbers for a path: neither has keys for it, and both report why; the
-/// path on which they agree carries packets.
+/// path with the same number at both ends carries packets.
 #[test]
 fn other_numbers_of_a_path_at_both_ends_are_named_and_cost_that_path_alone() {
     let Some(_turn) = common::daemons_beside() else { return };

@@ -3,7 +3,7 @@
 //! ```text
 //!  thread: ssh, `recodectl --json show` on all boxes ─> Map ─> JSON ──┐ the newest one
 //!  server: GET /          page.html                                   v
-//!          GET /page.js   page.js, which asks for    GET /map.json <──┘
+//!          GET /page.js   page.js, which requests    GET /map.json <──┘
 //! ```
 //!
 //! Bounds: boxes are queried once after the previous round has ended, whatever browsers request;

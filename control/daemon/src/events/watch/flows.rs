@@ -115,8 +115,8 @@ fn next_hops(old: &Flow, new: &Flow, subject: &str, events: &mut Vec<Happened>) 
 }
 
 fn silence(hop: &FlowNeighbour) -> String {
-    let heard = hop.heard_ago_seconds.map_or("it was never heard".to_owned(), |seconds| {
-        format!("it was heard {seconds:.0} s ago")
-    });
+    let heard = hop
+        .heard_ago_seconds
+        .map_or("no report so far".to_owned(), |seconds| format!("last report {seconds:.0} s ago"));
     format!("{} does not answer, although packets are sent to it; {heard}", hop.next_hop)
 }

@@ -91,7 +91,7 @@ fn link(old: Option<&Link>, new: &Link, events: &mut Vec<Happened>) {
 /// Reports panics, which cost only the worker's open units.
 fn worker(old: &Worker, new: &Worker, events: &mut Vec<Happened>) {
     if new.panics > old.panics {
-        let text = "it panicked and was made anew: report it, with the lines of the log before";
+        let text = "it panicked and was restarted: report it, with the preceding lines of the log";
         events.push(Happened::new(Kind::WorkerRenewed, format!("worker {}", new.index), text));
     }
 }

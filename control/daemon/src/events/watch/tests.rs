@@ -95,8 +95,8 @@ fn flow_that_goes_down_and_comes_back_is_told() {
 #[test]
 fn next_hop_link_tunnel_and_mtu_are_told_there_and_back() {
     let [silent, heard] = there_and_back(|state| state.flows[0].neighbours[0].silent = true);
-    let text = "east:10.0.2.2 does not answer, although packets are sent to it; it was heard 0 s \
-                ago";
+    let text =
+        "east:10.0.2.2 does not answer, although packets are sent to it; last report 0 s ago";
     assert_eq!(silent, told("next_hop_silent", "flow 1", text));
     assert_eq!(heard, told("next_hop_heard", "flow 1", "east:10.0.2.2 answers again"));
 
@@ -298,12 +298,12 @@ fn counter_that_begins_to_rise_is_told_once_until_it_was_calm() {
     assert_eq!(begins.len(), 1, "{begins:?}");
     assert_eq!((begins[0].kind, begins[0].about.as_str()), (Kind::DropsRising, "unknown_flow"));
     assert!(begins[0].text.starts_with("unknown_flow begins to rise, 12 in a second ("));
-    assert_eq!(watcher.look(counted(30, 0)), [], "it goes on");
+    assert_eq!(watcher.look(counted(30, 0)), [], "the rise continues");
     // A cure of "Nothing, if few" ignores small counts.
     assert_eq!(watcher.look(counted(30, 50)), []);
     assert_eq!(watcher.look(counted(30, 500))[0].about, "seal_failed");
     (0..60).for_each(|_| assert_eq!(watcher.look(counted(30, 500)), []));
-    assert_eq!(watcher.look(counted(31, 500)).len(), 1, "it begins anew");
+    assert_eq!(watcher.look(counted(31, 500)).len(), 1, "a rise after a calm minute is reported");
 }
 
 /// Fault 13: the event names the queue, and its interface, that a worker cannot keep up with.

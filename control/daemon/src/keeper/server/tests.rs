@@ -72,8 +72,8 @@ fn what_is_not_confirmed_is_taken_back_also_while_no_process_runs() {
     let waiting = kept.runtime.block_on(kept.client.read(true)).unwrap_err().to_string();
     assert!(waiting.contains("waits to be confirmed"), "{waiting}");
     std::thread::sleep(Duration::from_millis(1100));
-    assert!(kept.keeper.is_overdue(), "a process is asked");
-    assert!(!kept.keeper.is_overdue(), "once");
+    assert!(kept.keeper.is_overdue(), "the time is up");
+    assert!(!kept.keeper.is_overdue(), "it is reported once");
     assert!(kept.keeper.is_stuck(Duration::ZERO));
     assert!(kept.keeper.take_back());
     assert_eq!(kept.keeper.in_force().0, FILE);
@@ -158,7 +158,7 @@ fn dataplane_process_brings_nothing_that_was_not_read_but_what_set_may_change() 
         assert_eq!(take(cause, &loss).unwrap_err(), "nothing was read before");
         kept.runtime.block_on(kept.client.read(true)).unwrap();
         assert!(take(cause, &open).unwrap_err().contains("may not change this"));
-        assert!(take(cause, FILE).is_ok(), "that is what the file says");
+        assert!(take(cause, FILE).is_ok(), "the file has the same text");
     }
     let saved = kept.runtime.block_on(kept.client.prepare(open)).unwrap_err().to_string();
     assert!(saved.contains("may not change this"), "{saved}");
@@ -208,7 +208,7 @@ fn listener_of_metrics_comes_with_the_answer_and_is_not_kept() {
     let listener = take(&with).unwrap().metrics.expect("a listener");
     assert_eq!(listener.local_addr().unwrap(), address);
     assert!(std::net::TcpStream::connect(address).is_ok());
-    assert!(take(&with).unwrap().metrics.is_none(), "it is what was before");
+    assert!(take(&with).unwrap().metrics.is_none(), "the listener stays");
     assert!(take(FILE).unwrap().metrics.is_none());
     drop(listener);
     assert!(std::net::TcpStream::connect(address).is_err(), "the supervisor has no copy");

@@ -3,7 +3,7 @@
 //! ```text
 //!  IP packets ──► block of K symbols ──close──► precode ──► batches ──group──► packets in turns
 //!                 (full, or flushed)                          ▲
-//!                              sink: so much is missing ──────┘  until it says: enough
+//!                              sink: missing rank ────────────┘  until it acknowledges the block
 //! ```
 //!
 //! A block is sent when it is closed: as many batches as bring the sink its rank (`plan`), each

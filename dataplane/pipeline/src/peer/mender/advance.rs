@@ -21,9 +21,9 @@ pub(super) fn ahead(HopLoss { loss, burst_mean, .. }: HopLoss, symbols: usize) -
     root * root / (1.0 - loss) - symbols as f64
 }
 
-/// Fewest packets beyond its symbols with which at most [`FAR_TARGET`] of all units arrive
-/// incomplete. Loss runs form a Poisson process with geometric lengths, so the number of losses has
-/// a Polya-Aeppli distribution.
+/// Fewest packets beyond its symbols that limit the share of incomplete units to [`FAR_TARGET`].
+/// Loss runs form a Poisson process with geometric lengths, so the number of losses has a
+/// Polya-Aeppli distribution.
 pub(super) fn sure(loss: HopLoss, symbols: usize) -> u16 {
     let runs = loss.loss.clamp(0.0, LOSS_MAX) / loss.burst_mean.max(1.0);
     let further = 1.0 - 1.0 / loss.burst_mean.max(1.0);

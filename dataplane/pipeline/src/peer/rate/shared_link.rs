@@ -307,7 +307,7 @@ fn beside_tcp_of_others_nobody_gets_less_than_half_of_a_fair_share_or_more_than_
 fn a_start_into_a_full_queue_does_not_end_in_a_flood() {
     let mut world = World::new(20_000_000, &["bbr", "ours"]);
     world.run(30_000_000_000);
-    let Flow::Ours(ours) = &world.flows[1] else { unreachable!("the second is ours") };
+    let Flow::Ours(ours) = &world.flows[1] else { unreachable!("the second is a stream") };
     let rate = ours.rate.bytes_per_second() / LINK;
     assert!(rate < 1.5, "{rate} times what the link carries");
 }

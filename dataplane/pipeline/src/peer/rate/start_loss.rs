@@ -9,7 +9,7 @@ use super::deviation;
 /// three, one in 29 samples of 32 packets still refutes a correct value of 10 %.
 const DEVIATIONS: f64 = 3.0;
 
-/// The highest loss of the link that is consistent with this loss among so many packets.
+/// The highest loss of the link that is consistent with this loss among `sent` packets.
 pub(super) fn most(loss: f64, sent: u32) -> f64 {
     // Few packets may all arrive by chance; the deviation is largest at one half.
     let one = (1.0 / f64::from(sent.max(1))).min(0.5);

@@ -1,7 +1,7 @@
 //! Standing queues: a queue that is never empty is drained once, which reveals its cause.
 //!
 //! ```text
-//!  stays ── less is sent ──┬── shorter: it was ours
+//!  stays ── less is sent ──┬── shorter: caused by this sender
 //!                          ├── as long, and others have more than their part: contest
 //!                          └── as long, and never changes: part of the way
 //! ```

@@ -319,7 +319,7 @@ mod tests {
         let half = rho(0.7);
         assert!((0.2..0.3).contains(&half), "{half} where the rest of the link is less");
         assert_eq!(rho(1.0), 0.0);
-        // A flow that takes what is left ends there.
+        // A flow that takes the remaining rate ends there.
         let mut share = 1.0 / (1.0 + most);
         for _ in 0..20 {
             share = 1.0 / (1.0 + rho(share));

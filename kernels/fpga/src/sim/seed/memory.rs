@@ -158,7 +158,7 @@ impl Memory {
         let at = address.checked_sub(self.base).map(|at| at as usize);
         let end = at.and_then(|at| at.checked_add(beats * BEAT_BYTES));
         let is_there = beats != 0 && end.is_some_and(|end| end <= self.bytes.len());
-        assert!(is_there, "the unit asks for {beats} beats at {address:#x}");
+        assert!(is_there, "the unit requests {beats} beats at {address:#x}");
         at.expect("it is there")
     }
 }
