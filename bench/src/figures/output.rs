@@ -119,8 +119,9 @@ pub fn write_index(
 /// The index for readers.
 fn readme(summaries: &[Summary], work: Work, machine: &Machine) -> String {
     let mut text = format!(
-        "# figures\n\nWritten by `cargo run --release -p bench -- figures all`; `../../README.md` says what \
-         they are.\n{}; seed {}, {} of the runs of a published figure.\n\n\
+        "# figures\n\nWritten by `cargo run --release -p bench -- figures all`; \
+         `docs/measurements/figures.md` explains them.\n{}; seed {}, {} of the runs of a \
+         published figure.\n\n\
          | figure | held against | comparisons | within | explained | files |\n\
          |---|---|---:|---:|---:|---|\n",
         machine.heading(),

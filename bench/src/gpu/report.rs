@@ -353,7 +353,8 @@ pub fn write_index(
     findings: &Findings,
 ) -> Result<(), BenchError> {
     let mut text = format!(
-        "# gpu\n\nWritten by `cargo run --release -p bench -- gpu`; `bench/README.md` says what it is.\n\
+        "# gpu\n\nWritten by `cargo run --release -p bench -- gpu`; \
+         `docs/measurements/gpu.md` explains it.\n\
          {}.\n\n",
         findings.machine.heading()
     );

@@ -1,4 +1,4 @@
-//! The most informative rows, as shown in `bench/README.md`.
+//! The most informative rows, as shown in `docs/measurements/kernels.md`.
 
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, paper_name};
 use crate::kernels::contest::{Comparison, Role, Row, number};
