@@ -54,7 +54,7 @@ const INTERACTIVE_SHARE_MAX: f64 = 2.0;
 /// Symbols of a combination.
 const SYMBOLS: (f64, f64) = (8.0, 512.0);
 
-/// Fewest symbols of a combination in an open loop, where they have to outlast bursts by themselves.
+/// Fewest symbols of a combination in an open loop, where they outlast bursts by themselves.
 const OPEN_LOOP_SYMBOLS: f64 = 64.0;
 
 /// Least number of combinations that cover a symbol. With rare losses, the walk spans few symbols;
