@@ -7,19 +7,19 @@
 //! whatever its flows hold.
 
 #[cfg(feature = "bats")]
-use crate::bats::{kept::KeptBatches, received};
-use crate::collected::Collected;
+use crate::bats::{received, sent_batches::SentBatches};
 #[cfg(feature = "bats")]
-use crate::params::BatsParams;
-use crate::params::{FlowCode, FlowParams, Role};
-use crate::peer::mender::Mender;
-use crate::relay::mended::mended_packets;
+use crate::config::params::BatsParams;
+use crate::config::params::{FlowCode, FlowParams, Role};
+use crate::hop::send::mender::Mender;
+use crate::packet::collected::Collected;
+use crate::unit::relay::hop_repair::mended_packets;
 
-#[cfg(feature = "bats")]
-use crate::sink::unit::Progress;
 use crate::stream::relay::StreamRelay;
 use crate::stream::sink::StreamSink;
 use crate::stream::source::StreamSource;
+#[cfg(feature = "bats")]
+use crate::unit::sink::unit::Progress;
 #[cfg(feature = "bats")]
 use recoded_code::bats::Decoder;
 use recoded_wire::coded::SIZE_MAX;
@@ -80,7 +80,7 @@ fn bats_source(params: &FlowParams, bats: &BatsParams) -> usize {
     let symbols = bats.source_symbols + bats.source_symbols / 4 + 256;
     let former = FORMER_BYTES + params.generation_size * FORMER_COLUMN_BYTES;
     let mended = Mender::memory_bytes(mended_packets(params))
-        + KeptBatches::memory_bytes(params.generations, params.generation_size);
+        + SentBatches::memory_bytes(params.generations, params.generation_size);
     params.blocks(bats) * (ENTRY_BYTES + symbols * size_of::<Span>()) + former + mended
 }
 

@@ -18,31 +18,21 @@
 
 #![forbid(unsafe_code)]
 
-mod time;
+mod base;
 
-pub mod params;
+mod config;
 
-mod budget;
+pub mod plan;
 
-mod shards;
+mod env;
 
-mod shard;
-
-mod stage;
-
-mod role;
-
-mod plan_schedule;
-
-mod peer;
+mod packet;
 
 pub mod edge;
 
-mod source;
+mod hop;
 
-mod relay;
-
-mod sink;
+mod unit;
 
 mod rlnc;
 
@@ -51,58 +41,35 @@ mod bats;
 
 mod stream;
 
-mod incoming;
+mod budget;
 
-mod collected;
-
-mod combine;
-
-mod table;
-
-mod layout;
-
-mod tags;
-
-mod rank;
-
-mod io;
-
-mod context;
-
-mod arrival;
-
-mod stage_memory;
-
-mod announced_sizes;
-
-pub mod plan;
+mod stage;
 
 pub mod open;
 
-pub mod segmentation;
+mod shard;
 
-pub mod egress;
+mod shards;
 
-pub mod report;
+pub use config::{params, report, segmentation};
+pub use env::{egress, memory};
 
-pub mod memory;
-
-use arrival::{Arrival, Data, Fate};
-use collected::PacketView;
-use combine::Combiner;
-use egress::{Egress, HandOver, Origin, Ticket};
-use io::Io;
+use base::time::earlier;
+use config::params::{HOPS_MAX, Nanos, PeerId, ShardId, Share, Snapshot};
+use config::report::{DropReason, Report};
+use env::combine::Combiner;
+use env::egress::{Egress, HandOver, Origin, Ticket};
+use env::io::Io;
 use open::{Closed, Opened};
-use params::{HOPS_MAX, Nanos, PeerId, ShardId, Share, Snapshot};
+use packet::arrival::{Arrival, Data, Fate};
+use packet::collected::PacketView;
 use plan::PlanReply;
 use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::HeaderError;
 use recoded_wire::parse::{Packet, parse};
-use report::{DropReason, Report};
 use shard::Shard;
 use shards::{Shards, Waiting};
-use time::earlier;
 
 /// One worker's pipeline.
 pub struct Pipeline {

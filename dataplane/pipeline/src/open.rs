@@ -12,12 +12,12 @@
 //! Sizes are rounded up, so that a flow whose sizes vary makes one or two requests; a stage that
 //! grows never shrinks. Whatever a packet contains, a shard has at most one request outstanding.
 
-pub use crate::announced_sizes::SIZE_MIN;
-use crate::combine::Combiner;
-pub use crate::params::Sizes;
-use crate::params::{FlowParams, ShardId};
+pub use crate::config::params::Sizes;
+use crate::config::params::{FlowParams, ShardId};
+use crate::env::combine::Combiner;
+pub use crate::env::stage_memory::{OpenRequest, Rent};
+pub use crate::packet::announced_sizes::SIZE_MIN;
 use crate::stage::Stage;
-pub use crate::stage_memory::{OpenRequest, Rent};
 
 /// A requested stage.
 pub struct Opened {

@@ -3,17 +3,17 @@
 //! A worker has its share of the sources' shards from the start. A relay or a sink cannot know
 //! which shards will arrive in its queue: it requests one when its first packet arrives.
 
-use crate::arrival::{Arrival, Data, Fate};
-use crate::combine::Combiner;
-use crate::egress::{Answer, Egress, Origin};
-use crate::io::Io;
+use crate::config::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
+use crate::config::report::{DropReason, FlowCounters, PacketCounters, Remainder};
+use crate::env::combine::Combiner;
+use crate::env::egress::{Answer, Egress, Origin};
+use crate::env::io::Io;
+use crate::env::stage_memory::OpenRequest;
 use crate::open::Opened;
-use crate::params::{FlowParams, Nanos, PeerId, Role, ShardId, Share, Snapshot};
-use crate::report::{DropReason, FlowCounters, PacketCounters, Remainder};
+use crate::packet::arrival::{Arrival, Data, Fate};
 use crate::shard::Shard;
 use crate::stage::Stage;
-use crate::stage_memory::OpenRequest;
-use crate::tags;
+use crate::unit::tags;
 use recoded_wire::frames::{Frames, Span};
 use std::collections::BTreeMap;
 

@@ -1,25 +1,25 @@
 //! A node's handling of one code, with sizes up to a limit, in any role: a source encodes with it,
 //! a relay and a sink receive packets with it.
 
-use crate::announced_sizes::full_size;
-#[cfg(feature = "bats")]
-use crate::announced_sizes::full_symbols;
-use crate::arrival::Data;
 #[cfg(feature = "bats")]
 use crate::bats::received::ReceivedBlock;
 #[cfg(feature = "bats")]
 use crate::bats::source::BatsSource;
-use crate::combine::Combiner;
-use crate::params::{FlowCode, FlowParams, Nanos, Role, ShardId, Sizes};
-use crate::relay::Relay;
-use crate::report::DropReason;
+use crate::config::params::{FlowCode, FlowParams, Nanos, Role, ShardId, Sizes};
+use crate::config::report::DropReason;
+use crate::env::combine::Combiner;
+use crate::env::stage_memory::Rent;
+use crate::packet::announced_sizes::full_size;
+#[cfg(feature = "bats")]
+use crate::packet::announced_sizes::full_symbols;
+use crate::packet::arrival::Data;
 use crate::rlnc::generation::Generation;
 use crate::rlnc::source::RlncSource;
-use crate::sink::units::UnitSink;
-use crate::stage_memory::Rent;
 use crate::stream::relay::StreamRelay;
 use crate::stream::sink::StreamSink;
 use crate::stream::source::StreamSource;
+use crate::unit::relay::Relay;
+use crate::unit::sink::units::UnitSink;
 
 /// A stage that accepted a packet this recently is in use: no packet arrives later than this.
 pub(crate) const IN_USE_NANOS: Nanos = 2_000_000_000;

@@ -1,7 +1,7 @@
 //! A block at its source: its symbols, and how far its batches have progressed.
 
-use crate::layout::symbol_offset;
-use crate::params::{FlowCode, FlowParams};
+use crate::base::layout::symbol_offset;
+use crate::config::params::{FlowCode, FlowParams};
 use recoded_code::bats::{Batch, Code, Operand, Params, Payloads};
 use recoded_gf::{FieldOrder, Kernel};
 use recoded_wire::coded::{Block as BlockWord, INDEX_BYTES, coding_offset, log2_ceil};

@@ -8,7 +8,7 @@ pub(crate) mod source;
 
 mod block;
 
-pub(crate) mod kept;
+pub(crate) mod sent_batches;
 
 pub(crate) mod plan;
 

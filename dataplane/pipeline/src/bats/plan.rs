@@ -9,14 +9,16 @@
 //! symbols by one or two. So the number of batches is the number that gathers that rank, plus a
 //! margin for its spread.
 
-use crate::egress::Egress;
-use crate::io::Io;
-use crate::params::{BatsParams, FlowCode, FlowParams, Interleave, Nanos, Redundancy, ShardId};
+use crate::config::params::{
+    BatsParams, FlowCode, FlowParams, Interleave, Nanos, Redundancy, ShardId,
+};
+use crate::config::report::HopLoss;
+use crate::env::egress::Egress;
+use crate::env::io::Io;
+use crate::env::plan_schedule::PlanSchedule;
 use crate::plan::batch::{Basis, Plan, Rank, SIZE_MAX};
 use crate::plan::{self, HopList};
-use crate::plan_schedule::PlanSchedule;
-use crate::report::HopLoss;
-use crate::source::path::Path;
+use crate::unit::source::path::Path;
 use recoded_code::theory::burst::interleave_depth;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;

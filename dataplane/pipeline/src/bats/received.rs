@@ -2,13 +2,13 @@
 //! where they arrived; most of them become known at once, when the rank suffices.
 
 use crate::bats::rows::{Rows, Workbench};
-use crate::collected::{PacketCoding, PacketView};
-use crate::egress::Egress;
-use crate::incoming::Incoming;
-use crate::io::Io;
-use crate::params::{BatsParams, FlowCode, FlowParams, ShardId};
-use crate::report::DropReason;
-use crate::sink::unit::{Progress, Unit};
+use crate::config::params::{BatsParams, FlowCode, FlowParams, ShardId};
+use crate::config::report::DropReason;
+use crate::env::egress::Egress;
+use crate::env::io::Io;
+use crate::packet::collected::{PacketCoding, PacketView};
+use crate::packet::incoming::Incoming;
+use crate::unit::sink::unit::{Progress, Unit};
 use recoded_code::bats::{Decoder, Effort, Gain, Limits, Params, Profile};
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{CodedHeader, SIZE_MAX};

@@ -1,6 +1,6 @@
 //! Payload rows of a block in frames: the operands of its decoder.
 
-use crate::layout::symbol_offset;
+use crate::base::layout::symbol_offset;
 use recoded_code::bats::{Operand, Payloads};
 use recoded_gf::Kernel;
 use recoded_wire::frames::{FrameId, Frames, Span};

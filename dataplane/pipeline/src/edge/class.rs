@@ -1,7 +1,7 @@
 //! DSCP and ECN bits of IP packets: their copies on outer packets, and congestion marks propagated
 //! back into inner ones (RFC 2983, RFC 6040).
 
-use crate::layout::MARKER;
+use crate::base::layout::MARKER;
 
 /// ECN bits of a traffic class.
 const ECN: u8 = 0x03;

@@ -4,7 +4,7 @@
 //!
 //! Packets never span generations: a generation that cannot be decoded costs only its own packets.
 
-use crate::layout::{LENGTH_BYTES, MARKER, SEALED_BYTES_MIN};
+use crate::base::layout::{LENGTH_BYTES, MARKER, SEALED_BYTES_MIN};
 
 /// Smallest useful entry: a length and an IPv4 header, sealed or not.
 pub(crate) fn entry_bytes_min(sealed: bool) -> usize {

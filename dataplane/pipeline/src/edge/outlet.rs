@@ -1,13 +1,13 @@
 //! Delivery of IP packets to a tunnel.
 
-use crate::combine::Combiner;
+use crate::config::params::{ShardId, TunnelId};
+use crate::config::report::FlowCounters;
 use crate::edge::class::{self, Marks};
 use crate::edge::framing::is_ip_packet;
 use crate::edge::inner::FlowKey;
 use crate::edge::sealed::envelope_of;
-use crate::egress::{Egress, Unsealed};
-use crate::params::{ShardId, TunnelId};
-use crate::report::FlowCounters;
+use crate::env::combine::Combiner;
+use crate::env::egress::{Egress, Unsealed};
 
 /// Destination of the packets of a sink.
 pub(crate) struct Outlet<'a, E> {

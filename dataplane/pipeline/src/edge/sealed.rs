@@ -10,10 +10,10 @@
 //! capability, is visible in the outer IP header anyway; intermediate nodes read it here. It is not
 //! authenticated, and no sink reads it. Keys are behind [`Egress`].
 
+use crate::base::layout::{HEAD_BYTES, MARKER, SEALED_BYTES_MIN};
+use crate::config::params::ShardId;
 use crate::edge::class;
-use crate::egress::{Egress, Unsealed};
-use crate::layout::{HEAD_BYTES, MARKER, SEALED_BYTES_MIN};
-use crate::params::ShardId;
+use crate::env::egress::{Egress, Unsealed};
 
 /// The envelope in a symbol's content, if that is a sealed packet.
 pub(crate) fn envelope_of(carried: &[u8]) -> Option<&[u8]> {
@@ -21,7 +21,7 @@ pub(crate) fn envelope_of(carried: &[u8]) -> Option<&[u8]> {
     is_sealed.then(|| &carried[HEAD_BYTES..])
 }
 
-/// Seals an IP packet into `out`, which is [`SEALING_BYTES`](crate::layout::SEALING_BYTES) longer.
+/// Seals an IP packet into `out`, which is [`SEALING_BYTES`](crate::base::layout::SEALING_BYTES) longer.
 pub(crate) fn seal(
     egress: &mut impl Egress,
     shard: ShardId,
@@ -36,7 +36,7 @@ pub(crate) fn seal(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::ENVELOPE_BYTES;
+    use crate::base::layout::ENVELOPE_BYTES;
 
     #[test]
     fn only_what_is_marked_and_long_enough_has_an_envelope() {

@@ -1,7 +1,7 @@
 //! Rank of a BATS source's batches at the sink.
 
+use crate::config::report::HopLoss;
 use crate::plan::{HopList, LOSS_UNKNOWN};
-use crate::report::HopLoss;
 
 /// Largest batch.
 pub(crate) const SIZE_MAX: usize = recoded_code::bats::BATCH_SIZE_MAX;

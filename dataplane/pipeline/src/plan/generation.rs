@@ -1,6 +1,6 @@
 //! Packets per generation of an RLNC source.
 
-use crate::params::HOPS_MAX;
+use crate::config::params::HOPS_MAX;
 use crate::plan::{HopList, LOSS_MARGIN_RELATIVE, LOSS_UNKNOWN};
 use recoded_code::theory::{self, LossModel};
 use recoded_gf::FieldOrder;

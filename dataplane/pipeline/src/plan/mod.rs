@@ -13,8 +13,8 @@ pub(crate) mod generation;
 
 pub(crate) mod recode;
 
-use crate::params::{HOPS_MAX, ShardId};
-use crate::report::HopLoss;
+use crate::config::params::{HOPS_MAX, ShardId};
+use crate::config::report::HopLoss;
 use recode::{BATCH_SIZE_MAX, PACKETS_MAX};
 use recoded_code::theory::adaptive::Adaptive;
 

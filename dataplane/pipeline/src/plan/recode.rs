@@ -1,6 +1,6 @@
 //! Packets that a relay sends for a batch, depending on its rank.
 
-use crate::report::HopLoss;
+use crate::config::report::HopLoss;
 use recoded_code::theory::LossModel;
 use recoded_code::theory::Recoding;
 use recoded_code::theory::adaptive::{Adaptive, Outgoing, RecodingTable};

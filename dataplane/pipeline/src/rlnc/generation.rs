@@ -1,16 +1,16 @@
 //! An RLNC generation at a sink. Source symbols received uncoded are known at once, the others when
 //! the rank is full, by one fused multiply per group of them.
 
-use crate::arrival::RESTART_DISTANCE;
-use crate::collected::{Accepted, Collected, PacketCoding, PacketView, Shape};
-use crate::combine::SOLVED_MAX;
-use crate::egress::{Egress, Product, Ticket};
-use crate::incoming::Incoming;
-use crate::io::Io;
-use crate::layout::symbol_offset;
-use crate::params::{FlowParams, Nanos, ShardId};
-use crate::report::DropReason;
-use crate::sink::unit::{Progress, Unit};
+use crate::base::layout::symbol_offset;
+use crate::config::params::{FlowParams, Nanos, ShardId};
+use crate::config::report::DropReason;
+use crate::env::combine::SOLVED_MAX;
+use crate::env::egress::{Egress, Product, Ticket};
+use crate::env::io::Io;
+use crate::packet::arrival::RESTART_DISTANCE;
+use crate::packet::collected::{Accepted, Collected, PacketCoding, PacketView, Shape};
+use crate::packet::incoming::Incoming;
+use crate::unit::sink::unit::{Progress, Unit};
 use recoded_wire::coded::CodedHeader;
 use recoded_wire::feedback::Nack;
 use recoded_wire::frames::{FrameId, Frames, Span};

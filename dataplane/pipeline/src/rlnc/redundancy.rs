@@ -1,13 +1,13 @@
 //! Number of packets that a generation gets.
 
-use crate::egress::Egress;
-use crate::io::Io;
-use crate::params::{FlowParams, Nanos, Redundancy, ShardId};
+use crate::config::params::{FlowParams, Nanos, Redundancy, ShardId};
+use crate::config::report::HopLoss;
+use crate::env::egress::Egress;
+use crate::env::io::Io;
+use crate::env::plan_schedule::PlanSchedule;
 use crate::plan::generation::{Basis, Plan, most};
 use crate::plan::{self, HopList, LOSS_UNKNOWN};
-use crate::plan_schedule::PlanSchedule;
-use crate::report::HopLoss;
-use crate::source::path::Path;
+use crate::unit::source::path::Path;
 use recoded_wire::coded::SIZE_MAX;
 use recoded_wire::feedback::{HopReport, RankReport};
 use recoded_wire::frames::Frames;

@@ -5,29 +5,29 @@
 //! flag and the final length. Coded packets follow when it closes: full, or when the flush timer
 //! ends it. Closed generations are kept to answer NACKs.
 
-use crate::combine::{Combiner, Sources};
-use crate::context::Context;
+use crate::base::layout::LENGTH_BYTES;
+use crate::base::layout::{payload_of, symbol_offset};
+use crate::base::table::Table;
+use crate::base::tally::{Tallied, Tally};
+use crate::base::time::earlier;
+use crate::config::params::{FlowParams, Nanos, PeerId, ShardId};
+use crate::config::report::FlowReport;
+use crate::config::segmentation::Comparison;
 use crate::edge::class;
 use crate::edge::framing::{LENGTH_MAX, entry_bytes_min, length_of};
 use crate::edge::packing::{Layout, Packer};
-use crate::egress::Egress;
-use crate::layout::LENGTH_BYTES;
-use crate::layout::{payload_of, symbol_offset};
-use crate::params::{FlowParams, Nanos, PeerId, ShardId};
-use crate::peer::mender::Mender;
-use crate::peer::repair::{ROUNDS, RepairBudget, repair_packets};
-use crate::peer::tally::{Tallied, Tally};
+use crate::env::combine::{Combiner, Sources};
+use crate::env::egress::Egress;
+use crate::hop::send::mender::Mender;
+use crate::hop::send::repair::{ROUNDS, RepairBudget, repair_packets};
 use crate::plan::Plan;
-use crate::relay::mended::mended_packets;
-use crate::report::FlowReport;
 use crate::rlnc::redundancy::Planner;
-use crate::role::Lifecycle;
-use crate::segmentation::Comparison;
-use crate::source::remote::Remote;
-use crate::source::{Inbound, SourceCode};
-use crate::table::Table;
-use crate::tags;
-use crate::time::earlier;
+use crate::unit::context::Context;
+use crate::unit::relay::hop_repair::mended_packets;
+use crate::unit::role::Lifecycle;
+use crate::unit::source::remote::Remote;
+use crate::unit::source::{Inbound, SourceCode};
+use crate::unit::tags;
 use recoded_gf::FieldOrder;
 use recoded_wire::coded::{
     CodedHeader, INDEX_BYTES, PLANNED_MAX, SIZE_MAX, coding_offset, log2_ceil, write_index,

@@ -3,11 +3,11 @@
 use std::mem::replace;
 
 use super::{Shard, split};
-use crate::egress::Egress;
-use crate::io::Io;
-use crate::params::{FlowCode, FlowParams, Nanos, Role};
-use crate::source::SourceCode;
+use crate::config::params::{FlowCode, FlowParams, Nanos, Role};
+use crate::env::egress::Egress;
+use crate::env::io::Io;
 use crate::stage::{Stage, State, source};
+use crate::unit::source::SourceCode;
 use recoded_wire::frames::Frames;
 
 /// Distance of the epochs of two runs of a source: sinks mistake neither for a straggler of the

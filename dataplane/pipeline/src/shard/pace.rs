@@ -1,8 +1,8 @@
 //! Pacing of a shard: when a source accepts packets from its tunnel, and the backlog that a node
 //! reports to its upstream neighbour.
 
-use crate::params::Nanos;
-use crate::peer::arrivals::Onward;
+use crate::config::params::Nanos;
+use crate::hop::receive::link_report::Onward;
 use crate::shard::Shard;
 use crate::stage::State;
 

@@ -1,9 +1,9 @@
 //! Symbols of generations and blocks as long as the path carries. IP packets of any length are
 //! packed into them, so the tunnel keeps its MTU.
 
-use crate::egress::Egress;
-use crate::io::Io;
-use crate::peer::mender::Mender;
+use crate::env::egress::Egress;
+use crate::env::io::Io;
+use crate::hop::send::mender::Mender;
 use crate::shard::Shard;
 use crate::stage::State;
 use recoded_wire::frames::Frames;

@@ -1,12 +1,12 @@
 //! Timers of a shard: those of its stages, and the reports to its upstream neighbours.
 
 use super::{Shard, split};
-use crate::egress::Egress;
-use crate::io::Io;
-use crate::params::Nanos;
-use crate::role::Lifecycle;
+use crate::base::time::earlier;
+use crate::config::params::Nanos;
+use crate::env::egress::Egress;
+use crate::env::io::Io;
 use crate::stage::{State, each};
-use crate::time::earlier;
+use crate::unit::role::Lifecycle;
 use recoded_wire::frames::Frames;
 
 impl Shard {

@@ -1,14 +1,14 @@
 //! Tags of symbols at a shard: verification, and the handling of refused symbols and of the
 //! neighbour that sent them.
 
-use crate::arrival::{Arrival, Data};
-use crate::egress::Egress;
-use crate::io::Io;
-use crate::params::Nanos;
-use crate::report::DropReason;
+use crate::config::params::Nanos;
+use crate::config::report::DropReason;
+use crate::env::egress::Egress;
+use crate::env::io::Io;
+use crate::packet::arrival::{Arrival, Data};
 use crate::shard::Shard;
 use crate::stage::State;
-use crate::tags::{self, Admitted};
+use crate::unit::tags::{self, Admitted};
 use recoded_wire::frames::Frames;
 
 /// This long after the first valid tag, no symbol is under earlier keys: streams keep symbols for 4

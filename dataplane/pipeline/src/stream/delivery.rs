@@ -1,12 +1,12 @@
 //! Delivery of a sink's symbols: those of one TCP flow in order, others at once.
 
-use crate::context::Context;
+use crate::config::params::{Nanos, Role};
 use crate::edge::outlet::Outlet;
-use crate::egress::Egress;
-use crate::io::Io;
-use crate::params::{Nanos, Role};
-use crate::stream::reach::{self, Kept, Reach};
+use crate::env::egress::Egress;
+use crate::env::io::Io;
 use crate::stream::store::Store;
+use crate::stream::window_admission::{self, Kept, Reach};
+use crate::unit::context::Context;
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::serial_before;
 use recoded_wire::stream::{STREAM_BYTES, StreamSymbol};
@@ -79,7 +79,7 @@ impl Delivery {
             Reach::Near if news <= self.store.symbols() as u32 => self.make_room(cx, news),
             Reach::Near | Reach::Anew { .. } => self.release_all(cx),
         }
-        reach::enter(&mut self.store, reach, number, cx.io.now)
+        window_admission::enter(&mut self.store, reach, number, cx.io.now)
     }
 
     /// Delivers the symbols whose slots the next `news` numbers reuse.

@@ -12,11 +12,11 @@
 
 pub(crate) mod store;
 
-pub(crate) mod share;
+pub(crate) mod fec_scheduler;
 
-pub(crate) mod had;
+pub(crate) mod received_bitmap;
 
-pub(crate) mod recovery;
+pub(crate) mod combination_decoder;
 
 pub(crate) mod paths;
 
@@ -24,11 +24,11 @@ pub(crate) mod sender;
 
 pub(crate) mod senders;
 
-pub(crate) mod reach;
+pub(crate) mod window_admission;
 
 pub(crate) mod delivery;
 
-pub(crate) mod order;
+pub(crate) mod flow_order;
 
 pub(crate) mod sink_restart;
 
@@ -38,7 +38,7 @@ pub(crate) mod relay;
 
 pub(crate) mod sink;
 
-use crate::params::{StreamParams, StreamProfile};
+use crate::config::params::{StreamParams, StreamProfile};
 use recoded_wire::header::Flags;
 use recoded_wire::stream::{STREAM_LOG2_MAX, STREAM_LOG2_MIN, StreamHeader};
 

@@ -5,9 +5,9 @@
 //! whether it can take one now. Together the paths carry the sum of their rates, and the receiver
 //! restores the order.
 
-use crate::params::{Nanos, PeerId, Spread};
-use crate::peer::shares::Shares;
-use crate::report::Branch;
+use crate::config::params::{Nanos, PeerId, Spread};
+use crate::config::report::Branch;
+use crate::hop::receive::shares::Shares;
 use crate::stream::sender::Sender;
 use crate::stream::store::Store;
 

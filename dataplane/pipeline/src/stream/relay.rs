@@ -1,20 +1,20 @@
 //! A relay of a stream: it stores symbols, forwards each as soon as it is known, and recovers
 //! losses on the link to the next node on its own.
 
-use crate::arrival::{Arrival, Data, Fate};
-use crate::context::Context;
-use crate::egress::Egress;
-use crate::incoming::Incoming;
-use crate::params::{FlowParams, Nanos, PeerId, StreamParams};
-use crate::peer::loss::hop_report;
-use crate::report::{DropReason, FlowReport};
-use crate::role::Lifecycle;
-use crate::segmentation::Comparison;
-use crate::stream::reach::{self, Kept};
-use crate::stream::recovery::Recoveries;
+use crate::config::params::{FlowParams, Nanos, PeerId, StreamParams};
+use crate::config::report::{DropReason, FlowReport};
+use crate::config::segmentation::Comparison;
+use crate::env::egress::Egress;
+use crate::hop::receive::loss::hop_report;
+use crate::packet::arrival::{Arrival, Data, Fate};
+use crate::packet::incoming::Incoming;
+use crate::stream::combination_decoder::CombinationDecoders;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::store::Store;
-use crate::tags;
+use crate::stream::window_admission::{self, Kept};
+use crate::unit::context::Context;
+use crate::unit::role::Lifecycle;
+use crate::unit::tags;
 use recoded_wire::feedback::{FeedbackHeader, Item, SizeReport, items, withdraw_nacks};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::Flags;
@@ -32,7 +32,7 @@ pub(crate) struct StreamRelay {
     store: Store,
     senders: Senders,
     incoming: Incoming,
-    recoveries: Recoveries,
+    recoveries: CombinationDecoders,
     outgoing: Outgoing,
     /// When a report of several receivers without requests was last passed on.
     sampled_at: Nanos,
@@ -50,7 +50,7 @@ impl StreamRelay {
             ),
             senders: Senders::new(params, symbols),
             incoming: Incoming::default(),
-            recoveries: Recoveries::new(params),
+            recoveries: CombinationDecoders::new(params),
             outgoing: Outgoing {
                 epoch: 0,
                 window_log2,
@@ -68,7 +68,7 @@ impl StreamRelay {
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
-            + Recoveries::memory_bytes(params)
+            + CombinationDecoders::memory_bytes(params)
             + Senders::memory_bytes(params, symbols)
     }
 
@@ -270,7 +270,7 @@ fn keep(
     (symbol, packet): (&StreamSymbol, &[u8]),
     at: (Nanos, &FlowParams),
 ) -> Kept {
-    let kept = reach::keep((store, incoming), (symbol, packet), at);
+    let kept = window_admission::keep((store, incoming), (symbol, packet), at);
     if kept == Kept::First {
         senders.clear();
     }

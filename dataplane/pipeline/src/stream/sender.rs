@@ -1,22 +1,22 @@
 //! The sending side of one hop of a stream: queued symbols, pacing, and retransmission of losses.
 
 mod allowance;
-mod lag;
+mod expiry;
 mod open_loop;
 mod path;
 mod probes;
 
-use crate::params::Nanos;
-use crate::peer::liveness::Liveness;
-use crate::peer::rate::{Rate, Verdict};
-use crate::peer::repair::RepairBudget;
-use crate::peer::sample::AROUND_BYTES;
-use crate::peer::sent::{Carried, Outcome, Sent};
-use crate::peer::sizes::Sizes;
-use crate::report::{HeardHop, HopLoss, Planned};
-use crate::stream::share::Share;
+use crate::base::time::earlier;
+use crate::config::params::Nanos;
+use crate::config::report::{HeardHop, HopLoss, Planned};
+use crate::hop::rate::sample::AROUND_BYTES;
+use crate::hop::rate::{Rate, Verdict};
+use crate::hop::send::in_flight::{Carried, InFlight, Outcome};
+use crate::hop::send::liveness::Liveness;
+use crate::hop::send::path_mtu::PathMtu;
+use crate::hop::send::repair::RepairBudget;
+use crate::stream::fec_scheduler::FecScheduler;
 use crate::stream::store::Store;
-use crate::time::earlier;
 use recoded_wire::link::{LinkReport, Missing};
 use recoded_wire::stream::{COMBINATION_BYTES, Combination, STREAM_BYTES, STREAM_LOG2_MAX};
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ pub(crate) struct Sender {
     patience: Nanos,
     /// Budget for requests of the sinks behind it.
     pub(crate) budget: RepairBudget,
-    sent: Sent,
+    sent: InFlight,
     rate: Rate,
     round_trip: Option<Nanos>,
     /// Sum of the round trips of the hops behind the neighbour, as reported.
@@ -121,7 +121,7 @@ pub(crate) struct Sender {
     placed: Box<[(u32, Nanos)]>,
     next_place: u32,
     has_begun: bool,
-    share: Share,
+    share: FecScheduler,
     next_key: u16,
     /// Symbols too large for the link; symbols that waited too long.
     given_up: u64,
@@ -147,7 +147,7 @@ impl Sender {
             is_path,
             patience: AGAIN_NANOS,
             budget: RepairBudget::new(),
-            sent: Sent::new(2 * symbols),
+            sent: InFlight::new(2 * symbols),
             rate: Rate::new(),
             round_trip: None,
             beyond: 0,
@@ -163,7 +163,7 @@ impl Sender {
             placed: vec![(0, 0); PLACES].into_boxed_slice(),
             next_place: 0,
             has_begun: false,
-            share: Share::new(),
+            share: FecScheduler::new(),
             next_key: 0,
             given_up: 0,
             lagged: 0,
@@ -179,7 +179,7 @@ impl Sender {
     /// Allocated bytes.
     pub(crate) fn memory_bytes(symbols: usize) -> usize {
         // One number, and two pairs of number and place.
-        Sent::memory_bytes(2 * symbols)
+        InFlight::memory_bytes(2 * symbols)
             + 5 * symbols * size_of::<u32>()
             + PLACES * size_of::<(u32, Nanos)>()
     }
@@ -216,7 +216,7 @@ impl Sender {
     }
 
     /// The packet sizes that arrive.
-    pub(crate) fn sizes(&self) -> &Sizes {
+    pub(crate) fn sizes(&self) -> &PathMtu {
         self.sent.sizes()
     }
 

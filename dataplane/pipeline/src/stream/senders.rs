@@ -1,19 +1,19 @@
 //! The sending side of a stream node: each next hop has its own sender and pace; all share one
 //! store.
 
-use crate::context::Context;
+use crate::base::layout::{payload_of, symbol_offset};
+use crate::base::time::earlier;
+use crate::config::params::{FlowParams, Nanos, PeerId, Spread, StreamProfile, sealing_bytes};
+use crate::config::report::{Branch, DropReason, NextHop};
+use crate::config::segmentation::Comparison;
 use crate::edge::class;
-use crate::egress::Egress;
-use crate::layout::{payload_of, symbol_offset};
-use crate::params::{FlowParams, Nanos, PeerId, Spread, StreamProfile, sealing_bytes};
-use crate::peer::repair::{ROUNDS, RepairBudget};
-use crate::peer::sizes::FLOOR_BYTES;
-use crate::report::{Branch, DropReason, NextHop};
-use crate::segmentation::Comparison;
+use crate::env::egress::Egress;
+use crate::hop::send::path_mtu::FLOOR_BYTES;
+use crate::hop::send::repair::{ROUNDS, RepairBudget};
 use crate::stream::paths::Paths;
 use crate::stream::sender::{Next, Sender};
 use crate::stream::store::Store;
-use crate::time::earlier;
+use crate::unit::context::Context;
 use recoded_code::window::{COMBINED_MAX, combination as combination_of};
 use recoded_wire::frames::{Frames, Span};
 use recoded_wire::header::{Flags, PacketType};

@@ -5,21 +5,21 @@
 //! sink requests end to end those that no hop recovers, because a relay restarted or ran out of
 //! memory.
 
-use crate::arrival::{Arrival, Data, Fate};
-use crate::context::Context;
-use crate::egress::Egress;
-use crate::incoming::Incoming;
-use crate::params::{FlowParams, Nanos, StreamParams, UPSTREAMS_MAX};
-use crate::peer::loss::hop_report;
-use crate::peer::repair::ROUNDS;
-use crate::report::{DropReason, FlowReport};
-use crate::role::Lifecycle;
-use crate::sink::SinkCode;
+use crate::base::time::earlier;
+use crate::config::params::{FlowParams, Nanos, StreamParams, UPSTREAMS_MAX};
+use crate::config::report::{DropReason, FlowReport};
+use crate::env::egress::Egress;
+use crate::hop::receive::loss::hop_report;
+use crate::hop::send::repair::ROUNDS;
+use crate::packet::arrival::{Arrival, Data, Fate};
+use crate::packet::incoming::Incoming;
+use crate::stream::combination_decoder::CombinationDecoders;
 use crate::stream::delivery::Delivery;
-use crate::stream::reach::{self, Kept};
-use crate::stream::recovery::Recoveries;
-use crate::tags;
-use crate::time::earlier;
+use crate::stream::window_admission::{self, Kept};
+use crate::unit::context::Context;
+use crate::unit::role::Lifecycle;
+use crate::unit::sink::SinkCode;
+use crate::unit::tags;
 use recoded_wire::feedback::{FlowReport as SinkReport, Item, NACKS_MAX, Nack};
 use recoded_wire::frames::Frames;
 use recoded_wire::header::{Flags, serial_before};
@@ -48,7 +48,7 @@ const LOOK: u32 = 2048;
 pub(crate) struct StreamSink {
     delivery: Delivery,
     incoming: Incoming,
-    recoveries: Recoveries,
+    recoveries: CombinationDecoders,
     /// Every number before this one is known or counts as lost.
     settled: u32,
     /// When to request missing symbols again, and the round of the next request.
@@ -66,7 +66,7 @@ impl StreamSink {
         Self {
             delivery: Delivery::new(symbols, params.symbol_bytes),
             incoming: Incoming::default(),
-            recoveries: Recoveries::new(params),
+            recoveries: CombinationDecoders::new(params),
             settled: 0,
             ask_at: None,
             round: 0,
@@ -78,7 +78,8 @@ impl StreamSink {
     /// Allocated bytes.
     pub(crate) fn memory_bytes(params: &FlowParams, code: &StreamParams) -> usize {
         let symbols = 1 << code.window_log2();
-        Delivery::memory_bytes(symbols, params.symbol_bytes) + Recoveries::memory_bytes(params)
+        Delivery::memory_bytes(symbols, params.symbol_bytes)
+            + CombinationDecoders::memory_bytes(params)
     }
 
     /// Symbols not yet recovered from combinations of the neighbour at index `upstream`.
@@ -240,7 +241,7 @@ impl StreamSink {
             }
             let (delivery, number) = (&mut self.delivery, symbol.number);
             let about = (number, packet.len());
-            let reach = reach::reach(delivery.store(), &mut self.incoming, about, at);
+            let reach = window_admission::reach(delivery.store(), &mut self.incoming, about, at);
             let kept = delivery.enter(cx, (reach, number));
             if kept.is_news() {
                 delivery.put(&symbol, packet);
@@ -276,7 +277,8 @@ impl SinkCode for StreamSink {
                 let packet_bytes = cx.io.frames.bytes(*payload).len() - STREAM_BYTES;
                 let (delivery, at) = (&mut self.delivery, (cx.io.now, cx.params));
                 let about = (symbol.number, packet_bytes);
-                let reach = reach::reach(delivery.store(), &mut self.incoming, about, at);
+                let reach =
+                    window_admission::reach(delivery.store(), &mut self.incoming, about, at);
                 let kept = delivery.enter(cx, (reach, symbol.number));
                 self.note_first(kept, symbol.number);
                 if kept == Kept::Stray {

@@ -13,7 +13,7 @@
 //! are authenticated per hop: a relay that forges them causes duplicates, and only when keys change
 //! at the same time.
 
-use crate::params::{Nanos, UPSTREAMS_MAX};
+use crate::config::params::{Nanos, UPSTREAMS_MAX};
 use recoded_wire::feedback::FlowReport as SinkReport;
 use recoded_wire::header::serial_before;
 use std::ops::Range;

@@ -1,26 +1,28 @@
 //! Source edge of a stream: every IP packet is a symbol, and leaves as soon as the next hop can
 //! take it.
 
-use crate::combine::Combiner;
-use crate::context::Context;
+use crate::base::layout::SEALING_BYTES;
+use crate::base::time::earlier;
+use crate::config::params::{
+    FlowCode, FlowParams, Nanos, PeerId, Redundancy, StreamParams, StreamProfile,
+};
+use crate::config::report::{DropReason, FlowReport, HopLoss};
+use crate::config::segmentation::Comparison;
 use crate::edge::sealed::envelope_of;
-use crate::egress::Egress;
-use crate::layout::SEALING_BYTES;
-use crate::params::{FlowCode, FlowParams, Nanos, PeerId, Redundancy, StreamParams, StreamProfile};
-use crate::peer::path_size::PathSize;
+use crate::env::combine::Combiner;
+use crate::env::egress::Egress;
+use crate::hop::send::path_size::PathSize;
 use crate::plan::Plan;
-use crate::report::{DropReason, FlowReport, HopLoss};
-use crate::role::Lifecycle;
-use crate::segmentation::Comparison;
-use crate::source::path::Path;
-use crate::source::remote::Remote;
-use crate::source::{Inbound, SourceCode, take_in};
-use crate::stream::order::Order;
+use crate::stream::flow_order::FlowOrder;
 use crate::stream::senders::{Answered, Outgoing, Senders};
 use crate::stream::sink_restart::SinkRestarts;
 use crate::stream::store::Store;
-use crate::tags;
-use crate::time::earlier;
+use crate::unit::context::Context;
+use crate::unit::role::Lifecycle;
+use crate::unit::source::path::Path;
+use crate::unit::source::remote::Remote;
+use crate::unit::source::{Inbound, SourceCode, take_in};
+use crate::unit::tags;
 use recoded_gf::FieldOrder;
 use recoded_wire::feedback::{FeedbackHeader, Item, NACKS_MAX, items};
 use recoded_wire::frames::{Frames, Span};
@@ -40,7 +42,7 @@ pub(crate) struct StreamSource {
     profile: StreamProfile,
     store: Store,
     senders: Senders,
-    order: Order,
+    order: FlowOrder,
     /// The oldest number that a next hop may lack.
     oldest: u32,
     epoch: u8,
@@ -64,7 +66,7 @@ impl StreamSource {
             profile: code.profile,
             store,
             senders: Senders::new(params, symbols),
-            order: Order::new(),
+            order: FlowOrder::new(),
             oldest: next,
             epoch: combiner.next_u32() as u8,
             hops: Path::new(),
@@ -79,7 +81,7 @@ impl StreamSource {
         let symbols = 1 << code.window_log2();
         Store::memory_bytes(symbols, params.symbol_bytes)
             + Senders::memory_bytes(params, symbols)
-            + Order::memory_bytes()
+            + FlowOrder::memory_bytes()
     }
 
     fn outgoing(&self, params: &FlowParams) -> Outgoing {

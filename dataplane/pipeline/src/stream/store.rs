@@ -10,7 +10,7 @@
 //! instead of wrapping to its beginning. Nothing is moved, and memory for the largest table is
 //! allocated at the start.
 
-use crate::params::Nanos;
+use crate::config::params::Nanos;
 use recoded_wire::header::serial_before;
 use recoded_wire::stream::{SYMBOL_HEADER_BYTES, StreamSymbol, write_symbol_header};
 

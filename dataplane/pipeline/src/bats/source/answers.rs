@@ -3,13 +3,13 @@
 
 use crate::bats::plan::{FEW, most};
 use crate::bats::source::BatsSource;
-use crate::context::Context;
-use crate::egress::Egress;
-use crate::params::FlowParams;
-use crate::peer::mender::Mender;
-use crate::peer::repair::ROUNDS;
-use crate::report::FlowCounters;
-use crate::segmentation::Comparison;
+use crate::config::params::FlowParams;
+use crate::config::report::FlowCounters;
+use crate::config::segmentation::Comparison;
+use crate::env::egress::Egress;
+use crate::hop::send::mender::Mender;
+use crate::hop::send::repair::ROUNDS;
+use crate::unit::context::Context;
 use recoded_code::bats::Params;
 use recoded_wire::feedback::Nack;
 use recoded_wire::frames::{Frames, Span};

@@ -16,28 +16,28 @@ mod answers;
 
 mod pace;
 
+use crate::base::layout::LENGTH_BYTES;
+use crate::base::layout::symbol_offset;
+use crate::base::time::earlier;
 use crate::bats::block::{Block, Former};
-use crate::bats::kept::KeptBatches;
 use crate::bats::plan::BatchPlanner;
-use crate::combine::Combiner;
-use crate::context::Context;
+use crate::bats::sent_batches::SentBatches;
+use crate::config::params::{BatsParams, FlowCode, FlowParams, Nanos, PeerId, ShardId};
+use crate::config::report::FlowReport;
 use crate::edge::class;
 use crate::edge::framing::{LENGTH_MAX, entry_bytes_min, length_of};
 use crate::edge::packing::{Layout, Packer};
-use crate::egress::Egress;
-use crate::layout::LENGTH_BYTES;
-use crate::layout::symbol_offset;
-use crate::params::{BatsParams, FlowCode, FlowParams, Nanos, PeerId, ShardId};
-use crate::peer::mender::Mender;
-use crate::peer::repair::RepairBudget;
+use crate::env::combine::Combiner;
+use crate::env::egress::Egress;
+use crate::hop::send::mender::Mender;
+use crate::hop::send::repair::RepairBudget;
 use crate::plan::Plan;
-use crate::relay::mended::mended_packets;
-use crate::report::FlowReport;
-use crate::role::Lifecycle;
-use crate::source::remote::Remote;
-use crate::source::{Inbound, SourceCode};
-use crate::tags;
-use crate::time::earlier;
+use crate::unit::context::Context;
+use crate::unit::relay::hop_repair::mended_packets;
+use crate::unit::role::Lifecycle;
+use crate::unit::source::remote::Remote;
+use crate::unit::source::{Inbound, SourceCode};
+use crate::unit::tags;
 use recoded_code::bats::{Params, Profile, SYMBOLS_MAX};
 use recoded_wire::coded::{Block as BlockWord, CodedHeader};
 use recoded_wire::feedback::{FeedbackHeader, Item, items};
@@ -104,7 +104,7 @@ pub(crate) struct BatsSource {
     planner: BatchPlanner,
     repair_budget: RepairBudget,
     mender: Mender,
-    kept: KeptBatches,
+    kept: SentBatches,
     remote: Remote,
 }
 
@@ -135,7 +135,7 @@ impl BatsSource {
             planner: BatchPlanner::new(shard),
             repair_budget: RepairBudget::new(),
             mender: Mender::new(mended_packets(params)),
-            kept: KeptBatches::new(params.generations, params.generation_size),
+            kept: SentBatches::new(params.generations, params.generation_size),
             remote: Remote::new(),
         }
     }

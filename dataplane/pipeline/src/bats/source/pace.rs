@@ -1,11 +1,11 @@
 //! When blocks close and when their batches are sent: at the rate of the link, since a block sent
 //! at once would overflow the queue of a slow link.
 
+use crate::base::layout::payload_of;
 use crate::bats::source::{BatsSource, Formed};
-use crate::context::Context;
-use crate::egress::Egress;
-use crate::layout::payload_of;
-use crate::params::{FlowParams, Nanos};
+use crate::config::params::{FlowParams, Nanos};
+use crate::env::egress::Egress;
+use crate::unit::context::Context;
 use recoded_wire::coded::{INDEX_BYTES, coding_offset, write_index};
 use recoded_wire::frames::Frames;
 use recoded_wire::header::Flags;

@@ -1,7 +1,7 @@
 //! Transmission limits: the most packets in flight, and when the next one may leave.
 
 use super::Sender;
-use crate::params::Nanos;
+use crate::config::params::Nanos;
 
 /// Packets allowed beyond those that the rate sends during a round trip and a queue.
 const SPARE_PACKETS: f64 = 32.0;

@@ -2,8 +2,8 @@
 //! done when sent. Nothing is paced, probed or retransmitted.
 
 use super::{Keepalive, Next, PLACES, Sender};
-use crate::params::Nanos;
-use crate::peer::liveness::Liveness;
+use crate::config::params::Nanos;
+use crate::hop::send::liveness::Liveness;
 
 impl Sender {
     /// Whether it sends without reports.

@@ -2,11 +2,11 @@
 //! it delivers any.
 
 use super::{KEEPALIVE_SILENT_NANOS, KEEPALIVES_OFTEN, Sender};
-use crate::params::Nanos;
-use crate::peer::sample::AROUND_BYTES;
-use crate::segmentation::Comparison;
+use crate::base::time::earlier;
+use crate::config::params::Nanos;
+use crate::config::segmentation::Comparison;
+use crate::hop::rate::sample::AROUND_BYTES;
 use crate::stream::store::Store;
-use crate::time::earlier;
 
 /// A path is in doubt after this long without a report on packets that are older by a round trip
 /// and a quarter: reports follow packets within a millisecond.

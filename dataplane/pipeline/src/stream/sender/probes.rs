@@ -2,8 +2,8 @@
 //! nothing, and a jumbo probe would then take a third of a second.
 
 use super::Sender;
-use crate::params::Nanos;
-use crate::peer::sample::AROUND_BYTES;
+use crate::config::params::Nanos;
+use crate::hop::rate::sample::AROUND_BYTES;
 
 impl Sender {
     /// Bytes of the probe to send now, if one is due.

@@ -1,0 +1,117 @@
+//! Numbers that a node accepts: those around its window, and others on evidence.
+
+use crate::config::params::{FlowParams, Nanos};
+use crate::packet::arrival::RESTART_DISTANCE;
+use crate::packet::incoming::Incoming;
+use crate::stream::store::Store;
+use recoded_wire::stream::StreamSymbol;
+
+/// A number may be ahead of the newest one by this part of the window, and at least by the minimum.
+const AHEAD_PART: usize = 4;
+const AHEAD_MIN: u32 = 32;
+
+/// Numbers more than this many windows old belong to another life of the source.
+const BEHIND_WINDOWS: u32 = 2;
+
+/// Silence of the window after which numbers of another life are accepted, if only the source can
+/// create them; otherwise it is `generation_timeout`.
+const TAGGED_SILENCE_NANOS: Nanos = 5_000_000;
+
+/// Effect of a number on the window.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// The window covers it, advances to it, or has passed it.
+    Near,
+    /// The window restarts at `first`.
+    Anew { first: u32 },
+    /// Unconfirmed, or too large.
+    Refused(Kept),
+}
+
+/// Outcome of a symbol.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    /// The window restarted with it.
+    First,
+    New,
+    /// Already known, or older than the window.
+    Known,
+    /// Its number is unconfirmed.
+    Stray,
+}
+
+impl Kept {
+    /// Whether it is new.
+    pub(crate) fn is_news(self) -> bool {
+        matches!(self, Kept::First | Kept::New)
+    }
+}
+
+/// Stores a new symbol that the window reaches.
+pub(crate) fn keep(
+    (store, incoming): (&mut Store, &mut Incoming),
+    (symbol, packet): (&StreamSymbol, &[u8]),
+    at: (Nanos, &FlowParams),
+) -> Kept {
+    let reach = reach(store, incoming, (symbol.number, packet.len()), at);
+    let kept = enter(store, reach, symbol.number, at.0);
+    if kept.is_news() {
+        store.put(symbol.number, packet, symbol.after);
+    }
+    kept
+}
+
+/// Decides on a number whose packet has this many bytes. The window does not change until the
+/// number [enters](enter).
+pub(crate) fn reach(
+    store: &Store,
+    incoming: &mut Incoming,
+    (number, packet_bytes): (u32, usize),
+    (now, params): (Nanos, &FlowParams),
+) -> Reach {
+    if packet_bytes > store.symbol_bytes() {
+        return Reach::Refused(Kept::Known);
+    }
+    if !store.has_begun() {
+        return Reach::Anew { first: number };
+    }
+    if is_near(store, number) {
+        incoming.note_in_range(now);
+        return Reach::Near;
+    }
+    let timeout = params.generation_timeout_nanos;
+    let silence = if params.tagged { timeout.min(TAGGED_SILENCE_NANOS) } else { timeout };
+    match incoming.note_out_of_range(number, RESTART_DISTANCE, (now, silence)) {
+        // Many packets were lost. The state of the others still counts: some of them will be
+        // retransmitted.
+        Some(first) if first.wrapping_sub(store.end()) < store.symbols() as u32 => Reach::Near,
+        Some(first) => Reach::Anew { first },
+        None => Reach::Refused(Kept::Stray),
+    }
+}
+
+/// Moves the window as decided.
+pub(crate) fn enter(store: &mut Store, reach: Reach, number: u32, now: Nanos) -> Kept {
+    let end = number.wrapping_add(1);
+    match reach {
+        Reach::Refused(kept) => kept,
+        Reach::Anew { first } => {
+            store.begin(first, now);
+            store.extend(end, now);
+            Kept::First
+        }
+        Reach::Near => {
+            store.extend(end, now);
+            let is_new = store.covers(number) && !store.is_known(number);
+            if is_new { Kept::New } else { Kept::Known }
+        }
+    }
+}
+
+/// Whether the window covers a number, or advances to it without further evidence.
+fn is_near(store: &Store, number: u32) -> bool {
+    let window = store.symbols() as u32;
+    let ahead = number.wrapping_sub(store.end()).cast_signed();
+    let ahead_max = (window / AHEAD_PART as u32).max(AHEAD_MIN).cast_signed();
+    store.has_begun() && (-(BEHIND_WINDOWS * window).cast_signed()..ahead_max).contains(&ahead)
+}
