@@ -282,13 +282,12 @@ pub struct FlowParams {
     pub adaptive: bool,
     /// Sink: ask once for missing degrees of freedom. Source: answer.
     pub repair: bool,
-    /// Source and sink: packets are encrypted end to end, with the keys that
-    /// [`Egress`](crate::env::egress::Egress) has. A sealed flow neither sends nor delivers plaintext
-    /// packets; an unsealed one does not deliver sealed packets.
+    /// Source and sink: packets are encrypted end to end, with the keys of the runtime. A sealed
+    /// flow neither sends nor delivers plaintext packets; an unsealed one does not deliver sealed
+    /// packets.
     pub sealed: bool,
-    /// Symbols have tags that survive recoding, under the keys that
-    /// [`Egress`](crate::env::egress::Egress) has. Source: writes them. Sink: rejects symbols with a
-    /// wrong one. Relay: rejects them too if it has part of the keys.
+    /// Symbols have tags that survive recoding, under the keys of the runtime. Source: writes them.
+    /// Sink: rejects symbols with a wrong one. Relay: rejects them too if it has part of the keys.
     pub tagged: bool,
     /// Source and sink: these tags have [`STRICT_TAG_BYTES`]. A relay follows its keys.
     pub strict: bool,

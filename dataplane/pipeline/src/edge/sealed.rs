@@ -21,7 +21,7 @@ pub(crate) fn envelope_of(carried: &[u8]) -> Option<&[u8]> {
     is_sealed.then(|| &carried[HEAD_BYTES..])
 }
 
-/// Seals an IP packet into `out`, which is [`SEALING_BYTES`](crate::base::layout::SEALING_BYTES) longer.
+/// Seals an IP packet into `out`, which is `SEALING_BYTES` longer.
 pub(crate) fn seal(
     egress: &mut impl Egress,
     shard: ShardId,

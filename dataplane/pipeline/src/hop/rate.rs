@@ -18,8 +18,9 @@
 //!
 //! From time to time a standing queue is drained. If it does not shrink, it is not due to this
 //! sender: from then on it counts as part of the base delay, or others have more than their share
-//! of the link, and the sender competes with them ([`standing_queue`]). A policed link, which drops the
-//! excess without a queue, is detected by a received rate that does not grow with the sent rate.
+//! of the link, and the sender competes with them ([`standing_queue`]). A policed link, which drops
+//! the excess without a queue, is detected by a received rate that does not grow with the sent
+//! rate.
 
 use crate::config::params::Nanos;
 use crate::hop::rate::competition::Competition;
@@ -76,10 +77,10 @@ const LAGGING: u32 = 3;
 /// Weight of a sample in the recent mean.
 const RECENT_WEIGHT: f64 = 0.1;
 
-/// A first start that loses more than this sends at most [`startup_gain::AHEAD`] times what the link
-/// carried: a link slower than [`FIRST`] drops bursts that leave at that rate, and its queue is
-/// empty between them. Half of it slows starts over lossy links, twice of it wastes a third of a
-/// link of 2 Mbit/s.
+/// A first start that loses more than this sends at most [`startup_gain::AHEAD`] times what the
+/// link carried: a link slower than [`FIRST`] drops bursts that leave at that rate, and its queue
+/// is empty between them. Half of it slows starts over lossy links, twice of it wastes a third of
+/// a link of 2 Mbit/s.
 const START_LOSS: f64 = 0.03;
 
 /// The minimum rate of such a start, in bytes per second: what arrives may be a ping.

@@ -59,7 +59,7 @@ pub fn check(folder: &str, sources: &[Source<'_>]) -> Vec<Finding> {
 }
 
 /// The path of a file as a module: `a::b` for `a/b.rs` and `a/b/mod.rs`. `None` for tests.
-fn module(folder: &str, path: &str) -> Option<Vec<String>> {
+pub fn module(folder: &str, path: &str) -> Option<Vec<String>> {
     let inner = path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".rs")?;
     let mut parts: Vec<String> = inner.split('/').map(str::to_owned).collect();
     if parts.iter().any(|part| part == "tests") {
@@ -72,7 +72,7 @@ fn module(folder: &str, path: &str) -> Option<Vec<String>> {
 }
 
 /// Parts of its crate that a file uses, as paths from the root of the crate.
-fn uses(own: &[String], text: &str) -> Vec<Vec<String>> {
+pub fn uses(own: &[String], text: &str) -> Vec<Vec<String>> {
     // The compiler reports more about a file that cannot be parsed.
     let Ok(file) = syn::parse_file(text) else { return Vec::new() };
     let mut found = Found { paths: Vec::new() };

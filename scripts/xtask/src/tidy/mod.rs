@@ -1,10 +1,10 @@
 //! The rules of the repository that the compiler does not check.
 //!
 //! [`dependencies`]: allowed imports between crates. [`locked`]: the source of third-party crates.
-//! [`circles`]: import cycles of files. [`sources`]: rules for the contents of a Rust file.
-//! [`comments`]: their width. [`words`]: the glossary, and forbidden words. [`readmes`]: every
-//! crate has one, and the paths it names exist. Each check is a function from text to findings, so
-//! that its test needs no repository.
+//! [`circles`]: import cycles of files. [`floors`]: the order of the folders of a crate.
+//! [`sources`]: rules for the contents of a Rust file. [`comments`]: their width. [`words`]: the
+//! glossary, and forbidden words. [`readmes`]: every crate has one, and the paths it names exist.
+//! Each check is a function from text to findings, so that its test needs no repository.
 
 mod dependencies;
 
@@ -13,6 +13,8 @@ mod locked;
 mod sources;
 
 mod circles;
+
+mod floors;
 
 mod comments;
 
@@ -113,6 +115,7 @@ fn circles_of(
         let sources: Vec<_> =
             texts.iter().map(|(path, text)| circles::Source { path, text }).collect();
         findings.extend(circles::check(&folder, &sources));
+        findings.extend(floors::check(&folder, &sources));
     }
     Ok(findings)
 }

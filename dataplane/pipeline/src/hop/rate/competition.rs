@@ -1,6 +1,6 @@
 //! Competition with flows that fill every queue, as TCP does: a delay-based sender starves next to
 //! them. So this sender aims at a share of the link, and estimates its own share from the rate
-//! received ([`crate::hop::rate::link_share`]). It does not matter whether the others respond to losses, as
+//! received ([`super::link_share`]). It does not matter whether the others respond to losses, as
 //! CUBIC does, or do not, as BBR.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Competing senders that aim at short queues, too, see the queue shrink and halve their rate as
-//! well; those of this node do so at the same moments ([`crate::hop::rate::drain_schedule`]). If the queue is
+//! well; those of this node do so at the same moments ([`super::drain_schedule`]). If the queue is
 //! empty then, the contest is over for all of them; otherwise the others are real. Heavy overflow
 //! means that more senders claim a share than fit, and the target share is lowered.
 

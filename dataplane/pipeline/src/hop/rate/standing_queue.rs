@@ -6,8 +6,8 @@
 //!                          └── as long, and never changes: part of the way
 //! ```
 //!
-//! All senders of a node drain at the same moments ([`crate::hop::rate::drain_schedule`]): otherwise several of
-//! them on one link would mistake each other for competing traffic. If competing flows were real
+//! All senders of a node drain at the same moments ([`super::drain_schedule`]): otherwise several
+//! of them on one link would mistake each other for competing traffic. If competing flows were real
 //! recently, a contest begins without a drain.
 
 use crate::config::params::Nanos;
