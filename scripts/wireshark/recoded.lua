@@ -9,8 +9,8 @@
 local recoded = Proto("recoded", "Recoded coded packet")
 
 local TYPES = {
-    [1] = "BATS", [2] = "RLNC generation", [3] = "window", [4] = "feedback", [5] = "stream",
-    [6] = "link report", [7] = "handshake", [8] = "announcement",
+    [1] = "BATS", [2] = "RLNC generation", [4] = "feedback", [5] = "stream", [6] = "link report",
+    [7] = "handshake", [8] = "announcement",
 }
 local FIELDS = { [0] = "GF(2)", [1] = "GF(4)", [2] = "GF(16)", [3] = "GF(256)" }
 local PROFILES = { [0] = "baseline", [1] = "precoded", [2] = "cyclic-shift" }
@@ -70,13 +70,6 @@ field("interleave", "uint8", "Interleaved batches")
 field("symbol_index", "uint32", "Symbol index")
 field("vector", "bytes", "Coding vector")
 field("symbol", "bytes", "Symbol")
-field("window_symbols", "uint16", "Longest encoding window (symbols)")
-field("symbol_bytes", "uint16", "Bytes of a symbol (E)")
-field("body", "bytes", "RFC 8681 packet")
-field("esi", "uint32", "First ESI")
-field("nss", "uint16", "Source symbols (NSS)")
-field("repair_key", "uint16", "Repair key")
-field("density", "uint8", "Density (DT)")
 field("window_log2", "uint8", "Window (log2 of symbols)")
 field("round_trips", "uint16", "Round trips of the hops travelled (1/4 ms)")
 field("number", "uint32", "Number")
@@ -202,28 +195,6 @@ end
 
 bodies[1] = function(range, flags, tree) return coded(range, flags, true, tree) end
 bodies[2] = function(range, flags, tree) return coded(range, flags, false, tree) end
-
-bodies[3] = function(range, flags, tree)
-    local is_source = has(flags, SYS)
-    if range:len() <= HEADER_BYTES + (is_source and 4 or 8) then return nil end
-    tree:add(f.window_symbols, range(13, 1), (range(13, 1):uint() + 1) * 16)
-    tree:add(f.symbol_bytes, range(14, 2))
-    local body = range(HEADER_BYTES)
-    tree:add(f.body, body)
-    if is_source then
-        local esi = body(body:len() - 4, 4)
-        tree:add(f.esi, esi)
-        return string.format("ESI %u", esi:uint())
-    end
-    local nss = body(2, 2):bitfield(4, 12)
-    add(tree, {
-        { f.repair_key, body(0, 2) },
-        { f.density, body(2, 1), body(2, 1):bitfield(0, 4) },
-        { f.nss, body(2, 2), nss },
-        { f.esi, body(4, 4) },
-    })
-    return string.format("repair of %u from ESI %u", nss, body(4, 4):uint())
-end
 
 bodies[4] = function(range, _, tree)
     if range:len() < 24 then return nil end
@@ -352,14 +323,13 @@ local function add_flags(range, kind, flags, tree)
     local has = {
         [1] = { "sys", "end", "recoded", "mended" },
         [2] = { "sys", "repair", "end", "recoded", "mended" },
-        [3] = { "sys", "mended" },
         [5] = { "sys", "repair", "end", "interactive", "paths" },
         [7] = { "edge" },
     }
     for _, name in ipairs(has[kind] or {}) do
         branch:add(f["flags_" .. name], range)
     end
-    if kind <= 3 then branch:add(f.field, range) end
+    if kind <= 2 then branch:add(f.field, range) end
 end
 
 function recoded.dissector(buffer, pinfo, root)
