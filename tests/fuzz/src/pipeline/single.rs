@@ -7,16 +7,27 @@ use recoded_wire::coded::{
     BLOCK_SYMBOLS_MAX, Block, CodedHeader, PLANNED_MAX, coding_offset, log2_ceil, vector_bytes,
     write_index,
 };
-use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, VERSION};
+use recoded_wire::header::{Flags, Header, PacketType, VERSION};
 use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::stream::{Combination, StreamHeader, StreamSymbol};
-use recoded_wire::window::write_header;
 
 use super::node::{Node, Stamps, Threads};
 use super::{DOWN, FLOW, SHARDS, UP, forge, params, role};
 use crate::Input;
 
 const FRAMES: usize = 160;
+
+/// Types of packets by number. Numbers 2 and 4 are the same, as scripts in the corpus count eight.
+const TYPES: [PacketType; 8] = [
+    PacketType::Bats,
+    PacketType::Generation,
+    PacketType::Stream,
+    PacketType::Feedback,
+    PacketType::Stream,
+    PacketType::Link,
+    PacketType::Handshake,
+    PacketType::Announcement,
+];
 
 struct Run {
     params: FlowParams,
@@ -120,10 +131,9 @@ impl Run {
     fn coded(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let (wrong, place) = (input.byte(), input.byte());
         let packet_type = match (wrong & 0xF0, &self.params.code) {
-            (0xF0, _) => PacketType::ALL[input.below(PacketType::ALL.len())],
+            (0xF0, _) => TYPES[input.below(TYPES.len())],
             (_, FlowCode::Rlnc) => PacketType::Generation,
             (_, FlowCode::Bats(_)) => PacketType::Bats,
-            (_, FlowCode::Window(_)) => PacketType::Window,
             (_, FlowCode::Stream(_)) => PacketType::Stream,
         };
         let is_systematic = place & 1 == 0;
@@ -144,7 +154,6 @@ impl Run {
         let common =
             Header { flags: common.flags.with(Flags::SYSTEMATIC, is_systematic), ..common };
         let mut packet = match packet_type {
-            PacketType::Window => self.window(common, (size, bytes, wrong), input),
             PacketType::Stream => self.stream(common, (place, bytes, wrong), input),
             _ => {
                 let header = CodedHeader {
@@ -165,23 +174,6 @@ impl Run {
             self.stamps.stamp(&mut packet);
         }
         self.newest.clone_from(&packet);
-        packet
-    }
-
-    /// A packet of RFC 8681, its numbers and its symbol from the script.
-    fn window(
-        &mut self,
-        header: Header,
-        (size, bytes, wrong): (usize, usize, u8),
-        input: &mut Input<'_>,
-    ) -> Vec<u8> {
-        let mut packet = vec![0; HEADER_BYTES];
-        let window_symbols = match &self.params.code {
-            FlowCode::Window(code) if wrong & 1 == 0 => code.window_symbols,
-            _ => size,
-        };
-        write_header(&header, bytes as u16, window_symbols as u16, &mut packet);
-        packet.extend(input.filled(bytes + 8));
         packet
     }
 
