@@ -26,7 +26,7 @@ local ITEMS = {
 
 local HEADER_BYTES, TAG_BYTES, LINK_BYTES = 16, 13, 62
 local SYS, REPAIR, END, RECODED, INTERACTIVE, MENDED = 0x80, 0x40, 0x20, 0x10, 0x08, 0x04
-local PATHS = 0x04
+local PATHS, OPEN_LOOP = 0x04, 0x10
 
 -- Lua of older Wiresharks has no operators for bits.
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
@@ -50,6 +50,7 @@ field("flags.recoded", "bool", "Combined by a relay", 8, nil, RECODED)
 field("flags.interactive", "bool", "Interactive", 8, nil, INTERACTIVE)
 field("flags.mended", "bool", "Hops make up for losses", 8, nil, MENDED)
 field("flags.paths", "bool", "Spread over several paths", 8, nil, PATHS)
+field("flags.open_loop", "bool", "Open loop", 8, nil, OPEN_LOOP)
 field("field", "uint8", "Field", base.DEC, FIELDS, 0x03)
 field("epoch", "uint8", "Epoch")
 field("shard", "uint8", "Shard")
@@ -72,6 +73,7 @@ field("vector", "bytes", "Coding vector")
 field("symbol", "bytes", "Symbol")
 field("window_log2", "uint8", "Window (log2 of symbols)")
 field("round_trips", "uint16", "Round trips of the hops travelled (1/4 ms)")
+field("combinations", "uint16", "Combinations per symbol (1/256)")
 field("number", "uint32", "Number")
 field("after", "uint16", "After")
 field("place", "uint16", "Place")
@@ -241,7 +243,7 @@ end
 
 bodies[5] = function(range, flags, tree, pinfo, root)
     tree:add(f.window_log2, range(13, 1))
-    tree:add(f.round_trips, range(14, 2))
+    tree:add(has(flags, OPEN_LOOP) and f.combinations or f.round_trips, range(14, 2))
     if has(flags, END) and not has(flags, SYS) then return "keepalive" end
     if range:len() <= 24 then return nil end
     if not has(flags, SYS) then
@@ -323,7 +325,7 @@ local function add_flags(range, kind, flags, tree)
     local has = {
         [1] = { "sys", "end", "recoded", "mended" },
         [2] = { "sys", "repair", "end", "recoded", "mended" },
-        [5] = { "sys", "repair", "end", "interactive", "paths" },
+        [5] = { "sys", "repair", "end", "interactive", "paths", "open_loop" },
         [7] = { "edge" },
     }
     for _, name in ipairs(has[kind] or {}) do
