@@ -339,6 +339,7 @@ impl Strike {
         };
         let flags = flags.with(Flags::INTERACTIVE, self.amount & 1 != 0);
         let flags = flags.with(Flags::PATHS, self.amount & 6 == 6);
+        let flags = flags.with(Flags::OPEN_LOOP, self.amount & 24 == 24);
         let common = seen.header.common;
         let common = Header {
             flags,

@@ -189,6 +189,8 @@ impl Run {
             true => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is_repair),
             false => Flags(Flags::END),
         };
+        let is_open_loop = wrong & 128 != 0;
+        let flags = flags.with(Flags::OPEN_LOOP, is_open_loop);
         let window_log2 = if wrong & 1 == 0 { 6 } else { 6 + input.byte() % 10 };
         let round_trips = if wrong & 2 == 0 { 0 } else { input.u16() };
         let number = if wrong & 8 == 0 { u32::from(place >> 2) } else { input.u32() };
@@ -196,7 +198,8 @@ impl Run {
         let header = StreamHeader { common: Header { flags, ..common }, window_log2, round_trips };
         let bytes = bytes.max(1);
         if place & 5 == 5 {
-            let common = Header { flags: Flags(0), ..common };
+            let flags = Flags(0).with(Flags::OPEN_LOOP, is_open_loop);
+            let common = Header { flags, ..common };
             let header = StreamHeader { common, window_log2, round_trips };
             let (count, key) = (1 + u16::from(place >> 3), u16::from(place));
             let combination = Combination { first: number, count, key };
