@@ -17,7 +17,7 @@ use recoded_pipeline::memory::HeapFrames;
 use recoded_pipeline::open::{OpenRequest, Opener};
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, Nanos, PeerId, Profile, Redundancy, Role,
-    ShardId, Snapshot, TunnelId, WindowParams,
+    ShardId, Snapshot, StreamParams, TunnelId,
 };
 use recoded_pipeline::plan::{PlanMaker, PlanReply, PlanRequest};
 use recoded_pipeline::{Datagram, Pipeline};
@@ -35,7 +35,7 @@ use crate::machine::Machine;
 ///
 /// Sources, relays and sinks of every code, at full-size packets and 10 % loss, and a source that
 /// is sent reports with as many items as fit. A packet that completes no unit (generation, block,
-/// symbol of a window) should take less than 50 microseconds; one that does may take as long as its
+/// symbol of a stream) should take less than 50 microseconds; one that does may take as long as its
 /// multiplications besides, which are timed by themselves, and so for each where it completes
 /// several. Plans are made, and memory is allocated, elsewhere, as in a daemon.
 #[derive(clap::Args)]
@@ -436,10 +436,11 @@ fn cases() -> Vec<(String, FlowParams)> {
         let name = format!("bats {symbols}, {profile:?}");
         (name, FlowParams { code, generations: 4 * symbols / 16, ..base.clone() })
     };
-    let windows = |symbols: usize| {
-        let code = FlowCode::Window(WindowParams { window_symbols: symbols, density: 15 });
+    // With a fixed redundancy, streams need no reports.
+    let open_loops = |symbols: usize| {
+        let code = FlowCode::Stream(StreamParams::new(symbols));
         let field = FieldOrder::TwoFiftySix;
-        (format!("window {symbols}"), FlowParams { code, field, ..base.clone() })
+        (format!("stream {symbols}, open loop"), FlowParams { code, field, ..base.clone() })
     };
     vec![
         generations(16, FieldOrder::Sixteen),
@@ -448,8 +449,8 @@ fn cases() -> Vec<(String, FlowParams)> {
         blocks(256, Profile::CyclicShift),
         blocks(1024, Profile::CyclicShift),
         blocks(1024, Profile::Precoded),
-        windows(64),
-        windows(1024),
+        open_loops(1024),
+        open_loops(16_384),
     ]
 }
 

@@ -9,8 +9,8 @@
 local recoded = Proto("recoded", "Recoded coded packet")
 
 local TYPES = {
-    [1] = "BATS", [2] = "RLNC generation", [3] = "window", [4] = "feedback", [5] = "stream",
-    [6] = "link report", [7] = "handshake", [8] = "announcement",
+    [1] = "BATS", [2] = "RLNC generation", [4] = "feedback", [5] = "stream", [6] = "link report",
+    [7] = "handshake", [8] = "announcement",
 }
 local FIELDS = { [0] = "GF(2)", [1] = "GF(4)", [2] = "GF(16)", [3] = "GF(256)" }
 local PROFILES = { [0] = "baseline", [1] = "precoded", [2] = "cyclic-shift" }
@@ -26,7 +26,7 @@ local ITEMS = {
 
 local HEADER_BYTES, TAG_BYTES, LINK_BYTES = 16, 13, 62
 local SYS, REPAIR, END, RECODED, INTERACTIVE, MENDED = 0x80, 0x40, 0x20, 0x10, 0x08, 0x04
-local PATHS = 0x04
+local PATHS, OPEN_LOOP = 0x04, 0x10
 
 -- Lua of older Wiresharks has no operators for bits.
 local function has(flags, bit) return math.floor(flags / bit) % 2 == 1 end
@@ -50,6 +50,7 @@ field("flags.recoded", "bool", "Combined by a relay", 8, nil, RECODED)
 field("flags.interactive", "bool", "Interactive", 8, nil, INTERACTIVE)
 field("flags.mended", "bool", "Hops make up for losses", 8, nil, MENDED)
 field("flags.paths", "bool", "Spread over several paths", 8, nil, PATHS)
+field("flags.open_loop", "bool", "Open loop", 8, nil, OPEN_LOOP)
 field("field", "uint8", "Field", base.DEC, FIELDS, 0x03)
 field("epoch", "uint8", "Epoch")
 field("shard", "uint8", "Shard")
@@ -70,15 +71,9 @@ field("interleave", "uint8", "Interleaved batches")
 field("symbol_index", "uint32", "Symbol index")
 field("vector", "bytes", "Coding vector")
 field("symbol", "bytes", "Symbol")
-field("window_symbols", "uint16", "Longest encoding window (symbols)")
-field("symbol_bytes", "uint16", "Bytes of a symbol (E)")
-field("body", "bytes", "RFC 8681 packet")
-field("esi", "uint32", "First ESI")
-field("nss", "uint16", "Source symbols (NSS)")
-field("repair_key", "uint16", "Repair key")
-field("density", "uint8", "Density (DT)")
 field("window_log2", "uint8", "Window (log2 of symbols)")
 field("round_trips", "uint16", "Round trips of the hops travelled (1/4 ms)")
+field("combinations", "uint16", "Combinations per symbol (1/256)")
 field("number", "uint32", "Number")
 field("after", "uint16", "After")
 field("place", "uint16", "Place")
@@ -203,28 +198,6 @@ end
 bodies[1] = function(range, flags, tree) return coded(range, flags, true, tree) end
 bodies[2] = function(range, flags, tree) return coded(range, flags, false, tree) end
 
-bodies[3] = function(range, flags, tree)
-    local is_source = has(flags, SYS)
-    if range:len() <= HEADER_BYTES + (is_source and 4 or 8) then return nil end
-    tree:add(f.window_symbols, range(13, 1), (range(13, 1):uint() + 1) * 16)
-    tree:add(f.symbol_bytes, range(14, 2))
-    local body = range(HEADER_BYTES)
-    tree:add(f.body, body)
-    if is_source then
-        local esi = body(body:len() - 4, 4)
-        tree:add(f.esi, esi)
-        return string.format("ESI %u", esi:uint())
-    end
-    local nss = body(2, 2):bitfield(4, 12)
-    add(tree, {
-        { f.repair_key, body(0, 2) },
-        { f.density, body(2, 1), body(2, 1):bitfield(0, 4) },
-        { f.nss, body(2, 2), nss },
-        { f.esi, body(4, 4) },
-    })
-    return string.format("repair of %u from ESI %u", nss, body(4, 4):uint())
-end
-
 bodies[4] = function(range, _, tree)
     if range:len() < 24 then return nil end
     add(tree, { { f.node, range(16, 4) }, { f.report, range(20, 4) } })
@@ -270,7 +243,7 @@ end
 
 bodies[5] = function(range, flags, tree, pinfo, root)
     tree:add(f.window_log2, range(13, 1))
-    tree:add(f.round_trips, range(14, 2))
+    tree:add(has(flags, OPEN_LOOP) and f.combinations or f.round_trips, range(14, 2))
     if has(flags, END) and not has(flags, SYS) then return "keepalive" end
     if range:len() <= 24 then return nil end
     if not has(flags, SYS) then
@@ -352,14 +325,13 @@ local function add_flags(range, kind, flags, tree)
     local has = {
         [1] = { "sys", "end", "recoded", "mended" },
         [2] = { "sys", "repair", "end", "recoded", "mended" },
-        [3] = { "sys", "mended" },
-        [5] = { "sys", "repair", "end", "interactive", "paths" },
+        [5] = { "sys", "repair", "end", "interactive", "paths", "open_loop" },
         [7] = { "edge" },
     }
     for _, name in ipairs(has[kind] or {}) do
         branch:add(f["flags_" .. name], range)
     end
-    if kind <= 3 then branch:add(f.field, range) end
+    if kind <= 2 then branch:add(f.field, range) end
 end
 
 function recoded.dissector(buffer, pinfo, root)

@@ -28,8 +28,6 @@ pub enum Contender {
     Rlnc,
     /// recoded with blocks of batches.
     Bats,
-    /// recoded with a sliding window.
-    Window,
     /// recoded with a window that every hop keeps whole.
     Stream,
     /// With generations, and AF_XDP sockets, which are not the default between ends on veth.
@@ -59,13 +57,12 @@ pub struct Running {
 
 impl Contender {
     /// All, in the order of the table.
-    pub const ALL: [Contender; 15] = [
+    pub const ALL: [Contender; 14] = [
         Contender::Linux,
         Contender::LinuxNoOffload,
         Contender::Boringtun,
         Contender::Rlnc,
         Contender::Bats,
-        Contender::Window,
         Contender::Stream,
         Contender::RlncXdp,
         Contender::StreamXdp,
@@ -85,7 +82,6 @@ impl Contender {
             Contender::Boringtun => "boringtun",
             Contender::Rlnc => "recoded, rlnc",
             Contender::Bats => "recoded, bats",
-            Contender::Window => "recoded, window",
             Contender::Stream => "recoded, stream",
             Contender::RlncXdp => "recoded, rlnc, AF_XDP",
             Contender::StreamXdp => "recoded, stream, AF_XDP",
@@ -135,7 +131,6 @@ impl Contender {
             Contender::Bats => {
                 CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }
             }
-            Contender::Window => CodePlan::Window { window_symbols: WINDOW_SYMBOLS },
             Contender::Stream
             | Contender::StreamXdp
             | Contender::StreamFull
@@ -156,10 +151,6 @@ impl Contender {
 fn start_recoded(bed: &Bed, code: CodePlan, mut plan: LinePlan) -> Result<Running, BenchError> {
     for flow in &mut plan.flows {
         flow.code = code;
-        // The field of a window's random coefficients (RFC 8681) must be the largest.
-        if let CodePlan::Window { .. } = code {
-            flow.field = 256;
-        }
     }
     let mut processes = Vec::new();
     for (index, host) in [&bed.left, &bed.right].into_iter().enumerate() {
@@ -325,7 +316,5 @@ const MTU_BYTES: u32 = 1500;
 const JUMBO_MTU_BYTES: u32 = 9001;
 /// Headers of a packet of WireGuard over IPv6.
 const WIREGUARD_BYTES: u32 = 80;
-/// Symbols of the window, the default.
-const WINDOW_SYMBOLS: usize = 64;
 /// Timeout for the start of a program.
 const PATIENCE: Duration = Duration::from_secs(10);

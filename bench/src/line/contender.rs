@@ -50,7 +50,7 @@ pub const CONTENDERS: &[Contender] = &[
     tunnel("stream", CodePlan::Stream, 256),
     tunnel("rlnc", CodePlan::Rlnc, 16),
     tunnel("bats", CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true }, 16),
-    tunnel("window", CodePlan::Window { window_symbols: 64 }, 256),
+    tunnel("open-loop", CodePlan::OpenLoop, 256),
     tunnel("interactive", CodePlan::Interactive, 256),
     tunnel("auto", CodePlan::Auto, 256),
 ];
@@ -79,9 +79,10 @@ impl Contender {
     }
 
     /// Whether it is measured if no contender is named. The automatic choice of daemons is a stream
-    /// here, and interactive streams are for datagrams.
+    /// here, interactive streams are for datagrams, and open loops for links without a return path.
     pub fn is_default(&self) -> bool {
-        !matches!(self.kind, Kind::Tunnel { code: CodePlan::Auto | CodePlan::Interactive, .. })
+        let Kind::Tunnel { code, .. } = self.kind else { return true };
+        !matches!(code, CodePlan::Auto | CodePlan::Interactive | CodePlan::OpenLoop)
     }
 
     /// Whether it is a tunnel, whose headers lower its limit.

@@ -26,7 +26,7 @@ pub struct Findings {
     pub reorder: f64,
     /// Rate of each link.
     pub rate_mbit: f64,
-    /// Code that protects the download: rlnc, bats, window or stream.
+    /// Code that protects the download: rlnc, bats or stream.
     pub code: &'static str,
     /// Whether the daemon chose it.
     pub is_automatic: bool,
@@ -38,8 +38,6 @@ pub struct Findings {
     pub block: Option<u16>,
     /// BATS: whether relays adapt the number of packets of a batch to its rank.
     pub adaptive: Option<bool>,
-    /// Window: symbols of the encoding window.
-    pub window: Option<u16>,
     /// Linux forwarding.
     pub plain: Plain,
     /// Recoding at every relay.
@@ -128,9 +126,9 @@ pub struct Recoded {
     pub overhead: f64,
     /// The same, for the download.
     pub tcp_overhead: f64,
-    /// Overhead in theory. BATS: 1 over the last of `rank_theory`. Window: overhead for its length
-    /// and the end-to-end loss. None for generations, whose number of packets follows from how many
-    /// of them may stay incomplete.
+    /// Overhead in theory. BATS: 1 over the last of `rank_theory`. Stream: retransmissions for the
+    /// loss of one hop. None for generations, whose number of packets follows from how many of them
+    /// may stay incomplete.
     pub overhead_theory: Option<f64>,
     /// Time from the first packet of a generation or block until it was complete, on average.
     pub decode_delay_mean_ms: Option<f64>,
@@ -274,9 +272,6 @@ impl Findings {
             "stream" => {
                 ("share of symbols", format!("{} symbols", generations * self.batch as u64))
             }
-            "window" => {
-                ("share of packets", format!("{} packets", generations * self.batch as u64))
-            }
             _ => ("rank", format!("{generations} generations")),
         };
         let differences = recoded.rank_ratio.iter().zip(&recoded.rank_theory);
@@ -335,14 +330,14 @@ impl Findings {
     }
 
     fn goodput_criterion(&self, bursty: Option<&'static str>) -> Criterion {
-        let is_uncoded = matches!(self.code, "window" | "stream");
+        let is_stream = self.code == "stream";
         let rank = self.recoded.rank_theory.last().copied().unwrap_or(0.0);
         let (theory, what) = match self.recoded.overhead_theory {
-            Some(overhead) if is_uncoded => (1.0 / overhead, "/ packets per symbol"),
+            Some(overhead) if is_stream => (1.0 / overhead, "/ packets per symbol"),
             _ => (rank, "x rank"),
         };
         let wanted = TCP_SHARE * self.rate_mbit * theory;
-        let small = (!is_uncoded && (self.batch < 16 || self.field < 16))
+        let small = (!is_stream && (self.batch < 16 || self.field < 16))
             .then_some("small generations and small fields need more redundancy");
         Criterion {
             rule: format!("recoded TCP reaches {TCP_SHARE} x link rate {what} in theory"),
@@ -352,7 +347,7 @@ impl Findings {
         }
     }
 
-    /// Overhead of blocks or short windows, and their ends, beyond theory.
+    /// Overhead of blocks and their ends, or of a stream, beyond theory.
     fn overhead_criterion(&self, bursty: Option<&'static str>) -> Option<Criterion> {
         let (found, theory) = (self.recoded.tcp_overhead, self.recoded.overhead_theory?);
         let times = found / theory;
@@ -370,7 +365,7 @@ impl Findings {
 /// Target goodput of a download in Mbit/s over links of the options' rate.
 pub fn goodput_wanted(options: &Options) -> f64 {
     let share = match options.chosen() {
-        Code::Window | Code::Stream => 1.0 / probe::overhead(options).unwrap_or(1.0),
+        Code::Stream => 1.0 / probe::overhead(options).unwrap_or(1.0),
         _ => probe::theory(options).last().copied().unwrap_or(0.0),
     };
     TCP_SHARE * options.rate_mbit() * share
@@ -412,7 +407,6 @@ pub(crate) mod tests {
             batch: 16,
             block: None,
             adaptive: None,
-            window: None,
             plain: Plain {
                 delivered: 0.655,
                 theory: 0.6561,

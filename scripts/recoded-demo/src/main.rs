@@ -176,7 +176,6 @@ fn measure(
         batch: options.generation_size(),
         block: (options.chosen() == Code::Bats).then_some(options.block),
         adaptive: (options.chosen() == Code::Bats).then_some(!options.not_adaptive),
-        window: (options.chosen() == Code::Window).then_some(options.window),
         plain,
         recoded,
         links,
@@ -277,7 +276,7 @@ fn measure_recoded(
         let probe = probe::run(bed, daemons, options)?;
         let units = if options.chosen() == Code::Bats { "batches" } else { "generations" };
         let text = match options.chosen() {
-            Code::Window | Code::Stream => {
+            Code::Stream => {
                 format!("{} packets", probe.generations * u64::from(options.batch))
             }
             _ => format!("{} {units}", probe.generations),

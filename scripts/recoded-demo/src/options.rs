@@ -52,12 +52,12 @@ pub struct Options {
           value_parser = clap::value_parser!(u64).range(2..=600))]
     pub seconds: u64,
     /// What protects the download: what the daemon chooses, which is a stream on such a line,
-    /// generations, BATS, a sliding window that relays only forward, or a stream that every hop
-    /// keeps whole. Acknowledgements come back in generations, or a stream
+    /// generations, BATS, or a stream that every hop keeps whole. Acknowledgements come back in
+    /// generations, or a stream
     #[arg(long, value_enum, default_value_t = Code::Auto)]
     pub code: Code,
-    /// Order of the field that coding coefficients come from: 2, 4, 16 or 256; 16 unless given, of
-    /// a window 2 or 256, 256 unless given; a stream is over 256
+    /// Order of the field that coding coefficients come from: 2, 4, 16 or 256; 16 unless given; a
+    /// stream is over 256
     #[arg(long, value_name = "Q")]
     pub field: Option<FieldOrder>,
     /// Symbols per generation, 1 to 256; BATS: packets per batch, 1 to 128
@@ -74,10 +74,6 @@ pub struct Options {
     /// BATS: relays send the same number of packets for every batch, whatever arrived of it
     #[arg(long)]
     pub not_adaptive: bool,
-    /// Window: symbols of the encoding window, 1 to 2048
-    #[arg(long, default_value_t = 64, value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=2048))]
-    pub window: u16,
     /// What is authenticated: every packet of a hop, and from source to sink every IP packet, which
     /// is encrypted; only the former; nothing
     #[arg(long, value_enum, default_value_t = Auth::Full)]
@@ -140,8 +136,6 @@ pub enum Code {
     Rlnc,
     /// Blocks of batches, recoded at every relay
     Bats,
-    /// A sliding window (RFC 8681), forwarded by relays
-    Window,
     /// A stream; every hop repairs its own losses, at the rate that it measures
     Stream,
 }
@@ -153,7 +147,6 @@ impl Code {
             Code::Auto => "auto",
             Code::Rlnc => "rlnc",
             Code::Bats => "bats",
-            Code::Window => "window",
             Code::Stream => "stream",
         }
     }
@@ -177,9 +170,6 @@ impl Options {
             return refuse("--keep", "given".into(), rule);
         }
         match (self.chosen(), self.field_order()) {
-            (Code::Window, field) if !matches!(field.order(), 2 | 256) => {
-                refuse("--field", field.order().to_string(), "a window is over field 2 or 256")
-            }
             (Code::Stream, field) if field != FieldOrder::TwoFiftySix => refuse(
                 "--field",
                 field.order().to_string(),
@@ -196,7 +186,7 @@ impl Options {
     fn of_lines(&self) -> String {
         let of_links = (self.hops, self.loss, self.burst, self.rate, self.delay, self.jitter);
         let of_code = (self.code, self.field, self.batch, self.block, self.interleave);
-        let others = (self.reorder, self.not_adaptive, self.window, self.auth, self.keep);
+        let others = (self.reorder, self.not_adaptive, self.auth, self.keep);
         format!("{of_links:?} {of_code:?} {others:?} {:?}", self.plot)
     }
 
@@ -224,7 +214,6 @@ impl Options {
                 interleave: self.interleave,
                 adaptive: !self.not_adaptive,
             },
-            Code::Window => CodePlan::Window { window_symbols: self.window.into() },
             Code::Stream => CodePlan::Stream,
         }
     }
@@ -329,7 +318,7 @@ mod tests {
         assert!(!parse(&["--jitter", "-1"]));
         assert!(!parse(&["--field", "3"]));
         assert!(!parse(&["--batch", "257"]));
-        assert!(!parse(&["--code", "raptor"]));
+        assert!(!parse(&["--code", "raptor"]) && !parse(&["--code", "window"]));
         assert!(!parse(&["--interleave", "0"]));
         let check = |words: &[&str]| {
             let words = ["recoded-demo"].iter().chain(words);
@@ -337,13 +326,12 @@ mod tests {
         };
         assert!(check(&["--code", "bats", "--batch", "128"]));
         assert!(!check(&["--code", "bats", "--batch", "129"]));
-        assert!(check(&["--code", "window", "--field", "2"]));
+        assert!(check(&["--code", "rlnc", "--field", "2"]));
         assert!(check(&["--code", "stream"]));
         assert!(!check(&["--code", "stream", "--field", "16"]));
         assert!(check(&["--field", "256"]) && !check(&["--field", "16"]), "auto is a stream");
         assert!(check(&["--keep", "--burst", "8"]));
         assert!(!check(&["--keep", "--delay", "1"]));
-        assert!(!check(&["--code", "window", "--field", "16"]));
         assert!(check(&["--topology", "tree", "--seconds", "2"]));
         assert!(!check(&["--topology", "tree", "--loss", "5"]));
         assert!(!check(&["--topology", "paths", "--keep"]));

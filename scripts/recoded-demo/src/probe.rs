@@ -1,15 +1,13 @@
 //! The rank probe: the share of a generation or batch that each hop keeps if every node sends
 //! exactly as many packets as it has symbols, on average if relays adapt. That is the model of the
-//! exact tables, so the numbers compare directly. For a window, which no node recodes, it is the
-//! share of packets that each hop keeps; for a stream, with its per-hop repair, the share of
-//! symbols.
+//! exact tables, so the numbers compare directly. For a stream, with its per-hop repair, it is the
+//! share of symbols.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
 use recoded_code::theory::burst::interleave_depth;
-use recoded_code::theory::window::WindowCode;
 use recoded_code::theory::{LossModel, Recoding, rank_distributions};
 use recoded_netns::traffic::send_paced;
 use recoded_netns::{Bed, BedError, Daemon, LinkCounters};
@@ -40,12 +38,6 @@ const AHEAD: u64 = 1_000;
 
 /// Time for the last generation to travel and to be closed everywhere.
 const SETTLE: Duration = Duration::from_millis(1500);
-
-/// A daemon's default for the residual loss of a window.
-const TARGET_LOSS: f64 = 1e-4;
-
-/// A daemon's default for the maximum number of packets per symbol.
-const REDUNDANCY_MAX: f64 = 4.0;
 
 /// Results of the probe.
 pub struct Probe {
@@ -100,17 +92,14 @@ pub fn run(bed: &Bed, daemons: &[Daemon], options: &Options) -> Result<Probe, Be
     })
 }
 
-/// Expected result: the exact mean rank over generation or batch size, by hop, or the share left by
-/// forwarding.
+/// Expected result: the exact mean rank over generation or batch size, by hop; of a stream, every
+/// symbol.
 pub fn theory(options: &Options) -> Vec<f64> {
     let (size, field) = (options.generation_size(), options.field_order());
     let hop = LossModel { loss: options.loss_share(), burst_mean: options.burst };
     let hops = options.hop_count();
     match options.chosen() {
         Code::Stream | Code::Auto => vec![1.0; hops],
-        Code::Window => {
-            (1..=hops).map(|hop| (1.0 - options.loss_share()).powi(hop as i32)).collect()
-        }
         Code::Bats => {
             let automatic =
                 interleave_depth(options.burst, size, 0, u64::MAX, usize::from(u8::MAX));
@@ -126,24 +115,13 @@ pub fn theory(options: &Options) -> Vec<f64> {
 }
 
 /// Expected packets per source symbol of the download. BATS: 1 over the rank behind the last hop.
-/// Stream: retransmissions for the loss of one hop. Window: the packets that a path without
-/// recoding needs for the daemons' `target_loss`. None for generations, whose number of packets
+/// Stream: retransmissions for the loss of one hop. None for generations, whose number of packets
 /// follows from how many of them may stay incomplete.
 pub fn overhead(options: &Options) -> Option<f64> {
     match options.chosen() {
         Code::Rlnc => None,
         Code::Stream | Code::Auto => Some(1.0 / (1.0 - options.loss_share())),
         Code::Bats => theory(options).last().map(|rank| 1.0 / rank),
-        Code::Window => {
-            let hop = LossModel { loss: options.loss_share(), burst_mean: options.burst };
-            let code = WindowCode {
-                symbols: usize::from(options.window),
-                // All coefficients are random, with the daemons' `density`.
-                redundant: 1.0 / f64::from(options.field_order().order()),
-                path: LossModel::in_series(vec![hop; options.hop_count()]),
-            };
-            Some(1.0 + code.rate(TARGET_LOSS, REDUNDANCY_MAX - 1.0))
-        }
     }
 }
 
@@ -164,7 +142,7 @@ struct Ranks {
     sent: u64,
     /// Sum of the final ranks of full-size generations. At sinks that decode BATS blocks,
     /// innovative packets: a block that is decoded before its last batch has ended counts that
-    /// batch in no histogram. For a window, packets received; for a stream, symbols.
+    /// batch in no histogram. For a stream, symbols.
     rank_sum: u64,
 }
 
@@ -181,7 +159,6 @@ fn read(daemons: &[Daemon], options: &Options) -> Result<Vec<Ranks>, BedError> {
                 _ => flow.count("sent_systematic") + flow.count("sent_coded"),
             },
             rank_sum: match options.chosen() {
-                Code::Window => flow.count("received"),
                 Code::Stream => flow.count("innovative"),
                 Code::Bats if index == options.hop_count() => flow.count("innovative"),
                 _ => sum,
@@ -208,7 +185,7 @@ mod tests {
 
     #[test]
     fn theory_of_lossless_hops_keeps_everything() {
-        for code in ["rlnc", "bats", "window", "stream", "auto"] {
+        for code in ["rlnc", "bats", "stream", "auto"] {
             for rank in theory(&options(&["--loss", "0", "--field", "2", "--code", code])) {
                 assert!((rank - 1.0).abs() < 1e-12, "{code}");
             }
@@ -225,20 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn window_is_left_what_forwarding_leaves() {
-        assert!((theory(&options(&["--code", "window"]))[3] - 0.6561).abs() < 1e-12);
-    }
-
-    #[test]
-    fn overhead_of_a_window_is_above_what_was_lost_and_falls_with_its_length() {
+    fn overhead_over_one_hop_makes_up_for_its_loss() {
         let overhead = |words: &[&str]| overhead(&options(words)).expect("a code with theory");
-        let short = overhead(&["--code", "window"]);
-        let long = overhead(&["--code", "window", "--window", "1024"]);
-        assert!(
-            1.0 / 0.6561 < long && long < 1.65 && long < short && short < 1.9,
-            "{long} {short}"
-        );
-        assert!((overhead(&["--code", "window", "--loss", "0"]) - 1.0).abs() < 1e-12);
+        assert!((overhead(&["--code", "stream", "--loss", "0"]) - 1.0).abs() < 1e-12);
+        assert!((overhead(&["--code", "stream"]) - 1.0 / 0.9).abs() < 1e-12);
         assert!((overhead(&["--code", "bats", "--hops", "1"]) - 1.0 / 0.9).abs() < 1e-9);
     }
 

@@ -51,9 +51,6 @@ const GENERATION_BYTES: f64 = 4.0;
 /// Bytes of a BATS packet's batch and block header.
 const BATCH_BYTES: f64 = 4.0 + 8.0;
 
-/// Bytes of a window packet's header.
-const WINDOW_BYTES: f64 = 8.0;
-
 /// Bytes of a stream packet's header.
 const STREAM_BYTES: f64 = 8.0;
 
@@ -76,22 +73,19 @@ pub fn plan(options: &Options) -> LinePlan {
     let probe = FlowPlan {
         code: options.plan_of(options.chosen()),
         symbol_bytes: Some(PROBE_SYMBOL_BYTES),
-        // Exactly as many packets as symbols on every hop, without repairs.
-        redundancy: Some(1.0),
+        // Exactly as many packets as symbols on every hop, without repairs. A stream would be an open
+        // loop, and its hops repair.
+        redundancy: (options.chosen() != Code::Stream).then_some(1.0),
         repair: false,
         flush_timeout_us: Some(100_000),
         hold_timeout_us: Some(20_000),
         ..flow(PROBE_FLOW, Towards::East, &PROBE_TUNNEL)
     };
-    // A packet fills a symbol exactly: with its length or, in a window, its flow ID; and with its
+    // A packet fills a symbol exactly: with its length, unless it is of a stream; and with its
     // envelope, in front of the tag of the symbol.
-    let (framing, tag) = match options.chosen() {
-        Code::Window => (3, 0),
-        Code::Stream => (0, TAG_BYTES),
-        _ => (2, TAG_BYTES),
-    };
+    let framing = if options.chosen() == Code::Stream { 0 } else { 2 };
     let is_full = options.auth == Auth::Full;
-    let sealing = if is_full { SEALING_BYTES + tag } else { 0 };
+    let sealing = if is_full { SEALING_BYTES + TAG_BYTES } else { 0 };
     let probe_mtu = PROBE_SYMBOL_BYTES - framing - sealing;
     let auth = (options.auth != Auth::None)
         .then(|| AuthPlan::new(options.auth.name(), options.hop_count()));
@@ -252,7 +246,6 @@ fn packet_bytes(flow: &Flow) -> f64 {
     let vector_bytes = flow.generation_size as f64 * (flow.field.max(2) as f64).log2() / 8.0;
     let coding_bytes = match flow.code.as_str() {
         "bats" => BATCH_BYTES + vector_bytes,
-        "window" => WINDOW_BYTES,
         "stream" => STREAM_BYTES,
         _ => GENERATION_BYTES + vector_bytes,
     };

@@ -64,9 +64,6 @@ pub fn protection(findings: &Findings) -> String {
     match (findings.code, findings.adaptive) {
         ("bats", Some(true)) => format!("BATS blocks of {block} in adaptive batches of {size}"),
         ("bats", _) => format!("BATS blocks of {block} in batches of {size}"),
-        ("window", _) => {
-            format!("A window of {} symbols, not recoded", findings.window.unwrap_or_default())
-        }
         ("stream", _) if findings.is_automatic => "A stream (code auto)".into(),
         ("stream", _) => "A stream that every hop keeps whole".into(),
         _ => format!("Generations of {size} symbols"),
@@ -80,7 +77,6 @@ fn hops(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
     };
     writeln!(f, "  What is left after each hop, when every {sending}:\n")?;
     let kind = match findings.code {
-        "window" => "  window",
         "stream" => "  stream",
         _ => "recoding",
     };
@@ -109,7 +105,7 @@ fn ends(f: &mut Formatter<'_>, findings: &Findings) -> fmt::Result {
         writeln!(f, "  {what:<26} {left:>24} {right:>24}")
     };
     let kind = match findings.code {
-        code @ ("window" | "stream") => code,
+        "stream" => "stream",
         _ => "recoded",
     };
     row("from end to end", "Linux forwarding".into(), kind.into())?;

@@ -9,8 +9,11 @@ use recoded_plan::packet::{BYTES_MAX, Body, Packet, Refusal};
 use recoded_plan::summary::Summary;
 use recoded_wire::coded::{Block, CODED_BYTES, CodedHeader, coding_offset, write_index};
 use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
-use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
-use recoded_wire::window::write_header;
+use recoded_wire::header::{Flags, Header, PacketType};
+use recoded_wire::stream::{
+    COMBINATION_BYTES, Combination, OPEN_LOOP_UNITS, STREAM_BYTES, StreamHeader, StreamSymbol,
+    write_combination, write_symbol,
+};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -26,8 +29,8 @@ fn headers(folder: &Path) -> io::Result<()> {
         ("coded-gf2", coded(0)),
         ("coded-gf256", coded(3)),
         ("batch", batch()),
-        ("window-source", window(true)),
-        ("window-repair", window(false)),
+        ("stream-symbol", stream(true)),
+        ("stream-combination", stream(false)),
         ("feedback", feedback()),
     ];
     for (name, payload) in payloads {
@@ -86,11 +89,12 @@ fn measurements(folder: &Path) -> io::Result<()> {
 /// `src/pipeline/line.rs`.
 fn lines(folder: &Path) -> io::Result<()> {
     // Code, switches with the size of generations, field, symbol bytes, tables; then the distance
-    // of a unit ahead, 7 in tables of 7 and 14 units, and 255 in a window of 18 symbols.
-    let codes: [(&str, &[u8], u8); 3] = [
+    // of a unit ahead, 7 in tables of 7 and 14 units, and 255 in a window of 64 symbols.
+    let codes: [(&str, &[u8], u8); 4] = [
         ("rlnc", &[0, 0x30, 2, 30, 5], 6),
         ("bats", &[1, 7, 2, 4, 0, 0x34, 2, 30, 5], 6),
-        ("window", &[2, 10, 15, 0, 3, 30, 5], 13),
+        ("stream", &[3, 0, 0, 3, 30, 5], 12),
+        ("open-loop", &[3, 0, 1, 3, 30, 5], 12),
     ];
     for (code, params, ahead) in codes {
         // A relay in between, and its link; several workers; stages that open late.
@@ -195,17 +199,19 @@ fn batch() -> Vec<u8> {
     packet
 }
 
-fn window(is_source: bool) -> Vec<u8> {
-    let flags = if is_source { Flags::SYSTEMATIC | 3 } else { 3 };
-    let mut packet = vec![0; HEADER_BYTES];
-    write_header(&header(PacketType::Window, flags), 40, 64, &mut packet);
-    if is_source {
-        packet.extend([0x45; 37]);
-        packet.extend(9u32.to_be_bytes());
+/// A packet of a stream in an open loop.
+fn stream(is_symbol: bool) -> Vec<u8> {
+    let flags = if is_symbol { Flags::SYSTEMATIC } else { 0 };
+    let common = header(PacketType::Stream, flags);
+    let stream = StreamHeader { common, window_log2: 6, round_trips: 0 };
+    let mut packet = vec![0; STREAM_BYTES.max(COMBINATION_BYTES)];
+    stream.with_open_loop(OPEN_LOOP_UNITS / 4).write(&mut packet);
+    if is_symbol {
+        write_symbol(&StreamSymbol { number: 9, after: 1, place: 9, bytes: 40 }, &mut packet);
     } else {
-        packet.extend([0, 1, 0xF0, 20, 0, 0, 0, 9]);
-        packet.extend([0x45; 40]);
+        write_combination(&Combination { first: 9, count: 20, key: 1 }, &mut packet);
     }
+    packet.extend([0x45; 40]);
     packet
 }
 

@@ -1,4 +1,4 @@
-//! Bytes from the wire: frames, headers, coded, window and stream packets, feedback, link reports.
+//! Bytes from the wire: frames, headers, coded and stream packets, feedback, link reports.
 
 use recoded_wire::coded::{BLOCK_BYTES, CODED_BYTES, CodedHeader, parse_coded};
 use recoded_wire::feedback::{FEEDBACK_BYTES, FeedbackHeader, Item, items, withdraw_nacks};
@@ -8,7 +8,6 @@ use recoded_wire::packet::locate;
 use recoded_wire::stream::{
     COMBINED_MAX, STREAM_BYTES, StreamBody, parse_stream, write_combination, write_symbol,
 };
-use recoded_wire::window::{parse_window, write_header};
 
 /// The same bytes as a frame and as a UDP payload.
 pub fn target(bytes: &[u8]) {
@@ -36,11 +35,6 @@ fn payload_target(payload: &[u8]) {
         header.write(&mut written);
         // Three bytes are reserved.
         assert_eq!((&written[..13], &written[16..]), (&payload[..13], &payload[16..24]));
-    }
-    if let Ok(window) = parse_window(payload) {
-        let mut written = [0; HEADER_BYTES];
-        write_header(&window.header, window.symbol_bytes, window.window_symbols, &mut written);
-        assert_eq!(written, payload[..HEADER_BYTES], "{window:?}");
     }
     if let Ok(coded) = parse_coded(payload) {
         assert!(coded.symbol_bytes > 0 && coded.symbol_offset > CODED_BYTES);

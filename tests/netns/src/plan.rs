@@ -150,17 +150,22 @@ pub enum CodePlan {
     Stream,
     /// The same, of profile interactive.
     Interactive,
-    /// A sliding window, not recoded; `generation_size` does not matter.
-    Window {
-        /// Symbols of the encoding window.
-        window_symbols: usize,
-    },
+    /// A stream whose hops send without reports, with a fixed redundancy.
+    OpenLoop,
 }
+
+/// Packets per symbol in an open loop: enough for hops that lose a tenth.
+const OPEN_LOOP_REDUNDANCY: f64 = 1.4;
 
 impl CodePlan {
     /// Whether its field can be chosen.
     fn has_field(self) -> bool {
-        !matches!(self, CodePlan::Auto | CodePlan::Stream | CodePlan::Interactive)
+        matches!(self, CodePlan::Rlnc | CodePlan::Bats { .. })
+    }
+
+    /// Packets per symbol, unless the flow has a number of its own; `None` is automatic.
+    fn redundancy(self) -> Option<f64> {
+        matches!(self, CodePlan::OpenLoop).then_some(OPEN_LOOP_REDUNDANCY)
     }
 }
 
@@ -183,7 +188,7 @@ pub struct FlowPlan {
     pub shards: Option<u8>,
     /// Bytes per symbol.
     pub symbol_bytes: Option<usize>,
-    /// Packets per symbol; `None` is automatic.
+    /// Packets per symbol; `None` is automatic, or that of the code.
     pub redundancy: Option<f64>,
     /// Share of packets that may stay lost.
     pub target_loss: Option<f64>,
@@ -377,7 +382,7 @@ impl LinePlan {
             shards: flow.shards.filter(|_| is_source),
             code: flow.code(role),
             symbol_bytes: flow.symbol_bytes,
-            redundancy: match flow.redundancy {
+            redundancy: match flow.redundancy.or(flow.code.redundancy()) {
                 Some(factor) if is_source => Some(RedundancyFile::Factor(factor)),
                 None if is_source => Some(RedundancyFile::Auto("auto")),
                 _ => None,
@@ -415,10 +420,9 @@ impl FlowPlan {
                 interleave,
                 ..keys
             },
-            ("source", CodePlan::Window { window_symbols }) => {
-                CodeFile { code: Some("window"), window_symbols: Some(window_symbols), ..keys }
+            ("source", CodePlan::Stream | CodePlan::OpenLoop) => {
+                CodeFile { code: Some("stream"), ..keys }
             }
-            ("source", CodePlan::Stream) => CodeFile { code: Some("stream"), ..keys },
             ("source", CodePlan::Interactive) => {
                 CodeFile { code: Some("stream"), stream_profile: Some("interactive"), ..keys }
             }
@@ -552,8 +556,6 @@ struct CodeFile {
     interleave: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     adaptive: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window_symbols: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_profile: Option<&'static str>,
 }

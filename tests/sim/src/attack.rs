@@ -12,14 +12,13 @@ use recoded_wire::coded::{
     write_index,
 };
 use recoded_wire::feedback::{FeedbackHeader, FlowReport, HopReport, Item, Nack, Writer};
-use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, VERSION};
+use recoded_wire::header::{Flags, Header, PacketType, VERSION};
 use recoded_wire::link::{LINK_BYTES, LINK_GAPS_MAX, LinkGap, LinkReport, Missing, write_link};
 use recoded_wire::parse::{Packet, parse};
 use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::stream::{
     KEEPALIVE_BYTES, STREAM_BYTES, STREAM_LOG2_MIN, StreamHeader, StreamSymbol, write_symbol,
 };
-use recoded_wire::window::write_header;
 
 use crate::random::{Random, Stream};
 use crate::traffic::FLOW;
@@ -289,10 +288,8 @@ impl<'a> Attacker<'a> {
 
     fn data(&mut self, aim: Aim) -> Vec<u8> {
         let (common, is_systematic) = self.header(&aim);
-        match common.packet_type {
-            PacketType::Window => return self.window(aim, common, is_systematic),
-            PacketType::Stream => return self.stream(aim, common, is_systematic),
-            _ => {}
+        if common.packet_type == PacketType::Stream {
+            return self.stream(aim, common, is_systematic);
         }
         let is_bats = common.packet_type == PacketType::Bats;
         let is_repair = !is_bats && self.random.chance(0.1);
@@ -321,29 +318,6 @@ impl<'a> Attacker<'a> {
             write_index(&mut packet, is_bats, index as u8);
         }
         packet
-    }
-
-    /// A packet of RFC 8681: a source symbol, or a repair symbol of any window.
-    fn window(&mut self, aim: Aim, header: Header, is_source: bool) -> Vec<u8> {
-        let symbol_bytes = aim.symbol_bytes.clamp(4, 1400);
-        let field = if aim.field & 1 == 0 { 0 } else { 3 };
-        let flags = Flags(header.flags.0 & !Flags::FIELD | field);
-        let header = Header { flags, ..header };
-        let mut packet = vec![0; HEADER_BYTES];
-        write_header(&header, symbol_bytes as u16, aim.window_symbols, &mut packet);
-        let number = aim.number.to_be_bytes();
-        if is_source {
-            let mut adu = vec![0; symbol_bytes - 3];
-            self.fill(&mut adu);
-            return [packet, adu, number.to_vec()].concat();
-        }
-        let symbols = self.random.pick(&[1u16, 2, 33, 64, 128, 4095]);
-        let key = self.random.number() as u16;
-        let density = self.random.number() as u16 & 15;
-        let mut symbol = vec![0; symbol_bytes];
-        self.fill(&mut symbol);
-        let id = [key.to_be_bytes(), (density << 12 | symbols).to_be_bytes()].concat();
-        [packet, id, number.to_vec(), symbol].concat()
     }
 
     /// A packet of a stream: a symbol, or a keepalive.
@@ -554,12 +528,6 @@ fn read(payload: &[u8], guess: Aim) -> Option<Aim> {
             planned: coded.header.planned,
             symbol_bytes: coded.symbol_bytes,
             block: coded.block.unwrap_or(guess.block),
-            ..aim
-        },
-        Packet::Window(window) => Aim {
-            number: window.last(),
-            symbol_bytes: usize::from(window.symbol_bytes),
-            window_symbols: window.window_symbols,
             ..aim
         },
         Packet::Stream(stream) => Aim {

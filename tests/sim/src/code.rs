@@ -3,10 +3,10 @@
 use std::fmt;
 
 use recoded_gf::FieldOrder;
-use recoded_pipeline::open::{SIZE_MIN, WINDOW_MIN};
+use recoded_pipeline::open::SIZE_MIN;
 #[cfg(feature = "bats")]
 use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-use recoded_pipeline::params::{FlowCode, FlowParams, Role, StreamParams, WindowParams};
+use recoded_pipeline::params::{FlowCode, FlowParams, Redundancy, Role, StreamParams};
 use recoded_wire::header::PacketType;
 use recoded_wire::stream::STREAM_LOG2_MIN;
 
@@ -16,17 +16,8 @@ use crate::traffic::{TUNNEL, Traffic, UP};
 /// Most frames that a relay or an edge needs in addition to its table.
 const FRAMES_SPARE: usize = 256;
 
-/// Upper limit of the packets of a window that a node keeps.
-const WINDOW_KEPT: usize = 4096;
-
-/// Packets of a flow after which its links are measured: reports start after a few hundred.
-const WINDOW_LEARNS: u32 = 300;
-
 /// Fewest symbols that nodes of a stream keep.
 const STREAM_MIN: usize = 1 << STREAM_LOG2_MIN;
-
-/// Bytes of a sliding-window symbol in addition to the IP packet.
-const ADU_HEADER_BYTES: usize = 3;
 
 /// Which code a scenario's flow uses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -36,9 +27,7 @@ pub enum Code {
     /// BATS, block by block.
     #[cfg(feature = "bats")]
     Bats,
-    /// A sliding window (RFC 8681), packet by packet.
-    Window,
-    /// A sliding window with per-hop retransmission.
+    /// A sliding window with per-hop retransmission; with a fixed redundancy an open loop.
     Stream,
 }
 
@@ -48,7 +37,6 @@ impl Code {
         Code::Rlnc,
         #[cfg(feature = "bats")]
         Code::Bats,
-        Code::Window,
         Code::Stream,
     ];
 
@@ -63,7 +51,6 @@ impl Code {
                 generator_bits: 8,
                 interleave: Interleave::Auto,
             }),
-            Code::Window => FlowCode::Window(WindowParams { window_symbols: 64, density: 15 }),
             Code::Stream => FlowCode::Stream(StreamParams::new(1024)),
         }
     }
@@ -74,7 +61,6 @@ impl Code {
             Code::Rlnc => PacketType::Generation,
             #[cfg(feature = "bats")]
             Code::Bats => PacketType::Bats,
-            Code::Window => PacketType::Window,
             Code::Stream => PacketType::Stream,
         }
     }
@@ -93,11 +79,6 @@ impl Code {
                     _ => Interleave::Auto,
                 },
             }),
-            Code::Window => FlowCode::Window(WindowParams {
-                window_symbols: random.pick(if is_fair { &[32, 64, 128] } else { &[1, 2, 8, 64] }),
-                // For a window over GF(2), all repair packets of the highest density are the same.
-                density: random.pick(if is_fair { &[3, 7, 11] } else { &[0, 1, 7, 15] }),
-            }),
             Code::Stream => {
                 let sizes: &[usize] = if is_fair { &[256, 1024] } else { &[1, 64, 1024] };
                 FlowCode::Stream(StreamParams::new(random.pick(sizes)))
@@ -113,7 +94,7 @@ impl Code {
             (Code::Bats, false, _) => &[1, 3, 4, 8, 16, 16, 16, 32, 64, 128],
             #[cfg(feature = "bats")]
             (Code::Bats, true, _) => &[1, 4, 8, 16, 16, 16],
-            (Code::Window | Code::Stream, ..) => &[1],
+            (Code::Stream, ..) => &[1],
             (_, false, _) => &[1, 2, 3, 5, 8, 16, 16, 16, 32, 64, 100, 256],
             (_, true, false) => &[1, 2, 5, 8, 16, 16, 16, 32, 64],
             (_, true, true) => &[1, 4, 8, 16, 16, 16],
@@ -123,7 +104,6 @@ impl Code {
     /// Fields to draw from.
     pub(crate) fn fields(self) -> &'static [FieldOrder] {
         match self {
-            Code::Window => &[FieldOrder::Two, FieldOrder::TwoFiftySix],
             Code::Stream => &[FieldOrder::TwoFiftySix],
             _ => &FieldOrder::ALL,
         }
@@ -147,7 +127,6 @@ impl Code {
     /// Smallest symbol.
     pub(crate) fn symbol_bytes_min(self) -> usize {
         match self {
-            Code::Window => Traffic::BYTES_MIN + ADU_HEADER_BYTES,
             Code::Stream => Traffic::BYTES_MIN,
             _ => Traffic::BYTES_MIN + 2,
         }
@@ -160,31 +139,36 @@ pub(crate) fn unit(code: &FlowCode, size: usize) -> usize {
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => bats.source_symbols,
         FlowCode::Rlnc => size,
-        FlowCode::Window(_) | FlowCode::Stream(_) => 1,
+        FlowCode::Stream(_) => 1,
     }
 }
 
 /// Longest IP packet for symbols of `symbol_bytes`, coded `unit` at a time.
 pub(crate) fn bytes_max(code: &FlowCode, unit: usize, symbol_bytes: usize) -> usize {
     match code {
-        FlowCode::Window(_) => symbol_bytes - ADU_HEADER_BYTES,
         FlowCode::Stream(_) => symbol_bytes,
         _ => unit * symbol_bytes - 2,
     }
 }
 
-/// The first packet with promised delivery, and the number of later packets that may still
-/// be missing. One unit in ten thousand is not delivered, so the `fitting` packets of one unit may
-/// be missing; a stream promises all. A window sends no NACKs, so losses are final in two cases:
-/// before its redundancy matches the links' losses and has filled the window again, and when they
-/// exceed that redundancy.
-pub(crate) fn promise(code: &FlowCode, traffic: &Traffic, fitting: usize) -> (u32, u64) {
+/// Whether the hops of a flow send without reports.
+pub(crate) fn is_open_loop(code: &FlowCode, redundancy: Redundancy) -> bool {
+    matches!((code, redundancy), (FlowCode::Stream(_), Redundancy::Fixed(_)))
+}
+
+/// Packets that may be missing although all are promised. One unit in ten thousand is not
+/// delivered, so the `fitting` packets of one unit may be missing; a stream promises all. In an
+/// open loop, losses beyond the redundancy are final.
+pub(crate) fn missing_max(
+    code: &FlowCode,
+    redundancy: Redundancy,
+    traffic: &Traffic,
+    fitting: usize,
+) -> u64 {
     match code {
-        FlowCode::Window(window) => {
-            (WINDOW_LEARNS + window.window_symbols as u32, u64::from(traffic.packets) / 33)
-        }
-        FlowCode::Stream(_) => (0, 0),
-        _ => (0, fitting as u64),
+        _ if is_open_loop(code, redundancy) => u64::from(traffic.packets) / 33,
+        FlowCode::Stream(_) => 0,
+        _ => fitting as u64,
     }
 }
 
@@ -194,7 +178,6 @@ pub(crate) fn table(params: &FlowParams) -> usize {
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => params.blocks(bats),
         FlowCode::Rlnc => params.sink_generations(),
-        FlowCode::Window(window) => 2 * window.window_symbols,
         FlowCode::Stream(stream) => stream.window_symbols,
     }
 }
@@ -223,8 +206,8 @@ pub(crate) struct Bounds {
     pub redundancy: f64,
     /// Generations, blocks or packets that an edge's stage holds.
     pub table: usize,
-    /// Packets of a window that a node keeps until the next node has reported on them.
-    pub kept: usize,
+    /// Combinations per symbol of a stream on one hop.
+    pub combinations: f64,
     /// Estimated bytes of the largest stage, at least 32 MiB.
     pub stage_bytes: usize,
     /// Units that an edge holds per shard; `None` if packets may announce any size.
@@ -240,7 +223,7 @@ impl Bounds {
             unit: 0,
             redundancy: 0.0,
             table: 0,
-            kept: 0,
+            combinations: 1.0,
             stage_bytes: 32 << 20,
             room: None,
             relay_stages: if is_genuine { 1 } else { 2 },
@@ -249,8 +232,14 @@ impl Bounds {
             if matches!(params.code, FlowCode::Stream(_)) {
                 bounds.relay_stages = 2;
             }
-            if matches!(params.code, FlowCode::Window(_)) {
-                bounds.kept = WINDOW_KEPT;
+            // Damaged and forged packets may announce an open loop.
+            if !is_genuine || is_open_loop(&params.code, params.redundancy) {
+                let fixed = match params.redundancy {
+                    Redundancy::Fixed(factor) => factor,
+                    Redundancy::Auto => 1.0,
+                };
+                let most = fixed.max(params.redundancy_max);
+                bounds.combinations = bounds.combinations.max(most);
             }
             let size = params.generation_size;
             bounds.unit = bounds.unit.max(unit(&params.code, size) + 2 * size);
@@ -277,10 +266,6 @@ pub(crate) fn rounded(params: &FlowParams) -> FlowParams {
             let source_symbols = bats.source_symbols.next_power_of_two();
             FlowCode::Bats(BatsParams { source_symbols, profile: Profile::CyclicShift, ..bats })
         }
-        FlowCode::Window(window) => {
-            let window_symbols = window.window_symbols.next_power_of_two().max(WINDOW_MIN);
-            FlowCode::Window(WindowParams { window_symbols, ..window })
-        }
         FlowCode::Rlnc => FlowCode::Rlnc,
         FlowCode::Stream(stream) => {
             let window_symbols = stream.window_symbols.next_power_of_two().max(STREAM_MIN);
@@ -305,13 +290,6 @@ impl fmt::Display for Described<'_> {
                 "blocks of {} symbols, {}, {} bits, interleaved {:?}, batches",
                 bats.source_symbols, bats.profile, bats.generator_bits, bats.interleave
             ),
-            FlowCode::Window(window) => {
-                write!(
-                    f,
-                    "window of {}, density {}, symbols",
-                    window.window_symbols, window.density
-                )
-            }
             FlowCode::Stream(stream) => write!(f, "stream of {}, symbols", stream.window_symbols),
         }
     }

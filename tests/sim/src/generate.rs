@@ -27,6 +27,15 @@ const ALONE: u32 = 5;
 
 const MILLI: Nanos = 1_000_000;
 
+/// Codes to draw from. Streams count twice: those with a fixed redundancy are open loops.
+const CODES: &[Code] = &[
+    Code::Rlnc,
+    #[cfg(feature = "bats")]
+    Code::Bats,
+    Code::Stream,
+    Code::Stream,
+];
+
 /// Kind of network that a seed draws.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Weather {
@@ -86,7 +95,7 @@ impl Scenario {
             12..=16 => Weather::Rough,
             _ => Weather::Hostile,
         };
-        let code = random.pick(Code::ALL);
+        let code = random.pick(CODES);
         Draft::new(seed, random, weather, code).scenario(seed)
     }
 }
@@ -102,7 +111,7 @@ impl Draft {
         let mut shapes = vec![shape(&mut random, kind, hops, is_fair)];
         for _ in 1..random.pick(&[1, 1, 1, 2, 4]) {
             let is_other_code = random.chance(0.25);
-            let kind = if is_other_code { random.pick(Code::ALL) } else { kind };
+            let kind = if is_other_code { random.pick(CODES) } else { kind };
             let drawn = shape(&mut random, kind, hops, is_fair);
             let before = shapes.iter().find(|shape| shape.kind == kind);
             let next = before.map_or(drawn, |before| Shape {
@@ -316,12 +325,7 @@ impl Draft {
     fn traffic(&mut self, params: &FlowParams) -> Traffic {
         let smallest = self.shapes.iter().map(|shape| self.payload_bytes(shape)).min().unwrap_or(1);
         let symbols = self.bytes_max.div_ceil(2 * smallest).max(1);
-        let mut packets = (WORK / (self.hops + 1) / symbols).clamp(40, 600) as u32;
-        let shards = u32::from(self.spread.shards);
-        if self.shapes[0].kind == Code::Window {
-            // Every shard must measure the losses of links by itself.
-            packets *= shards;
-        }
+        let packets = (WORK / (self.hops + 1) / symbols).clamp(40, 600) as u32;
         let alone = self.spread.alone(self.hops);
         let bytes_min = self.random.pick(&[Traffic::BYTES_MIN, self.bytes_max]);
         let recovery = 50 * MILLI + 2 * params.generation_timeout_nanos + 10 * self.trip_nanos;
@@ -419,21 +423,24 @@ impl Draft {
         let intact = self.weather != Weather::Hostile || self.protection.hops;
         let traffic = &scenario.traffic;
         let fitting = self.fitting(*traffic.bytes.start());
-        let promises = self.shapes.iter().map(|shape| code::promise(&shape.code, traffic, fitting));
-        let (first, missing_max) = promises
-            .reduce(|one, other| (one.0.max(other.0), one.1.max(other.1)))
-            .unwrap_or((0, 0));
-        let first = traffic.alone.0 + first * u32::from(self.spread.shards);
-        let delivered = delivered.map(|time| time.start.max(traffic.due(first))..time.end);
-        let has = |code: Code| self.shapes.iter().any(|shape| shape.kind == code);
-        // A window that starts in the middle has yet to learn the losses of links.
-        let is_new_window = has(Code::Window) && self.changes_code();
-        let delivered = delivered.filter(|_| !is_new_window);
+        let redundancy = scenario.nodes[0].redundancy;
+        let missing_max = self
+            .shapes
+            .iter()
+            .map(|shape| code::missing_max(&shape.code, redundancy, traffic, fitting));
+        let missing_max = missing_max.max().unwrap_or(0);
+        let first = traffic.due(traffic.alone.0);
+        let delivered = delivered.map(|time| time.start.max(first)..time.end);
+        let is_open_loop =
+            self.shapes.iter().any(|shape| code::is_open_loop(&shape.code, redundancy));
+        // An open loop that starts in the middle may lose its first packets.
+        let delivered = delivered.filter(|_| !(is_open_loop && self.changes_code()));
         let (opening, unordered) = (Vec::new(), Vec::new());
-        let late_nanos = match (has(Code::Window), has(Code::Stream)) {
-            (true, _) => 0, // it does not wait for what its decoder has no room for
-            (false, true) => scenario.nodes[self.hops].hold_timeout_nanos,
-            (false, false) => Nanos::MAX,
+        let has_stream = self.shapes.iter().any(|shape| shape.kind == Code::Stream);
+        let late_nanos = match has_stream {
+            _ if is_open_loop => 0, // it does not wait for packets that no combination covers
+            true => scenario.nodes[self.hops].hold_timeout_nanos,
+            false => Nanos::MAX,
         };
         scenario.promise = Promise {
             intact,
@@ -455,6 +462,8 @@ impl Draft {
     /// deliver.
     fn openings(&self, scenario: &mut Scenario) {
         let (mut opening, mut unordered) = (Vec::new(), Vec::new());
+        let source = &scenario.nodes[0];
+        let is_open_loop = code::is_open_loop(&source.code, source.redundancy);
         let mut before = vec![code::rounded(&scenario.nodes[0])];
         for (at, change) in &scenario.changes {
             let takes = self.openings_end(scenario, *at, self.hops);
@@ -473,8 +482,8 @@ impl Draft {
                     }
                     before.push(stage);
                 }
-                // Windows send no NACKs.
-                Change::Restart { .. } if self.shapes[0].kind == Code::Window => {
+                // Open loops send no NACKs.
+                Change::Restart { .. } if is_open_loop => {
                     let takes = self.openings_end(scenario, *at, 1);
                     opening.push(at.saturating_sub(scenario.settle_nanos())..takes);
                 }

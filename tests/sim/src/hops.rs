@@ -22,8 +22,7 @@ const FIRST_REPORTS_MORE: u64 = 2;
 /// Shortest time between two link reports.
 const LINK_REPORT_NANOS: Nanos = 500_000;
 
-/// Packets received and sent of streams, and of generations, batches and windows with per-hop loss
-/// recovery.
+/// Packets received and sent of streams, and of generations and batches with per-hop loss recovery.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Hops {
     /// Data packets received.
@@ -33,10 +32,8 @@ pub(crate) struct Hops {
     /// Horizons of these reports, by neighbour and shard.
     horizons: BTreeMap<(PeerId, u8), u32>,
     symbols: u64,
-    /// Packets of generations, batches and windows sent.
+    /// Packets of generations and batches sent.
     coded: u64,
-    /// Source packets of windows received.
-    windows: u64,
     /// Link reports received.
     told: u64,
     repairs: u64,
@@ -51,10 +48,6 @@ impl Hops {
         match parse(payload) {
             Ok(Packet::Stream(_)) => self.came += 1,
             Ok(Packet::Coded(packet)) => self.came += u64::from(packet.header.is_mended()),
-            Ok(Packet::Window(packet)) => {
-                self.came += u64::from(packet.is_mended());
-                self.windows += u64::from(packet.is_mended() && packet.is_source());
-            }
             Ok(Packet::Link(report)) => {
                 self.told += 1;
                 self.note_report(peer, &report, payload);
@@ -95,18 +88,12 @@ impl Hops {
                 self.combinations += u64::from(is_combination);
             }
             Ok(Packet::Coded(packet)) => self.coded += u64::from(packet.header.is_mended()),
-            Ok(Packet::Window(packet)) => self.coded += u64::from(packet.is_mended()),
             Ok(Packet::Link(_)) => self.reports += 1,
             _ => {}
         }
     }
 
-    /// Source packets of windows received; each may be retransmitted once.
-    pub(crate) fn windows(&self) -> u64 {
-        self.windows
-    }
-
-    /// Whether losses of generations, batches or windows were reported.
+    /// Whether losses of generations or batches were reported.
     pub(crate) fn is_mended(&self) -> bool {
         self.told > 0 && self.coded > 0
     }
@@ -128,12 +115,13 @@ impl Hops {
 
     /// Packets sent and their upper limits, for a worker that learned `symbols` symbols, received
     /// `requests` requests, and had `shards` shards for `lived` time, with `next` next hops and
-    /// `before` neighbours before it.
+    /// `before` neighbours before it. A hop sends up to `combinations` for each symbol.
     pub(crate) fn laws(
         &self,
         (symbols, requests): (u64, u64),
         (shards, lived): (u64, Nanos),
         (next, before): (u64, u64),
+        combinations: f64,
     ) -> [(u64, u64); 5] {
         let every = |nanos: Nanos| shards * (lived / nanos + 2);
         // A gap may be reported separately from the packet that ends it; a first report can be sent
@@ -146,11 +134,12 @@ impl Hops {
         };
         // When one of several paths falls silent, its symbols move to the others.
         let taken_over = (next - 1) * symbols;
+        let combined = (combinations * self.symbols as f64).ceil() as u64;
         [
             // Repairs requested by the sink are sent under numbers of their own.
             (self.symbols, next * (symbols + requests)),
             // Sparse traffic sends one for each symbol, and one more before each pause.
-            (self.combinations, self.symbols + next * every(WAITING_NANOS)),
+            (self.combinations, combined + next * every(WAITING_NANOS)),
             (self.repairs, self.lost + taken_over),
             (self.keepalives, keepalives),
             (self.reports, reports),

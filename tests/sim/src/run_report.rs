@@ -85,9 +85,6 @@ impl RunReport {
     #[must_use]
     pub fn ranks(&self, scenario: &Scenario) -> Vec<Option<Rank>> {
         let source = &scenario.nodes[0];
-        if matches!(source.code, FlowCode::Window(_)) {
-            return vec![None; scenario.hops.len()];
-        }
         let size = source.generation_size;
         let planned = match source.redundancy {
             _ if source.code != FlowCode::Rlnc => size,

@@ -127,8 +127,8 @@ pub struct Promise {
     pub opening: Vec<Range<Nanos>>,
     /// At these times two stages of the sink deliver, each in order.
     pub unordered: Vec<Range<Nanos>>,
-    /// Packets delivered this long after they were due may follow later packets: a stream and a
-    /// window deliver a packet that they no longer wait for as soon as it arrives.
+    /// Packets delivered this long after they were due may follow later packets: a stream delivers a
+    /// packet that it no longer waits for as soon as it arrives.
     pub late_nanos: Nanos,
 }
 
@@ -188,23 +188,18 @@ impl Scenario {
         self
     }
 
-    /// The same flow with another code and its usual parameters: blocks of 96 symbols, windows of
-    /// 64 over GF(256).
+    /// The same flow with another code and its usual parameters: blocks of 96 symbols.
     #[must_use]
     pub fn coded(self, code: Code) -> Scenario {
         let usual = code.usual();
-        let mut coded = self.with(|node| {
-            node.code = usual;
-            if matches!(code, Code::Window | Code::Stream) {
-                node.field = FieldOrder::TwoFiftySix;
-            }
-        });
+        let mut coded = self.with(|node| node.code = usual);
         if code == Code::Stream {
             // An IP packet is one symbol.
             let symbol_bytes = *coded.traffic.bytes.end();
-            coded = coded.with(|node| node.symbol_bytes = node.symbol_bytes.max(symbol_bytes));
-        }
-        if matches!(code, Code::Window | Code::Stream) {
+            coded = coded.with(|node| {
+                node.field = FieldOrder::TwoFiftySix;
+                node.symbol_bytes = node.symbol_bytes.max(symbol_bytes);
+            });
             coded.promise.late_nanos = coded.nodes[0].hold_timeout_nanos;
         }
         coded

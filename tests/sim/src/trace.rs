@@ -154,14 +154,6 @@ impl fmt::Display for Payload<'_> {
             Packet::Link(report) => write!(f, "Link up to {}", report.horizon)?,
             Packet::Handshake(_) => write!(f, "Handshake")?,
             Packet::Announcement(_) => write!(f, "Announcement")?,
-            Packet::Window(window) => write!(
-                f,
-                "Window {} to {}, {} bytes, {} symbols",
-                window.first,
-                window.last(),
-                window.symbol_bytes,
-                window.window_symbols
-            )?,
             Packet::Coded(coded) => {
                 let number = coded.header.generation;
                 let (size, planned) = (coded.header.size, coded.header.planned);

@@ -81,8 +81,7 @@ impl Trouble {
             true => Forgery::ALL.to_vec(),
             false => vec![self.0.pick(&Forgery::ALL)],
         };
-        let types =
-            [PacketType::Generation, PacketType::Bats, PacketType::Window, PacketType::Stream];
+        let types = [PacketType::Generation, PacketType::Bats, PacketType::Stream];
         let packet_type = match self.0.chance(0.8) {
             true => code.packet_type(),
             false => self.0.pick(&types),

@@ -354,7 +354,6 @@ impl Worker {
             Role::Relay { .. } => Some(self.bounds.relay_stages * self.generations.max(1)),
             _ => self.bounds.room,
         };
-        let room = room.map(|room| room + self.bounds.kept);
         let held = report.flows.iter().map(|flow| flow.held).max().unwrap_or(0);
         if let Some(room) = room.filter(|room| held > *room) {
             return Err(Violation::Overfull { node: self.place.0, held, room });
@@ -427,7 +426,7 @@ impl Worker {
     /// Output is bounded by input and parameters, whatever packets announce.
     fn check_output(&self, flows: &[FlowReport]) -> Result<(), Violation> {
         let observed = &self.observed;
-        let Bounds { unit, redundancy, table, .. } = self.bounds;
+        let Bounds { unit, redundancy, combinations, table, .. } = self.bounds;
         // The plan of a generation (or block, in whole batches), and a repair of all of it.
         let most = |symbols: u64| (redundancy * symbols as f64).ceil().max(1.0) as u64;
         let plan = most(unit as u64);
@@ -456,8 +455,7 @@ impl Worker {
         };
         let hops = &observed.hops;
         // Replacements for packets that the next node lacks.
-        let earned = symbols + hops.windows();
-        let mended = if hops.is_mended() { REPAIR_RESERVE * shards + earned } else { 0 };
+        let mended = if hops.is_mended() { REPAIR_RESERVE * shards + symbols } else { 0 };
         let down = plans + more + repairs.min(budget) + mended;
         let reports = shards * (observed.lived_nanos / REPORT_NANOS + 2);
         let up = match self.role {
@@ -473,7 +471,7 @@ impl Worker {
         let (next, before) = self.fans;
         let laws = [(coded, next * down), (observed.sent_up - hops.reports(), before * up)];
         let told = (symbols, observed.requests.min(budget));
-        let hops = hops.laws(told, (shards, observed.lived_nanos), self.fans);
+        let hops = hops.laws(told, (shards, observed.lived_nanos), self.fans, combinations);
         for (sent, allowed) in laws.into_iter().chain(hops) {
             if sent > allowed {
                 return Err(Violation::Flood { node: self.place.0, sent, allowed });

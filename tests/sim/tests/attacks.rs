@@ -11,8 +11,8 @@ const SECOND: Nanos = 1_000_000_000;
 /// Links of [`line`], and their directions.
 const PLACES: [(usize, bool); 4] = [(0, false), (0, true), (1, false), (1, true)];
 
-/// Two hops with 2 % loss and a packet every millisecond for four seconds. All must arrive; a
-/// window, which sends no NACKs, may miss one percent.
+/// Two hops with 2 % loss and a packet every millisecond for four seconds, all of which must
+/// arrive.
 fn line(code: Code, seed: u64) -> Scenario {
     let mut scenario = Scenario::line(seed, 2, Link::lossy(0.02)).coded(code).deliver_all();
     scenario.traffic = Traffic {
@@ -26,7 +26,6 @@ fn line(code: Code, seed: u64) -> Scenario {
         flows: 1,
     };
     scenario.promise.intact = false;
-    scenario.promise.missing_max = if code == Code::Window { 40 } else { 0 };
     scenario
 }
 
@@ -40,7 +39,6 @@ fn attacks(code: Code, knowledge: Knowledge, forgery: Forgery, packets: u32) -> 
         forgeries: vec![forgery],
         packet_type: match code {
             Code::Rlnc => PacketType::Generation,
-            Code::Window => PacketType::Window,
             Code::Stream => PacketType::Stream,
             #[cfg(feature = "bats")]
             Code::Bats => PacketType::Bats,
@@ -140,7 +138,6 @@ fn blind_packets_at_an_idle_flow_cost_no_good_one() {
             let mut scenario = line(*code, seed);
             scenario.traffic.packets = 600;
             scenario.traffic.pauses = Some(Pauses { every_bursts: 200, nanos: 6 * SECOND });
-            scenario.promise.missing_max = if *code == Code::Window { 40 } else { 0 };
             scenario.attacks = attacks(*code, Knowledge::Blind, Forgery::OutOfRange, 40);
             for attack in &mut scenario.attacks {
                 attack.during = SECOND / 2..12 * SECOND;

@@ -30,7 +30,6 @@ fn attacked(code: Code, forgery: Forgery, hop_tags: bool) -> Scenario {
         forgeries: vec![forgery],
         packet_type: match code {
             Code::Rlnc => PacketType::Generation,
-            Code::Window => PacketType::Window,
             Code::Stream => PacketType::Stream,
             #[cfg(feature = "bats")]
             Code::Bats => PacketType::Bats,
@@ -38,12 +37,7 @@ fn attacked(code: Code, forgery: Forgery, hop_tags: bool) -> Scenario {
         knowledge: Knowledge::Informed,
     };
     let attacks = [(0, false), (0, true), (1, false), (1, true)].map(attack).into();
-    // A window sends no NACKs, and does not wait for packets that do not fit into its decoder.
-    let (missing_max, late_nanos) = match code {
-        Code::Window => (40, 0),
-        _ => (0, scenario.promise.late_nanos),
-    };
-    let promise = Promise { intact: hop_tags, missing_max, late_nanos, ..scenario.promise.clone() };
+    let promise = Promise { intact: hop_tags, ..scenario.promise.clone() };
     let scenario = Scenario { hop_tags, attacks, promise, ..scenario };
     if hop_tags { scenario.deliver_all() } else { scenario }
 }

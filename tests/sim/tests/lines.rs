@@ -6,8 +6,7 @@ use recoded_sim::{Change, Code, Hop, Link, Rate, Scenario, Traffic, Violation, r
 
 #[test]
 fn fifty_hops_deliver_everything() {
-    // A window is not recoded: over this many hops two thirds are lost.
-    for code in Code::ALL.iter().filter(|code| **code != Code::Window) {
+    for code in Code::ALL {
         // A block a millisecond: tables must outlast their repairs.
         let scenario = Scenario::line(1, 50, Link::lossy(0.02)).with(|node| node.generations = 256);
         let scenario = scenario.coded(*code).deliver_all();

@@ -43,7 +43,6 @@ fn tags_tell_what_the_relay_altered_before_it_is_decoded() {
     let wrong = |outcome: &RunReport, node: usize| {
         outcome.reports[node].packets.dropped[DropReason::WrongSymbolTag as usize]
     };
-    let mut runs = 0;
     for code in Code::ALL {
         for relays_verify in [false, true] {
             let is_relay = |role: &Role| matches!(role, Role::Relay { .. });
@@ -52,11 +51,6 @@ fn tags_tell_what_the_relay_altered_before_it_is_decoded() {
             let counters = &outcome.reports[3].flows[0].counters;
             println!("{code:?}: {}, relay {relay}, sink {sink}", outcome.delivered);
             assert_eq!((outcome.foreign, outcome.repeated), (0, 0), "{code:?}");
-            if relay + sink == 0 {
-                // This code has no tags.
-                continue;
-            }
-            runs += 1;
             assert_eq!((counters.unseal_refused, counters.framing_errors), (0, 0), "{code:?}");
             let judge = if relays_verify { relay } else { sink };
             assert!(judge > 0 && (relay == 0 || sink == 0), "{code:?}: {relay}, {sink}");
@@ -64,6 +58,4 @@ fn tags_tell_what_the_relay_altered_before_it_is_decoded() {
             assert!(outcome.delivered > least, "{code:?}: {}", outcome.delivered);
         }
     }
-    // Windows have no tags.
-    assert_eq!(runs, 2 * (Code::ALL.len() - 1));
 }

@@ -2,7 +2,7 @@
 
 use recoded_code::theory::LossModel;
 use recoded_gf::FieldOrder;
-use recoded_pipeline::params::{FlowCode, Recoding, Redundancy, WindowParams};
+use recoded_pipeline::params::{Recoding, Redundancy};
 use recoded_sim::{Code, Link, Scenario, run};
 
 /// Full generations, one packet per symbol, no repair: the model of theory.
@@ -99,28 +99,26 @@ fn rank_of_batches_that_take_turns_matches_theory() {
     }
 }
 
+/// Nothing but its combinations recovers losses: no packet returns to the source.
 #[test]
-fn window_loses_no_more_than_its_target() {
+fn open_loop_loses_no_more_than_a_tenth_of_a_percent_without_a_return_path() {
     for (seed, hops, burst_mean) in [(127, 1, 1.0), (128, 5, 1.0), (129, 3, 3.0)] {
         println!("seed {seed}");
-        let mut scenario =
-            Scenario::line(seed, hops, Link::bursty(0.03, burst_mean)).with(|node| {
-                node.code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
-                node.field = FieldOrder::TwoFiftySix;
-                // Only by its repair packets.
-                node.repair = false;
-                node.target_loss = 1e-3;
-                node.symbol_bytes = 60;
-                node.flush_timeout_nanos = 100_000_000; // no pauses, no tails
-            });
+        let mut scenario = Scenario::line(seed, hops, Link::bursty(0.03, burst_mean))
+            .coded(Code::Stream)
+            .with(|node| node.redundancy = Redundancy::Fixed(1.25));
+        scenario.hops.iter_mut().for_each(|hop| hop.up = Link::lossy(1.0));
         scenario.traffic.bytes = 24..=57;
         scenario.traffic.packets = 20_000;
         let first = scenario.traffic.due(1000);
         scenario.promise.delivered = Some(first..recoded_pipeline::params::Nanos::MAX);
+        // It does not wait for packets that no combination covers.
+        scenario.promise.late_nanos = 0;
         // Missing packets come in groups: four times a tenth of a percent.
         scenario.promise.missing_max = 4 * 19;
         let outcome = run(&scenario).expect("an invariant failed");
-        assert!(outcome.overhead() < 2.0, "{} packets per symbol", outcome.overhead());
+        let overhead = outcome.overhead();
+        assert!((overhead - 1.25).abs() < 0.01, "{overhead} packets per symbol");
     }
 }
 

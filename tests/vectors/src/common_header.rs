@@ -8,8 +8,8 @@ pub(crate) const FLOW: u32 = 0x0102_0304;
 /// The common header of all packets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
-    /// Type: 1 BATS, 2 RLNC generation, 3 window, 4 feedback, 5 stream, 6 link report,
-    /// 7 message of a handshake, 8 announcement.
+    /// Type: 1 BATS, 2 RLNC generation, 4 feedback, 5 stream, 6 link report, 7 message of a
+    /// handshake, 8 announcement; 3 is reserved.
     pub packet_type: u8,
     /// Flags with the field code.
     pub flags: u8,

@@ -5,8 +5,7 @@ use recoded_wire::coded::{Block, CodedHeader, coding_offset, log2_ceil, write_in
 use recoded_wire::feedback::{
     FeedbackHeader, FlowReport, HopReport, Item, Nack, SizeReport, Writer,
 };
-use recoded_wire::header::{Flags, HEADER_BYTES, PacketType};
-use recoded_wire::window::write_header;
+use recoded_wire::header::{Flags, PacketType};
 use serde::{Deserialize, Serialize};
 
 pub use crate::common_header::Header;
@@ -22,8 +21,6 @@ const BATCH_SIZE_MAX: u16 = 128;
 pub struct Document {
     /// Packets of generations and batches.
     pub coded: Vec<Coded>,
-    /// Packets of windows.
-    pub window: Vec<Window>,
     /// Packets of streams.
     pub stream: Vec<Stream>,
     /// Feedback packets.
@@ -78,25 +75,6 @@ pub struct BlockWord {
     pub generator_bits: u8,
     /// Batches that are interleaved.
     pub interleave: u8,
-}
-
-/// A packet of a window.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Window {
-    /// The common header.
-    pub header: Header,
-    /// Longest encoding window of the epoch, in symbols.
-    pub window_symbols: u16,
-    /// E, bytes of a symbol.
-    pub symbol_bytes: u16,
-    /// First ESI.
-    pub first: u32,
-    /// Source symbols: 1 in a source packet, NSS in a repair packet.
-    pub symbols: u16,
-    /// Packet of RFC 8681 after the header (see `window.json`).
-    pub body: Hex,
-    /// All bytes of the UDP payload.
-    pub bytes: Hex,
 }
 
 /// A feedback packet.
@@ -216,7 +194,6 @@ pub fn document() -> Document {
             .map(|(number, case)| coded(PacketType::Generation, number, case))
             .chain(batches.map(|(number, case)| coded(PacketType::Bats, number, case)))
             .collect(),
-        window: windows(),
         stream: streams(),
         feedback: (0..).zip(reports()).map(|(number, items)| feedback(number, &items)).collect(),
         link: links(),
@@ -293,42 +270,6 @@ fn written(header: &CodedHeader, block: Option<Block>, index: u8) -> Coded {
         symbol,
         bytes: Hex(bytes),
     }
-}
-
-/// A source and a repair packet of each scheme, of short and of long windows.
-fn windows() -> Vec<Window> {
-    let cases: [(u8, u16); 4] = [(0, 16), (3, 304), (0, 1024), (Flags::MENDED | 3, 4096)];
-    let pairs = (0..).zip(cases).flat_map(|(pair, (field, window_symbols))| {
-        let number = 2 * pair;
-        let first = (u32::MAX - 1).wrapping_add(u32::from(pair));
-        let id = first.to_be_bytes();
-        let adu = symbols(u32::from(number) + 90, 1, 11).remove(0);
-        let source = [adu.0.as_slice(), &id].concat();
-        let source_symbols = window_symbols.min(4095);
-        let [high, low] = source_symbols.to_be_bytes();
-        let symbol = symbols(u32::from(number) + 91, 1, SYMBOL_BYTES).remove(0);
-        // Repair key, DT 15 above NSS, first ESI.
-        let repair = [&[0x0A, number, 0xF0 | high, low], id.as_slice(), &symbol.0].concat();
-        [
-            window(number, (Flags::SYSTEMATIC | field, window_symbols), (first, 1), source),
-            window(number + 1, (field, window_symbols), (first, source_symbols), repair),
-        ]
-    });
-    pairs.collect()
-}
-
-fn window(
-    number: u8,
-    (flags, window_symbols): (u8, u16),
-    (first, symbols): (u32, u16),
-    body: Vec<u8>,
-) -> Window {
-    let (header, symbol_bytes) = (common(PacketType::Window, flags, number), SYMBOL_BYTES as u16);
-    let mut bytes = vec![0; HEADER_BYTES];
-    write_header(&header, symbol_bytes, window_symbols, &mut bytes);
-    bytes.extend_from_slice(&body);
-    let (header, body, bytes) = (Header::from(header), Hex(body), Hex(bytes));
-    Window { header, window_symbols, symbol_bytes, first, symbols, body, bytes }
 }
 
 /// Reports of feedback packets: none, each kind alone, all together.

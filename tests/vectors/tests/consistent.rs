@@ -110,20 +110,6 @@ fn coded_packets_parse_to_what_they_say() {
 }
 
 #[test]
-fn window_packets_parse_to_what_they_say() {
-    let document: wire::Document = published("wire");
-    for packet in &document.window {
-        let Ok(Parsed::Window(window)) = parse(&packet.bytes.0) else { panic!("{packet:?}") };
-        assert_eq!(packet.header, wire::Header::from(window.header));
-        assert!(packet.bytes.0.starts_with(&header_bytes(&packet.header)));
-        let numbers = (window.window_symbols, window.symbol_bytes, window.first, window.symbols);
-        let published = (packet.window_symbols, packet.symbol_bytes, packet.first, packet.symbols);
-        assert_eq!(numbers, published);
-        assert_eq!(packet.bytes.0[16..], packet.body.0);
-    }
-}
-
-#[test]
 fn feedback_packets_parse_to_what_they_say() {
     let document: wire::Document = published("wire");
     for packet in &document.feedback {
@@ -250,12 +236,11 @@ fn announcements_are_the_bytes_they_say() {
 fn every_packet_type_and_every_item_has_a_vector() {
     let document: wire::Document = published("wire");
     let coded = document.coded.iter().map(|packet| packet.header.packet_type);
-    let window = document.window.iter().map(|packet| packet.header.packet_type);
     let feedback = document.feedback.iter().map(|packet| packet.header.packet_type);
     let stream = document.stream.iter().map(|packet| packet.header.packet_type);
     let link = document.link.iter().map(|packet| packet.header.packet_type);
     let handshake = document.handshake.iter().map(|packet| packet.header.packet_type);
-    let types = coded.chain(window).chain(feedback).chain(stream).chain(link);
+    let types = coded.chain(feedback).chain(stream).chain(link);
     let announcement = document.announcement.iter().map(|packet| packet.header.packet_type);
     let types: Vec<u8> = types.chain(handshake).chain(announcement).collect();
     for packet_type in PacketType::ALL {

@@ -14,7 +14,6 @@ use recoded_wire::stream::{
     COMBINATION_BYTES, Combination, KEEPALIVE_BYTES, STREAM_BYTES, StreamHeader, StreamSymbol,
     parse_stream, write_combination, write_symbol,
 };
-use recoded_wire::window::{ADU_HEADER_BYTES, WindowPacket, parse_window, write_header};
 
 use super::FLOW;
 use crate::Input;
@@ -197,7 +196,6 @@ pub(super) fn stream(header: &StreamHeader, symbol: Option<StreamSymbol>) -> Vec
 /// The generation, block or newest symbol of a data packet.
 pub(super) fn unit(packet: &[u8]) -> Option<u32> {
     match Header::parse(packet).ok()?.packet_type {
-        PacketType::Window => parse_window(packet).ok().map(|packet| packet.last()),
         PacketType::Stream => parse_stream(packet).ok()?.symbol().map(|symbol| symbol.number),
         _ => {
             let coded = parse_coded(packet).ok()?;
@@ -253,14 +251,12 @@ impl Strike {
     ) -> Option<Vec<u8>> {
         let header = Header::parse(template).ok()?;
         let mut packet = match header.packet_type {
-            PacketType::Window => self.window(template, distance)?,
             PacketType::Stream => self.stream(template, distance)?,
             _ => self.coded(template, distance)?,
         };
         if is_noisy {
-            let end = packet.len() - if header.packet_type == PacketType::Window { 4 } else { 0 };
-            let from = end.saturating_sub(4).max(HEADER_BYTES);
-            packet[from..end].fill(self.random() as u8);
+            let from = packet.len().saturating_sub(4).max(HEADER_BYTES);
+            packet[from..].fill(self.random() as u8);
         }
         if self.is_unstamped() {
             // Decreases with each packet, so that no two look like a restarted neighbour.
@@ -343,6 +339,7 @@ impl Strike {
         };
         let flags = flags.with(Flags::INTERACTIVE, self.amount & 1 != 0);
         let flags = flags.with(Flags::PATHS, self.amount & 6 == 6);
+        let flags = flags.with(Flags::OPEN_LOOP, self.amount & 24 == 24);
         let common = seen.header.common;
         let common = Header {
             flags,
@@ -353,35 +350,5 @@ impl Strike {
         let window_log2 = if is(1) { 6 + self.amount % 4 } else { seen.header.window_log2 };
         let round_trips = u16::from(self.amount) << 8;
         Some(stream(&StreamHeader { common, window_log2, round_trips }, symbol))
-    }
-
-    /// A source or repair packet of RFC 8681.
-    fn window(&mut self, template: &[u8], distance: u32) -> Option<Vec<u8>> {
-        let seen = parse_window(template).ok()?;
-        let wrong = self.wrong;
-        let is = |bit: u8| wrong & bit != 0;
-        // Its newest symbol is at `distance`.
-        let older = if is(8) { 0 } else { self.amount % 16 };
-        let esi = seen.last().wrapping_add(distance).wrapping_sub(u32::from(older));
-        let WindowPacket { header, symbol_bytes, window_symbols, .. } = seen;
-        let header = Header {
-            flags: Flags(header.flags.field_code()).with(Flags::SYSTEMATIC, is(8)),
-            epoch: header.epoch.wrapping_add(if is(2) { self.amount } else { 0 }),
-            hop_index: if is(32) { self.amount } else { header.hop_index },
-            ..header
-        };
-        let mut packet = vec![0; HEADER_BYTES];
-        write_header(&header, symbol_bytes, window_symbols, &mut packet);
-        let symbol_bytes = usize::from(symbol_bytes);
-        if is(8) {
-            packet.extend(vec![0; symbol_bytes - ADU_HEADER_BYTES]);
-            packet.extend(esi.to_be_bytes());
-        } else {
-            let key = (self.random() as u16).to_be_bytes();
-            packet.extend([key[0], key[1], 0xF0, 1 + older]);
-            packet.extend(esi.to_be_bytes());
-            packet.extend(vec![0; symbol_bytes]);
-        }
-        Some(packet)
     }
 }

@@ -2,11 +2,7 @@
 //! units that the sink does not hold. Every packet that enters must be delivered, whatever the
 //! attacker sends.
 
-use std::ops::Range;
-
-use recoded_pipeline::params::{
-    FlowCode, FlowParams, Nanos, Recoding, Redundancy, Role, TunnelId, WindowParams,
-};
+use recoded_pipeline::params::{FlowCode, FlowParams, Nanos, Recoding, Redundancy, Role, TunnelId};
 use recoded_wire::header::Header;
 
 use super::node::{Node, Stamps, Threads};
@@ -33,14 +29,9 @@ const TURNS_MAX: usize = 3000;
 /// Limit up to which a sink accepts packets of later units; forged ones are farther away.
 const AHEAD_MAX: i32 = 4;
 
-/// An idle window follows symbols ahead of it without proof, and so does a relay with generations:
-/// later packets there are taken for copies, or contradict the forged ones. No script gets farther.
+/// A relay follows generations ahead without proof: later packets there are taken for copies, or
+/// contradict the forged ones. No script gets farther.
 const UNPROVEN_AHEAD: i32 = 1 << 18;
-
-/// Distances that a window does not follow while packets arrive, well beyond those above. After the
-/// time `BUSY` without packets it may soon be idle.
-const BUSY_AHEAD: Range<i32> = 512..1 << 17;
-const BUSY: Nanos = 5 * MILLI;
 
 /// After this time without packets no unit is open.
 const QUIET: Nanos = 400 * MILLI;
@@ -97,12 +88,7 @@ pub(super) fn run(first: u8, input: &mut Input<'_>) {
 }
 
 fn params(input: &mut Input<'_>) -> FlowParams {
-    let code = match code(input) {
-        FlowCode::Window(window) => {
-            FlowCode::Window(WindowParams { window_symbols: 8 + window.window_symbols, ..window })
-        }
-        code => code,
-    };
+    let code = code(input);
     let switches = input.byte();
     let role = Role::Source { tunnel: TunnelId(0) };
     let start = FlowParams::new(FLOW, role, vec![DOWN]);
@@ -260,14 +246,12 @@ impl Line {
         }
     }
 
-    /// Whether forged packets may divert the flow: an idle window follows without proof, and a
-    /// relay follows batches.
+    /// Whether forged packets may divert the flow: a relay follows batches, and a stream accepts any
+    /// symbol with an unknown number.
     fn may_follow(&self) -> bool {
         match self.code {
             FlowCode::Rlnc => false,
             FlowCode::Bats(_) => self.links.len() > 1,
-            FlowCode::Window(_) => self.silence() >= BUSY,
-            // A stream accepts any symbol with an unknown number.
             FlowCode::Stream(_) => true,
         }
     }
@@ -292,20 +276,15 @@ impl Line {
     /// Whether a sink can reject a forged unit at this distance from the newest one by its number
     /// alone: the unit is neither held nor among the next ones.
     fn is_harmless(&self, distance: u32) -> bool {
-        let silence = self.silence();
         let has_relay = self.links.len() > 1;
         let (distance, ahead) = match self.code {
             FlowCode::Rlnc if !has_relay => (distance.cast_signed(), AHEAD_MAX),
             FlowCode::Bats(_) => (i32::from((distance as u16).cast_signed()), AHEAD_MAX),
-            FlowCode::Rlnc | FlowCode::Window(_) | FlowCode::Stream(_) => {
-                (distance.cast_signed(), UNPROVEN_AHEAD)
-            }
+            FlowCode::Rlnc | FlowCode::Stream(_) => (distance.cast_signed(), UNPROVEN_AHEAD),
         };
-        let is_busy_window = matches!(self.code, FlowCode::Window(_)) && silence < BUSY;
         distance < 0 && !self.is_held(distance.unsigned_abs())
             || distance > ahead
-            || distance == 0 && silence >= QUIET
-            || is_busy_window && BUSY_AHEAD.contains(&distance)
+            || distance == 0 && self.silence() >= QUIET
     }
 
     /// Reports and requests from nowhere, at the source or the relay.
@@ -411,12 +390,10 @@ impl Line {
             assert_eq!(packet, self.packet(number), "packet {number} was altered");
             let shard = usize::from(self.shard(number));
             let delivered = &mut self.delivered[shard];
-            // A window delivers packets that it no longer waits for as soon as they arrive.
-            let is_window = matches!(self.code, FlowCode::Window(_));
+            // In order, so none twice.
             let last = delivered.last();
-            assert!(is_window || last < Some(&number), "packet {number} after {last:?}");
-            let place = delivered.binary_search(&number);
-            delivered.insert(place.expect_err("delivered twice"), number);
+            assert!(last < Some(&number), "packet {number} after {last:?}");
+            delivered.push(number);
         }
         carried
     }

@@ -12,7 +12,7 @@ mod forge;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::params::{
     BatsParams, FlowCode, FlowParams, Interleave, PeerId, Profile, Recoding, Redundancy, Role,
-    StreamParams, TunnelId, WindowParams,
+    StreamParams, TunnelId,
 };
 
 use crate::Input;
@@ -61,10 +61,11 @@ fn code(input: &mut Input<'_>) -> FlowCode {
                 depth => Interleave::Fixed(depth as u8),
             },
         }),
-        2 => FlowCode::Window(WindowParams {
-            window_symbols: 1 + input.below(20),
-            density: input.byte() % 16,
-        }),
+        // Number 2 reads two bytes, as scripts in the corpus expect.
+        2 => {
+            let [window, _] = [input.byte(), input.byte()];
+            FlowCode::Stream(StreamParams::new(64 << (window % 2)))
+        }
         _ => FlowCode::Stream(StreamParams::new(64 << input.below(2))),
     }
 }

@@ -7,16 +7,27 @@ use recoded_wire::coded::{
     BLOCK_SYMBOLS_MAX, Block, CodedHeader, PLANNED_MAX, coding_offset, log2_ceil, vector_bytes,
     write_index,
 };
-use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType, VERSION};
+use recoded_wire::header::{Flags, Header, PacketType, VERSION};
 use recoded_wire::shard::SHARDS_MAX;
 use recoded_wire::stream::{Combination, StreamHeader, StreamSymbol};
-use recoded_wire::window::write_header;
 
 use super::node::{Node, Stamps, Threads};
 use super::{DOWN, FLOW, SHARDS, UP, forge, params, role};
 use crate::Input;
 
 const FRAMES: usize = 160;
+
+/// Types of packets by number. Numbers 2 and 4 are the same, as scripts in the corpus count eight.
+const TYPES: [PacketType; 8] = [
+    PacketType::Bats,
+    PacketType::Generation,
+    PacketType::Stream,
+    PacketType::Feedback,
+    PacketType::Stream,
+    PacketType::Link,
+    PacketType::Handshake,
+    PacketType::Announcement,
+];
 
 struct Run {
     params: FlowParams,
@@ -120,10 +131,9 @@ impl Run {
     fn coded(&mut self, input: &mut Input<'_>) -> Vec<u8> {
         let (wrong, place) = (input.byte(), input.byte());
         let packet_type = match (wrong & 0xF0, &self.params.code) {
-            (0xF0, _) => PacketType::ALL[input.below(PacketType::ALL.len())],
+            (0xF0, _) => TYPES[input.below(TYPES.len())],
             (_, FlowCode::Rlnc) => PacketType::Generation,
             (_, FlowCode::Bats(_)) => PacketType::Bats,
-            (_, FlowCode::Window(_)) => PacketType::Window,
             (_, FlowCode::Stream(_)) => PacketType::Stream,
         };
         let is_systematic = place & 1 == 0;
@@ -144,7 +154,6 @@ impl Run {
         let common =
             Header { flags: common.flags.with(Flags::SYSTEMATIC, is_systematic), ..common };
         let mut packet = match packet_type {
-            PacketType::Window => self.window(common, (size, bytes, wrong), input),
             PacketType::Stream => self.stream(common, (place, bytes, wrong), input),
             _ => {
                 let header = CodedHeader {
@@ -168,23 +177,6 @@ impl Run {
         packet
     }
 
-    /// A packet of RFC 8681, its numbers and its symbol from the script.
-    fn window(
-        &mut self,
-        header: Header,
-        (size, bytes, wrong): (usize, usize, u8),
-        input: &mut Input<'_>,
-    ) -> Vec<u8> {
-        let mut packet = vec![0; HEADER_BYTES];
-        let window_symbols = match &self.params.code {
-            FlowCode::Window(code) if wrong & 1 == 0 => code.window_symbols,
-            _ => size,
-        };
-        write_header(&header, bytes as u16, window_symbols as u16, &mut packet);
-        packet.extend(input.filled(bytes + 8));
-        packet
-    }
-
     /// A symbol of a stream, its packet from the script, or a keepalive.
     fn stream(
         &mut self,
@@ -197,6 +189,8 @@ impl Run {
             true => Flags(Flags::SYSTEMATIC).with(Flags::REPAIR, is_repair),
             false => Flags(Flags::END),
         };
+        let is_open_loop = wrong & 128 != 0;
+        let flags = flags.with(Flags::OPEN_LOOP, is_open_loop);
         let window_log2 = if wrong & 1 == 0 { 6 } else { 6 + input.byte() % 10 };
         let round_trips = if wrong & 2 == 0 { 0 } else { input.u16() };
         let number = if wrong & 8 == 0 { u32::from(place >> 2) } else { input.u32() };
@@ -204,7 +198,8 @@ impl Run {
         let header = StreamHeader { common: Header { flags, ..common }, window_log2, round_trips };
         let bytes = bytes.max(1);
         if place & 5 == 5 {
-            let common = Header { flags: Flags(0), ..common };
+            let flags = Flags(0).with(Flags::OPEN_LOOP, is_open_loop);
+            let common = Header { flags, ..common };
             let header = StreamHeader { common, window_log2, round_trips };
             let (count, key) = (1 + u16::from(place >> 3), u16::from(place));
             let combination = Combination { first: number, count, key };

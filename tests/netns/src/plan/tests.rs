@@ -47,6 +47,19 @@ fn keys_of_a_code_stand_where_they_have_an_effect() {
     assert!(sink.get("code").is_none() && sink.get("block_symbols").is_none());
 }
 
+#[test]
+fn open_loop_has_a_fixed_redundancy_at_the_source_unless_the_flow_has_its_own() {
+    let mut plan = LinePlan::protected(1);
+    plan.flows[0] = FlowPlan { code: CodePlan::OpenLoop, ..plan.flows[0].clone() };
+    for (own, redundancy) in [(None, OPEN_LOOP_REDUNDANCY), (Some(2.0), 2.0)] {
+        plan.flows[0].redundancy = own;
+        let table: toml::Table = plan.config(0, "/run/x.sock").parse().expect("valid TOML");
+        let flow = &table["flow"][0];
+        assert_eq!(flow["code"].as_str(), Some("stream"));
+        assert_eq!(flow["redundancy"].as_float(), Some(redundancy));
+    }
+}
+
 /// The names above must be the daemon's: they are checked against its table of keys, by role.
 #[test]
 fn every_key_that_is_written_is_one_of_the_daemon() {
@@ -56,7 +69,7 @@ fn every_key_that_is_written_is_one_of_the_daemon() {
         CodePlan::Interactive,
         CodePlan::Rlnc,
         CodePlan::Bats { block_symbols: 128, interleave: Some(3), adaptive: false },
-        CodePlan::Window { window_symbols: 64 },
+        CodePlan::OpenLoop,
     ];
     for (code, index) in codes.into_iter().flat_map(|code| (0..3).map(move |at| (code, at))) {
         let mut plan = LinePlan { pace_mbit: Some(9.0), ..LinePlan::protected(2) };

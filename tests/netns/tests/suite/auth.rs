@@ -105,8 +105,7 @@ fn ends_with_tags_of_other_lengths_both_say_so_and_agree_on_nothing() {
 fn downloads_arrive(level: &'static str, strict: &[usize]) {
     let Some(_turn) = common::daemons_beside() else { return };
     let bats = CodePlan::Bats { block_symbols: 256, interleave: None, adaptive: true };
-    let codes = [CodePlan::Auto, CodePlan::Rlnc, bats, CodePlan::Window { window_symbols: 64 }];
-    for code in codes {
+    for code in [CodePlan::Auto, CodePlan::Rlnc, bats] {
         let mut plan = plan(level, code, 2);
         plan.auth.as_mut().unwrap().strict = strict.to_vec();
         println!("{code:?}");
@@ -121,7 +120,7 @@ fn downloads_arrive(level: &'static str, strict: &[usize]) {
             assert_eq!(links(&state, "rx_copies"), 0, "{}", daemon.name());
         }
         let sink = daemons[daemons.len() - 1].show().unwrap();
-        let has_tags = level == "full" && !matches!(code, CodePlan::Window { .. });
+        let has_tags = level == "full";
         let [verified, refused] = ["tag_verified", "tag_refused"].map(|name| flows(&sink, name));
         println!("{code:?}, {level}: {verified} symbols verified, {refused} refused");
         assert_eq!((verified > 1000, refused), (has_tags, 0), "{code:?}");

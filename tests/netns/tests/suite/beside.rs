@@ -25,8 +25,8 @@ const IFUPDOWN: &str = include_str!("../../../../control/daemon/package/examples
 const DISSECTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/wireshark/recoded.lua");
 const BY_SYMPTOM: &str = include_str!("../../../../TROUBLESHOOTING.md");
 
-/// Types of packets, as the dissector numbers them from 1 on.
-const TYPES: usize = 8;
+/// Types of packets, as the dissector numbers them; 3 is reserved.
+const TYPES: [usize; 7] = [1, 2, 4, 5, 6, 7, 8];
 
 fn plan(udp: &[usize], code: CodePlan) -> LinePlan {
     let mut plan = LinePlan { udp: udp.to_vec(), ..LinePlan::protected(1) };
@@ -195,14 +195,11 @@ fn dissector_reads_every_packet_of_lines_and_all_types_are_among_them() {
         (CodePlan::Stream, true),
         (CodePlan::Rlnc, true),
         (bats, false),
-        (CodePlan::Window { window_symbols: 32 }, true),
+        (CodePlan::OpenLoop, true),
     ];
-    let mut seen = [0; TYPES];
-    for (code, is_keyed) in lines {
-        for kind in dissect(code, is_keyed) {
-            seen[kind - 1] += 1;
-        }
-    }
+    let kinds: Vec<usize> =
+        lines.into_iter().flat_map(|(code, is_keyed)| dissect(code, is_keyed)).collect();
+    let seen = TYPES.map(|kind| kinds.iter().filter(|other| **other == kind).count());
     println!("packets by type: {seen:?}");
     assert!(seen.iter().all(|packets| *packets > 0), "{seen:?}");
 }

@@ -11,11 +11,10 @@ use recoded_netns::Daemon;
 /// Changes requested from a source in turn.
 type Changes = &'static [&'static [(&'static str, &'static str)]];
 
-const CHANGES: [(&str, Changes); 6] = [
+const CHANGES: [(&str, Changes); 5] = [
     ("profile", &[&[("stream_profile", "interactive")], &[("stream_profile", "balanced")]]),
     ("redundancy", &[&[("redundancy_max", "2")], &[("redundancy_max", "3")]]),
     ("two codes", &[&[("code", "rlnc")], &[("code", "stream")]]),
-    ("three codes", &[&[("code", "rlnc")], &[("code", "window")], &[("code", "stream")]]),
     (
         "window of a stream",
         &[

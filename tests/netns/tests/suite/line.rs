@@ -130,16 +130,18 @@ fn download_in_bats_blocks_over_three_lossy_hops_arrives_whole() {
 }
 
 #[test]
-fn download_in_a_sliding_window_over_a_lossy_hop_arrives_whole() {
+fn download_in_an_open_loop_over_a_lossy_hop_arrives_whole() {
     let Some(_turn) = common::daemons_beside() else { return };
-    let code = CodePlan::Window { window_symbols: 64 };
-    let line = Line::protected_by(code, 256, 1, 0.1, 12 << 20);
+    let line = Line::protected_by(CodePlan::OpenLoop, 256, 1, 0.1, 12 << 20);
     line.assert_whole(line.fetch());
     line.assert_nothing_vanished();
     let source = line.daemons[0].show().unwrap().flows.remove(0);
     println!("{:?} packets per symbol", source.overhead);
-    assert_eq!(source.parameters.code.as_deref(), Some("window"));
+    assert_eq!(source.parameters.code.as_deref(), Some("stream"));
+    assert_eq!(source.parameters.redundancy.as_deref(), Some("1.4"));
+    // Combinations replace retransmission.
     assert!(source.count("sent_coded") > 0);
+    assert_eq!(source.count("sent_repair"), 0);
 }
 
 #[test]
@@ -240,7 +242,7 @@ fn code_changed_under_a_download_lets_it_go_on() {
     let Some(_turn) = common::daemons_beside() else { return };
     let line = Line::start(2, 0.05, 160 << 20);
     let fetch = line.fetch();
-    for code in ["bats", "window", "stream", "rlnc"] {
+    for code in ["bats", "stream", "rlnc"] {
         wait_for_bytes(&fetch, fetch.bytes() + (6 << 20), Duration::from_secs(20));
         line.daemons[0].set(1, "code", code).unwrap();
         wait_for_bytes(&fetch, fetch.bytes() + (1 << 20), Duration::from_secs(20));

@@ -40,6 +40,8 @@ fn bed(hops: usize, loss: f64) -> Bed {
 struct Line<'a> {
     bed: &'a Bed,
     auth: AuthPlan,
+    /// Code of the flow.
+    code: &'static str,
     /// Backend of all links.
     backend: &'static str,
     /// The first host with another pre-shared key.
@@ -101,7 +103,9 @@ impl Line<'_> {
                 let relays = relays.collect::<Vec<_>>().join(", ");
                 let relays = if last > 1 { format!("relay_keys = [{relays}]\n") } else { relays };
                 format!(
-                    "role = \"source\"\nnext_hops = [{next}]\nredundancy = 2.0\n{relays}{}",
+                    "role = \"source\"\nnext_hops = [{next}]\ncode = \"{}\"\nredundancy = 2.0\n\
+                     {relays}{}",
+                    self.code,
                     edge(last)
                 )
             }
@@ -156,10 +160,20 @@ fn wait(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn datagrams_arrive_encrypted_though_nothing_comes_back() {
+    datagrams_arrive_encrypted("rlnc");
+}
+
+/// With a fixed redundancy, a stream is an open loop.
+#[test]
+fn datagrams_of_a_stream_arrive_encrypted_though_nothing_comes_back() {
+    datagrams_arrive_encrypted("stream");
+}
+
+fn datagrams_arrive_encrypted(code: &'static str) {
     let Some(_turn) = common::daemons_beside() else { return };
     let bed = bed(2, 0.05);
     let auth = AuthPlan::new("full", 2);
-    let line = Line { bed: &bed, auth, backend: "xdp", other_key_from: 9 };
+    let line = Line { bed: &bed, auth, code, backend: "xdp", other_key_from: 9 };
     // The sink starts first, so an announcement must be repeated.
     let daemons: Vec<Daemon> = [2, 1, 0].map(|host| line.start(host)).into();
     daemons.iter().for_each(|daemon| daemon.wait_until_it_has_sessions().unwrap());
@@ -202,7 +216,7 @@ fn what_was_recorded_is_refused_after_restarts_of_either_side() {
     let Some(_turn) = common::daemons_beside() else { return };
     let bed = bed(1, 0.0);
     let auth = AuthPlan::new("full", 1);
-    let line = Line { bed: &bed, auth, backend: "udp", other_key_from: 9 };
+    let line = Line { bed: &bed, auth, code: "rlnc", backend: "udp", other_key_from: 9 };
     let mut sink = line.start(1);
     let capture = Capture::start(bed.sink(), "west", DEFAULT_PORT).unwrap();
     let mut source = line.start(0);
@@ -254,7 +268,7 @@ fn another_pre_shared_key_is_refused_and_counted() {
     let Some(_turn) = common::daemons_beside() else { return };
     let bed = bed(1, 0.0);
     let auth = AuthPlan::new("full", 1);
-    let line = Line { bed: &bed, auth, backend: "auto", other_key_from: 1 };
+    let line = Line { bed: &bed, auth, code: "rlnc", backend: "auto", other_key_from: 1 };
     let (sink, _source) = (line.start(1), line.start(0));
     let refused = |with: &str| {
         let sessions = sink.show().unwrap().sessions;
