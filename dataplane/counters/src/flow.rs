@@ -6,7 +6,7 @@ use crate::Table;
 pub const TABLE: Table = Table { owner: "a flow", parts: &[FlowCounters::TABLE] };
 
 counters! {
-    /// Counters of one flow on one node. Source symbols of a window flow are counted as
+    /// Counters of one flow on one node. Source symbols of a stream are counted as
     /// generations.
     #[derive(Clone, PartialEq, Default, Debug)]
     FlowCounters {
@@ -114,8 +114,8 @@ counters! {
         /// Sink of a flow in the clear: packets dropped, because they were sealed.
         sealed_refused: Packets => "Seal the flow here, too.",
         /// Sink: time from the first packet of a generation or block to its last symbol, summed
-        /// over those that were complete. Window flows: from when a lost symbol was first told of
-        /// until it was recovered, summed over those.
+        /// over those that were complete. Streams: from the first sign of a lost symbol until its
+        /// recovery, summed over those.
         decode_delay_nanos: Nanos,
         /// Longest such time.
         decode_delay_nanos_max: NanosMax,
