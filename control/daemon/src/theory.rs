@@ -48,8 +48,8 @@ pub fn expected_rank(report: &FlowReport, arrived: &[f64]) -> Option<f64> {
 
 /// Packets needed per source symbol, as far as the source of a flow knows; `rank` is
 /// [`expected_rank`]. For a stream, packets on the links that leave the source, including proactive
-/// redundancy: the losses are those of the first hop. For an open loop, the planned number, which no
-/// loss changes. For other codes whose hops compensate for losses (`is_mended`), packets on the
+/// redundancy: the losses are those of the first hop. For an open loop, the planned number, which
+/// no loss changes. For other codes whose hops compensate for losses (`is_mended`), packets on the
 /// link that leaves the source, without those in advance: their number follows from round trips and
 /// rates. Otherwise none for generations, whose number of packets depends on how many may stay
 /// incomplete.

@@ -89,7 +89,7 @@ pub fn flow(
         timeouts(reader, kind);
     let (recoding, adaptive) = (recoding(reader), reader.truth("adaptive").unwrap_or(true));
     refuse_spread(reader, spread, (kind, &coding.code));
-    refuse_open_loop(reader, spread, (redundancy, &coding.code));
+    refuse_open_loop(reader, spread, redundancy, &coding.code);
     let (onward_share, lag_timeout_nanos) = (onward_share(reader), lag_timeout(reader));
     let (role, further_upstreams) = role(kind, tunnel, upstreams)?;
     let params = FlowParams {
@@ -290,7 +290,8 @@ fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, (kind, code): (Kind, &
 fn refuse_open_loop(
     reader: &mut Reader<'_>,
     spread: Spread,
-    (redundancy, code): (Redundancy, &FlowCode),
+    redundancy: Redundancy,
+    code: &FlowCode,
 ) {
     let is_open_loop = matches!((redundancy, code), (Redundancy::Fixed(_), FlowCode::Stream(_)));
     if is_open_loop && spread != Spread::Every {
