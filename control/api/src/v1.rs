@@ -3,7 +3,8 @@
 //!
 //! Counters count from the daemon's start and never go down. They come by name:
 //! `dataplane/counters` lists them with their meanings. Sizes are bytes, losses are shares
-//! from 0 to 1. Keys are stable: they may gain siblings, they never change or disappear.
+//! from 0 to 1. Keys are stable: they may gain siblings, they never change, and disappear only
+//! with the code that they describe.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -228,8 +229,8 @@ pub struct Flow {
     pub arrivals: Vec<FlowUpstream>,
     /// Parameters as configured, those of its code also where that is automatic.
     pub parameters: Parameters,
-    /// Code in use, as the newest packets have it: stream, rlnc, bats or window. Relay and sink:
-    /// empty before the first packet, and so are field and sizes (0).
+    /// Code in use, as the newest packets have it: stream, rlnc or bats. Relay and sink: empty
+    /// before the first packet, and so are field and sizes (0).
     #[serde(default)]
     pub code: String,
     /// Epoch of the parameters in use at the source, modulo 256.
@@ -254,8 +255,8 @@ pub struct Flow {
     pub rank_histogram: Vec<u64>,
     /// Mean rank of those over their size, where there are any.
     pub rank_ratio: Option<f64>,
-    /// Residual loss: share of generations or blocks, or of the symbols of a stream or window, that
-    /// were given up at the sink since its daemon started. Source: from the sink's latest report;
+    /// Residual loss: share of generations or blocks, or of the symbols of a stream, that were
+    /// given up at the sink since its daemon started. Source: from the sink's latest report;
     /// it restarts after 2^32 of them.
     #[serde(default)]
     pub residual_loss: Option<f64>,
@@ -266,15 +267,15 @@ pub struct Flow {
     /// Packets per source symbol, sent (source) or received (sink).
     #[serde(default)]
     pub overhead: Option<f64>,
-    /// Source: what theory needs. BATS: packets per batch over the expected rank. Window: what its
-    /// length and the loss from end to end take for target_loss. Stream: what the losses of the
-    /// first link take with the combinations that were planned. Generations and batches whose hops
-    /// make up for their losses: what the losses of the first link take when nothing is sent in
-    /// advance. Null for other generations.
+    /// Source: what theory needs. BATS: packets per batch over the expected rank. Stream: what the
+    /// losses of the first link take with the combinations that were planned; in an open loop the
+    /// configured number, over all next hops. Generations and batches whose hops make up for their
+    /// losses: what the losses of the first link take when nothing is sent in advance. Null for
+    /// other generations.
     #[serde(default)]
     pub overhead_theory: Option<f64>,
     /// Sink: time from the first packet of a generation or block until it was complete, on average.
-    /// Window: how long a symbol was known to be missing, averaged over all symbols.
+    /// Stream: how long a symbol was known to be missing, averaged over all symbols.
     #[serde(default)]
     pub decode_delay_mean_us: Option<f64>,
     /// The longest such time.
@@ -283,7 +284,7 @@ pub struct Flow {
     /// up; down while no next hop answers, although packets are sent; waiting for the first packet
     /// or report; quiet: nothing came to a relay or sink for 3 seconds, which may have nothing to
     /// get, or a source of another code than stream sends nothing. Null at such sources where
-    /// repair is off: nothing has to come back.
+    /// repair is off, and at the source of an open loop: nothing has to come back.
     #[serde(default)]
     pub state: Option<String>,
     /// What its next hops or upstreams wait for, where none of them can be reached without; empty
@@ -318,7 +319,7 @@ pub struct Parameters {
     /// Source: streams that inner flows are spread over.
     #[serde(default)]
     pub shards: Option<u64>,
-    /// Source: auto, stream, rlnc, bats or window. Relays and sinks see it by the packets.
+    /// Source: auto, stream, rlnc or bats. Relays and sinks see it by the packets.
     #[serde(default)]
     pub code: Option<String>,
     /// Order of the coefficient field: 2, 4, 16 or 256.
@@ -341,12 +342,6 @@ pub struct Parameters {
     /// BATS: "auto", or batches whose packets take turns.
     #[serde(default)]
     pub interleave: Option<String>,
-    /// Window: packets that a repair packet combines.
-    #[serde(default)]
-    pub window_symbols: Option<u64>,
-    /// Window: density + 1 of 16 coefficients are not zero.
-    #[serde(default)]
-    pub density: Option<u64>,
     /// Stream: packets that every node keeps.
     #[serde(default)]
     pub stream_symbols: Option<u64>,
@@ -387,7 +382,7 @@ pub struct HopLoss {
     pub burst_mean: f64,
     /// Source: share of its packets, repairs included, that theory expects behind this hop: mean
     /// rank over the size of a generation or batch; 1 where hops make up for their losses. Null
-    /// where theory has no value, as for windows.
+    /// where theory has no value, as for an open loop.
     #[serde(default)]
     pub arrived_theory: Option<f64>,
 }

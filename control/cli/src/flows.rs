@@ -145,7 +145,7 @@ pub fn given_up(flow: &Flow) -> Option<String> {
 pub fn units(flow: &Flow) -> &'static str {
     match flow.code.as_str() {
         "bats" => "blocks",
-        "window" | "stream" => "symbols",
+        "stream" => "symbols",
         _ => "generations",
     }
 }

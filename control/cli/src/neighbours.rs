@@ -29,7 +29,7 @@ pub fn neighbour_table(flows: &[Flow]) -> String {
 /// Faults of a flow's next hops, and their fixes.
 fn troubles(flow: &Flow) -> impl Iterator<Item = String> {
     let label = format!("flow {}", flow.id);
-    let has_own_packets = matches!(flow.code.as_str(), "stream" | "window");
+    let has_own_packets = flow.code == "stream";
     let of = move |it| [silence(it), black_hole(it, has_own_packets)];
     let troubles = flow.neighbours.iter().flat_map(of).flatten();
     troubles.map(move |words| sentence(&label, &words))

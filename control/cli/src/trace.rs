@@ -105,10 +105,10 @@ fn trace(flow: &Flow) -> Trace {
 }
 
 /// Share of the source's packets that arrive at this node, or at the sink for a source. For
-/// generations and batches it is the mean rank over their size; for streams and windows, the
+/// generations and batches it is the mean rank over their size; for streams, the
 /// symbols that the sink did not abandon.
 pub fn arrived(flow: &Flow) -> Option<f64> {
-    let has_symbols = matches!(flow.code.as_str(), "stream" | "window");
+    let has_symbols = flow.code == "stream";
     let rank = flow.rank_ratio.or_else(|| flow.remote.as_ref()?.rank_ratio);
     if has_symbols { flow.residual_loss.map(|lost| 1.0 - lost) } else { rank }
 }

@@ -146,11 +146,6 @@ fn code_parameters(params: &FlowParams) -> Parameters {
         },
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => bats_parameters(params, &bats),
-        FlowCode::Window(window) => Parameters {
-            window_symbols: Some(count(window.window_symbols)),
-            density: Some(window.density.into()),
-            ..Parameters::default()
-        },
         FlowCode::Stream(stream) => Parameters {
             stream_symbols: Some(count(stream.window_symbols)),
             stream_profile: Some(stream.profile.name().into()),
@@ -202,12 +197,12 @@ fn show_flow<'a>(
     let in_use = in_use.map(|it| (&it.code, it.field, it.generation_size, it.symbol_bytes));
     let configured = (&params.code, params.field, params.generation_size, params.symbol_bytes);
     let in_use = in_use.or(is_source.then_some(configured));
-    let arrived = newest.map_or(Vec::new(), |report| theory::arrived(report, &hops));
+    let arrived = newest.map_or(Vec::new(), |report| theory::arrived(params, report, &hops));
     hops.iter_mut().zip(&arrived).for_each(|(hop, share)| hop.arrived_theory = Some(*share));
     let expected = newest.and_then(|report| theory::expected_rank(report, &arrived));
-    let in_advance = newest.and_then(|report| theory::in_advance(report));
+    let is_mended = newest.is_some_and(|report| report.is_mended);
     let next_hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), at);
-    let overhead_theory = theory::overhead(params, (expected, in_advance), (&hops, &next_hops));
+    let overhead_theory = theory::overhead(params, (expected, is_mended), (&hops, &next_hops));
     let delay = decode_delay(&counters);
     let neighbours = neighbours(config, next_hops, at);
     let ago = |then: Nanos| at.saturating_sub(then) as f64 / 1e9;
@@ -264,16 +259,21 @@ fn wire_mbit(config: &Config, params: &FlowParams, rate: Rate) -> Option<f64> {
 }
 
 /// State of a flow, from responses and arrivals. Streams know whether next hops respond; sources of
-/// other codes rely on feedback while they send.
+/// other codes rely on feedback while they send. Unknown at the source of an open loop, whose next
+/// hops need not respond.
 fn flow_state(
     params: &FlowParams,
     neighbours: &[FlowNeighbour],
     (received_ago, rate): (Option<f64>, Rate),
 ) -> Option<&'static str> {
+    let is_source = matches!(params.role, Role::Source { .. });
+    if is_source && theory::is_open_loop(params) {
+        return None;
+    }
     if !neighbours.is_empty() && neighbours.iter().all(|hop| hop.silent) {
         return Some("down");
     }
-    if matches!(params.role, Role::Source { .. }) {
+    if is_source {
         if neighbours.is_empty() {
             return other_source_state(params, rate);
         }

@@ -3,24 +3,29 @@
 use recoded_api::v1::HopLoss;
 use recoded_code::theory::stream::StreamHop;
 use recoded_code::theory::{LossModel, Recoding, rank_distributions};
-use recoded_pipeline::params::{FlowCode, FlowParams, Role, Spread};
+use recoded_pipeline::params::{FlowCode, FlowParams, Redundancy, Role, Spread};
 use recoded_pipeline::report::{FlowReport, NextHop};
 
 /// Larger generations take too long to compute on each request.
 const SIZE_MAX: usize = 128;
 
+/// Whether a flow is an open loop: a stream that sends a fixed number of packets per symbol, and
+/// uses no reports.
+pub fn is_open_loop(params: &FlowParams) -> bool {
+    matches!((params.code, params.redundancy), (FlowCode::Stream(_), Redundancy::Fixed(_)))
+}
+
 /// Share of a source's packets expected after each hop, as far as the source knows from reports of
 /// the hops. For generations and batches it is the expected rank over their size: relays are
 /// assumed to recode systematically, and batches adaptively, which is their default. If hops
 /// compensate for their losses, as those of streams do, everything arrives. Empty if nothing is
-/// known.
-pub fn arrived(report: &FlowReport, hops: &[HopLoss]) -> Vec<f64> {
+/// known, and for an open loop.
+pub fn arrived(params: &FlowParams, report: &FlowReport, hops: &[HopLoss]) -> Vec<f64> {
     let is_source = matches!(report.role, Role::Source { .. });
     let has_ranks = (1..=SIZE_MAX).contains(&report.generation_size) && report.planned > 0;
     match report.code {
-        _ if !is_source || hops.is_empty() => Vec::new(),
+        _ if !is_source || hops.is_empty() || is_open_loop(params) => Vec::new(),
         FlowCode::Stream(_) => vec![1.0; hops.len()],
-        FlowCode::Window(_) => Vec::new(),
         _ if !has_ranks => Vec::new(),
         _ if report.is_mended => vec![1.0; hops.len()],
         FlowCode::Rlnc => {
@@ -34,42 +39,44 @@ pub fn arrived(report: &FlowReport, hops: &[HopLoss]) -> Vec<f64> {
     }
 }
 
-/// Expected rank at the sink over the size of a generation or batch, from [`arrived`]; streams and
-/// windows have none.
+/// Expected rank at the sink over the size of a generation or batch, from [`arrived`]; streams have
+/// none.
 pub fn expected_rank(report: &FlowReport, arrived: &[f64]) -> Option<f64> {
-    let has_rank = !matches!(report.code, FlowCode::Stream(_) | FlowCode::Window(_));
+    let has_rank = !matches!(report.code, FlowCode::Stream(_));
     arrived.last().copied().filter(|_| has_rank)
 }
 
 /// Packets needed per source symbol, as far as the source of a flow knows; `rank` is
 /// [`expected_rank`]. For a stream, packets on the links that leave the source, including proactive
-/// redundancy: the losses are those of the first hop. For other codes whose hops compensate for
-/// losses, packets on the link that leaves the source, including the share of [`in_advance`].
-/// Otherwise none for generations, whose number of packets depends on how many may stay incomplete.
+/// redundancy: the losses are those of the first hop. For an open loop, the planned number, which
+/// no loss changes. For other codes whose hops compensate for losses (`is_mended`), packets on the
+/// link that leaves the source, without those in advance: their number follows from round trips and
+/// rates. Otherwise none for generations, whose number of packets depends on how many may stay
+/// incomplete.
 #[cfg_attr(
     not(feature = "bats"),
     expect(unused_variables, reason = "batches alone go by their rank")
 )]
 pub fn overhead(
     params: &FlowParams,
-    (rank, in_advance): (Option<f64>, Option<f64>),
+    (rank, is_mended): (Option<f64>, bool),
     (hops, next_hops): (&[HopLoss], &[NextHop]),
 ) -> Option<f64> {
     let is_source = matches!(params.role, Role::Source { .. });
     match params.code {
-        FlowCode::Window(code) if is_source && in_advance.is_none() && !hops.is_empty() => {
-            let path = LossModel::in_series(line(hops));
-            let rate_max = (params.redundancy_max - 1.0).max(0.0);
-            Some(1.0 + code.theory(params.field, path).rate(params.target_loss, rate_max))
-        }
         FlowCode::Stream(_) if is_source => {
-            let first = model(hops.iter().find(|hop| hop.hop == 0)?);
-            let packets = on_links(params.spread, first, next_hops);
+            let packets = match params.redundancy {
+                Redundancy::Fixed(factor) => factor * params.next_hops.len() as f64,
+                Redundancy::Auto => {
+                    let first = model(hops.iter().find(|hop| hop.hop == 0)?);
+                    on_links(params.spread, first, next_hops)
+                }
+            };
             Some(packets).filter(|packets| *packets > 0.0)
         }
-        _ if is_source && in_advance.is_some() => {
+        _ if is_source && is_mended => {
             let first = hops.iter().find(|hop| hop.hop == 0)?;
-            Some(StreamHop::new(model(first), 0.0, 0.0, 0.0).packets() + in_advance?)
+            Some(StreamHop::new(model(first), 0.0, 0.0, 0.0).packets())
         }
         #[cfg(feature = "bats")]
         FlowCode::Bats(_) => rank.filter(|rank| *rank > 0.0).map(f64::recip),
@@ -92,16 +99,6 @@ fn on_links(spread: Spread, first: LossModel, next_hops: &[NextHop]) -> f64 {
     let rate = |hop: &NextHop| hop.planned.symbols_per_second;
     let all: f64 = next_hops.iter().map(rate).sum();
     next_hops.iter().map(|hop| packets(hop) * rate(hop) / all.max(1e-9)).sum()
-}
-
-/// Proactive packets per source symbol, if hops compensate for their losses. Not counted for
-/// generations and batches: their packets follow from round trips and rates.
-pub fn in_advance(report: &FlowReport) -> Option<f64> {
-    let share = match report.code {
-        FlowCode::Window(_) => report.planned as f64 / report.generation_size.max(1) as f64 - 1.0,
-        _ => 0.0,
-    };
-    report.is_mended.then_some(share.max(0.0))
 }
 
 /// A hop that sends the planned proactive share on average. If that is less than its losses
@@ -154,7 +151,7 @@ mod tests {
     use recoded_gf::FieldOrder;
     #[cfg(feature = "bats")]
     use recoded_pipeline::params::{BatsParams, Interleave, Profile};
-    use recoded_pipeline::params::{PeerId, StreamParams, TunnelId, WindowParams};
+    use recoded_pipeline::params::{PeerId, StreamParams, TunnelId};
     use recoded_pipeline::report::{Branch, FlowCounters, HeardHop, Planned};
 
     fn report(code: FlowCode, planned: usize) -> FlowReport {
@@ -184,6 +181,15 @@ mod tests {
         (0..10).map(hop).collect()
     }
 
+    fn params(code: FlowCode) -> FlowParams {
+        let role = Role::Source { tunnel: TunnelId(0) };
+        FlowParams { code, ..FlowParams::new(1, role, vec![PeerId(0)]) }
+    }
+
+    fn arrived(report: &FlowReport, hops: &[HopLoss]) -> Vec<f64> {
+        super::arrived(&params(report.code), report, hops)
+    }
+
     fn expected_rank(report: &FlowReport, hops: &[HopLoss]) -> Option<f64> {
         super::expected_rank(report, &arrived(report, hops))
     }
@@ -211,8 +217,6 @@ mod tests {
         let stream = FlowReport { generation_size: 1024, ..stream };
         assert_eq!(arrived(&stream, &ten_hops()), [1.0; 10]);
         assert_eq!(expected_rank(&stream, &ten_hops()), None, "streams have no rank");
-        let window = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
-        assert_eq!(arrived(&report(window, 16), &ten_hops()), [0.0; 0]);
         let sink = Role::Sink { tunnel: TunnelId(0), upstream: PeerId(0) };
         let sink = FlowReport { role: sink, ..report(FlowCode::Rlnc, 16) };
         assert_eq!(arrived(&sink, &ten_hops()), [0.0; 0]);
@@ -220,9 +224,7 @@ mod tests {
 
     #[test]
     fn streams_pay_for_the_links_that_leave_the_source_and_what_it_planned() {
-        let code = FlowCode::Stream(StreamParams::new(1024));
-        let role = Role::Source { tunnel: TunnelId(0) };
-        let params = FlowParams { code, ..FlowParams::new(1, role, Vec::new()) };
+        let params = params(FlowCode::Stream(StreamParams::new(1024)));
         let next_hop = |combinations| NextHop {
             peer: PeerId(0),
             bytes_per_second: 1e6,
@@ -239,7 +241,7 @@ mod tests {
         };
         let packets = |planned: &[f64]| {
             let next_hops: Vec<NextHop> = planned.iter().map(|share| next_hop(*share)).collect();
-            overhead(&params, (None, None), (&ten_hops(), &next_hops))
+            overhead(&params, (None, false), (&ten_hops(), &next_hops))
         };
         for (planned, expected) in [
             (&[0.0][..], 1.0 / 0.9),
@@ -252,13 +254,13 @@ mod tests {
             assert!((packets - expected).abs() < 0.01, "{packets} of {planned:?}");
         }
         assert_eq!(packets(&[]), None);
-        assert_eq!(overhead(&params, (None, None), (&[], &[next_hop(0.0)])), None);
+        assert_eq!(overhead(&params, (None, false), (&[], &[next_hop(0.0)])), None);
         // Paths: one with four times the rate, and no loss on the other.
         let paths = FlowParams { spread: Spread::Sum, ..params };
         let mut next_hops = [next_hop(0.0), next_hop(0.0)];
         next_hops[0].planned.symbols_per_second *= 4.0;
         next_hops[1].heard = next_hops[1].heard.map(|heard| HeardHop { loss: Some(0.0), ..heard });
-        let packets = overhead(&paths, (None, None), (&ten_hops(), &next_hops)).expect("known");
+        let packets = overhead(&paths, (None, false), (&ten_hops(), &next_hops)).expect("known");
         assert!((packets - (0.8 / 0.9 + 0.2)).abs() < 0.01, "{packets}");
     }
 
@@ -267,28 +269,25 @@ mod tests {
         let mended = FlowReport { is_mended: true, ..report(FlowCode::Rlnc, 16) };
         let rank = expected_rank(&mended, &ten_hops());
         assert_eq!(rank, Some(1.0));
-        let params = FlowParams::new(1, Role::Source { tunnel: TunnelId(0) }, Vec::new());
-        let packets = overhead(&params, (rank, in_advance(&mended)), (&ten_hops(), &[]))
-            .expect("hops are known");
+        let params = params(FlowCode::Rlnc);
+        let packets = overhead(&params, (rank, true), (&ten_hops(), &[])).expect("hops are known");
         assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
-        assert_eq!(overhead(&params, (rank, None), (&ten_hops(), &[])), None);
+        assert_eq!(overhead(&params, (rank, false), (&ten_hops(), &[])), None);
     }
 
+    /// Losses, even reported ones, change nothing.
     #[test]
-    fn windows_pay_for_the_first_hop_and_for_what_leaves_in_advance_where_hops_mend() {
-        let code = FlowCode::Window(WindowParams { window_symbols: 64, density: 15 });
-        let source = Role::Source { tunnel: TunnelId(0) };
-        let params = FlowParams { code, ..FlowParams::new(1, source, Vec::new()) };
-        let packets = |planned: usize, is_mended: bool| {
-            let report = FlowReport { is_mended, generation_size: 64, ..report(code, planned) };
-            let rank = expected_rank(&report, &ten_hops());
-            assert_eq!(rank, None, "windows have none");
-            overhead(&params, (rank, in_advance(&report)), (&ten_hops(), &[]))
-                .expect("hops are known")
-        };
-        assert!((packets(64, true) - 1.0 / 0.9).abs() < 1e-9);
-        assert!((packets(72, true) - 1.0 / 0.9 - 0.125).abs() < 1e-9);
-        assert!(packets(64, false) > 2.0, "what ten hops of 10 % take from end to end");
+    fn open_loops_send_the_planned_packets_to_each_next_hop_and_promise_no_delivery() {
+        let code = FlowCode::Stream(StreamParams::new(1024));
+        let open = FlowParams { redundancy: Redundancy::Fixed(1.25), ..params(code) };
+        assert!(is_open_loop(&open) && !is_open_loop(&params(code)));
+        assert!(!is_open_loop(&FlowParams { code: FlowCode::Rlnc, ..open.clone() }));
+        assert_eq!(super::arrived(&open, &report(code, 0), &ten_hops()), [0.0; 0]);
+        for hops in [ten_hops(), Vec::new()] {
+            assert_eq!(overhead(&open, (None, false), (&hops, &[])), Some(1.25));
+        }
+        let two = FlowParams { next_hops: vec![PeerId(0), PeerId(1)], ..open };
+        assert_eq!(overhead(&two, (None, false), (&[], &[])), Some(2.5));
     }
 
     #[cfg(feature = "bats")]

@@ -67,17 +67,17 @@ fn every_mistake_in_a_file_is_printed_and_the_exit_code_is_2() {
 
 /// The check passed, and the daemon ended when Linux refused the tunnel's address.
 #[test]
-fn check_refuses_an_ipv6_tunnel_that_a_window_has_no_room_for() {
+fn check_refuses_an_ipv6_tunnel_that_a_stream_has_no_room_for() {
     let folder = tempfile::tempdir().expect("folder");
     let source = RELAY.replace("upstream = { link = \"west\", address = \"10.0.1.1\" }\n", "");
     let source =
-        source.replace("\"relay\"\n", "\"source\"\ntunnel = \"rec0\"\ncode = \"window\"\n");
+        source.replace("\"relay\"\n", "\"source\"\ntunnel = \"rec0\"\ncode = \"stream\"\n");
     let tunnel = "[[tunnel]]\nname = \"rec0\"\naddress = \"fd99::1/64\"\n";
     let path = write(folder.path(), &format!("{source}symbol_bytes = 1200\n{tunnel}"));
     let (code, _, stderr) = said(&recoded(&["--config", &path.to_string_lossy(), "--check"]));
-    let rule = "each packet takes a symbol, and symbols of 1200 bytes have room for 1197 bytes, but \
+    let rule = "each packet takes a symbol, and symbols of 1200 bytes have room for 1200 bytes, but \
                 tunnel rec0 has mtu 1280, the least of an IPv6 tunnel: the file can give the flow \
-                symbol_bytes = 1283, the least that works\n";
+                symbol_bytes = 1280, the least that works\n";
     assert!(code == 2 && stderr.ends_with(rule), "{code} {stderr}");
 }
 

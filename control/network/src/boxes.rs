@@ -39,7 +39,8 @@ pub(crate) struct BoxFlow<'a> {
     pub tunnel: Option<String>,
     pub upstreams: Vec<BoxHop<'a>>,
     pub next_hops: Vec<BoxHop<'a>>,
-    /// Whether its next hops are paths to one receiver, and `spread` is not written.
+    /// Whether its next hops are paths to one receiver, `spread` is not written, and reports choose
+    /// among them.
     pub is_sum: bool,
     /// Whether a copy is sent over each path to one receiver, for the least delay, and no other
     /// profile or code is written.
@@ -194,7 +195,7 @@ fn flow<'a>(
         id,
         role,
         tunnel: tunnel.filter(|_| role != Role::Relay).map(|tunnel| tunnel.name.clone()),
-        is_sum: parts && !is_spread,
+        is_sum: parts && !is_spread && !is_open_loop(path),
         is_copied: parts && is_every && is_plain && role == Role::Source,
         upstreams,
         next_hops,
@@ -218,6 +219,16 @@ fn flow<'a>(
         extras: path.flow_extras.iter().filter(has).collect(),
         path,
     })
+}
+
+/// Whether the flows of a path are open loops: streams with a fixed redundancy, which use no
+/// reports.
+fn is_open_loop(path: &Path) -> bool {
+    let value = |key: &str| {
+        let extra = path.flow_extras.iter().find(|extra| extra.key == key);
+        extra.map(|extra| extra.value.as_str())
+    };
+    value("code") == Some(Some("stream")) && value("redundancy") == Some(None)
 }
 
 /// The neighbours among `nodes`, over each link from `node` to them.

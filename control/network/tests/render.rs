@@ -122,6 +122,10 @@ fn two_links_between_two_boxes_are_paths_with_numbers_that_add_up() {
             assert!(file.contains(&format!("spread = \"{spread}\"")), "{name}: {file}");
         }
     }
+    // Without reports no path can be preferred.
+    for (name, file, _) in files(&text("code = \"stream\"\nredundancy = 1.25\n")) {
+        assert!(file.contains("redundancy = 1.25") && !file.contains("spread"), "{name}: {file}");
+    }
 }
 
 /// Networks shown in the README of the repository are valid; that of two uplinks has two paths.

@@ -97,8 +97,6 @@ pub enum Contender {
     Rlnc,
     /// Batches.
     Bats,
-    /// Sliding windows from end to end.
-    Window,
 }
 
 impl Contender {
@@ -112,7 +110,6 @@ impl Contender {
             Contender::Stream => "Recoded (stream)",
             Contender::Rlnc => "Recoded (rlnc)",
             Contender::Bats => "Recoded (bats)",
-            Contender::Window => "Recoded (window)",
         }
     }
 

@@ -113,8 +113,8 @@ counters! {
         /// Sink of a flow in the clear: packets dropped, because they were sealed.
         sealed_refused: Packets => "Seal the flow here, too.",
         /// Sink: time from the first packet of a generation or block to its last symbol, summed
-        /// over those that were complete. Streams: from when a lost symbol was first told of
-        /// until it was recovered, summed over those.
+        /// over those that were complete. Streams: from the first sign of a lost symbol until its
+        /// recovery, summed over those.
         decode_delay_nanos: Nanos,
         /// Longest such time.
         decode_delay_nanos_max: NanosMax,

@@ -8,7 +8,6 @@ use super::{KEY, Key, LEARNED, Role, Table};
 /// Codes, as keys of one code alone name them.
 const RLNC: Option<&str> = Some("rlnc");
 const BATS: Option<&str> = Some("bats");
-const WINDOW: Option<&str> = Some("window");
 const STREAM: Option<&str> = Some("stream");
 
 /// Keys of `[[flow]]`.
@@ -70,7 +69,8 @@ pub const FLOW: Table = Table {
             meaning: "What several next hops get: every one everything (several receivers, or \
                 copies on several paths to one); sum: each its part, so that the rates of paths to \
                 one receiver add up; backup: the first that answers has all. The last two are for \
-                code stream; with rlnc sum sends to each in turn, for branches that relays combine \
+                code stream with automatic redundancy, since the state of paths comes from \
+                reports; with rlnc sum sends to each in turn, for branches that relays combine \
                 where they meet.",
             elsewhere: "a sink is where the flow ends",
             ..KEY
@@ -130,7 +130,7 @@ pub const FLOW: Table = Table {
                 2^64 tries, or of 16, once in 2^128; these take 8 bytes more of each symbol, and \
                 relays of relay_keys get a quarter of the columns each, not half. Ends that differ \
                 agree on no keys, and both say so (recodectl show). Only with edge_key or \
-                sink_keys, and without effect on the code window, which has no tags.",
+                sink_keys.",
             elsewhere: "a relay learns it from the source",
             ..KEY
         },
@@ -203,11 +203,13 @@ pub const FLOW: Table = Table {
             name: "code",
             roles: &[Source],
             is_live: true,
-            values: Words(&["auto", "stream", "rlnc", "bats", "window"]),
+            values: Words(&["auto", "stream", "rlnc", "bats"]),
             default: Is(r#""auto""#),
             meaning: "What protects the flow; auto is stream where the flow has repair \
                 and automatic redundancy, and a packet of the tunnel fits one symbol, else \
-                rlnc; choose bats for bulk over many lossy hops, window for one lossy link.",
+                rlnc. Choose bats for bulk over many lossy hops. Choose stream with a fixed \
+                redundancy for low delay without a return path: an open loop, which retransmits \
+                nothing.",
             elsewhere: LEARNED,
             ..KEY
         },
@@ -217,9 +219,8 @@ pub const FLOW: Table = Table {
             is_live: true,
             values: Numbers(&[2, 4, 16, 256]),
             default: Is("16"),
-            meaning: "Order of the field of coding coefficients, of a window 2 or 256, which is its \
-                default, of a stream 256, and chosen by code auto; larger wastes fewer packets and \
-                lengthens headers.",
+            meaning: "Order of the field of coding coefficients, of a stream 256, and chosen by \
+                code auto; larger wastes fewer packets and lengthens headers.",
             elsewhere: LEARNED,
             ..KEY
         },
@@ -295,29 +296,6 @@ pub const FLOW: Table = Table {
             ..KEY
         },
         Key {
-            name: "window_symbols",
-            roles: &[Source],
-            code: WINDOW,
-            is_live: true,
-            values: Whole(1, 4095),
-            unit: "packets",
-            default: Is("64"),
-            meaning: "Packets that a repair packet combines; more outlast longer bursts and take \
-                longer to decode.",
-            ..KEY
-        },
-        Key {
-            name: "density",
-            roles: &[Source],
-            code: WINDOW,
-            is_live: true,
-            values: Whole(0, 15),
-            default: Is("15"),
-            meaning: "Density + 1 of 16 coefficients are not zero, over field 2 at most 14 and by \
-                default 7; lower it to make decoding cheaper.",
-            ..KEY
-        },
-        Key {
             name: "stream_symbols",
             roles: &[Source],
             code: STREAM,
@@ -365,7 +343,9 @@ pub const FLOW: Table = Table {
             unit: "packets per symbol",
             default: Is(r#""auto""#),
             meaning: "Packets sent per symbol, automatically what the measured losses need for \
-                target_loss; fix it where no feedback comes back.",
+                target_loss; fix it where no feedback comes back. A stream retransmits under auto; \
+                a number makes it an open loop, where every hop sends that many packets per symbol \
+                and waits for no reports.",
             ..KEY
         },
         Key {
@@ -474,7 +454,7 @@ pub const FLOW: Table = Table {
             default: Is("true"),
             meaning: "Whether the sink requests the symbols that a generation lacks and the source \
                 answers; turn it off if the return path is missing or slow, which makes code auto \
-                rlnc.",
+                rlnc. In an open loop (code stream, a fixed redundancy) the sink requests none.",
             ..KEY
         },
     ],

@@ -162,7 +162,6 @@ fn snippet(plan: &Plan) -> String {
     let code = match code.code {
         Contender::Rlnc => "rlnc",
         Contender::Bats => "bats",
-        Contender::Window => "window",
         _ => "stream",
     };
     // A stream estimates its rate; the other codes need it configured.

@@ -268,7 +268,7 @@ fn bats_source() -> Flow {
     }
 }
 
-fn window_sink() -> Flow {
+fn stream_sink() -> Flow {
     Flow {
         id: 4,
         role: "sink".into(),
@@ -281,7 +281,7 @@ fn window_sink() -> Flow {
             repair: Some(true),
             ..Parameters::default()
         },
-        code: "window".into(),
+        code: "stream".into(),
         remote: None,
         hops: vec![],
         counters: counted([
@@ -519,7 +519,7 @@ pub fn state() -> State {
             },
             Worker { index: 1, idle: "adaptive".into(), edition: 4, ..Worker::default() },
         ],
-        flows: vec![source(), relay(), bats_source(), window_sink(), stream_source()],
+        flows: vec![source(), relay(), bats_source(), stream_sink(), stream_source()],
         tunnels: tunnels(),
         verdicts: counted([("redirected", 1_390_100), ("pass_not_ip", 40), ("drop_version", 5)]),
         drops: counted([("late", 100), ("mismatch", 0)]),

@@ -8,7 +8,7 @@ use super::reader::Reader;
 use recoded_api::keys::FLOW;
 use recoded_gf::FieldOrder;
 use recoded_pipeline::open::SIZE_MIN;
-use recoded_pipeline::params::{FlowCode, StreamParams, StreamProfile, WindowParams};
+use recoded_pipeline::params::{FlowCode, StreamParams, StreamProfile};
 
 /// Default number of symbols in a generation.
 const GENERATION_SIZE: usize = 16;
@@ -18,13 +18,8 @@ const GENERATION_SIZE: usize = 16;
 pub const STREAM_SYMBOLS: usize = 32_768;
 
 /// Words of `code`.
-pub const CODES: [(&str, Word); 5] = [
-    ("auto", Word::Auto),
-    ("stream", Word::Stream),
-    ("rlnc", Word::Rlnc),
-    ("bats", Word::Bats),
-    ("window", Word::Window),
-];
+pub const CODES: [(&str, Word); 4] =
+    [("auto", Word::Auto), ("stream", Word::Stream), ("rlnc", Word::Rlnc), ("bats", Word::Bats)];
 
 /// Words of `stream_profile`.
 const STREAM_PROFILES: [(&str, StreamProfile); 2] = [
@@ -41,8 +36,6 @@ pub enum Word {
     Rlnc,
     /// Blocks of batches.
     Bats,
-    /// RFC 8681.
-    Window,
     /// A sliding window with per-hop retransmission.
     Stream,
 }
@@ -54,7 +47,6 @@ impl Word {
             FlowCode::Rlnc => Word::Rlnc,
             #[cfg(feature = "bats")]
             FlowCode::Bats(_) => Word::Bats,
-            FlowCode::Window(_) => Word::Window,
             FlowCode::Stream(_) => Word::Stream,
         }
     }
@@ -63,7 +55,6 @@ impl Word {
     fn fields(self) -> &'static [u16] {
         match self {
             Word::Auto => &[],
-            Word::Window => &[2, 256],
             Word::Stream => &[256],
             Word::Rlnc | Word::Bats => &[2, 4, 16, 256],
         }
@@ -80,7 +71,6 @@ impl Word {
             Word::Auto => "auto",
             Word::Rlnc => "rlnc",
             Word::Bats => "bats",
-            Word::Window => "window",
             Word::Stream => "stream",
         }
     }
@@ -121,7 +111,7 @@ impl CodeSettings {
 
     /// Reads the code of a source, and refuses keys of other codes. `None` means automatic.
     pub fn read(reader: &mut Reader<'_>) -> Option<CodeSettings> {
-        let rule = "it is \"auto\", \"stream\", \"rlnc\", \"bats\" or \"window\"";
+        let rule = code_rule(reader);
         let word = reader.choice("code", &CODES, rule).unwrap_or(Word::Auto);
         refuse_others(reader, word);
         if word == Word::Auto {
@@ -155,7 +145,6 @@ impl CodeSettings {
                 reader.refuse("code", "is not built in", rule);
                 FlowCode::Rlnc
             }
-            Word::Window => FlowCode::Window(window(reader, field)),
             _ => FlowCode::Stream(stream(reader, STREAM_SYMBOLS)),
         };
         CodeSettings { code, field, generation_size }
@@ -172,7 +161,6 @@ impl CodeSettings {
             FlowCode::Rlnc => ("generation_size", self.generation_size),
             #[cfg(feature = "bats")]
             FlowCode::Bats(_) => ("batch_size", self.generation_size),
-            FlowCode::Window(window) => ("window_symbols", window.window_symbols),
             FlowCode::Stream(stream) => ("stream_symbols", stream.window_symbols),
         }
     }
@@ -204,18 +192,15 @@ fn refuse_others(reader: &mut Reader<'_>, word: Word) {
     }
 }
 
-fn window(reader: &mut Reader<'_>, field: FieldOrder) -> WindowParams {
-    let rule = "a window has 1 to 4095 symbols";
-    let window_symbols = reader.whole("window_symbols", 1..=4095, rule, 64);
-    let rule = "it is 0 to 15: density + 1 of 16 coefficients are not zero";
-    let is_binary = field == FieldOrder::Two;
-    let density = reader.whole("density", 0..=15, rule, if is_binary { 7 } else { 15 });
-    if is_binary && density == 15 {
-        let rule = "over field 2 no other coefficient than 1 is left, which makes all repair packets of a \
-                    window equal: 7 is best";
-        reader.refuse("density", "does not fit", rule);
+/// The rule of `code`. A file with the removed code `window` gets its replacement as well.
+fn code_rule(reader: &Reader<'_>) -> &'static str {
+    match reader.value("code").and_then(toml::Value::as_str) {
+        Some("window") => {
+            "it is \"auto\", \"stream\", \"rlnc\" or \"bats\"; code window was removed, use \
+             \"stream\", and without a return path \"stream\" with redundancy = 1.25"
+        }
+        _ => "it is \"auto\", \"stream\", \"rlnc\" or \"bats\"",
     }
-    WindowParams { window_symbols, density: u8::try_from(density).unwrap_or(15) }
 }
 
 /// Reads the parameters of a stream; `symbols` is its default window.
@@ -233,7 +218,6 @@ fn stream_profile(reader: &mut Reader<'_>) -> StreamProfile {
 
 fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
     let (default, rule) = match word {
-        Word::Window => (FieldOrder::TwoFiftySix, "RFC 8681 has fields 2 and 256"),
         Word::Stream => (FieldOrder::TwoFiftySix, "a stream is over field 256"),
         _ => (FieldOrder::Sixteen, "it is 2, 4, 16 or 256"),
     };
@@ -250,40 +234,34 @@ fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
 mod tests {
     use super::super::tests::{HEAD, RELAY, SINK, SOURCE, errors, parse};
     use super::*;
+    use recoded_pipeline::params::Redundancy;
 
     #[test]
-    fn window_flows_are_over_256_unless_2_is_written() {
-        let keys = "code = \"window\"\nwindow_symbols = 100\ndensity = 3\n";
-        let config = |more| parse(&format!("{HEAD}{SOURCE}{keys}{more}")).expect("valid");
-        let expected = WindowParams { window_symbols: 100, density: 3 };
-        for (more, field) in [("", FieldOrder::TwoFiftySix), ("field = 2\n", FieldOrder::Two)] {
-            let params = config(more).flows.remove(0).params;
-            assert_eq!((params.code, params.field), (FlowCode::Window(expected), field));
+    fn code_window_is_refused_with_its_replacement_and_its_keys_are_unknown() {
+        let window = format!("{HEAD}{SOURCE}code = \"window\"\n");
+        let said = "relay.toml:17: flow 1: code = \"window\" is not a choice: it is \"auto\", \
+                    \"stream\", \"rlnc\" or \"bats\"; code window was removed, use \"stream\", \
+                    and without a return path \"stream\" with redundancy = 1.25";
+        assert_eq!(errors(&window), said);
+        let replaced = format!("{HEAD}{SOURCE}code = \"stream\"\nredundancy = 1.25\n");
+        let params = parse(&replaced).expect("valid").flows.remove(0).params;
+        assert_eq!((params.code.name(), params.redundancy), ("stream", Redundancy::Fixed(1.25)));
+        for key in ["window_symbols", "density"] {
+            let said = errors(&format!("{HEAD}{SOURCE}{key} = 15\n"));
+            assert!(said.contains(&format!("unknown key {key}")), "{said}");
         }
     }
 
     #[test]
-    fn repair_packets_of_a_binary_window_are_not_all_equal() {
-        let binary = format!("{HEAD}{SOURCE}code = \"window\"\nfield = 2\n");
-        let params = parse(&binary).expect("valid").flows.remove(0).params;
-        assert!(matches!(params.code, FlowCode::Window(window) if window.density == 7));
-        assert!(parse(&format!("{binary}density = 14\n")).is_ok());
-        let said = "flow 1: density = 15 does not fit: over field 2 no other coefficient than 1 is left, \
-                    which makes all repair packets of a window equal: 7 is best";
-        assert!(errors(&format!("{binary}density = 15\n")).ends_with(said));
-    }
-
-    #[test]
     fn keys_that_are_out_of_range_or_without_effect_are_refused() {
-        let (bats, window) = ("code = \"bats\"\n", "code = \"window\"\n");
+        let bats = "code = \"bats\"\n";
         let range = "is out of range";
         let none = "does not apply";
         let field = "is not a supported field";
         let turns = "it is \"auto\" or 1 to 255 batches that take turns";
         let learned = "only a source chooses it; relays and sinks learn it from packets";
-        let stream = "code = \"stream\"\n";
+        let (stream, rlnc) = ("code = \"stream\"\n", "code = \"rlnc\"\n");
         let width = "it is 1, 2, 3, 4 or 8";
-        let rfc = "RFC 8681 has fields 2 and 256";
         let room = "eth1 carries 1500-byte packets, which leave 1436 bytes for a symbol to \
                     10.0.2.2 with batch_size 16 and field 16";
         let cases = [
@@ -292,10 +270,9 @@ mod tests {
                 "",
                 "code = \"raptor\"",
                 "is not a choice",
-                "it is \"auto\", \"stream\", \"rlnc\", \"bats\" or \"window\"",
+                "it is \"auto\", \"stream\", \"rlnc\" or \"bats\"",
             ),
             (SOURCE, "", "block_symbols = 256", none, "it is for code = \"bats\""),
-            (SOURCE, "", "density = 3", none, "it is for code = \"window\""),
             (SOURCE, bats, "generation_size = 16", none, "it is for code = \"rlnc\""),
             (SOURCE, bats, "block_symbols = 4097", range, "a block has 1 to 4096 source symbols"),
             (SOURCE, bats, "batch_size = 129", range, "a batch has 1 to 128 packets"),
@@ -306,15 +283,6 @@ mod tests {
             (SOURCE, bats, "field = 8", field, "it is 2, 4, 16 or 256"),
             (SOURCE, bats, "symbol_bytes = 1437", "is too large", room),
             (SOURCE, bats, "adaptive = true", none, "it is for relays"),
-            (SOURCE, window, "field = 16", field, rfc),
-            (
-                SOURCE,
-                window,
-                "density = 16",
-                range,
-                "it is 0 to 15: density + 1 of 16 coefficients are not zero",
-            ),
-            (SOURCE, window, "window_symbols = 0", range, "a window has 1 to 4095 symbols"),
             (SOURCE, stream, "stream_symbols = 32", range, "a node keeps 64 to 32768 packets"),
             (SOURCE, stream, "field = 16", field, "a stream is over field 256"),
             (
@@ -324,7 +292,7 @@ mod tests {
                 "is not a choice",
                 "it is \"balanced\" or \"interactive\"",
             ),
-            (SOURCE, window, "stream_profile = \"balanced\"", none, "it is for code = \"stream\""),
+            (SOURCE, rlnc, "stream_profile = \"balanced\"", none, "it is for code = \"stream\""),
             (RELAY, "", "stream_profile = \"interactive\"", none, learned),
             (SINK, "", "block_symbols = 256", none, learned),
             (SINK, "", "profile = \"baseline\"", none, learned),

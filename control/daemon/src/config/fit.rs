@@ -1,11 +1,11 @@
 //! Checks that the packets of a tunnel fit the unit that its source codes: a generation, a block,
-//! or a symbol of a window. A source drops packets that do not fit.
+//! or a symbol of a stream. A source drops packets that do not fit.
 //!
 //! ```text
 //!  rlnc, bats: | length 2 | IP packet ... | over the symbols of a generation or block
-//!  window:     | flow ID and length 3 | IP packet | in one symbol
+//!  stream:     | IP packet | in one symbol
 //!  sealed:     | 2 | envelope of 25 around the IP packet | instead of the IP packet
-//!  tagged:     | tag 8 or 16 | payload | instead of each symbol, but of windows
+//!  tagged:     | tag 8 or 16 | payload | instead of each symbol
 //! ```
 
 use super::code::CodeSettings;
@@ -18,13 +18,17 @@ use super::{Flow, Tunnel};
 use recoded_api::keys::{FLOW, Values};
 use recoded_pipeline::params::{FlowCode, FlowParams, Role, sealing_bytes};
 use recoded_runtime::{Address, TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
-use recoded_wire::window::ADU_HEADER_BYTES;
+
+/// Bytes that the default MTU leaves free in a symbol: 2 for the length in front of a packet of a
+/// generation or block, 1 spare. Both ends of a tunnel have this value; with different ones their
+/// MTUs would differ.
+const SPARE_BYTES: usize = 3;
 
 /// Default MTU of a tunnel whose source has symbols of `symbol_bytes`: a full-size IP packet fits
-/// one symbol, with its length and, in a window, its flow ID. It is not below the minimum for the
+/// one symbol, with its length. It is not below the minimum for the
 /// tunnel's addresses, since packets of generations and blocks may span symbols.
 pub fn default_tunnel_mtu(addresses: &[Address], symbol_bytes: usize) -> u16 {
-    let fitted = u16::try_from(symbol_bytes.saturating_sub(ADU_HEADER_BYTES));
+    let fitted = u16::try_from(symbol_bytes.saturating_sub(SPARE_BYTES));
     fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(addresses))
 }
 
@@ -40,7 +44,7 @@ pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths
             let stream = CodeSettings::STREAM.header_bytes();
             let stream = paths.room_behind(stream, &params.next_hops).default;
             let tag_bytes = params.tag_bytes_of_units();
-            let stream = (stream + ADU_HEADER_BYTES).saturating_sub(tag_bytes);
+            let stream = (stream + SPARE_BYTES).saturating_sub(tag_bytes);
             let symbol_bytes = params.payload_bytes().min(stream);
             let sealing_bytes = sealing_bytes(params.sealed);
             default_tunnel_mtu(&tunnel.addresses, symbol_bytes.saturating_sub(sealing_bytes))
@@ -71,7 +75,7 @@ pub fn check(
 
 /// The unit that a source codes together, as configured.
 struct Unit {
-    /// The key that enlarges it; `code` for a window, which has no such key.
+    /// The key that enlarges it; `code` for a stream, which has no such key.
     key: &'static str,
     /// Its value.
     value: String,
@@ -97,7 +101,6 @@ impl Unit {
             FlowCode::Rlnc => of("generation_size", params.generation_size),
             #[cfg(feature = "bats")]
             FlowCode::Bats(bats) => of("block_symbols", bats.source_symbols),
-            FlowCode::Window(_) => Unit { value: "\"window\"".to_owned(), ..of("code", 1) },
             FlowCode::Stream(_) => Unit { value: "\"stream\"".to_owned(), ..of("code", 1) },
         }
     }
@@ -132,7 +135,7 @@ impl Fit<'_> {
         let (unit, bytes) = (Unit::of(params), params.symbol_bytes);
         let room = unit.room(bytes);
         let holds = match params.code {
-            FlowCode::Window(_) | FlowCode::Stream(_) => format!(
+            FlowCode::Stream(_) => format!(
                 "each packet takes a symbol, and symbols of {bytes} bytes have room for {room} bytes"
             ),
             FlowCode::Rlnc => format!(

@@ -89,6 +89,7 @@ pub fn flow(
         timeouts(reader, kind);
     let (recoding, adaptive) = (recoding(reader), reader.truth("adaptive").unwrap_or(true));
     refuse_spread(reader, spread, (kind, &coding.code));
+    refuse_open_loop(reader, spread, redundancy, &coding.code);
     let (onward_share, lag_timeout_nanos) = (onward_share(reader), lag_timeout(reader));
     let (role, further_upstreams) = role(kind, tunnel, upstreams)?;
     let params = FlowParams {
@@ -282,6 +283,21 @@ fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, (kind, code): (Kind, &
     if kind == Kind::Source && !is_able && spread != Spread::Every {
         let rule = "code = \"stream\" can be spread over paths, rlnc only as \"sum\"";
         reader.refuse("spread", "does not suit the code", rule);
+    }
+}
+
+/// The state of paths comes from reports, which an open loop does not have.
+fn refuse_open_loop(
+    reader: &mut Reader<'_>,
+    spread: Spread,
+    redundancy: Redundancy,
+    code: &FlowCode,
+) {
+    let is_open_loop = matches!((redundancy, code), (Redundancy::Fixed(_), FlowCode::Stream(_)));
+    if is_open_loop && spread != Spread::Every {
+        let rule = "the state of paths comes from reports, which a stream with a fixed redundancy \
+                    does not use: write redundancy = \"auto\" or spread = \"every\"";
+        reader.refuse("spread", "does not suit a fixed redundancy", rule);
     }
 }
 

@@ -226,10 +226,6 @@ fn code_keys(text: &mut String, params: &FlowParams) {
         FlowCode::Rlnc => key(text, "generation_size", whole(params.generation_size)),
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => super::bats::render_source(text, params, &bats),
-        FlowCode::Window(window) => {
-            key(text, "window_symbols", whole(window.window_symbols));
-            key(text, "density", i64::from(window.density));
-        }
         FlowCode::Stream(_) => {}
     }
 }

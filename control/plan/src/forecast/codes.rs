@@ -5,7 +5,6 @@
 //!   incomplete (`theory::plan`).
 //! - bats: per hop, 1 / (1 - e); if reports take too long, those of batches that relays recode
 //!   adaptively (`theory::adaptive`).
-//! - window: per path (`theory::window`), all of them on the first link.
 //!
 //! TCP inside does not reach all of that over long round trips: its start takes time, and late
 //! decoding delivers bursts. [`REACHED`] is the share that it reached in `bench line`.
@@ -13,7 +12,6 @@
 use recoded_code::theory::adaptive::{Outgoing, expected_rank_adaptive};
 use recoded_code::theory::burst::interleave_depth;
 use recoded_code::theory::stream::{Plan, StreamHop, StreamProfile, Traffic, delays};
-use recoded_code::theory::window::WindowCode;
 use recoded_code::theory::{LossModel, Recoding, plan};
 use recoded_gf::FieldOrder;
 
@@ -31,14 +29,13 @@ struct Reached {
     stream: f64,
     rlnc: f64,
     bats: f64,
-    window: f64,
 }
 
 const REACHED: [Reached; 4] = [
-    Reached { round_trip: 0.001, stream: 1.0, rlnc: 0.95, bats: 0.93, window: 0.97 },
-    Reached { round_trip: 0.08, stream: 0.97, rlnc: 0.76, bats: 0.46, window: 0.95 },
-    Reached { round_trip: 0.3, stream: 0.92, rlnc: 0.49, bats: 0.32, window: 0.59 },
-    Reached { round_trip: 0.54, stream: 0.73, rlnc: 0.073, bats: 0.3, window: 0.36 },
+    Reached { round_trip: 0.001, stream: 1.0, rlnc: 0.95, bats: 0.93 },
+    Reached { round_trip: 0.08, stream: 0.97, rlnc: 0.76, bats: 0.46 },
+    Reached { round_trip: 0.3, stream: 0.92, rlnc: 0.49, bats: 0.32 },
+    Reached { round_trip: 0.54, stream: 0.73, rlnc: 0.073, bats: 0.3 },
 ];
 
 /// Variation between runs of one line.
@@ -47,14 +44,7 @@ const RANGE: (f64, f64) = (0.85, 1.1);
 /// Defaults of the daemon.
 const SIZE: usize = 16;
 const FIELD: FieldOrder = FieldOrder::TwoFiftySix;
-const TARGET: f64 = 1e-4;
-const WINDOW_SYMBOLS: usize = 64;
 const REDUNDANCY_MAX: f64 = 4.0;
-
-/// Windows: residual loss above which TCP stalls; below, the share of the rate that remains with
-/// bursts.
-const RESIDUAL_MAX: f64 = 0.01;
-const BURSTS: f64 = 0.85;
 
 /// Share of generations that stay incomplete with proactive redundancy.
 const INCOMPLETE: f64 = 5e-3;
@@ -75,13 +65,12 @@ pub(super) fn rows(hops: &[Hop]) -> Vec<Row> {
     let stream = hops.iter().zip(&planned).map(|(hop, planned)| (planned.packets(), hop));
     let stream = stream.map(|(packets, hop)| (room(hop) / packets, packets));
     let added = added(hops, &planned);
-    let mut rows = Vec::with_capacity(4);
+    let mut rows = Vec::with_capacity(3);
     rows.extend(least(stream).map(|found| row(Contender::Stream, found, reached.stream, added)));
     rows.extend(own(&rlnc).map(|found| row(Contender::Rlnc, found, reached.rlnc, None)));
     let rank = 1.0 / batches(hops).max(1e-3);
     let bats = |hop: &Hop| if is_slow(hop) { rank } else { mended(hop) };
     rows.extend(own(&bats).map(|found| row(Contender::Bats, found, reached.bats, None)));
-    rows.extend(window(hops).map(|found| row(Contender::Window, found, reached.window, None)));
     rows
 }
 
@@ -182,24 +171,6 @@ fn batches(hops: &[Hop]) -> f64 {
     expected_rank_adaptive(&outgoing, &line).last().copied().unwrap_or(1.0)
 }
 
-/// The first link carries all packets, and each later one fewer.
-fn window(hops: &[Hop]) -> Option<(f64, f64)> {
-    let path = LossModel::in_series(hops.iter().map(|hop| hop.loss));
-    let code =
-        WindowCode { symbols: WINDOW_SYMBOLS, redundant: 1.0 / f64::from(FIELD.order()), path };
-    let packets = 1.0 + code.rate(TARGET, REDUNDANCY_MAX - 1.0);
-    let mut arriving = 1.0;
-    let (carried, _) = least(hops.iter().map(|hop| {
-        let here = room(hop) / (packets * arriving);
-        arriving *= 1.0 - hop.loss.loss;
-        (here, packets)
-    }))?;
-    let bursts = if path.burst_mean * (1.0 - path.loss) > 2.0 { BURSTS } else { 1.0 };
-    // Residual losses stall TCP.
-    let is_whole = code.residual_loss(packets - 1.0) < RESIDUAL_MAX;
-    Some((if is_whole { bursts * carried } else { 0.0 }, packets))
-}
-
 /// Interpolates between the measured round trips.
 fn reached(trip: f64) -> Reached {
     let last = &REACHED[REACHED.len() - 1];
@@ -218,6 +189,5 @@ fn reached(trip: f64) -> Reached {
         stream: mix(|row| row.stream),
         rlnc: mix(|row| row.rlnc),
         bats: mix(|row| row.bats),
-        window: mix(|row| row.window),
     }
 }

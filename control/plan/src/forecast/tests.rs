@@ -52,7 +52,6 @@ fn contender(name: &str) -> Option<Contender> {
         "stream" => Contender::Stream,
         "rlnc" => Contender::Rlnc,
         "bats" => Contender::Bats,
-        "window" => Contender::Window,
         _ => return None,
     })
 }

@@ -31,42 +31,42 @@ fn default_mtu_of_an_ipv6_tunnel_is_at_least_1280() {
 /// No error was reported before the tunnel got its address.
 #[test]
 fn links_that_leave_less_than_the_least_mtu_are_refused_with_what_to_change() {
-    let said = source(1300, V6, "", "code = \"window\"\n").expect_err("a symbol is too short");
-    let rule = "each packet takes a symbol, and symbols of 1232 bytes have room for 1229 bytes, but \
+    let said = source(1300, V6, "", "code = \"stream\"\n").expect_err("a symbol is too short");
+    let rule = "each packet takes a symbol, and symbols of 1224 bytes have room for 1224 bytes, but \
                 tunnel rec0 has mtu 1280, the least of an IPv6 tunnel: its links must carry larger \
                 packets, or the flow needs another code";
-    assert_eq!(said, format!("f:19: flow 1: code = \"window\" does not fit: {rule}"));
+    assert_eq!(said, format!("f:19: flow 1: code = \"stream\" does not fit: {rule}"));
     // The default symbol leaves room for a tag.
-    let said = source(1345, V6, "", "code = \"window\"\n").expect_err("a symbol is too short");
-    let cure = "the file can give the flow symbol_bytes = 1283, the least that works";
+    let said = source(1345, V6, "", "code = \"stream\"\n").expect_err("a symbol is too short");
+    let cure = "the file can give the flow symbol_bytes = 1280, the least that works";
     assert!(said.ends_with(cure), "{said}");
-    assert!(source(1345, V6, "", "code = \"window\"\nsymbol_bytes = 1283\n").is_ok());
+    assert!(source(1345, V6, "", "code = \"stream\"\nsymbol_bytes = 1280\n").is_ok());
     let said = source(1300, V6, "", "code = \"rlnc\"\ngeneration_size = 1\n")
         .expect_err("one symbol is too short");
     assert!(said.ends_with("generation_size = 2 is the least that works"), "{said}");
 }
 
-/// A window has one symbol for each packet of its tunnel.
+/// A stream has one symbol for each packet of its tunnel.
 #[test]
-fn tunnels_of_windows_fit_their_symbols() {
-    let window =
-        |tunnel: &str, more: &str| source(1500, V4, tunnel, &format!("code = \"window\"\n{more}"));
-    assert_eq!(window("", "").expect("valid").tunnels[0].mtu, 1424);
-    assert!(window("mtu = 1429\n", "").is_ok());
-    let said = "each packet takes a symbol, and symbols of 1432 bytes have room for 1429 bytes, but \
-                tunnel rec0 has mtu 1430: the file can give it mtu = 1429";
-    let errors = window("mtu = 1430\n", "").expect_err("a byte too many");
-    assert_eq!(errors, format!("f:20: flow 1: code = \"window\" does not fit: {said}"));
-    let errors = window("", "symbol_bytes = 578\n").expect_err("a byte too many");
+fn tunnels_of_streams_fit_their_symbols() {
+    let stream =
+        |tunnel: &str, more: &str| source(1500, V4, tunnel, &format!("code = \"stream\"\n{more}"));
+    assert_eq!(stream("", "").expect("valid").tunnels[0].mtu, 1421);
+    assert!(stream("mtu = 1424\n", "").is_ok());
+    let said = "each packet takes a symbol, and symbols of 1424 bytes have room for 1424 bytes, but \
+                tunnel rec0 has mtu 1425: the file can give it mtu = 1424";
+    let errors = stream("mtu = 1425\n", "").expect_err("a byte too many");
+    assert_eq!(errors, format!("f:20: flow 1: code = \"stream\" does not fit: {said}"));
+    let errors = stream("", "symbol_bytes = 575\n").expect_err("a byte too many");
     let said = "have room for 575 bytes, but tunnel rec0 has mtu 576, the least of an IPv4 tunnel: \
-                the file can give the flow symbol_bytes = 579, the least that works";
+                the file can give the flow symbol_bytes = 576, the least that works";
     assert!(errors.ends_with(said), "{errors}");
 }
 
 /// The fix for an IPv6 tunnel was an MTU that the next check refused.
 #[test]
-fn cure_of_a_window_is_no_mtu_below_the_least_of_the_tunnel() {
-    let said = source(1300, V6, "mtu = 1400\n", "code = \"window\"\n").expect_err("too short");
+fn cure_of_a_stream_is_no_mtu_below_the_least_of_the_tunnel() {
+    let said = source(1300, V6, "mtu = 1400\n", "code = \"stream\"\n").expect_err("too short");
     assert!(!said.contains("can give it mtu"), "{said}");
 }
 
@@ -112,7 +112,6 @@ fn longest(params: &FlowParams) -> usize {
         FlowCode::Rlnc => params.generation_size * params.symbol_bytes,
         #[cfg(feature = "bats")]
         FlowCode::Bats(bats) => bats.source_symbols * params.symbol_bytes,
-        FlowCode::Window(_) => return params.symbol_bytes.saturating_sub(3),
         FlowCode::Stream(_) => return params.symbol_bytes,
     };
     held.saturating_sub(2)
@@ -123,13 +122,13 @@ fn codes() -> impl Strategy<Value = String> {
         format!("code = \"rlnc\"\ngeneration_size = {size}\nfield = {field}\n")
     });
     let auto = Just(String::new());
-    let window = Just("code = \"window\"\n".to_owned());
+    let stream = Just("code = \"stream\"\n".to_owned());
     let bats = (1..8_u32).prop_map(|size| format!("code = \"bats\"\nblock_symbols = {size}\n"));
     let bats = bats.prop_filter("is built in", |_| cfg!(feature = "bats"));
     if cfg!(feature = "bats") {
-        prop_oneof![auto, rlnc, window, bats].boxed()
+        prop_oneof![auto, rlnc, stream, bats].boxed()
     } else {
-        prop_oneof![auto, rlnc, window].boxed()
+        prop_oneof![auto, rlnc, stream].boxed()
     }
 }
 

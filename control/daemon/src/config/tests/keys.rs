@@ -234,7 +234,7 @@ fn keys_are_refused_where_the_table_does_not_have_them() {
             }
         }
         for role in key.roles.iter().filter(|role| role.has_code()) {
-            let others = ["rlnc", "window"].into_iter().filter(|code| key.code != Some(*code));
+            let others = ["rlnc", "stream"].into_iter().filter(|code| key.code != Some(*code));
             for (code, own) in others.filter_map(|code| key.code.map(|own| (code, own))) {
                 refused(File::new(*role, Some(code)), &format!("it is for code = \"{own}\""));
             }
@@ -250,7 +250,7 @@ fn keys_are_refused_where_the_table_does_not_have_them() {
 /// `recodectl show config` and `show flows` are complete.
 #[test]
 fn configuration_in_force_and_parameters_have_the_keys_of_role_and_code() {
-    let codes = ["rlnc", "window", "stream", "bats"].into_iter();
+    let codes = ["rlnc", "stream", "bats"].into_iter();
     let codes = codes.filter(|code| cfg!(feature = "bats") || *code != "bats").map(Some);
     for (role, code) in Role::ALL.iter().flat_map(|role| codes.clone().map(|code| (*role, code))) {
         let config = File::new(role, code).parse().expect("valid");
