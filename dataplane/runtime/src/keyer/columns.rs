@@ -172,8 +172,8 @@ impl Keyer {
             let Granting { stamp, strength, .. } = *granting;
             let grant = Grant { flow, stamp, strength, epochs: &epochs };
             let mut message = [0; GRANT_BYTES_MAX];
-            let keys = (&granting.private, relay);
-            let written = write_grant(&grant, keys, &Entropy::fresh()?, &mut message);
+            let (source, entropy) = (&granting.private, Entropy::fresh()?);
+            let written = write_grant(&grant, source, relay, &entropy, &mut message);
             // Without keys there is nothing to grant.
             let Ok(bytes) = written else { continue };
             let mut packet = [0; LETTER_BYTES];

@@ -132,10 +132,11 @@ impl<Keys: EpochKeys> Party<Keys> {
             let there = Way { scope, sender: private.public(), receiver: public };
             let back = Way { sender: public, receiver: there.sender, ..there };
             // Units begun under keys of an edge are finished under them.
-            let chosen = (profile, matches!(scope, Scope::Edge(_)));
+            let keeps = matches!(scope, Scope::Edge(_));
             let newest = memory.recall(&there);
-            let keys = OneWayKeys::new().sending((&psk, there), chosen, newest, &entropy);
-            let keys = keys.receiving((&psk, back), memory.recall(&back));
+            let keys = OneWayKeys::new();
+            let keys = keys.sending(&psk, there, profile, keeps, newest, &entropy);
+            let keys = keys.receiving(&psk, back, memory.recall(&back));
             Source::OneWay(Box::new(keys.requiring(strength)))
         } else {
             let identity = Identity { scope, private: private.clone(), peer: public, psk };
