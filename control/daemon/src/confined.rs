@@ -85,7 +85,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     let signals = async { Ok((stop_signal()?, signal(SignalKind::user_defined1())?)) };
     let (stop, leave) = control.block_on(signals).map_err(Failure::Control)?;
     let topology = node::topology(&config, keys);
-    let mut resources = Resources::join(&topology, (client, !start.is_trial), reserve)?;
+    let mut resources = Resources::join(&topology, client, !start.is_trial, reserve)?;
     let measured = Rc::new(Listeners::new(listen(&config, start.is_again)?));
     parts.end("frames and sockets");
     let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
@@ -220,7 +220,7 @@ fn stand_by(channel: &Channel) -> io::Result<Reserve> {
     if workers == 0 {
         return Ok(Reserve::default());
     }
-    let reserve = Reserve::map(workers, (per_worker, frame_size(mtu))).unwrap_or_else(|error| {
+    let reserve = Reserve::map(workers, per_worker, frame_size(mtu)).unwrap_or_else(|error| {
         // It takes over without them.
         tracing::warn!(%error, "the standby process has no frames yet");
         Reserve::default()

@@ -143,7 +143,7 @@ impl Keyer {
             let turn = self.columns.granting[place].schedule.poll(now, &ring);
             is_changed |= turn.is_changed;
             if turn.copies > 0 {
-                self.grant((place, &ring), stamp, turn.copies)?;
+                self.grant(place, &ring, stamp, turn.copies)?;
             }
         }
         self.publish(is_changed);
@@ -153,7 +153,8 @@ impl Keyer {
     /// Sends each relay of a flow its columns.
     fn grant(
         &mut self,
-        (place, ring): (usize, &Ring<Arc<EdgeKeys>>),
+        place: usize,
+        ring: &Ring<Arc<EdgeKeys>>,
         stamp: u64,
         copies: usize,
     ) -> Result<(), getrandom::Error> {

@@ -120,10 +120,12 @@ impl<Keys: EpochKeys> Source<Keys> {
 
 impl<Keys: EpochKeys> Party<Keys> {
     pub(super) fn new(
-        (scope, strength): (Scope, Strength),
+        scope: Scope,
+        strength: Strength,
         private: &PrivateKey,
         key: &PeerKey,
-        (now, memory): (u64, &Memory),
+        now: u64,
+        memory: &Memory,
     ) -> Result<Self, getrandom::Error> {
         let PeerKey { public, psk, one_way } = key.clone();
         let profile = Profile { suite: Suite::preferred(), strength };
