@@ -161,7 +161,7 @@ impl Recovery {
             return Some(false);
         }
         self.equations.hear(end);
-        Some(self.equations.combine((first, usize::from(count)), key, sum))
+        Some(self.equations.combine(first, usize::from(count), key, sum))
     }
 
     /// Symbols neither received nor recovered.
