@@ -52,8 +52,10 @@ pub fn expected_rank(report: &FlowReport, arrived: &[f64]) -> Option<f64> {
 )]
 pub fn overhead(
     params: &FlowParams,
-    (rank, in_advance): (Option<f64>, Option<f64>),
-    (hops, next_hops): (&[HopLoss], &[NextHop]),
+    rank: Option<f64>,
+    in_advance: Option<f64>,
+    hops: &[HopLoss],
+    next_hops: &[NextHop],
 ) -> Option<f64> {
     let is_source = matches!(params.role, Role::Source { .. });
     match params.code {
@@ -239,7 +241,7 @@ mod tests {
         };
         let packets = |planned: &[f64]| {
             let next_hops: Vec<NextHop> = planned.iter().map(|share| next_hop(*share)).collect();
-            overhead(&params, (None, None), (&ten_hops(), &next_hops))
+            overhead(&params, None, None, &ten_hops(), &next_hops)
         };
         for (planned, expected) in [
             (&[0.0][..], 1.0 / 0.9),
@@ -252,13 +254,13 @@ mod tests {
             assert!((packets - expected).abs() < 0.01, "{packets} of {planned:?}");
         }
         assert_eq!(packets(&[]), None);
-        assert_eq!(overhead(&params, (None, None), (&[], &[next_hop(0.0)])), None);
+        assert_eq!(overhead(&params, None, None, &[], &[next_hop(0.0)]), None);
         // Paths: one with four times the rate, and no loss on the other.
         let paths = FlowParams { spread: Spread::Sum, ..params };
         let mut next_hops = [next_hop(0.0), next_hop(0.0)];
         next_hops[0].planned.symbols_per_second *= 4.0;
         next_hops[1].heard = next_hops[1].heard.map(|heard| HeardHop { loss: Some(0.0), ..heard });
-        let packets = overhead(&paths, (None, None), (&ten_hops(), &next_hops)).expect("known");
+        let packets = overhead(&paths, None, None, &ten_hops(), &next_hops).expect("known");
         assert!((packets - (0.8 / 0.9 + 0.2)).abs() < 0.01, "{packets}");
     }
 
@@ -268,10 +270,10 @@ mod tests {
         let rank = expected_rank(&mended, &ten_hops());
         assert_eq!(rank, Some(1.0));
         let params = FlowParams::new(1, Role::Source { tunnel: TunnelId(0) }, Vec::new());
-        let packets = overhead(&params, (rank, in_advance(&mended)), (&ten_hops(), &[]))
-            .expect("hops are known");
+        let packets =
+            overhead(&params, rank, in_advance(&mended), &ten_hops(), &[]).expect("hops are known");
         assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
-        assert_eq!(overhead(&params, (rank, None), (&ten_hops(), &[])), None);
+        assert_eq!(overhead(&params, rank, None, &ten_hops(), &[]), None);
     }
 
     #[test]
@@ -283,8 +285,7 @@ mod tests {
             let report = FlowReport { is_mended, generation_size: 64, ..report(code, planned) };
             let rank = expected_rank(&report, &ten_hops());
             assert_eq!(rank, None, "windows have none");
-            overhead(&params, (rank, in_advance(&report)), (&ten_hops(), &[]))
-                .expect("hops are known")
+            overhead(&params, rank, in_advance(&report), &ten_hops(), &[]).expect("hops are known")
         };
         assert!((packets(64, true) - 1.0 / 0.9).abs() < 1e-9);
         assert!((packets(72, true) - 1.0 / 0.9 - 0.125).abs() < 1e-9);
