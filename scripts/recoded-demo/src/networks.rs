@@ -107,7 +107,7 @@ fn plan(to: SocketAddr, payload_bytes: usize, rate: f64, seconds: f64) -> ProbeP
 
 fn stream(bed: &Bed, to: IpAddr) -> Result<Stream, BedError> {
     let to = SocketAddr::new(to, 5202);
-    Stream::start((bed.source(), to), (bed.sink(), to), "bbr")
+    Stream::start(bed.source(), to, bed.sink(), to, "bbr")
 }
 
 const PATHS: &str = "  s ───────── 100 Mbit/s, 10 % lost, 20 ms ───────── d
