@@ -131,9 +131,12 @@ impl Hops {
     /// `before` neighbours before it.
     pub(crate) fn laws(
         &self,
-        (symbols, requests): (u64, u64),
-        (shards, lived): (u64, Nanos),
-        (next, before): (u64, u64),
+        symbols: u64,
+        requests: u64,
+        shards: u64,
+        lived: Nanos,
+        next: u64,
+        before: u64,
     ) -> [(u64, u64); 5] {
         let every = |nanos: Nanos| shards * (lived / nanos + 2);
         // A gap may be reported separately from the packet that ends it; a first report can be sent
