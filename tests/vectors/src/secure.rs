@@ -353,7 +353,7 @@ fn bound(secrets: &Secrets, strength: Strength) -> Vec<Bound> {
     let columns = strength.columns();
     let key = TagKey::new(strength, &secrets.column_seeds(strength), 200).expect("all columns");
     let mut masks = UnitMasks::new(&key, 4);
-    let mut one = |kind: Kind, number: u64, (index, after): (usize, u16), context: &[u8]| {
+    let mut one = |kind: Kind, number: u64, index: usize, after: u16, context: &[u8]| {
         let payload = symbols(number as u32, 1, 61).remove(0);
         let is_stream = kind == Kind::Stream;
         let mut tagged = match is_stream {
@@ -385,10 +385,10 @@ fn bound(secrets: &Secrets, strength: Strength) -> Vec<Bound> {
         [a, b, c, d, after_high, after_low, 0, bytes]
     };
     vec![
-        one(Kind::Generation, 3 << 32 | 0x1234, (5, 0), &generation),
-        one(Kind::Batch, 9 << 32 | 0x99, (17, 0), &batch),
-        one(Kind::Stream, 0xFFFF_FFEF, (0, 0), &stream(0xFFFF_FFEF, 0)),
-        one(Kind::Stream, 0x0102_0304, (0, 515), &stream(0x0102_0304, 515)),
+        one(Kind::Generation, 3 << 32 | 0x1234, 5, 0, &generation),
+        one(Kind::Batch, 9 << 32 | 0x99, 17, 0, &batch),
+        one(Kind::Stream, 0xFFFF_FFEF, 0, 0, &stream(0xFFFF_FFEF, 0)),
+        one(Kind::Stream, 0x0102_0304, 0, 515, &stream(0x0102_0304, 515)),
     ]
 }
 
