@@ -371,14 +371,14 @@ impl Setup<'_> {
 
 /// Opens a stream that a contender carries.
 fn open(bed: &Bed, running: &Running, control: &str) -> Result<Stream, BenchError> {
-    let ends = ((bed.source(), running.to), (bed.sink(), running.listen));
-    Stream::start(ends.0, ends.1, control).map_err(BenchError::Bed)
+    let (source, sink) = (bed.source(), bed.sink());
+    Stream::start(source, running.to, sink, running.listen, control).map_err(BenchError::Bed)
 }
 
 /// Opens the stream of others, which Linux forwards.
 fn open_beside(bed: &Bed, control: &str) -> Result<Stream, BenchError> {
     let to = SocketAddr::new(bed.sink_address(), BESIDE_PORT);
-    Stream::start((bed.source(), to), (bed.sink(), to), control).map_err(BenchError::Bed)
+    Stream::start(bed.source(), to, bed.sink(), to, control).map_err(BenchError::Bed)
 }
 
 /// Counters at one time.

@@ -100,8 +100,8 @@ impl Contender {
                     return Err(BenchError::Bed(BedError::Output { program, detail }));
                 }
                 let [_, interface] = bed.interfaces(SLOW_LINK);
-                let second = (slow, interface.as_str());
-                mptcp::prepare(bed.source(), bed.sink(), second).map_err(BenchError::Bed)?;
+                mptcp::prepare(bed.source(), bed.sink(), slow, &interface)
+                    .map_err(BenchError::Bed)?;
                 // The second path arrives at another address.
                 let listen = SocketAddr::from(([0, 0, 0, 0], PORT));
                 Ok(Running { listen, ..ready(fast) })
@@ -124,8 +124,8 @@ impl Running {
             Contender::Mptcp => Transport::Mptcp,
             _ => Transport::Tcp,
         };
-        let ends = ((bed.source(), self.to), (bed.sink(), self.listen));
-        Stream::start_over(transport, ends.0, ends.1, self.contender.control())
+        let (source, sink, control) = (bed.source(), bed.sink(), self.contender.control());
+        Stream::start_over(transport, source, self.to, sink, self.listen, control)
             .map_err(BenchError::Bed)
     }
 

@@ -37,8 +37,9 @@ pub fn plan(config: &Config) -> Plan {
         tunnel.addresses.iter().map(of)
     });
     let processes = if daemon.standby { 2 } else { 1 };
-    let frames = (daemon.frames, config.frame_size);
-    let worker_bytes = processes * worker_memory_bytes(frames, config.links.len());
+    let link_count = config.links.len();
+    let frames_bytes = worker_memory_bytes(daemon.frames, config.frame_size, link_count);
+    let worker_bytes = processes * frames_bytes;
     Plan {
         links: links.collect(),
         tunnels: config.tunnels.iter().map(|tunnel| tunnel.name.clone()).collect(),

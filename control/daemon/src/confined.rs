@@ -85,7 +85,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     let signals = async { Ok((stop_signal()?, signal(SignalKind::user_defined1())?)) };
     let (stop, leave) = control.block_on(signals).map_err(Failure::Control)?;
     let topology = node::topology(&config, keys);
-    let mut resources = Resources::join(&topology, (client, !start.is_trial), reserve)?;
+    let mut resources = Resources::join(&topology, client, !start.is_trial, reserve)?;
     let measured = Rc::new(Listeners::new(listen(&config, start.is_again)?));
     parts.end("frames and sockets");
     let accelerator = Accelerator::new(config.daemon.engine, config.daemon.fpga.clone());
@@ -105,7 +105,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
     let live = Live::new(document, mtus, config, node.clone());
     let (replaced, rates) = (Rc::new(Notify::new()), live.rates());
     let view = Rc::new(RefCell::new(live.view()));
-    let kept = Kept::new(live, (keeper, events.clone()), (replaced.clone(), view.clone()));
+    let kept = Kept::new(live, keeper, events.clone(), replaced.clone(), view.clone());
     let kept = kept.serving(measured.clone());
     let seen = || view.borrow().state(&*node);
     channel.send(&News::Started, &[]).map_err(no_supervisor)?;
@@ -115,7 +115,7 @@ fn run_with(channel: &Channel, given: Given, reserve: Reserve) -> Result<(), Fai
             () = stop => Ok(()),
             ended = beat(&node, channel) => Err(ended),
             ended = give_way(&node, &replaced, leave) => Err(ended),
-            () = sample(&node, (&rates, &view), &events) => Ok(()),
+            () = sample(&node, &rates, &view, &events) => Ok(()),
             () = metrics::serve(&measured, seen) => Ok(()),
             served = bounded::serve(listener, service) => Err(Failure::Serve(match served {
                 Ok(()) => "it stopped listening".into(),
@@ -220,7 +220,7 @@ fn stand_by(channel: &Channel) -> io::Result<Reserve> {
     if workers == 0 {
         return Ok(Reserve::default());
     }
-    let reserve = Reserve::map(workers, (per_worker, frame_size(mtu))).unwrap_or_else(|error| {
+    let reserve = Reserve::map(workers, per_worker, frame_size(mtu)).unwrap_or_else(|error| {
         // It takes over without them.
         tracing::warn!(%error, "the standby process has no frames yet");
         Reserve::default()
@@ -336,7 +336,7 @@ fn is_starved(channel: &Channel) -> bool {
 }
 
 /// Samples the flows indefinitely, and reports changes.
-async fn sample(node: &Node, (rates, view): (&Rates, &RefCell<View>), events: &events::Client) {
+async fn sample(node: &Node, rates: &Rates, view: &RefCell<View>, events: &events::Client) {
     let mut watcher = Watcher::default();
     loop {
         let seen = node.observe();

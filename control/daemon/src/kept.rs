@@ -34,8 +34,10 @@ impl<D: Dataplane> Kept<D> {
     /// `replaced` is notified when another process must take over, and `view` follows every change.
     pub fn new(
         live: Live<D>,
-        (keeper, events): (Client, events::Client),
-        (replaced, view): (Rc<Notify>, Rc<RefCell<View>>),
+        keeper: Client,
+        events: events::Client,
+        replaced: Rc<Notify>,
+        view: Rc<RefCell<View>>,
     ) -> Kept<D> {
         Kept { live, keeper, events, replaced, view, metrics: Rc::default() }
     }
@@ -100,13 +102,13 @@ impl<D: Dataplane> Kept<D> {
         if is_diff {
             return Ok(self.outcome(&next, text.number, None));
         }
-        self.bring(next, text, (Cause::Reload, confirm_seconds)).await
+        self.bring(next, text, Cause::Reload, confirm_seconds).await
     }
 
     async fn go_back(&mut self, number: Option<u64>) -> Result<Reloaded, ControlError> {
         let text = self.keeper.past(number).await?;
         let next = self.live.compare(&text)?;
-        self.bring(next, text, (Cause::Undo, None)).await
+        self.bring(next, text, Cause::Undo, None).await
     }
 
     /// Applies `next`, which users read as `text`.
@@ -114,7 +116,8 @@ impl<D: Dataplane> Kept<D> {
         &mut self,
         next: Next,
         text: Text,
-        (cause, confirm_seconds): (Cause, Option<u64>),
+        cause: Cause,
+        confirm_seconds: Option<u64>,
     ) -> Result<Reloaded, ControlError> {
         let cost = next.cost();
         let is_same = cost.is_none();

@@ -99,14 +99,13 @@ pub struct View {
 impl View {
     /// State shown to clients, read from a dataplane that runs this configuration.
     pub fn state(&self, dataplane: &impl Dataplane) -> State {
-        let now = (self.edition, self.started.elapsed());
-        state::state(&self.config, now, dataplane.observe(), &self.rates)
+        let uptime = self.started.elapsed();
+        state::state(&self.config, self.edition, uptime, dataplane.observe(), &self.rates)
     }
 
     /// State from an observation, without the text of the configuration.
     pub fn of(&self, seen: Observation) -> State {
-        let now = (self.edition, self.started.elapsed());
-        state::observed(&self.config, now, seen, &self.rates)
+        state::observed(&self.config, self.edition, self.started.elapsed(), seen, &self.rates)
     }
 }
 
@@ -443,8 +442,8 @@ impl<D: Dataplane> Live<D> {
     /// The complete state.
     pub fn state(&self) -> State {
         let observation = self.dataplane.observe();
-        let now = (self.edition, self.started.elapsed());
-        state::state(&self.config, now, observation, &self.rates)
+        let uptime = self.started.elapsed();
+        state::state(&self.config, self.edition, uptime, observation, &self.rates)
     }
 
     /// Samples of the flows, for the sampler.

@@ -251,7 +251,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         say_unknown(&config);
         return Ok(());
     }
-    supervisor::run(arguments, text, (config, names))
+    supervisor::run(arguments, text, config, names)
 }
 
 /// The configuration with addresses for its host names. Where the daemon before this one did not

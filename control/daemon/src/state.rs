@@ -25,14 +25,21 @@ const QUIET_SECONDS: f64 = 3.0;
 const ETHERNET_BYTES: usize = 14;
 
 /// The complete state.
-pub fn state(config: &Config, now: (u64, Duration), seen: Observation, rates: &Rates) -> State {
-    State { config: config.to_toml(), ..observed(config, now, seen, rates) }
+pub fn state(
+    config: &Config,
+    edition: u64,
+    uptime: Duration,
+    seen: Observation,
+    rates: &Rates,
+) -> State {
+    State { config: config.to_toml(), ..observed(config, edition, uptime, seen, rates) }
 }
 
 /// The same without the text of the configuration.
 pub fn observed(
     config: &Config,
-    (edition, uptime): (u64, Duration),
+    edition: u64,
+    uptime: Duration,
     mut seen: Observation,
     rates: &Rates,
 ) -> State {
@@ -54,7 +61,7 @@ pub fn observed(
         let reports = seen.flows.iter().flatten().filter(|report| report.id == id);
         let gone = seen.remainders.iter().filter(|remainder| remainder.flow == id);
         let reports = reports.collect::<Vec<_>>();
-        let shown = show_flow(config, flow, (&reports, gone), (seen.at, rates.of(id)));
+        let shown = show_flow(config, flow, &reports, gone, seen.at, rates.of(id));
         let waits = flow_waits(config, &flow.params, &seen.links);
         match waits.is_empty() {
             true => shown,
@@ -176,8 +183,10 @@ fn bats_parameters(params: &FlowParams, bats: &recoded_pipeline::params::BatsPar
 fn show_flow<'a>(
     config: &Config,
     flow: &FlowConfig,
-    (reports, gone): (&[&FlowReport], impl Iterator<Item = &'a Remainder>),
-    (at, rate): (Nanos, Rate),
+    reports: &[&FlowReport],
+    gone: impl Iterator<Item = &'a Remainder>,
+    at: Nanos,
+    rate: Rate,
 ) -> Flow {
     let params = &flow.params;
     let (role, tunnel) = match params.role {
@@ -202,13 +211,13 @@ fn show_flow<'a>(
     let expected = newest.and_then(|report| theory::expected_rank(report, &arrived));
     let is_mended = newest.is_some_and(|report| report.is_mended);
     let next_hops = NextHop::joined(reports.iter().flat_map(|report| &report.next_hops), at);
-    let overhead_theory = theory::overhead(params, (expected, is_mended), (&hops, &next_hops));
+    let overhead_theory = theory::overhead(params, expected, is_mended, &hops, &next_hops);
     let delay = decode_delay(&counters);
     let neighbours = neighbours(config, next_hops, at);
     let ago = |then: Nanos| at.saturating_sub(then) as f64 / 1e9;
     let (received_ago, heard_ago) = (rate.received_at.map(ago), rate.heard_at.map(ago));
     Flow {
-        state: flow_state(params, &neighbours, (received_ago, rate)).map(str::to_owned),
+        state: flow_state(params, &neighbours, received_ago, rate).map(str::to_owned),
         waits: String::new(),
         heard_ago_seconds: heard_ago.filter(|_| is_source && neighbours.is_empty()),
         goodput_mbit: rate.goodput_mbit.filter(|_| tunnel.is_some()),
@@ -264,7 +273,8 @@ fn wire_mbit(config: &Config, params: &FlowParams, rate: Rate) -> Option<f64> {
 fn flow_state(
     params: &FlowParams,
     neighbours: &[FlowNeighbour],
-    (received_ago, rate): (Option<f64>, Rate),
+    received_ago: Option<f64>,
+    rate: Rate,
 ) -> Option<&'static str> {
     let is_source = matches!(params.role, Role::Source { .. });
     if is_source && theory::is_open_loop(params) {

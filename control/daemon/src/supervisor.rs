@@ -63,7 +63,8 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(10);
 pub fn run(
     arguments: &Arguments,
     text: String,
-    (config, names): (Config, Names),
+    config: Config,
+    names: Names,
 ) -> Result<(), Failure> {
     leave_all_on_panic();
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -74,7 +75,7 @@ pub fn run(
     let lock = Lock::take(&config.daemon.socket)?;
     let before = lock.record();
     let file = arguments.config().to_string_lossy().into_owned();
-    let (record, config) = in_force(before.as_ref(), &file, text, (config, names));
+    let (record, config) = in_force(before.as_ref(), &file, text, config, names);
     let running = before.as_ref().and_then(|before| before.dataplane).filter(|it| it.runs());
     // A process left running serves the socket until it ends.
     let early = running.is_none().then(|| claim(&config.daemon.socket, false)).transpose()?;
@@ -201,7 +202,8 @@ fn in_force(
     before: Option<&Record>,
     file: &str,
     text: String,
-    (config, names): (Config, Names),
+    config: Config,
+    names: Names,
 ) -> (Record, Config) {
     let changed = before.filter(|before| before.file == text && before.text != text);
     let parse = |text: &str| Config::parse_on(file, text, &node::mtu, Some(&names)).ok();
@@ -488,7 +490,7 @@ impl InForce<'_> {
         let Record { file, text, names, .. } = &self.record;
         let tunnels = self.addresses.now();
         let is_readdressed = tunnels != self.record.tunnels;
-        if self.keeper.differs((file, text, names)) || is_readdressed || self.lock.is_due() {
+        if self.keeper.differs(file, text, names) || is_readdressed || self.lock.is_due() {
             self.record.tunnels = tunnels;
             (self.record.file, self.record.text) = self.keeper.lasting();
             self.record.names = self.keeper.names();

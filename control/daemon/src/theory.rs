@@ -59,8 +59,10 @@ pub fn expected_rank(report: &FlowReport, arrived: &[f64]) -> Option<f64> {
 )]
 pub fn overhead(
     params: &FlowParams,
-    (rank, is_mended): (Option<f64>, bool),
-    (hops, next_hops): (&[HopLoss], &[NextHop]),
+    rank: Option<f64>,
+    is_mended: bool,
+    hops: &[HopLoss],
+    next_hops: &[NextHop],
 ) -> Option<f64> {
     let is_source = matches!(params.role, Role::Source { .. });
     match params.code {
@@ -241,7 +243,7 @@ mod tests {
         };
         let packets = |planned: &[f64]| {
             let next_hops: Vec<NextHop> = planned.iter().map(|share| next_hop(*share)).collect();
-            overhead(&params, (None, false), (&ten_hops(), &next_hops))
+            overhead(&params, None, false, &ten_hops(), &next_hops)
         };
         for (planned, expected) in [
             (&[0.0][..], 1.0 / 0.9),
@@ -254,13 +256,13 @@ mod tests {
             assert!((packets - expected).abs() < 0.01, "{packets} of {planned:?}");
         }
         assert_eq!(packets(&[]), None);
-        assert_eq!(overhead(&params, (None, false), (&[], &[next_hop(0.0)])), None);
+        assert_eq!(overhead(&params, None, false, &[], &[next_hop(0.0)]), None);
         // Paths: one with four times the rate, and no loss on the other.
         let paths = FlowParams { spread: Spread::Sum, ..params };
         let mut next_hops = [next_hop(0.0), next_hop(0.0)];
         next_hops[0].planned.symbols_per_second *= 4.0;
         next_hops[1].heard = next_hops[1].heard.map(|heard| HeardHop { loss: Some(0.0), ..heard });
-        let packets = overhead(&paths, (None, false), (&ten_hops(), &next_hops)).expect("known");
+        let packets = overhead(&paths, None, false, &ten_hops(), &next_hops).expect("known");
         assert!((packets - (0.8 / 0.9 + 0.2)).abs() < 0.01, "{packets}");
     }
 
@@ -270,9 +272,9 @@ mod tests {
         let rank = expected_rank(&mended, &ten_hops());
         assert_eq!(rank, Some(1.0));
         let params = params(FlowCode::Rlnc);
-        let packets = overhead(&params, (rank, true), (&ten_hops(), &[])).expect("hops are known");
+        let packets = overhead(&params, rank, true, &ten_hops(), &[]).expect("hops are known");
         assert!((packets - 1.0 / 0.9).abs() < 1e-9, "{packets}");
-        assert_eq!(overhead(&params, (rank, false), (&ten_hops(), &[])), None);
+        assert_eq!(overhead(&params, rank, false, &ten_hops(), &[]), None);
     }
 
     /// Losses, even reported ones, change nothing.
@@ -284,10 +286,10 @@ mod tests {
         assert!(!is_open_loop(&FlowParams { code: FlowCode::Rlnc, ..open.clone() }));
         assert_eq!(super::arrived(&open, &report(code, 0), &ten_hops()), [0.0; 0]);
         for hops in [ten_hops(), Vec::new()] {
-            assert_eq!(overhead(&open, (None, false), (&hops, &[])), Some(1.25));
+            assert_eq!(overhead(&open, None, false, &hops, &[]), Some(1.25));
         }
         let two = FlowParams { next_hops: vec![PeerId(0), PeerId(1)], ..open };
-        assert_eq!(overhead(&two, (None, false), (&[], &[])), Some(2.5));
+        assert_eq!(overhead(&two, None, false, &[], &[]), Some(2.5));
     }
 
     #[cfg(feature = "bats")]

@@ -84,11 +84,11 @@ pub(crate) fn of(network: &Network, node: usize) -> Needs<'_> {
     let tunnels = tunnels(network, node);
     let mut flows = Vec::new();
     for path in &network.paths {
-        flows.extend(flow(network, (node, &links), &tunnels, path, (path.id, &path.ways)));
+        flows.extend(flow(network, node, &links, &tunnels, path, path.id, &path.ways));
         if path.receivers().len() == 1 && !path.is_one_way(network) {
             let turned = |way: &Vec<usize>| way.iter().rev().copied().collect();
             let back: Vec<Vec<usize>> = path.ways.iter().map(turned).collect();
-            flows.extend(flow(network, (node, &links), &tunnels, path, (path.id + 1, &back)));
+            flows.extend(flow(network, node, &links, &tunnels, path, path.id + 1, &back));
         }
     }
     let mut neighbours: Vec<BoxHop<'_>> = Vec::new();
@@ -146,10 +146,12 @@ fn tunnels(network: &Network, node: usize) -> Vec<BoxTunnel<'_>> {
 
 fn flow<'a>(
     network: &'a Network,
-    (node, links): (usize, &[BoxLink<'_>]),
+    node: usize,
+    links: &[BoxLink<'_>],
     tunnels: &[BoxTunnel<'_>],
     path: &'a Path,
-    (id, ways): (u32, &[Vec<usize>]),
+    id: u32,
+    ways: &[Vec<usize>],
 ) -> Option<BoxFlow<'a>> {
     if !path.passes(node) {
         return None;

@@ -258,7 +258,7 @@ impl Listener {
                 let body = Body::Echo { payload_bytes };
                 let token = session.token;
                 // A packet too large for the interface counts as lost.
-                let _ = self.endpoint.send(Some(from), (token, body), payload_bytes.into());
+                let _ = self.endpoint.send(Some(from), token, body, payload_bytes.into());
             }
             Body::Ask { train, sent } => self.report(from, train, sent),
             Body::Send { train, packets, payload_bytes, interval_nanos } => {
@@ -320,7 +320,7 @@ impl Listener {
 
     fn put(&mut self, to: SocketAddr, token: Token, body: Body) {
         // A client that cannot be reached retries or stops.
-        let _ = self.endpoint.send(Some(to), (token, body), 0);
+        let _ = self.endpoint.send(Some(to), token, body, 0);
     }
 
     fn is_proved(&self, from: SocketAddr, token: Token) -> bool {

@@ -315,7 +315,7 @@ impl Client {
         })?;
         let name = if direction == Direction::There { "there" } else { "back" };
         let Some(mut rate) = found else { return Err(MeasureError::NoTrains(self.remote, name)) };
-        let sums = self.losses(direction, (bits, payload_bytes), &mut rate, seconds)?;
+        let sums = self.losses(direction, bits, payload_bytes, &mut rate, seconds)?;
         let measured_at_mbit = loss_rate(rate.mbit, bits);
         let mbit = (FILLING * rate.mbit).min(cap);
         let packets = (mbit * 1e6 * FILLING_SECONDS / bits).max(48.0) as u32;
@@ -338,7 +338,8 @@ impl Client {
     fn losses(
         &mut self,
         direction: Direction,
-        (bits, payload_bytes): (f64, usize),
+        bits: f64,
+        payload_bytes: usize,
         rate: &mut Rate,
         seconds: f64,
     ) -> Result<Sums, MeasureError> {
@@ -471,7 +472,7 @@ impl Client {
     }
 
     fn say(&mut self, body: Body, padded_bytes: usize) -> Result<(), MeasureError> {
-        let sent = self.endpoint.send(None, (self.token, body), padded_bytes);
+        let sent = self.endpoint.send(None, self.token, body, padded_bytes);
         match sent {
             // Within a session, this stems from an earlier packet.
             Err(error)

@@ -135,7 +135,8 @@ impl Endpoint {
     pub fn send(
         &mut self,
         to: Option<SocketAddr>,
-        (token, body): (Token, Body),
+        token: Token,
+        body: Body,
         padded_bytes: usize,
     ) -> io::Result<()> {
         let written = Packet { token, body }.write(&mut self.outgoing);

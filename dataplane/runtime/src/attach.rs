@@ -373,7 +373,7 @@ impl Loaded {
                         _ => "native XDP: the driver refused it before the takeover".to_owned(),
                     };
                     let link = Some(BpfLink::Open(link));
-                    return Ok(held(place, (ebpf, link), (mode, reason)));
+                    return Ok(held(place, ebpf, link, mode, reason));
                 }
                 // Dropping the link detaches the program that it holds.
                 Err(error) => tracing::warn!(error, interface, "the program is attached again"),
@@ -383,9 +383,9 @@ impl Loaded {
         if preference == ModePreference::Generic {
             NOT_TRIED.clone_into(&mut reason);
         } else {
-            match attach(program, (interface, index), XdpMode::Native, netlink) {
+            match attach(program, interface, index, XdpMode::Native, netlink) {
                 Ok(link) => {
-                    return Ok(held(place, (ebpf, link), (XdpMode::Native, reason)));
+                    return Ok(held(place, ebpf, link, XdpMode::Native, reason));
                 }
                 Err(error) if is_taken(&error) => return Err(foreign(interface, netlink)),
                 Err(error) if preference != ModePreference::Auto => {
@@ -397,8 +397,8 @@ impl Loaded {
                 }
             }
         }
-        match attach(program, (interface, index), XdpMode::Generic, netlink) {
-            Ok(link) => Ok(held(place, (ebpf, link), (XdpMode::Generic, reason))),
+        match attach(program, interface, index, XdpMode::Generic, netlink) {
+            Ok(link) => Ok(held(place, ebpf, link, XdpMode::Generic, reason)),
             Err(error) if is_taken(&error) => Err(foreign(interface, netlink)),
             Err(error) => Err(refused(interface, &error)),
         }
@@ -425,8 +425,10 @@ struct Place<'a> {
 
 fn held(
     Place { interface, index, queues, local }: Place<'_>,
-    (ebpf, link): (Ebpf, Option<BpfLink>),
-    (mode, reason): (XdpMode, String),
+    ebpf: Ebpf,
+    link: Option<BpfLink>,
+    mode: XdpMode,
+    reason: String,
 ) -> Attachment {
     let program = Holder::Here(Box::new(ebpf), link);
     let (interface, entered) = (interface.to_owned(), BTreeSet::new());
@@ -467,7 +469,8 @@ fn is_as_wanted(mode: XdpMode, preference: ModePreference) -> bool {
 /// process a moment later.
 fn attach(
     program: &mut Xdp,
-    (interface, index): (&str, u32),
+    interface: &str,
+    index: u32,
     mode: XdpMode,
     netlink: &Netlink,
 ) -> Result<Option<BpfLink>, ProgramError> {

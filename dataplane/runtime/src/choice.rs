@@ -69,7 +69,8 @@ impl Prepared {
     /// As [`Prepared::new`].
     pub(crate) fn attach(
         self,
-        (topology, link): (&Topology, usize),
+        topology: &Topology,
+        link: usize,
         netlink: &Netlink,
         left: &mut LeftPrograms,
     ) -> Result<Attachment, StartError> {
@@ -119,7 +120,7 @@ pub(crate) fn attach(
         }
         _ => {
             let prepared = Prepared::new(topology, link, netlink)?;
-            prepared.attach((topology, link), netlink, &mut LeftPrograms::default())
+            prepared.attach(topology, link, netlink, &mut LeftPrograms::default())
         }
     }
 }

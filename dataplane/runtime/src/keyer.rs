@@ -25,7 +25,7 @@ use recoded_secure::{
 };
 use recoded_wire::handshake::{parse_handshake, travel, write_edge_handshake, write_hop_handshake};
 use recoded_wire::header::{Flags, HEADER_BYTES, Header, PacketType};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -44,6 +44,7 @@ use groups::Groups;
 use party::{Moment, Party};
 use places::home;
 use stamps::{Stamps, seconds};
+use talking::HopLink;
 
 /// Letters from workers that wait in the queue.
 pub(crate) const MAIL: usize = 256;
@@ -102,8 +103,8 @@ pub(crate) struct Keyer {
     talk: Talk,
     /// When neighbours' announcements were last reported.
     told: Option<u64>,
-    /// By `PeerId`: link, address, whether there is a key for it.
-    ways: Vec<(usize, IpAddr, bool)>,
+    /// By `PeerId`.
+    hop_links: Vec<HopLink>,
     movers: Movers,
     /// By `PeerId`: its name in the records, and its address in the configuration.
     homes: Vec<(String, SocketAddr)>,
@@ -120,7 +121,8 @@ impl Keyer {
         topology: &Topology,
         shared: Arc<Shared>,
         keyring: Arc<Keyring>,
-        (clock, memory): (Clock, Memory),
+        clock: Clock,
+        memory: Memory,
     ) -> Result<Keyer, getrandom::Error> {
         let now = clock.now();
         let mut keyer = Keyer {
@@ -139,11 +141,7 @@ impl Keyer {
             talk: Talk::new(topology, now, getrandom::u32()? as u16),
             told: None,
             flow_memory_bytes: topology.flow_memory_bytes,
-            ways: topology
-                .hops
-                .iter()
-                .map(|hop| (hop.link, hop.address, hop.key.is_some()))
-                .collect(),
+            hop_links: topology.hops.iter().map(HopLink::new).collect(),
             movers: Movers::new(topology),
             homes: topology.hops.iter().map(|hop| home(topology, hop)).collect(),
         };
@@ -152,14 +150,14 @@ impl Keyer {
         keyer.gate = Some(Gate::new(&private.public(), now, &Entropy::fresh()?));
         for (party, hop) in keyer.hops.iter_mut().zip(&topology.hops) {
             if let Some(key) = &hop.key {
-                let (scope, started) = ((Scope::Hop, Strength::Standard), (now, &keyer.memory));
-                *party = Some(Party::new(scope, private, key, started)?.over(hop.path));
+                let (scope, strength) = (Scope::Hop, Strength::Standard);
+                let made = Party::new(scope, strength, private, key, now, &keyer.memory)?;
+                *party = Some(made.over(hop.path));
             }
         }
         for edge in &topology.edges {
-            let started = (now, &keyer.memory);
-            let scope = (Scope::Edge(edge.flow), edge.strength);
-            let party = Party::new(scope, private, &edge.key, started)?;
+            let (scope, memory) = (Scope::Edge(edge.flow), &keyer.memory);
+            let party = Party::new(scope, edge.strength, private, &edge.key, now, memory)?;
             keyer.edges.push((edge.flow, party));
         }
         keyer.edges.sort_by_key(|(flow, _)| *flow);
@@ -309,7 +307,7 @@ impl Keyer {
             Ok(Admission::Reply(_)) if is_one_way => Err(Refused::Unexpected),
             Ok(Admission::Reply(send)) => {
                 // A reply is no longer than its request.
-                self.send_to_hop(hop, None, (&out[..send], 1));
+                self.send_to_hop(hop, None, &out[..send], 1);
                 return Ok(());
             }
             Ok(Admission::Pass) => party.keys.receive(now, message, &mut out, &mut self.memory)?,
@@ -430,20 +428,20 @@ impl Keyer {
         self.publish(turn.is_changed);
         if turn.send > 0 {
             self.stamps.used(self.stamps.now(), &mut self.memory);
-            self.send_to_hop(hop, place, (&message[..turn.send], HOP_COPIES));
+            self.send_to_hop(hop, place, &message[..turn.send], HOP_COPIES);
             if place.is_none()
                 && let Some(home) = self.home(hop)
             {
-                self.send_to_hop(hop, Some(home), (&message[..turn.send], HOP_COPIES));
+                self.send_to_hop(hop, Some(home), &message[..turn.send], HOP_COPIES);
             }
         }
         if turn.hello {
-            self.send_to_hop(hop, None, (&[], 1));
+            self.send_to_hop(hop, None, &[], 1);
         }
     }
 
     /// Sends a handshake message or a hello to a neighbour: to `place`, or to its known place.
-    fn send_to_hop(&self, hop: usize, place: Option<Place>, (message, copies): (&[u8], usize)) {
+    fn send_to_hop(&self, hop: usize, place: Option<Place>, message: &[u8], copies: usize) {
         let Ok(id) = u16::try_from(hop) else { return };
         let mut packet = [0; LETTER_BYTES];
         let len = write_hop_handshake(message, &mut packet);

@@ -51,9 +51,9 @@ pub(crate) fn run(task: &NeighbourTask, shared: &Shared, stop: &Receiver<()>) {
         let (now, routes) = (Instant::now(), routes.get());
         for PeerId(hop) in std::iter::from_fn(|| shared.suspects.pop()) {
             let Some(Some(route)) = routes.get(usize::from(hop)) else { continue };
-            let place = place(netlink, route);
-            if asked.may_ask(place, now) {
-                forget(netlink, place);
+            let key = entry_key(netlink, route);
+            if asked.may_ask(key, now) {
+                forget(netlink, key);
                 due = now;
             }
         }
@@ -79,19 +79,25 @@ pub(crate) fn run(task: &NeighbourTask, shared: &Shared, stop: &Receiver<()>) {
     }
 }
 
-/// Interface and address of an entry of the neighbour table.
-type Place = (u32, IpAddr);
+/// Key of an entry of Linux's neighbour table.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct EntryKey {
+    /// Index of the interface.
+    interface: u32,
+    /// Address of the neighbour.
+    address: IpAddr,
+}
 
 /// Entries deleted because a hop did not respond, and when. Several hops may share one.
 #[derive(Default)]
-struct Asked(BTreeMap<Place, Instant>);
+struct Asked(BTreeMap<EntryKey, Instant>);
 
 impl Asked {
     /// Whether an entry may be requested again; if so, the caller requests it.
-    fn may_ask(&mut self, place: Place, now: Instant) -> bool {
+    fn may_ask(&mut self, key: EntryKey, now: Instant) -> bool {
         self.0.retain(|_, at| now.duration_since(*at) < ASK_AGAIN);
-        let is_due = !self.0.contains_key(&place);
-        self.0.entry(place).or_insert(now);
+        let is_due = !self.0.contains_key(&key);
+        self.0.entry(key).or_insert(now);
         is_due
     }
 
@@ -112,13 +118,14 @@ impl Asked {
 }
 
 /// The key of a hop's entry in the neighbour table.
-fn place(netlink: &Netlink, hop: &HopRoute) -> Place {
+fn entry_key(netlink: &Netlink, hop: &HopRoute) -> EntryKey {
     let gateway = netlink.gateway(hop.interface, hop.destination);
-    (hop.interface, gateway.unwrap_or(hop.destination))
+    EntryKey { interface: hop.interface, address: gateway.unwrap_or(hop.destination) }
 }
 
 /// Deletes an entry, unless an operator wrote it, and requests it.
-fn forget(netlink: &Netlink, (interface, address): Place) {
+fn forget(netlink: &Netlink, key: EntryKey) {
+    let EntryKey { interface, address } = key;
     let Ok(table) = netlink.neighbours() else { return };
     let is_it = |it: &&Neighbour| it.interface == interface && it.address == address;
     if table.iter().find(is_it).is_none_or(|entry| !is_learned(entry.state)) {
@@ -255,16 +262,17 @@ mod tests {
         let known = Encap::new(MAC, MAC, there[0], there[1], 7);
         assert!(known.is_some());
         let (mut asked, begun) = (Asked::default(), Instant::now());
-        let place = (3, there[1]);
-        assert!(asked.may_ask(place, begun) && !asked.may_ask(place, begun + ASK_AGAIN / 2));
-        assert!(asked.may_ask((4, there[1]), begun), "on another interface");
+        let key = EntryKey { interface: 3, address: there[1] };
+        assert!(asked.may_ask(key, begun) && !asked.may_ask(key, begun + ASK_AGAIN / 2));
+        let other = EntryKey { interface: 4, ..key };
+        assert!(asked.may_ask(other, begun), "on another interface");
         let both = vec![known.clone(), None];
         let found = |after| asked.keep(vec![None, None], &both, begun + after);
         assert_eq!(found(ASK_AGAIN / 2), both);
         assert_eq!(found(ASK_AGAIN), [None, None]);
         let moved = vec![Encap::new(MAC, [9; 6], there[0], there[1], 7), None];
         assert_eq!(asked.keep(moved.clone(), &both, begun), moved);
-        assert!(asked.may_ask(place, begun + ASK_AGAIN));
+        assert!(asked.may_ask(key, begun + ASK_AGAIN));
     }
 
     #[test]

@@ -9,20 +9,16 @@
 //! Locks, in this order: `steering`, `workers`, `links`, `icmp`. A thread that opens sockets holds
 //! the first two.
 
-use crate::accelerator::Accelerator;
 use crate::choice;
 use crate::encap::Mac;
 use crate::error::StartError;
-use crate::guard::Guard;
 use crate::keyring::Keyring;
 use crate::neighbours::HopRoute;
 use crate::netlink::{Interface, Netlink};
-use crate::opening::Counter;
-use crate::outbox::{Outbox, Whereabouts};
+use crate::outbox::{Outbox, Services};
 use crate::own;
 use crate::pacing::Pacer;
-use crate::planning::Desk;
-use crate::port::{LinkMode, Port as SocketPort};
+use crate::port::{LinkMode, Port};
 use crate::report::{
     ByQueue, HopReport, IcmpErrors, LinkCounters, LinkPart, LinkReport, LinkStatus, RuntimeReport,
     TunnelCounters, TunnelReport, WorkerPart,
@@ -40,7 +36,6 @@ use crate::topology::{Backend, HopConfig, Topology, is_known};
 use crate::udp::{UdpSocket, bound};
 use crate::worker::{Parked, State, Worker};
 use core_affinity::CoreId;
-use recoded_offload::Port;
 use recoded_pipeline::Pipeline;
 use recoded_pipeline::params::{Share, Snapshot};
 use recoded_xsk::{Queues, SocketStatistics};
@@ -110,18 +105,11 @@ impl Node {
         index: usize,
         resources: WorkerResources,
         snapshot: &Snapshot,
-        (port, desk, counter, guard): (Option<Port>, Desk, Counter, Guard),
+        services: Services,
     ) -> Result<(), StartError> {
         let share = Share { worker: index, workers: self.topology.workers };
-        let outbox = Outbox::new(
-            &self.topology,
-            self.shared.links.get(),
-            self.pacers.clone(),
-            (&self.shared.tunnels.get(), index),
-            self.shared.next_hops.get(),
-            (port.map(Accelerator::new), desk, counter),
-            (Whereabouts::new(self.shared.clone(), share), guard),
-        );
+        let outbox =
+            Outbox::new(&self.topology, &self.shared, self.pacers.clone(), share, services);
         let parked = Parked {
             closed_statistics: vec![ByQueue::new(); self.topology.links.len()],
             pipeline: Pipeline::of_worker(share, snapshot, seed()),
@@ -342,7 +330,7 @@ impl Node {
             let fd = fd.map_err(|source| StartError::Limit { what: "a descriptor", source })?;
             let (socket, of_socket) = UdpSocket::on(socket, &self.topology, link);
             lacks = of_socket;
-            let port = SocketPort::Udp(Box::new(socket));
+            let port = Port::Udp(Box::new(socket));
             self.shared.leave_port(worker, NewPort { link, port, fd });
         }
         let mut links = self.links();

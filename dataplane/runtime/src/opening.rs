@@ -85,7 +85,8 @@ impl Counter {
 pub(crate) fn start(
     shared: Arc<Shared>,
     workers: usize,
-    (budget, seed): (usize, u64),
+    budget: usize,
+    seed: u64,
 ) -> io::Result<(JoinHandle<()>, Vec<Counter>)> {
     let (messages, inbox) = bounded(QUEUE);
     let mut answers = Vec::with_capacity(workers);
@@ -140,7 +141,7 @@ impl Office {
         };
         let bytes = settings.with(sizes).memory_bytes();
         let left = self.budget.saturating_sub(source_memory_bytes(snapshot));
-        let Some(rent) = self.books.take(shard, worker, (bytes, left)) else {
+        let Some(rent) = self.books.take(shard, worker, bytes, left) else {
             tracing::warn!(
                 flow = shard.flow,
                 bytes,
@@ -182,12 +183,7 @@ impl Books {
 
     /// Reserves `bytes` of a budget for a stage of the shard and records its owner; `None` when too
     /// little is left.
-    fn take(
-        &mut self,
-        shard: ShardId,
-        worker: usize,
-        (bytes, budget): (usize, usize),
-    ) -> Option<Rent> {
+    fn take(&mut self, shard: ShardId, worker: usize, bytes: usize, budget: usize) -> Option<Rent> {
         let rent = Rent::take(&self.used, bytes, budget)?;
         self.owners.insert(shard, worker);
         Some(rent)
@@ -203,20 +199,23 @@ mod tests {
 
     #[test]
     fn books_refuse_beyond_the_budget_and_remember_the_first_owner() {
+        const BUDGET: usize = 100;
         let mut books = Books { used: Arc::default(), owners: Owners::new() };
-        let of = |bytes| (bytes, 100);
-        let half = books.take(A, 1, of(30)).expect("room");
-        let all = books.take(A, 1, of(30)).expect("room");
-        assert!(books.take(B, 0, of(60)).is_none());
+        let half = books.take(A, 1, 30, BUDGET).expect("room");
+        let all = books.take(A, 1, 30, BUDGET).expect("room");
+        assert!(books.take(B, 0, 60, BUDGET).is_none());
         assert_eq!((books.owner(A), books.owner(B)), (Some(1), None));
         drop(half);
-        let other = books.take(B, 0, of(60)).expect("what was dropped");
+        let other = books.take(B, 0, 60, BUDGET).expect("what was dropped");
         assert_eq!((books.owner(A), books.owner(B)), (Some(1), Some(0)));
         // A removed flow releases its memory only when its worker drops it.
         books.keep(|flow| flow == 2);
         assert_eq!(books.owner(A), None);
-        assert!(books.take(B, 0, of(20)).is_none());
+        assert!(books.take(B, 0, 20, BUDGET).is_none());
         drop((all, other));
-        assert!(books.take(B, 0, of(usize::MAX)).is_none() && books.take(B, 0, of(100)).is_some());
+        assert!(
+            books.take(B, 0, usize::MAX, BUDGET).is_none()
+                && books.take(B, 0, 100, BUDGET).is_some()
+        );
     }
 }

@@ -67,6 +67,18 @@ pub(crate) struct Outbox {
     pub(crate) must_panic: bool,
 }
 
+/// A worker's connections to the threads that work for it.
+pub(crate) struct Services {
+    /// Solves generations, if there is an accelerator.
+    pub(crate) port: Option<recoded_offload::Port>,
+    /// Makes plans.
+    pub(crate) desk: Desk,
+    /// Allocates shards.
+    pub(crate) counter: Counter,
+    /// Tags and envelopes.
+    pub(crate) guard: Guard,
+}
+
 /// The worker that has each shard.
 pub(crate) struct Whereabouts {
     pub(crate) shared: Arc<Shared>,
@@ -126,31 +138,31 @@ struct PeerLink {
 impl Outbox {
     pub(crate) fn new(
         topology: &Topology,
-        links_now: Arc<Vec<LinkNow>>,
+        shared: &Arc<Shared>,
         pacers: Arc<[Pacer]>,
-        (tunnels, worker): (&Tunnels, usize),
-        next_hops: Arc<NextHops>,
-        (accelerator, desk, counter): (Option<Accelerator>, Desk, Counter),
-        (whereabouts, guard): (Whereabouts, Guard),
+        share: Share,
+        services: Services,
     ) -> Outbox {
         let hop =
             |hop: &HopConfig| PeerLink { link: hop.link, header_bytes: header_bytes(hop.address) };
+        let outlet = |tunnel: &Arc<Tunnel>| Outlet::new(tunnel.clone(), share.worker);
+        let (tunnels, Services { port, desk, counter, guard }) = (shared.tunnels.get(), services);
         Outbox {
             waiting: Vec::with_capacity(topology.frames_per_worker as usize),
             hops: topology.hops.iter().map(hop).collect(),
-            links_now,
+            links_now: shared.links.get(),
             pacers,
             tunnel_counters: vec![TunnelCounters::default(); tunnels.len()],
-            outlets: tunnels.iter().map(|tunnel| Outlet::new(tunnel.clone(), worker)).collect(),
+            outlets: tunnels.iter().map(outlet).collect(),
             merging_until: None,
-            next_hops,
+            next_hops: shared.next_hops.get(),
             now: 0,
             links: vec![LinkCounters::default(); topology.links.len()],
             segmentation: vec![Segmentation::default(); topology.links.len()],
-            accelerator,
+            accelerator: port.map(Accelerator::new),
             desk,
             counter,
-            whereabouts,
+            whereabouts: Whereabouts::new(shared.clone(), share),
             guard,
             must_panic: false,
         }

@@ -142,7 +142,7 @@ impl XdpPort {
     fn transmit(&mut self, umem: &mut Umem, payload: Span, with: &Headers<'_>) -> bool {
         let Headers { hop, encap, source_port, traffic_class } = *with;
         if let Some(socket) = &mut self.by_linux {
-            return socket.transmit(umem, payload, (hop, traffic_class));
+            return socket.transmit(umem, payload, hop, traffic_class);
         }
         let header = encap.header_bytes() as u16;
         let Span { frame, offset, len } = payload;
@@ -222,7 +222,7 @@ impl Port {
     pub(crate) fn transmit(&mut self, umem: &mut Umem, payload: Span, with: &Headers<'_>) -> bool {
         match self {
             Port::Xdp(port) => port.transmit(umem, payload, with),
-            Port::Udp(socket) => socket.transmit(umem, payload, (with.hop, with.traffic_class)),
+            Port::Udp(socket) => socket.transmit(umem, payload, with.hop, with.traffic_class),
         }
     }
 

@@ -20,7 +20,7 @@ impl Reserve {
     ///
     /// # Errors
     /// As those of frames when a node starts: not permitted, or no memory.
-    pub fn map(workers: usize, (frames, size): (u32, FrameSize)) -> Result<Reserve, StartError> {
+    pub fn map(workers: usize, frames: u32, size: FrameSize) -> Result<Reserve, StartError> {
         raise_memlock();
         let workers = if size.suits_af_xdp() { workers } else { 0 };
         let umems = (0..workers).map(|_| Umem::of(frames, size));

@@ -97,7 +97,7 @@ impl Resources {
     /// [`StartError`]: one sentence with the remedy. Everything opened before is closed again.
     pub fn open(topology: &Topology) -> Result<Resources, StartError> {
         check_capabilities(topology)?;
-        Resources::open_beside(topology, None, Reserve::default())
+        Resources::open_beside(topology, None, false, Reserve::default())
     }
 
     /// Opens what this process needs in addition to `privileged`, which has the rest, on frames of
@@ -108,22 +108,22 @@ impl Resources {
     /// As [`Resources::open`].
     pub fn join(
         topology: &Topology,
-        (privileged, waits_for_ports): (Client, bool),
+        privileged: Client,
+        waits_for_ports: bool,
         reserve: Reserve,
     ) -> Result<Resources, StartError> {
         let privileged = Arc::new(privileged);
-        Resources::open_beside(topology, Some((&privileged, waits_for_ports)), reserve)
+        Resources::open_beside(topology, Some(&privileged), waits_for_ports, reserve)
     }
 
     fn open_beside(
         topology: &Topology,
-        privileged: Option<(&Arc<Client>, bool)>,
+        client: Option<&Arc<Client>>,
+        waits_for_ports: bool,
         mut reserve: Reserve,
     ) -> Result<Resources, StartError> {
         topology.check()?;
         raise_memlock();
-        let client = privileged.map(|(client, _)| client);
-        let waits_for_ports = privileged.is_some_and(|(_, waits)| waits);
         let netlink = Netlink::open_beside(client)?;
         // Before the first query: all later changes cause an event.
         let (link_netlink, link_events) = (Netlink::open_beside(client)?, LinkEvents::open()?);

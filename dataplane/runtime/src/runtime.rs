@@ -10,6 +10,7 @@ use crate::neighbours::{self, NeighbourTask};
 use crate::netlink::Netlink;
 use crate::node::{Node, mtus, routes, seed};
 use crate::opening::{self, Counter, source_memory_bytes};
+use crate::outbox::Services;
 use crate::pacing::Pacer;
 use crate::paths;
 use crate::planning;
@@ -133,7 +134,8 @@ impl Runtime {
         for (index, (resources, (desk, counter))) in workers.into_iter().zip(threads).enumerate() {
             let port = if ports.is_empty() { None } else { Some(ports.remove(0)) };
             let guard = Guard::new(runtime.node.keyring.clone(), mail.clone());
-            runtime.node.start_worker(index, resources, &snapshot, (port, desk, counter, guard))?;
+            let services = Services { port, desk, counter, guard };
+            runtime.node.start_worker(index, resources, &snapshot, services)?;
         }
         runtime.accept(&snapshot, path_netlink, link_sources)
     }
@@ -330,10 +332,12 @@ fn start_offload(
 /// Starts the key thread, which ends when no worker can write to it any more.
 fn start_keys(node: &Node, memory: Memory) -> Result<(JoinHandle<()>, Sender<Letter>), StartError> {
     let Node { topology, shared, keyring, clock, .. } = node;
-    let mut keyer = Keyer::new(topology, shared.clone(), keyring.clone(), (*clock, memory))
-        .map_err(|error| StartError::Limit {
-            what: "random bytes",
-            source: std::io::Error::other(error.to_string()),
+    let mut keyer =
+        Keyer::new(topology, shared.clone(), keyring.clone(), *clock, memory).map_err(|error| {
+            StartError::Limit {
+                what: "random bytes",
+                source: std::io::Error::other(error.to_string()),
+            }
         })?;
     keyring.rings.publish(keyer.rings());
     keyring.near.publish(keyer.near());
@@ -351,7 +355,7 @@ fn start_opening(
     workers: usize,
 ) -> Result<(JoinHandle<()>, Vec<Counter>), StartError> {
     let budget = node.topology.flow_memory_bytes;
-    opening::start(node.shared.clone(), workers, (budget, seed()))
+    opening::start(node.shared.clone(), workers, budget, seed())
         .map_err(|source| StartError::Limit { what: "the thread that opens shards", source })
 }
 

@@ -21,7 +21,7 @@ pub fn frame_size(mtu: usize) -> FrameSize {
 }
 
 /// Bytes that one worker allocates for packets: frames, and rings of `links` sockets.
-pub fn worker_memory_bytes((frames, size): (u32, FrameSize), links: usize) -> usize {
+pub fn worker_memory_bytes(frames: u32, size: FrameSize, links: usize) -> usize {
     Umem::memory_bytes(frames, size) + links * SOCKET_BYTES
 }
 

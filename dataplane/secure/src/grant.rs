@@ -86,7 +86,8 @@ pub fn is_grant(message: &[u8]) -> bool {
 /// There are none or too many epochs, or `out` is too short.
 pub fn write_grant(
     grant: &Grant<'_>,
-    (source, relay): (&PrivateKey, &PublicKey),
+    source: &PrivateKey,
+    relay: &PublicKey,
     entropy: &Entropy,
     out: &mut [u8],
 ) -> Result<usize, Refused> {
@@ -110,7 +111,7 @@ pub fn write_grant(
         place.copy_from_slice(seed.seed.expose());
     }
     let payload = &payload[..grant.epochs.len() * SEEDS];
-    noise::seal_for((source, relay), &prologue(head, grant.flow), entropy, payload, sealed)?;
+    noise::seal_for(source, relay, &prologue(head, grant.flow), entropy, payload, sealed)?;
     *tag = mac1(relay, before);
     Ok(length)
 }
@@ -179,7 +180,7 @@ impl GrantReader {
         let mut payload = Zeroizing::new([0; GRANT_EPOCHS_MAX * SEEDS]);
         let payload = &mut payload[..epochs * SEEDS];
         let prologue = prologue(head, self.flow);
-        noise::open_from((&self.private, &self.source), &prologue, sealed, payload)?;
+        noise::open_from(&self.private, &self.source, &prologue, sealed, payload)?;
         self.newest = stamp;
         let seeds = |epoch: &[u8]| {
             let (seeds, _) = epoch.as_chunks::<32>();

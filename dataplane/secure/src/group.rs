@@ -68,9 +68,11 @@ pub const fn group_way(source: PublicKey, flow: u32) -> Way {
 /// # Errors
 /// Noise fails, which it does for no key of [`PublicKey`].
 pub fn write_group(
-    (source, sink): (&PrivateKey, &PublicKey),
+    source: &PrivateKey,
+    sink: &PublicKey,
     flow: u32,
-    (secret, opening): (&PresharedKey, &[u8; OPENING_BYTES]),
+    secret: &PresharedKey,
+    opening: &[u8; OPENING_BYTES],
     entropy: &Entropy,
 ) -> Result<[u8; GROUP_BYTES], Refused> {
     let mut message = [0; GROUP_BYTES];
@@ -81,7 +83,7 @@ pub fn write_group(
     let mut payload = Zeroizing::new([0; PAYLOAD]);
     payload[..SECRET].copy_from_slice(secret.bytes());
     payload[SECRET..].copy_from_slice(opening);
-    noise::seal_for((source, sink), &prologue(head, flow), entropy, &*payload, sealed)?;
+    noise::seal_for(source, sink, &prologue(head, flow), entropy, &*payload, sealed)?;
     *tag = mac1(sink, before);
     Ok(message)
 }
@@ -111,7 +113,8 @@ impl GroupSender {
     #[must_use]
     pub fn new(
         private: PrivateKey,
-        (flow, sinks): (u32, Vec<PublicKey>),
+        flow: u32,
+        sinks: Vec<PublicKey>,
         profile: impl Into<Profile>,
         newest: Option<Remembered>,
         entropy: &Entropy,
@@ -172,8 +175,8 @@ impl GroupSender {
             self.tellings.clear();
             for sink in &self.sinks {
                 let Some(secret) = self.keys.drawn() else { break };
-                let keys = (&self.private, sink);
-                match write_group(keys, self.flow, (secret, &opening), &fresh()?) {
+                let entropy = fresh()?;
+                match write_group(&self.private, sink, self.flow, secret, &opening, &entropy) {
                     Ok(telling) => self.tellings.push(telling),
                     Err(reason) => return Ok(Err(reason)),
                 }
@@ -215,7 +218,8 @@ impl GroupReceiver {
     #[must_use]
     pub fn new(
         private: PrivateKey,
-        (source, flow): (PublicKey, u32),
+        source: PublicKey,
+        flow: u32,
         newest: Option<Remembered>,
     ) -> Self {
         let (own, way) = (private.public(), group_way(source, flow));
@@ -282,9 +286,8 @@ impl GroupReceiver {
         self.tries.1 = self.tries.1.checked_sub(1).ok_or(Refused::TooSoon)?;
         let Scope::Edge(flow) = self.way.scope else { return Err(Refused::Malformed) };
         let mut payload = Zeroizing::new([0; PAYLOAD]);
-        let keys = (&self.private, &self.way.sender);
-        let sealed = &rest[..NOISE];
-        noise::open_from(keys, &prologue(head, flow), sealed, &mut *payload)?;
+        let (source, prologue) = (&self.way.sender, prologue(head, flow));
+        noise::open_from(&self.private, source, &prologue, &rest[..NOISE], &mut *payload)?;
         let (secret, opening) = payload.split_first_chunk().ok_or(Refused::Malformed)?;
         let secret = PresharedKey::of_group(*secret);
         let receiver = OneWayReceiver::new(secret, self.way, self.newest);

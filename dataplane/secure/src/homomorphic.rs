@@ -159,14 +159,15 @@ impl TagKey {
     pub(crate) fn tag_behind(
         &self,
         context_bytes: usize,
-        (masks, index): (&Masks, usize),
+        masks: &Masks,
+        index: usize,
         payload: &[u8],
         tag: &mut [u8],
     ) -> Result<(), Refused> {
         if self.columns.len() != tag.len() {
             return Err(Refused::Incomplete);
         }
-        let sums = self.sums_behind(context_bytes, masks, (index, &[1]), payload)?;
+        let sums = self.sums_behind(context_bytes, masks, index, &[1], payload)?;
         tag.copy_from_slice(&sums[..tag.len()]);
         Ok(())
     }
@@ -176,14 +177,15 @@ impl TagKey {
         &self,
         context_bytes: usize,
         masks: &Masks,
-        (first, coefficients): (usize, &[u8]),
+        first: usize,
+        coefficients: &[u8],
         tag: &[u8],
         payload: &[u8],
     ) -> Result<(), Refused> {
         if coefficients.iter().fold(0, |bits, &c| bits | c) == 0 {
             return Err(Refused::ZeroVector);
         }
-        let expected = self.sums_behind(context_bytes, masks, (first, coefficients), payload)?;
+        let expected = self.sums_behind(context_bytes, masks, first, coefficients, payload)?;
         self.compare(&expected, tag)
     }
 
@@ -191,7 +193,8 @@ impl TagKey {
     pub(crate) fn verify_sum(
         &self,
         masks: &Masks,
-        (first, coefficients): (usize, &[u8]),
+        first: usize,
+        coefficients: &[u8],
         prefix: &[u8],
         tag: &[u8],
         payload: &[u8],
@@ -299,7 +302,7 @@ impl TagKey {
         prefix: &[u8],
         payload: &[u8],
     ) -> Result<[u8; COLUMNS_MAX], Refused> {
-        let mut sums = self.sums_behind(prefix.len(), masks, (first, coefficients), payload)?;
+        let mut sums = self.sums_behind(prefix.len(), masks, first, coefficients, payload)?;
         if !prefix.is_empty() {
             self.factors.add_dots(0, prefix, &mut sums);
         }
@@ -311,7 +314,8 @@ impl TagKey {
         &self,
         prefix_bytes: usize,
         masks: &Masks,
-        (first, coefficients): (usize, &[u8]),
+        first: usize,
+        coefficients: &[u8],
         payload: &[u8],
     ) -> Result<[u8; COLUMNS_MAX], Refused> {
         if prefix_bytes + payload.len() > self.factors.length() {
@@ -372,14 +376,15 @@ impl Masks {
         unit: u64,
         count: usize,
     ) -> Result<(), Refused> {
-        self.fill_behind(key, (space, unit), count, &[])
+        self.fill_behind(key, space, unit, count, &[])
     }
 
     /// Like [`Masks::fill`], with the contribution of a context before each symbol to its tag.
     pub(crate) fn fill_behind(
         &mut self,
         key: &TagKey,
-        (space, unit): (Space, u64),
+        space: Space,
+        unit: u64,
         count: usize,
         context: &[u8],
     ) -> Result<(), Refused> {
@@ -393,7 +398,7 @@ impl Masks {
         if !context.is_empty() {
             key.factors.add_dots(0, context, &mut added[..key.columns.len()]);
         }
-        self.fill_blocks(key, (0, count), &added, |block| input(space, unit, block as u16))
+        self.fill_blocks(key, 0, count, &added, |block| input(space, unit, block as u16))
     }
 
     /// The masks of `count` symbols of a stream from symbol `first` on.
@@ -409,7 +414,7 @@ impl Masks {
     ) -> Result<(), Refused> {
         let unit = first / BLOCK as u64;
         let offset = (first % BLOCK as u64) as usize;
-        self.fill_blocks(key, (offset, count), &[0; COLUMNS_MAX], |block| {
+        self.fill_blocks(key, offset, count, &[0; COLUMNS_MAX], |block| {
             input(space, unit.wrapping_add(block as u64), 0)
         })
     }
@@ -417,7 +422,8 @@ impl Masks {
     fn fill_blocks(
         &mut self,
         key: &TagKey,
-        (offset, count): (usize, usize),
+        offset: usize,
+        count: usize,
         added: &[u8; COLUMNS_MAX],
         input: impl Fn(usize) -> [u8; BLOCK],
     ) -> Result<(), Refused> {

@@ -86,9 +86,11 @@ impl OneWaySender {
     /// grows from epoch to epoch, over starts too: the wall clock, or a stored number.
     #[must_use]
     pub fn new(
-        (psk, way): (&PresharedKey, &Way),
+        psk: &PresharedKey,
+        way: &Way,
         profile: impl Into<Profile>,
-        (number, stamp): (u8, u64),
+        number: u8,
+        stamp: u64,
         entropy: &Entropy,
     ) -> Self {
         let mut opening = [0; OPENING_BYTES];
@@ -100,7 +102,7 @@ impl OneWaySender {
         opening[HEADER + SALT..][..STAMP].copy_from_slice(&stamp.to_be_bytes());
         let (before, tag) = opening.split_last_chunk_mut::<MAC>().expect("it ends with one");
         *tag = mac(mac_key(psk, way).expose(), &[before]);
-        Self { opening, key_id, secrets: secrets((psk, way), Remembered { salt, stamp }) }
+        Self { opening, key_id, secrets: secrets(psk, way, Remembered { salt, stamp }) }
     }
 
     /// State of it that receivers must remember, and the sender itself, so that its stamps grow.
@@ -192,7 +194,7 @@ impl OneWayReceiver {
             Some(newest) if opened.stamp <= newest.stamp => return Err(Refused::Stale),
             _ => self.newest = Some(opened),
         }
-        let secrets = secrets((&self.psk, &self.way), opened);
+        let secrets = secrets(&self.psk, &self.way, opened);
         Ok(Some(Opened { key_id, profile, secrets, remembered: opened }))
     }
 }
@@ -201,7 +203,7 @@ fn mac_key(psk: &PresharedKey, way: &Way) -> Secret<32> {
     Secrets::extract(&[], psk.bytes()).key("opening", &way.bytes())
 }
 
-fn secrets((psk, way): (&PresharedKey, &Way), epoch: Remembered) -> Secrets {
+fn secrets(psk: &PresharedKey, way: &Way, epoch: Remembered) -> Secrets {
     let salt = [&epoch.salt[..], &epoch.stamp.to_be_bytes(), &way.bytes()].concat();
     Secrets::extract(&salt, psk.bytes())
 }

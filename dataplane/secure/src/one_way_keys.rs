@@ -95,8 +95,10 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     #[must_use]
     pub fn sending(
         self,
-        (psk, way): (&PresharedKey, Way),
-        (profile, keeps): (impl Into<Profile>, bool),
+        psk: &PresharedKey,
+        way: Way,
+        profile: impl Into<Profile>,
+        keeps: bool,
         newest: Option<Remembered>,
         entropy: &Entropy,
     ) -> Self {
@@ -126,7 +128,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
         entropy: &Entropy,
     ) -> Self {
         let nothing = PresharedKey::none();
-        let mut keys = self.sending((&nothing, way), (profile, true), newest, entropy);
+        let mut keys = self.sending(&nothing, way, profile, true, newest, entropy);
         if let Some(sending) = &mut keys.sending {
             sending.draws = true;
         }
@@ -149,7 +151,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
     /// Receives on a way, continuing from the state of an earlier start; see
     /// [`OneWayReceiver::new`].
     #[must_use]
-    pub fn receiving(self, (psk, way): (&PresharedKey, Way), newest: Option<Remembered>) -> Self {
+    pub fn receiving(self, psk: &PresharedKey, way: Way, newest: Option<Remembered>) -> Self {
         Self { receiver: Some(OneWayReceiver::new(psk.clone(), way, newest)), ..self }
     }
 
@@ -205,7 +207,7 @@ impl<Keys: EpochKeys> OneWayKeys<Keys> {
             sending.next_epoch = sending.next_epoch.min(now);
         }
         if now >= sending.next_epoch && sending.coming.is_none() {
-            sending.begin(now, stamp, (current.is_none(), entropy), keep);
+            sending.begin(now, stamp, current.is_none(), entropy, keep);
             self.begun += 1;
         }
         if let Some((epoch, _)) = sending.coming.take_if(|(_, from)| now >= *from) {
@@ -267,21 +269,15 @@ impl<Keys: EpochKeys> Default for OneWayKeys<Keys> {
 }
 
 impl<Keys: EpochKeys> Sending<Keys> {
-    fn begin(
-        &mut self,
-        now: u64,
-        stamp: u64,
-        (is_first, entropy): (bool, &Entropy),
-        keep: Keep<'_>,
-    ) {
+    fn begin(&mut self, now: u64, stamp: u64, is_first: bool, entropy: &Entropy, keep: Keep<'_>) {
         self.number = self.number.wrapping_add(1);
         self.stamp = stamp.max(self.stamp.saturating_add(1));
-        let name = (self.number, self.stamp);
+        let (number, stamp) = (self.number, self.stamp);
         if self.draws {
             // The salt is taken from the first half.
             self.psk = PresharedKey::of_group(entropy.extra(0));
         }
-        let sender = OneWaySender::new((&self.psk, &self.way), self.profile, name, entropy);
+        let sender = OneWaySender::new(&self.psk, &self.way, self.profile, number, stamp, entropy);
         // If it cannot be stored and the clock goes back, receivers refuse packets after a restart
         // until the clock has caught up: better than sending nothing.
         keep(&self.way, sender.remembered());

@@ -85,7 +85,7 @@ impl UnitMasks {
         }
         let (tag, payload) =
             symbol.split_at_mut_checked(key.tag_bytes()).ok_or(Refused::Malformed)?;
-        key.tag_behind(CONTEXT_BYTES, (masks, index), payload, tag)
+        key.tag_behind(CONTEXT_BYTES, masks, index, payload, tag)
     }
 
     /// Verifies a symbol, tag and payload, with the columns that the key has.
@@ -131,10 +131,10 @@ impl UnitMasks {
             let payload_bytes = symbol.len().checked_sub(key.tag_bytes());
             let (payload, tag) = symbol.split_at(payload_bytes.ok_or(Refused::Malformed)?);
             let prefix = &unit.context;
-            return key.verify_sum(masks, (first, coefficients), prefix, tag, payload);
+            return key.verify_sum(masks, first, coefficients, prefix, tag, payload);
         }
         let (tag, payload) = symbol.split_at_checked(key.tag_bytes()).ok_or(Refused::Malformed)?;
-        key.verify_behind(CONTEXT_BYTES, masks, (first, coefficients), tag, payload)
+        key.verify_behind(CONTEXT_BYTES, masks, first, coefficients, tag, payload)
     }
 
     /// The masks of at least `count` symbols of a unit.
@@ -152,7 +152,7 @@ impl UnitMasks {
             // One more block of AES for each column, so that few units are filled twice.
             let count = count.next_power_of_two().max(LEAST);
             let behind = if is_stream { &[][..] } else { &unit.context };
-            masks.fill_behind(key, (unit.space, unit.number), count, behind)?;
+            masks.fill_behind(key, unit.space, unit.number, count, behind)?;
             *of = Some((key.serial(), *unit));
         }
         Ok(masks)

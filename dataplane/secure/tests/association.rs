@@ -55,7 +55,7 @@ impl End {
         Some(Travelling::Packet(packet, number))
     }
 
-    fn poll(&mut self, (now, stamp): (u64, u64), chance: &mut Chance) -> Vec<Travelling> {
+    fn poll(&mut self, now: u64, stamp: u64, chance: &mut Chance) -> Vec<Travelling> {
         let mut out = [0; HANDSHAKE_BYTES_MAX];
         let turn = self.association.poll(now, stamp, &chance.entropy(), &mut out).unwrap();
         self.follow(turn, &out)
@@ -74,12 +74,15 @@ impl End {
 /// Runs two ends for some minutes. Returns the packets that were sent, that arrived, and that were
 /// not accepted.
 fn run(seed: u64, loss: f64, delay_ms: u64, restart_at_ms: Option<u64>) -> (u64, u64, u64) {
-    run_by((seed, loss, delay_ms, restart_at_ms), |_, now| now + 1)
+    run_by(seed, loss, delay_ms, restart_at_ms, |_, now| now + 1)
 }
 
 /// The same, given the wall clocks of both ends.
 fn run_by(
-    (seed, loss, delay_ms, restart_at_ms): (u64, f64, u64, Option<u64>),
+    seed: u64,
+    loss: f64,
+    delay_ms: u64,
+    restart_at_ms: Option<u64>,
     wall_clock: impl Fn(usize, u64) -> u64,
 ) -> (u64, u64, u64) {
     let mut chance = Chance(seed);
@@ -104,9 +107,7 @@ fn run_by(
         let mut leaving = Vec::new();
         for (side, end) in ends.iter_mut().enumerate() {
             leaving.extend(
-                end.poll((now, wall_clock(side, now)), &mut chance)
-                    .into_iter()
-                    .map(|it| (side, it)),
+                end.poll(now, wall_clock(side, now), &mut chance).into_iter().map(|it| (side, it)),
             );
             if tick % 5 == 0 {
                 end.sent += 1;
@@ -188,7 +189,7 @@ fn wall_clocks_that_jump_by_an_hour_cost_no_packet() {
         let step = (now / (80_000 * MILLI)) as usize;
         10 * HOUR + now + steps[(step + 2 * side) % steps.len()]
     };
-    let (sent, taken, refused) = run_by((17, 0.05, 40, None), jumps);
+    let (sent, taken, refused) = run_by(17, 0.05, 40, None, jumps);
     assert_eq!(refused, 0);
     assert!(taken as f64 > 0.93 * 0.95 * sent as f64, "{taken} of {sent}");
 }

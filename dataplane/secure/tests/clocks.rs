@@ -45,7 +45,8 @@ struct Pair {
 
 fn start(
     keys: &[PrivateKey; 2],
-    (end, now): (usize, u64),
+    end: usize,
+    now: u64,
     chance: &mut Chance,
 ) -> Association<HopKeys> {
     let (private, peer) = (keys[end].clone(), keys[1 - end].public());
@@ -57,7 +58,7 @@ impl Pair {
     fn new(seed: u64, clocks: [u64; 2]) -> Pair {
         let mut chance = Chance(seed);
         let keys = [0, 1].map(|_| PrivateKey::generate(&chance.entropy()));
-        let ends = [0, 1].map(|end| start(&keys, (end, 0), &mut chance));
+        let ends = [0, 1].map(|end| start(&keys, end, 0, &mut chance));
         let (wire, number) = (BTreeMap::new(), 0);
         let (initiations, refused) = Default::default();
         Pair {
@@ -75,7 +76,7 @@ impl Pair {
     }
 
     fn restart(&mut self, end: usize, clock: u64) {
-        self.ends[end] = start(&self.keys, (end, self.now), &mut self.chance);
+        self.ends[end] = start(&self.keys, end, self.now, &mut self.chance);
         self.clocks[end] = clock;
     }
 

@@ -44,7 +44,7 @@ fn grant_of(strength: Strength, to: &PublicKey, stamp: u64, epochs: &[GrantedSee
     let mut out = [0; GRANT_BYTES_MAX];
     let grant = Grant { flow: FLOW, stamp, strength, epochs };
     let entropy = Entropy::new([stamp as u8; 64]);
-    let bytes = write_grant(&grant, (&private(1), to), &entropy, &mut out).expect("room");
+    let bytes = write_grant(&grant, &private(1), to, &entropy, &mut out).expect("room");
     out[..bytes].to_vec()
 }
 
@@ -71,7 +71,7 @@ fn grants_are_read_by_their_relay_alone_and_once() {
     assert_eq!(of_another_source.read(&older), Err(Refused::Handshake));
     let none = Grant { flow: FLOW, stamp: 1, strength: STANDARD, epochs: &[] };
     let to = relays[0].public();
-    let written = write_grant(&none, (&private(1), &to), &Entropy::new([1; 64]), &mut [0; 500]);
+    let written = write_grant(&none, &private(1), &to, &Entropy::new([1; 64]), &mut [0; 500]);
     assert_eq!(written, Err(Refused::Malformed));
 }
 
@@ -143,9 +143,9 @@ fn forged_grants_cost_twenty_looks_a_second_and_change_nothing() {
         .map(|stamp| {
             let mut out = [0; GRANT_BYTES_MAX];
             let grant = Grant { flow: FLOW, stamp, strength: STANDARD, epochs: &seeds };
-            let keys = (&private(9), &relay.public());
-            let bytes = write_grant(&grant, keys, &Entropy::new([3; 64]), &mut out).expect("room");
-            out[..bytes].to_vec()
+            let entropy = Entropy::new([3; 64]);
+            let bytes = write_grant(&grant, &private(9), &relay.public(), &entropy, &mut out);
+            out[..bytes.expect("room")].to_vec()
         })
         .collect();
     let looks = |columns: &mut RelayColumns, now: u64| {

@@ -37,8 +37,8 @@ impl Net {
     fn new(seed: u64) -> Net {
         let mut chance = Chance(seed);
         let keys = [2, 3, 4].map(public).to_vec();
-        let source = GroupSender::new(private(1), (FLOW, keys), SUITE, None, &chance.entropy());
-        let sink = |byte| GroupReceiver::new(private(byte), (public(1), FLOW), None);
+        let source = GroupSender::new(private(1), FLOW, keys, SUITE, None, &chance.entropy());
+        let sink = |byte| GroupReceiver::new(private(byte), public(1), FLOW, None);
         Net { source, sinks: [2, 3, 4].map(sink).into(), chance, recorded: Vec::new() }
     }
 
@@ -140,7 +140,7 @@ fn sink_that_starts_again_believes_nothing_recorded_and_no_other_sink_reads_its_
     let mut net = Net::new(7);
     let mut kept: BTreeMap<[u8; 16], Remembered> = BTreeMap::new();
     (0..12_000).for_each(|milli| drop(net.step(milli, 0)));
-    let mut first = GroupReceiver::new(private(2), (public(1), FLOW), None);
+    let mut first = GroupReceiver::new(private(2), public(1), FLOW, None);
     let own: Vec<_> = net.recorded.iter().filter(|it| first.is_for_this(*it)).copied().collect();
     for telling in &own {
         let mut keep = |way: &Way, it| kept.insert(way.id(), it).is_none_or(|_| true);
@@ -148,17 +148,17 @@ fn sink_that_starts_again_believes_nothing_recorded_and_no_other_sink_reads_its_
     }
     assert_eq!(first.epochs(), 2);
     let newest = kept.get(&group_way(public(1), FLOW).id()).copied();
-    let mut again = GroupReceiver::new(private(2), (public(1), FLOW), newest);
+    let mut again = GroupReceiver::new(private(2), public(1), FLOW, newest);
     assert!(own.iter().all(|it| !again.receive(0, it, &mut |_, _| true).unwrap_or(false)));
     assert!(again.ring().epochs().next().is_none());
     for other in [(private(3), public(1), FLOW), (private(2), public(3), FLOW)] {
-        let mut other = GroupReceiver::new(other.0, (other.1, other.2), None);
+        let mut other = GroupReceiver::new(other.0, other.1, other.2, None);
         assert!(other.receive(0, &own[0], &mut |_, _| true).is_err());
     }
-    let mut elsewhere = GroupReceiver::new(private(2), (public(1), FLOW + 1), None);
+    let mut elsewhere = GroupReceiver::new(private(2), public(1), FLOW + 1, None);
     let refused = elsewhere.receive(0, &own[0], &mut |_, _| true);
     assert_eq!(refused, Err(Refused::Handshake), "of another flow");
-    let mut forgetful = GroupReceiver::new(private(2), (public(1), FLOW), None);
+    let mut forgetful = GroupReceiver::new(private(2), public(1), FLOW, None);
     assert_eq!(forgetful.receive(0, &own[0], &mut |_, _| false), Err(Refused::NotKept));
     for place in 0..GROUP_BYTES {
         let mut changed = own[0];

@@ -32,7 +32,7 @@ fn way() -> Way {
 
 fn sender(stamp: u64) -> OneWaySender {
     let entropy = Entropy::new([stamp as u8; 64]);
-    OneWaySender::new((&psk(1), &way()), SUITE, (stamp as u8, stamp), &entropy)
+    OneWaySender::new(&psk(1), &way(), SUITE, stamp as u8, stamp, &entropy)
 }
 
 fn receiver(newest: Option<Remembered>) -> OneWayReceiver {
@@ -94,7 +94,7 @@ fn openings_of_one_way_mean_nothing_on_another() {
         assert_eq!(refused.expect_err("another way"), Refused::Tag, "{other:?}");
         assert_ne!(other.id(), way().id());
     }
-    let id = |way: &Way| OneWaySender::new((&psk(1), way), SUITE, (7, 7), &entropy(7)).key_id;
+    let id = |way: &Way| OneWaySender::new(&psk(1), way, SUITE, 7, 7, &entropy(7)).key_id;
     assert_ne!(id(&way()), id(&back), "both may stand in one list");
 }
 
@@ -120,8 +120,8 @@ impl End {
         let back = Way { sender: there.receiver, receiver: there.sender, ..there };
         let [out, coming] = [there, back].map(|way| self.kept.get(&way.id()).copied());
         let keys = OneWayKeys::new();
-        let keys = keys.sending((&psk(1), there), (SUITE, false), out, &chance.entropy());
-        self.keys = keys.receiving((&psk(1), back), coming);
+        let keys = keys.sending(&psk(1), there, SUITE, false, out, &chance.entropy());
+        self.keys = keys.receiving(&psk(1), back, coming);
         self
     }
 
@@ -195,7 +195,7 @@ fn restarts_of_either_side_take_nothing_that_was_recorded() {
     let mut chance = Chance(77);
     let (mut source, mut sink) = (End::new(1, 2, &mut chance), End::new(2, 1, &mut chance));
     let (mut openings, mut packets) = (Vec::new(), Vec::new());
-    let mut play = |source: &mut End, sink: &mut End, (from, to, clock): (u64, u64, u64)| {
+    let mut play = |source: &mut End, sink: &mut End, from: u64, to: u64, clock: u64| {
         let mut taken = Vec::new();
         for milli in from..to {
             let now = milli * MILLI;
@@ -210,12 +210,12 @@ fn restarts_of_either_side_take_nothing_that_was_recorded() {
         }
         (taken, openings.clone(), packets.clone())
     };
-    play(&mut source, &mut sink, (0, 15_000, 1 << 60));
+    play(&mut source, &mut sink, 0, 15_000, 1 << 60);
     let mut chance = Chance(78);
     let mut sink = sink.restarted(2, 1, &mut chance);
-    let (taken, ..) = play(&mut source, &mut sink, (15_000, 15_400, 1 << 60));
+    let (taken, ..) = play(&mut source, &mut sink, 15_000, 15_400, 1 << 60);
     assert!(taken.iter().all(|(_, it)| *it == Err(Refused::UnknownKey)), "its epoch is over");
-    let (taken, openings, packets) = play(&mut source, &mut sink, (15_400, 40_000, 1 << 60));
+    let (taken, openings, packets) = play(&mut source, &mut sink, 15_400, 40_000, 1 << 60);
     let first = taken.iter().find(|(_, it)| it.is_ok()).expect("its packets are accepted again").0;
     assert!(first * MILLI <= 15_000 * MILLI + ONE_WAY_EPOCH_NANOS, "{first} ms");
     // The clock of the sender went back to 1970: its stored state counts.
@@ -225,7 +225,7 @@ fn restarts_of_either_side_take_nothing_that_was_recorded() {
         assert!(!again.receive(41_000 * MILLI, opening).is_ok_and(|is_new| is_new));
     }
     assert!(packets.iter().all(|packet| again.takes(packet).is_err()));
-    let (taken, ..) = play(&mut source, &mut again, (41_000, 41_200, 0));
+    let (taken, ..) = play(&mut source, &mut again, 41_000, 41_200, 0);
     assert!(taken.iter().all(|(_, it)| it.is_ok()), "{taken:?}");
     assert!(packets.iter().all(|packet| again.takes(packet).is_err()));
 }
@@ -246,8 +246,8 @@ fn what_cannot_be_kept_is_not_believed() {
 fn edges_seal_one_way_and_keep_keys_of_units() {
     let way = Way { scope: Scope::Edge(9), ..way() };
     let source = OneWayKeys::<EdgeKeys>::new();
-    let mut source = source.sending((&psk(1), way), (SUITE, true), None, &entropy(3));
-    let mut sink = OneWayKeys::<EdgeKeys>::new().receiving((&psk(1), way), None);
+    let mut source = source.sending(&psk(1), way, SUITE, true, None, &entropy(3));
+    let mut sink = OneWayKeys::<EdgeKeys>::new().receiving(&psk(1), way, None);
     let (mut keep, mut out) = (|_: &Way, _| true, [0; OPENING_BYTES]);
     let mut numbers = Vec::new();
     for milli in 0..25_000 {

@@ -113,23 +113,22 @@ fn openings_and_tellings_of_another_strength_are_refused_in_words() {
         let scope = Scope::Edge(FLOW);
         let way = Way { scope, sender: source.public(), receiver: sink.public() };
         let psk = PresharedKey::generate(&chance.entropy());
-        let sending = (profile(told), true);
-        let mut sender =
-            OneWayKeys::<EdgeKeys>::new().sending((&psk, way), sending, None, &chance.entropy());
-        let mut receiver = OneWayKeys::<EdgeKeys>::new().receiving((&psk, way), None);
+        let sender = OneWayKeys::<EdgeKeys>::new();
+        let mut sender = sender.sending(&psk, way, profile(told), true, None, &chance.entropy());
+        let mut receiver = OneWayKeys::<EdgeKeys>::new().receiving(&psk, way, None);
         receiver = receiver.requiring(required);
         let mut opening = [0; OPENING_BYTES];
         sender.poll(0, 1, &chance.entropy(), &mut opening, &mut |_, _| true).expect("room");
         assert_eq!(receiver.receive(0, &opening, &mut keep), expected, "{told:?} {required:?}");
 
-        let sinks = (FLOW, vec![sink.public()]);
+        let (sinks, entropy) = (vec![sink.public()], chance.entropy());
         let mut sender =
-            GroupSender::new(source.clone(), sinks, profile(told), None, &chance.entropy());
+            GroupSender::new(source.clone(), FLOW, sinks, profile(told), None, &entropy);
         let entropy = std::cell::RefCell::new(chance);
         let fresh = || Ok::<_, Infallible>(entropy.borrow_mut().entropy());
         let turn = sender.poll(0, 1, fresh, &mut |_, _| true).expect("random bytes");
         assert!(turn.expect("room").send > 0);
-        let mut receiver = GroupReceiver::new(sink, (source.public(), FLOW), None);
+        let mut receiver = GroupReceiver::new(sink, source.public(), FLOW, None);
         receiver = receiver.requiring(required);
         let telling = &sender.tellings()[0];
         assert_eq!(receiver.receive(0, telling, &mut keep), expected, "{told:?} {required:?}");

@@ -68,8 +68,8 @@ pub(crate) fn bind_best(
     xdp: XdpMode,
 ) -> Result<(Rings, String), XskError> {
     let (allowed, left_out) = rungs(preference, xdp);
-    if let Some(first) = umem.registry.settled() {
-        return join(umem, first, place, allowed, left_out);
+    if let Some((first, mode)) = umem.registry.settled() {
+        return join(umem, first, mode, place, allowed, left_out);
     }
     let Place { interface, queue, .. } = place;
     let mut reason = left_out.to_owned();
@@ -92,7 +92,8 @@ pub(crate) fn bind_best(
 /// Binds in the mode of the UMEM's first socket, which Linux imposes.
 fn join(
     umem: &Umem,
-    (first, mode): (&str, SocketMode),
+    first: &str,
+    mode: SocketMode,
     place: Place<'_>,
     allowed: &[SocketMode],
     left_out: &str,

@@ -41,8 +41,12 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// A packet: vector and symbol.
-type Coded = (Vec<u8>, Vec<u8>);
+/// A packet.
+#[derive(Clone)]
+struct CodedPacket {
+    vector: Vec<u8>,
+    symbol: Vec<u8>,
+}
 
 fn slices(symbols: &[Vec<u8>]) -> Vec<&[u8]> {
     symbols.iter().map(Vec::as_slice).collect()
@@ -65,7 +69,7 @@ fn encoded(
     random: &mut Random,
     symbols: &[Vec<u8>],
     present: usize,
-) -> Coded {
+) -> CodedPacket {
     let (mut vector, mut symbol) = (vec![0; encoder.size()], vec![0; symbols[0].len()]);
     match encoder.next(present, random, &mut vector).expect("a packet") {
         Packet::Systematic(index) => {
@@ -76,7 +80,7 @@ fn encoded(
             .encode(&slices(&symbols[..present]), &vector, &mut [&mut symbol])
             .expect("a drawn vector"),
     }
-    (vector, symbol)
+    CodedPacket { vector, symbol }
 }
 
 /// Presents `vector` to a recoder or decoder: unit vectors as systematic packets.
@@ -93,13 +97,13 @@ fn relayed(
     case: &Case,
     random: &mut Random,
     channel: &mut Random,
-    packets: &[Coded],
+    packets: &[CodedPacket],
     count: usize,
-) -> Vec<Coded> {
+) -> Vec<CodedPacket> {
     let mut recoder = Recoder::new(64).expect("a valid size");
     recoder.reset(case.size).expect("there is room");
     let mut held = Vec::new();
-    for (vector, symbol) in packets {
+    for CodedPacket { vector, symbol } in packets {
         if !is_lost(channel, case.loss)
             && recoder.insert(coding(vector)).expect("a packet").is_innovative()
         {
@@ -115,7 +119,8 @@ fn relayed(
     let mut places: Vec<&mut [u8]> = symbols.iter_mut().map(Vec::as_mut_slice).collect();
     let recoded = recoder.recode(case.field, random, &slices(&held), &mut vectors, &mut places);
     recoded.expect("a payload set");
-    vectors.chunks(case.size).map(<[u8]>::to_vec).zip(symbols).collect()
+    let vectors = vectors.chunks(case.size).map(<[u8]>::to_vec);
+    vectors.zip(symbols).map(|(vector, symbol)| CodedPacket { vector, symbol }).collect()
 }
 
 /// Inserts packets and checks every symbol as soon as they determine it.
@@ -127,7 +132,8 @@ struct Sink<'a> {
 }
 
 impl Sink<'_> {
-    fn take(&mut self, (vector, symbol): &Coded) {
+    fn take(&mut self, packet: &CodedPacket) {
+        let CodedPacket { vector, symbol } = packet;
         let before = self.decoder.rank();
         match self.decoder.insert(coding(vector)).expect("a packet") {
             Outcome::Innovative { rank, slot } => {
@@ -208,7 +214,7 @@ proptest! {
             // Until the sink has all symbols of the source: later ones are not included.
             for _ in 0..1000 {
                 let packet = encoded(&mut encoder, &mut random, &source, present);
-                prop_assert!(packet.0[present..].iter().all(|&element| element == 0));
+                prop_assert!(packet.vector[present..].iter().all(|&element| element == 0));
                 if !is_lost(&mut channel, case.loss) {
                     sink.take(&packet);
                 }
@@ -285,8 +291,8 @@ fn largest_generation_is_recoded_and_decoded() {
             // Half of the symbols arrive uncoded.
             encoder.set_systematic(held.len() < SIZE / 2);
             let packet = encoded(&mut encoder, &mut random, &source, SIZE);
-            if recoder.insert(coding(&packet.0)).expect("a packet").is_innovative() {
-                held.push(packet.1);
+            if recoder.insert(coding(&packet.vector)).expect("a packet").is_innovative() {
+                held.push(packet.symbol);
             }
         }
         let held = slices(&held);

@@ -174,14 +174,14 @@ impl BareCard {
         };
         parts.functions.insert(kernel.into(), function);
         let shape = [grid, geometry.threads, geometry.shared_bytes];
-        let memory = (parts.tables.start(), parts.arena.start());
+        let (tables, arena) = (parts.tables.start(), parts.arena.start());
         // SAFETY: the table fits and is pageable memory, which the driver copies before the call
         // returns; the jobs in it are by contract.
         unsafe {
             if !table.is_empty() {
                 parts.stream.copy_to(to, &table)?;
             }
-            parts.stream.launch(function, shape, (to, jobs.len() as u32), memory)?;
+            parts.stream.launch(function, shape, to, jobs.len() as u32, tables, arena)?;
         }
         self.wait(timeout)
     }

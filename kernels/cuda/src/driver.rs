@@ -459,8 +459,10 @@ impl Stream {
         &self,
         function: Function,
         [blocks, threads, shared_bytes]: [u32; 3],
-        (mut jobs, mut count): (u64, u32),
-        (mut tables, mut arena): (u64, u64),
+        mut jobs: u64,
+        mut count: u32,
+        mut tables: u64,
+        mut arena: u64,
     ) -> Result<(), CallError> {
         let mut parameters = [
             (&raw mut jobs).cast(),

@@ -266,7 +266,7 @@ impl CudaEngine {
         let shape = [Field::ALL.len() as u32, geometry.threads, geometry.shared_bytes];
         // SAFETY: this kernel has no jobs and writes only the tables, whose length is as it
         // expects.
-        unsafe { stream.launch(function, shape, (tables, 0), (tables, tables)) }?;
+        unsafe { stream.launch(function, shape, tables, 0, tables, tables) }?;
         stream.mark()?;
         let begun = Instant::now();
         while !self.lanes[0].stream.is_done()? {
@@ -394,7 +394,7 @@ impl CudaEngine {
                 let shape = [launch.blocks, geometry.threads, geometry.shared_bytes];
                 let jobs = arena + (launch.jobs.start * size_of::<job::Job>()) as u64;
                 let count = launch.jobs.len() as u32;
-                lane.stream.launch(function, shape, (jobs, count), (tables, arena))?;
+                lane.stream.launch(function, shape, jobs, count, tables, arena)?;
             }
             let bytes = bundle.output_bytes();
             lane.stream.copy_from(&mut bundle.output_mut()[..bytes], arena + plan.output)?;

@@ -23,7 +23,8 @@ fn bundles_over_a_kept_segment_match_the_cpu() {
         for technique in ["auto", "table-5", "bmma"] {
             let mut random = random();
             let mut engine = open(technique);
-            let segments = [(40, 1000), (128, 64), (3, 1500)].map(|s| segment(s, &mut random));
+            let sizes = [(40, 1000), (128, 64), (3, 1500)];
+            let segments = sizes.map(|(rows, bytes)| segment(rows, bytes, &mut random));
             for segment in &segments[..2] {
                 assert_eq!((engine.keep(segment), engine.keep(segment)), (Ok(()), Ok(())));
             }
@@ -47,7 +48,7 @@ fn segment_without_holder_is_freed() {
     in_child("segment_without_holder_is_freed", &variables, || {
         let mut random = random();
         let mut engine = open("auto");
-        let mut segments: Vec<_> = (0..3).map(|_| segment((100, 1000), &mut random)).collect();
+        let mut segments: Vec<_> = (0..3).map(|_| segment(100, 1000, &mut random)).collect();
         assert_eq!(segments[0].bytes(), 102_400);
         assert_eq!(engine.keep(&segments[0]), Ok(()));
         assert_eq!(engine.keep(&segments[1]), Ok(()));
@@ -56,7 +57,7 @@ fn segment_without_holder_is_freed() {
         let bundle = request(&segments[0], &mut random);
         drop(segments.remove(0));
         engine.submit(bundle).expect("is idle");
-        let last = segment((100, 1000), &mut random);
+        let last = segment(100, 1000, &mut random);
         assert!(engine.keep(&last).is_err());
         let Completed { bundle, result } = wait(&mut engine);
         assert!(result.is_ok() && check::agrees(&bundle));
@@ -81,7 +82,7 @@ fn card_that_fails_while_it_keeps_says_so_and_the_cpu_serves() {
         in_child(name, &[("STANDIN_FAULTS", fault)], || {
             let mut random = random();
             let mut engine = open("auto");
-            let segment = segment((40, 1000), &mut random);
+            let segment = segment(40, 1000, &mut random);
             let error = engine.keep(&segment).expect_err("it fails");
             assert_eq!(error.is_fatal(), is_lost, "{fault}: {error}");
             let bundle = request(&segment, &mut random);
@@ -128,7 +129,8 @@ fn streaming_server_serves_through_faults() {
                 ..Config::default()
             };
             let device = Device::new(config, Arc::new(opener(options("auto"), PATIENCE)));
-            let segments = [(40, 1000), (16, 300)].map(|s| segment(s, &mut random));
+            let sizes = [(40, 1000), (16, 300)];
+            let segments = sizes.map(|(rows, bytes)| segment(rows, bytes, &mut random));
             segments.iter().for_each(|segment| device.keep(segment));
             let (cpu, mut by) = (cpu(), Vec::new());
             for round in 0..6 {
@@ -256,7 +258,7 @@ fn request(segment: &Arc<Segment>, random: &mut ChaCha8Rng) -> Bundle {
     bundle
 }
 
-fn segment((rows, row_bytes): (usize, usize), random: &mut ChaCha8Rng) -> Arc<Segment> {
+fn segment(rows: usize, row_bytes: usize, random: &mut ChaCha8Rng) -> Arc<Segment> {
     let mut segment = Segment::new(rows, row_bytes).expect("of a possible size");
     (0..rows).for_each(|row| random.fill_bytes(segment.row_mut(row)));
     Arc::new(segment)

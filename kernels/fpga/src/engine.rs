@@ -162,7 +162,8 @@ impl<T: Transport> FpgaEngine<T> {
         &mut self,
         lane: usize,
         mut bundle: Bundle,
-        (reached, output): (Option<u64>, Option<u64>),
+        reached: Option<u64>,
+        output: Option<u64>,
     ) -> Result<(), Refused> {
         let place = self.lanes[lane].place;
         let place = Place { sources: reached.unwrap_or(place.sources), output, ..place };
@@ -280,11 +281,7 @@ impl<T: Transport> FpgaEngine<T> {
 
     /// The reason why the card has no room for a bundle, given whether it reaches sources and
     /// output.
-    fn refusal(
-        &self,
-        bundle: &Bundle,
-        (reached, output): (Option<u64>, Option<u64>),
-    ) -> Option<Error> {
+    fn refusal(&self, bundle: &Bundle, reached: Option<u64>, output: Option<u64>) -> Option<Error> {
         let shape = self.driver.shape();
         let [mut sources, tiles, destinations] = Plan::bytes(bundle, shape, output.is_some());
         if reached.is_some() {
@@ -308,14 +305,14 @@ impl<T: Transport> Engine for FpgaEngine<T> {
         if let Some(error) = &self.lost {
             return refuse(error.clone(), bundle);
         }
-        let reached = self.reached(&mut bundle);
-        if let Some(error) = self.refusal(&bundle, reached) {
+        let (reached, output) = self.reached(&mut bundle);
+        if let Some(error) = self.refusal(&bundle, reached, output) {
             return refuse(error, bundle);
         }
         let Some(lane) = self.lanes.iter().position(|lane| lane.in_flight.is_none()) else {
             return refuse(Error::Busy { depth: self.lanes.len() }, bundle);
         };
-        self.begin(lane, bundle, reached)
+        self.begin(lane, bundle, reached, output)
     }
 
     fn keep(&mut self, segment: &Arc<Segment>) -> Result<(), Error> {

@@ -34,5 +34,5 @@ pub mod sim;
 pub use card::{CARD_RULE, Card, NoCard};
 pub use driver::{Counters, Driver, DriverError, Options, Shape, SubmitError};
 pub use engine::{Copied, EngineOptions, FpgaEngine};
-pub use tiles::{append_tiles, tiled_bytes};
+pub use tiles::{Matrix, append_tiles, tiled_bytes};
 pub use transport::{MemoryError, Transport};

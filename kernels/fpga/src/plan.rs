@@ -5,7 +5,7 @@ use recoded_gf::{Field, Kernel};
 
 use crate::driver::Shape;
 use crate::layout::{Descriptor, field, flag, op};
-use crate::tiles::{append_tiles, tiled_bytes};
+use crate::tiles::{Matrix, append_tiles, tiled_bytes};
 
 /// Places of a bundle's bytes in memory that the card reaches.
 #[derive(Copy, Clone, Debug)]
@@ -73,6 +73,7 @@ impl Plan {
         let Job { rows, columns, row_bytes, .. } = placed.job;
         let stride = placed.job.stride();
         let parts = columns.div_ceil(shape.rows_max);
+        let (tile_rows, tile_columns) = shape.tile();
         let output = place.output.filter(|_| parts == 1).map(|at| at + placed.destinations as u64);
         if output.is_none() {
             self.sums.push(Sum { job: number, start: self.destination_bytes, parts });
@@ -82,8 +83,9 @@ impl Plan {
                 let n = (rows - row).min(shape.rows_max);
                 let k = (columns - column).min(shape.rows_max);
                 let coefficients = place.tiles + self.tiles.len() as u64;
-                let part = &matrix[row * columns + column..];
-                append_tiles(part, (n, k, columns), shape.tile(), &mut self.tiles);
+                let elements = &matrix[row * columns + column..];
+                let part = Matrix { elements, rows: n, columns: k, stride: columns };
+                append_tiles(&part, tile_rows, tile_columns, &mut self.tiles);
                 for byte in (0..row_bytes).step_by(shape.row_bytes_max) {
                     let source = placed.sources + column * stride + byte;
                     let copied = place.destinations + self.destination_bytes as u64;

@@ -30,8 +30,6 @@ fn options() -> EngineOptions {
     EngineOptions { driver, lanes: 2, lane_bytes: 1 << 20, kept_bytes: 1 << 20 }
 }
 
-type Fake = (FakeLinux, Arc<Mutex<Log>>);
-
 fn look(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
     log.lock().expect("no test panics")
 }
@@ -184,21 +182,21 @@ fn segments_are_read_where_they_lie() {
 }
 
 /// An engine whose card computes nothing, with two bundles.
-fn hanging((linux, log): Fake) -> (FpgaEngine<Vfio<FakeLinux>>, Arc<Mutex<Log>>) {
+fn hanging(linux: FakeLinux, log: &Mutex<Log>) -> FpgaEngine<Vfio<FakeLinux>> {
     let transport = Vfio::open_with(linux.without_card(), ADDRESS).expect("registers are there");
     let driver = Options { hang_timeout: Duration::from_millis(5), ..options().driver };
     let options = EngineOptions { driver, ..options() };
     let mut engine = FpgaEngine::open(transport, options).expect("registers are there");
     (0..2).for_each(|seed| engine.submit(check::sample(seed)).expect("two lanes"));
-    assert_eq!(look(&log).arenas(), [2, 2]);
-    (engine, log)
+    assert_eq!(look(log).arenas(), [2, 2]);
+    engine
 }
 
 /// A hanging card may write at any time: it reaches nothing when the first bundle is returned.
 #[test]
 fn hanging_card_is_kept_out_of_bundles_before_they_are_returned() {
-    for fake in [FakeLinux::new(), FakeLinux::with_iommufd()] {
-        let (mut engine, log) = hanging(fake);
+    for (linux, log) in [FakeLinux::new(), FakeLinux::with_iommufd()] {
+        let mut engine = hanging(linux, &log);
         for _ in 0..2 {
             let (bundle, result) = next(&mut engine);
             assert!(matches!(result, Err(Error::Lost { call: "poll", .. })), "{result:?}");
@@ -216,7 +214,8 @@ fn hanging_card_is_kept_out_of_bundles_before_they_are_returned() {
 /// Linux does not even unmap: the bundles are never returned, nor their memory freed.
 #[test]
 fn bundles_that_the_card_may_still_write_are_not_returned() {
-    let (mut engine, log) = hanging(FakeLinux::new());
+    let (linux, log) = FakeLinux::new();
+    let mut engine = hanging(linux, &log);
     look(&log).keeps_arenas = true;
     let begun = Instant::now();
     // An empty bundle shows only whether the card is lost.

@@ -84,12 +84,12 @@ fn bundles_through_xdma_are_right() {
 
 #[test]
 fn bundles_through_vfio_are_right() {
-    for linux in [FakeLinux::new(), FakeLinux::with_iommufd()] {
-        bundles_through_vfio(linux);
+    for (linux, log) in [FakeLinux::new(), FakeLinux::with_iommufd()] {
+        bundles_through_vfio(linux, &log);
     }
 }
 
-fn bundles_through_vfio((linux, log): (FakeLinux, Arc<Mutex<fake_vfio::Log>>)) {
+fn bundles_through_vfio(linux: FakeLinux, log: &Mutex<fake_vfio::Log>) {
     let transport = Vfio::open_with(linux, fake_vfio::ADDRESS).expect("the card is there");
     bundles_are_right(transport, "fpga, vfio:0000:03:00.0");
     let log = log.lock().expect("no test panics");

@@ -283,12 +283,15 @@ fn available() -> &'static [Kernel] {
         let named =
             levels.iter().map(|&level| (level.level().name, level, level.level().binary_rows_min));
         // Not a separate level and not the fastest for all coefficients, hence first.
+        let over_all_fields = |(name, level, rows)| over_all_fields(name, level, rows);
         fastest.chain(named).flat_map(over_all_fields).collect()
     })
 }
 
 fn over_all_fields(
-    (name, level, binary_rows_min): (&'static str, Available, usize),
+    name: &'static str,
+    level: Available,
+    binary_rows_min: usize,
 ) -> impl Iterator<Item = Kernel> {
     let fields = Field::ALL.into_iter().filter(move |&field| (level.level().serves)(field));
     fields.map(move |field| Kernel { name, level, tables: Tables::of(field), binary_rows_min })

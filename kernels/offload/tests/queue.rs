@@ -41,7 +41,8 @@ fn faults_of_all_kinds_results_are_right_and_delivered_once() {
         let config = Config { watchdog_min, hang_min, ..config() };
         let (offload, ports) = start(config, 2, chaos(faults, random.next_u64()));
         let seeds = [random.next_u64(), random.next_u64()];
-        let workers: Vec<_> = ports.into_iter().zip(seeds).map(spawn_worker).collect();
+        let workers = ports.into_iter().zip(seeds);
+        let workers: Vec<_> = workers.map(|(port, seed)| spawn_worker(port, seed)).collect();
         let taken: u64 = workers.into_iter().map(|w| w.join().expect("a worker")).sum();
         let metrics = offload.metrics();
         println!("{metrics:?}");
@@ -53,7 +54,7 @@ fn faults_of_all_kinds_results_are_right_and_delivered_once() {
 }
 
 /// Offers jobs, polls in between, and checks the results; returns how many were accepted.
-fn spawn_worker((mut port, seed): (Port, u64)) -> thread::JoinHandle<u64> {
+fn spawn_worker(mut port: Port, seed: u64) -> thread::JoinHandle<u64> {
     thread::spawn(move || {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         let mut expected = HashMap::new();

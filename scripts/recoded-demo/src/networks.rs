@@ -107,7 +107,7 @@ fn plan(to: SocketAddr, payload_bytes: usize, rate: f64, seconds: f64) -> ProbeP
 
 fn stream(bed: &Bed, to: IpAddr) -> Result<Stream, BedError> {
     let to = SocketAddr::new(to, 5202);
-    Stream::start((bed.source(), to), (bed.sink(), to), "bbr")
+    Stream::start(bed.source(), to, bed.sink(), to, "bbr")
 }
 
 const PATHS: &str = "  s ───────── 100 Mbit/s, 10 % lost, 20 ms ───────── d
@@ -208,10 +208,10 @@ fn tree(seconds: u64) -> Result<Found, BedError> {
         Ok::<_, BedError>(((bed, daemons), text))
     })?;
     let (outcomes, once, busy) = progress.step("Recoded: one flow for all", |_| {
-        send(&bed, &topology, TREE_PAYLOAD, (rate, 1.0))?;
+        send(&bed, &topology, TREE_PAYLOAD, rate, 1.0)?;
         let meter = Meter::start(&daemons);
         let before = bed.counters()?[0];
-        let outcomes = send(&bed, &topology, TREE_PAYLOAD, (rate, seconds))?;
+        let outcomes = send(&bed, &topology, TREE_PAYLOAD, rate, seconds)?;
         let sent = bed.counters()?[0].since(&before).eastward.seen as f64;
         let once = sent / outcomes[0].sent.max(1) as f64;
         let text = format!("the worst lacks {:.3} %", worst_loss(&outcomes) * 100.0);
@@ -269,7 +269,8 @@ fn send(
     bed: &Bed,
     topology: &Topology,
     payload_bytes: usize,
-    (rate, seconds): (f64, f64),
+    rate: f64,
+    seconds: f64,
 ) -> Result<Vec<ProbeOutcome>, BedError> {
     let receivers: Vec<_> =
         topology.receivers().into_iter().map(|host| &bed.hosts()[host]).collect();
@@ -298,10 +299,10 @@ fn butterfly(seconds: u64) -> Result<Found, BedError> {
     let rate = Topology::butterfly_rate();
     let (outcomes, most, busy) = progress.step("Recoded: datagrams to both", |_| {
         let payload_bytes = UNIT_PACKET_BYTES - 28;
-        send(&bed, &topology, payload_bytes, (rate, 1.5))?;
+        send(&bed, &topology, payload_bytes, rate, 1.5)?;
         let meter = Meter::start(&daemons);
         let before = bed.counters()?;
-        let outcomes = send(&bed, &topology, payload_bytes, (rate, seconds as f64))?;
+        let outcomes = send(&bed, &topology, payload_bytes, rate, seconds as f64)?;
         let after = bed.counters()?;
         let links = after.iter().zip(&before).map(|(after, before)| after.since(before));
         let most = links.map(|link| link.eastward.seen).max().unwrap_or(1) as f64;

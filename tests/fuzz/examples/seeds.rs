@@ -124,7 +124,7 @@ fn hops(number: u8, shape: u8, first: u8, count: u8) -> Vec<u8> {
 }
 
 /// Forged packets: their number, distance, stride, and defect.
-fn strike(link: u8, (count, place, stride): (u8, u8, u8), wrong: u8) -> Vec<u8> {
+fn strike(link: u8, count: u8, place: u8, stride: u8, wrong: u8) -> Vec<u8> {
     vec![2, link, 1, count - 1, place, stride, wrong, 15]
 }
 
@@ -132,20 +132,20 @@ fn attacks(link: u8, ahead: u8) -> [(&'static str, Vec<u8>); 9] {
     let between = |attack: &[u8]| [&GOOD, attack, &GOOD, attack, &GOOD, &GOOD].concat();
     let every_hop = [hops(1, 0, 0, 90), hops(2, 0, 90, 90), hops(3, 0, 180, 76)].concat();
     let idle = [7, 25, 0];
-    let finished = [&idle, &strike(link, (6, 0, 0), 9)[..]].concat();
-    let out_of_range = |count| strike(link, (count, 18, 0), 9);
+    let finished = [&idle, &strike(link, 6, 0, 0, 9)[..]].concat();
+    let out_of_range = |count| strike(link, count, 18, 0, 9);
     let given_up = [&idle[..], &out_of_range(3), &idle, &out_of_range(5)].concat();
-    let crowd = [strike(link, (64, 18, 7), 8), GOOD.to_vec(), strike(link, (64, 18, 2), 0x10)];
+    let crowd = [strike(link, 64, 18, 7, 8), GOOD.to_vec(), strike(link, 64, 18, 2, 0x10)];
     let requests = [4, 0, 2, 0, 0, 9, 0, 0, 63, 0xFF, 0xFF, 0];
-    let restart = [&idle, &strike(link, (3, 18, 2), 8)[..], &strike(link, (3, 18, 2), 0x88)[..]];
+    let restart = [&idle, &strike(link, 3, 18, 2, 8)[..], &strike(link, 3, 18, 2, 0x88)[..]];
     [
         ("every-hop", between(&every_hop)),
         ("hop-by-hop", between(&hops(1, 1, 0, 119))),
         ("finished-unit", between(&finished)),
         ("given-up-unit", between(&given_up)),
-        ("ahead", between(&strike(link, (3, ahead, 2), 8))),
+        ("ahead", between(&strike(link, 3, ahead, 2, 8))),
         ("crowd", between(&crowd.concat())),
-        ("walk", between(&strike(link, (33, 18, 5), 8))),
+        ("walk", between(&strike(link, 33, 18, 5, 8))),
         ("requests", between(&requests.repeat(4))),
         ("restart", between(&[&restart.concat()[..], &[5, link, 3, 15]].concat())),
     ]

@@ -98,7 +98,7 @@ fn grants(input: &mut Input<'_>) {
     let grant = Grant { flow: 7, stamp: 5, strength, epochs: &epochs };
     let mut out = [0; GRANT_BYTES_MAX];
     let entropy = Entropy::new([input.byte(); 64]);
-    let bytes = write_grant(&grant, (&key(2), &key(1).public()), &entropy, &mut out).expect("room");
+    let bytes = write_grant(&grant, &key(2), &key(1).public(), &entropy, &mut out).expect("room");
     let mut message = out[..bytes].to_vec();
     if change(input, &mut message) {
         assert!(reader.read(&message).is_err(), "a grant that was changed");

@@ -301,8 +301,11 @@ impl Bed {
         let (west, east) = (&self.hosts[ends.0], &self.hosts[ends.1]);
         let queues = config.queues;
         let [at_west, at_east] = &self.interfaces(number);
-        veth((west, at_west, mac(number, 1)), (&namespace, "west", mac(number, 0xa)), queues)?;
-        veth((east, at_east, mac(number, 2)), (&namespace, "east", mac(number, 0xb)), queues)?;
+        let inside = |name, mac| VethEnd { namespace: &namespace, name, mac };
+        let end = VethEnd { namespace: west, name: at_west, mac: mac(number, 1) };
+        veth(&end, &inside("west", mac(number, 0xa)), queues)?;
+        let end = VethEnd { namespace: east, name: at_east, mac: mac(number, 2) };
+        veth(&end, &inside("east", mac(number, 0xb)), queues)?;
         west.ip(&format!("addr add {}/24 dev {at_west}", Bed::west_address(number)))?;
         east.ip(&format!("addr add {}/24 dev {at_east}", Bed::east_address(number)))?;
         for (host, interface) in [(west, at_west), (east, at_east)] {
@@ -392,7 +395,8 @@ impl Bed {
 
     fn build_side_path(&self) -> Result<(), BedError> {
         let (source, sink) = (self.source(), self.sink());
-        veth((source, "mgmt", mac(0, 1)), (sink, "mgmt", mac(0, 2)), 1)?;
+        let end = |namespace, at| VethEnd { namespace, name: "mgmt", mac: mac(0, at) };
+        veth(&end(source, 1), &end(sink, 2), 1)?;
         for (host, own, other) in [(source, 1, 2), (sink, 2, 1)] {
             host.ip(&format!("addr add 10.76.0.{own}/24 dev mgmt"))?;
             host.ip(&format!("route add default via 10.76.0.{other} table {SIDE_TABLE}"))?;
@@ -446,13 +450,21 @@ fn mac(link: usize, end: u8) -> String {
     format!("02:77:00:00:{link:02x}:{end:02x}")
 }
 
+/// One end of a veth pair.
+struct VethEnd<'a> {
+    /// Where it lies.
+    namespace: &'a Namespace,
+    /// Name of the interface.
+    name: &'a str,
+    /// Its Ethernet address.
+    mac: String,
+}
+
 /// Joins two namespaces. A packet that leaves by queue n of one side arrives at queue n of the
 /// other.
-fn veth(
-    (left, left_name, left_mac): (&Namespace, &str, String),
-    (right, right_name, right_mac): (&Namespace, &str, String),
-    queues: usize,
-) -> Result<(), BedError> {
+fn veth(left: &VethEnd<'_>, right: &VethEnd<'_>, queues: usize) -> Result<(), BedError> {
+    let &VethEnd { namespace: left, name: left_name, mac: ref left_mac } = left;
+    let &VethEnd { namespace: right, name: right_name, mac: ref right_mac } = right;
     let queues = format!("numrxqueues {queues} numtxqueues {queues}");
     left.ip(&format!(
         "link add {left_name} address {left_mac} mtu {MTU_BYTES} {queues} \

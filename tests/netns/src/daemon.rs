@@ -87,7 +87,7 @@ impl Daemon {
         }
         let host = bed.hosts()[index].clone();
         let environment = plan.environment.clone();
-        let process = spawn(&host, &config, &log, (&environment, is_unprivileged))?;
+        let process = spawn(&host, &config, &log, &environment, is_unprivileged)?;
         let mut daemon = Daemon {
             host,
             name,
@@ -279,8 +279,8 @@ impl Daemon {
     /// # Errors
     /// When it cannot be started.
     pub fn start_supervisor(&mut self) -> Result<(), BedError> {
-        let how = (&self.environment[..], self.is_unprivileged);
-        self.process = spawn(&self.host, &self.config, &self.log, how)?;
+        let Daemon { host, config, log, environment, is_unprivileged, .. } = &*self;
+        self.process = spawn(host, config, log, environment, *is_unprivileged)?;
         self.replaced = self.left.take();
         Ok(())
     }
@@ -376,7 +376,8 @@ fn spawn(
     host: &Namespace,
     config: &Path,
     log: &Path,
-    (environment, is_unprivileged): (&[(&'static str, String)], bool),
+    environment: &[(&'static str, String)],
+    is_unprivileged: bool,
 ) -> Result<Background, BedError> {
     // A forwarding box does little else; here it shares cores with the rest of the machine.
     let mut command = host.command("nice");

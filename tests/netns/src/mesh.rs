@@ -48,11 +48,11 @@ impl Mesh {
         let access = (0..SIDE).map(|at| (source(at), relay(at), link));
         let between = pairs.map(|(one, other)| (relay(one), relay(other), link));
         let leaves = (0..SIDE).map(|at| (relay(at), sink(at), link));
-        let flow = |(from, to): (usize, usize)| match from == to {
+        let flow = |from: usize, to: usize| match from == to {
             true => vec![source(from), relay(from), sink(to)],
             false => vec![source(from), relay(from), relay(to), sink(to)],
         };
-        let flows = (0..SIDE * SIDE).map(|number| flow((number / SIDE, number % SIDE)));
+        let flows = (0..SIDE * SIDE).map(|number| flow(number / SIDE, number % SIDE));
         let named = |letter: char| (0..SIDE).map(move |number| format!("{letter}{number}"));
         Mesh {
             hosts: ['s', 'r', 'd'].into_iter().flat_map(named).collect(),

@@ -32,7 +32,8 @@ pub fn obstacle(host: &Namespace) -> Option<&'static str> {
 pub fn prepare(
     source: &Namespace,
     sink: &Namespace,
-    (second, interface): (IpAddr, &str),
+    second: IpAddr,
+    interface: &str,
 ) -> Result<(), BedError> {
     for host in [source, sink] {
         host.sysctl(ENABLED, "1")?;

@@ -104,11 +104,13 @@ impl Stream {
     /// If the connection is not established within ten seconds, or Linux lacks this congestion
     /// control.
     pub fn start(
-        (sender, to): (&Namespace, SocketAddr),
-        (receiver, listen): (&Namespace, SocketAddr),
+        sender: &Namespace,
+        to: SocketAddr,
+        receiver: &Namespace,
+        listen: SocketAddr,
         control: &str,
     ) -> Result<Stream, BedError> {
-        Stream::start_over(Transport::Tcp, (sender, to), (receiver, listen), control)
+        Stream::start_over(Transport::Tcp, sender, to, receiver, listen, control)
     }
 
     /// The same over a transport.
@@ -117,8 +119,10 @@ impl Stream {
     /// As [`Stream::start`], and when Linux lacks the transport.
     pub fn start_over(
         transport: Transport,
-        (sender, to): (&Namespace, SocketAddr),
-        (receiver, listen): (&Namespace, SocketAddr),
+        sender: &Namespace,
+        to: SocketAddr,
+        receiver: &Namespace,
+        listen: SocketAddr,
         control: &str,
     ) -> Result<Stream, BedError> {
         let failed = |what: &str| BedError::system(format!("TCP stream to {to}: {what}"));

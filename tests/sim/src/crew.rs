@@ -29,7 +29,8 @@ impl Crew {
     pub(crate) fn new(
         settings: &FlowParams,
         workers: usize,
-        (threads, stage_bytes_max): (Threads, usize),
+        threads: Threads,
+        stage_bytes_max: usize,
         mut random: Random,
     ) -> Crew {
         let mut owners = [None; SHARDS_MAX];

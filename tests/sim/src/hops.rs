@@ -22,6 +22,20 @@ const FIRST_REPORTS_MORE: u64 = 2;
 /// Shortest time between two link reports.
 const LINK_REPORT_NANOS: Nanos = 500_000;
 
+/// What the packets of a worker are due to.
+pub(crate) struct WorkerTotals {
+    /// Symbols that it learned.
+    pub symbols: u64,
+    /// Requests that it received.
+    pub requests: u64,
+    /// Shards that it had.
+    pub shards: u64,
+    /// Time that it had them.
+    pub lived: Nanos,
+    /// Most combinations of a hop per symbol.
+    pub combinations: f64,
+}
+
 /// Packets received and sent of streams, and of generations and batches with per-hop loss recovery.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Hops {
@@ -113,16 +127,10 @@ impl Hops {
         self.repairs
     }
 
-    /// Packets sent and their upper limits, for a worker that learned `symbols` symbols, received
-    /// `requests` requests, and had `shards` shards for `lived` time, with `next` next hops and
-    /// `before` neighbours before it. A hop sends up to `combinations` for each symbol.
-    pub(crate) fn laws(
-        &self,
-        (symbols, requests): (u64, u64),
-        (shards, lived): (u64, Nanos),
-        (next, before): (u64, u64),
-        combinations: f64,
-    ) -> [(u64, u64); 5] {
+    /// Packets sent and their upper limits, for a worker with `next` next hops and `before`
+    /// neighbours before it.
+    pub(crate) fn laws(&self, worker: &WorkerTotals, next: u64, before: u64) -> [(u64, u64); 5] {
+        let WorkerTotals { symbols, requests, shards, lived, combinations } = *worker;
         let every = |nanos: Nanos| shards * (lived / nanos + 2);
         // A gap may be reported separately from the packet that ends it; a first report can be sent
         // three times.

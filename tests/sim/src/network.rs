@@ -73,7 +73,7 @@ enum What {
     /// A packet reaches another worker of its node, in the life of that.
     HandOver { node: usize, start: u32, packet: HandedOver },
     /// A worker gets a stage, or is refused for lack of memory.
-    Open { place: (usize, usize), start: u32, shard: ShardId, opened: Option<Box<Opened>> },
+    Open { node: usize, worker: usize, start: u32, shard: ShardId, opened: Option<Box<Opened>> },
     /// Timers of a worker of a node are due.
     Wake { node: usize, worker: usize },
     /// Entry of the scenario's changes.
@@ -297,10 +297,10 @@ impl<'a> Network<'a> {
     fn postpone(&mut self, what: What) -> Option<What> {
         let node = match what {
             What::Ingress => 0,
-            What::Arrive { node, .. } | What::HandOver { node, .. } | What::Wake { node, .. } => {
-                node
-            }
-            What::Open { place, .. } => place.0,
+            What::Arrive { node, .. }
+            | What::HandOver { node, .. }
+            | What::Open { node, .. }
+            | What::Wake { node, .. } => node,
             What::Change { .. } | What::Strike { .. } => return Some(what),
         };
         let Stopped { until, waiting } = &mut self.stopped[node];
@@ -336,12 +336,13 @@ impl<'a> Network<'a> {
                 }
                 let worker = self.nodes[node].steer(peer, source_port);
                 self.note(&Step::Arrived { node, worker, payload: &payload });
-                let place = (worker, peer);
-                self.nodes[node].receive(place, &payload, self.now, &mut self.results)?;
+                self.nodes[node].receive(worker, peer, &payload, self.now, &mut self.results)?;
                 self.settle(node, worker)
             }
             What::HandOver { node, start, packet } => self.hand_over(node, start, packet),
-            What::Open { place, start, shard, opened } => self.open(place, start, shard, opened),
+            What::Open { node, worker, start, shard, opened } => {
+                self.open(node, worker, start, shard, opened)
+            }
             What::Wake { node, worker } => {
                 // An earlier wake-up replaced this one.
                 let wakes_at = &mut self.nodes[node].workers[worker].wakes_at;
@@ -386,7 +387,8 @@ impl<'a> Network<'a> {
     /// Gives a worker the stage it requested, unless the node has restarted since.
     fn open(
         &mut self,
-        (node, worker): (usize, usize),
+        node: usize,
+        worker: usize,
         start: u32,
         shard: ShardId,
         opened: Option<Box<Opened>>,
@@ -397,7 +399,7 @@ impl<'a> Network<'a> {
         let is_refused = opened.is_none();
         self.note(&Step::Opened { node, worker, shard: shard.shard, is_refused });
         let opened = opened.map(|opened| *opened);
-        self.nodes[node].opened((worker, shard), opened, self.now, &mut self.results)?;
+        self.nodes[node].opened(worker, shard, opened, self.now, &mut self.results)?;
         self.settle(node, worker)
     }
 
@@ -556,8 +558,8 @@ impl<'a> Network<'a> {
         }
         for (worker, request) in asked.drain(..) {
             let (opened, takes) = self.nodes[node].make(&request);
-            let (place, opened) = ((node, worker), opened.map(Box::new));
-            let what = What::Open { place, start, shard: request.shard, opened };
+            let (shard, opened) = (request.shard, opened.map(Box::new));
+            let what = What::Open { node, worker, start, shard, opened };
             self.schedule(self.now + takes, what);
         }
         self.results = Results { sent, delivered, handed_over, asked };

@@ -14,7 +14,7 @@ use crate::results::{HandedOver, Results};
 use crate::scenario::Threads;
 use crate::traffic::FLOW;
 use crate::violation::Violation;
-use crate::worker::Worker;
+use crate::worker::{Worker, WorkerContext};
 
 /// Construction data of a node apart from its parameters.
 #[derive(Copy, Clone)]
@@ -48,12 +48,12 @@ impl Node {
         let mut random = Random::new(make.seed, Stream::Node { node: make.index, start });
         let worker = |worker| {
             let share = Share { worker, workers: make.workers };
-            let what = (make.frames, make.bounds);
-            Worker::new((make.index, share), &params, what, random.number())
+            let Make { index, frames, bounds, .. } = make;
+            Worker::new(index, share, &params, frames, bounds, random.number())
         };
         let workers = (0..make.workers).map(worker).collect();
-        let limits = (make.threads, make.bounds.stage_bytes);
-        let mut crew = Crew::new(&params, make.workers, limits, random);
+        let stage_bytes_max = make.bounds.stage_bytes;
+        let mut crew = Crew::new(&params, make.workers, make.threads, stage_bytes_max, random);
         let is_relay = matches!(params.role, Role::Relay { .. });
         crew.keys = Keys::new(make.seed, is_relay.then_some(make.index), params.strict);
         Node { start, workers, crew, params, edition: 1, hash_key: 0, starved: 0, make }
@@ -82,12 +82,17 @@ impl Node {
 
     pub(crate) fn receive(
         &mut self,
-        (worker, peer): (usize, PeerId),
+        worker: usize,
+        peer: PeerId,
         payload: &[u8],
         now: Nanos,
         results: &mut Results,
     ) -> Result<(), Violation> {
-        self.workers[worker].receive((&mut self.crew, now, results), peer, payload)
+        self.workers[worker].receive(
+            WorkerContext { crew: &mut self.crew, now, results },
+            peer,
+            payload,
+        )
     }
 
     /// Takes a packet that another worker handed over.
@@ -98,7 +103,7 @@ impl Node {
         results: &mut Results,
     ) -> Result<(), Violation> {
         self.crew.taken_over(worker);
-        self.receive((worker, peer), &payload, now, results)
+        self.receive(worker, peer, &payload, now, results)
     }
 
     /// Whether an IP packet of a shard may enter; otherwise when to try again, if that is known.
@@ -117,7 +122,11 @@ impl Node {
     ) -> Result<usize, Violation> {
         let worker = Share { worker: 0, workers: self.workers.len() }.owner(shard);
         let shard = ShardId { flow: FLOW, shard };
-        self.workers[worker].ingress((&mut self.crew, now, results), shard, packet)?;
+        self.workers[worker].ingress(
+            WorkerContext { crew: &mut self.crew, now, results },
+            shard,
+            packet,
+        )?;
         Ok(worker)
     }
 
@@ -128,7 +137,7 @@ impl Node {
         now: Nanos,
         results: &mut Results,
     ) -> Result<Option<Nanos>, Violation> {
-        self.workers[worker].tick((&mut self.crew, now, results))
+        self.workers[worker].tick(WorkerContext { crew: &mut self.crew, now, results })
     }
 
     pub(crate) fn apply(
@@ -142,7 +151,7 @@ impl Node {
         let snapshot = Snapshot { edition: self.edition, flows: vec![params.clone()] };
         self.params = params;
         for worker in &mut self.workers {
-            worker.apply((&mut self.crew, now, results), &snapshot)?;
+            worker.apply(WorkerContext { crew: &mut self.crew, now, results }, &snapshot)?;
         }
         Ok(())
     }
@@ -155,7 +164,8 @@ impl Node {
     /// Gives a worker its requested stage; `None` if there is no memory for it.
     pub(crate) fn opened(
         &mut self,
-        (worker, shard): (usize, ShardId),
+        worker: usize,
+        shard: ShardId,
         opened: Option<Opened>,
         now: Nanos,
         results: &mut Results,
@@ -165,13 +175,17 @@ impl Node {
         if opened.is_none() && !has_shard(&self.workers[worker]) {
             self.crew.disown(shard);
         }
-        self.workers[worker].opened((&mut self.crew, now, results), shard, opened)
+        self.workers[worker].opened(
+            WorkerContext { crew: &mut self.crew, now, results },
+            shard,
+            opened,
+        )
     }
 
     /// Closes all open units, as before a shutdown.
     pub(crate) fn drain(&mut self, now: Nanos, results: &mut Results) -> Result<(), Violation> {
         for worker in &mut self.workers {
-            worker.drain((&mut self.crew, now, results))?;
+            worker.drain(WorkerContext { crew: &mut self.crew, now, results })?;
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use recoded_wire::header::{Header, PacketType};
 use crate::code::Bounds;
 use crate::crew::Crew;
 use crate::frames::WatchedFrames;
-use crate::hops::Hops;
+use crate::hops::{Hops, WorkerTotals};
 use crate::results::{HandedOver, Results, Sent};
 use crate::traffic::is_up;
 use crate::violation::Violation;
@@ -147,6 +147,16 @@ struct Observed {
     hops: Hops,
 }
 
+/// State outside a worker that its calls use.
+pub(crate) struct WorkerContext<'a> {
+    /// The rest of its node.
+    pub crew: &'a mut Crew,
+    /// The present time.
+    pub now: Nanos,
+    /// Output of the call.
+    pub results: &'a mut Results,
+}
+
 /// A worker.
 pub(crate) struct Worker {
     /// Node and worker.
@@ -169,9 +179,11 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
-        (node, share): (usize, Share),
+        node: usize,
+        share: Share,
         params: &FlowParams,
-        (frames, bounds): (usize, Bounds),
+        frames: usize,
+        bounds: Bounds,
         seed: u64,
     ) -> Worker {
         let snapshot = Snapshot { edition: 1, flows: vec![params.clone()] };
@@ -194,9 +206,10 @@ impl Worker {
     /// Calls the pipeline, and collects its output.
     fn call<T>(
         &mut self,
-        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        context: WorkerContext<'_>,
         work: impl FnOnce(&mut Pipeline, &mut WatchedFrames, &mut Outside<'_>) -> T,
     ) -> Result<T, Violation> {
+        let WorkerContext { crew, now, results } = context;
         let worker = self.place.1;
         let mut outside = Outside { outputs: &mut self.outputs, crew, worker };
         let result = work(&mut self.pipeline, &mut self.frames, &mut outside);
@@ -206,10 +219,11 @@ impl Worker {
 
     pub(crate) fn receive(
         &mut self,
-        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        context: WorkerContext<'_>,
         peer: PeerId,
         payload: &[u8],
     ) -> Result<(), Violation> {
+        let now = context.now;
         let Some(span) = self.frames.receive(payload) else {
             self.starved += 1;
             return Ok(());
@@ -226,19 +240,20 @@ impl Worker {
             Ok(_) => self.observed.received_data += 1,
             Err(_) => {}
         }
-        self.call((crew, now, results), |pipeline, frames, outside| {
+        self.call(context, |pipeline, frames, outside| {
             pipeline.receive(frames, outside, Datagram::best_effort(Some(peer), span), now);
         })
     }
 
     pub(crate) fn ingress(
         &mut self,
-        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        context: WorkerContext<'_>,
         shard: ShardId,
         packet: &[u8],
     ) -> Result<(), Violation> {
+        let now = context.now;
         self.observed.ingress += 1;
-        self.call((crew, now, results), |pipeline, frames, outside| {
+        self.call(context, |pipeline, frames, outside| {
             pipeline.ingress(frames, outside, shard, packet, now);
         })
     }
@@ -249,14 +264,13 @@ impl Worker {
     }
 
     /// Lets timers act until none is due; returns when the next one is.
-    pub(crate) fn tick(
-        &mut self,
-        (crew, now, results): (&mut Crew, Nanos, &mut Results),
-    ) -> Result<Option<Nanos>, Violation> {
+    pub(crate) fn tick(&mut self, context: WorkerContext<'_>) -> Result<Option<Nanos>, Violation> {
+        let WorkerContext { crew, now, results } = context;
         let mut idle = 0;
         while idle < SPINS_MAX {
             let sent = self.observed.sent_down + self.observed.sent_up;
-            let due = self.call((crew, now, results), |pipeline, frames, outside| {
+            let context = WorkerContext { crew, now, results };
+            let due = self.call(context, |pipeline, frames, outside| {
                 drop(pipeline.retire(frames, now));
                 pipeline.tick(frames, outside, now)
             })?;
@@ -271,10 +285,11 @@ impl Worker {
 
     pub(crate) fn apply(
         &mut self,
-        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        context: WorkerContext<'_>,
         snapshot: &Snapshot,
     ) -> Result<(), Violation> {
-        self.call((crew, now, results), |pipeline, frames, outside| {
+        let now = context.now;
+        self.call(context, |pipeline, frames, outside| {
             pipeline.apply(snapshot, frames, outside, now);
         })
     }
@@ -282,22 +297,21 @@ impl Worker {
     /// Adopts a requested stage; `None` if there is no memory for it.
     pub(crate) fn opened(
         &mut self,
-        (crew, now, results): (&mut Crew, Nanos, &mut Results),
+        context: WorkerContext<'_>,
         shard: ShardId,
         opened: Option<Opened>,
     ) -> Result<(), Violation> {
-        self.call((crew, now, results), |pipeline, frames, outside| match opened {
+        let now = context.now;
+        self.call(context, |pipeline, frames, outside| match opened {
             Some(opened) => drop(pipeline.opened(frames, outside, opened, now)),
             None => pipeline.refused(frames, shard),
         })
     }
 
     /// Closes all open units, as before a shutdown.
-    pub(crate) fn drain(
-        &mut self,
-        (crew, now, results): (&mut Crew, Nanos, &mut Results),
-    ) -> Result<(), Violation> {
-        self.call((crew, now, results), |pipeline, frames, outside| {
+    pub(crate) fn drain(&mut self, context: WorkerContext<'_>) -> Result<(), Violation> {
+        let now = context.now;
+        self.call(context, |pipeline, frames, outside| {
             pipeline.drain(frames, outside, now);
         })
     }
@@ -470,8 +484,14 @@ impl Worker {
         // All of it may go to each next hop, and all reports to each neighbour before it.
         let (next, before) = self.fans;
         let laws = [(coded, next * down), (observed.sent_up - hops.reports(), before * up)];
-        let told = (symbols, observed.requests.min(budget));
-        let hops = hops.laws(told, (shards, observed.lived_nanos), self.fans, combinations);
+        let worker = WorkerTotals {
+            symbols,
+            requests: observed.requests.min(budget),
+            shards,
+            lived: observed.lived_nanos,
+            combinations,
+        };
+        let hops = hops.laws(&worker, next, before);
         for (sent, allowed) in laws.into_iter().chain(hops) {
             if sent > allowed {
                 return Err(Violation::Flood { node: self.place.0, sent, allowed });

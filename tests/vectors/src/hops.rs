@@ -238,12 +238,18 @@ pub(crate) fn streams() -> Vec<Stream> {
         (symbol | Flags::PATHS, 14, 5, Some((99, 2))),
         (Flags::PATHS | Flags::INTERACTIVE, 14, 5, Some((10, 3))),
     ];
-    (0..).zip(cases).map(|(number, case)| packet(number, case)).collect()
+    let packet = |(number, (flags, window_log2, round_trips, carries))| {
+        packet(number, flags, window_log2, round_trips, carries)
+    };
+    (0..).zip(cases).map(packet).collect()
 }
 
 fn packet(
     number: u8,
-    (flags, window_log2, round_trips, carries): (u8, u8, u16, Option<(u32, u16)>),
+    flags: u8,
+    window_log2: u8,
+    round_trips: u16,
+    carries: Option<(u32, u16)>,
 ) -> Stream {
     let header = StreamHeader {
         common: common(PacketType::Stream, flags, number),
@@ -287,14 +293,14 @@ pub(crate) fn links() -> Vec<Link> {
     ];
     let far = [Gap { first: 5, count: u16::MAX }];
     vec![
-        link(0, (u32::MAX - 2, 1), &[]),
-        link(1, (u32::MAX - 20, 100), &some),
-        link(2, (u32::MAX, 1000), &most.collect::<Vec<_>>()),
-        link(3, (0, 65_540), &far),
+        link(0, u32::MAX - 2, 1, &[]),
+        link(1, u32::MAX - 20, 100, &some),
+        link(2, u32::MAX, 1000, &most.collect::<Vec<_>>()),
+        link(3, 0, 65_540, &far),
     ]
 }
 
-fn link(number: u8, (from, horizon): (u32, u32), gaps: &[Gap]) -> Link {
+fn link(number: u8, from: u32, horizon: u32, gaps: &[Gap]) -> Link {
     let common = common(PacketType::Link, 0, number);
     let common = recoded_wire::header::Header { hop_index: 0, ..common };
     let (arrived, held, backlog) = (0xFFFF_FF00, 0x0304, u16::MAX - u16::from(number));

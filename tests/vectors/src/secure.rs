@@ -353,7 +353,7 @@ fn bound(secrets: &Secrets, strength: Strength) -> Vec<Bound> {
     let columns = strength.columns();
     let key = TagKey::new(strength, &secrets.column_seeds(strength), 200).expect("all columns");
     let mut masks = UnitMasks::new(&key, 4);
-    let mut one = |kind: Kind, number: u64, (index, after): (usize, u16), context: &[u8]| {
+    let mut one = |kind: Kind, number: u64, index: usize, after: u16, context: &[u8]| {
         let payload = symbols(number as u32, 1, 61).remove(0);
         let is_stream = kind == Kind::Stream;
         let mut tagged = match is_stream {
@@ -385,10 +385,10 @@ fn bound(secrets: &Secrets, strength: Strength) -> Vec<Bound> {
         [a, b, c, d, after_high, after_low, 0, bytes]
     };
     vec![
-        one(Kind::Generation, 3 << 32 | 0x1234, (5, 0), &generation),
-        one(Kind::Batch, 9 << 32 | 0x99, (17, 0), &batch),
-        one(Kind::Stream, 0xFFFF_FFEF, (0, 0), &stream(0xFFFF_FFEF, 0)),
-        one(Kind::Stream, 0x0102_0304, (0, 515), &stream(0x0102_0304, 515)),
+        one(Kind::Generation, 3 << 32 | 0x1234, 5, 0, &generation),
+        one(Kind::Batch, 9 << 32 | 0x99, 17, 0, &batch),
+        one(Kind::Stream, 0xFFFF_FFEF, 0, 0, &stream(0xFFFF_FFEF, 0)),
+        one(Kind::Stream, 0x0102_0304, 0, 515, &stream(0x0102_0304, 515)),
     ]
 }
 
@@ -479,11 +479,12 @@ fn group() -> Group {
     let (source, sink) = (PrivateKey::generate(&entropy(1)), PrivateKey::generate(&entropy(2)));
     let (flow, secret) = (0xF10F_0003, PresharedKey::generate(&entropy(3)));
     let way = group_way(source.public(), flow);
-    let name = (0x11, 1_700_000_000);
-    let sender = OneWaySender::new((&secret, &way), Suite::Aes128Gcm, name, &entropy(8));
-    let told = (&secret, &sender.opening);
-    let message = write_group((&source, &sink.public()), flow, told, &entropy(9)).expect("keys");
-    let mut receiver = GroupReceiver::new(sink, (source.public(), flow), None);
+    let (suite, number, stamp) = (Suite::Aes128Gcm, 0x11, 1_700_000_000);
+    let sender = OneWaySender::new(&secret, &way, suite, number, stamp, &entropy(8));
+    let (receiver, opening) = (sink.public(), &sender.opening);
+    let message = write_group(&source, &receiver, flow, &secret, opening, &entropy(9));
+    let message = message.expect("keys");
+    let mut receiver = GroupReceiver::new(sink, source.public(), flow, None);
     assert_eq!(receiver.receive(0, &message, &mut |_, _| true), Ok(true));
     Group {
         source: clamped(1),
@@ -505,8 +506,8 @@ fn granted(strength: Strength) -> Granted {
     let (flow, stamp) = (0xF10F_0003, 0x0102_0304_0506_0708);
     let grant = Grant { flow, stamp, strength, epochs: &epochs };
     let mut message = [0; GRANT_BYTES_MAX];
-    let keys = (&source, &relay.public());
-    let bytes = write_grant(&grant, keys, &entropy(9), &mut message).expect("room");
+    let written = write_grant(&grant, &source, &relay.public(), &entropy(9), &mut message);
+    let bytes = written.expect("room");
     let read = GrantReader::new(relay, source.public(), grant.flow).read(&message[..bytes]);
     assert_eq!(read.expect("a grant for it"), (strength, epochs.to_vec()));
     Granted {
@@ -527,8 +528,8 @@ fn one_way() -> OneWay {
     let public = |byte| PrivateKey::generate(&entropy(byte)).public();
     let flow = 0xF10F_0003;
     let way = Way { scope: Scope::Edge(flow), sender: public(1), receiver: public(2) };
-    let name = (0x7E, 1_700_000_000);
-    let sender = OneWaySender::new((&psk, &way), Suite::ChaCha20Poly1305, name, &entropy(8));
+    let (suite, number, stamp) = (Suite::ChaCha20Poly1305, 0x7E, 1_700_000_000);
+    let sender = OneWaySender::new(&psk, &way, suite, number, stamp, &entropy(8));
     let opened = OneWayReceiver::new(psk, way, None).receive(&sender.opening);
     assert_eq!(opened.expect("an opening").expect("a new one").secrets, sender.secrets);
     OneWay {
@@ -536,7 +537,7 @@ fn one_way() -> OneWay {
         sender: clamped(1),
         receiver: clamped(2),
         flow,
-        number: name.0,
+        number,
         opening: Hex::from(sender.opening),
         secret: Hex::from(*sender.secrets.expose()),
     }

@@ -191,8 +191,12 @@ pub fn document() -> Document {
     let batches = (0..).zip(cases.into_iter().chain(mended));
     Document {
         coded: generations
-            .map(|(number, case)| coded(PacketType::Generation, number, case))
-            .chain(batches.map(|(number, case)| coded(PacketType::Bats, number, case)))
+            .map(|(number, (flags, size, index))| {
+                coded(PacketType::Generation, number, flags, size, index)
+            })
+            .chain(batches.map(|(number, (flags, size, index))| {
+                coded(PacketType::Bats, number, flags, size, index)
+            }))
             .collect(),
         stream: streams(),
         feedback: (0..).zip(reports()).map(|(number, items)| feedback(number, &items)).collect(),
@@ -202,7 +206,7 @@ pub fn document() -> Document {
     }
 }
 
-fn coded(packet_type: PacketType, number: u8, (flags, size, index): (u8, u16, u8)) -> Coded {
+fn coded(packet_type: PacketType, number: u8, flags: u8, size: u16, index: u8) -> Coded {
     let is_bats = packet_type == PacketType::Bats;
     let size = if is_bats { size.min(BATCH_SIZE_MAX) } else { size };
     let is_repair = flags & Flags::REPAIR != 0;

@@ -154,7 +154,7 @@ impl Etcd {
     fn ask(&mut self, what: &'static str, body: &Value) -> Result<Answer, HttpError> {
         let body = body.to_string();
         let patience = if self.endpoints.len() == 1 { REQUEST_TIMEOUT } else { FIRST_TIMEOUT };
-        let answer = match ask_one(&self.http, self.endpoint(), (what, &body), patience) {
+        let answer = match ask_one(&self.http, self.endpoint(), what, &body, patience) {
             Err(_) if self.endpoints.len() > 1 => self.ask_all(what, &body)?,
             answered => answered?,
         };
@@ -171,7 +171,7 @@ impl Etcd {
             let (http, endpoint, body) = (self.http.clone(), endpoint.clone(), body.to_owned());
             let (tell, url) = (tell.clone(), endpoint.clone());
             let ask = move || {
-                let answered = ask_one(&http, &endpoint, (what, &body), REQUEST_TIMEOUT);
+                let answered = ask_one(&http, &endpoint, what, &body, REQUEST_TIMEOUT);
                 // Another member was faster.
                 let _ = tell.send((index, answered));
             };
@@ -199,7 +199,8 @@ impl Etcd {
 fn ask_one(
     http: &Http,
     endpoint: &str,
-    (what, body): (&str, &str),
+    what: &str,
+    body: &str,
     patience: Duration,
 ) -> Result<Answer, HttpError> {
     let url = format!("{endpoint}/v3/kv/{what}");

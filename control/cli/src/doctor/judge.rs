@@ -293,7 +293,7 @@ fn counters(before: &State, after: &State, findings: &mut Vec<Finding>) {
     let empty = BTreeMap::new();
     let is_settled = before.uptime_seconds.min(after.uptime_seconds) >= SETTLED_SECONDS;
     let mut look = |subject: &str, table: Table, old: Option<&Counts>, new: &Counts| {
-        rising(subject, table, (old.unwrap_or(&empty), new), is_settled, findings);
+        rising(subject, table, old.unwrap_or(&empty), new, is_settled, findings);
     };
     look("packets", worker::TABLE, Some(&before.drops), &after.drops);
     look("packets", verdict::TABLE, Some(&before.verdicts), &after.verdicts);
@@ -316,7 +316,8 @@ type Counts = BTreeMap<String, u64>;
 fn rising(
     subject: &str,
     table: Table,
-    (old, new): (&Counts, &Counts),
+    old: &Counts,
+    new: &Counts,
     is_settled: bool,
     findings: &mut Vec<Finding>,
 ) {

@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::Size;
 use recoded_api::v1::{Flow, State};
 use std::path::Path;
 
@@ -30,7 +31,8 @@ fn app() -> App {
     app
 }
 
-fn screen(app: &mut App, (width, height): (u16, u16)) -> String {
+fn screen(app: &mut App, size: Size) -> String {
+    let Size { width, height } = size;
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
     terminal.draw(|frame| draw(frame, app)).expect("drawn");
     let buffer = terminal.backend().buffer();
@@ -50,7 +52,7 @@ fn assert_golden(file: &str, shown: &str) {
     assert_eq!(shown, expected, "{file}");
 }
 
-const SMALL: (u16, u16) = (80, 24);
+const SMALL: Size = Size::new(80, 24);
 
 #[test]
 fn screens_of_80_by_24_are_golden() {
@@ -154,10 +156,10 @@ fn strange_states_and_sizes_are_drawn_without_a_panic() {
     for _ in 0..3 {
         app.see(Seen::State(Box::new(state.clone()), Some(fixed::events().events)));
     }
-    for size in [(1, 1), (40, 10), (41, 11), (80, 24), (300, 100), (80, 3)] {
+    for (width, height) in [(1, 1), (40, 10), (41, 11), (80, 24), (300, 100), (80, 3)] {
         for code in [KeyCode::End, KeyCode::Enter, KeyCode::Char('?'), KeyCode::Char('?')] {
             app.press(key(code));
-            let shown = screen(&mut app, size);
+            let shown = screen(&mut app, Size::new(width, height));
             assert!(!shown.contains('\u{1b}'), "{shown}");
         }
     }

@@ -278,8 +278,10 @@ pub fn add_neighbours(neighbours: &[NeighbourKey], hops: &mut Vec<Neighbour>) {
 /// a key without effect is refused.
 pub fn check(
     document: &Document,
-    (auth, neighbours): (Auth, &[NeighbourKey]),
-    (links, hops): (&[Link], &[Neighbour]),
+    auth: Auth,
+    neighbours: &[NeighbourKey],
+    links: &[Link],
+    hops: &[Neighbour],
     flows: &[Flow],
     errors: &mut Vec<ConfigError>,
 ) {

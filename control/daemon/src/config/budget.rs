@@ -104,7 +104,7 @@ fn consumers(base: Base<'_>, flows: &[Flow]) -> Vec<(String, u64)> {
     };
     let Interfaces { links, tunnels } = interfaces;
     let mut consumers: Vec<_> = flows.iter().map(flow).collect();
-    let frames = worker_memory_bytes((daemon.frames, frame_size), links);
+    let frames = worker_memory_bytes(daemon.frames, frame_size, links);
     consumers.push(("frames".to_owned(), on_all(frames)));
     consumers.push((
         "queues of tunnels".to_owned(),

@@ -46,7 +46,8 @@ impl Context<'_> {
 pub fn flow(
     section: &Section,
     index: usize,
-    (generations, workers): (usize, usize),
+    generations: usize,
+    workers: usize,
     context: &mut Context<'_>,
     errors: &mut Vec<ConfigError>,
 ) -> Option<Flow> {
@@ -71,13 +72,13 @@ pub fn flow(
         if kind == Kind::Source { CodeSettings::read(reader) } else { Some(CodeSettings::LEARNED) };
     let coding = written.unwrap_or_else(|| {
         let hops = next_hops.as_deref().unwrap_or_default();
-        let facts = facts(context, tunnel, (hops, given_bytes), &keys);
+        let facts = facts(context, tunnel, hops, given_bytes, &keys);
         auto::read(reader, &Facts { repair, redundancy, shards, ..facts })
     });
-    let coding = fit_window(reader, context, (next_hops.as_deref(), given_bytes), coding);
+    let coding = fit_window(reader, context, next_hops.as_deref(), given_bytes, coding);
     let symbol_bytes = match kind {
         Kind::Source => {
-            source_symbol_bytes(reader, context, (next_hops.as_deref(), given_bytes), coding)
+            source_symbol_bytes(reader, context, next_hops.as_deref(), given_bytes, coding)
         }
         // An upper bound: frames hold no more.
         _ => Some(given_bytes.unwrap_or(usize::MAX).min(symbol_bytes_in(context.frame_size))),
@@ -88,7 +89,7 @@ pub fn flow(
     let (flush_timeout_nanos, generation_timeout_nanos, hold_timeout_nanos) =
         timeouts(reader, kind);
     let (recoding, adaptive) = (recoding(reader), reader.truth("adaptive").unwrap_or(true));
-    refuse_spread(reader, spread, (kind, &coding.code));
+    refuse_spread(reader, spread, kind, &coding.code);
     refuse_open_loop(reader, spread, redundancy, &coding.code);
     let (onward_share, lag_timeout_nanos) = (onward_share(reader), lag_timeout(reader));
     let (role, further_upstreams) = role(kind, tunnel, upstreams)?;
@@ -260,7 +261,7 @@ fn upstreams(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<P
     match value.as_array() {
         None => hop(reader, context, "upstream", "upstream", value, rule).map(|hop| vec![hop]),
         Some(items) => {
-            hop_list(reader, context, ("upstream", "a flow has 1 to 8 upstreams"), items, rule)
+            hop_list(reader, context, "upstream", "a flow has 1 to 8 upstreams", items, rule)
         }
     }
 }
@@ -274,7 +275,7 @@ fn spread(reader: &mut Reader<'_>) -> Spread {
 
 /// Streams are spread over paths, and generations are spread round robin; other codes send
 /// everything to every next hop.
-fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, (kind, code): (Kind, &FlowCode)) {
+fn refuse_spread(reader: &mut Reader<'_>, spread: Spread, kind: Kind, code: &FlowCode) {
     let is_able = match code {
         FlowCode::Stream(_) => true,
         FlowCode::Rlnc => spread == Spread::Sum,
@@ -322,7 +323,7 @@ fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<P
         reader.refuse("next_hops", "is not a list", rule);
         return None;
     };
-    hop_list(reader, context, ("next_hops", "a flow has 1 to 8 next hops"), items, rule)
+    hop_list(reader, context, "next_hops", "a flow has 1 to 8 next hops", items, rule)
 }
 
 /// Reads the 1 to 8 distinct neighbours of a key. `count` is the rule on their number, `rule` that
@@ -330,7 +331,8 @@ fn next_hops(reader: &mut Reader<'_>, context: &mut Context<'_>) -> Option<Vec<P
 fn hop_list(
     reader: &mut Reader<'_>,
     context: &mut Context<'_>,
-    (key, count): (&'static str, &str),
+    key: &'static str,
+    count: &str,
     items: &[Value],
     rule: &str,
 ) -> Option<Vec<PeerId>> {
@@ -427,7 +429,8 @@ fn given_symbol_bytes(reader: &mut Reader<'_>) -> Option<usize> {
 fn facts(
     context: &Context<'_>,
     tunnel: Option<TunnelId>,
-    (next_hops, given): (&[PeerId], Option<usize>),
+    next_hops: &[PeerId],
+    given: Option<usize>,
     keys: &FlowKeys,
 ) -> Facts {
     let room = context.paths().room_behind(CodeSettings::STREAM.header_bytes(), next_hops);
@@ -461,7 +464,8 @@ fn facts(
 fn fit_window(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
-    (next_hops, given): (Option<&[PeerId]>, Option<usize>),
+    next_hops: Option<&[PeerId]>,
+    given: Option<usize>,
     coding: CodeSettings,
 ) -> CodeSettings {
     let FlowCode::Stream(stream) = coding.code else { return coding };
@@ -480,7 +484,8 @@ fn fit_window(
 fn source_symbol_bytes(
     reader: &mut Reader<'_>,
     context: &Context<'_>,
-    (next_hops, given): (Option<&[PeerId]>, Option<usize>),
+    next_hops: Option<&[PeerId]>,
+    given: Option<usize>,
     coding: CodeSettings,
 ) -> Option<usize> {
     let (size_key, size) = coding.size();

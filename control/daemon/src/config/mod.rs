@@ -362,13 +362,9 @@ impl Config {
         let mut context =
             flow::Context { links: &links, tunnels: &tunnels, mtus, frame_size, hops: &mut hops };
         for (index, section) in document.flows.iter().enumerate() {
-            flows.extend(flow::flow(
-                section,
-                index,
-                (daemon.generations, daemon.workers),
-                &mut context,
-                &mut errors,
-            ));
+            let (generations, workers) = (daemon.generations, daemon.workers);
+            let flow = flow::flow(section, index, generations, workers, &mut context, &mut errors);
+            flows.extend(flow);
         }
         auth::add_neighbours(&neighbours, &mut hops);
         if document.links.is_empty() {
@@ -377,8 +373,7 @@ impl Config {
         flow::check_together(&document.flows, &flows, &tunnels, &mut errors);
         // Only for complete sections: missing parts are already reported.
         if errors.is_empty() {
-            let who = (daemon.auth, &neighbours[..]);
-            auth::check(document, who, (&links, &hops), &flows, &mut errors);
+            auth::check(document, daemon.auth, &neighbours, &links, &hops, &flows, &mut errors);
         }
         let interfaces = Interfaces { links: links.len(), tunnels: tunnels.len() };
         let memory = budget::Base { daemon: &daemon, interfaces, frame_size };

@@ -28,8 +28,15 @@ pub struct Damper {
     left_out: u64,
 }
 
-/// A passed event, when it was seen, and how many were suppressed before it.
-pub type Passed = (Happened, u64, u64);
+/// A passed event.
+pub struct Passed {
+    /// The event.
+    pub happened: Happened,
+    /// When it was seen, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// Number of similar events suppressed before it.
+    pub left_out: u64,
+}
 
 impl Damper {
     /// A damper that has passed nothing yet.
@@ -62,7 +69,7 @@ impl Damper {
         }
         self.next = now + self.pause;
         let (happened, at_ms) = self.held.take()?;
-        Some((happened, at_ms, std::mem::take(&mut self.left_out)))
+        Some(Passed { happened, at_ms, left_out: std::mem::take(&mut self.left_out) })
     }
 
     /// Whether it can be forgotten.

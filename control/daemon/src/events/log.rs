@@ -1,6 +1,6 @@
 //! The newest events, kept in the supervisor's memory and each written to its log once.
 
-use super::damper::Damper;
+use super::damper::{Damper, Passed};
 use super::{Happened, Kind, Level};
 use recoded_api::v1::{Event, Events};
 use std::collections::{BTreeMap, VecDeque};
@@ -81,7 +81,7 @@ impl Log {
 
     /// Records an event: numbered, logged and kept now, or later if there are too many.
     pub fn note(&self, happened: Happened) {
-        let told = self.state().take(happened, (now_ms(), Instant::now()));
+        let told = self.state().take(happened, now_ms(), Instant::now());
         told.iter().for_each(tell);
     }
 
@@ -114,7 +114,7 @@ impl Log {
 
 impl State {
     /// Takes an event in; returns the one to log.
-    fn take(&mut self, happened: Happened, (at_ms, now): (u64, Instant)) -> Option<Event> {
+    fn take(&mut self, happened: Happened, at_ms: u64, now: Instant) -> Option<Event> {
         let happened = happened.cleaned();
         let mut key = (happened.kind.topic(), happened.subject.clone(), happened.about.clone());
         if !self.dampers.contains_key(&key) && self.dampers.len() >= DAMPERS_MAX {
@@ -136,7 +136,7 @@ impl State {
         let Self { dampers, budget, .. } = self;
         let due = dampers.values_mut().filter_map(|damper| damper.due(now, || spend(budget)));
         let mut due: Vec<_> = due.collect();
-        due.sort_by_key(|(_, at_ms, _)| *at_ms);
+        due.sort_by_key(|passed| passed.at_ms);
         due.into_iter().map(|passed| self.keep(passed)).collect()
     }
 
@@ -150,8 +150,9 @@ impl State {
         }
     }
 
-    fn keep(&mut self, (happened, at_ms, left_out): (Happened, u64, u64)) -> Event {
+    fn keep(&mut self, passed: Passed) -> Event {
         self.number += 1;
+        let Passed { happened, at_ms, left_out } = passed;
         let Happened { kind, subject, about, text } = happened;
         let (level, name) = (kind.level().name().to_owned(), kind.name().to_owned());
         let number = self.number;
@@ -218,7 +219,7 @@ mod tests {
         let mut told = Vec::new();
         for second in 0..3600 {
             let now = begun + Duration::from_secs(second);
-            told.extend(state.take(flap(second as usize), (second, now)));
+            told.extend(state.take(flap(second as usize), second, now));
             told.extend(state.flush(now));
         }
         // After 0 to 4 s, then 14, 34, 74 and so on, finally every 600.
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(told.len() as u64 + left_out, 3600, "each is reported or counted");
         let later = hour + 60 * MINUTE;
         assert!(
-            state.take(flap(0), (0, later)).is_some(),
+            state.take(flap(0), 0, later).is_some(),
             "after a calm hour it is reported at once"
         );
     }
@@ -240,12 +241,12 @@ mod tests {
     #[test]
     fn one_that_flaps_does_not_hide_another() {
         let (mut state, now) = (state(), Instant::now());
-        (0..100).for_each(|number| drop(state.take(flap(number), (0, now))));
+        (0..100).for_each(|number| drop(state.take(flap(number), 0, now)));
         let other = Happened::new(Kind::LinkDown, "link west", "down");
-        assert!(state.take(other, (0, now)).is_some());
+        assert!(state.take(other, 0, now).is_some());
         let hop = Happened::new(Kind::NextHopSilent, "flow 1", "silent").about("east:10.0.0.2");
-        assert!(state.take(hop.clone(), (0, now)).is_some());
-        assert!(state.take(hop.about("east:10.0.0.3"), (0, now)).is_some());
+        assert!(state.take(hop.clone(), 0, now).is_some());
+        assert!(state.take(hop.about("east:10.0.0.3"), 0, now).is_some());
     }
 
     #[test]
@@ -255,7 +256,7 @@ mod tests {
         let mut told = 0;
         for number in 0..20_000 {
             let happened = Happened::new(Kind::DropsRising, format!("{number} {long}"), &long[..]);
-            told += usize::from(state.take(happened.about(&long[..]), (0, now)).is_some());
+            told += usize::from(state.take(happened.about(&long[..]), 0, now).is_some());
         }
         assert_eq!(told, BUDGET_MAX as usize);
         assert!(state.dampers.len() <= DAMPERS_MAX + 1);
@@ -275,7 +276,7 @@ mod tests {
         let now = Instant::now();
         for number in 0..2_000_u32 {
             let rekeyed = Happened::new(Kind::SessionRekeyed, format!("flow {number}"), "keys");
-            drop(log.state().take(rekeyed, (1, now + number * BUDGET_PAUSE)));
+            drop(log.state().take(rekeyed, 1, now + number * BUDGET_PAUSE));
         }
         let events = log.after(0);
         assert_eq!((events.newest, events.events.len()), (2_001, 1 + ROUTINE_MAX));

@@ -172,7 +172,7 @@ impl Keeper {
     }
 
     /// Whether it differs from this.
-    pub fn differs(&self, (loaded, in_force, names): (&str, &str, &Names)) -> bool {
+    pub fn differs(&self, loaded: &str, in_force: &str, names: &Names) -> bool {
         let state = self.state();
         state.loaded != loaded || state.lasting() != in_force || state.names != *names
     }

@@ -201,8 +201,8 @@ impl Served {
             let (listener, _claim) = claim(&bound, false).expect("the path is free");
             let live = Live::new(document, mtus, config, Rc::new(behind));
             let view = Rc::new(RefCell::new(live.view()));
-            let clients = (keeper::Client::new(asking), events::Client::new(told));
-            let kept = Kept::new(live, clients, (Rc::default(), view));
+            let (keeper, events) = (keeper::Client::new(asking), events::Client::new(told));
+            let kept = Kept::new(live, keeper, events, Rc::default(), view);
             ready.send(()).expect("the test waits");
             runtime.block_on(async {
                 tokio::select! {

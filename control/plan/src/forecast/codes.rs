@@ -65,12 +65,15 @@ pub(super) fn rows(hops: &[Hop]) -> Vec<Row> {
     let stream = hops.iter().zip(&planned).map(|(hop, planned)| (planned.packets(), hop));
     let stream = stream.map(|(packets, hop)| (room(hop) / packets, packets));
     let added = added(hops, &planned);
+    let row = |contender, reached, added| {
+        move |(mbit, packets)| row(contender, mbit, packets, reached, added)
+    };
     let mut rows = Vec::with_capacity(3);
-    rows.extend(least(stream).map(|found| row(Contender::Stream, found, reached.stream, added)));
-    rows.extend(own(&rlnc).map(|found| row(Contender::Rlnc, found, reached.rlnc, None)));
+    rows.extend(least(stream).map(row(Contender::Stream, reached.stream, added)));
+    rows.extend(own(&rlnc).map(row(Contender::Rlnc, reached.rlnc, None)));
     let rank = 1.0 / batches(hops).max(1e-3);
     let bats = |hop: &Hop| if is_slow(hop) { rank } else { mended(hop) };
-    rows.extend(own(&bats).map(|found| row(Contender::Bats, found, reached.bats, None)));
+    rows.extend(own(&bats).map(row(Contender::Bats, reached.bats, None)));
     rows
 }
 
@@ -101,7 +104,8 @@ fn added(hops: &[Hop], planned: &[StreamHop]) -> Option<f64> {
 
 fn row(
     contender: Contender,
-    (mbit, packets): (f64, f64),
+    mbit: f64,
+    packets: f64,
     reached: f64,
     added_p99_ms: Option<f64>,
 ) -> Row {

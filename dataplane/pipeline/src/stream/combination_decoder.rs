@@ -176,7 +176,7 @@ impl CombinationDecoder {
             return Some(false);
         }
         self.equations.hear(end);
-        Some(self.equations.combine((first, usize::from(count)), key, sum))
+        Some(self.equations.combine(first, usize::from(count), key, sum))
     }
 
     /// Symbols neither received nor recovered.

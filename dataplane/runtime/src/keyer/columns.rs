@@ -143,7 +143,7 @@ impl Keyer {
             let turn = self.columns.granting[place].schedule.poll(now, &ring);
             is_changed |= turn.is_changed;
             if turn.copies > 0 {
-                self.grant((place, &ring), stamp, turn.copies)?;
+                self.grant(place, &ring, stamp, turn.copies)?;
             }
         }
         self.publish(is_changed);
@@ -153,7 +153,8 @@ impl Keyer {
     /// Sends each relay of a flow its columns.
     fn grant(
         &mut self,
-        (place, ring): (usize, &Ring<Arc<EdgeKeys>>),
+        place: usize,
+        ring: &Ring<Arc<EdgeKeys>>,
         stamp: u64,
         copies: usize,
     ) -> Result<(), getrandom::Error> {
@@ -172,8 +173,8 @@ impl Keyer {
             let Granting { stamp, strength, .. } = *granting;
             let grant = Grant { flow, stamp, strength, epochs: &epochs };
             let mut message = [0; GRANT_BYTES_MAX];
-            let keys = (&granting.private, relay);
-            let written = write_grant(&grant, keys, &Entropy::fresh()?, &mut message);
+            let (source, entropy) = (&granting.private, Entropy::fresh()?);
+            let written = write_grant(&grant, source, relay, &entropy, &mut message);
             // Without keys there is nothing to grant.
             let Ok(bytes) = written else { continue };
             let mut packet = [0; LETTER_BYTES];

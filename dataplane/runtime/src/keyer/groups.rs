@@ -78,17 +78,16 @@ impl Groups {
                 GroupPart::Source(sinks) => {
                     let own = private.public();
                     let newest = memory.recall(&group_way(own, flow));
-                    let sinks = (flow, sinks.clone());
+                    let (private, sinks) = (private.clone(), sinks.clone());
                     let strength = config.strength;
                     let profile = Profile { suite: Suite::preferred(), strength };
                     let entropy = Entropy::fresh()?;
-                    let sender =
-                        GroupSender::new(private.clone(), sinks, profile, newest, &entropy);
+                    let sender = GroupSender::new(private, flow, sinks, profile, newest, &entropy);
                     (own, Part::Source(Box::new(sender)))
                 }
                 GroupPart::Sink(source) => {
                     let newest = memory.recall(&group_way(*source, flow));
-                    let receiver = GroupReceiver::new(private.clone(), (*source, flow), newest);
+                    let receiver = GroupReceiver::new(private.clone(), *source, flow, newest);
                     let receiver = receiver.requiring(config.strength);
                     (*source, Part::Sink(Box::new(receiver)))
                 }

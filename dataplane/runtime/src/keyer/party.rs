@@ -120,10 +120,12 @@ impl<Keys: EpochKeys> Source<Keys> {
 
 impl<Keys: EpochKeys> Party<Keys> {
     pub(super) fn new(
-        (scope, strength): (Scope, Strength),
+        scope: Scope,
+        strength: Strength,
         private: &PrivateKey,
         key: &PeerKey,
-        (now, memory): (u64, &Memory),
+        now: u64,
+        memory: &Memory,
     ) -> Result<Self, getrandom::Error> {
         let PeerKey { public, psk, one_way } = key.clone();
         let profile = Profile { suite: Suite::preferred(), strength };
@@ -132,10 +134,11 @@ impl<Keys: EpochKeys> Party<Keys> {
             let there = Way { scope, sender: private.public(), receiver: public };
             let back = Way { sender: public, receiver: there.sender, ..there };
             // Units begun under keys of an edge are finished under them.
-            let chosen = (profile, matches!(scope, Scope::Edge(_)));
+            let keeps = matches!(scope, Scope::Edge(_));
             let newest = memory.recall(&there);
-            let keys = OneWayKeys::new().sending((&psk, there), chosen, newest, &entropy);
-            let keys = keys.receiving((&psk, back), memory.recall(&back));
+            let keys = OneWayKeys::new();
+            let keys = keys.sending(&psk, there, profile, keeps, newest, &entropy);
+            let keys = keys.receiving(&psk, back, memory.recall(&back));
             Source::OneWay(Box::new(keys.requiring(strength)))
         } else {
             let identity = Identity { scope, private: private.clone(), peer: public, psk };

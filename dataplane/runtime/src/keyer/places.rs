@@ -46,7 +46,7 @@ impl Keyer {
             return None;
         }
         let (_, address) = self.homes[hop];
-        let place = Place { link: self.ways[hop].0, address };
+        let place = Place { link: self.hop_links[hop].link, address };
         (self.movers.address(hop) != Some(address)).then_some(place)
     }
 }

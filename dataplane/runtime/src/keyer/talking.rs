@@ -6,6 +6,7 @@ use crate::keyring::Letter;
 use crate::opening::source_memory_bytes;
 use crate::shared::LinkNow;
 use crate::talk::Surroundings;
+use crate::topology::HopConfig;
 use recoded_pipeline::params::PeerId;
 use recoded_secure::{HopKeys, TRAILER_BYTES};
 use std::net::IpAddr;
@@ -13,9 +14,9 @@ use std::net::IpAddr;
 impl Keyer {
     /// Sends due announcements to neighbours.
     pub(super) fn talk(&mut self, now: u64) {
-        let Keyer { talk, shared, keyring, hops, ways, flow_memory_bytes, .. } = self;
+        let Keyer { talk, shared, keyring, hops, hop_links, flow_memory_bytes, .. } = self;
         let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
-        let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
+        let room = |peer: PeerId| room(&hop_links[usize::from(peer.0)], &links);
         let memory_bytes = flow_memory_bytes.saturating_sub(source_memory_bytes(&snapshot));
         let (snapshot, clock) = (&snapshot, seconds());
         let around = Surroundings { now, clock, snapshot, room: &room, memory_bytes };
@@ -36,9 +37,9 @@ impl Keyer {
 
     /// Reads a neighbour's announcement.
     pub(super) fn listen(&mut self, peer: PeerId, letter: &Letter) {
-        let Keyer { talk, shared, clock, ways, flow_memory_bytes, .. } = self;
+        let Keyer { talk, shared, clock, hop_links, flow_memory_bytes, .. } = self;
         let (snapshot, links) = (shared.snapshot.get(), shared.links.get());
-        let room = |peer: PeerId| room(ways[usize::from(peer.0)], &links);
+        let room = |peer: PeerId| room(&hop_links[usize::from(peer.0)], &links);
         let memory_bytes = flow_memory_bytes.saturating_sub(source_memory_bytes(&snapshot));
         let (now, clock, snapshot) = (clock.now(), seconds(), &snapshot);
         let around = Surroundings { now, clock, snapshot, room: &room, memory_bytes };
@@ -46,8 +47,25 @@ impl Keyer {
     }
 }
 
+/// Properties of a hop that determine the room in its packets.
+pub(super) struct HopLink {
+    /// Index of the link to the neighbour.
+    pub(super) link: usize,
+    /// Address of the neighbour, whose family determines the size of the headers.
+    address: IpAddr,
+    /// Whether packets have the tag of a hop.
+    has_key: bool,
+}
+
+impl HopLink {
+    pub(super) fn new(hop: &HopConfig) -> HopLink {
+        HopLink { link: hop.link, address: hop.address, has_key: hop.key.is_some() }
+    }
+}
+
 /// UDP payload that the link to a neighbour carries, without the tag of a hop.
-fn room((link, address, has_key): (usize, IpAddr, bool), links: &[LinkNow]) -> u16 {
+fn room(hop: &HopLink, links: &[LinkNow]) -> u16 {
+    let &HopLink { link, address, has_key } = hop;
     let mtu = links.get(link).map_or(0, |link| link.mtu);
     let taken = header_bytes(address) - ETHERNET_BYTES + if has_key { TRAILER_BYTES } else { 0 };
     u16::try_from(mtu.saturating_sub(taken)).unwrap_or(u16::MAX)

@@ -93,7 +93,7 @@ impl Privileged {
         let wait = end_other();
         let programs = prepared.into_iter().enumerate().map(|(link, prepared)| {
             let left = &mut left_programs;
-            let attached = prepared.map(|it| it.attach((topology, link), &netlink, left));
+            let attached = prepared.map(|it| it.attach(topology, link, &netlink, left));
             let attachment = attached.map(or_later).transpose()?.flatten();
             let interface = topology.links[link].interface.clone();
             Ok(Program { interface, attachment, flows: BTreeSet::new() })

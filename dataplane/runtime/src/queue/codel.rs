@@ -106,10 +106,11 @@ impl Codel {
     pub(super) fn signals(
         &mut self,
         patience: &Patience,
-        (sojourn, left_bytes): (Nanos, usize),
+        sojourn: Nanos,
+        left_bytes: usize,
         now: Nanos,
     ) -> bool {
-        if !self.is_above(patience, (sojourn, left_bytes), now) {
+        if !self.is_above(patience, sojourn, left_bytes, now) {
             self.is_signalling = false;
             return false;
         }
@@ -129,7 +130,8 @@ impl Codel {
     fn is_above(
         &mut self,
         patience: &Patience,
-        (sojourn, left_bytes): (Nanos, usize),
+        sojourn: Nanos,
+        left_bytes: usize,
         now: Nanos,
     ) -> bool {
         if sojourn < patience.target || left_bytes <= PACKET_BYTES {
@@ -167,7 +169,7 @@ mod tests {
 
     /// Times of the signals of a flow that sends a packet every tick, each after `wait`.
     fn signals(codel: &mut Codel, times: std::ops::Range<u64>, wait: Nanos) -> Vec<u64> {
-        times.filter(|time| codel.signals(&SHORT, (wait, MUCH), time * TICK)).collect()
+        times.filter(|time| codel.signals(&SHORT, wait, MUCH, time * TICK)).collect()
     }
 
     #[test]
@@ -189,7 +191,7 @@ mod tests {
     fn one_short_wait_ends_signals_and_a_new_interval_begins() {
         let mut codel = Codel::default();
         assert_eq!(signals(&mut codel, 0..201, 6 * TICK), [100, 200]);
-        assert!(!codel.signals(&SHORT, (4 * TICK, MUCH), 201 * TICK));
+        assert!(!codel.signals(&SHORT, 4 * TICK, MUCH, 201 * TICK));
         assert_eq!(signals(&mut codel, 202..302, 6 * TICK), [0; 0]);
         assert_eq!(signals(&mut codel, 302..303, 6 * TICK), [302]);
     }
@@ -198,7 +200,7 @@ mod tests {
     fn soon_after_signals_they_continue_as_densely_as_they_ended() {
         let mut codel = Codel::default();
         let before = signals(&mut codel, 0..1000, 6 * TICK).len() as u32;
-        assert!(!codel.signals(&SHORT, (0, 0), 1000 * TICK));
+        assert!(!codel.signals(&SHORT, 0, 0, 1000 * TICK));
         let mut long_after = codel;
         signals(&mut codel, 1001..1102, 6 * TICK);
         assert_eq!(codel.count, before - 1);
@@ -210,7 +212,7 @@ mod tests {
     fn flow_of_one_packet_at_a_time_is_left_alone() {
         let mut codel = Codel::default();
         let mut times = 0..100_000;
-        assert!(!times.any(|time| codel.signals(&SHORT, (900 * TICK, PACKET_BYTES), time * TICK)));
+        assert!(!times.any(|time| codel.signals(&SHORT, 900 * TICK, PACKET_BYTES, time * TICK)));
     }
 
     #[test]
@@ -223,7 +225,7 @@ mod tests {
         let long = Patience::with(300 * TICK);
         for (wait, first) in [(20, Some(300)), (14, None)] {
             let mut codel = Codel::default();
-            let above = |time: &u64| codel.signals(&long, (wait * TICK, MUCH), time * TICK);
+            let above = |time: &u64| codel.signals(&long, wait * TICK, MUCH, time * TICK);
             assert_eq!((0..1000).find(above), first);
         }
     }
@@ -240,7 +242,7 @@ mod tests {
         let waits = |sojourn: Nanos| {
             let mut codel = Codel::default();
             let mut times = (0..5000).map(|millis| millis * MILLI);
-            times.any(|now| codel.signals(&Patience::GRACE, (sojourn * MILLI, MUCH), now))
+            times.any(|now| codel.signals(&Patience::GRACE, sojourn * MILLI, MUCH, now))
         };
         assert!(!waits(499) && waits(501));
     }
@@ -257,7 +259,7 @@ mod tests {
                 let left = if is_little { 10 } else { MUCH };
                 let is_above = wait * TICK >= SHORT.target && !is_little;
                 above_since = is_above.then(|| above_since.unwrap_or(now));
-                if codel.signals(&SHORT, (wait * TICK, left), now) {
+                if codel.signals(&SHORT, wait * TICK, left, now) {
                     prop_assert!(above_since.is_some_and(|since| now - since >= INTERVAL_NANOS));
                 }
             }

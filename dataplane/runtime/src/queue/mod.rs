@@ -140,7 +140,7 @@ impl FairQueue {
     /// Sets the round trip of the path, in nanoseconds, 0 if it is not known, and whether a part of
     /// the path is lost.
     #[inline]
-    pub(crate) fn follow(&mut self, (round_trip, lacks_paths): (Nanos, bool), now: Nanos) {
+    pub(crate) fn follow(&mut self, round_trip: Nanos, lacks_paths: bool, now: Nanos) {
         let is_grace = self.grace.is_on(lacks_paths, now);
         self.patience = if is_grace { Patience::GRACE } else { Patience::with(round_trip) };
     }
@@ -154,7 +154,8 @@ impl FairQueue {
     /// Queues a packet read from this queue of the tunnel. Drops others if there is no room.
     pub(crate) fn push(
         &mut self,
-        (queue, packet): (usize, &[u8]),
+        queue: usize,
+        packet: &[u8],
         now: Nanos,
         counters: &mut TunnelCounters,
     ) {
@@ -230,7 +231,7 @@ impl FairQueue {
             let place = self.take(index)?;
             let flow = &mut self.flows[index];
             let sojourn = now.saturating_sub(self.store.place(place).came_at);
-            if flow.codel.signals(&self.patience, (sojourn, flow.bytes), now) {
+            if flow.codel.signals(&self.patience, sojourn, flow.bytes, now) {
                 if !mark(self.store.packet_mut(place)) {
                     counters.drop_queued(QueueDrop::Delay, 1);
                     self.store.free(place);
@@ -328,7 +329,7 @@ mod tests {
             let now = u64::from(time) * TICK;
             // Dropped packets are replaced: the queue keeps its length.
             while queue.store.held() < packets as usize {
-                queue.push((0, &packet(1, time, 1000, ecn)), now, &mut counters);
+                queue.push(0, &packet(1, time, 1000, ecn), now, &mut counters);
             }
             popped.extend(queue.pop(now, &mut counters).map(|(_, packet)| packet.to_vec()));
         }
@@ -363,7 +364,7 @@ mod tests {
                     Step::Push { flow, len, ecn } => {
                         let packet = packet(flow, number as u32, len, ecn);
                         let before = (queue.counts.to_vec(), queue.store.is_full());
-                        queue.push((flow.into(), &packet), now, &mut counters);
+                        queue.push(flow.into(), &packet, now, &mut counters);
                         // Only a full queue drops, and only from the flow with most packets.
                         let most = before.0.iter().max().copied();
                         for (before_push, count) in before.0.iter().zip(&queue.counts) {
@@ -403,7 +404,7 @@ mod tests {
             let flows: [u8; 2] = apart(&queue);
             for number in 0..14 {
                 for (flow, len) in flows.iter().zip(&lens) {
-                    queue.push((0, &packet(*flow, number, *len, 0)), 0, &mut counters);
+                    queue.push(0, &packet(*flow, number, *len, 0), 0, &mut counters);
                 }
             }
             let (mut bytes, mut left) = ([0usize; 2], [14; 2]);
@@ -426,7 +427,7 @@ mod tests {
             let mut popped = 0;
             for (number, packet) in packets.iter().enumerate() {
                 let now = number as u64 * wait;
-                queue.push((0, packet), now, &mut counters);
+                queue.push(0, packet, now, &mut counters);
                 if number % 3 == 0 {
                     popped += u64::from(queue.pop(now, &mut counters).is_some());
                 }
@@ -441,28 +442,28 @@ mod tests {
         let (mut queue, mut counters) = (small(), TunnelCounters::default());
         let [bulk, sparse] = apart(&queue);
         for number in 0..20 {
-            queue.push((0, &packet(bulk, number, 1300, 0)), 0, &mut counters);
+            queue.push(0, &packet(bulk, number, 1300, 0), 0, &mut counters);
         }
         assert_eq!(read(queue.pop(0, &mut counters).unwrap().1), (bulk, 0));
-        queue.push((0, &packet(sparse, 0, 100, 0)), 0, &mut counters);
+        queue.push(0, &packet(sparse, 0, 100, 0), 0, &mut counters);
         queue.pop(0, &mut counters);
-        queue.push((0, &packet(sparse, 1, 100, 0)), 0, &mut counters);
+        queue.push(0, &packet(sparse, 1, 100, 0), 0, &mut counters);
         let mut bulk_packets = 0;
         for number in 2..20 {
             let (flow, _) = read(queue.pop(0, &mut counters).unwrap().1);
             bulk_packets += u32::from(flow == bulk);
-            queue.push((0, &packet(sparse, number, 1300, 0)), 0, &mut counters);
+            queue.push(0, &packet(sparse, number, 1300, 0), 0, &mut counters);
         }
         assert!((7..=11).contains(&bulk_packets), "{bulk_packets} of 18");
 
         let (mut queue, mut counters) = (small(), TunnelCounters::default());
         let [bulk, sparse] = apart(&queue);
         for number in 0..20 {
-            queue.push((0, &packet(bulk, number, 1300, 0)), 0, &mut counters);
+            queue.push(0, &packet(bulk, number, 1300, 0), 0, &mut counters);
         }
         // Two packets are its first turn, after which it is an old flow.
         (0..3).for_each(|_| assert!(queue.pop(0, &mut counters).is_some()));
-        queue.push((0, &packet(sparse, 0, 100, 0)), 0, &mut counters);
+        queue.push(0, &packet(sparse, 0, 100, 0), 0, &mut counters);
         assert_eq!(read(queue.pop(0, &mut counters).unwrap().1), (sparse, 0));
     }
 
@@ -495,10 +496,10 @@ mod tests {
         let (mut queue, mut counters) = (small(), TunnelCounters::default());
         let [bulk, flood] = apart(&queue);
         for number in 0..8 {
-            queue.push((0, &packet(bulk, number, 1300, 0)), 0, &mut counters);
+            queue.push(0, &packet(bulk, number, 1300, 0), 0, &mut counters);
         }
         for number in 0..1000 {
-            queue.push((0, &packet(flood, number, 4, 0)), 0, &mut counters);
+            queue.push(0, &packet(flood, number, 4, 0), 0, &mut counters);
         }
         let held = queue.store.held();
         let full = counters.queue_dropped[QueueDrop::Full as usize];
@@ -515,11 +516,11 @@ mod tests {
     #[test]
     fn packet_longer_than_a_place_is_counted() {
         let (mut queue, mut counters) = (small(), TunnelCounters::default());
-        queue.push((0, &[0x45; PLACE_BYTES_MIN + 1]), 0, &mut counters);
+        queue.push(0, &[0x45; PLACE_BYTES_MIN + 1], 0, &mut counters);
         assert_eq!(counters.queue_dropped[QueueDrop::Oversize as usize], 1);
         assert!(queue.is_empty());
         let mut queue = FairQueue::new(1, 1, u16::MAX);
-        queue.push((7, &[0x45; 65_535]), 0, &mut counters);
+        queue.push(7, &[0x45; 65_535], 0, &mut counters);
         assert_eq!(
             queue.pop(0, &mut counters).map(|(queue, packet)| (queue, packet.len())),
             Some((7, 65_535))
@@ -543,7 +544,7 @@ mod tests {
         let taken = allocation_counter::measure(|| {
             for number in 0..20_000u64 {
                 let packet = &packets[number as usize % 50];
-                queue.push((0, packet), number * TICK, &mut counters);
+                queue.push(0, packet, number * TICK, &mut counters);
                 if number % 5 == 0 {
                     queue.pop(number * TICK, &mut counters);
                 }

@@ -215,8 +215,14 @@ impl UdpSocket {
 
     /// See [`crate::port::Port::transmit`].
     #[inline]
-    pub(crate) fn transmit(&mut self, umem: &mut Umem, payload: Span, to: (PeerId, u8)) -> bool {
-        self.sender.stage(umem, payload, to)
+    pub(crate) fn transmit(
+        &mut self,
+        umem: &mut Umem,
+        payload: Span,
+        hop: PeerId,
+        traffic_class: u8,
+    ) -> bool {
+        self.sender.stage(umem, payload, hop, traffic_class)
     }
 
     /// Whether bursts are sent, or would be outside a comparison.

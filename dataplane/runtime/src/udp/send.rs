@@ -96,7 +96,8 @@ impl Sender {
         &mut self,
         umem: &mut Umem,
         payload: Span,
-        (hop, traffic_class): (PeerId, u8),
+        hop: PeerId,
+        traffic_class: u8,
     ) -> bool {
         let Span { frame, offset, len } = payload;
         if self.staged.len() == STAGED_MAX {

@@ -72,7 +72,7 @@ impl Side {
         let frame = self.umem.take().expect("a free frame");
         let payload = Span { frame, offset: HEADROOM_BYTES as u16, len: packet.len() as u16 };
         self.umem.bytes_mut(payload).copy_from_slice(packet);
-        assert!(self.socket.transmit(&mut self.umem, payload, (PeerId(0), traffic_class)));
+        assert!(self.socket.transmit(&mut self.umem, payload, PeerId(0), traffic_class));
     }
 
     fn flush(&mut self) {

@@ -77,8 +77,9 @@ impl Worker {
         let mut worked = false;
         let reads = !self.shared.leave.is_begun();
         for _ in 0..BURST_PACKETS {
-            let Some(packet) = source.take(tunnel, reads, now, counters) else { break };
-            queue.push(packet, now, counters);
+            let taken = source.take(tunnel, reads, now, counters);
+            let Some((tunnel_queue, packet)) = taken else { break };
+            queue.push(tunnel_queue, packet, now, counters);
             worked = true;
         }
         if worked {
@@ -88,7 +89,7 @@ impl Worker {
                 round_trip = self.pipeline.path_round_trip(shard).max(round_trip);
                 lacks_paths |= self.pipeline.lacks_paths(shard);
             }
-            queue.follow((round_trip, lacks_paths), now);
+            queue.follow(round_trip, lacks_paths, now);
             source.paced_until = now + PACE_NANOS;
         }
         worked

@@ -92,7 +92,7 @@ impl Gate {
         if is_equal(&mac(&cookie, &[rest]), mac2) {
             return Ok(Admission::Pass);
         }
-        self.reply(&cookie, (message, mac1), entropy, out).map(Admission::Reply)
+        self.reply(&cookie, message, mac1, entropy, out).map(Admission::Reply)
     }
 
     fn advance(&mut self, now: u64, entropy: &Entropy) {
@@ -108,7 +108,8 @@ impl Gate {
     fn reply(
         &self,
         cookie: &[u8; MAC],
-        (message, mac1): (&[u8], &[u8; MAC]),
+        message: &[u8],
+        mac1: &[u8; MAC],
         entropy: &Entropy,
         out: &mut [u8],
     ) -> Result<usize, Refused> {

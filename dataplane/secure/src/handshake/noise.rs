@@ -113,13 +113,14 @@ pub(super) fn split(state: &mut HandshakeState) -> Split {
 
 /// Seals a payload of `from` for `to` into `out`, which has the length of the message.
 pub(crate) fn seal_for(
-    (from, to): (&PrivateKey, &PublicKey),
+    from: &PrivateKey,
+    to: &PublicKey,
     prologue: &[u8],
     entropy: &Entropy,
     payload: &[u8],
     out: &mut [u8],
 ) -> Result<(), Refused> {
-    let builder = one_way((from, to), prologue, entropy.key());
+    let builder = one_way(from, to, prologue, entropy.key());
     let state = builder.and_then(Builder::build_initiator);
     let written = state.and_then(|mut state| state.write_message(payload, out));
     if written.is_ok_and(|bytes| bytes == out.len()) { Ok(()) } else { Err(Refused::Long) }
@@ -127,20 +128,22 @@ pub(crate) fn seal_for(
 
 /// Opens a message of [`seal_for`] into `out`, which has the length of the payload.
 pub(crate) fn open_from(
-    (own, from): (&PrivateKey, &PublicKey),
+    own: &PrivateKey,
+    from: &PublicKey,
     prologue: &[u8],
     message: &[u8],
     out: &mut [u8],
 ) -> Result<(), Refused> {
     // The receiver needs no ephemeral key.
-    let builder = one_way((own, from), prologue, Secret::new([0; 32]));
+    let builder = one_way(own, from, prologue, Secret::new([0; 32]));
     let state = builder.and_then(Builder::build_responder);
     let read = state.and_then(|mut state| state.read_message(message, out));
     if read.is_ok_and(|bytes| bytes == out.len()) { Ok(()) } else { Err(Refused::Handshake) }
 }
 
 fn one_way<'a>(
-    (own, other): (&'a PrivateKey, &'a PublicKey),
+    own: &'a PrivateKey,
+    other: &'a PublicKey,
     prologue: &'a [u8],
     random: Secret<32>,
 ) -> Result<Builder<'a>, snow::Error> {

@@ -142,7 +142,7 @@ impl StreamHop {
         let (first, again) = (loss * (1.0 - memory), loss + (1.0 - loss) * memory);
         let mut delay = Delay::default();
         delay.add(0.0, 1.0 - first);
-        delay.add_turns(&turn, (first, again));
+        delay.add_turns(&turn, first, again);
         delay
     }
 
@@ -182,7 +182,7 @@ impl StreamHop {
             left += lost.deficit.mass() / phases;
             queue.symbol();
         }
-        delay.add_turns(&Delay::of(patience), (left, self.channel().loss));
+        delay.add_turns(&Delay::of(patience), left, self.channel().loss);
         delay
     }
 }
@@ -343,7 +343,7 @@ impl Delay {
 
     /// Adds turns until one succeeds: `first` is the probability that any are needed, `again` that
     /// one more follows each.
-    fn add_turns(&mut self, turn: &Self, (first, again): (f64, f64)) {
+    fn add_turns(&mut self, turn: &Self, first: f64, again: f64) {
         let (mut turns, mut lost) = (turn.clone(), first);
         while lost > VANISHING {
             self.mix(&turns, lost * (1.0 - again));

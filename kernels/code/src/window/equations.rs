@@ -77,7 +77,7 @@ impl Equations {
     ///
     /// # Panics
     /// When `count` is longer than the window, or `sum` than a symbol.
-    pub fn combine(&mut self, (first, count): (u32, usize), key: u16, sum: &[u8]) -> bool {
+    pub fn combine(&mut self, first: u32, count: usize, key: u16, sum: &[u8]) -> bool {
         self.system.note_packet();
         let coefficients = &mut self.coefficients[..count];
         coding_coefficients(Scheme::Gf256, key, Density::FULL, coefficients);
@@ -138,7 +138,7 @@ mod tests {
                 prop_assert!(usize::from(key) < lost.len() + 3);
                 let mut sum = [0; 40];
                 combination(Kernel::best(), key, &views, &mut sum);
-                window.combine((first, 50), key, &sum);
+                window.combine(first, 50, key, &sum);
                 key += 1;
                 solved.extend(std::iter::from_fn(|| window.next_solved()));
             }

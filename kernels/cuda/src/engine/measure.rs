@@ -91,9 +91,7 @@ impl CudaEngine {
             let jobs = arena + (launch.jobs.start * size_of::<Job>()) as u64;
             let shape = [launch.blocks, threads, shared_bytes];
             // SAFETY: as in `enqueue`, whose plan this is.
-            unsafe {
-                stream.launch(function, shape, (jobs, launch.jobs.len() as u32), (tables, arena))
-            }
+            unsafe { stream.launch(function, shape, jobs, launch.jobs.len() as u32, tables, arena) }
         };
         let mut stages = Vec::with_capacity(launches.len());
         for (name, range) in self.plan.stages() {
@@ -103,8 +101,8 @@ impl CudaEngine {
         let all = |stream: &Stream| (0..launches.len()).try_for_each(|index| launch(stream, index));
         let device = self.timed(time, all)?;
         let (input, output) = (arena + self.plan.input, arena + self.plan.output);
-        let copy_in = self.timed_copies(time, Direction::In, (input, output), None)?;
-        let copy_out = self.timed_copies(time, Direction::Out, (input, output), None)?;
+        let copy_in = self.timed_copies(time, Direction::In, input, output, None)?;
+        let copy_out = self.timed_copies(time, Direction::Out, input, output, None)?;
         Ok(Timings { copy_in, copy_out, device, stages })
     }
 
@@ -130,10 +128,10 @@ impl CudaEngine {
                 }
             }
         }
-        let from = self.reserve(2 * bytes as u64)?;
+        let to = self.reserve(2 * bytes as u64)?;
         self.lanes[0].in_flight = Some(InFlight { bundle, error: None });
-        let places = (from, from + bytes as u64);
-        let seconds = self.timed_copies(time, direction, places, Some(bytes));
+        let from = to + bytes as u64;
+        let seconds = self.timed_copies(time, direction, to, from, Some(bytes));
         self.lanes.iter_mut().for_each(|lane| lane.in_flight = None);
         seconds
     }
@@ -183,9 +181,7 @@ struct Probe {
 impl Probe {
     fn launch(&self, stream: &Stream) -> Result<(), CallError> {
         // SAFETY: `place_probe` has put the job there and made room for its destinations.
-        unsafe {
-            stream.launch(self.function, self.shape, (self.arena, 1), (self.tables, self.arena))
-        }
+        unsafe { stream.launch(self.function, self.shape, self.arena, 1, self.tables, self.arena) }
     }
 }
 
@@ -309,12 +305,13 @@ impl CudaEngine {
         Ok(begun.elapsed().as_secs_f64())
     }
 
-    /// Copies of the bundle in flight: to and from `places`, all of it or `bytes` each way.
+    /// Copies of the bundle in flight: to and from these addresses, all of it or `bytes` each way.
     fn timed_copies(
         &mut self,
         time: Duration,
         direction: Direction,
-        (to, from): (u64, u64),
+        to: u64,
+        from: u64,
         bytes: Option<usize>,
     ) -> Result<f64, Error> {
         let Some(InFlight { bundle, .. }) = &mut self.lanes[0].in_flight else {

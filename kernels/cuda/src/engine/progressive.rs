@@ -97,7 +97,7 @@ impl CudaEngine {
         let launched = (0..launches as u64).try_for_each(|launch| {
             let jobs = place.arena + launch * size_of::<Job>() as u64;
             // SAFETY: the jobs name the parts of the arena that `places` has reserved.
-            unsafe { stream.launch(function, shape, (jobs, 1), (tables, place.arena)) }
+            unsafe { stream.launch(function, shape, jobs, 1, tables, place.arena) }
         });
         launched.and_then(|()| stream.mark()).map_err(|error| self.ended(&error))?;
         self.wait_for_lane()?;
@@ -155,7 +155,7 @@ impl CudaEngine {
                 ..common
             };
             self.write_jobs(place.arena, &[job])?;
-            self.launch_one(reducing, reduce, &job, (tables, place.arena))?;
+            self.launch_one(reducing, reduce, &job, tables, place.arena)?;
             self.read(&mut reduced, place.arena + at)?;
             let pivot = (0..size).find(|&c| present[c] == 0 && reduced[c] != 0);
             let Some(pivot) = pivot else { continue };
@@ -169,7 +169,7 @@ impl CudaEngine {
                 ..common
             };
             self.write_jobs(place.arena, &[job])?;
-            self.launch_one(eliminating, eliminate, &job, (tables, place.arena))?;
+            self.launch_one(eliminating, eliminate, &job, tables, place.arena)?;
             (present[pivot], rank) = (1, rank + 1);
         }
         self.wait_for_lane()?;
@@ -185,13 +185,14 @@ impl CudaEngine {
         function: Function,
         geometry: &Geometry,
         job: &Job,
-        (tables, arena): (u64, u64),
+        tables: u64,
+        arena: u64,
     ) -> Result<(), Error> {
         let shape =
             [geometry.blocks(job.rows, job.symbol_bytes), geometry.threads, geometry.shared_bytes];
         let stream = &self.lanes[0].stream;
         // SAFETY: the job names parts of the arena that `places` has reserved.
-        let launched = unsafe { stream.launch(function, shape, (arena, 1), (tables, arena)) };
+        let launched = unsafe { stream.launch(function, shape, arena, 1, tables, arena) };
         launched.and_then(|()| stream.mark()).map_err(|error| self.ended(&error))
     }
 

@@ -134,7 +134,7 @@ impl Card {
         jobs: &[Job],
     ) -> Result<(), Fault> {
         self.seed = self.seed.wrapping_add(1);
-        self.memory.launch(kernel, geometry, grid, jobs, (self.seed, self.finds_races))
+        self.memory.launch(kernel, geometry, grid, jobs, self.seed, self.finds_races)
     }
 
     /// Converts `matrix`, of `columns` columns, `stride` bytes apart at `offset`, to a technique's
@@ -144,7 +144,8 @@ impl Card {
         form: Form,
         offset: u64,
         stride: u32,
-        (rows, columns): (u32, u32),
+        rows: u32,
+        columns: u32,
         field: u8,
     ) -> (u64, u32) {
         let Some(kernel) = form.kernel() else { return (offset, stride) };
@@ -178,7 +179,9 @@ impl Product {
     pub fn random(
         random: &mut Random,
         field: Field,
-        (rows, depth, bytes): (usize, usize, usize),
+        rows: usize,
+        depth: usize,
+        bytes: usize,
         accumulate: bool,
     ) -> Self {
         // A third of the coefficients are 0 or 1, so that special cases coincide.
@@ -221,11 +224,11 @@ impl Product {
         let stride = depth.next_multiple_of(16) + gap;
         let coefficients = card.upload(&self.coefficients, stride);
         let (coefficients, coefficient_stride) =
-            card.convert(technique.coefficients, coefficients, stride, (rows, depth), field);
+            card.convert(technique.coefficients, coefficients, stride, rows, depth, field);
         let stride = bytes + gap;
         let sources = card.upload(&self.sources, stride);
         let (sources, source_stride) =
-            card.convert(technique.sources, sources, stride, (depth, bytes), field);
+            card.convert(technique.sources, sources, stride, depth, bytes, field);
         let destination_stride = bytes + gap;
         let destinations = match &self.before {
             Some(before) => card.upload(before, destination_stride),

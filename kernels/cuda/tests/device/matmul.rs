@@ -30,8 +30,9 @@ fn technique_matches_cpu(name: &str) {
     let technique = TECHNIQUES.iter().find(|known| known.name == name).expect("a technique");
     let mut random = Random::new();
     for field in Field::ALL.into_iter().filter(|&field| serves(technique, field)) {
-        for (index, shape) in SHAPES.into_iter().enumerate() {
-            let product = Product::random(&mut random, field, shape, index % 2 == 1);
+        for (index, (rows, depth, bytes)) in SHAPES.into_iter().enumerate() {
+            let accumulate = index % 2 == 1;
+            let product = Product::random(&mut random, field, rows, depth, bytes, accumulate);
             let mut card = Card::new(1 << 20, random.next());
             // Fields differ in their tables only.
             card.finds_races = field == Field::default();
@@ -51,9 +52,10 @@ fn many_jobs_match_cpu(name: &str) {
     let products: Vec<Product> = (0..45)
         .map(|index| {
             let rows = if index % 7 == 6 { 0 } else { 1 + random.below(9) };
-            let shape = (rows, 1 + random.below(20), 16 * (1 + random.below(12)));
+            let (depth, bytes) = (1 + random.below(20), 16 * (1 + random.below(12)));
             let accumulate = random.below(2) == 1;
-            Product::random(&mut random, fields[index % fields.len()], shape, accumulate)
+            let field = fields[index % fields.len()];
+            Product::random(&mut random, field, rows, depth, bytes, accumulate)
         })
         .collect();
     let jobs: Vec<_> =

@@ -92,7 +92,8 @@ impl Memory {
         geometry: &Geometry,
         grid: u32,
         jobs: &[Job],
-        (seed, finds_races): (u64, bool),
+        seed: u64,
+        finds_races: bool,
     ) -> Result<(), Fault> {
         match self {
             Self::Shim { arena, written, tables } => {

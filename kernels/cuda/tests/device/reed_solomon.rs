@@ -19,12 +19,8 @@ fn written_kernels_match_cpu() {
         let mut card = Card::new(4 << 20, random.next());
         let (mut products, mut jobs) = (Vec::new(), Vec::new());
         for bytes in [16, 1008, 4096] {
-            let mut product = Product::random(
-                &mut random,
-                Field::default(),
-                (parity, data, bytes),
-                bytes == 1008,
-            );
+            let mut product =
+                Product::random(&mut random, Field::default(), parity, data, bytes, bytes == 1008);
             product.coefficients.clone_from(&coefficients);
             jobs.push(product.upload(&mut card, &TECHNIQUES[0], 16));
             products.push(product);

@@ -223,17 +223,17 @@ impl Memory {
         assert!(stays(self.write_offered, write), "AXI: a write address must stay, too");
         self.read_offered = read.filter(|_| !inputs.read_address_ready);
         self.write_offered = write.filter(|_| !inputs.write_address_ready);
-        if let Some(offered) = read.filter(|_| inputs.read_address_ready) {
-            let burst = self.burst(now + self.model.read_latency, offered);
+        if let Some((address, length)) = read.filter(|_| inputs.read_address_ready) {
+            let burst = self.burst(now + self.model.read_latency, address, length);
             self.reads.push_back(burst);
         }
-        if let Some(offered) = write.filter(|_| inputs.write_address_ready) {
-            let burst = self.burst(0, offered);
+        if let Some((address, length)) = write.filter(|_| inputs.write_address_ready) {
+            let burst = self.burst(0, address, length);
             self.writes.push_back(burst);
         }
     }
 
-    fn burst(&mut self, ready_at: u64, (address, length): (u64, u8)) -> Burst {
+    fn burst(&mut self, ready_at: u64, address: u64, length: u8) -> Burst {
         let beats = u32::from(length) + 1;
         assert!(address.is_multiple_of(BEAT_BYTES as u64), "AXI: bursts begin at whole beats");
         let bytes = u64::from(beats) * BEAT_BYTES as u64;

@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use recoded_fpga::layout::{Completion, Descriptor, field, flag, op};
 use recoded_fpga::sim::{MemoryModel, Simulation};
-use recoded_fpga::{Driver, Options, Transport, append_tiles};
+use recoded_fpga::{Driver, Matrix, Options, Transport, append_tiles};
 use recoded_gf::{Field, Kernel};
 
 /// A generator from `RECODED_SEED`, or from `seed`; prints which.
@@ -129,9 +129,10 @@ impl Rig {
     /// A job with these rows and coefficients.
     pub fn job_of(&mut self, shape: Shape, coefficients: &[u8], sources: &[Vec<u8>]) -> Placed {
         let Shape { field, rows, columns, row_bytes, is_listed, .. } = shape;
-        let tile = self.driver.shape().tile();
+        let (tile_rows, tile_columns) = self.driver.shape().tile();
         let mut tiles = Vec::new();
-        append_tiles(coefficients, (rows, columns, columns), tile, &mut tiles);
+        let matrix = Matrix { elements: coefficients, rows, columns, stride: columns };
+        append_tiles(&matrix, tile_rows, tile_columns, &mut tiles);
         let coefficients_at = self.place(tiles.len(), false);
         self.write(coefficients_at, &tiles);
 

@@ -334,7 +334,9 @@ impl ThroughIommu {
     /// it stays mapped meanwhile.
     fn at(
         &self,
-        (address, bytes, writes): (u64, usize, bool),
+        address: u64,
+        bytes: usize,
+        writes: bool,
         act: impl FnOnce(&File, u64) -> io::Result<()>,
     ) -> bool {
         let mapped = self.mapped.lock().expect("no test panics");
@@ -352,10 +354,10 @@ impl CardMemory for ThroughIommu {
     }
 
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.at((address, bytes.len(), false), |own, place| own.read_exact_at(bytes, place))
+        self.at(address, bytes.len(), false, |own, place| own.read_exact_at(bytes, place))
     }
 
     fn write(&self, address: u64, bytes: &[u8]) -> bool {
-        self.at((address, bytes.len(), true), |own, place| own.write_all_at(bytes, place))
+        self.at(address, bytes.len(), true, |own, place| own.write_all_at(bytes, place))
     }
 }

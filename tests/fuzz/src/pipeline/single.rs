@@ -154,7 +154,7 @@ impl Run {
         let common =
             Header { flags: common.flags.with(Flags::SYSTEMATIC, is_systematic), ..common };
         let mut packet = match packet_type {
-            PacketType::Stream => self.stream(common, (place, bytes, wrong), input),
+            PacketType::Stream => self.stream(common, place, bytes, wrong, input),
             _ => {
                 let header = CodedHeader {
                     common,
@@ -164,7 +164,7 @@ impl Run {
                     generation,
                 };
                 let header = header.with(Flags::END, ends);
-                self.batch(header, (bytes, wrong, place), input)
+                self.batch(header, bytes, wrong, place, input)
             }
         };
         if packet_type == PacketType::Feedback {
@@ -181,7 +181,9 @@ impl Run {
     fn stream(
         &mut self,
         common: Header,
-        (place, bytes, wrong): (u8, usize, u8),
+        place: u8,
+        bytes: usize,
+        wrong: u8,
         input: &mut Input<'_>,
     ) -> Vec<u8> {
         let (is_symbol, is_repair) = (place & 1 == 0, place & 2 != 0);
@@ -219,7 +221,9 @@ impl Run {
     fn batch(
         &mut self,
         header: CodedHeader,
-        (bytes, wrong, place): (usize, u8, u8),
+        bytes: usize,
+        wrong: u8,
+        place: u8,
         input: &mut Input<'_>,
     ) -> Vec<u8> {
         let (size, flags) = (usize::from(header.size), header.common.flags);

@@ -104,7 +104,8 @@ fn attackers(bed: &Bed) -> Vec<Attacker> {
 /// the time.
 fn attack(
     attackers: &[Attacker],
-    (random, thousands): (&mut Random, u32),
+    random: &mut Random,
+    thousands: u32,
     is_over: &AtomicBool,
 ) -> (u32, Duration) {
     let (begin, mut sent) = (Instant::now(), 0);
@@ -260,7 +261,7 @@ fn beside_hostile_packets(auth: Option<AuthPlan>, thousands: u32) -> Vec<(String
         let quiet = ends.measure();
         let is_over = AtomicBool::new(false);
         let (attacked, (sent, time)) = std::thread::scope(|scope| {
-            let hostile = scope.spawn(|| attack(&attackers, (&mut random, thousands), &is_over));
+            let hostile = scope.spawn(|| attack(&attackers, &mut random, thousands, &is_over));
             let attacked = ends.measure();
             is_over.store(true, Ordering::Relaxed);
             (attacked, hostile.join().unwrap())

@@ -122,7 +122,7 @@ fn tcp_gets_the_sum_of_both_paths_and_outlives_a_cut() {
     let Some(_turn) = common::daemons() else { return };
     let (mut bed, daemons) = two_paths(None);
     let (source, sink) = (&bed.hosts()[0].clone(), &bed.hosts()[1].clone());
-    let stream = Stream::start((source, to()), (sink, to()), "bbr").unwrap();
+    let stream = Stream::start(source, to(), sink, to(), "bbr").unwrap();
     sleep(Duration::from_secs(8));
     bed.set_link(1, link(FAST_MBIT, 5).with_loss(Loss::ALL)).unwrap();
     sleep(Duration::from_secs(6));

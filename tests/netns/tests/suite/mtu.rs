@@ -77,7 +77,7 @@ fn symbols_of_generations_and_batches_become_shorter_behind_a_narrow_link() {
         let configured = daemons[0].show().unwrap().tunnels[0].mtu_configured;
 
         let to = SocketAddr::from(([10, 99, 0, 2], 7000));
-        let stream = Stream::start((bed.source(), to), (bed.sink(), to), "cubic").unwrap();
+        let stream = Stream::start(bed.source(), to, bed.sink(), to, "cubic").unwrap();
         let probe = datagrams(&bed, 7001, 6);
         stream.wait_until(Duration::from_secs(6));
         let came = probe.finish().unwrap().rate_between(2000.0, 6000.0);
@@ -102,7 +102,7 @@ fn mtu_of_the_path_is_followed_from_the_start_and_while_traffic_runs() {
     let is_narrow = |mtu| (NARROW_MTU - 24..=NARROW_MTU).contains(&mtu);
 
     let to = SocketAddr::from(([10, 99, 0, 2], 7000));
-    let stream = Stream::start((bed.source(), to), (bed.sink(), to), "cubic").unwrap();
+    let stream = Stream::start(bed.source(), to, bed.sink(), to, "cubic").unwrap();
     let began = Instant::now();
     let probe = datagrams(&bed, 7001, 6);
     stream.wait_until(Duration::from_secs(6));

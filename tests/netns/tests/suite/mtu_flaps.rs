@@ -91,7 +91,7 @@ fn flap(auth: Option<&'static str>, case: Case, least: f64) -> (f64, Option<Stri
     plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
     let daemons = Daemon::start_line(&bed, &plan).unwrap();
     let to = SocketAddr::from(([10, 99, 0, 2], 7000));
-    let stream = Stream::start((bed.source(), to), (bed.sink(), to), "cubic").unwrap();
+    let stream = Stream::start(bed.source(), to, bed.sink(), to, "cubic").unwrap();
     let began = Instant::now();
     for turn in 0..if ends_narrow { FLAPS - 1 } else { FLAPS } {
         std::thread::sleep((FLAP * (turn + 1)).saturating_sub(began.elapsed()));

@@ -78,7 +78,7 @@ fn check(case: &Case) -> Result<(), String> {
     let name = format!("{code:?}, auth {auth:?}, MTUs {mtus:?}");
     let differ = mtus.windows(2).any(|pair| pair[0] != pair[1]);
     let to = SocketAddr::from(([10, 99, 0, 2], 7000));
-    let stream = Stream::start((bed.source(), to), (bed.sink(), to), "cubic").unwrap();
+    let stream = Stream::start(bed.source(), to, bed.sink(), to, "cubic").unwrap();
     let settled = if differ { RECOVERY } else { Duration::ZERO };
     let sizes = [16, 1200, 1400, 1472, 1650, 4000, 8900];
     if differ {

@@ -91,17 +91,19 @@ pub fn assert_same_file(one: &Path, other: &Path) {
 #[test]
 fn dataplane_process_killed_under_traffic_costs_a_moment_and_no_connection() {
     let Some(_turn) = common::daemons_beside() else { return };
-    kill_each_under_traffic(line());
+    let (bed, daemons) = line();
+    kill_each_under_traffic(&bed, daemons);
 }
 
 /// Keys are of a process: the next one agrees on others.
 #[test]
 fn dataplane_process_with_keys_killed_under_traffic_costs_a_moment_and_no_connection() {
     let Some(_turn) = common::daemons_beside() else { return };
-    kill_each_under_traffic(line_with(Some(AuthPlan::new("full", 2))));
+    let (bed, daemons) = line_with(Some(AuthPlan::new("full", 2)));
+    kill_each_under_traffic(&bed, daemons);
 }
 
-fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
+fn kill_each_under_traffic(bed: &Bed, mut daemons: Vec<Daemon>) {
     let (file, copy) = (bed.directory().join("file"), bed.directory().join("copy"));
     write_random_file(&file, 24 << 20).unwrap();
     let _server = WebServer::start(bed.source(), bed.directory()).unwrap();
@@ -117,7 +119,7 @@ fn kill_each_under_traffic((bed, mut daemons): (Bed, Vec<Daemon>)) {
     for (index, victim) in [(1, "relay"), (0, "source"), (2, "sink")] {
         let fetch = Fetch::start(bed.sink(), SERVER.into(), "file", &copy, limit).unwrap();
         // If a handshake is lost, the next one follows a second or two later.
-        let stream = probe(&bed, 6);
+        let stream = probe(bed, 6);
         std::thread::sleep(Duration::from_secs(1));
         assert!(fetch.bytes() < 24 << 20, "{victim}: the download was over too soon");
         let before = daemons[index].dataplane_pid().unwrap();

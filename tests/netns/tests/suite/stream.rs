@@ -57,8 +57,8 @@ fn datagrams_beside_a_greedy_stream_are_not_dropped_by_the_queue_that_slows_it_d
     plan.flows.iter_mut().for_each(|flow| flow.code = CodePlan::Stream);
     let daemons = Daemon::start_line(&bed, &plan).unwrap();
     let at = |port| SocketAddr::from((CLIENT, port));
-    let sender = (bed.source(), at(7000));
-    let stream = Stream::start(sender, (bed.sink(), at(7000)), "cubic").unwrap();
+    let to = at(7000);
+    let stream = Stream::start(bed.source(), to, bed.sink(), to, "cubic").unwrap();
     let plan = ProbePlan {
         to: at(7001),
         payload_bytes: 200,

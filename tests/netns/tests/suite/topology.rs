@@ -93,12 +93,12 @@ fn mptcp_sends_over_both_paths_where_linux_has_it() {
         return;
     }
     let [_, interface] = bed.interfaces(3);
-    mptcp::prepare(bed.source(), bed.sink(), (Bed::east_address(3), &interface)).unwrap();
+    mptcp::prepare(bed.source(), bed.sink(), Bed::east_address(3), &interface).unwrap();
     let to = SocketAddr::new(Bed::east_address(1), 5202);
     // Its second path arrives at another address.
     let any = SocketAddr::from(([0, 0, 0, 0], 5202));
-    let ends = ((bed.source(), to), (bed.sink(), any));
-    let stream = Stream::start_over(Transport::Mptcp, ends.0, ends.1, "bbr").unwrap();
+    let (source, sink) = (bed.source(), bed.sink());
+    let stream = Stream::start_over(Transport::Mptcp, source, to, sink, any, "bbr").unwrap();
     stream.wait_until(Duration::from_secs(5));
     let mbit = stream.finish().mbit_between(2.0, 5.0);
     let links = bed.counters().unwrap();

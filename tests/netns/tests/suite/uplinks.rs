@@ -22,10 +22,23 @@ const LTE_MBIT: f64 = 20.0;
 const CLIENT: usize = 0;
 const HUB: usize = 4;
 
-/// The boxes that translate addresses: host, its interface to the outside, its address there, and
-/// the router behind it.
-const NATS: [(usize, &str, &str, &str); 2] =
-    [(1, "l3", "10.77.3.1", "10.77.3.2"), (2, "l4", "10.77.4.1", "10.77.4.2")];
+/// A box that translates addresses.
+#[derive(Copy, Clone)]
+struct Nat {
+    /// Number of the host.
+    host: usize,
+    /// Its interface to the outside.
+    outside: &'static str,
+    /// Its address there.
+    address: &'static str,
+    /// The router behind it.
+    gateway: &'static str,
+}
+
+const NATS: [Nat; 2] = [
+    Nat { host: 1, outside: "l3", address: "10.77.3.1", gateway: "10.77.3.2" },
+    Nat { host: 2, outside: "l4", address: "10.77.4.1", gateway: "10.77.4.2" },
+];
 
 /// TCP payload share of a link's rate.
 const SHARE: f64 = 0.95;
@@ -70,7 +83,8 @@ fn uplinks(spread: &str) -> Option<(Bed, Vec<Daemon>)> {
 
 /// Makes a box translate the client's address to its own, with ports above `first`; unsolicited
 /// packets are dropped. Returns whether that is supported.
-fn translate(bed: &Bed, (host, outside, ..): (usize, &str, &str, &str), first: u16) -> bool {
+fn translate(bed: &Bed, nat: Nat, first: u16) -> bool {
+    let Nat { host, outside, .. } = nat;
     let last = first + 999;
     let rules = format!(
         "add table ip nat; flush table ip nat; \
@@ -85,9 +99,9 @@ fn translate(bed: &Bed, (host, outside, ..): (usize, &str, &str, &str), first: u
 
 /// The box forgets its translations and uses other ports from now on: its address is removed for a
 /// moment, which makes Linux drop the translations to it.
-fn rebind(bed: &Bed, nat: (usize, &str, &str, &str), first: u16) {
+fn rebind(bed: &Bed, nat: Nat, first: u16) {
     assert!(translate(bed, nat, first));
-    let (host, outside, address, gateway) = nat;
+    let Nat { host, outside, address, gateway } = nat;
     let host = &bed.hosts()[host];
     host.ip(&format!("addr del {address}/24 dev {outside}")).unwrap();
     host.ip(&format!("addr add {address}/24 dev {outside}")).unwrap();
@@ -180,7 +194,7 @@ fn two_translated_uplinks_to_one_hub_address_add_up_and_outlive_rebinding() {
     let Some(_turn) = common::daemons() else { return };
     let Some((mut bed, daemons)) = uplinks("sum") else { return };
     let (client, hub) = (bed.hosts()[CLIENT].clone(), bed.hosts()[HUB].clone());
-    let stream = Stream::start((&client, to()), (&hub, to()), "bbr").unwrap();
+    let stream = Stream::start(&client, to(), &hub, to(), "bbr").unwrap();
     sleep(Duration::from_secs(9));
     // Under load: both boxes forget their translations at once.
     NATS.into_iter().for_each(|nat| rebind(&bed, nat, 50_000));

@@ -46,11 +46,11 @@ fn recodectl(host: &Namespace, daemon: &Daemon, arguments: &str) -> (i32, String
 }
 
 /// Runs recodectl until it returns the wanted exit code and output.
-fn wait_for(host: &Namespace, daemon: &Daemon, arguments: &str, wanted: (i32, &str)) {
+fn wait_for(host: &Namespace, daemon: &Daemon, arguments: &str, wanted_code: i32, wanted: &str) {
     let begun = Instant::now();
     loop {
         let (code, text) = recodectl(host, daemon, arguments);
-        if code == wanted.0 && text.contains(wanted.1) {
+        if code == wanted_code && text.contains(wanted) {
             return;
         }
         assert!(begun.elapsed() < PATIENCE, "{arguments}: {code}: {text}\n{}", daemon.log());
@@ -77,12 +77,12 @@ fn link_with_routes_of_its_own_is_used_by_both_kinds_of_sockets() {
         let main = source.ip(&format!("route get {near}"));
         assert!(main.is_err(), "the neighbour is in the main table: {main:?}");
         let mut daemons = Daemon::start_line(&bed, &plan(udp)).unwrap();
-        wait_for(source, &daemons[0], &format!("ping {FAR} -c 1 -W 1"), (OK, "answered 1"));
-        wait_for(bed.sink(), &daemons[1], "ping 10.99.0.1 -c 1 -W 1", (OK, "answered 1"));
-        wait_for(source, &daemons[0], "doctor --seconds 1", (OK, "errors 0"));
+        wait_for(source, &daemons[0], &format!("ping {FAR} -c 1 -W 1"), OK, "answered 1");
+        wait_for(bed.sink(), &daemons[1], "ping 10.99.0.1 -c 1 -W 1", OK, "answered 1");
+        wait_for(source, &daemons[0], "doctor --seconds 1", OK, "errors 0");
         assert!(daemons[1].stop());
         let closed = format!("{near} answers \"port 9426 unreachable\"");
-        wait_for(source, &daemons[0], "doctor", (UNHEALTHY, &closed));
+        wait_for(source, &daemons[0], "doctor", UNHEALTHY, &closed);
     }
 }
 
@@ -117,7 +117,7 @@ fn tunnel_in_a_vrf_carries_what_is_routed_there_and_stays_in_it() {
     let pings = |daemon: &Daemon| {
         for (address, interface) in [(FAR, "rec0"), (FAR, "blue"), (FAR_IPV6, "rec0")] {
             let echo = format!("ping {address} -I {interface} -c 1 -W 1");
-            wait_for(source, daemon, &echo, (OK, "answered 1"));
+            wait_for(source, daemon, &echo, OK, "answered 1");
         }
         let (code, text) = recodectl(source, daemon, &format!("ping {FAR} -c 1"));
         assert!(code == FAILED && text.contains("name it with --interface"), "{code}: {text}");

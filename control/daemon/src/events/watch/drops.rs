@@ -37,16 +37,16 @@ impl Drops {
         self.looks += 1;
         let looks = self.looks;
         self.rose.retain(|_, last| looks - *last <= CALM);
-        self.rise("packets", worker::TABLE, (&before.drops, &now.drops), events);
+        self.rise("packets", worker::TABLE, &before.drops, &now.drops, events);
         let begin = events.len();
-        self.rise("packets", verdict::TABLE, (&before.verdicts, &now.verdicts), events);
+        self.rise("packets", verdict::TABLE, &before.verdicts, &now.verdicts, events);
         let is_named = |event: &&mut Happened| event.about == Verdict::DropNotNeighbour.name();
         events[begin..].iter_mut().filter(is_named).for_each(|event| event.text += &senders(now));
         for (index, new) in now.links.iter().enumerate() {
             if let Some(old) = before.links.iter().find(|old| old.name == new.name) {
                 let subject = format!("link {}", new.name);
                 let begin = events.len();
-                self.rise(&subject, link::TABLE, (&old.faults, &new.faults), events);
+                self.rise(&subject, link::TABLE, &old.faults, &new.faults, events);
                 for event in &mut events[begin..] {
                     event.text += &self.place(index, &new.interface, &event.about);
                 }
@@ -55,7 +55,7 @@ impl Drops {
         for new in &now.tunnels {
             if let Some(old) = before.tunnels.iter().find(|old| old.name == new.name) {
                 let subject = format!("tunnel {}", new.name);
-                self.rise(&subject, tunnel::TABLE, (&old.faults, &new.faults), events);
+                self.rise(&subject, tunnel::TABLE, &old.faults, &new.faults, events);
             }
         }
         let flows: BTreeMap<u64, &Counts> =
@@ -63,7 +63,7 @@ impl Drops {
         for new in &now.flows {
             if let Some(old) = flows.get(&new.id) {
                 let subject = format!("flow {}", new.id);
-                self.rise(&subject, flow::TABLE, (old, &new.counters), events);
+                self.rise(&subject, flow::TABLE, old, &new.counters, events);
             }
         }
     }
@@ -86,7 +86,8 @@ impl Drops {
         &mut self,
         subject: &str,
         table: Table,
-        (old, new): (&Counts, &Counts),
+        old: &Counts,
+        new: &Counts,
         events: &mut Vec<Happened>,
     ) {
         if old == new {

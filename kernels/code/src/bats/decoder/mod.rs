@@ -295,7 +295,7 @@ impl Decoder {
         }
         if self.system.is_planned() && self.system.is_determined() && !effort.is_spent() {
             let Self { solver, system, code, received, .. } = self;
-            solver.finish((system, code, received), effort, payloads, decoded)?;
+            solver.finish(system, code, received, effort, payloads, decoded)?;
         }
         Ok(())
     }
@@ -312,7 +312,7 @@ impl Decoder {
             return Ok(());
         }
         loop {
-            solver.follow((system, code, received), effort, payloads, decoded)?;
+            solver.follow(system, code, received, effort, payloads, decoded)?;
             if effort.is_spent() || !system.peel(code, received, effort) {
                 return Ok(());
             }

@@ -25,9 +25,6 @@ use std::ops::Range;
 const SOURCES_MAX: usize = 64;
 const GROUP: usize = 16;
 
-/// The operands: the system, its code, and the packets.
-type Of<'a> = (&'a System, &'a Code, &'a Received);
-
 /// Progress of the work.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Stage {
@@ -96,7 +93,9 @@ impl Solver {
     /// Follows the steps made by peeling, within the effort.
     pub(super) fn follow<P: Payloads>(
         &mut self,
-        (system, code, received): Of<'_>,
+        system: &System,
+        code: &Code,
+        received: &Received,
         effort: &mut Effort,
         payloads: &mut P,
         decoded: &mut impl FnMut(u16),
@@ -105,7 +104,7 @@ impl Solver {
         for index in first..system.peeled() {
             let step = system.step(index);
             if effort.is_spent()
-                || !self.resolve(system, received, (&step, With::Settled), effort, payloads)?
+                || !self.resolve(system, received, &step, With::Settled, effort, payloads)?
             {
                 return Ok(());
             }
@@ -119,13 +118,17 @@ impl Solver {
     /// Does the remaining work once everything is determined, within the effort.
     pub(super) fn finish<P: Payloads>(
         &mut self,
-        of: Of<'_>,
+        system: &System,
+        code: &Code,
+        received: &Received,
         effort: &mut Effort,
         payloads: &mut P,
         decoded: &mut impl FnMut(u16),
     ) -> Result<(), P::Error> {
         while self.stage != Stage::Done && !effort.is_spent() {
-            let Some(next) = self.go_on(of, effort, payloads, decoded)? else { return Ok(()) };
+            let Some(next) = self.go_on(system, code, received, effort, payloads, decoded)? else {
+                return Ok(());
+            };
             self.stage = next;
         }
         Ok(())
@@ -134,7 +137,9 @@ impl Solver {
     /// Does one part of the stage, and returns the next stage; `None` if the effort ended first.
     fn go_on<P: Payloads>(
         &mut self,
-        (system, code, received): Of<'_>,
+        system: &System,
+        code: &Code,
+        received: &Received,
         effort: &mut Effort,
         payloads: &mut P,
         decoded: &mut impl FnMut(u16),
@@ -142,7 +147,7 @@ impl Solver {
         Ok(Some(match self.stage {
             Stage::Following(index) if index < system.steps() => {
                 let step = system.step(index);
-                if !self.resolve(system, received, (&step, With::Settled), effort, payloads)? {
+                if !self.resolve(system, received, &step, With::Settled, effort, payloads)? {
                     return Ok(None);
                 }
                 if system.inactive().is_empty() {
@@ -153,7 +158,7 @@ impl Solver {
             Stage::Following(_) if system.inactive().is_empty() => Stage::Done,
             Stage::Following(_) => Stage::Constraints(0),
             Stage::Constraints(index) if index < system.constraints().len() => {
-                match self.constrain((system, code, received), index, effort, payloads)? {
+                match self.constrain(system, code, received, index, effort, payloads)? {
                     Some(next) => Stage::Constraints(next),
                     None => return Ok(None),
                 }
@@ -191,7 +196,8 @@ impl Solver {
         &mut self,
         system: &System,
         received: &Received,
-        (step, with): (&Step, With),
+        step: &Step,
+        with: With,
         effort: &mut Effort,
         payloads: &mut P,
     ) -> Result<bool, P::Error> {
@@ -216,7 +222,7 @@ impl Solver {
     ) -> Result<bool, P::Error> {
         let inactive = system.inactive();
         if inactive.len() >= step.others() + usize::from(step.equations) {
-            return self.resolve(system, received, (step, With::All), effort, payloads);
+            return self.resolve(system, received, step, With::All, effort, payloads);
         }
         let symbols = &system.columns(step)[..usize::from(step.pivots)];
         let parts = Parts { sources: inactive.len(), destinations: symbols.len() };
@@ -252,7 +258,9 @@ impl Solver {
     /// returns the next index.
     fn constrain<P: Payloads>(
         &mut self,
-        (system, code, received): Of<'_>,
+        system: &System,
+        code: &Code,
+        received: &Received,
         index: usize,
         effort: &mut Effort,
         payloads: &mut P,

@@ -103,7 +103,7 @@ impl<L: Linux + 'static> Iommu for Dma<L> {
         if access == Access::Read {
             populate(here, bytes as usize)?;
         }
-        self.space.map(&mut self.linux, (here as u64, there, bytes), access)
+        self.space.map(&mut self.linux, here as u64, there, bytes, access)
     }
 
     fn unmap(&mut self, there: u64, bytes: u64) -> io::Result<()> {

@@ -89,7 +89,9 @@ impl Space {
     pub fn map(
         &self,
         linux: &mut impl Linux,
-        (here, there, bytes): (u64, u64, u64),
+        here: u64,
+        there: u64,
+        bytes: u64,
         access: Access,
     ) -> io::Result<()> {
         let writes = access == Access::ReadWrite;

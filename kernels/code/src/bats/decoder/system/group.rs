@@ -13,7 +13,8 @@ impl System {
     pub(super) fn work_off(
         &mut self,
         group: usize,
-        (code, received): (&Code, &Received),
+        code: &Code,
+        received: &Received,
         may_inactivate: bool,
         effort: &mut Effort,
     ) -> Result<bool, TooManyInactive> {

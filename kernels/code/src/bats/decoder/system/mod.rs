@@ -382,7 +382,7 @@ impl System {
         while let Some(group) =
             self.groups.iter().position(|group| group.is_covered() && is_open(group))
         {
-            match self.work_off(group, (code, received), false, effort) {
+            match self.work_off(group, code, received, false, effort) {
                 Ok(true) => {
                     self.peeled = self.steps.len();
                     return true;

@@ -42,7 +42,7 @@ impl System {
             if effort.is_spent() {
                 return Ok(());
             }
-            match self.plan_next(next, (code, received), effort) {
+            match self.plan_next(next, code, received, effort) {
                 Ok(Some(then)) => next = then,
                 Ok(None) => {
                     (self.planning, self.is_planned) = (None, true);
@@ -61,7 +61,8 @@ impl System {
     fn plan_next(
         &mut self,
         now: Planning,
-        (code, received): (&Code, &Received),
+        code: &Code,
+        received: &Received,
         effort: &mut Effort,
     ) -> Result<Option<Planning>, TooManyInactive> {
         let hdpc = code.precode().map_or(0, |precode| precode.hdpc());
@@ -76,7 +77,7 @@ impl System {
             Planning::Clear(_) => Some(Planning::Group),
             Planning::Group => match self.best_group() {
                 Some(group) => {
-                    self.work_off(group, (code, received), true, effort)?;
+                    self.work_off(group, code, received, true, effort)?;
                     Some(Planning::Depend(0))
                 }
                 None => Some(Planning::Rest),
