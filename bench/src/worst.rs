@@ -28,8 +28,9 @@ use serde::Serialize;
 
 use crate::cores;
 use crate::error::BenchError;
-use crate::kernels::{choose_core, write, writing};
+use crate::kernels::choose_core;
 use crate::machine::Machine;
+use crate::results::write_json;
 
 /// Measure the longest time that one packet keeps a worker
 ///
@@ -486,9 +487,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     );
     if let Some(path) = &options.json {
         let report = Report { machine, aim_micros: AIM_MICROS, rounds, rows: all };
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|source| BenchError::os(writing(path))(std::io::Error::other(source)))?;
-        write(path, &text)?;
+        write_json(path, &report)?;
     }
     Ok(())
 }
