@@ -153,17 +153,18 @@ pub fn run(seconds: u64, rounds: usize) -> Result<Report, BenchError> {
             pairs.push(pair(&bed, attack, &packets, length)?);
         }
         let after = counters(&daemons[1])?;
-        let rose = |(name, count): (String, u64)| {
+        let counted = after.into_iter().filter_map(|(name, count)| {
             let rise = count.saturating_sub(before.get(&name).copied().unwrap_or_default());
             (rise > 0).then_some((name, rise))
-        };
+        });
+        let counted = counted.collect();
         rows.push(Row {
             attack,
             wanted_per_second: attack.per_second(),
             reached_per_second: median(pairs.iter().map(|pair| pair.reached_per_second)),
             kept: median(pairs.iter().map(|pair| pair.beside_mbit / pair.alone_mbit)),
             pairs,
-            counted: after.into_iter().filter_map(rose).collect(),
+            counted,
         });
     }
     let met = rows.iter().all(|row| row.kept >= AIM);
