@@ -58,12 +58,15 @@ impl Ticks {
     pub fn read(cores: &[usize]) -> Result<Ticks, BenchError> {
         let text =
             fs::read_to_string("/proc/stat").map_err(BenchError::os("reading /proc/stat"))?;
-        let mut sums = [0; 8];
+        let mut sums = [0_u64; 8];
         for core in cores {
             let name = format!("cpu{core}");
             let line = text.lines().find_map(|line| line.strip_prefix(&name)?.strip_prefix(' '));
-            let values = line.unwrap_or_default().split(' ').filter_map(|value| value.parse().ok());
-            sums.iter_mut().zip(values).for_each(|(sum, value): (&mut u64, u64)| *sum += value);
+            let values =
+                line.unwrap_or_default().split(' ').filter_map(|value| value.parse::<u64>().ok());
+            for (sum, value) in sums.iter_mut().zip(values) {
+                *sum += value;
+            }
         }
         // user nice system idle iowait irq softirq steal
         let at = |index: usize| sums[index];

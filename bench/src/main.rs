@@ -7,6 +7,8 @@
 
 mod error;
 
+mod results;
+
 mod machine;
 
 mod cores;

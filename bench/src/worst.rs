@@ -28,8 +28,9 @@ use serde::Serialize;
 
 use crate::cores;
 use crate::error::BenchError;
-use crate::kernels::{choose_core, write, writing};
+use crate::kernels::choose_core;
 use crate::machine::Machine;
+use crate::results::write_json;
 
 /// Measure the longest time that one packet keeps a worker
 ///
@@ -314,8 +315,10 @@ fn time(params: &FlowParams, inputs: &[Input], recording: &Recording, rounds: us
 }
 
 fn row(
-    (code, node): (&str, &'static str),
-    (params, inputs): (&FlowParams, &[Input]),
+    code: &str,
+    node: &'static str,
+    params: &FlowParams,
+    inputs: &[Input],
     maker: &mut PlanMaker,
     rounds: usize,
 ) -> (Row, Recording) {
@@ -352,17 +355,17 @@ fn rows(name: &str, params: &FlowParams, count: u32, rounds: usize) -> Vec<Row> 
     let role = |role| FlowParams { role, ..params.clone() };
     let source = role(Role::Source { tunnel: TunnelId(0) });
     let packets: Vec<Input> = (0..count).map(|n| Input::Ip(ip_packet(n), at(n))).collect();
-    let (of_source, sent) = row((name, "source"), (&source, &packets), &mut maker, rounds);
+    let (of_source, sent) = row(name, "source", &source, &packets, &mut maker, rounds);
     let relay = role(Role::Relay { upstream: UPSTREAM });
     let arriving = lossy(sent.sent, 0);
-    let (of_relay, sent) = row((name, "relay"), (&relay, &arriving), &mut maker, rounds);
+    let (of_relay, sent) = row(name, "relay", &relay, &arriving, &mut maker, rounds);
     let sink = role(Role::Sink { tunnel: TunnelId(0), upstream: UPSTREAM });
     let arriving = lossy(sent.sent, 1);
-    let (of_sink, _) = row((name, "sink"), (&sink, &arriving), &mut maker, rounds);
+    let (of_sink, _) = row(name, "sink", &sink, &arriving, &mut maker, rounds);
     let reports: Vec<Input> =
         (0..count).map(|n| Input::Payload(NEXT_HOP, feedback(n), at(n))).collect();
-    let what = (name, "source, reports of 117 hops");
-    let (of_reports, _) = row(what, (&source, &reports), &mut maker, rounds);
+    let node = "source, reports of 117 hops";
+    let (of_reports, _) = row(name, node, &source, &reports, &mut maker, rounds);
     vec![of_source, of_relay, of_sink, of_reports]
 }
 
@@ -488,9 +491,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     );
     if let Some(path) = &options.json {
         let report = Report { machine, aim_micros: AIM_MICROS, rounds, rows: all };
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|source| BenchError::os(writing(path))(std::io::Error::other(source)))?;
-        write(path, &text)?;
+        write_json(path, &report)?;
     }
     Ok(())
 }

@@ -14,7 +14,6 @@ mod encode;
 mod report;
 mod rows;
 
-use std::io;
 use std::path::PathBuf;
 
 use recoded_gf::Kernel;
@@ -22,9 +21,10 @@ use recoded_gf::Kernel;
 use crate::cores;
 use crate::error::BenchError;
 use crate::kernels::limits::CoreLimits;
-use crate::kernels::{choose_core, millis, write, writing};
+use crate::kernels::{choose_core, millis};
 use crate::machine::Machine;
 use crate::progress;
+use crate::results::write_json;
 use block::Shape;
 use rows::Row;
 
@@ -114,9 +114,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
             "loss": decode::LOSS,
             "rows": rows,
         });
-        let text = serde_json::to_string_pretty(&value)
-            .map_err(|error| BenchError::os(writing(path))(io::Error::other(error)))?;
-        write(path, &(text + "\n"))?;
+        write_json(path, &value)?;
     }
     Ok(())
 }

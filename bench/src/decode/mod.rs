@@ -14,7 +14,6 @@ mod dataplane;
 
 mod stream;
 
-use std::io;
 use std::path::PathBuf;
 
 use rand::SeedableRng;
@@ -26,8 +25,9 @@ use crate::cores;
 use crate::error::BenchError;
 use crate::kernels::contest::{Contestant, number};
 use crate::kernels::rows::Decoding;
-use crate::kernels::{choose_core, millis, write, writing};
+use crate::kernels::{choose_core, millis};
 use crate::machine::Machine;
+use crate::results::write_json;
 use dataplane::Delivery;
 use stream::Window;
 
@@ -156,9 +156,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
             "rows": rows,
             "streams": streams,
         });
-        let text = serde_json::to_string_pretty(&value)
-            .map_err(|error| BenchError::os(writing(path))(io::Error::other(error)))?;
-        write(path, &(text + "\n"))?;
+        write_json(path, &value)?;
     }
     Ok(())
 }

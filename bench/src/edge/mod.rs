@@ -9,12 +9,12 @@ mod sample;
 
 mod report;
 
-use std::fs;
 use std::path::PathBuf;
 
 use crate::cores;
 use crate::error::BenchError;
 use crate::machine::Machine;
+use crate::results::write_json;
 use bed::Bed;
 use contender::Contender;
 use report::{Report, Series};
@@ -109,10 +109,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     }
     println!("{}", report.table());
     if let Some(path) = &options.json {
-        let action = format!("writing {}", path.display());
-        let text = serde_json::to_string_pretty(&report.json())
-            .map_err(|error| BenchError::os(action.clone())(std::io::Error::other(error)))?;
-        fs::write(path, text + "\n").map_err(BenchError::os(action))?;
+        write_json(path, &report.json())?;
     }
     Ok(())
 }

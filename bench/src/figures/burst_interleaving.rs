@@ -67,8 +67,9 @@ fn panel(loss: f64, cells: &[(usize, usize, Mean)], replicas: usize) -> Panel {
             let estimate = mean.estimate();
             // The reference is an estimate, too, from as many batches as a number of replicas here.
             let share = ORACLE_BATCHES / (replicas * REPLICA_BATCHES) as f64;
-            let oracle = oracle(loss, burst, *depth)
-                .map(|value| Reference::oracle(value).with_error(estimate.1 / share.sqrt()));
+            let oracle = oracle(loss, burst, *depth).map(|value| {
+                Reference::oracle(value).with_error(estimate.standard_error / share.sqrt())
+            });
             exact.push(Point::exact(x, expected).against_any(oracle));
             crosses.push(Point::estimate(x, estimate).against(Reference::theory(expected)));
         }

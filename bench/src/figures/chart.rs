@@ -8,7 +8,7 @@
 //! ```
 
 use crate::figures::figure::{Axis, Figure, From, Panel, Scale, Series, Style};
-use bench_svg::{Align, DOT, FAINT, GREY, INK, Page};
+use bench_svg::{Align, DOT, FAINT, GREY, INK, Page, Position, at};
 
 /// The figure as an SVG document.
 pub fn draw(figure: &Figure) -> String {
@@ -20,8 +20,8 @@ pub fn draw(figure: &Figure) -> String {
     let height =
         (TOP + lines as f64 * (PANEL.1 + GAP.1)).max(TOP + 20.0 * legend_lines as f64 + 20.0);
     let mut page = Page::new(width, height);
-    page.words((LEFT, 30.0), Align::Start, 18, INK, &figure.title);
-    page.words((LEFT, 50.0), Align::Start, 12, GREY, &figure.about);
+    page.words(at(LEFT, 30.0), Align::Start, 18, INK, &figure.title);
+    page.words(at(LEFT, 50.0), Align::Start, 12, GREY, &figure.about);
     for (index, panel) in figure.panels.iter().enumerate() {
         let left = LEFT + (index % 2) as f64 * (PANEL.0 + GAP.0);
         let top = TOP + (index / 2) as f64 * (PANEL.1 + GAP.1);
@@ -69,8 +69,8 @@ struct Frame<'a> {
 }
 
 impl Frame<'_> {
-    fn at(&self, x: f64, y: f64) -> (f64, f64) {
-        (self.x(x), self.y(y))
+    fn at(&self, x: f64, y: f64) -> Position {
+        at(self.x(x), self.y(y))
     }
 
     fn x(&self, x: f64) -> f64 {
@@ -84,28 +84,28 @@ impl Frame<'_> {
 
     fn axes(&self, page: &mut Page) {
         let (right, bottom) = (self.left + PANEL.0, self.top + PANEL.1);
-        page.words((self.left, self.top - 12.0), Align::Start, 14, INK, &self.panel.title);
+        page.words(at(self.left, self.top - 12.0), Align::Start, 14, INK, &self.panel.title);
         for (index, &tick) in self.panel.y.ticks.iter().enumerate() {
             let y = self.y(tick);
-            page.stroke(&[(self.left, y), (right, y)], FAINT, 1.0, "");
+            page.stroke(&[at(self.left, y), at(right, y)], FAINT, 1.0, "");
             let words = tick_words(&self.panel.y, index, tick);
-            page.words((self.left - 8.0, y + 4.0), Align::End, 11, INK, &words);
+            page.words(at(self.left - 8.0, y + 4.0), Align::End, 11, INK, &words);
         }
         for (index, &tick) in self.panel.x.ticks.iter().enumerate() {
             let x = self.x(tick);
-            page.stroke(&[(x, bottom), (x, bottom + 4.0)], INK, 1.0, "");
+            page.stroke(&[at(x, bottom), at(x, bottom + 4.0)], INK, 1.0, "");
             let words = tick_words(&self.panel.x, index, tick);
-            page.words((x, bottom + 18.0), Align::Middle, 11, INK, &words);
+            page.words(at(x, bottom + 18.0), Align::Middle, 11, INK, &words);
         }
-        page.stroke(&[(self.left, bottom), (right, bottom)], INK, 1.0, "");
+        page.stroke(&[at(self.left, bottom), at(right, bottom)], INK, 1.0, "");
         let middle = f64::midpoint(self.left, right);
-        page.words((middle, bottom + 38.0), Align::Middle, 12, INK, self.panel.x.label);
-        let centre = (self.left - 48.0, f64::midpoint(self.top, bottom));
+        page.words(at(middle, bottom + 38.0), Align::Middle, 12, INK, self.panel.x.label);
+        let centre = at(self.left - 48.0, f64::midpoint(self.top, bottom));
         page.upright(centre, Align::Middle, 12, INK, self.panel.y.label);
     }
 
     fn series(&self, page: &mut Page, series: &Series, colour: &str) {
-        let points: Vec<(f64, f64)> =
+        let points: Vec<Position> =
             series.points.iter().map(|point| self.at(point.x, point.ours)).collect();
         match series.style {
             Style::Context => return page.stroke(&points, colour, 1.5, "5 4"),
@@ -139,9 +139,9 @@ impl Frame<'_> {
                 page.rectangle(middle - width / 2.0 + 1.0, y, width - 2.0, height, colour);
                 let words = digits(point.ours);
                 if width < WORDS_WIDTH {
-                    page.upright((middle + 3.0, y - 5.0), Align::Start, 10, INK, &words);
+                    page.upright(at(middle + 3.0, y - 5.0), Align::Start, 10, INK, &words);
                 } else {
-                    page.words((middle, y - 5.0), Align::Middle, 10, INK, &words);
+                    page.words(at(middle, y - 5.0), Align::Middle, 10, INK, &words);
                 }
             }
         }
@@ -189,22 +189,22 @@ fn legend(page: &mut Page, left: f64, figure: &Figure, names: &[(&str, Style)]) 
     let mut y = TOP + 8.0;
     let mut entry = |page: &mut Page, words: &str, mark: &dyn Fn(&mut Page, f64)| {
         mark(page, y - 4.0);
-        page.words((left + 32.0, y), Align::Start, 12, INK, words);
+        page.words(at(left + 32.0, y), Align::Start, 12, INK, words);
         y += 20.0;
     };
     let middle = left + 12.0;
     for &(name, style) in names {
         let colour = colour(names, name, style);
         entry(page, name, &|page, y| match style {
-            Style::Context => page.stroke(&[(left, y), (left + 24.0, y)], colour, 1.5, "5 4"),
+            Style::Context => page.stroke(&[at(left, y), at(left + 24.0, y)], colour, 1.5, "5 4"),
             Style::Bars => page.rectangle(left + 5.0, y - 7.0, 14.0, 14.0, colour),
-            Style::Line => page.stroke(&[(left, y), (left + 24.0, y)], colour, 2.0, ""),
-            Style::Crosses => page.cross((middle, y), colour),
+            Style::Line => page.stroke(&[at(left, y), at(left + 24.0, y)], colour, 2.0, ""),
+            Style::Crosses => page.cross(at(middle, y), colour),
         });
     }
     let series = || figure.panels.iter().flat_map(|panel| &panel.series);
     if series().any(|series| series.style == Style::Crosses) {
-        entry(page, "Recoded, Monte Carlo", &|page, y| page.cross((middle, y), GREY));
+        entry(page, "Recoded, Monte Carlo", &|page, y| page.cross(at(middle, y), GREY));
     }
     let lines = || series().filter(|series| series.style != Style::Bars);
     let references = || lines().flat_map(|s| &s.points).flat_map(|point| &point.references);
@@ -215,7 +215,7 @@ fn legend(page: &mut Page, left: f64, figure: &Figure, names: &[(&str, Style)]) 
         (false, true) => "independent program",
         (false, false) => return,
     };
-    entry(page, words, &|page, y| page.ring((middle, y), GREY));
+    entry(page, words, &|page, y| page.ring(at(middle, y), GREY));
 }
 
 /// Colours that stay apart in print and for most eyes.

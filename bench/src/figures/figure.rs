@@ -6,6 +6,8 @@
 
 use serde::Serialize;
 
+use crate::figures::work::Estimate;
+
 /// A figure with its numbers.
 pub struct Figure {
     /// File name without ending, and name on the command line.
@@ -131,8 +133,9 @@ impl Point {
     }
 
     /// A Monte Carlo estimate.
-    pub fn estimate(x: f64, (ours, standard_error): (f64, f64)) -> Point {
-        Point { x, ours, standard_error, references: Vec::new() }
+    pub fn estimate(x: f64, ours: Estimate) -> Point {
+        let Estimate { value, standard_error } = ours;
+        Point { x, ours: value, standard_error, references: Vec::new() }
     }
 
     /// The same, held against `reference`.
@@ -185,8 +188,8 @@ impl Reference {
     }
 
     /// Another series of the same figure.
-    pub fn other_series((value, standard_error): (f64, f64)) -> Reference {
-        Reference::of(From::Series, value).with_error(standard_error)
+    pub fn other_series(other: Estimate) -> Reference {
+        Reference::of(From::Series, other.value).with_error(other.standard_error)
     }
 
     fn of(from: From, value: f64) -> Reference {
@@ -264,6 +267,7 @@ mod tests {
         assert!(!Reference::oracle(0.54).with_error(0.01).is_met(&exact, 3.0));
         assert!(Reference::oracle(0.1).at_least().is_met(&exact, 3.0));
         assert!(!Reference::oracle(0.6).at_least().is_met(&exact, 3.0));
-        assert!(Reference::oracle(0.6).is_met(&Point::estimate(1.0, (0.5, 0.04)), 3.0));
+        let estimate = Estimate { value: 0.5, standard_error: 0.04 };
+        assert!(Reference::oracle(0.6).is_met(&Point::estimate(1.0, estimate), 3.0));
     }
 }

@@ -1,7 +1,6 @@
 //! Output of a figure: SVG, CSV, JSON, and an index of all figures.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -14,6 +13,7 @@ use crate::figures::figure::Figure;
 use crate::figures::verdict::Row;
 use crate::figures::work::Work;
 use crate::machine::Machine;
+use crate::results::{self, write_json};
 
 /// How a figure went.
 #[derive(Clone, Serialize)]
@@ -39,6 +39,17 @@ impl Summary {
     pub fn unexplained(&self) -> usize {
         self.rows - self.within - self.explained
     }
+}
+
+/// JSON of a figure: its lists after its other members.
+#[derive(Serialize)]
+struct FigureJson {
+    #[serde(flatten)]
+    head: Value,
+    /// Comparisons.
+    rows: Vec<Value>,
+    /// Points without reference.
+    points: Vec<Value>,
 }
 
 /// Writes a figure's three files into `folder`.
@@ -81,10 +92,10 @@ pub fn write(
     });
     let judged: Vec<Value> = judged.iter().map(|row| json!(row)).collect();
     let drawn: Vec<Value> = drawn.iter().map(|row| bare(row)).collect();
-    let document = with_lists(&pretty(&head)?, &[("rows", &judged), ("points", &drawn)]);
-    put(&folder.join(format!("{}.svg", figure.name)), chart::draw(figure).as_bytes())?;
-    put(&folder.join(format!("{}.json", figure.name)), document.as_bytes())?;
-    put(&folder.join(format!("{}.csv", figure.name)), &csv(&rows)?)?;
+    let document = FigureJson { head, rows: judged, points: drawn };
+    results::write(&folder.join(format!("{}.svg", figure.name)), chart::draw(figure))?;
+    write_json(&folder.join(format!("{}.json", figure.name)), &document)?;
+    results::write(&folder.join(format!("{}.csv", figure.name)), csv(&rows)?)?;
     Ok(summary)
 }
 
@@ -112,8 +123,8 @@ pub fn write_index(
         "share_of_runs": work.share,
         "figures": figures,
     });
-    put(&folder.join("figures.json"), (pretty(&document)? + "\n").as_bytes())?;
-    put(&folder.join("README.md"), readme(summaries, work, machine).as_bytes())
+    write_json(&folder.join("figures.json"), &document)?;
+    results::write(&folder.join("README.md"), readme(summaries, work, machine))
 }
 
 /// The index for readers.
@@ -151,23 +162,6 @@ fn bare(row: &Row) -> Value {
     })
 }
 
-fn pretty(document: &Value) -> Result<String, BenchError> {
-    let text = serde_json::to_string_pretty(document).map_err(io::Error::other);
-    text.map_err(BenchError::os("forming JSON"))
-}
-
-/// An object, with lists after its other members: one line per element, which keeps files short and
-/// diffs readable.
-fn with_lists(object: &str, lists: &[(&str, &[Value])]) -> String {
-    let mut text = object.trim_end_matches("\n}").to_owned();
-    for (name, list) in lists {
-        let lines: Vec<String> = list.iter().map(|value| format!("\n    {value}")).collect();
-        // Writing to a string cannot fail.
-        let _ = write!(text, ",\n  \"{name}\": [{}\n  ]", lines.join(","));
-    }
-    text + "\n}\n"
-}
-
 fn csv(rows: &[Row]) -> Result<Vec<u8>, BenchError> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let written = rows.iter().try_for_each(|row| writer.serialize(row)).map_err(io::Error::other);
@@ -175,8 +169,4 @@ fn csv(rows: &[Row]) -> Result<Vec<u8>, BenchError> {
     writer
         .into_inner()
         .map_err(|error| BenchError::os("forming CSV")(io::Error::other(error.to_string())))
-}
-
-fn put(path: &Path, bytes: &[u8]) -> Result<(), BenchError> {
-    fs::write(path, bytes).map_err(BenchError::os(format!("writing {}", path.display())))
 }

@@ -15,7 +15,7 @@ use recoded_gf::FieldOrder;
 use crate::error::BenchError;
 use crate::figures::blocks::{self, BATCH_SIZE, Decoded, Decoders, LOSS};
 use crate::figures::figure::{Axis, Figure, Panel, Point, Reference, Series, Style};
-use crate::figures::work::{Mean, Work, merged};
+use crate::figures::work::{Estimate, Mean, Work, merged};
 
 /// Name of Fig. 8.
 pub const NAME_8: &str = "seed003-fig8";
@@ -172,7 +172,7 @@ impl Grid {
         point.against_any(claim).against_any(self.oracle(variant, place, measure))
     }
 
-    fn estimate(&self, variant: &Variant, place: usize, measure: usize) -> (f64, f64) {
+    fn estimate(&self, variant: &Variant, place: usize, measure: usize) -> Estimate {
         let variant = VARIANTS.iter().position(|other| other == variant).unwrap_or_default();
         let place = self.places.iter().position(|other| *other == place).unwrap_or_default();
         self.means[(variant * self.places.len() + place) * MEASURES + measure].share()

@@ -40,8 +40,7 @@ pub fn compute(work: Work) -> Result<Figure, BenchError> {
         let index = tasks.iter().position(|task| *task == (bits, degree)).unwrap_or_default();
         merged(&results[index * CHUNKS..(index + 1) * CHUNKS])[lost - 1].share()
     };
-    let panels = [(1, "one coded symbol lost, (10)"), (2, "two coded symbols lost, (11)")];
-    let panel = |(lost, title): (usize, &str)| {
+    let panel = |lost: usize, title: &str| {
         let mut series = vec![average(lost)];
         for degree in DISTINCT_DEGREES {
             series.push(bounds(degree, lost));
@@ -64,7 +63,10 @@ pub fn compute(work: Work) -> Result<Figure, BenchError> {
         about: format!(
             "lines: lower bounds; crosses: {runs} random generators each; batches of {BATCH_SIZE}"
         ),
-        panels: panels.map(panel).into(),
+        panels: vec![
+            panel(1, "one coded symbol lost, (10)"),
+            panel(2, "two coded symbols lost, (11)"),
+        ],
     })
 }
 

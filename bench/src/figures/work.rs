@@ -62,6 +62,15 @@ fn hash(name: &str) -> u64 {
     })
 }
 
+/// A number estimated from samples.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Estimate {
+    /// The estimated number.
+    pub value: f64,
+    /// Its standard error.
+    pub standard_error: f64,
+}
+
 /// Mean of many numbers, and its standard error.
 #[derive(Copy, Clone, Default)]
 pub struct Mean {
@@ -85,20 +94,21 @@ impl Mean {
         self.squares += other.squares;
     }
 
-    /// Mean and standard error.
-    pub fn estimate(&self) -> (f64, f64) {
+    /// Estimate of the mean.
+    pub fn estimate(&self) -> Estimate {
         let mean = self.sum / self.count;
         let variance = (self.squares / self.count - mean * mean).max(0.0);
-        (mean, (variance / (self.count - 1.0).max(1.0)).sqrt())
+        let standard_error = (variance / (self.count - 1.0).max(1.0)).sqrt();
+        Estimate { value: mean, standard_error }
     }
 
     /// The same for values from 0 to 1. The error is computed with two more runs, one at either
     /// end: a hundred successes out of a hundred do not prove that there are no failures.
-    pub fn share(&self) -> (f64, f64) {
+    pub fn share(&self) -> Estimate {
         let mut more = *self;
         more.add(0.0);
         more.add(1.0);
-        (self.sum / self.count, more.estimate().1)
+        Estimate { value: self.sum / self.count, ..more.estimate() }
     }
 }
 
@@ -131,11 +141,12 @@ mod tests {
     #[test]
     fn estimate_of_known_numbers() {
         let mean: Mean = [1.0, 2.0, 3.0, 4.0].into_iter().collect();
-        let (value, error) = mean.estimate();
-        assert!((value - 2.5).abs() < 1e-12 && (error - (1.25_f64 / 3.0).sqrt()).abs() < 1e-12);
+        let Estimate { value, standard_error } = mean.estimate();
+        assert!((value - 2.5).abs() < 1e-12);
+        assert!((standard_error - (1.25_f64 / 3.0).sqrt()).abs() < 1e-12);
         let sure: Mean = [1.0; 100].into_iter().collect();
-        assert_eq!(sure.estimate(), (1.0, 0.0));
-        assert!((0.005..0.02).contains(&sure.share().1));
+        assert_eq!(sure.estimate(), Estimate { value: 1.0, standard_error: 0.0 });
+        assert!((0.005..0.02).contains(&sure.share().standard_error));
     }
 
     #[test]

@@ -56,9 +56,10 @@ pub struct Shape {
 }
 
 fn shapes(is_quick: bool) -> Vec<Shape> {
-    let (sizes, lengths): (&[usize], &[usize]) = match is_quick {
-        true => (&[16, 32], &[256, 1500]),
-        false => (&[16, 32, 64, 128], &[64, 128, 256, 512, 1000, 1500, 4096, 9000]),
+    let sizes: &[usize] = if is_quick { &[16, 32] } else { &[16, 32, 64, 128] };
+    let lengths: &[usize] = match is_quick {
+        true => &[256, 1500],
+        false => &[64, 128, 256, 512, 1000, 1500, 4096, 9000],
     };
     let of =
         |size, row_bytes| [false, true].map(|is_unaligned| Shape { size, row_bytes, is_unaligned });

@@ -41,14 +41,17 @@ fn experiments(report: &Report) -> Panel {
 fn sizes(report: &Report) -> Panel {
     let rows = &report.luts_per_product;
     let names = ["Recoded", "8 bits", "4 bits", "3 bits", "2 bits"];
-    let point =
-        |(index, row): (usize, &super::size::Row)| Point::exact(index as f64, row.luts_per_product);
-    let points = rows.iter().enumerate().map(point).collect();
+    let sizes = rows.iter().map(|row| row.luts_per_product);
+    let points = (0..).zip(sizes).map(|(index, luts)| Point::exact(f64::from(index), luts));
     Panel {
         title: "LUTs per multiply-add a clock".into(),
         x: Axis::names("array", &names),
         y: Axis::linear("LUTs", &[0.0, 20.0, 40.0, 60.0, 80.0]),
-        series: vec![Series { name: "synthesis".into(), style: Style::Bars, points }],
+        series: vec![Series {
+            name: "synthesis".into(),
+            style: Style::Bars,
+            points: points.collect(),
+        }],
     }
 }
 

@@ -26,8 +26,9 @@ use serde::Serialize;
 
 use crate::error::BenchError;
 use crate::figures::chart::draw;
-use crate::kernels::{thread_seconds, write, writing};
+use crate::kernels::thread_seconds;
 use crate::machine::Machine;
+use crate::results::{write, write_json};
 
 /// Count the clocks of the simulated FPGA card and of the paper's
 ///
@@ -96,11 +97,9 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     };
     println!("{}\n{WHAT}\n\n{}", report.machine.heading(), report.tables());
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|error| BenchError::os(writing(path))(std::io::Error::other(error)))?;
-        write(path, &(text + "\n"))?;
+        write_json(path, &report)?;
     }
-    options.figure.as_ref().map_or(Ok(()), |path| write(path, &draw(&figure::of(&report))))
+    options.figure.as_ref().map_or(Ok(()), |path| write(path, draw(&figure::of(&report))))
 }
 
 impl Report {

@@ -15,13 +15,33 @@ pub struct Row {
     pub luts_per_product: f64,
 }
 
-/// Name in the table, prefix of the blocks' names in the counts, products per clock.
-const ARRAYS: [(&str, &str, &str, u32); 5] = [
-    ("Recoded, any coefficient", ENGINE, "engine.u_tile", 1024),
-    ("the paper's, 8 bits", SEED, "systolic_tile_8", 64),
-    ("the paper's, 4 bits", SEED, "systolic_tile_4", 64),
-    ("the paper's, 3 bits", SEED, "systolic_tile_3", 64),
-    ("the paper's, 2 bits", SEED, "systolic_tile_2", 64),
+/// Synthesis results of an array.
+struct Synthesis {
+    /// Name in the table.
+    name: &'static str,
+    /// File of counts.
+    counts: &'static str,
+    /// Prefix of the names of its blocks in that file.
+    prefix: &'static str,
+    /// Products per clock.
+    products: u32,
+}
+
+const fn of_seed(name: &'static str, prefix: &'static str) -> Synthesis {
+    Synthesis { name, counts: SEED, prefix, products: 64 }
+}
+
+const ARRAYS: [Synthesis; 5] = [
+    Synthesis {
+        name: "Recoded, any coefficient",
+        counts: ENGINE,
+        prefix: "engine.u_tile",
+        products: 1024,
+    },
+    of_seed("the paper's, 8 bits", "systolic_tile_8"),
+    of_seed("the paper's, 4 bits", "systolic_tile_4"),
+    of_seed("the paper's, 3 bits", "systolic_tile_3"),
+    of_seed("the paper's, 2 bits", "systolic_tile_2"),
 ];
 
 /// LUTs equivalent to one memory cell.
@@ -29,7 +49,7 @@ const LUTS_PER_MEMORY: u32 = 8;
 
 /// All arrays.
 pub fn rows() -> Vec<Row> {
-    let row = |(name, counts, prefix, products): (_, &str, &str, u32)| {
+    let row = |Synthesis { name, counts, prefix, products }| {
         let luts = counts.lines().filter(|line| line.starts_with(prefix)).map(luts).sum();
         Row { name, luts, products, luts_per_product: f64::from(luts) / f64::from(products) }
     };

@@ -1,8 +1,6 @@
 //! Tables for humans, JSON for everything else, the index of the figures.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
 use std::path::Path;
 
 use serde::Serialize;
@@ -15,6 +13,7 @@ use super::server::{CHECKED, COPYING, TOGETHER};
 use super::single::{DISPATCHER, DISPATCHER_MIN};
 use crate::error::BenchError;
 use crate::figures::output::Summary;
+use crate::results::{self, write_json};
 
 /// Something to reach on a card of today.
 #[derive(Clone, Debug, Serialize)]
@@ -319,12 +318,7 @@ pub fn write(path: &Path, findings: &Findings) -> Result<(), BenchError> {
     });
     let rows: Vec<_> = findings.bed.rows.0.iter().map(rounded).collect();
     head["rows"] = json!(rows);
-    let action = || format!("writing {}", path.display());
-    let text = serde_json::to_string(&head).map_err(io::Error::other);
-    let text = text.map_err(BenchError::os("forming JSON"))?;
-    // A row a line: short, and with readable differences.
-    let text = text.replace("{\"best\"", "\n{\"best\"").replace("],\"scale\"", "\n],\"scale\"");
-    fs::write(path, text + "\n").map_err(BenchError::os(action()))
+    write_json(path, &head)
 }
 
 /// Rates to a thousandth.
@@ -366,9 +360,7 @@ pub fn write_index(
     for Summary { name, title, .. } in summaries {
         let _ = write!(text, "\n![{title}]({name}.svg)\n");
     }
-    let path = folder.join("README.md");
-    let action = format!("writing {}", path.display());
-    fs::write(path, text).map_err(BenchError::os(action))
+    results::write(&folder.join("README.md"), text)
 }
 
 fn digits(row: Option<&Row>) -> String {

@@ -27,8 +27,7 @@ mod targets;
 pub use clock::thread_seconds;
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use recoded_gf::Kernel;
@@ -36,6 +35,7 @@ use recoded_gf::Kernel;
 use crate::cores;
 use crate::error::BenchError;
 use crate::machine::Machine;
+use crate::results::{write, write_json};
 use limits::CoreLimits;
 use report::Report;
 use rivals::Rivals;
@@ -116,14 +116,13 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     measure(&mut report);
     println!("{}", report.text());
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report.json())
-            .map_err(|error| BenchError::os(writing(path))(io::Error::other(error)))?;
-        write(path, &(text + "\n"))?;
+        write_json(path, &report.json())?;
     }
     if let Some(folder) = &options.figures {
-        fs::create_dir_all(folder).map_err(BenchError::os(writing(folder)))?;
+        fs::create_dir_all(folder)
+            .map_err(BenchError::os(format!("creating {}", folder.display())))?;
         for (name, figure) in figures::draw(&report) {
-            write(&folder.join(name), &figure)?;
+            write(&folder.join(name), figure)?;
         }
     }
     Ok(())
@@ -152,19 +151,6 @@ pub fn choose_core(asked: Option<usize>) -> Result<usize, BenchError> {
         return Ok(chosen);
     }
     Err(BenchError::PinCore { core: chosen, allowed })
-}
-
-/// Description of a file write, for errors.
-pub fn writing(path: &Path) -> String {
-    format!("writing {}", path.display())
-}
-
-/// Writes a file.
-///
-/// # Errors
-/// [`BenchError::Os`].
-pub fn write(path: &Path, text: &str) -> Result<(), BenchError> {
-    fs::write(path, text).map_err(BenchError::os(writing(path)))
 }
 
 /// Parses the length of a sample.

@@ -186,7 +186,7 @@ fn plan(bed: &Bed, code: CodePlan, field: u16) -> LinePlan {
 fn start_proxies(bed: &Bed, control: &str) -> Result<Vec<Background>, BenchError> {
     let start = |index: usize| {
         let to = SocketAddr::new(Bed::east_address(index + 1), PORT);
-        proxy::start(bed, &bed.hosts()[index], (PORT, to), control)
+        proxy::start(bed, &bed.hosts()[index], PORT, to, control)
     };
     (1..bed.hops()).map(start).collect()
 }

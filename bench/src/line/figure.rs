@@ -1,6 +1,6 @@
 //! The figure: goodput of every contender on every line, as a share of the line's capacity.
 
-use bench_svg::{Align, FAINT, GREY, INK, Page};
+use bench_svg::{Align, FAINT, GREY, INK, Page, at};
 
 use crate::line::contender::{CONTENDERS, Contender};
 use crate::line::report::Report;
@@ -25,11 +25,11 @@ const COLOURS: [&str; 10] = [
 pub fn svg(report: &Report) -> String {
     let mut page = Page::new(WIDTH, HEIGHT);
     let title = "TCP goodput as a share of what each line can carry (the better of cubic and BBR)";
-    page.words((LEFT, 24.0), Align::Start, FONT + 2, INK, title);
+    page.words(at(LEFT, 24.0), Align::Start, FONT + 2, INK, title);
     for step in 0..=5 {
         let share = f64::from(step) / 5.0;
-        page.stroke(&[(LEFT, y(share)), (RIGHT, y(share))], FAINT, 1.0, "");
-        page.words((LEFT - 8.0, y(share) + 4.0), Align::End, FONT, INK, &format!("{share:.1}"));
+        page.stroke(&[at(LEFT, y(share)), at(RIGHT, y(share))], FAINT, 1.0, "");
+        page.words(at(LEFT - 8.0, y(share) + 4.0), Align::End, FONT, INK, &format!("{share:.1}"));
     }
     let group = (RIGHT - LEFT) / report.lines.len().max(1) as f64;
     for (number, line) in report.lines.iter().enumerate() {
@@ -42,7 +42,7 @@ pub fn svg(report: &Report) -> String {
             page.rectangle(x, BOTTOM - height, bar * 0.9, height, colour(series.contender));
         }
         // Adjacent names are placed at two heights.
-        let place = (start + group * 0.42, BOTTOM + 18.0 + 16.0 * (number % 2) as f64);
+        let place = at(start + group * 0.42, BOTTOM + 18.0 + 16.0 * (number % 2) as f64);
         page.words(place, Align::Middle, FONT - 1, GREY, line.case.name);
     }
     let mut x = LEFT;
@@ -52,7 +52,7 @@ pub fn svg(report: &Report) -> String {
     };
     for contender in CONTENDERS.iter().filter(is_measured) {
         page.rectangle(x, 38.0, 12.0, 12.0, colour(contender));
-        page.words((x + 17.0, 48.0), Align::Start, FONT, INK, contender.name);
+        page.words(at(x + 17.0, 48.0), Align::Start, FONT, INK, contender.name);
         x += 40.0 + 7.5 * contender.name.len() as f64;
     }
     page.finish()

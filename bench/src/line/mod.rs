@@ -13,8 +13,7 @@ pub mod report;
 
 mod figure;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::builder::PossibleValuesParser;
@@ -23,6 +22,7 @@ use recoded_netns::sweep;
 use crate::cores;
 use crate::error::BenchError;
 use crate::machine::Machine;
+use crate::results::{write, write_json};
 use case::{CASES, Case};
 use contender::{CONTENDERS, Contender};
 use report::{Line, Report, Series};
@@ -107,12 +107,10 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     report.elapsed_seconds = started.elapsed().as_secs_f64();
     println!("{}", report.table());
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report.json())
-            .map_err(|error| BenchError::os("writing JSON")(std::io::Error::other(error)))?;
-        write(path, &(text + "\n"))?;
+        write_json(path, &report.json())?;
     }
     if let Some(path) = &options.svg {
-        write(path, &figure::svg(&report))?;
+        write(path, figure::svg(&report))?;
     }
     Ok(())
 }
@@ -174,12 +172,4 @@ fn measure(line: &mut Line, seconds: u64, run: u16, seed: u64, cores: &[usize]) 
             }
         }
     }
-}
-
-/// Writes a result file.
-///
-/// # Errors
-/// [`BenchError::Os`] when it cannot be written.
-pub fn write(path: &Path, text: &str) -> Result<(), BenchError> {
-    fs::write(path, text).map_err(BenchError::os(format!("writing {}", path.display())))
 }

@@ -36,7 +36,8 @@ pub struct Options {
 pub fn start(
     bed: &Bed,
     host: &Namespace,
-    (port, to): (u16, SocketAddr),
+    port: u16,
+    to: SocketAddr,
     control: &str,
 ) -> Result<Background, BenchError> {
     let program = std::env::current_exe().map_err(BenchError::os("finding this program"))?;

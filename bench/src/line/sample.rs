@@ -205,7 +205,7 @@ impl Setup<'_> {
         // A daemon that was killed took its count with it.
         after.processor_seconds = after.processor_seconds.max(before.processor_seconds);
         let standing_queue_ms = (!queue.is_empty()).then(|| median(queue));
-        let sample = self.evaluate(control, (&outcome, beside.as_ref()), &probe, (&before, &after));
+        let sample = self.evaluate(control, &outcome, beside.as_ref(), &probe, &before, &after);
         Ok(StreamSample { standing_queue_ms, ..sample })
     }
 
@@ -317,9 +317,11 @@ impl Setup<'_> {
     fn evaluate(
         &self,
         control: &'static str,
-        (outcome, beside): (&StreamOutcome, Option<&StreamOutcome>),
+        outcome: &StreamOutcome,
+        beside: Option<&StreamOutcome>,
         probe: &ProbeOutcome,
-        (before, after): (&Readings, &Readings),
+        before: &Readings,
+        after: &Readings,
     ) -> StreamSample {
         let (start, time) = (self.case.omitted().as_secs_f64(), self.seconds as f64);
         let mbit = outcome.mbit_between(start, start + time);

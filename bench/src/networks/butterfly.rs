@@ -39,8 +39,8 @@ pub fn butterfly(setup: &Setup) -> Network {
         rows: vec![routing, row("butterfly", "recoded, rlnc", || sample(setup))],
         aims: Vec::new(),
     };
-    network.aim("links to each receiver", ("recoded, rlnc", "links"), true, 1.9);
-    network.aim("lost by the worst", ("recoded, rlnc", "lost, worst"), false, 1e-3);
+    network.aim("links to each receiver", "recoded, rlnc", "links", true, 1.9);
+    network.aim("lost by the worst", "recoded, rlnc", "lost, worst", false, 1e-3);
     network
 }
 

@@ -45,11 +45,11 @@ pub fn mesh(setup: &Setup) -> Network {
         aims: Vec::new(),
     };
     let ours = "recoded, 16 flows";
-    network.aim("lost by the worst flow", (ours, "lost, worst"), false, 1e-3);
-    network.aim("least flow, of its share", (ours, "least flow"), true, 0.5);
+    network.aim("lost by the worst flow", ours, "lost, worst", false, 1e-3);
+    network.aim("least flow, of its share", ours, "least flow", true, 0.5);
     let line = network.figure("recoded, one flow over a line", COST);
     if line.is_finite() {
-        network.aim("processor time, 1.2 times a line's", (ours, COST), false, 1.2 * line);
+        network.aim("processor time, 1.2 times a line's", ours, COST, false, 1.2 * line);
     }
     network
 }
@@ -95,7 +95,7 @@ fn send(
     mbit: f64,
     length: Duration,
 ) -> Result<Vec<ProbeOutcome>, BedError> {
-    let start = |(number, way): (usize, &Vec<usize>)| {
+    let start = |number: usize, way: &[usize]| {
         let plan = ProbePlan {
             to: SocketAddr::from((Mesh::address(number), 7000)),
             payload_bytes: PAYLOAD_BYTES,
@@ -106,6 +106,7 @@ fn send(
         };
         Probe::start(&bed.hosts()[way[0]], &bed.hosts()[way[way.len() - 1]], &plan)
     };
-    let probes = mesh.flows.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
+    let flows = mesh.flows.iter().enumerate();
+    let probes = flows.map(|(number, way)| start(number, way)).collect::<Result<Vec<_>, _>>()?;
     probes.into_iter().map(Probe::finish).collect()
 }

@@ -21,8 +21,8 @@ use recoded_netns::{Daemon, sweep, topology};
 
 use crate::cores;
 use crate::error::BenchError;
-use crate::line::write;
 use crate::machine::Machine;
+use crate::results::write_json;
 use report::{Figure, Network, Report, Row};
 
 /// Measure networks that are not lines: two paths, one of them cut, a tree, the butterfly, a mesh
@@ -115,9 +115,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
     report.elapsed_seconds = started.elapsed().as_secs_f64();
     println!("{}", report.table());
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report)
-            .map_err(|error| BenchError::os("writing JSON")(std::io::Error::other(error)))?;
-        write(path, &(text + "\n"))?;
+        write_json(path, &report)?;
     }
     Ok(())
 }

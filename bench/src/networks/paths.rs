@@ -58,8 +58,8 @@ pub fn sum(setup: &Setup) -> Network {
         aims: Vec::new(),
     };
     let ours = Contender::Tunnel("bbr").name();
-    network.aim("of the sum", (&ours, "of the sum"), true, 0.93);
-    network.aim("p99 of the probe", (&ours, "probe p99"), false, SLOW.delay_ms as f64 + 25.0);
+    network.aim("of the sum", &ours, "of the sum", true, 0.93);
+    network.aim("p99 of the probe", &ours, "probe p99", false, SLOW.delay_ms as f64 + 25.0);
     network
 }
 
@@ -146,9 +146,9 @@ pub fn cut(setup: &Setup) -> Network {
         aims: Vec::new(),
     };
     let ours = Contender::Tunnel("bbr").name();
-    network.aim("longest stall of TCP, ms", (&ours, "longest stall"), false, 200.0);
-    network.aim("full rate again, ms", (&ours, "full rate after"), false, 1000.0);
-    network.aim("datagrams lost", ("recoded, datagrams", "lost"), false, 1e-3);
+    network.aim("longest stall of TCP, ms", &ours, "longest stall", false, 200.0);
+    network.aim("full rate again, ms", &ours, "full rate after", false, 1000.0);
+    network.aim("datagrams lost", "recoded, datagrams", "lost", false, 1e-3);
     network
 }
 
@@ -215,9 +215,9 @@ pub fn every(setup: &Setup) -> Network {
     ];
     let what = format!("{}; 250 datagrams of 200 B a second and nothing else", in_words());
     let mut network = Network { name: "every", what, rows, aims: Vec::new() };
-    network.aim("lost", ("recoded, every", "probe lost"), false, 0.0);
+    network.aim("lost", "recoded, every", "probe lost", false, 0.0);
     let most = FAST.delay_ms as f64 + 3.0;
-    network.aim("p99", ("recoded, every", "probe p99"), false, most);
+    network.aim("p99", "recoded, every", "probe p99", false, most);
     network
 }
 

@@ -122,7 +122,8 @@ impl Network {
     pub fn aim(
         &mut self,
         what: &'static str,
-        (contender, figure): (&str, &str),
+        contender: &str,
+        figure: &str,
         is_least: bool,
         wanted: f64,
     ) {
@@ -238,9 +239,9 @@ mod tests {
         let rows = vec![row("bbr", vec![figure("TCP", Unit::Mbit, 80.0)]), failed];
         let rows = rows.into_iter().chain([row("stream", figures)]).collect();
         let mut network = Network { name: "x", what: "y".into(), rows, aims: Vec::new() };
-        network.aim("the sum", ("stream", "of the sum"), true, 0.93);
-        network.aim("lost", ("stream", "lost"), false, 1e-5);
-        network.aim("rate", ("mptcp", "TCP"), true, 1.0);
+        network.aim("the sum", "stream", "of the sum", true, 0.93);
+        network.aim("lost", "stream", "lost", false, 1e-5);
+        network.aim("rate", "mptcp", "TCP", true, 1.0);
         let lines = network.tables();
         assert_eq!(
             &lines[3..],

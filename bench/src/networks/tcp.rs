@@ -90,7 +90,7 @@ impl Contender {
             Contender::Split => {
                 let relay = &bed.hosts()[RELAY];
                 let arrives = SocketAddr::new(slow, PORT);
-                let proxy = proxy::start(bed, relay, (PORT, arrives), self.control())?;
+                let proxy = proxy::start(bed, relay, PORT, arrives, self.control())?;
                 let to = SocketAddr::new(Bed::east_address(RELAY + 1), PORT);
                 Ok(Running { to, _proxy: Some(proxy), ..ready(slow) })
             }

@@ -59,8 +59,8 @@ pub fn tree(setup: &Setup) -> Network {
         rows,
         aims: Vec::new(),
     };
-    network.aim("lost by the worst sink", ("recoded", "lost, worst"), false, 1e-4);
-    network.aim("packets on the source's link", ("recoded", "packets, source"), false, 1.06);
+    network.aim("lost by the worst sink", "recoded", "lost, worst", false, 1e-4);
+    network.aim("packets on the source's link", "recoded", "packets, source", false, 1.06);
     network
 }
 
@@ -164,10 +164,11 @@ fn send(
         let to = SocketAddr::from((RECEIVER, PORT));
         return Probe::start_to(bed.source(), &receivers, &plan(to))?.finish_all();
     }
-    let address = |sink: usize| SocketAddr::new(Topology::leaf_address(sink), PORT);
-    let start =
-        |(sink, host): (usize, &&Namespace)| Probe::start(bed.source(), host, &plan(address(sink)));
-    let probes = receivers.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
+    let probes = receivers.iter().enumerate().map(|(sink, host)| {
+        let to = SocketAddr::new(Topology::leaf_address(sink), PORT);
+        Probe::start(bed.source(), host, &plan(to))
+    });
+    let probes = probes.collect::<Result<Vec<_>, _>>()?;
     probes.into_iter().map(Probe::finish).collect()
 }
 

@@ -63,8 +63,8 @@ impl Bed {
     /// [`BenchError::Command`] or [`BenchError::Os`] when Linux refuses one of them.
     pub fn build(queues: usize) -> Result<Bed, BenchError> {
         let bed = Bed { a: Namespace::new()?, r: Namespace::new()?, b: Namespace::new()? };
-        bed.cable((&bed.a, &LOAD), (&bed.r, &IN), queues)?;
-        bed.cable((&bed.r, &OUT), (&bed.b, &SINK), queues)?;
+        cable(&bed.a, &LOAD, &bed.r, &IN, queues)?;
+        cable(&bed.r, &OUT, &bed.b, &SINK, queues)?;
         bed.r.sysctl("net/ipv4/ip_forward", "1")?;
         // Nothing resolves addresses during a measurement.
         neighbour(&bed.r, &IN, &LOAD)?;
@@ -72,29 +72,31 @@ impl Bed {
         neighbour(&bed.a, &LOAD, &IN)?;
         Ok(bed)
     }
+}
 
-    fn cable(
-        &self,
-        (left, left_end): (&Namespace, &End),
-        (right, right_end): (&Namespace, &End),
-        queues: usize,
-    ) -> Result<(), BenchError> {
-        let (left_mac, right_mac) = (left_end.mac_text(), right_end.mac_text());
-        let queues = format!("numtxqueues {queues} numrxqueues {queues}");
-        run(Command::new("ip").args(
-            format!(
-                "link add {} address {left_mac} {queues} netns {} type veth \
-                     peer name {} address {right_mac} {queues} netns {}",
-                left_end.name,
-                left.pid(),
-                right_end.name,
-                right.pid()
-            )
-            .split_whitespace(),
-        ))?;
-        raise(left, left_end)?;
-        raise(right, right_end)
-    }
+/// Connects `left` and `right` with a cable of `queues` queues each way.
+fn cable(
+    left: &Namespace,
+    left_end: &End,
+    right: &Namespace,
+    right_end: &End,
+    queues: usize,
+) -> Result<(), BenchError> {
+    let (left_mac, right_mac) = (left_end.mac_text(), right_end.mac_text());
+    let queues = format!("numtxqueues {queues} numrxqueues {queues}");
+    run(Command::new("ip").args(
+        format!(
+            "link add {} address {left_mac} {queues} netns {} type veth \
+                 peer name {} address {right_mac} {queues} netns {}",
+            left_end.name,
+            left.pid(),
+            right_end.name,
+            right.pid()
+        )
+        .split_whitespace(),
+    ))?;
+    raise(left, left_end)?;
+    raise(right, right_end)
 }
 
 fn raise(namespace: &Namespace, end: &End) -> Result<(), BenchError> {

@@ -132,14 +132,14 @@ impl Instrument {
         self.reset(order, 0)?;
         self.headers.set(0, order.packets[0].headers(), 0)?;
         self.set_plan(order.output, false)?;
-        for first in self.spawn(bed, order, (1, Arc::new(AtomicBool::new(true))))? {
+        for first in self.spawn(bed, order, 1, &Arc::new(AtomicBool::new(true)))? {
             join(first)?;
         }
         thread::sleep(OPENING);
         self.reset(order, GENERATION_SIZE as u64)?;
         let stop = Arc::new(AtomicBool::new(false));
         let repeat = ((order.time.as_secs_f64() + 1.0) * RUNS_PER_SECOND) as u32;
-        let threads = self.spawn(bed, order, (repeat, stop.clone()))?;
+        let threads = self.spawn(bed, order, repeat, &stop)?;
         Ok(Load { output: order.output, stop, threads })
     }
 
@@ -162,11 +162,12 @@ impl Instrument {
         &self,
         bed: &Bed,
         order: &Order<'_>,
-        (repeat, stop): (u32, Arc<AtomicBool>),
+        repeat: u32,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Vec<Sender>, BenchError> {
-        let send = |(packet, core): (&Packet, &usize)| {
-            let (stopped, ebpf) = (stop.clone(), self.ebpf.clone());
-            let (core, packet) = (*core, packet.bytes().to_vec());
+        let send = |packet: &Packet, core: usize| {
+            let (stopped, ebpf, packet) =
+                (stop.clone(), self.ebpf.clone(), packet.bytes().to_vec());
             let work = move || {
                 pin(core)?;
                 loop {
@@ -181,7 +182,8 @@ impl Instrument {
             started.map_err(BenchError::os("starting the load's thread"))
         };
         // A thread lives where the one that starts it lives.
-        bed.a.inside(|| order.packets.iter().zip(order.cores).map(send).collect())
+        let threads = order.packets.iter().zip(order.cores);
+        bed.a.inside(|| threads.map(|(packet, core)| send(packet, *core)).collect())
     }
 
     /// Stops a load. Its packets may still be in flight.

@@ -112,8 +112,9 @@ struct Pair {
     reached_per_second: f64,
 }
 
+/// All attacks, as JSON.
 #[derive(Serialize)]
-struct Report {
+pub struct Report {
     benchmark: &'static str,
     machine: Machine,
     seconds: u64,
@@ -122,11 +123,11 @@ struct Report {
     met: bool,
 }
 
-/// Measures all attacks; returns the table, and the report as JSON.
+/// Measures all attacks, `rounds` times for `seconds` each.
 ///
 /// # Errors
 /// [`BenchError`]: one sentence, with the fix if there is one.
-pub fn run((seconds, rounds): (u64, usize)) -> Result<(String, String), BenchError> {
+pub fn run(seconds: u64, rounds: usize) -> Result<Report, BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::NotRoot);
     }
@@ -152,26 +153,58 @@ pub fn run((seconds, rounds): (u64, usize)) -> Result<(String, String), BenchErr
             pairs.push(pair(&bed, attack, &packets, length)?);
         }
         let after = counters(&daemons[1])?;
-        let rose = |(name, count): (String, u64)| {
+        let counted = after.into_iter().filter_map(|(name, count)| {
             let rise = count.saturating_sub(before.get(&name).copied().unwrap_or_default());
             (rise > 0).then_some((name, rise))
-        };
+        });
+        let counted = counted.collect();
         rows.push(Row {
             attack,
             wanted_per_second: attack.per_second(),
             reached_per_second: median(pairs.iter().map(|pair| pair.reached_per_second)),
             kept: median(pairs.iter().map(|pair| pair.beside_mbit / pair.alone_mbit)),
             pairs,
-            counted: after.into_iter().filter_map(rose).collect(),
+            counted,
         });
     }
     let met = rows.iter().all(|row| row.kept >= AIM);
     let benchmark = "secure --attack";
-    let report = Report { benchmark, machine, seconds, rows, aim: AIM, met };
-    let json = serde_json::to_string_pretty(&report);
-    let json =
-        json.map_err(|error| BenchError::os("writing JSON")(std::io::Error::other(error)))?;
-    Ok((table(&report), json))
+    Ok(Report { benchmark, machine, seconds, rows, aim: AIM, met })
+}
+
+impl Report {
+    /// The results for readers.
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "{}\n\nA flow of 20 Mbit/s over a relay with keys, beside packets for that relay:\n\n\
+             {:<40} {:>9} {:>9} {:>7} {:>7} {:>7}\n",
+            self.machine.heading(),
+            "hostile packets",
+            "wanted/s",
+            "reached/s",
+            "alone",
+            "beside",
+            "kept"
+        );
+        for row in &self.rows {
+            let of = |pick: fn(&Pair) -> f64| median(row.pairs.iter().map(pick));
+            let _ = writeln!(
+                text,
+                "{:<40} {:>9} {:>9.0} {:>7.2} {:>7.2} {:>7.3}",
+                row.attack.name(),
+                row.wanted_per_second,
+                row.reached_per_second,
+                of(|pair| pair.alone_mbit),
+                of(|pair| pair.beside_mbit),
+                row.kept
+            );
+            let counted = row.counted.iter().map(|(name, count)| format!("{name} {count}"));
+            let _ = writeln!(text, "    {}", counted.collect::<Vec<_>>().join(", "));
+        }
+        let verdict = if self.met { "met" } else { "not met" };
+        let _ = writeln!(text, "\naim: {AIM} of its goodput is kept: {verdict}");
+        text
+    }
 }
 
 /// Runs the good flow for `length`; returns its goodput in Mbit/s.
@@ -281,36 +314,4 @@ fn counters(daemon: &Daemon) -> Result<BTreeMap<String, u64>, BenchError> {
         *counters.entry(name.to_string()).or_default() += count;
     }
     Ok(counters)
-}
-
-fn table(report: &Report) -> String {
-    let mut text = format!(
-        "{}\n\nA flow of 20 Mbit/s over a relay with keys, beside packets for that relay:\n\n\
-         {:<40} {:>9} {:>9} {:>7} {:>7} {:>7}\n",
-        report.machine.heading(),
-        "hostile packets",
-        "wanted/s",
-        "reached/s",
-        "alone",
-        "beside",
-        "kept"
-    );
-    for row in &report.rows {
-        let of = |pick: fn(&Pair) -> f64| median(row.pairs.iter().map(pick));
-        let _ = writeln!(
-            text,
-            "{:<40} {:>9} {:>9.0} {:>7.2} {:>7.2} {:>7.3}",
-            row.attack.name(),
-            row.wanted_per_second,
-            row.reached_per_second,
-            of(|pair| pair.alone_mbit),
-            of(|pair| pair.beside_mbit),
-            row.kept
-        );
-        let counted = row.counted.iter().map(|(name, count)| format!("{name} {count}"));
-        let _ = writeln!(text, "    {}", counted.collect::<Vec<_>>().join(", "));
-    }
-    let verdict = if report.met { "met" } else { "not met" };
-    let _ = writeln!(text, "\naim: {AIM} of its goodput is kept: {verdict}");
-    text
 }

@@ -21,8 +21,9 @@ use serde::Serialize;
 
 use crate::cores;
 use crate::error::BenchError;
-use crate::kernels::{choose_core, millis, thread_seconds, write, writing};
+use crate::kernels::{choose_core, millis, thread_seconds};
 use crate::machine::Machine;
+use crate::results::write_json;
 use work::Work;
 
 /// Measure what tags and encryption cost per packet
@@ -106,9 +107,12 @@ struct Report {
 /// [`BenchError`]: one sentence, with the fix if there is one.
 pub fn run(options: &Options) -> Result<(), BenchError> {
     if options.attack {
-        let (table, json) = attack::run(if options.quick { (1, 1) } else { (4, 3) })?;
-        println!("{table}");
-        return options.json.as_ref().map_or(Ok(()), |path| write(path, &json));
+        let report = match options.quick {
+            true => attack::run(1, 1)?,
+            false => attack::run(4, 3)?,
+        };
+        println!("{}", report.table());
+        return options.json.as_ref().map_or(Ok(()), |path| write_json(path, &report));
     }
     let (rounds, seconds) = match options.quick {
         true => (3, 0.5e-3),
@@ -147,10 +151,7 @@ pub fn run(options: &Options) -> Result<(), BenchError> {
             relay_nanos: relay,
             met: relay.map(|relay| relay < AIM_NANOS),
         };
-        let text = serde_json::to_string_pretty(&report);
-        let text =
-            text.map_err(|error| BenchError::os(writing(path))(std::io::Error::other(error)))?;
-        write(path, &text)?;
+        write_json(path, &report)?;
     }
     Ok(())
 }

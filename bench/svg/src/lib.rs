@@ -27,6 +27,21 @@ pub enum Align {
     End,
 }
 
+/// A position on the page.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Position {
+    /// Pixels from the left edge.
+    pub x: f64,
+    /// Pixels from the upper edge.
+    pub y: f64,
+}
+
+/// The position `x`, `y`.
+#[must_use]
+pub const fn at(x: f64, y: f64) -> Position {
+    Position { x, y }
+}
+
 /// A drawing.
 #[derive(Debug)]
 pub struct Page {
@@ -62,9 +77,9 @@ impl Page {
     }
 
     /// Straight lines from point to point; `dashes` as in SVG, empty for none.
-    pub fn stroke(&mut self, points: &[(f64, f64)], colour: &str, width: f64, dashes: &str) {
+    pub fn stroke(&mut self, points: &[Position], colour: &str, width: f64, dashes: &str) {
         let mut list = String::new();
-        for (x, y) in points {
+        for Position { x, y } in points {
             // Writing to a string cannot fail.
             let _ = write!(list, "{x:.1},{y:.1} ");
         }
@@ -80,22 +95,25 @@ impl Page {
     }
 
     /// A dot.
-    pub fn dot(&mut self, (x, y): (f64, f64), radius: f64, colour: &str) {
+    pub fn dot(&mut self, centre: Position, radius: f64, colour: &str) {
+        let Position { x, y } = centre;
         self.line(&format!(
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{colour}\"/>"
         ));
     }
 
     /// A small diagonal cross.
-    pub fn cross(&mut self, (x, y): (f64, f64), colour: &str) {
+    pub fn cross(&mut self, centre: Position, colour: &str) {
+        let Position { x, y } = centre;
         for slope in [-1.0, 1.0] {
-            let ends = [(x - CROSS, y - slope * CROSS), (x + CROSS, y + slope * CROSS)];
+            let ends = [at(x - CROSS, y - slope * CROSS), at(x + CROSS, y + slope * CROSS)];
             self.stroke(&ends, colour, 1.5, "");
         }
     }
 
     /// An empty dot.
-    pub fn ring(&mut self, (x, y): (f64, f64), colour: &str) {
+    pub fn ring(&mut self, centre: Position, colour: &str) {
+        let Position { x, y } = centre;
         self.line(&format!(
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.6\" fill=\"none\" stroke=\"{colour}\" \
              stroke-width=\"1.5\"/>"
@@ -103,24 +121,25 @@ impl Page {
     }
 
     /// Words of a size in pixels.
-    pub fn words(&mut self, at: (f64, f64), align: Align, size: u32, colour: &str, words: &str) {
-        self.turned(at, 0, align, size, colour, words);
+    pub fn words(&mut self, place: Position, align: Align, size: u32, colour: &str, words: &str) {
+        self.turned(place, 0, align, size, colour, words);
     }
 
     /// Words from the bottom up.
-    pub fn upright(&mut self, at: (f64, f64), align: Align, size: u32, colour: &str, words: &str) {
-        self.turned(at, -90, align, size, colour, words);
+    pub fn upright(&mut self, place: Position, align: Align, size: u32, colour: &str, words: &str) {
+        self.turned(place, -90, align, size, colour, words);
     }
 
     fn turned(
         &mut self,
-        (x, y): (f64, f64),
+        place: Position,
         degrees: i32,
         align: Align,
         size: u32,
         colour: &str,
         words: &str,
     ) {
+        let Position { x, y } = place;
         let align = match align {
             Align::Start => "start",
             Align::Middle => "middle",
@@ -161,10 +180,10 @@ mod tests {
     #[test]
     fn page_closes_what_it_opens_and_escapes_words() {
         let mut page = Page::new(100.0, 50.0);
-        page.words((1.0, 2.0), Align::End, 12, INK, "a < b & c");
-        page.upright((1.0, 2.0), Align::Start, 12, INK, "up");
-        page.stroke(&[(0.0, 0.0), (5.0, 5.0)], FAINT, 1.0, "4 4");
-        page.dot((5.0, 5.0), DOT, GREY);
+        page.words(at(1.0, 2.0), Align::End, 12, INK, "a < b & c");
+        page.upright(at(1.0, 2.0), Align::Start, 12, INK, "up");
+        page.stroke(&[at(0.0, 0.0), at(5.0, 5.0)], FAINT, 1.0, "4 4");
+        page.dot(at(5.0, 5.0), DOT, GREY);
         let text = page.finish();
         assert!(text.starts_with("<svg") && text.ends_with("</svg>\n"));
         assert!(text.contains(">a &lt; b &amp; c</text>") && text.contains("rotate(-90 1.0 2.0)"));

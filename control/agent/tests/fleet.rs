@@ -108,7 +108,7 @@ fn two_hundred_agents_on_one_etcd_all_get_each_change() {
         "agents_and_daemons_memory_bytes": common::memory_bytes(own as i32),
         "load_average": fs::read_to_string("/proc/loadavg").expect("load").split(' ').next(),
     });
-    let text = serde_json::to_string_pretty(&result).expect("JSON") + "\n";
+    let text = bench_json::to_string(&result).expect("JSON");
     println!("{text}");
     if std::env::var_os("RECODED_WRITE_FLEET").is_some() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/results");

@@ -390,11 +390,10 @@ fn save(options: &Options, findings: &Findings) -> Result<(), BedError> {
 }
 
 fn json(found: &impl serde::Serialize) -> Result<String, BedError> {
-    let text = serde_json::to_string_pretty(found).map_err(|error| BedError::Output {
+    bench_json::to_string(found).map_err(|error| BedError::Output {
         program: "recoded-demo".into(),
         detail: error.to_string(),
-    })?;
-    Ok(text + "\n")
+    })
 }
 
 /// Writes a file and the folders above it.

@@ -7,7 +7,7 @@
 //!  +------------------------------+  +----------------------+
 //! ```
 
-use bench_svg::{Align, INK, Page};
+use bench_svg::{Align, INK, Page, Position, at};
 
 use crate::findings::{Findings, points};
 use crate::table::protection;
@@ -45,7 +45,7 @@ pub fn svg(findings: &Findings) -> String {
         protection(findings),
         findings.field
     );
-    page.words((40.0, 28.0), Align::Start, FONT, INK, &title);
+    page.words(at(40.0, 28.0), Align::Start, FONT, INK, &title);
     hops_panel(&mut page, findings);
     goodput_panel(&mut page, findings);
     page.finish()
@@ -58,14 +58,14 @@ fn hops_panel(page: &mut Page, findings: &Findings) {
     for step in 0..=5 {
         let share = f64::from(step) / 5.0;
         page.stroke(&[scale.at(0.0, share), scale.at(hops, share)], FAINT, 1.0, "");
-        let (x, y) = scale.at(0.0, share);
-        page.words((x - 10.0, y + 4.0), Align::End, FONT, INK, &format!("{share:.1}"));
+        let Position { x, y } = scale.at(0.0, share);
+        page.words(at(x - 10.0, y + 4.0), Align::End, FONT, INK, &format!("{share:.1}"));
     }
     for hop in 0..=findings.hops {
-        let (x, y) = scale.at(hop as f64, 0.0);
-        page.words((x, y + 20.0), Align::Middle, FONT, INK, &hop.to_string());
+        let Position { x, y } = scale.at(hop as f64, 0.0);
+        page.words(at(x, y + 20.0), Align::Middle, FONT, INK, &hop.to_string());
     }
-    page.words((315.0, 392.0), Align::Middle, FONT, INK, "hops travelled");
+    page.words(at(315.0, 392.0), Align::Middle, FONT, INK, "hops travelled");
     let kept = 1.0 - findings.loss;
     let curve = |value: &dyn Fn(usize) -> f64| {
         (0..=findings.hops).map(|hop| scale.at(hop as f64, value(hop))).collect::<Vec<_>>()
@@ -90,8 +90,8 @@ fn hops_panel(page: &mut Page, findings: &Findings) {
     page.rectangle(76.0, 276.0, 300.0, 60.0, "#ffffff");
     for (row, (colour, text)) in legend.into_iter().enumerate() {
         let y = 292.0 + 18.0 * row as f64;
-        page.stroke(&[(84.0, y - 4.0), (108.0, y - 4.0)], colour, 2.5, "");
-        page.words((116.0, y), Align::Start, FONT, INK, text);
+        page.stroke(&[at(84.0, y - 4.0), at(108.0, y - 4.0)], colour, 2.5, "");
+        page.words(at(116.0, y), Align::Start, FONT, INK, text);
     }
 }
 
@@ -104,23 +104,23 @@ fn goodput_panel(page: &mut Page, findings: &Findings) {
         |mbit: f64| bottom - height * ((mbit.max(GOODPUT_FLOOR) / GOODPUT_FLOOR).log10() / decades);
     for decade in 0..=(decades.round() as i32) {
         let mbit = GOODPUT_FLOOR * 10f64.powi(decade);
-        page.stroke(&[(left, y(mbit)), (right, y(mbit))], FAINT, 1.0, "");
-        page.words((left - 8.0, y(mbit) + 4.0), Align::End, FONT, INK, &number(mbit));
+        page.stroke(&[at(left, y(mbit)), at(right, y(mbit))], FAINT, 1.0, "");
+        page.words(at(left - 8.0, y(mbit) + 4.0), Align::End, FONT, INK, &number(mbit));
     }
     let rate = y(findings.rate_mbit);
-    page.stroke(&[(left, rate), (right, rate)], IDEAL, 1.5, "4 4");
-    page.words((left + 4.0, rate - 6.0), Align::Start, FONT, IDEAL, "rate of a link");
+    page.stroke(&[at(left, rate), at(right, rate)], IDEAL, 1.5, "4 4");
+    page.words(at(left + 4.0, rate - 6.0), Align::Start, FONT, IDEAL, "rate of a link");
     let bars = [
         (690.0, findings.plain.tcp_mbps, PLAIN, "forwarding"),
         (830.0, findings.recoded.tcp_mbps, RECODED, "recoded"),
     ];
     for (x, mbit, colour, name) in bars {
         page.rectangle(x, y(mbit), 70.0, bottom - y(mbit), colour);
-        page.words((x + 35.0, bottom + 20.0), Align::Middle, FONT, INK, name);
+        page.words(at(x + 35.0, bottom + 20.0), Align::Middle, FONT, INK, name);
         let label = if mbit < 1.0 { format!("{mbit:.3}") } else { format!("{mbit:.1}") };
-        page.words((x + 35.0, y(mbit) - 8.0), Align::Middle, FONT, INK, &label);
+        page.words(at(x + 35.0, y(mbit) - 8.0), Align::Middle, FONT, INK, &label);
     }
-    page.words((790.0, 392.0), Align::Middle, FONT, INK, "TCP download, Mbit/s (logarithmic)");
+    page.words(at(790.0, 392.0), Align::Middle, FONT, INK, "TCP download, Mbit/s (logarithmic)");
 }
 
 /// Maps (hops, share) to the page.
@@ -133,8 +133,8 @@ struct Scale {
 }
 
 impl Scale {
-    fn at(&self, hop: f64, share: f64) -> (f64, f64) {
-        (
+    fn at(&self, hop: f64, share: f64) -> Position {
+        at(
             self.left + (self.right - self.left) * hop / self.last,
             self.bottom - (self.bottom - self.top) * share.clamp(0.0, 1.0),
         )

@@ -9,15 +9,15 @@
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, library};
 use crate::kernels::contest::{Contestant, Role, Row};
 use crate::kernels::figures::{field_title, of_field};
-use bench_svg::{Align, DOT, FAINT, GREY, INK, Page, steps};
+use bench_svg::{Align, DOT, FAINT, GREY, INK, Page, Position, at, steps};
 use recoded_gf::Field;
 
 /// The figure as an SVG document.
 pub fn figure(rows: &[&Row], place: &str) -> String {
     let mut page = Page::new(WIDTH, HEIGHT);
     let title = "Random linear combinations of 16 packets into one";
-    page.words((LEFT, 30.0), Align::Start, 18, INK, title);
-    page.words((LEFT, 50.0), Align::Start, 12, GREY, place);
+    page.words(at(LEFT, 30.0), Align::Start, 18, INK, title);
+    page.words(at(LEFT, 50.0), Align::Start, 12, GREY, place);
     for (index, field) in PAPER_FIELDS.into_iter().enumerate() {
         let (column, line) = ((index % 2) as f64, (index / 2) as f64);
         let (left, top) = (LEFT + column * (PANEL.0 + GAP), 96.0 + line * (PANEL.1 + 84.0));
@@ -42,27 +42,27 @@ fn panel(page: &mut Page, left: f64, top: f64, field: Field, rows: &[&Row]) {
     let first = PAPER_BYTES[0] as f64;
     let octaves = (PAPER_BYTES[PAPER_BYTES.len() - 1] as f64 / first).log2();
     let x = |k: usize| left + PANEL.0 * (k as f64 / first).log2() / octaves;
-    page.words((left, top - 12.0), Align::Start, 14, INK, &field_title(field));
+    page.words(at(left, top - 12.0), Align::Start, 14, INK, &field_title(field));
     for index in 0..=count {
         let rate = index as f64 * step;
-        page.stroke(&[(left, y(rate)), (right, y(rate))], FAINT, 1.0, "");
-        page.words((left - 8.0, y(rate) + 4.0), Align::End, 11, INK, &format!("{rate}"));
+        page.stroke(&[at(left, y(rate)), at(right, y(rate))], FAINT, 1.0, "");
+        page.words(at(left - 8.0, y(rate) + 4.0), Align::End, 11, INK, &format!("{rate}"));
     }
     for k in PAPER_BYTES {
-        page.stroke(&[(x(k), bottom), (x(k), bottom + 4.0)], INK, 1.0, "");
+        page.stroke(&[at(x(k), bottom), at(x(k), bottom + 4.0)], INK, 1.0, "");
         let size = if k < 1024 { format!("{k}") } else { format!("{} Ki", k / 1024) };
-        page.words((x(k), bottom + 18.0), Align::Middle, 11, INK, &size);
+        page.words(at(x(k), bottom + 18.0), Align::Middle, 11, INK, &size);
     }
     let middle = f64::midpoint(left, right);
-    page.words((middle, bottom + 38.0), Align::Middle, 12, INK, "packet size, bytes");
-    let centre = (left - 40.0, f64::midpoint(top, bottom));
+    page.words(at(middle, bottom + 38.0), Align::Middle, 12, INK, "packet size, bytes");
+    let centre = at(left - 40.0, f64::midpoint(top, bottom));
     page.upright(centre, Align::Middle, 12, INK, "coded Gbit/s");
-    let older = PAPER_BYTES.iter().filter_map(|k| Some((x(*k), y(library(field, *k)?.median))));
+    let older = PAPER_BYTES.iter().filter_map(|k| Some(at(x(*k), y(library(field, *k)?.median))));
     page.stroke(&older.collect::<Vec<_>>(), GREY, 2.0, "5 4");
     for level in &LEVELS {
-        let points: Vec<(f64, f64)> = rows
+        let points: Vec<Position> = rows
             .iter()
-            .filter_map(|row| Some((x(row.k), y(row.level(level.name)?.median()))))
+            .filter_map(|row| Some(at(x(row.k), y(row.level(level.name)?.median()))))
             .collect();
         page.stroke(&points, level.colour, 2.0, "");
         points.iter().for_each(|point| page.dot(*point, DOT, level.colour));
@@ -74,9 +74,9 @@ fn legend(page: &mut Page, rows: &[&Row]) {
     let left = LEFT + 2.0 * PANEL.0 + GAP + 36.0;
     let mut y = 108.0;
     let mut entry = |colour: &str, dashes: &str, words: &[&str]| {
-        page.stroke(&[(left, y - 4.0), (left + 30.0, y - 4.0)], colour, 2.5, dashes);
+        page.stroke(&[at(left, y - 4.0), at(left + 30.0, y - 4.0)], colour, 2.5, dashes);
         for words in words {
-            page.words((left + 38.0, y), Align::Start, 12, INK, words);
+            page.words(at(left + 38.0, y), Align::Start, 12, INK, words);
             y += 18.0;
         }
         y += 4.0;

@@ -3,7 +3,7 @@
 use crate::kernels::anchors::{PAPER_BYTES, PAPER_FIELDS, PAPER_PROCESSORS, library, paper_name};
 use crate::kernels::contest::{Contestant, Role, Row};
 use crate::kernels::figures::{mean, of_field};
-use bench_svg::{Align, FAINT, GREY, INK, Page, steps};
+use bench_svg::{Align, FAINT, GREY, INK, Page, at, steps};
 
 /// The figure as an SVG document.
 pub fn figure(rows: &[&Row], place: &str) -> String {
@@ -14,15 +14,15 @@ pub fn figure(rows: &[&Row], place: &str) -> String {
     let y = |rate: f64| BOTTOM - (BOTTOM - TOP) * rate / (step * count as f64);
     let mut page = Page::new(WIDTH, HEIGHT);
     let title = "16 packets into one: mean over packets of 128 bytes to 8 KiB";
-    page.words((LEFT, 30.0), Align::Start, 18, INK, title);
+    page.words(at(LEFT, 30.0), Align::Start, 18, INK, title);
     let about = "one core, fastest algorithm of each; the paper prints means over what fits its processors' second-level caches";
-    page.words((LEFT, 50.0), Align::Start, 12, GREY, about);
+    page.words(at(LEFT, 50.0), Align::Start, 12, GREY, about);
     for index in 0..=count {
         let rate = index as f64 * step;
-        page.stroke(&[(LEFT, y(rate)), (RIGHT, y(rate))], FAINT, 1.0, "");
-        page.words((LEFT - 8.0, y(rate) + 4.0), Align::End, 12, INK, &format!("{rate}"));
+        page.stroke(&[at(LEFT, y(rate)), at(RIGHT, y(rate))], FAINT, 1.0, "");
+        page.words(at(LEFT - 8.0, y(rate) + 4.0), Align::End, 12, INK, &format!("{rate}"));
     }
-    let centre = (LEFT - 44.0, f64::midpoint(TOP, BOTTOM));
+    let centre = at(LEFT - 44.0, f64::midpoint(TOP, BOTTOM));
     page.upright(centre, Align::Middle, 13, INK, "mean coded Gbit/s");
     let group = (RIGHT - LEFT) / PAPER_FIELDS.len() as f64;
     let width = (group - GAP) / bars.len() as f64;
@@ -31,11 +31,11 @@ pub fn figure(rows: &[&Row], place: &str) -> String {
         for (place, bar) in bars.iter().enumerate() {
             let (rate, x) = (bar.rates[index], left + width * place as f64);
             page.rectangle(x + 1.0, y(rate), width - 2.0, BOTTOM - y(rate), bar.colour);
-            let above = (x + width / 2.0 + 4.0, y(rate) - 4.0);
+            let above = at(x + width / 2.0 + 4.0, y(rate) - 4.0);
             page.upright(above, Align::Start, 11, INK, &format!("{rate:.1}"));
         }
         let middle = left + width * bars.len() as f64 / 2.0;
-        page.words((middle, BOTTOM + 22.0), Align::Middle, 14, INK, &paper_name(field));
+        page.words(at(middle, BOTTOM + 22.0), Align::Middle, 14, INK, &paper_name(field));
     }
     legend(&mut page, &bars);
     page.finish()
@@ -48,7 +48,7 @@ fn legend(page: &mut Page, bars: &[Bar]) {
         let x = LEFT + (index / rows) as f64 * (RIGHT - LEFT) / 2.4;
         let y = BOTTOM + 58.0 + (index % rows) as f64 * 20.0;
         page.rectangle(x, y - 11.0, 14.0, 14.0, bar.colour);
-        page.words((x + 22.0, y), Align::Start, 12, INK, &bar.name);
+        page.words(at(x + 22.0, y), Align::Start, 12, INK, &bar.name);
     }
 }
 

@@ -28,7 +28,7 @@ enum Allowed {
 }
 
 /// The direction of the path: ebpf -> xsk, pipeline, runtime -> kernels; control is outside.
-const DIRECTIONS: [(&str, Allowed); 32] = [
+const DIRECTIONS: [(&str, Allowed); 33] = [
     // Names and meanings of counters, for the programs that count and those that display. The
     // verdicts of the XDP program are in a crate that it can depend on.
     ("recoded-counters", Allowed::Only(&["recoded-wire"])),
@@ -36,8 +36,8 @@ const DIRECTIONS: [(&str, Allowed); 32] = [
     ("recoded-gf", Allowed::Only(&[])),
     ("recoded-api", Allowed::Only(&[])),
     // Small, because it runs next to every daemon. The daemon's program interprets the
-    // configuration.
-    ("recoded-agent", Allowed::Only(&["recoded-api", "recoded-secure"])),
+    // configuration. A test of it is a benchmark.
+    ("recoded-agent", Allowed::Only(&["recoded-api", "recoded-secure", "bench-json"])),
     ("recoded-host", Allowed::Only(&[])),
     // Measures paths by itself; of the codes it needs only the theory.
     ("recoded-plan", Allowed::Only(&["recoded-code", "recoded-gf"])),
@@ -143,6 +143,7 @@ const DIRECTIONS: [(&str, Allowed); 32] = [
         ]),
     ),
     ("bench", Allowed::Everything),
+    ("bench-json", Allowed::Only(&[])),
     ("bench-native", Allowed::Only(&[])),
     ("bench-svg", Allowed::Only(&[])),
 ];
