@@ -54,6 +54,11 @@ pub struct Acceleration {
     pub open: OpenEngine,
 }
 
+/// The pacer of each link.
+fn pacers(topology: &Topology) -> Arc<[Pacer]> {
+    topology.links.iter().map(|link| Pacer::new(link.rate_mbit)).collect()
+}
+
 impl Runtime {
     /// Starts the workers on the open resources.
     ///
@@ -91,8 +96,7 @@ impl Runtime {
         let watch = Watch::start(plans, tunnels.clone(), tunnel_netlink)?;
         let shared = Shared::new(snapshot.clone(), next_hops.clone(), tunnels, now, wakers);
         let shared = Arc::new(shared);
-        let pacers: Arc<[Pacer]> =
-            topology.links.iter().map(|link| Pacer::new(link.rate_mbit)).collect();
+        let pacers = pacers(&topology);
         allow_units(&pacers, &topology, &snapshot);
         let routes = Arc::new(Slot::new(routes));
         let node = Node {

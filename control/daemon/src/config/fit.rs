@@ -25,8 +25,8 @@ use recoded_runtime::{Address, TUNNEL_MTU_MIN_V4, tunnel_mtu_min};
 const SPARE_BYTES: usize = 3;
 
 /// Default MTU of a tunnel whose source has symbols of `symbol_bytes`: a full-size IP packet fits
-/// one symbol, with its length. It is not below the minimum for the
-/// tunnel's addresses, since packets of generations and blocks may span symbols.
+/// one symbol, with its length. It is not below the minimum for the tunnel's addresses, since
+/// packets of generations and blocks may span symbols.
 pub fn default_tunnel_mtu(addresses: &[Address], symbol_bytes: usize) -> u16 {
     let fitted = u16::try_from(symbol_bytes.saturating_sub(SPARE_BYTES));
     fitted.unwrap_or(TUNNEL_MTU_DEFAULT).max(tunnel_mtu_min(addresses))
@@ -43,7 +43,7 @@ pub fn default_tunnel_mtus(tunnels: &mut [(Tunnel, bool)], flows: &[Flow], paths
         tunnel.mtu = source.map_or(TUNNEL_MTU_DEFAULT, |Flow { params, .. }| {
             let stream = CodeSettings::STREAM.header_bytes();
             let stream = paths.room_behind(stream, &params.next_hops).default;
-            let tag_bytes = params.tag_bytes_of_units();
+            let tag_bytes = params.tag_bytes();
             let stream = (stream + SPARE_BYTES).saturating_sub(tag_bytes);
             let symbol_bytes = params.payload_bytes().min(stream);
             let sealing_bytes = sealing_bytes(params.sealed);

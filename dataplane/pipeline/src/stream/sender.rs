@@ -392,36 +392,39 @@ impl Sender {
             // Later packets reveal whether it arrived.
             Next::Probe(_) if self.keepalive.due.is_none() => self.ask_soon(now),
             Next::Probe(_) => {}
-            Next::Keepalive => {
-                if self.is_idle() || self.keepalive.count < KEEPALIVES {
-                    self.keepalive.count += 1;
-                }
-                self.keepalive.sent_at = now;
-                let silence = now.saturating_sub(self.heard_at);
-                let patience = self.patience_with_silence();
-                if self.round_trip.is_some() && silence > patience {
-                    self.heard_at = now;
-                    self.rate.silence();
-                }
-                let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
-                let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
-                let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
-                let wait = wait.min(longest);
-                let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
-                let goes_on = !is_over || is_unanswered;
-                let (often, rarely) = KEEPALIVE_SILENT_NANOS;
-                let most = match self.is_idle() {
-                    true if self.keepalive.count > KEEPALIVES_OFTEN => rarely,
-                    true if self.liveness.silence() > patience => often,
-                    true => KEEPALIVE_MAX_NANOS,
-                    false => self.waiting_interval(),
-                };
-                self.keepalive.due = goes_on.then(|| now + wait.min(most));
-                if is_over {
-                    // The neighbour may have recovered: the next packets find out.
-                    self.sent.forget();
-                }
-            }
+            Next::Keepalive => self.left_keepalive(is_unanswered, now),
+        }
+    }
+
+    /// Schedules the keepalive after one that was sent.
+    fn left_keepalive(&mut self, is_unanswered: bool, now: Nanos) {
+        if self.is_idle() || self.keepalive.count < KEEPALIVES {
+            self.keepalive.count += 1;
+        }
+        self.keepalive.sent_at = now;
+        let silence = now.saturating_sub(self.heard_at);
+        let patience = self.patience_with_silence();
+        if self.round_trip.is_some() && silence > patience {
+            self.heard_at = now;
+            self.rate.silence();
+        }
+        let shift = self.keepalive.count.saturating_sub(KEEPALIVES_SOON).min(10);
+        let longest = self.waiting_interval().max(self.liveness.silence() / SILENCE_PARTS);
+        let wait = (self.round_trip() * 5 / 4).max(KEEPALIVE_MIN_NANOS) << shift;
+        let wait = wait.min(longest);
+        let is_over = self.keepalive.count >= KEEPALIVES && self.is_idle();
+        let goes_on = !is_over || is_unanswered;
+        let (often, rarely) = KEEPALIVE_SILENT_NANOS;
+        let most = match self.is_idle() {
+            true if self.keepalive.count > KEEPALIVES_OFTEN => rarely,
+            true if self.liveness.silence() > patience => often,
+            true => KEEPALIVE_MAX_NANOS,
+            false => self.waiting_interval(),
+        };
+        self.keepalive.due = goes_on.then(|| now + wait.min(most));
+        if is_over {
+            // The neighbour may have recovered: the next packets find out.
+            self.sent.forget();
         }
     }
 
