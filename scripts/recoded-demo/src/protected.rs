@@ -73,8 +73,8 @@ pub fn plan(options: &Options) -> LinePlan {
     let probe = FlowPlan {
         code: options.plan_of(options.chosen()),
         symbol_bytes: Some(PROBE_SYMBOL_BYTES),
-        // Exactly as many packets as symbols on every hop, without repairs. A stream would be an open
-        // loop, and its hops repair.
+        // Exactly as many packets as symbols on every hop, without repairs. A stream would be an
+        // open loop, and its hops repair.
         redundancy: (options.chosen() != Code::Stream).then_some(1.0),
         repair: false,
         flush_timeout_us: Some(100_000),

@@ -31,6 +31,15 @@ pub enum Code {
     Stream,
 }
 
+/// Codes to draw from. Streams count twice: those with a fixed redundancy are open loops.
+pub(crate) const DRAWN: &[Code] = &[
+    Code::Rlnc,
+    #[cfg(feature = "bats")]
+    Code::Bats,
+    Code::Stream,
+    Code::Stream,
+];
+
 impl Code {
     /// Every code.
     pub const ALL: &[Code] = &[

@@ -27,15 +27,6 @@ const ALONE: u32 = 5;
 
 const MILLI: Nanos = 1_000_000;
 
-/// Codes to draw from. Streams count twice: those with a fixed redundancy are open loops.
-const CODES: &[Code] = &[
-    Code::Rlnc,
-    #[cfg(feature = "bats")]
-    Code::Bats,
-    Code::Stream,
-    Code::Stream,
-];
-
 /// Kind of network that a seed draws.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Weather {
@@ -95,7 +86,7 @@ impl Scenario {
             12..=16 => Weather::Rough,
             _ => Weather::Hostile,
         };
-        let code = random.pick(CODES);
+        let code = random.pick(code::DRAWN);
         Draft::new(seed, random, weather, code).scenario(seed)
     }
 }
@@ -111,7 +102,7 @@ impl Draft {
         let mut shapes = vec![shape(&mut random, kind, hops, is_fair)];
         for _ in 1..random.pick(&[1, 1, 1, 2, 4]) {
             let is_other_code = random.chance(0.25);
-            let kind = if is_other_code { random.pick(CODES) } else { kind };
+            let kind = if is_other_code { random.pick(code::DRAWN) } else { kind };
             let drawn = shape(&mut random, kind, hops, is_fair);
             let before = shapes.iter().find(|shape| shape.kind == kind);
             let next = before.map_or(drawn, |before| Shape {

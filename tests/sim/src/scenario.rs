@@ -127,8 +127,8 @@ pub struct Promise {
     pub opening: Vec<Range<Nanos>>,
     /// At these times two stages of the sink deliver, each in order.
     pub unordered: Vec<Range<Nanos>>,
-    /// Packets delivered this long after they were due may follow later packets: a stream delivers a
-    /// packet that it no longer waits for as soon as it arrives.
+    /// Packets delivered this long after they were due may follow later packets: a stream delivers
+    /// a packet that it no longer waits for as soon as it arrives.
     pub late_nanos: Nanos,
 }
 

@@ -38,8 +38,8 @@ pub struct Swept {
     /// Those that fail, in order.
     pub found: Vec<Found>,
     /// Seeds that miss packets although delivery is promised for all but one unit in ten thousand:
-    /// see [`Promise::missing_max`](crate::Promise::missing_max). Open loops, which send no NACKs, are
-    /// not counted.
+    /// see [`Promise::missing_max`](crate::Promise::missing_max). Open loops, which send no NACKs,
+    /// are not counted.
     pub short: u64,
 }
 

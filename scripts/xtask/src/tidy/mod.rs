@@ -4,6 +4,7 @@
 //! [`circles`]: import cycles of files. [`floors`]: the order of the folders of a crate.
 //! [`sources`]: rules for the contents of a Rust file. [`comments`]: their width. [`words`]: the
 //! glossary, and forbidden words. [`readmes`]: every crate has one, and the paths it names exist.
+//! [`named`], [`constants`]: tests and values that documents name.
 //! Each check is a function from text to findings, so that its test needs no repository.
 
 mod dependencies;
@@ -21,6 +22,8 @@ mod comments;
 mod words;
 
 mod named;
+
+mod constants;
 
 mod readmes;
 
@@ -87,7 +90,9 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     }
     for file in files.iter().filter(|file| is_document(file)) {
         let text_of = |named: &str| read_text(root, named).ok();
-        findings.extend(named::check(file, &read_text(root, file)?, text_of));
+        let text = read_text(root, file)?;
+        findings.extend(named::check(file, &text, text_of));
+        findings.extend(constants::check(file, &text, text_of));
     }
     for file in files.iter().filter(|file| Path::new(file).ends_with("Cargo.lock")) {
         findings.extend(locked::check(file, &read_text(root, file)?));

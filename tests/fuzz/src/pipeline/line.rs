@@ -246,8 +246,8 @@ impl Line {
         }
     }
 
-    /// Whether forged packets may divert the flow: a relay follows batches, and a stream accepts any
-    /// symbol with an unknown number.
+    /// Whether forged packets may divert the flow: a relay follows batches, and a stream accepts
+    /// any symbol with an unknown number.
     fn may_follow(&self) -> bool {
         match self.code {
             FlowCode::Rlnc => false,

@@ -1,5 +1,5 @@
-//! Sinks that restart under traffic. Streams lose no more packets with keys than without; open loops
-//! and the other codes lose no packet but those of the gap.
+//! Sinks that restart under traffic. Streams lose no more packets with keys than without; open
+//! loops and the other codes lose no packet but those of the gap.
 
 use std::time::Duration;
 
