@@ -233,7 +233,6 @@ fn field(reader: &mut Reader<'_>, word: Word) -> FieldOrder {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{HEAD, RELAY, SINK, SOURCE, errors, parse};
-    use super::*;
     use recoded_pipeline::params::Redundancy;
 
     #[test]
