@@ -203,8 +203,11 @@ impl Sender {
         self.rate.bytes_per_second()
     }
 
-    /// The state reported by the neighbour, once there is a report.
+    /// The state reported by the neighbour, once there is a report, and not in an open loop.
     pub(crate) fn heard(&self) -> Option<HeardHop> {
+        if self.is_open_loop() {
+            return None;
+        }
         let (at, queue_nanos) = (self.reported_at, self.queued);
         let loss = self.sent.measured_loss(self.rate.usual_loss()).map(|link| link.loss);
         self.round_trip.map(|round_trip_nanos| HeardHop { at, round_trip_nanos, queue_nanos, loss })
