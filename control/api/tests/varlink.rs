@@ -127,7 +127,7 @@ fn state() -> State {
         }],
         tunnels: vec![],
         verdicts: BTreeMap::from([("redirected".into(), 12)]),
-        drops: BTreeMap::from([("late".into(), 0)]),
+        drops: BTreeMap::from([("replayed".into(), 0)]),
         engine: Engine { mode: "auto".into(), offered: 3, ..Engine::default() },
         config: "[daemon]\n".into(),
     }

@@ -392,7 +392,7 @@ fn state_sums_workers_and_averages_losses() {
     assert_eq!(unseen, ("", 0, 0), "it learns them from packets");
     assert_eq!(state.tunnels[0].addresses, ["10.99.0.1/24"]);
     assert_eq!(state.tunnels[0].mtu, 1424);
-    assert_eq!(state.drops["late"], 0);
+    assert_eq!(state.drops["replayed"], 0);
     assert_eq!(flow.count("decode_delay_nanos_max"), 500_000, "the longest, not a sum");
     let names: BTreeSet<&str> =
         recoded_counters::flow::TABLE.counters().map(|counter| counter.name).collect();

@@ -46,9 +46,6 @@ reasons! {
         /// Contradicts earlier packets of its generation, batch or block (size, field, symbol
         /// bytes, block word).
         Mismatch = "mismatch" => "Look for a second source with the same flow id, or forged packets.",
-        /// Its generation was already delivered, given up or replaced.
-        Late = "late" => "Nothing, if few: redundancy that was not needed. Else raise \
-            hold_timeout_us.",
         /// Came before, by its link sequence number.
         Replayed = "replayed" => "Nothing, if few. Else look for what duplicates packets on the link.",
         /// Of a generation or block far from those in progress, which nothing has confirmed.

@@ -66,9 +66,9 @@ fn every_counter_has_one_name_and_whole_sentences() {
             assert!(is_shown(meaning) && is_shown(cure), "{owner}: {name} breaks its table");
         }
     }
-    assert!(worker::TABLE.find("late").is_some_and(Counter::is_fault));
+    assert!(worker::TABLE.find("replayed").is_some_and(Counter::is_fault));
     assert!(link::TABLE.find("rx_packets").is_some_and(|counter| !counter.is_fault()));
-    assert!(link::TABLE.find("late").is_none());
+    assert!(link::TABLE.find("replayed").is_none());
 }
 
 /// Files below `folder` whose names end so.
@@ -223,12 +223,12 @@ fn sums_add_counts_take_the_longest_and_leave_other_histograms_out() {
     assert_eq!(sum.rank_histogram, [6, 7]);
 
     let mut packets = PacketCounters { received: 9, ..PacketCounters::default() };
-    packets.dropped[DropReason::Late as usize] = 2;
+    packets.dropped[DropReason::Replayed as usize] = 2;
     let copy = packets;
     packets += &copy;
     let shown: Vec<(&str, u64)> =
         packets.iter().map(|(counter, count)| (counter.name, count)).collect();
     assert_eq!(shown.len(), 4 + DROP_REASONS);
-    assert!(shown.contains(&("received", 18)) && shown.contains(&("late", 4)));
+    assert!(shown.contains(&("received", 18)) && shown.contains(&("replayed", 4)));
     assert!(shown.iter().map(|(name, _)| *name).eq(worker::TABLE.counters().map(|it| it.name)));
 }

@@ -268,7 +268,7 @@ mod tests {
     fn diagnosis_of_a_fixed_state_is_golden() {
         let before = fixed::state();
         let mut after = fixed::state();
-        after.drops.insert("late".into(), 150);
+        after.drops.insert("replayed".into(), 150);
         if let Some(number) = after.links[1].faults.get_mut("tx_no_neighbour") {
             *number += 4;
         }

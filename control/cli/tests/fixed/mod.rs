@@ -522,7 +522,7 @@ pub fn state() -> State {
         flows: vec![source(), relay(), bats_source(), stream_sink(), stream_source()],
         tunnels: tunnels(),
         verdicts: counted([("redirected", 1_390_100), ("pass_not_ip", 40), ("drop_version", 5)]),
-        drops: counted([("late", 100), ("mismatch", 0)]),
+        drops: counted([("mismatch", 0), ("replayed", 100)]),
         engine: engine(),
         config: "[daemon]\nworkers = 2\n".into(),
     }

@@ -130,7 +130,7 @@ impl Dataplane for Handle {
             },
         };
         let at = 20 * SECOND;
-        let drops = BTreeMap::from([("late".to_owned(), 0)]);
+        let drops = BTreeMap::from([("replayed".to_owned(), 0)]);
         let link = |mtu| Link { interface: "eth1".into(), mtu, ..Link::default() };
         Observation {
             links: self.with(|fake| fake.mtu).into_iter().map(link).collect(),

@@ -199,7 +199,6 @@ fn parameters_changed_under_traffic_lose_no_packet() {
     let line = Line::start(2, 0.1, 8 << 20);
     // Lets the source learn the losses.
     line.assert_whole(line.fetch());
-    let late = line.dropped("late");
     let seconds = 8;
     let iperf = line.udp(20.0, seconds);
     let started = Instant::now();
@@ -229,7 +228,6 @@ fn parameters_changed_under_traffic_lose_no_packet() {
     let shaping = changes.iter().filter(|(key, _)| *key != "redundancy").count() as u64;
     assert_eq!((256 + epoch() - before) % 256, shaping, "epochs since {before}");
     assert_eq!((flow.field, flow.generation_size), (16, 16));
-    println!("late {} -> {}", late, line.dropped("late"));
     // The plan allows 1e-4; losses due to a change would show as whole generations.
     assert!(
         outcome.lost - outcome.overrun.min(outcome.lost) <= outcome.packets / 2000,
