@@ -65,7 +65,7 @@ fn stripe(
     bed.bytes(&mut random);
     let mut all = Vec::new();
     for (who, context) in contexts {
-        all.push(Stripes::new((who, context), &random, count, [bytes, parity])?);
+        all.push(Stripes::new(who, context, &random, count, bytes, parity)?);
     }
     for stripes in &mut all {
         stripes.check()?;
@@ -103,10 +103,12 @@ struct Stripes {
 
 impl Stripes {
     fn new(
-        (who, mut context): (&'static str, Context),
+        who: &'static str,
+        mut context: Context,
         random: &[u8],
         count: usize,
-        [bytes, parity]: [usize; 2],
+        bytes: usize,
+        parity: usize,
     ) -> Result<Self, BenchError> {
         let data = random.len() / bytes;
         let fresh = |_| -> Result<Buffers, BenchError> {

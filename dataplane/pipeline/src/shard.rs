@@ -356,7 +356,7 @@ impl Shard {
             let fate = match state {
                 _ if header.common.hop_index == u8::MAX => Fate::Dropped(DropReason::WrongRole),
                 State::Relay(relay) => relay.hand_up(&mut cx, payload, header),
-                State::StreamRelay(relay) => relay.hand_up(&mut cx, (peer, payload), header),
+                State::StreamRelay(relay) => relay.hand_up(&mut cx, peer, payload, header),
                 _ => Fate::Dropped(DropReason::WrongRole),
             };
             self.wake(io.now);
@@ -367,7 +367,7 @@ impl Shard {
             source!(
                 state,
                 source => {
-                    source.receive_feedback(&mut cx, (peer, payload), header);
+                    source.receive_feedback(&mut cx, peer, payload, header);
                     Fate::Consumed
                 },
                 Fate::Dropped(DropReason::WrongRole)
@@ -392,10 +392,9 @@ impl Shard {
         self.present.is_proven |= matches!(self.present.params.role, Role::Relay { .. });
         let (first, second) = self.both(|shard| {
             let (state, mut cx) = split(shard, io);
-            let about = (peer, report, payload);
             let heard = match state {
-                State::StreamSource(source) => source.hear_link(&mut cx, about),
-                State::StreamRelay(relay) => relay.hear_link(&mut cx, about),
+                State::StreamSource(source) => source.hear_link(&mut cx, peer, report, payload),
+                State::StreamRelay(relay) => relay.hear_link(&mut cx, peer, report, payload),
                 State::Relay(relay) => {
                     relay.hear_link(&mut cx, report, payload);
                     Ok(())

@@ -437,7 +437,7 @@ impl Shards {
         self.opening.retain(|opening| opening.shard != shard);
         // Parameters may have changed since the request.
         let settings = self.settings(shard.flow);
-        let stage = settings.and_then(|settings| stage.under(settings, (epoch, io.now)))?;
+        let stage = settings.and_then(|settings| stage.under(settings, epoch, io.now))?;
         match self.search(shard) {
             Ok(index) => self.shards[index].open(stage, io),
             Err(at) => {

@@ -103,11 +103,13 @@ impl State {
             }
             (Role::Relay { .. }, _) => Self::Relay(Box::new(Relay::new(shard, params))),
             (Role::Sink { .. }, FlowCode::Rlnc) => {
-                Self::RlncSink(Box::new(UnitSink::new(Generation::table(params))))
+                let (units, trial) = Generation::table(params);
+                Self::RlncSink(Box::new(UnitSink::new(units, trial)))
             }
             #[cfg(feature = "bats")]
             (Role::Sink { .. }, FlowCode::Bats(code)) => {
-                Self::BatsSink(Box::new(UnitSink::new(ReceivedBlock::table(params, code))))
+                let (units, trial) = ReceivedBlock::table(params, code);
+                Self::BatsSink(Box::new(UnitSink::new(units, trial)))
             }
         }
     }
@@ -222,7 +224,8 @@ impl Stage {
     pub(crate) fn under(
         mut self,
         settings: &FlowParams,
-        (epoch, now): (Option<u8>, Nanos),
+        epoch: Option<u8>,
+        now: Nanos,
     ) -> Option<Self> {
         if !self.has_role_of(settings) {
             return None;

@@ -93,7 +93,7 @@ impl SentBatches {
         payload: Span,
     ) {
         let bytes = cx.io.frames.bytes(payload);
-        mender.hear((report, bytes), cx.io.now, &mut self.batches);
+        mender.hear(report, bytes, cx.io.now, &mut self.batches);
         self.mend(cx, mender);
     }
 
@@ -183,7 +183,7 @@ impl Batch {
         cx.counters.send_failed += failed;
         self.tally.add(sent);
         if let Some(first) = first {
-            mender.left((self.header.generation, bytes), (first, sent), cx.io.now);
+            mender.left(self.header.generation, bytes, first, sent, cx.io.now);
         }
         sent
     }

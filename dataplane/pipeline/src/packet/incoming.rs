@@ -83,7 +83,8 @@ impl Incoming {
         &mut self,
         generation: u32,
         distance: u32,
-        (now, silence): (Nanos, Nanos),
+        now: Nanos,
+        silence: Nanos,
     ) -> Option<u32> {
         let (first, seen) = match self.out_of_range {
             Some((first, seen)) if generation.wrapping_sub(first) < distance => (first, seen),

@@ -254,7 +254,7 @@ impl RlncSource {
         let index = self.generations.index(number);
         self.generations[index].tally.add(count);
         if let Some(first) = first.filter(|_| cx.asks_to_mend()) {
-            self.mender.left((number, bytes), (first, count), cx.io.now);
+            self.mender.left(number, bytes, first, count, cx.io.now);
         }
     }
 
@@ -271,7 +271,7 @@ impl RlncSource {
         payload: Span,
     ) {
         let Self { mender, generations, .. } = self;
-        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, generations);
+        mender.hear(report, cx.io.frames.bytes(payload), cx.io.now, generations);
         self.mend_all(cx);
     }
 
@@ -434,7 +434,8 @@ impl SourceCode for RlncSource {
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (_, payload): (PeerId, Span),
+        _peer: PeerId,
+        payload: Span,
         header: FeedbackHeader,
     ) {
         let params = cx.params;

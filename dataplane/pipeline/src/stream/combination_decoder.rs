@@ -126,7 +126,8 @@ impl CombinationDecoder {
     /// Processes a symbol.
     pub(crate) fn symbol(
         &mut self,
-        (symbol, packet): (&StreamSymbol, &[u8]),
+        symbol: &StreamSymbol,
+        packet: &[u8],
         is_repair: bool,
         now: Nanos,
     ) {

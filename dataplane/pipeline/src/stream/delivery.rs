@@ -70,7 +70,8 @@ impl Delivery {
     pub(crate) fn enter(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (reach, number): (Reach, u32),
+        reach: Reach,
+        number: u32,
     ) -> Kept {
         let news = number.wrapping_add(1).wrapping_sub(self.store.end());
         match reach {
@@ -98,7 +99,8 @@ impl Delivery {
     pub(crate) fn take_arrived(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (symbol, payload): (&StreamSymbol, Span),
+        symbol: &StreamSymbol,
+        payload: Span,
         until: Nanos,
     ) {
         let StreamSymbol { number, after, .. } = *symbol;

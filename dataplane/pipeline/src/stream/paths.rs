@@ -156,7 +156,8 @@ impl Paths {
     pub(crate) fn assign(
         &mut self,
         hops: &mut [Hop],
-        (number, bytes): (u32, usize),
+        number: u32,
+        bytes: usize,
         again: bool,
         now: Nanos,
     ) -> usize {
@@ -203,12 +204,7 @@ impl Paths {
 
     /// Lets other paths send the symbols of one that just fell silent. A node on one of several
     /// paths keeps probing, since it reports upstream whether it is in doubt.
-    pub(crate) fn watch(
-        &mut self,
-        hops: &mut [Hop],
-        store: &mut Store,
-        (is_part, now): (bool, Nanos),
-    ) {
+    pub(crate) fn watch(&mut self, hops: &mut [Hop], store: &mut Store, is_part: bool, now: Nanos) {
         if self.spread == Spread::Every && !is_part {
             return;
         }
@@ -288,8 +284,7 @@ impl Paths {
                 store.set_undone(number, receiver);
             }
             if !store.is_done(number, receiver) {
-                let about = (number, store.packet_bytes(number));
-                let other = self.assign(hops, about, true, now);
+                let other = self.assign(hops, number, store.packet_bytes(number), true, now);
                 hops[other].1.queue(number, store.symbols());
             }
         }

@@ -138,13 +138,12 @@ impl StreamRelay {
             StreamBody::Symbol(symbol) => {
                 let packet = &bytes[STREAM_BYTES..];
                 let Self { store, senders, incoming, .. } = self;
-                let at = (cx.io.now, cx.params);
-                match keep(store, senders, incoming, (&symbol, packet), at) {
+                match keep(store, senders, incoming, &symbol, packet, cx.io.now, cx.params) {
                     // Not acknowledged: it is retransmitted once others confirm its number.
                     Kept::Stray => return Fate::Dropped(DropReason::Stray),
                     kept => {
                         let recovery = self.recoveries.of(cx.upstream.place);
-                        recovery.symbol((&symbol, packet), is_repair, cx.io.now);
+                        recovery.symbol(&symbol, packet, is_repair, cx.io.now);
                         kept.is_news()
                     }
                 }
@@ -164,14 +163,13 @@ impl StreamRelay {
         let Self { store, senders, incoming, recoveries, .. } = self;
         let recovery = recoveries.of(cx.upstream.place);
         while let Some((symbol, packet)) = recovery.next(header.window_symbols()) {
-            let at = (cx.io.now, cx.params);
-            let about = (cx.shard, cx.params);
-            if tags::verify_stream(cx.io.egress, about, (&symbol, packet)).is_err() {
+            let (now, params) = (cx.io.now, cx.params);
+            if tags::verify_stream(cx.io.egress, cx.shard, params, &symbol, packet).is_err() {
                 cx.counters.tag_refused += 1;
                 recovery.distrust();
                 continue;
             }
-            if keep(store, senders, incoming, (&symbol, packet), at) == Kept::Stray {
+            if keep(store, senders, incoming, &symbol, packet, now, params) == Kept::Stray {
                 recovery.refuse();
             }
         }
@@ -189,10 +187,12 @@ impl StreamRelay {
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (peer, report, payload): (PeerId, &LinkReport, Span),
+        peer: PeerId,
+        report: &LinkReport,
+        payload: Span,
     ) -> Result<(), DropReason> {
         let bytes = cx.io.frames.bytes(payload);
-        self.senders.hear(&mut self.store, (peer, report, bytes), cx.io.now)?;
+        self.senders.hear(&mut self.store, peer, report, bytes, cx.io.now)?;
         self.pump(cx);
         Ok(())
     }
@@ -201,7 +201,8 @@ impl StreamRelay {
     pub(crate) fn hand_up(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (peer, payload): (PeerId, Span),
+        peer: PeerId,
+        payload: Span,
         mut header: FeedbackHeader,
     ) -> Fate {
         if !cx.upstream.reporter.climbs(&mut header, cx.io.frames.bytes(payload)) {
@@ -210,7 +211,7 @@ impl StreamRelay {
         let Self { store, senders, .. } = self;
         let (counters, now) = (&mut *cx.counters, cx.io.now);
         withdraw_nacks(cx.io.frames.bytes_mut(payload), |nack| {
-            match senders.answer(store, (peer, nack.unit, nack.round), now) {
+            match senders.answer(store, peer, nack.unit, nack.round, now) {
                 Answered::Done => counters.repairs += 1,
                 Answered::Refused => counters.repairs_refused += 1,
                 Answered::Unknown => return false,
@@ -237,8 +238,8 @@ impl Lifecycle for StreamRelay {
             let loss = hop_report(&cx.upstream.loss);
             let hop = self.outgoing.hop_index.saturating_sub(1);
             let size = self.senders.limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
-            let about = (cx.upstream.epoch(), 0.0);
-            cx.upstream.reporter.send(cx.io, about, |writer| {
+            let epoch = cx.upstream.epoch();
+            cx.upstream.reporter.send(cx.io, epoch, 0.0, |writer| {
                 loss.into_iter().chain(size).for_each(|item| {
                     writer.push(item);
                 });
@@ -267,15 +268,17 @@ fn keep(
     store: &mut Store,
     senders: &mut Senders,
     incoming: &mut Incoming,
-    (symbol, packet): (&StreamSymbol, &[u8]),
-    at: (Nanos, &FlowParams),
+    symbol: &StreamSymbol,
+    packet: &[u8],
+    now: Nanos,
+    params: &FlowParams,
 ) -> Kept {
-    let kept = window_admission::keep((store, incoming), (symbol, packet), at);
+    let kept = window_admission::keep(store, incoming, symbol, packet, now, params);
     if kept == Kept::First {
         senders.clear();
     }
     if kept.is_news() {
-        senders.queue((symbol.number, packet.len()), at.0);
+        senders.queue(symbol.number, packet.len(), now);
     }
     kept
 }

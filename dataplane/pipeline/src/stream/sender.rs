@@ -140,7 +140,7 @@ pub(crate) struct Sender {
 impl Sender {
     /// Creates the sender to the next hop with this index and bit of the store, for a window of
     /// `symbols`.
-    pub(crate) fn new((hop, receiver): (usize, usize), is_path: bool, symbols: usize) -> Self {
+    pub(crate) fn new(hop: usize, receiver: usize, is_path: bool, symbols: usize) -> Self {
         Self {
             hop,
             receiver,
@@ -349,7 +349,7 @@ impl Sender {
     }
 
     /// Records a packet sent under a link sequence number.
-    pub(crate) fn left(&mut self, what: Next, (link, bytes): (u32, usize), now: Nanos) {
+    pub(crate) fn left(&mut self, what: Next, link: u32, bytes: usize, now: Nanos) {
         let carried = match what {
             Next::Symbol { number, place, .. } => Carried::Symbol { number, place },
             Next::Combination(Combination { first, count, .. }) => {
@@ -372,7 +372,7 @@ impl Sender {
             // The sender ran out of data: the next arrivals do not show the capacity.
             self.sent.ran_dry();
         }
-        self.sent.note(link, (carried, bytes), now);
+        self.sent.note(link, carried, bytes, now);
         let takes = match what {
             Next::Probe(_) => self.rate.nanos_of_probe(bytes + AROUND_BYTES),
             _ => self.rate.spend(bytes + AROUND_BYTES),
@@ -467,7 +467,8 @@ impl Sender {
     pub(crate) fn hear(
         &mut self,
         store: &mut Store,
-        (report, payload): (&LinkReport, &[u8]),
+        report: &LinkReport,
+        payload: &[u8],
         mut came: impl FnMut(u32),
         now: Nanos,
     ) {
@@ -479,9 +480,8 @@ impl Sender {
         let Self { receiver, sent, open, given_up, .. } = self;
         let hop = *receiver;
         let round_trip = self.round_trip.unwrap_or(0);
-        let about = (report, payload);
-        let heard =
-            sent.hear(about, (now, round_trip), |carried, outcome| match (carried, outcome) {
+        let heard = sent.hear(report, payload, now, round_trip, |carried, outcome| {
+            match (carried, outcome) {
                 (Carried::Symbol { number, .. }, Outcome::Came) if is_lost_behind => came(number),
                 (_, Outcome::Came) if is_lost_behind => {}
                 (Carried::Symbol { number, .. }, Outcome::Came) => store.set_done(number, hop),
@@ -503,7 +503,8 @@ impl Sender {
                     }
                 }
                 _ => {}
-            });
+            }
+        });
         self.rate.note_vanishing(self.sent.sizes_mut().take_vanishing());
         self.send_open_again(now);
         self.send_missing(store, &report.missing, now);

@@ -92,7 +92,7 @@ impl Senders {
                 None => {
                     let receiver = if is_path { 0 } else { bits.trailing_ones() as usize };
                     bits |= 1 << receiver;
-                    Sender::new((hop, receiver), is_path, self.symbols)
+                    Sender::new(hop, receiver, is_path, self.symbols)
                 }
             };
             self.hops.push((*peer, sender));
@@ -142,11 +142,11 @@ impl Senders {
     }
 
     /// Queues a symbol of this many bytes for all next hops, or for its path.
-    pub(crate) fn queue(&mut self, (number, bytes): (u32, usize), now: Nanos) {
+    pub(crate) fn queue(&mut self, number: u32, bytes: usize, now: Nanos) {
         self.budget.earn(1);
         let Self { hops, paths, symbols, .. } = self;
         if paths.spread() != Spread::Every {
-            let path = paths.assign(hops, (number, bytes), false, now);
+            let path = paths.assign(hops, number, bytes, false, now);
             return hops.get_mut(path).into_iter().for_each(|(_, sender)| {
                 sender.queue(number, *symbols);
             });
@@ -162,7 +162,9 @@ impl Senders {
     pub(crate) fn answer(
         &mut self,
         store: &mut Store,
-        (peer, number, round): (PeerId, u32, u8),
+        peer: PeerId,
+        number: u32,
+        round: u8,
         now: Nanos,
     ) -> Answered {
         let from = self.hops.iter().position(|(known, _)| *known == peer);
@@ -179,8 +181,9 @@ impl Senders {
         }
         if store.answers(number, round, receiver) {
             budget.grant(1, || 1);
-            let about = (number, store.packet_bytes(number));
-            let place = if is_one_path { paths.assign(hops, about, true, now) } else { from };
+            let bytes = store.packet_bytes(number);
+            let place =
+                if is_one_path { paths.assign(hops, number, bytes, true, now) } else { from };
             hops[place].1.queue_first(number);
         }
         Answered::Done
@@ -250,14 +253,16 @@ impl Senders {
     pub(crate) fn hear(
         &mut self,
         store: &mut Store,
-        (peer, report, payload): (PeerId, &LinkReport, &[u8]),
+        peer: PeerId,
+        report: &LinkReport,
+        payload: &[u8],
         now: Nanos,
     ) -> Result<(), DropReason> {
         let Self { hops, paths, .. } = self;
         let place = hops.iter().position(|(known, _)| *known == peer);
         let place = place.ok_or(DropReason::UnknownPeer)?;
         let came = |number| paths.note_came(place, number);
-        hops[place].1.hear(store, (report, payload), came, now);
+        hops[place].1.hear(store, report, payload, came, now);
         Ok(())
     }
 
@@ -282,7 +287,7 @@ impl Senders {
     ) {
         self.follow(cx, store);
         let lag = self.has_branches().then_some(cx.params.lag_timeout_nanos);
-        self.paths.watch(&mut self.hops, store, (outgoing.has_paths, cx.io.now));
+        self.paths.watch(&mut self.hops, store, outgoing.has_paths, cx.io.now);
         self.again_at = None;
         let floor = floor(cx.params);
         for (_, sender) in &mut self.hops {
@@ -303,9 +308,9 @@ impl Senders {
                 };
                 let offset = symbol_offset(COMBINATION_BYTES) as u16;
                 let span = Span { frame, offset, len: 0 };
-                let (payload, class) = write(cx, store, (sender, next, span), outgoing);
+                let (payload, class) = write(cx, store, sender, next, span, outgoing);
                 let link = cx.send_to(sender.hop(), payload, class);
-                sender.left(next, (link, usize::from(payload.len)), cx.io.now);
+                sender.left(next, link, usize::from(payload.len), cx.io.now);
                 if sender.is_at_rest(cx.io.now) {
                     break;
                 }
@@ -365,7 +370,9 @@ fn bits_of(hops: &[(PeerId, Sender)], peers: &[PeerId]) -> u8 {
 fn write<F: Frames, E: Egress>(
     cx: &mut Context<'_, '_, F, E>,
     store: &mut Store,
-    (sender, next, span): (&Sender, Next, Span),
+    sender: &Sender,
+    next: Next,
+    span: Span,
     outgoing: &Outgoing,
 ) -> (Span, u8) {
     let Outgoing { epoch, window_log2, hop_index, profile, .. } = *outgoing;
@@ -402,7 +409,7 @@ fn write<F: Frames, E: Egress>(
             cx.counters.sent_probe += 1;
             (payload, 0)
         }
-        Next::Combination(combination) => combine(cx, store, (sender, span, combination), &header),
+        Next::Combination(combination) => combine(cx, store, sender, span, combination, &header),
         Next::Symbol { number, place, is_repair } => {
             let Some(symbol) = store.get(number) else { return (span, 0) };
             let bytes = symbol.packet.len() as u16;
@@ -428,7 +435,9 @@ fn write<F: Frames, E: Egress>(
 fn combine<F: Frames, E: Egress>(
     cx: &mut Context<'_, '_, F, E>,
     store: &Store,
-    (sender, span, combination): (&Sender, Span, Combination),
+    sender: &Sender,
+    span: Span,
+    combination: Combination,
     header: &StreamHeader,
 ) -> (Span, u8) {
     let count = usize::from(combination.count);

@@ -190,9 +190,9 @@ impl StreamSink {
         let is_missing =
             |number: &u32| !store.is_known(*number) && store.heard_at(*number) + mending <= now;
         let missing = numbers.filter(is_missing).take(NACKS_MAX);
-        let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
+        let (epoch, loss) = (cx.upstream.epoch(), cx.upstream.loss.loss());
         let mut asked = 0;
-        cx.upstream.reporter.send(cx.io, about, |writer| {
+        cx.upstream.reporter.send(cx.io, epoch, loss, |writer| {
             for unit in missing {
                 if writer.push(Item::Nack(Nack { unit, missing: 1, round })) {
                     asked += 1;
@@ -209,8 +209,8 @@ impl StreamSink {
             complete: cx.counters.generations_complete as u32,
             failed: cx.counters.generations_failed as u32,
         });
-        let about = (cx.upstream.epoch(), 0.0);
-        cx.upstream.reporter.send(cx.io, about, |writer| {
+        let epoch = cx.upstream.epoch();
+        cx.upstream.reporter.send(cx.io, epoch, 0.0, |writer| {
             for item in hop.into_iter().chain([state]) {
                 writer.push(item);
             }
@@ -230,19 +230,19 @@ impl StreamSink {
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
     ) -> Option<StreamSymbol> {
         let (window_symbols, upstream) = (self.delivery.store().symbols(), cx.upstream.place);
-        let at = (cx.io.now, cx.params);
+        let (now, params) = (cx.io.now, cx.params);
         loop {
             let (symbol, packet) = self.recoveries.of(upstream).next(window_symbols)?;
-            let about = (cx.shard, cx.params);
-            if let Err(reason) = tags::verify_stream(cx.io.egress, about, (&symbol, packet)) {
+            let verified = tags::verify_stream(cx.io.egress, cx.shard, params, &symbol, packet);
+            if let Err(reason) = verified {
                 cx.counters.tag_refused += u64::from(reason == DropReason::WrongSymbolTag);
                 self.recoveries.of(upstream).distrust();
                 continue;
             }
             let (delivery, number) = (&mut self.delivery, symbol.number);
-            let about = (number, packet.len());
-            let reach = window_admission::reach(delivery.store(), &mut self.incoming, about, at);
-            let kept = delivery.enter(cx, (reach, number));
+            let (store, incoming) = (delivery.store(), &mut self.incoming);
+            let reach = window_admission::reach(store, incoming, number, packet.len(), now, params);
+            let kept = delivery.enter(cx, reach, number);
             if kept.is_news() {
                 delivery.put(&symbol, packet);
             }
@@ -275,23 +275,23 @@ impl SinkCode for StreamSink {
             StreamBody::Keepalive => return Fate::Consumed,
             StreamBody::Symbol(symbol) => {
                 let packet_bytes = cx.io.frames.bytes(*payload).len() - STREAM_BYTES;
-                let (delivery, at) = (&mut self.delivery, (cx.io.now, cx.params));
-                let about = (symbol.number, packet_bytes);
+                let (number, now) = (symbol.number, cx.io.now);
+                let (store, incoming) = (self.delivery.store(), &mut self.incoming);
                 let reach =
-                    window_admission::reach(delivery.store(), &mut self.incoming, about, at);
-                let kept = delivery.enter(cx, (reach, symbol.number));
-                self.note_first(kept, symbol.number);
+                    window_admission::reach(store, incoming, number, packet_bytes, now, cx.params);
+                let kept = self.delivery.enter(cx, reach, number);
+                self.note_first(kept, number);
                 if kept == Kept::Stray {
                     // Not acknowledged: it is retransmitted once others confirm its number.
                     return Fate::Dropped(DropReason::Stray);
                 }
                 let packet = &cx.io.frames.bytes(*payload)[STREAM_BYTES..];
                 let recovery = self.recoveries.of(upstream);
-                recovery.symbol((&symbol, packet), is_repair, cx.io.now);
+                recovery.symbol(&symbol, packet, is_repair, now);
                 if kept.is_news() {
-                    self.count(cx, symbol.number);
-                    let until = cx.io.now + self.hold(cx.params);
-                    self.delivery.take_arrived(cx, (&symbol, *payload), until);
+                    self.count(cx, number);
+                    let until = now + self.hold(cx.params);
+                    self.delivery.take_arrived(cx, &symbol, *payload, until);
                 }
                 kept.is_news()
             }

@@ -199,10 +199,12 @@ impl StreamSource {
     pub(crate) fn hear_link(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (peer, report, payload): (PeerId, &LinkReport, Span),
+        peer: PeerId,
+        report: &LinkReport,
+        payload: Span,
     ) -> Result<(), DropReason> {
         let bytes = cx.io.frames.bytes(payload);
-        self.senders.hear(&mut self.store, (peer, report, bytes), cx.io.now)?;
+        self.senders.hear(&mut self.store, peer, report, bytes, cx.io.now)?;
         self.size.age(cx.io.now);
         if let Some(bytes) = self.senders.limit() {
             self.size.hear(bytes, cx.io.now);
@@ -275,12 +277,12 @@ impl SourceCode for StreamSource {
         let tag_bytes = cx.params.tag_bytes();
         let (symbol, bytes) = self.store.put_with(tag_bytes, number, carried, after);
         if tag_bytes > 0 {
-            match tags::tag_stream(cx.io.egress, (cx.shard, &symbol), bytes) {
+            match tags::tag_stream(cx.io.egress, cx.shard, &symbol, bytes) {
                 Some(key) => self.sink_restarts.tagged(key, number),
                 None => cx.counters.tag_failed += 1,
             }
         }
-        self.senders.queue((number, usize::from(symbol.bytes)), cx.io.now);
+        self.senders.queue(number, usize::from(symbol.bytes), cx.io.now);
         cx.counters.generations += 1;
         cx.counters.source_symbols += 1;
         self.pump(cx);
@@ -289,7 +291,8 @@ impl SourceCode for StreamSource {
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (peer, payload): (PeerId, Span),
+        peer: PeerId,
+        payload: Span,
         header: FeedbackHeader,
     ) {
         self.size.age(cx.io.now);
@@ -312,14 +315,14 @@ impl SourceCode for StreamSource {
                 }
                 Item::Nack(nack) => {
                     if let Some(place) = places.next() {
-                        *place = Some((peer, nack.unit, nack.round));
+                        *place = Some(nack);
                     }
                 }
                 _ => {}
             }
         }
-        for request in asked.into_iter().flatten() {
-            match self.senders.answer(&mut self.store, request, cx.io.now) {
+        for nack in asked.into_iter().flatten() {
+            match self.senders.answer(&mut self.store, peer, nack.unit, nack.round, cx.io.now) {
                 Answered::Done => cx.counters.repairs += 1,
                 Answered::Refused => cx.counters.repairs_refused += 1,
                 Answered::Unknown => {}

@@ -49,12 +49,15 @@ impl Kept {
 
 /// Stores a new symbol that the window reaches.
 pub(crate) fn keep(
-    (store, incoming): (&mut Store, &mut Incoming),
-    (symbol, packet): (&StreamSymbol, &[u8]),
-    at: (Nanos, &FlowParams),
+    store: &mut Store,
+    incoming: &mut Incoming,
+    symbol: &StreamSymbol,
+    packet: &[u8],
+    now: Nanos,
+    params: &FlowParams,
 ) -> Kept {
-    let reach = reach(store, incoming, (symbol.number, packet.len()), at);
-    let kept = enter(store, reach, symbol.number, at.0);
+    let reach = reach(store, incoming, symbol.number, packet.len(), now, params);
+    let kept = enter(store, reach, symbol.number, now);
     if kept.is_news() {
         store.put(symbol.number, packet, symbol.after);
     }
@@ -66,8 +69,10 @@ pub(crate) fn keep(
 pub(crate) fn reach(
     store: &Store,
     incoming: &mut Incoming,
-    (number, packet_bytes): (u32, usize),
-    (now, params): (Nanos, &FlowParams),
+    number: u32,
+    packet_bytes: usize,
+    now: Nanos,
+    params: &FlowParams,
 ) -> Reach {
     if packet_bytes > store.symbol_bytes() {
         return Reach::Refused(Kept::Known);
@@ -81,7 +86,7 @@ pub(crate) fn reach(
     }
     let timeout = params.generation_timeout_nanos;
     let silence = if params.tagged { timeout.min(TAGGED_SILENCE_NANOS) } else { timeout };
-    match incoming.note_out_of_range(number, RESTART_DISTANCE, (now, silence)) {
+    match incoming.note_out_of_range(number, RESTART_DISTANCE, now, silence) {
         // Many packets were lost. The state of the others still counts: some of them will be
         // retransmitted.
         Some(first) if first.wrapping_sub(store.end()) < store.symbols() as u32 => Reach::Near,

@@ -72,7 +72,8 @@ fn stream_unit(shard: ShardId, symbol: &StreamSymbol) -> (TaggedUnit, usize) {
 /// Returns the key; `None` without keys: the symbol is sent without a tag, and is refused.
 pub(crate) fn tag_stream(
     egress: &mut impl Egress,
-    (shard, symbol): (ShardId, &StreamSymbol),
+    shard: ShardId,
+    symbol: &StreamSymbol,
     tagged: &mut [u8],
 ) -> Option<u8> {
     let (unit, index) = stream_unit(shard, symbol);
@@ -87,8 +88,10 @@ pub(crate) fn tag_stream(
 /// The symbol must be dropped.
 pub(crate) fn verify_stream(
     egress: &mut impl Egress,
-    (shard, settings): (ShardId, &FlowParams),
-    (symbol, tagged): (&StreamSymbol, &[u8]),
+    shard: ShardId,
+    settings: &FlowParams,
+    symbol: &StreamSymbol,
+    tagged: &[u8],
 ) -> Result<bool, DropReason> {
     if !settings.tagged {
         return Ok(false);
@@ -152,8 +155,8 @@ pub(crate) fn verify<'a>(
     {
         let Header { flow, shard, .. } = packet.header.common;
         let tagged = &io.frames.bytes(arrival.payload)[STREAM_BYTES..];
-        let about = (ShardId { flow, shard }, settings);
-        return verify_stream(io.egress, about, (symbol, tagged)).map(as_it_came);
+        let shard = ShardId { flow, shard };
+        return verify_stream(io.egress, shard, settings, symbol, tagged).map(as_it_came);
     }
     let Data::Coded { header, view } = &arrival.data else { return Ok(as_it_came(false)) };
     if !settings.tagged {

@@ -32,10 +32,17 @@ fn strict(params: &mut FlowParams) {
     params.strict = true;
 }
 
-/// Changes parameters to those of a tagged flow; bytes of its tags.
-type Length = (fn(&mut FlowParams), usize);
+/// Tags of one length.
+#[derive(Copy, Clone)]
+struct TagLength {
+    /// Changes parameters to those of a flow with such tags.
+    edit: fn(&mut FlowParams),
+    tag_bytes: usize,
+}
 
-const LENGTHS: [Length; 2] = [(tagged, TAG_BYTES), (strict, STRICT_TAG_BYTES)];
+const STANDARD: TagLength = TagLength { edit: tagged, tag_bytes: TAG_BYTES };
+const STRICT: TagLength = TagLength { edit: strict, tag_bytes: STRICT_TAG_BYTES };
+const LENGTHS: [TagLength; 2] = [STANDARD, STRICT];
 
 /// Keys of a relay of a flow with tags of `tag_bytes`.
 fn of_relay(tag_bytes: usize, columns: usize) -> Keys {
@@ -71,7 +78,8 @@ fn what_honest_relays_send_and_combine_verifies() {
     LENGTHS.into_iter().for_each(what_honest_relays_do_verifies);
 }
 
-fn what_honest_relays_do_verifies((edit, tag_bytes): Length) {
+fn what_honest_relays_do_verifies(length: TagLength) {
+    let TagLength { edit, tag_bytes } = length;
     let mut line = Line::new(4, 0.1, 5, edit);
     // One of the relays is blind, and two hold some of the columns.
     line.nodes[2].keys = Some(of_relay(tag_bytes, 4));
@@ -118,7 +126,8 @@ fn every_bit_that_tags_cover_is_refused_when_it_is_changed() {
     LENGTHS.into_iter().for_each(every_bit_that_tags_cover_is_refused);
 }
 
-fn every_bit_that_tags_cover_is_refused((edit, tag_bytes): Length) {
+fn every_bit_that_tags_cover_is_refused(length: TagLength) {
+    let TagLength { edit, tag_bytes } = length;
     let packets = packets(edit);
     let is_symbol =
         |bytes: &&Vec<u8>| matches!(parse_stream(bytes), Ok(packet) if packet.symbol().is_some());
@@ -230,7 +239,7 @@ fn lie(line: &mut Line, lie: Lie) -> Rc<Cell<u64>> {
 #[test]
 fn relay_with_some_columns_drops_every_lie_and_the_flow_goes_on() {
     let cases = LENGTHS.iter().flat_map(|length| LIES.map(|kind| (*length, kind)));
-    for ((edit, tag_bytes), kind) in cases {
+    for (TagLength { edit, tag_bytes }, kind) in cases {
         let mut line = Line::new(3, 0.1, 23, edit);
         line.nodes[2].keys = Some(of_relay(tag_bytes, 4));
         let told = lie(&mut line, kind);
@@ -311,7 +320,7 @@ fn sink_takes_nothing_without_tags_under_other_keys_or_without_keys() {
 /// The longest packet that fits a symbol arrives; one a byte longer does not enter.
 #[test]
 fn tags_take_their_bytes_of_every_symbol() {
-    for (edit, tag_bytes) in LENGTHS {
+    for TagLength { edit, tag_bytes } in LENGTHS {
         let mut line = Line::new(1, 0.0, 3, edit);
         let room = line.nodes[0].flow().symbol_bytes - tag_bytes;
         for bytes in [room, room + 1, room] {
@@ -341,8 +350,8 @@ fn source_without_keys_is_counted_and_refused() {
 /// pipeline: as published in `tests/vectors`, where plain Python recomputes it.
 #[test]
 fn tag_is_that_of_number_predecessor_and_length() {
-    for (edit, strength) in [(LENGTHS[0].0, Strength::Standard), (LENGTHS[1].0, Strength::Strict)] {
-        tag_is_that_of_a_symbol(&packets(edit), strength);
+    for (length, strength) in [(STANDARD, Strength::Standard), (STRICT, Strength::Strict)] {
+        tag_is_that_of_a_symbol(&packets(length.edit), strength);
     }
 }
 

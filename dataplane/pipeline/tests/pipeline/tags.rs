@@ -17,11 +17,17 @@ use std::time::Instant;
 /// Bytes of a packet of the traffic.
 const BYTES: usize = 150;
 
-/// A code, its field, and whether tags have sixteen bytes.
-type Coding = (FlowCode, FieldOrder, bool);
+/// Coding of a flow with tags.
+#[derive(Copy, Clone)]
+struct Coding {
+    code: FlowCode,
+    field: FieldOrder,
+    /// Whether tags have sixteen bytes.
+    strict: bool,
+}
 
 /// Codes whose symbols have tags, over every field, and each with strict tags over two of them.
-fn codes() -> Vec<Coding> {
+fn codings() -> Vec<Coding> {
     use FieldOrder::{Four, Sixteen, Two, TwoFiftySix};
     let codes = [
         FlowCode::Rlnc,
@@ -29,35 +35,37 @@ fn codes() -> Vec<Coding> {
         common::bats(40),
     ];
     let of = |code: &FlowCode| {
-        let standard = [Two, Four, Sixteen, TwoFiftySix].map(|field| (*code, field, false));
-        let strict = [Four, TwoFiftySix].map(|field| (*code, field, true));
+        let coding = |field, strict| Coding { code: *code, field, strict };
+        let standard = [Two, Four, Sixteen, TwoFiftySix].map(|field| coding(field, false));
+        let strict = [Four, TwoFiftySix].map(|field| coding(field, true));
         [&standard[..], &strict].concat()
     };
     codes.iter().flat_map(of).collect()
 }
 
 /// Every code with tags of either length, over one field.
-fn some_codes() -> impl Iterator<Item = Coding> {
-    let is_one = |(code, field, is_strict): &Coding| match (code, is_strict) {
-        (FlowCode::Rlnc, false) => *field == FieldOrder::Sixteen,
-        _ => *field == FieldOrder::TwoFiftySix,
+fn some_codings() -> impl Iterator<Item = Coding> {
+    let is_one = |coding: &Coding| match (coding.code, coding.strict) {
+        (FlowCode::Rlnc, false) => coding.field == FieldOrder::Sixteen,
+        _ => coding.field == FieldOrder::TwoFiftySix,
     };
-    codes().into_iter().filter(is_one)
+    codings().into_iter().filter(is_one)
 }
 
 /// Parameters of a tagged flow.
-fn tagged((code, field, strict): Coding) -> impl Fn(&mut FlowParams) {
+fn tagged(coding: Coding) -> impl Fn(&mut FlowParams) {
+    let Coding { code, field, strict } = coding;
     move |params| *params = FlowParams { code, field, tagged: true, strict, ..params.clone() }
 }
 
-fn tag_bytes((.., is_strict): Coding) -> usize {
-    if is_strict { STRICT_TAG_BYTES } else { TAG_BYTES }
+fn tag_bytes(coding: Coding) -> usize {
+    if coding.strict { STRICT_TAG_BYTES } else { TAG_BYTES }
 }
 
 /// Keys of a relay of such a flow.
-fn of_relay((.., is_strict): Coding, columns: usize) -> Keys {
+fn of_relay(coding: Coding, columns: usize) -> Keys {
     let keys = Keys::of_columns(1, columns);
-    if is_strict { keys.strict() } else { keys }
+    if coding.strict { keys.strict() } else { keys }
 }
 
 /// Sends packets, and returns the numbers of those delivered, in order, none altered.
@@ -91,19 +99,19 @@ fn sink(line: &Line) -> &Node {
 
 #[test]
 fn what_honest_relays_mix_verifies_in_every_code_and_field() {
-    for code in codes() {
+    for coding in codings() {
         let mut line = Line::new(4, 0.05, 5, |params| {
-            tagged(code)(params);
+            tagged(coding)(params);
             params.recoding = Recoding::Random;
         });
         // One of the relays recodes blindly, and two hold some of the columns.
-        line.nodes[2].keys = Some(of_relay(code, 4));
-        line.nodes[3].keys = Some(of_relay(code, 1));
+        line.nodes[2].keys = Some(of_relay(coding, 4));
+        line.nodes[3].keys = Some(of_relay(coding, 1));
         let numbers = transfer(&mut line, 0..1000);
-        println!("{}, {:?}: {} of 1000", code.0.name(), code.1, numbers.len());
+        println!("{}, {:?}: {} of 1000", coding.code.name(), coding.field, numbers.len());
         assert!(numbers.len() >= 990 && numbers.is_sorted(), "{}", numbers.len());
         for node in &line.nodes {
-            assert_eq!(refused(node), 0, "{}, {:?}", code.0.name(), code.1);
+            assert_eq!(refused(node), 0, "{}, {:?}", coding.code.name(), coding.field);
         }
         let mixed = |node: &Node| node.flow().counters.sent_recoded;
         assert!(line.nodes[1..4].iter().map(mixed).sum::<u64>() > 0, "nothing was mixed");
@@ -112,9 +120,9 @@ fn what_honest_relays_mix_verifies_in_every_code_and_field() {
 }
 
 /// The packets of a unit of a source with this coding.
-fn unit_of(code: Coding) -> Vec<Vec<u8>> {
+fn unit_of(coding: Coding) -> Vec<Vec<u8>> {
     let mut params = params(Role::Source { tunnel: TunnelId(0) });
-    tagged(code)(&mut params);
+    tagged(coding)(&mut params);
     params.redundancy = Redundancy::Fixed(2.0);
     let mut source = Node::new(params, 3);
     let mut packets = Vec::new();
@@ -155,10 +163,10 @@ fn is_bound(bytes: &[u8], at: usize, bit: u8) -> bool {
 /// Every bit of every kind of packet, one at a time: nothing of it is accepted.
 #[test]
 fn every_bit_that_tags_cover_is_refused_when_it_is_changed() {
-    for code in codes() {
-        let packets = unit_of(code);
+    for coding in codings() {
+        let packets = unit_of(coding);
         let mut params = params(Role::Sink { tunnel: TunnelId(0), upstream: UP });
-        tagged(code)(&mut params);
+        tagged(coding)(&mut params);
         let mut sink = Node::new(params, 7);
         let is_systematic =
             |bytes: &&Vec<u8>| Header::parse(bytes).unwrap().flags.has(Flags::SYSTEMATIC);
@@ -176,17 +184,23 @@ fn every_bit_that_tags_cover_is_refused_when_it_is_changed() {
                 sink.receive_next(&changed, now);
                 swept += 1;
                 let dropped: u64 = sink.packets().dropped.iter().sum();
-                assert_eq!(dropped, swept, "{}, {:?}: byte {at}, bit {bit}", code.0.name(), code.1);
+                assert_eq!(
+                    dropped,
+                    swept,
+                    "{}, {:?}: byte {at}, bit {bit}",
+                    coding.code.name(),
+                    coding.field
+                );
             }
         }
         assert_eq!(sink.pipeline.report().flows.len(), 0, "a forged packet opened a shard");
-        println!("{}, {:?}: {swept} bits", code.0.name(), code.1);
+        println!("{}, {:?}: {swept} bits", coding.code.name(), coding.field);
         for packet in &packets {
             now += 1000;
             sink.receive_next(packet, now);
             sink.tick(now);
         }
-        assert_eq!(sink.delivered.len(), 4, "{}", code.0.name());
+        assert_eq!(sink.delivered.len(), 4, "{}", coding.code.name());
         assert_eq!(sink.flow().counters.tag_refused, 0);
     }
 }
@@ -238,12 +252,12 @@ impl Lie {
 
 /// A line of three hops whose first relay lies; `judge` is the node that must refuse it. Returns
 /// the number of lies.
-fn with_liar(code: Coding, lie: Lie, judge: usize) -> u64 {
-    let mut line = Line::new(3, 0.02, 23, tagged(code));
+fn with_liar(coding: Coding, lie: Lie, judge: usize) -> u64 {
+    let mut line = Line::new(3, 0.02, 23, tagged(coding));
     if judge == 2 {
-        line.nodes[2].keys = Some(of_relay(code, 4));
+        line.nodes[2].keys = Some(of_relay(coding, 4));
     }
-    let tag_bytes = tag_bytes(code);
+    let tag_bytes = tag_bytes(coding);
     let told = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = told.clone();
     let (mut turn, mut last) = (0, Vec::new());
@@ -260,10 +274,10 @@ fn with_liar(code: Coding, lie: Lie, judge: usize) -> u64 {
     }));
     let numbers = transfer(&mut line, 0..1000);
     let (caught, sink_caught) = (refused(&line.nodes[judge]), refused(sink(&line)));
-    let name = code.0.name();
+    let name = coding.code.name();
     println!(
         "{name} {:?}, {tag_bytes} bytes, {lie:?}: {} of 1000, {} told, {caught} refused, sink {sink_caught}",
-        code.1,
+        coding.field,
         numbers.len(),
         told.get(),
     );
@@ -285,15 +299,15 @@ fn with_liar(code: Coding, lie: Lie, judge: usize) -> u64 {
 
 #[test]
 fn relay_with_some_columns_drops_every_lie_before_it_mixes() {
-    for code in some_codes() {
-        LIES.iter().for_each(|lie| assert!(with_liar(code, *lie, 2) > 20));
+    for coding in some_codings() {
+        LIES.iter().for_each(|lie| assert!(with_liar(coding, *lie, 2) > 20));
     }
 }
 
 #[test]
 fn sink_drops_what_a_blind_relay_mixed_with_lies_and_the_flow_goes_on() {
-    for code in some_codes() {
-        LIES.iter().for_each(|lie| assert!(with_liar(code, *lie, 3) > 20));
+    for coding in some_codings() {
+        LIES.iter().for_each(|lie| assert!(with_liar(coding, *lie, 3) > 20));
     }
 }
 
@@ -326,8 +340,8 @@ fn the_same_lies_get_through_where_symbols_have_no_tags() {
 /// The source changes to a new key in the middle of the traffic; the sink has both.
 #[test]
 fn change_of_keys_loses_nothing_and_is_along_units() {
-    for code in codes() {
-        let mut line = Line::new(2, 0.05, 11, tagged(code));
+    for coding in codings() {
+        let mut line = Line::new(2, 0.05, 11, tagged(coding));
         let mut delivered = Vec::new();
         for round in 0..4 {
             line.nodes[2].keys.as_mut().unwrap().renew();
@@ -336,8 +350,8 @@ fn change_of_keys_loses_nothing_and_is_along_units() {
             line.nodes[0].keys.as_mut().unwrap().renew();
             delivered.extend(transfer(&mut line, round * 200 + 1..round * 200 + 200));
         }
-        assert_eq!(refused(sink(&line)), 0, "{}", code.0.name());
-        assert!(delivered.len() >= 780, "{}: {}", code.0.name(), delivered.len());
+        assert_eq!(refused(sink(&line)), 0, "{}", coding.code.name());
+        assert!(delivered.len() >= 780, "{}: {}", coding.code.name(), delivered.len());
         assert_eq!(line.nodes[0].flow().counters.tag_failed, 0);
     }
 }
@@ -353,17 +367,17 @@ fn sink_takes_nothing_without_tags_under_other_keys_or_without_keys() {
         (true, other, DropReason::WrongSymbolTag),
         (true, none, DropReason::NoSymbolKeys),
     ];
-    for code in codes() {
+    for coding in codings() {
         for (is_tagged, edit, reason) in cases {
             let mut line = Line::new(2, 0.0, 3, |params| {
-                tagged(code)(params);
+                tagged(coding)(params);
                 params.tagged = is_tagged || matches!(params.role, Role::Sink { .. });
             });
             edit(&mut line);
-            assert!(transfer(&mut line, 0..100).is_empty(), "{}", code.0.name());
+            assert!(transfer(&mut line, 0..100).is_empty(), "{}", coding.code.name());
             let packets = sink(&line).packets();
             let dropped = packets.dropped[reason as usize];
-            assert!(dropped >= 100, "{}, {reason:?}: {packets:?}", code.0.name());
+            assert!(dropped >= 100, "{}, {reason:?}: {packets:?}", coding.code.name());
             line.check();
         }
     }
@@ -371,8 +385,8 @@ fn sink_takes_nothing_without_tags_under_other_keys_or_without_keys() {
 
 #[test]
 fn source_without_keys_sends_nothing() {
-    for code in codes().into_iter().take(1) {
-        let mut line = Line::new(1, 0.0, 3, tagged(code));
+    for coding in codings().into_iter().take(1) {
+        let mut line = Line::new(1, 0.0, 3, tagged(coding));
         line.nodes[0].keys = None;
         assert!(transfer(&mut line, 0..100).is_empty());
         let FlowCounters { seal_failed, sent_systematic, .. } = line.nodes[0].flow().counters;
@@ -385,21 +399,26 @@ fn source_without_keys_sends_nothing() {
 /// The longest packet that fits a unit arrives; one a byte longer does not enter.
 #[test]
 fn tags_take_their_bytes_of_every_symbol() {
-    for code in codes() {
-        let mut line = Line::new(1, 0.0, 3, tagged(code));
+    for coding in codings() {
+        let mut line = Line::new(1, 0.0, 3, tagged(coding));
         let flow = { line.nodes[0].flow() };
-        let symbols = match code.0 {
+        let symbols = match coding.code {
             #[cfg(feature = "bats")]
             FlowCode::Bats(bats) => bats.source_symbols,
             _ => flow.generation_size,
         };
-        let room = symbols * (flow.symbol_bytes - tag_bytes(code)) - 2;
+        let room = symbols * (flow.symbol_bytes - tag_bytes(coding)) - 2;
         for bytes in [room, room + 1, room] {
             line.send(&ip_packet(bytes, 1));
             line.pass(50);
         }
         let counters = line.nodes[0].flow().counters;
-        assert_eq!((counters.ingress_dropped, line.delivered().len()), (1, 2), "{}", code.0.name());
+        assert_eq!(
+            (counters.ingress_dropped, line.delivered().len()),
+            (1, 2),
+            "{}",
+            coding.code.name()
+        );
     }
 }
 
@@ -409,7 +428,8 @@ fn tags_take_their_bytes_of_every_symbol() {
 fn cost_of_tags_is_printed() {
     for is_tagged in [false, true] {
         let mut line = Line::new(2, 0.0, 3, |params| {
-            tagged((FlowCode::Rlnc, FieldOrder::Sixteen, false))(params);
+            let (code, field) = (FlowCode::Rlnc, FieldOrder::Sixteen);
+            tagged(Coding { code, field, strict: false })(params);
             (params.symbol_bytes, params.tagged) = (1404, is_tagged);
         });
         line.nodes[1].keys = is_tagged.then(|| Keys::of_columns(1, 4));

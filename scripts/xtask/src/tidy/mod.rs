@@ -2,9 +2,11 @@
 //!
 //! [`dependencies`]: allowed imports between crates. [`locked`]: the source of third-party crates.
 //! [`circles`]: import cycles of files. [`floors`]: the order of the folders of a crate.
-//! [`sources`]: rules for the contents of a Rust file. [`comments`]: their width. [`words`]: the
-//! glossary, and forbidden words. [`readmes`]: every crate has one, and the paths it names exist.
-//! [`named`], [`constants`]: tests and values that documents name.
+//! [`sources`]: rules for the contents of a Rust file. [`parameters`]: no tuples as parameters of
+//! functions. [`comments`]: their width. [`words`]: the glossary, and forbidden words.
+//! [`readmes`]: every crate has one, and the paths it names exist. [`named`], [`constants`]: tests
+//! and values that documents name.
+//!
 //! Each check is a function from text to findings, so that its test needs no repository.
 
 mod dependencies;
@@ -12,6 +14,8 @@ mod dependencies;
 mod locked;
 
 mod sources;
+
+mod parameters;
 
 mod circles;
 
@@ -74,6 +78,7 @@ pub fn run(root: &Path) -> Result<String, TaskError> {
     for file in files.iter().filter(|file| file.ends_with(".rs")) {
         let text = read_text(root, file)?;
         findings.extend(sources::check(file, &text, needs_forbid(file, &packages)));
+        findings.extend(parameters::check(file, &text));
     }
     findings.extend(circles_of(root, &packages, &files)?);
     for file in files.iter().filter(|file| has_texts(file)) {

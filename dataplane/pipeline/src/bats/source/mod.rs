@@ -428,7 +428,8 @@ impl SourceCode for BatsSource {
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        (_, payload): (PeerId, Span),
+        _peer: PeerId,
+        payload: Span,
         header: FeedbackHeader,
     ) {
         let params = cx.params;

@@ -87,8 +87,8 @@ impl BatsSource {
             let number = cx.hops.next_number();
             cx.send(payload, *class);
             if let Some(number) = number.filter(|_| is_asked) {
-                let what = (header.generation, usize::from(payload.len));
-                self.mender.left(what, (number, 1), cx.io.now);
+                let bytes = usize::from(payload.len);
+                self.mender.left(header.generation, bytes, number, 1, cx.io.now);
                 self.kept.left(header.generation, 1);
             }
         }

@@ -263,11 +263,11 @@ impl World {
 
     /// Share of the link that each flow gets between two times in seconds, and the mean queueing
     /// delay of the flows under test.
-    fn parts(&mut self, seconds: (u64, u64)) -> (Vec<f64>, f64) {
-        self.run(seconds.0 * 1_000_000_000);
+    fn parts(&mut self, from: u64, until: u64) -> (Vec<f64>, f64) {
+        self.run(from * 1_000_000_000);
         let (before, waited) = (self.came.clone(), self.waited);
-        self.run(seconds.1 * 1_000_000_000);
-        let all = LINK / PACKET as f64 * (seconds.1 - seconds.0) as f64;
+        self.run(until * 1_000_000_000);
+        let all = LINK / PACKET as f64 * (until - from) as f64;
         let came: Vec<u32> =
             self.came.iter().zip(&before).map(|(after, before)| after - before).collect();
         let is_ours = |(flow, _): &(&Flow, &u32)| matches!(flow, Flow::Ours(_));
@@ -293,7 +293,7 @@ fn beside_tcp_of_others_nobody_gets_less_than_half_of_a_fair_share_or_more_than_
         (&["ours", "cubic", "ours"], 10),
     ] {
         let mut world = World::new(way * 1_000_000, names);
-        let (parts, waits) = world.parts((15, 75));
+        let (parts, waits) = world.parts(15, 75);
         println!("{names:?}, {way} ms: {parts:.2?}, {:.1} ms", waits / 1e6);
         let fair = 1.0 / names.len() as f64;
         let is_fair = parts.iter().all(|part| (0.5 * fair..=2.0 * fair).contains(part));
@@ -317,7 +317,7 @@ fn a_start_into_a_full_queue_does_not_end_in_a_flood() {
 fn two_of_it_share_alike_and_keep_the_queue_short() {
     for way in [2, 10, 50] {
         let mut world = World::new(way * 1_000_000, &["ours", "ours"]);
-        let (parts, waits) = world.parts((10, 60));
+        let (parts, waits) = world.parts(10, 60);
         let squares: f64 = parts.iter().map(|part| part * part).sum();
         let sum: f64 = parts.iter().sum();
         let jain = sum * sum / (2.0 * squares);

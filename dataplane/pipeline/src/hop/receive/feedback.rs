@@ -93,7 +93,8 @@ impl Reporter {
     pub(crate) fn send(
         &mut self,
         io: &mut Io<'_, impl Frames, impl Egress>,
-        (epoch, loss): (u8, f64),
+        epoch: u8,
+        loss: f64,
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         self.due = None;

@@ -80,9 +80,11 @@ impl Gate {
     /// Processes a report of the next node. `round_trip` is the mean one.
     pub(crate) fn hear(
         &mut self,
-        (report, heard): (&LinkReport, &Heard),
+        report: &LinkReport,
+        heard: &Heard,
         sent: &mut InFlight,
-        (round_trip, now): (Nanos, Nanos),
+        round_trip: Nanos,
+        now: Nanos,
     ) {
         self.waits = (heard.waited, report.backlog_nanos());
         let came = report.packets.wrapping_sub(std::mem::replace(&mut self.came, report.packets));

@@ -136,7 +136,7 @@ impl InFlight {
     }
 
     /// Records a packet sent under a link sequence number, its content and its bytes.
-    pub(crate) fn note(&mut self, number: u32, (carried, bytes): (Carried, usize), now: Nanos) {
+    pub(crate) fn note(&mut self, number: u32, carried: Carried, bytes: usize, now: Nanos) {
         if number.wrapping_sub(self.next) as usize >= self.entries.len() {
             // The first packet, or too far ahead of the others.
             (self.base, self.next) = (number, number);
@@ -231,8 +231,10 @@ impl InFlight {
     /// newest packet is unknown.
     pub(crate) fn hear(
         &mut self,
-        (report, payload): (&LinkReport, &[u8]),
-        (now, round_trip): (Nanos, Nanos),
+        report: &LinkReport,
+        payload: &[u8],
+        now: Nanos,
+        round_trip: Nanos,
         mut resolve: impl FnMut(Carried, Outcome),
     ) -> Option<Heard> {
         let on_their_way = self.next.wrapping_sub(self.base);
@@ -518,13 +520,13 @@ mod tests {
     fn packets_of_other_codes_between_are_passed_over() {
         let mut sent = InFlight::new(64);
         for (number, symbol) in [(10, 1), (11, 2), (14, 3)] {
-            sent.note(number, (Carried::Symbol { number: symbol, place: 0 }, 100), 0);
+            sent.note(number, Carried::Symbol { number: symbol, place: 0 }, 100, 0);
         }
         let report = LinkReport { from: 10, packets: 2, ..report(14, 1) };
         let mut payload = [0; LINK_BYTES + 4];
         write_link(&report, [LinkGap { first: 11, count: 3 }].into_iter(), &mut payload);
         let mut outcomes = Vec::new();
-        sent.hear((&report, &payload), (1000, 0), |symbol, outcome| {
+        sent.hear(&report, &payload, 1000, 0, |symbol, outcome| {
             outcomes.push((symbol, outcome));
         });
         use Outcome::{Came, Lost};
@@ -542,16 +544,16 @@ mod tests {
         let hear = |sent: &mut InFlight, report: LinkReport, now| {
             let mut payload = [0; LINK_BYTES];
             write_link(&report, [].into_iter(), &mut payload);
-            sent.hear((&report, &payload), (now, 0), |_, _| {})
+            sent.hear(&report, &payload, now, 0, |_, _| {})
         };
-        let left = |number| (Carried::Symbol { number, place: 0 }, 100);
-        sent.note(0, left(0), 0);
+        let symbol = |number| Carried::Symbol { number, place: 0 };
+        sent.note(0, symbol(0), 100, 0);
         // Packet 1 is sent shortly after, and arrives 10 ms later; packet 2 is sent 30 ms after it.
-        sent.note(2, left(1), 30_000_000);
+        sent.note(2, symbol(1), 100, 30_000_000);
         assert!(hear(&mut sent, report(1, 10_000), 31_000_000).is_none());
         let heard = hear(&mut sent, report(2, 40_000), 50_000_000).expect("it is known");
         assert_eq!((heard.waited, heard.round_trip), (0, 20_000_000));
-        sent.note(3, left(2), 60_000_000);
+        sent.note(3, symbol(2), 100, 60_000_000);
         let heard = hear(&mut sent, report(3, 70_000), 80_000_000).expect("it is known");
         assert_eq!(heard.waited, 0);
     }

@@ -178,13 +178,12 @@ impl Mender {
     }
 
     /// Records `count` packets of a unit, each of this many bytes, sent under consecutive link
-    /// sequence numbers.
-    pub(crate) fn left(&mut self, (unit, bytes): (u32, usize), numbers: (u32, u64), now: Nanos) {
-        let (first, count) = numbers;
+    /// sequence numbers from `first` on.
+    pub(crate) fn left(&mut self, unit: u32, bytes: usize, first: u32, count: u64, now: Nanos) {
         self.begun_at.get_or_insert(now);
         for number in (0..count).map(|place| first.wrapping_add(place as u32)) {
             self.gate.spend(bytes, &mut self.sent, now);
-            self.sent.note(number, (Carried::Unit(unit), bytes), now);
+            self.sent.note(number, Carried::Unit(unit), bytes, now);
         }
         let unheard = first.wrapping_sub(*self.asked.get_or_insert(first));
         // They work without a return path if there never was one.
@@ -202,7 +201,8 @@ impl Mender {
     /// Processes a report of the next node, and counts missing packets as lost in their units.
     pub(crate) fn hear<T: Tallied>(
         &mut self,
-        about: (&LinkReport, &[u8]),
+        report: &LinkReport,
+        payload: &[u8],
         now: Nanos,
         units: &mut Table<T>,
     ) {
@@ -213,10 +213,10 @@ impl Mender {
         };
         let round_trip = self.round_trip.unwrap_or(0);
         let was_on = self.is_on(now);
-        let heard = self.sent.hear(about, (now, round_trip), resolve);
+        let heard = self.sent.hear(report, payload, now, round_trip, resolve);
         let Some(heard) = heard else { return };
         self.path.age(now);
-        self.beyond = about.0.beyond_nanos();
+        self.beyond = report.beyond_nanos();
         self.asked = None;
         if !was_on && self.round_trip.is_some() {
             self.gate.begin_again();
@@ -225,7 +225,7 @@ impl Mender {
             mean - mean / ROUND_TRIP_WEIGHT + heard.round_trip / ROUND_TRIP_WEIGHT
         });
         self.round_trip = Some(mean);
-        self.gate.hear((about.0, &heard), &mut self.sent, (mean, now));
+        self.gate.hear(report, &heard, &mut self.sent, mean, now);
         if now >= self.least_at + LEAST_NANOS {
             (self.least, self.least_at) = ((Nanos::MAX, self.least.0), now);
         }
@@ -470,7 +470,7 @@ impl Mender {
         out.fill(0);
         header.write(out);
         let number = hop.hops.send_to(0, hop.io.frames, hop.io.egress, payload, 0);
-        self.sent.note(number, (carried, bytes), hop.io.now);
+        self.sent.note(number, carried, bytes, hop.io.now);
         true
     }
 

@@ -121,8 +121,8 @@ impl Relay {
         let hop = cx.upstream.hop_index();
         let size = self.mender.limit().map(|bytes| Item::Size(SizeReport { hop, bytes }));
         let item = hop_report(&cx.upstream.loss);
-        let about = (cx.upstream.epoch(), 0.0);
-        cx.upstream.reporter.send(cx.io, about, |writer| {
+        let epoch = cx.upstream.epoch();
+        cx.upstream.reporter.send(cx.io, epoch, 0.0, |writer| {
             item.into_iter().chain(size).for_each(|item| {
                 writer.push(item);
             });

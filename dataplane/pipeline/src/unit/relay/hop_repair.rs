@@ -51,7 +51,7 @@ impl Relay {
         payload: Span,
     ) {
         let Self { mender, generations, .. } = self;
-        mender.hear((report, cx.io.frames.bytes(payload)), cx.io.now, generations);
+        mender.hear(report, cx.io.frames.bytes(payload), cx.io.now, generations);
         self.mend_all(cx);
     }
 

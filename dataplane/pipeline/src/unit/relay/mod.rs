@@ -214,8 +214,8 @@ impl Relay {
         }
         // A jump within the table ends nothing in it; a longer jump requires that it is idle.
         let silence = if ahead <= count { 0 } else { params.generation_timeout_nanos };
-        let timing = (cx.io.now, silence);
-        if self.incoming.note_out_of_range(generation, RESTART_DISTANCE, timing).is_none() {
+        let now = cx.io.now;
+        if self.incoming.note_out_of_range(generation, RESTART_DISTANCE, now, silence).is_none() {
             return Place::Elsewhere;
         }
         if ahead >= RESTART_DISTANCE {
@@ -382,7 +382,7 @@ impl Relay {
             collected.tally.add(sent);
         }
         if let Some(first) = first.filter(|_| collected.is_mended) {
-            self.mender.left((collected.generation, bytes), (first, sent), cx.io.now);
+            self.mender.left(collected.generation, bytes, first, sent, cx.io.now);
         }
         sent
     }
@@ -402,7 +402,7 @@ impl Relay {
         send_on(cx, arrival);
         if let Some(number) = number.filter(|_| header.is_mended()) {
             let bytes = usize::from(arrival.payload.len);
-            self.mender.left((header.generation, bytes), (number, 1), cx.io.now);
+            self.mender.left(header.generation, bytes, number, 1, cx.io.now);
         }
     }
 

@@ -84,7 +84,7 @@ pub(crate) struct UnitSink<U> {
 
 impl<U: Unit> UnitSink<U> {
     /// A sink that holds as many units as there are in `units`, all unused, and tries one more.
-    pub(crate) fn new((units, trial): (Vec<U>, U)) -> Self {
+    pub(crate) fn new(units: Vec<U>, trial: U) -> Self {
         Self {
             units,
             trial: Trial::new(trial),
@@ -291,8 +291,8 @@ impl<U: Unit> UnitSink<U> {
         });
         let ranks = &self.incoming.ranks;
         let ranks = ranks.epoch().map(|epoch| (epoch, ranks.counts()));
-        let about = (cx.upstream.epoch(), cx.upstream.loss.loss());
-        cx.upstream.reporter.send(cx.io, about, |writer| {
+        let (epoch, loss) = (cx.upstream.epoch(), cx.upstream.loss.loss());
+        cx.upstream.reporter.send(cx.io, epoch, loss, |writer| {
             // The most urgent first: the rest is left out if it does not fit.
             asks.iter().for_each(|ask| {
                 writer.push(Item::Nack(*ask));

@@ -46,11 +46,12 @@ pub(crate) trait SourceCode: Lifecycle {
     /// Takes one IP packet, after [`SourceCode::takes`] accepted it.
     fn ingress(&mut self, cx: &mut Context<'_, '_, impl Frames, impl Egress>, inbound: Inbound<'_>);
 
-    /// Reads a feedback packet: its neighbour, and its span.
+    /// Reads a feedback packet from a neighbour.
     fn receive_feedback(
         &mut self,
         cx: &mut Context<'_, '_, impl Frames, impl Egress>,
-        from: (PeerId, Span),
+        peer: PeerId,
+        payload: Span,
         header: FeedbackHeader,
     );
 
